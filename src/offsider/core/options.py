@@ -1,0 +1,214 @@
+"""What can be said about a job besides its arguments: the options, their checks, and what of them is stored."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import timedelta
+from typing import Any, TypedDict, cast
+
+from offsider.core.errors import InvalidOptions
+
+
+class JobOptions(TypedDict, total=False):
+    """Options of one push, accepted by ``.using(...)`` and by declarations."""
+
+    queue: str
+    """Where the job waits: letters, digits and ``_ . : -``. Default ``"default"``."""
+    retry: bool | int
+    """True: 25 times (or the setting ``max_retries``). A number: so often, then the dead set; 0 goes there at
+    once. False: never, and not to the dead set either."""
+    retry_for: float | timedelta
+    """Retry for so many seconds after the first failure, in place of a number of times."""
+    retry_queue: str
+    """The queue for retries, when it is another one."""
+    dead: bool
+    """False: when the retries are used up, discard the job and keep it out of the dead set."""
+    backtrace: bool | int
+    """Store the error's backtrace: True for all lines, a number for the first so many. Default False."""
+    tags: Sequence[str]
+    """Labels to see and filter by."""
+    log_level: str
+    """The level of this job's log lines: debug, info, warning, error or critical."""
+    profile: str
+    """A name under which runs of this job are profiled."""
+    profiler_options: Mapping[str, Any]
+    """Passed to the profiler."""
+    wait_replicas: int
+    """Wait until so many replicas confirmed the push. Not stored."""
+    extra: Mapping[str, Any]
+    """Options of installed extensions, stored beside the others."""
+
+
+class JobDeclaration(JobOptions, total=False):
+    """What ``@job(...)`` and the class line of a ``Job`` accept on top of the options of a push."""
+
+    name: str
+    """The name stored in the payload. Default: module and qualified name."""
+    aliases: Sequence[str]
+    """Older names under which stored jobs may still arrive."""
+    retry_in: Callable[..., Any]
+    """``retry_in(count, error, payload)``: seconds, a timedelta, ``"kill"``, ``"discard"``, or None for the
+    default formula. ``count`` is 0 at the first failure."""
+    on_exhausted: Callable[..., Any]
+    """``on_exhausted(payload, error)``, when the retries are used up; return ``"discard"`` to avoid the dead set."""
+    client: Any
+    """The client that pushes this job, or a function that gives it. Not stored."""
+    shared_with_ruby: bool
+    """True: Ruby pushes or runs this job too, so keyword-only parameters are refused at declaration."""
+
+
+QUEUE_NAME = re.compile(r"[A-Za-z0-9_.:-]+")
+LOG_LEVELS = frozenset({"debug", "info", "warn", "warning", "error", "fatal", "critical"})
+MAX_RETRY_FOR_SECONDS = 1e9  # a larger number is a point in time given by mistake; Sidekiq refuses it too
+
+# Options that Redis never sees.
+TRANSIENT = frozenset(
+    {"name", "aliases", "retry_in", "on_exhausted", "client", "shared_with_ruby", "wait_replicas", "extra"}
+)
+# Payload keys that say what the job is; no option may overwrite them.
+RESERVED = frozenset(
+    {"class", "args", "kwargs", "jid", "at", "created_at", "enqueued_at", "retry_count", "interrupted_count"}
+)
+
+
+def check_queue_name(name: object, *, what: str = "queue") -> str:
+    """``name`` when it can be a queue's; InvalidOptions when it is empty, no string, or has odd characters."""
+    if not isinstance(name, str) or not QUEUE_NAME.fullmatch(name):
+        raise InvalidOptions(f"{what} must be letters, digits and _ . : - (at least one), got {name!r}")
+    return name
+
+
+def check_options(options: Mapping[str, Any], *, job_name: str, known_extra: Collection[str] = ()) -> None:
+    """Raise InvalidOptions, naming the job, for an option that is unknown, impossible, or contradicts another."""
+    try:
+        for key, value in options.items():
+            _check_option(key, value, known_extra)
+        check_retry_pair(options)
+    except InvalidOptions as error:
+        raise InvalidOptions(f"{job_name}: {error}") from None
+
+
+def check_retry_pair(options: Mapping[str, Any]) -> None:
+    """``retry_for`` replaces the number of retries, so both together are refused; ``retry=True`` says nothing."""
+    if options.get("retry_for") is not None and options.get("retry", True) is not True:
+        raise InvalidOptions(f"retry={options['retry']!r} and retry_for exclude each other; give one of them")
+
+
+def wire_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of ``options`` that is stored in the payload, in stored form and in the given order."""
+    wire = {key: _wire_value(key, value) for key, value in options.items() if key not in TRANSIENT}
+    wire.update(options.get("extra") or {})
+    return wire
+
+
+def merge_options(*layers: Mapping[str, Any]) -> dict[str, Any]:
+    """Stored options of several layers, later ones winning.
+
+    A later ``retry`` also cancels an earlier ``retry_for`` and the reverse, since they exclude each other.
+    """
+    merged: dict[str, Any] = {}
+    for layer in layers:
+        if "retry_for" in layer and "retry" not in layer and "retry" in merged:
+            merged["retry"] = True
+        elif "retry" in layer and "retry_for" not in layer:
+            merged.pop("retry_for", None)
+        merged.update(layer)
+    return merged
+
+
+def _wire_value(key: str, value: Any) -> Any:
+    if key == "retry_for" and isinstance(value, timedelta):
+        seconds = value.total_seconds()
+        return int(seconds) if seconds.is_integer() else seconds
+    if key == "tags" and value is not None:
+        return list(value)
+    if key == "profiler_options" and value is not None:
+        return dict(value)
+    return value
+
+
+def _check_option(key: str, value: Any, known_extra: Collection[str]) -> None:
+    check = _CHECKS.get(key)
+    if check:
+        check(key, value)
+    elif key == "extra":
+        _check_extra(value, known_extra)
+    elif key not in TRANSIENT and (key not in known_extra or key in RESERVED):
+        known = ", ".join(sorted({*_CHECKS, *known_extra}))
+        raise InvalidOptions(f"unknown option {key!r}; known options are {known}")
+
+
+def _check_extra(value: Any, known_extra: Collection[str]) -> None:
+    if not isinstance(value, Mapping):
+        raise InvalidOptions(f"extra must be a mapping, got {value!r}")
+    for key in cast("Mapping[object, object]", value):
+        if key not in known_extra or key in RESERVED:
+            raise InvalidOptions(f"unknown option {key!r} in extra; installed extensions know {sorted(known_extra)}")
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _check_retry(key: str, value: Any) -> None:
+    if not isinstance(value, bool) and not _is_whole(value):
+        raise InvalidOptions(f"{key} must be True, False or a whole number >= 0, got {value!r}")
+
+
+def _check_retry_for(key: str, value: Any) -> None:
+    seconds = value.total_seconds() if isinstance(value, timedelta) else value
+    is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    if not is_number or not math.isfinite(seconds) or not 0 < seconds <= MAX_RETRY_FOR_SECONDS:
+        raise InvalidOptions(f"{key} must be a positive number of seconds (up to 1e9) or a timedelta, got {value!r}")
+
+
+def _check_queue(key: str, value: Any) -> None:
+    check_queue_name(value, what=key)
+
+
+def _check_switch(key: str, value: Any) -> None:
+    if not isinstance(value, bool):
+        raise InvalidOptions(f"{key} must be True or False, got {value!r}")
+
+
+def _check_tags(key: str, value: Any) -> None:
+    fits = isinstance(value, list | tuple) and all(isinstance(item, str) for item in cast("Sequence[object]", value))
+    if not fits:
+        raise InvalidOptions(f"{key} must be a list of strings, got {value!r}")
+
+
+def _check_log_level(key: str, value: Any) -> None:
+    if not isinstance(value, str) or value.lower() not in LOG_LEVELS:
+        raise InvalidOptions(f"{key} must be one of {', '.join(sorted(LOG_LEVELS))}, got {value!r}")
+
+
+def _check_text(key: str, value: Any) -> None:
+    if not isinstance(value, str) or not value:
+        raise InvalidOptions(f"{key} must be a string that is not empty, got {value!r}")
+
+
+def _check_mapping(key: str, value: Any) -> None:
+    if not isinstance(value, Mapping):
+        raise InvalidOptions(f"{key} must be a mapping, got {value!r}")
+
+
+def _check_replicas(key: str, value: Any) -> None:
+    if not _is_whole(value):
+        raise InvalidOptions(f"{key} must be a whole number >= 0, got {value!r}")
+
+
+_CHECKS: dict[str, Callable[[str, Any], None]] = {
+    "queue": _check_queue,
+    "retry": _check_retry,
+    "retry_for": _check_retry_for,
+    "retry_queue": _check_queue,
+    "dead": _check_switch,
+    "backtrace": _check_retry,
+    "tags": _check_tags,
+    "log_level": _check_log_level,
+    "profile": _check_text,
+    "profiler_options": _check_mapping,
+    "wait_replicas": _check_replicas,
+}
