@@ -1,0 +1,141 @@
+"""The asynchronous twin of ``storage.redis``: the same promises, for code that runs on an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from offsider.core.errors import ConfigurationError, OffsiderError, RedisRefused, RedisUnavailable
+from offsider.storage.failures import REROUTE, translate
+from offsider.storage.keys import Keys
+from offsider.storage.redis import RedisSettings, connection_options, sentinel_addresses
+from offsider.storage.scripts import Argument, Command
+
+if TYPE_CHECKING:
+    from redis.asyncio.connection import AbstractConnection, ConnectionPool
+
+
+class _LoopPool:
+    """The connections of one event loop: a connection belongs to the loop that opened it."""
+
+    def __init__(self, factory: ConnectionPool, size: int) -> None:
+        self.factory = factory
+        self.free: list[AbstractConnection] = []
+        self.slots = asyncio.Semaphore(size)
+
+
+class AsyncRedis:
+    """A bounded pool of connections, one set for each event loop that uses it.
+
+    Args:
+        settings: where the server is.
+        size: the most connections open at a time on one loop.
+    """
+
+    def __init__(self, settings: RedisSettings, *, size: int) -> None:
+        self.settings = settings
+        self.size = size
+        self.keys = Keys(settings.key_prefix)
+        self._pools: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopPool] = weakref.WeakKeyDictionary()
+
+    async def call(self, *command: Argument) -> Any:
+        return (await self.pipeline([command]))[0]
+
+    async def pipeline(self, commands: Sequence[Command], *, raise_errors: bool = True) -> list[Any]:
+        """Run several commands in one round trip; see ``storage.redis.Redis.pipeline``."""
+        pool = self._pool()
+        try:
+            await asyncio.wait_for(pool.slots.acquire(), self.settings.pool_wait_seconds)
+        except TimeoutError:
+            msg = f"all {self.size} connections to {self.settings.redacted_url} stayed in use"
+            raise RedisUnavailable(msg, ambiguous=False) from None
+        try:
+            connection = pool.free.pop() if pool.free else self._make(pool)
+            replies = await self._exchange(connection, commands)
+            pool.free.append(connection)
+        finally:
+            pool.slots.release()
+        if raise_errors:
+            for reply in replies:
+                if isinstance(reply, OffsiderError):
+                    raise reply
+        return replies
+
+    async def _exchange(self, connection: AbstractConnection, commands: Sequence[Command]) -> list[Any]:
+        from redis.exceptions import RedisError
+
+        server, sent = self.settings.redacted_url, False
+        try:
+            if connection.is_connected and await connection.can_read():
+                await connection.disconnect(nowait=True)
+            if not connection.is_connected:
+                await connection.connect()
+            sent = True
+            await connection.send_packed_command(connection.pack_commands(commands), check_health=False)
+            replies = [await self._reply(connection) for _ in commands]
+        except RedisError as error:
+            await connection.disconnect(nowait=True)
+            raise translate(error, sent=sent, server=server) from error
+        except BaseException:
+            # Cancelled in the middle: an unread reply would be taken for the next command's.
+            await connection.disconnect(nowait=True)
+            raise
+        if any(isinstance(reply, RedisRefused) and reply.code in REROUTE for reply in replies):
+            await connection.disconnect(nowait=True)
+        return replies
+
+    async def _reply(self, connection: AbstractConnection) -> Any:
+        from redis.exceptions import ResponseError
+
+        try:
+            return await connection.read_response()
+        except ResponseError as error:
+            return translate(error, sent=True, server=self.settings.redacted_url)
+
+    def _pool(self) -> _LoopPool:
+        loop = asyncio.get_running_loop()
+        pool = self._pools.get(loop)
+        if pool is None:
+            pool = self._pools[loop] = _LoopPool(self._factory(), self.size)
+        return pool
+
+    def _make(self, pool: _LoopPool) -> AbstractConnection:
+        return pool.factory.make_connection()
+
+    def _factory(self) -> ConnectionPool:
+        # Imported at first use: importing redis-py takes longer than all of offsider.
+        import redis.asyncio
+        from redis.asyncio.retry import Retry
+        from redis.asyncio.sentinel import Sentinel, SentinelConnectionPool
+        from redis.backoff import NoBackoff
+        from redis.connection import parse_url
+        from redis.maint_notifications import MaintNotificationsConfig
+
+        settings = self.settings
+        options = connection_options(settings, retry=Retry(NoBackoff(), 0))
+        options["maint_notifications_config"] = MaintNotificationsConfig(enabled=False)
+        try:
+            if settings.sentinels:
+                options["db"] = parse_url(settings.url).get("db", 0)
+                options["ssl"] = settings.url.startswith("rediss://")
+                sentinel = Sentinel(
+                    sentinel_addresses(settings),
+                    sentinel_kwargs={
+                        "password": settings.sentinel_password or None,
+                        "socket_timeout": settings.connect_timeout_seconds,
+                    },
+                )
+                return SentinelConnectionPool(settings.sentinel_name, sentinel, **options)
+            return redis.asyncio.ConnectionPool.from_url(settings.url, **options)
+        except ValueError as error:
+            msg = f"redis.url: {settings.redacted_url!r} is not usable: {error}"
+            raise ConfigurationError(msg) from error
+
+    async def close(self) -> None:
+        """Close the idle connections of the running loop."""
+        pool = self._pools.pop(asyncio.get_running_loop(), None)
+        if pool is not None:
+            for connection in pool.free:
+                await connection.disconnect()

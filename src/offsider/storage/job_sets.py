@@ -1,0 +1,146 @@
+"""The schedule, the retry set and the dead set: jobs with a score, which is a time in epoch seconds.
+
+A move out of a set compares first: the member is still there (and still due), then the new payload is
+written, then the member is removed. Whoever removes the member has won the job, be it a process of ours,
+a Ruby one or a person at a web page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from offsider.storage.redis import Redis
+from offsider.storage.scripts import Argument, Script
+from offsider.storage.working import DeadSetLimits
+
+DUE = Script("due")
+ENQUEUE = Script("enqueue")
+KILL = Script("kill")
+DEFER = Script("defer")
+
+_PAGE = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """What is due now, and the seconds until the next job after these (None when there is none)."""
+
+    members: list[bytes]
+    next_in_seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A member of a set, and what is pushed to which queue in its place."""
+
+    member: bytes
+    payload: bytes
+    queue: str
+
+
+class Moved(Enum):
+    """How a move went."""
+
+    DONE = 1
+    GONE = 0
+    REFUSED = -1
+
+
+def due(redis: Redis, sorted_set: str, limit: int) -> Due:
+    """Read up to ``limit`` jobs whose time has come by the server's clock; nothing is removed."""
+    next_in, members = redis.run(DUE, [sorted_set], [limit])
+    return Due(members, float(next_in) if next_in else None)
+
+
+def enqueue(redis: Redis, sorted_set: str, moves: Sequence[Move], *, only_due: bool) -> list[Moved]:
+    """Move jobs to their queues.
+
+    Args:
+        only_due: leave alone what was given a later score since it was read.
+    """
+    keys = [sorted_set, redis.keys.queues, *(redis.keys.queue(move.queue) for move in moves)]
+    arguments: list[Argument] = [int(only_due)]
+    for move in moves:
+        arguments += (move.member, move.payload, move.queue)
+    return [Moved(int(reply)) for reply in redis.run(ENQUEUE, keys, arguments)]
+
+
+def kill(redis: Redis, sorted_set: str, member: bytes, limits: DeadSetLimits) -> bool:
+    """Move a member to the dead set as it is. False when it was gone."""
+    arguments: list[Argument] = [member, limits.timeout_seconds, limits.max_jobs]
+    return bool(redis.run(KILL, [sorted_set, redis.keys.dead], arguments))
+
+
+def bury(redis: Redis, payload: bytes, now: float, limits: DeadSetLimits) -> None:
+    """Add a job that lies nowhere else to the dead set."""
+    dead = redis.keys.dead
+    redis.pipeline(
+        [
+            ("MULTI",),
+            ("ZADD", dead, now, payload),
+            ("ZREMRANGEBYSCORE", dead, "-inf", now - limits.timeout_seconds),
+            ("ZREMRANGEBYRANK", dead, 0, -limits.max_jobs),
+            ("EXEC",),
+        ]
+    )
+
+
+def add(redis: Redis, sorted_set: str, payload: bytes, at: float) -> None:
+    """Store a job that lies nowhere else, due at ``at``."""
+    redis.call("ZADD", sorted_set, at, payload)
+
+
+def defer(redis: Redis, sorted_set: str, member: bytes, delay_seconds: float) -> bool:
+    """Make a member due later, counted from now by the server's clock."""
+    return bool(redis.run(DEFER, [sorted_set], [member, repr(delay_seconds)]))
+
+
+def remove(redis: Redis, sorted_set: str, member: bytes) -> bool:
+    """Delete a member. False when it was gone."""
+    return bool(redis.call("ZREM", sorted_set, member))
+
+
+def size(redis: Redis, sorted_set: str) -> int:
+    return int(redis.call("ZCARD", sorted_set))
+
+
+def each(redis: Redis, sorted_set: str) -> Iterator[tuple[bytes, float]]:
+    """Members with their scores, earliest first, read in pages; a member may be gone once it is seen."""
+    last, seen_at_last = "-inf", 0
+    while True:
+        reply = redis.call(
+            "ZRANGE", sorted_set, last, "+inf", "BYSCORE", "LIMIT", seen_at_last, _PAGE, "WITHSCORES"
+        )
+        for member, score in zip(reply[::2], reply[1::2], strict=True):
+            text = score.decode()
+            # Members of one score are skipped by count, so paging survives deletes before it.
+            last, seen_at_last = (text, seen_at_last + 1) if text == last else (text, 1)
+            yield member, float(score)
+        if not reply:
+            return
+
+
+def with_score(redis: Redis, sorted_set: str, score: float) -> list[bytes]:
+    """The members of one score."""
+    members: list[bytes] = redis.call("ZRANGE", sorted_set, score, score, "BYSCORE")
+    return members
+
+
+def scan(redis: Redis, sorted_set: str, pattern: str, count: int = 100) -> Iterator[tuple[bytes, float]]:
+    """Members that match a glob pattern, in no order; some may come twice, as ZSCAN does."""
+    cursor = b"0"
+    while True:
+        cursor, reply = redis.call("ZSCAN", sorted_set, cursor, "MATCH", pattern, "COUNT", count)
+        for member, score in zip(reply[::2], reply[1::2], strict=True):
+            yield member, float(score)
+        if cursor == b"0":
+            return
+
+
+def clear(redis: Redis, sorted_set: str) -> list[bytes]:
+    """Delete a whole set, and answer its members."""
+    replies = redis.pipeline([("MULTI",), ("ZRANGE", sorted_set, 0, -1), ("UNLINK", sorted_set), ("EXEC",)])
+    members: list[bytes] = replies[-1][0]
+    return members

@@ -1,0 +1,101 @@
+"""Every key of Redis that offsider touches, as one function or constant each.
+
+Sidekiq's own keys (seen in its source and in dumps of real processes):
+
+===========================  ======  ==================================  ==============================
+key                          type    written by                          expires
+===========================  ======  ==================================  ==============================
+``queues``                   set     push, scheduler, requeue            never
+``queue:<name>``             list    push, scheduler, requeue            never
+``schedule``                 zset    push in the future, Reschedule      never
+``retry``                    zset    a failed run                        never
+``dead``                     zset    a job out of retries, bad payloads  never (trimmed at each write)
+``stat:<name>``              string  heartbeat                           never
+``stat:<name>:<day>``        string  heartbeat                           5 years
+``processes``                set     heartbeat                           never
+``<identity>``               hash    heartbeat                           60 s
+``<identity>:work``          hash    heartbeat (7.x, 8.x)                60 s
+``<identity>:workers``       hash    heartbeat (``wire_version = 6``)    60 s
+``<identity>-signals``       list    web page, ``quiet`` and ``stop``    60 s
+``paused``                   set     pause and unpause of a queue        never
+``process_cleanup``          string  pruning of dead identities          60 s
+===========================  ======  ==================================  ==============================
+
+Ours alone, all below ``offsider:`` so that nothing collides with Sidekiq Pro or Enterprise:
+
+=============================================  ======  =================================  ==============
+key                                            type    written by                         expires
+=============================================  ======  =================================  ==============
+``offsider:owners``                            hash    liveness (identity -> its lists)   never
+``offsider:alive:<identity>``                  string  liveness                           liveness life
+``offsider:fenced:<identity>``                 string  sweep, before it takes the jobs    24 h
+``offsider:suspects``                          hash    sweep (looks at a silent owner)    never
+``offsider:sweep``                             string  sweep (the lease)                  3 looks
+``offsider:working:<identity>:<cap>:<queue>``  list    claim                              never
+=============================================  ======  =================================  ==============
+
+``key_prefix`` stands before every one of them.
+"""
+
+from __future__ import annotations
+
+FENCE_SECONDS = 24 * 60 * 60
+
+
+class Keys:
+    """The keys of one installation: each property or method answers a full key.
+
+    Args:
+        prefix: put before every key as it is, for example ``"resque:gitlab:"``.
+    """
+
+    def __init__(self, prefix: str = "") -> None:
+        self.prefix = prefix
+        self.queues = prefix + "queues"
+        self.schedule = prefix + "schedule"
+        self.retry = prefix + "retry"
+        self.dead = prefix + "dead"
+        self.processes = prefix + "processes"
+        self.paused = prefix + "paused"
+        self.process_cleanup = prefix + "process_cleanup"
+        self.owners = prefix + "offsider:owners"
+        self.suspects = prefix + "offsider:suspects"
+        self.sweep = prefix + "offsider:sweep"
+        self._queue = prefix + "queue:"
+
+    def queue(self, name: str) -> str:
+        return self._queue + name
+
+    def stat(self, name: str) -> str:
+        return f"{self.prefix}stat:{name}"
+
+    def stat_day(self, name: str, day: str) -> str:
+        """``day`` is a UTC date as ``YYYY-MM-DD``."""
+        return f"{self.prefix}stat:{name}:{day}"
+
+    def process(self, identity: str) -> str:
+        return self.prefix + identity
+
+    def work(self, identity: str) -> str:
+        return f"{self.prefix}{identity}:work"
+
+    def workers(self, identity: str) -> str:
+        """The work hash as Sidekiq 6 names it."""
+        return f"{self.prefix}{identity}:workers"
+
+    def signals(self, identity: str) -> str:
+        return f"{self.prefix}{identity}-signals"
+
+    def alive(self, identity: str) -> str:
+        return f"{self.prefix}offsider:alive:{identity}"
+
+    def fenced(self, identity: str) -> str:
+        return f"{self.prefix}offsider:fenced:{identity}"
+
+    def working(self, identity: str, capsule: str, queue: str) -> str:
+        return f"{self.prefix}offsider:working:{identity}:{capsule}:{queue}"
+
+    @property
+    def every_working(self) -> str:
+        """The pattern that a SCAN for private lists matches."""
+        return f"{self.prefix}offsider:working:*"

@@ -1,0 +1,31 @@
+#!lua flags=allow-oom
+-- Strike an owner off the registry: at once when it leaves by itself with empty lists, and else
+-- when all its lists were empty in two looks, because a late script may still fill them.
+-- KEYS[1] registry of owners
+-- KEYS[2] suspects
+-- KEYS[3] alive key of the owner
+-- KEYS[4...] its lists
+-- ARGV[1] identity
+-- ARGV[2] milliseconds between the two looks; 0 for a clean exit
+-- returns 1 when the owner is forgotten, else 0
+local note = ARGV[1] .. ' empty'
+for i = 4, #KEYS do
+  if redis.call('LLEN', KEYS[i]) > 0 then
+    redis.call('HDEL', KEYS[2], note)
+    return 0
+  end
+end
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+if ARGV[2] ~= '0' then
+  local since = redis.call('HGET', KEYS[2], note)
+  if not since then
+    redis.call('HSET', KEYS[2], note, string.format('%.0f', now))
+    return 0
+  end
+  if now - since < tonumber(ARGV[2]) then return 0 end
+end
+redis.call('HDEL', KEYS[1], ARGV[1])
+redis.call('HDEL', KEYS[2], ARGV[1], note)
+redis.call('DEL', KEYS[3])
+return 1

@@ -1,0 +1,24 @@
+#!lua flags=allow-oom
+-- Write a process into Sidekiq's registry and take one signal that was left for it.
+-- A script, because HSET and SADD are refused when the server is full, and a worker that drains
+-- a full server must not vanish from the pages.
+-- KEYS[1] set of processes
+-- KEYS[2] hash of the process
+-- KEYS[3] hash of its running jobs
+-- KEYS[4] list of its signals
+-- ARGV[1] identity
+-- ARGV[2] seconds until the hashes expire
+-- ARGV[3] number of fields and values of the process hash
+-- ARGV[4...] these fields and values, then those of the running jobs
+-- returns {1 when the process was known before, signal or false}
+local known = redis.call('EXISTS', KEYS[2])
+local count = tonumber(ARGV[3])
+redis.call('SADD', KEYS[1], ARGV[1])
+redis.call('HSET', KEYS[2], unpack(ARGV, 4, 3 + count))
+redis.call('EXPIRE', KEYS[2], ARGV[2])
+redis.call('UNLINK', KEYS[3])
+for i = 4 + count, #ARGV, 2 do
+  redis.call('HSET', KEYS[3], ARGV[i], ARGV[i + 1])
+end
+redis.call('EXPIRE', KEYS[3], ARGV[2])
+return {known, redis.call('RPOP', KEYS[4])}

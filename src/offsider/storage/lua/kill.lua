@@ -1,0 +1,16 @@
+#!lua flags=allow-oom
+-- Move a member of a sorted set into the dead set as it is, and trim that.
+-- KEYS[1] sorted set
+-- KEYS[2] dead set
+-- ARGV[1] member
+-- ARGV[2] seconds that a dead job is kept
+-- ARGV[3] cap of the dead set
+-- returns 1, or 0 when the member is gone
+if not redis.call('ZSCORE', KEYS[1], ARGV[1]) then return 0 end
+local time = redis.call('TIME')
+local now = time[1] + time[2] / 1000000
+redis.call('ZADD', KEYS[2], string.format('%.6f', now), ARGV[1])
+redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', string.format('%.6f', now - ARGV[2]))
+redis.call('ZREMRANGEBYRANK', KEYS[2], 0, -ARGV[3])
+redis.call('ZREM', KEYS[1], ARGV[1])
+return 1

@@ -1,0 +1,10 @@
+#!lua flags=allow-oom
+-- Take a lease, or prolong one's own.
+-- KEYS[1] lease
+-- ARGV[1] holder
+-- ARGV[2] life in milliseconds
+-- returns 1 when the lease is the holder's, else 0
+local holder = redis.call('GET', KEYS[1])
+if holder and holder ~= ARGV[1] then return 0 end
+redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+return 1

@@ -1,0 +1,155 @@
+"""The registry of owners: who holds private lists, who still lives, who was declared dead.
+
+It is ours and not Sidekiq's ``processes``, which any Ruby process prunes: an owner that nobody can find
+any more would leave its jobs where nobody looks. All times here are the server's.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from offsider.storage.keys import FENCE_SECONDS
+from offsider.storage.redis import Redis
+from offsider.storage.scripts import Script
+from offsider.storage.working import Entry, Owner
+
+BEAT = Script("beat")
+LEASE = Script("lease")
+LOOK = Script("look")
+FENCE = Script("fence")
+FORGET = Script("forget")
+
+#: Between the two looks that have to find all lists of a dead owner empty.
+FORGET_AFTER_MS = 60_000
+
+_SCAN_COUNT = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Lists:
+    """The private lists of one identity: the queues of each of its capsules."""
+
+    identity: str
+    queues: Mapping[str, Sequence[str]]
+
+    def owners(self) -> Iterator[tuple[Owner, Sequence[str]]]:
+        for capsule, queues in self.queues.items():
+            yield Owner(self.identity, capsule), queues
+
+    def keys(self, redis: Redis) -> list[str]:
+        return [
+            redis.keys.working(self.identity, capsule, queue)
+            for capsule, queues in self.queues.items()
+            for queue in queues
+        ]
+
+
+def beat(redis: Redis, lists: Lists, life_ms: int) -> None:
+    """Say that this owner lives for ``life_ms`` more, and register its lists.
+
+    Raises:
+        Fenced: it was declared dead.
+    """
+    keys = redis.keys
+    redis.run(
+        BEAT,
+        [keys.fenced(lists.identity), keys.alive(lists.identity), keys.owners, keys.suspects],
+        [lists.identity, json.dumps(lists.queues), life_ms],
+    )
+
+
+def registered(redis: Redis) -> list[Lists]:
+    """Every owner in the registry."""
+    reply = redis.call("HGETALL", redis.keys.owners)
+    return [Lists(identity.decode(), json.loads(queues)) for identity, queues in zip(reply[::2], reply[1::2], strict=True)]
+
+
+def hold_lease(redis: Redis, holder: str, life_ms: int) -> bool:
+    """Take or prolong the lease under which one process at a time looks for the dead."""
+    return bool(redis.run(LEASE, [redis.keys.sweep], [holder, life_ms]))
+
+
+def look(redis: Redis, identities: Sequence[str], life_ms: int) -> list[str]:
+    """Look once at each owner and answer those that may be declared dead now."""
+    keys = [redis.keys.suspects, *(redis.keys.alive(identity) for identity in identities)]
+    return [identity.decode() for identity in redis.run(LOOK, keys, [life_ms, *identities])]
+
+
+def fence(redis: Redis, identity: str) -> bool:
+    """Shut an owner out. False when it beats again."""
+    return bool(redis.run(FENCE, [redis.keys.alive(identity), redis.keys.fenced(identity)], [FENCE_SECONDS]))
+
+
+def forget(redis: Redis, lists: Lists, *, leaving: bool) -> bool:
+    """Strike an owner off the registry once its lists are empty.
+
+    Args:
+        leaving: the owner itself says so at a clean exit, when one look is enough.
+    """
+    keys = redis.keys
+    return bool(
+        redis.run(
+            FORGET,
+            [keys.owners, keys.suspects, keys.alive(lists.identity), *lists.keys(redis)],
+            [lists.identity, 0 if leaving else FORGET_AFTER_MS],
+        )
+    )
+
+
+def oldest(redis: Redis, lists: Lists, limit: int) -> list[Entry]:
+    """Up to ``limit`` jobs of each private list, those claimed first at the end of the answer.
+
+    Put back in this order at the head of a queue, the oldest is the first to run again.
+    """
+    owned = [(owner, queue) for owner, queues in lists.owners() for queue in queues]
+    commands = [("LRANGE", redis.keys.working(o.identity, o.capsule, queue), -limit, -1) for o, queue in owned]
+    replies = redis.pipeline(commands)
+    return [Entry(owner, queue, raw) for (owner, queue), raws in zip(owned, replies, strict=True) for raw in raws]
+
+
+def adopt_strays(redis: Redis) -> int:
+    """Register the owners of private lists that the registry does not know; the number of lists found.
+
+    A backstop: a list whose owner was struck off, or that survived a partial restore, is found by its key.
+    """
+    known = {lists.identity: {c: set(q) for c, q in lists.queues.items()} for lists in registered(redis)}
+    strays: dict[str, dict[str, list[str]]] = {}
+    found = 0
+    for key in _scan(redis, redis.keys.every_working):
+        owner_and_queue = _parse_working(redis, key)
+        if owner_and_queue is None:
+            continue
+        owner, queue = owner_and_queue
+        if queue in known.get(owner.identity, {}).get(owner.capsule, ()):
+            continue
+        strays.setdefault(owner.identity, {}).setdefault(owner.capsule, []).append(queue)
+        found += 1
+    for identity, queues in strays.items():
+        merged = {capsule: sorted(names) for capsule, names in known.get(identity, {}).items()}
+        for capsule, names in queues.items():
+            merged[capsule] = sorted({*merged.get(capsule, ()), *names})
+        redis.call("HSET", redis.keys.owners, identity, json.dumps(merged))
+    return found
+
+
+def _scan(redis: Redis, pattern: str) -> Iterator[str]:
+    cursor = b"0"
+    while True:
+        cursor, keys = redis.call("SCAN", cursor, "MATCH", pattern, "COUNT", _SCAN_COUNT, "TYPE", "list")
+        yield from (key.decode(errors="replace") for key in keys)
+        if cursor == b"0":
+            return
+
+
+def _parse_working(redis: Redis, key: str) -> tuple[Owner, str] | None:
+    """Host, pid, nonce, capsule and queue out of a list's key; a host or queue may hold colons, others cannot."""
+    head = redis.keys.every_working.removesuffix("*")
+    parts = key.removeprefix(head).split(":")
+    for index in range(1, len(parts) - 3):
+        pid, nonce = parts[index], parts[index + 1]
+        if pid.isdigit() and len(nonce) == 12:
+            identity = ":".join(parts[: index + 2])
+            return Owner(identity, parts[index + 2]), ":".join(parts[index + 3 :])
+    return None

@@ -1,0 +1,82 @@
+"""Queues: writing to them, and looking at their size.
+
+A push is a pipeline and not a transaction, as Sidekiq's is. The name goes first, so that a job is never
+in a queue that nobody knows; the reply of LPUSH alone tells whether the job is stored (rule 14).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from offsider.storage.keys import Keys
+from offsider.storage.redis import Redis
+from offsider.storage.scripts import Command
+
+
+def push_commands(keys: Keys, queue: str, raws: Sequence[bytes]) -> list[Command]:
+    """The commands that put ``raws`` at the tail of a queue, the first of them to run first.
+
+    The last reply is the result.
+    """
+    return [("SADD", keys.queues, queue), ("LPUSH", keys.queue(queue), *raws)]
+
+
+def schedule_commands(keys: Keys, jobs: Iterable[tuple[float, bytes]]) -> list[Command]:
+    """The command that stores jobs, each with the epoch seconds at which it is due."""
+    command: list[str | bytes | float] = ["ZADD", keys.schedule]
+    for at, raw in jobs:
+        command += (at, raw)
+    return [tuple(command)]
+
+
+def wait_command(replicas: int, timeout_ms: int) -> Command:
+    """Wait until replicas have confirmed the writes of this connection; the reply is how many have."""
+    return ("WAIT", replicas, timeout_ms)
+
+
+def names(redis: Redis) -> list[str]:
+    """Every queue that was ever pushed to and not deleted, sorted."""
+    return sorted(name.decode() for name in redis.call("SMEMBERS", redis.keys.queues))
+
+
+def size(redis: Redis, queue: str) -> int:
+    return int(redis.call("LLEN", redis.keys.queue(queue)))
+
+
+def page(redis: Redis, queue: str, start: int, count: int) -> list[bytes]:
+    """Payloads from the one that runs next on; ``start`` counts from 0."""
+    newest_first = redis.call("LRANGE", redis.keys.queue(queue), -(start + count), -(start + 1))
+    return list(reversed(newest_first))
+
+
+def delete_job(redis: Redis, queue: str, raw: bytes) -> bool:
+    """Take one job out by its exact bytes."""
+    return bool(redis.call("LREM", redis.keys.queue(queue), 1, raw))
+
+
+def clear(redis: Redis, queue: str) -> list[bytes]:
+    """Delete a queue with all its jobs, and answer them."""
+    key = redis.keys.queue(queue)
+    replies = redis.pipeline(
+        [
+            ("MULTI",),
+            ("LRANGE", key, 0, -1),
+            ("UNLINK", key),
+            ("SREM", redis.keys.queues, queue),
+            ("EXEC",),
+        ]
+    )
+    return list(reversed(replies[-1][0]))
+
+
+def pause(redis: Redis, queue: str) -> None:
+    """Nobody claims from a paused queue; jobs that run already go on."""
+    redis.call("SADD", redis.keys.paused, queue)
+
+
+def unpause(redis: Redis, queue: str) -> None:
+    redis.call("SREM", redis.keys.paused, queue)
+
+
+def paused(redis: Redis) -> set[str]:
+    return {name.decode() for name in redis.call("SMEMBERS", redis.keys.paused)}

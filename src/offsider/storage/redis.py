@@ -1,0 +1,338 @@
+"""Talking to Redis: a pool of connections of redis-py, driven at the packed-command level.
+
+redis-py keeps doing what it is good at (TLS, ACL, Sentinel, parsing); its retries, health checks and
+maintenance notifications are off, because a retried LPUSH or LMOVE doubles or strands jobs. Whether a
+command may be sent again is decided by the caller, who sees in the error whether it was ``ambiguous``.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit, urlunsplit
+
+from offsider.core.errors import ConfigurationError, OffsiderError, RedisFailure, RedisRefused, RedisUnavailable
+from offsider.storage.failures import REROUTE, translate
+from offsider.storage.keys import Keys
+from offsider.storage.scripts import Argument, Command, Script
+
+if TYPE_CHECKING:
+    from redis.connection import ConnectionPool
+
+DEFAULT_URL = "redis://localhost:6379/0"
+
+
+@dataclass
+class RedisSettings:
+    """Where the server is and how to talk to it.
+
+    Attributes:
+        url: ``redis://``, ``rediss://`` (TLS) or ``unix://``; user, password and database may be part of it.
+        key_prefix: put before every key.
+        wire_version: the major version of Sidekiq whose form is written: 6, 7 or 8.
+        sentinels: ``host:port`` of each Sentinel; then ``sentinel_name`` is the name of the master.
+    """
+
+    url: str = DEFAULT_URL
+    key_prefix: str = ""
+    wire_version: int = 8
+    socket_timeout_seconds: float = 5.0
+    connect_timeout_seconds: float = 3.0
+    pool_wait_seconds: float = 1.0
+    sentinels: tuple[str, ...] = ()
+    sentinel_name: str = ""
+    sentinel_password: str = ""
+    username: str = ""
+    password: str = ""
+    tls_ca_file: str = ""
+    tls_cert_file: str = ""
+    tls_key_file: str = ""
+    tls_verify: bool = True
+
+    @property
+    def redacted_url(self) -> str:
+        """The URL as it may be logged: without its password."""
+        if self.sentinels:
+            return f"sentinel://{','.join(self.sentinels)}/{self.sentinel_name}"
+        return redact(self.url)
+
+
+def redact(url: str) -> str:
+    """``url`` with its password replaced by stars, and without a query (which may hold one)."""
+    parts = urlsplit(url)
+    netloc = parts.netloc
+    if "@" in netloc:
+        login, _, host = netloc.rpartition("@")
+        netloc = f"{login.partition(':')[0]}:***@{host}" if ":" in login else f"{login}@{host}"
+    return urlunsplit((parts.scheme, netloc, parts.path, "", ""))
+
+
+def connection_options(settings: RedisSettings, *, retry: object) -> dict[str, Any]:
+    """What every connection is made with, as keyword arguments of redis-py."""
+    options: dict[str, Any] = {
+        "protocol": 2,
+        "retry": retry,
+        "health_check_interval": 0,
+        "socket_timeout": settings.socket_timeout_seconds,
+        "socket_connect_timeout": settings.connect_timeout_seconds,
+    }
+    if settings.username:
+        options["username"] = settings.username
+    if settings.password:
+        options["password"] = settings.password
+    if settings.url.startswith("rediss://"):
+        options |= _tls_options(settings)
+    return options
+
+
+def _tls_options(settings: RedisSettings) -> dict[str, Any]:
+    options: dict[str, Any] = {"ssl_cert_reqs": "required" if settings.tls_verify else "none"}
+    if not settings.tls_verify:
+        options["ssl_check_hostname"] = False
+    files = {
+        "ssl_ca_certs": settings.tls_ca_file,
+        "ssl_certfile": settings.tls_cert_file,
+        "ssl_keyfile": settings.tls_key_file,
+    }
+    return options | {name: path for name, path in files.items() if path}
+
+
+def sentinel_addresses(settings: RedisSettings) -> list[tuple[str, int]]:
+    addresses: list[tuple[str, int]] = []
+    for address in settings.sentinels:
+        host, _, port = address.rpartition(":")
+        if not host or not port.isdigit():
+            msg = f"redis.sentinels: {address!r} is not of the form host:port"
+            raise ConfigurationError(msg)
+        addresses.append((host, int(port)))
+    if not settings.sentinel_name:
+        msg = "redis.sentinel_name: the name of the master is needed when redis.sentinels are given"
+        raise ConfigurationError(msg)
+    return addresses
+
+
+def _make_factory(settings: RedisSettings) -> ConnectionPool:
+    """A pool of redis-py that is only asked for new connections: it knows the class and the arguments."""
+    # Imported at first use: importing redis-py takes longer than all of offsider.
+    import redis
+    from redis.backoff import NoBackoff
+    from redis.maint_notifications import MaintNotificationsConfig
+    from redis.retry import Retry
+    from redis.sentinel import Sentinel, SentinelConnectionPool
+
+    options = connection_options(settings, retry=Retry(NoBackoff(), 0))
+    options["maint_notifications_config"] = MaintNotificationsConfig(enabled=False)
+    try:
+        if settings.sentinels:
+            parsed = redis.connection.parse_url(settings.url)
+            options["db"] = parsed.get("db", 0)
+            options["ssl"] = options_need_tls(settings)
+            sentinel = Sentinel(
+                sentinel_addresses(settings),
+                sentinel_kwargs={
+                    "password": settings.sentinel_password or None,
+                    "socket_timeout": settings.connect_timeout_seconds,
+                },
+            )
+            return SentinelConnectionPool(settings.sentinel_name, sentinel, **options)
+        return redis.ConnectionPool.from_url(settings.url, **options)
+    except ValueError as error:
+        msg = f"redis.url: {settings.redacted_url!r} is not usable: {error}"
+        raise ConfigurationError(msg) from error
+
+
+def options_need_tls(settings: RedisSettings) -> bool:
+    return settings.url.startswith("rediss://")
+
+
+class Wire:
+    """One connection. Not to be shared by two threads at a time."""
+
+    def __init__(self, connection: Any, server: str, report_trouble: Callable[[], None]) -> None:
+        self._connection = connection
+        self._server = server
+        self._report_trouble = report_trouble
+        self._was_connected = False
+
+    def exchange(self, commands: Sequence[Command]) -> list[Any]:
+        """Send all commands in one write and answer their replies; an error reply is an element of the list.
+
+        Raises:
+            RedisUnavailable: the connection failed; ``ambiguous`` when a command may have been executed.
+        """
+        from redis.exceptions import RedisError
+
+        self._connect(RedisError)
+        try:
+            self._connection.send_packed_command(self._connection.pack_commands(commands), check_health=False)
+            return [self._reply(RedisError) for _ in commands]
+        except RedisError as error:
+            self.disconnect()
+            self._report_trouble()
+            raise translate(error, sent=True, server=self._server) from error
+        except BaseException:
+            # A reply that nobody read would be taken for the reply to the next command.
+            self.disconnect()
+            raise
+
+    def _connect(self, redis_error: type[Exception]) -> None:
+        try:
+            # A server that restarted has closed the socket: found out before anything is sent,
+            # such a failure is not ambiguous.
+            if self._connection.is_connected and self._connection.can_read(0):
+                self.disconnect()
+            if not self._connection.is_connected:
+                if self._was_connected:
+                    self._report_trouble()
+                self._connection.connect()
+                self._was_connected = True
+        except redis_error as error:
+            self.disconnect()
+            if self._was_connected:
+                self._report_trouble()
+            raise translate(error, sent=False, server=self._server) from error  # type: ignore[arg-type]
+        except BaseException:
+            self.disconnect()
+            raise
+
+    def _reply(self, redis_error: type[Exception]) -> Any:
+        from redis.exceptions import ResponseError
+
+        try:
+            return self._connection.read_response()
+        except ResponseError as error:
+            failure = translate(error, sent=True, server=self._server)
+            if isinstance(failure, RedisRefused) and failure.code in REROUTE | {"OOM"}:
+                self._report_trouble()
+            return failure
+
+    def disconnect(self) -> None:
+        self._connection.disconnect()
+
+
+class Redis:
+    """A bounded pool of wires to one server, safe to share between threads and across a fork.
+
+    Args:
+        settings: where the server is.
+        size: the most connections open at a time; a caller waits ``pool_wait_seconds`` for a free one.
+    """
+
+    def __init__(self, settings: RedisSettings, *, size: int) -> None:
+        self.settings = settings
+        self.size = size
+        self.keys = Keys(settings.key_prefix)
+        self._factory: ConnectionPool | None = None
+        self._troubles = 0
+        self._lock = threading.Lock()
+        self._reset()
+
+    def _reset(self) -> None:
+        self._pid = os.getpid()
+        self._free: list[Wire] = []
+        self._slots = threading.Semaphore(self.size)
+        self._lock = threading.Lock()
+
+    @property
+    def troubles(self) -> int:
+        """How often the server failed us so far: lost connections, no memory, a role that changed.
+
+        While such trouble lasts beats cannot be written, so nobody may be declared dead for lack of them.
+        """
+        return self._troubles
+
+    def call(self, *command: Argument) -> Any:
+        """Run one command.
+
+        Raises:
+            RedisUnavailable: no connection, or it failed.
+            RedisRefused: the server answered with an error.
+        """
+        return self.pipeline([command])[0]
+
+    def pipeline(self, commands: Sequence[Command], *, raise_errors: bool = True) -> list[Any]:
+        """Run several commands in one round trip.
+
+        Args:
+            commands: the commands, each a tuple.
+            raise_errors: raise the first error reply; otherwise errors stand in the list.
+        """
+        with self.wire() as wire:
+            replies = wire.exchange(commands)
+            if any(isinstance(reply, RedisRefused) and reply.code in REROUTE for reply in replies):
+                wire.disconnect()
+        if raise_errors:
+            for reply in replies:
+                if isinstance(reply, OffsiderError):
+                    raise reply
+        return replies
+
+    def run(self, script: Script, keys: Sequence[str], arguments: Sequence[Argument] = ()) -> Any:
+        """Run a script by its hash, and by its text when the server does not know it yet."""
+        try:
+            return self.call(*script.by_hash(keys, arguments))
+        except RedisRefused as error:
+            if error.code != "NOSCRIPT":
+                raise
+            return self.call(*script.by_text(keys, arguments))
+
+    @contextmanager
+    def wire(self) -> Iterator[Wire]:
+        """A connection for the time of the block.
+
+        Raises:
+            RedisUnavailable: all connections stayed in use for ``pool_wait_seconds``.
+        """
+        if self._pid != os.getpid():
+            # The child of a fork must not speak on its parent's sockets, nor trust a lock that
+            # another thread held at the fork.
+            self._reset()
+        slots = self._slots
+        if not slots.acquire(timeout=self.settings.pool_wait_seconds):
+            msg = (
+                f"all {self.size} connections to {self.settings.redacted_url} stayed in use for "
+                f"{self.settings.pool_wait_seconds:g} s: raise redis.client_pool_size or use fewer threads"
+            )
+            raise RedisUnavailable(msg, ambiguous=False)
+        try:
+            wire = self._take()
+            try:
+                yield wire
+            finally:
+                with self._lock:
+                    self._free.append(wire)
+        finally:
+            slots.release()
+
+    def _take(self) -> Wire:
+        with self._lock:
+            if self._free:
+                return self._free.pop()
+            if self._factory is None:
+                self._factory = _make_factory(self.settings)
+            return Wire(self._factory.make_connection(), self.settings.redacted_url, self._note_trouble)
+
+    def _note_trouble(self) -> None:
+        with self._lock:
+            self._troubles += 1
+
+    def ping(self) -> float:
+        """The time of one round trip, in seconds."""
+        started = time.perf_counter()
+        self.call("PING")
+        return time.perf_counter() - started
+
+    def close(self) -> None:
+        """Close the idle connections; the pool may be used again."""
+        with self._lock:
+            idle, self._free = self._free, []
+        for wire in idle:
+            wire.disconnect()
+
+
+__all__ = ["Command", "Redis", "RedisFailure", "RedisSettings", "Wire", "redact"]

@@ -1,0 +1,59 @@
+"""Lua scripts: one file per verb, whose header declares its keys and arguments.
+
+A script begins with a shebang line (``#!lua flags=…``), then a block of comments::
+
+    -- What it does and why plain commands would not do.
+    -- KEYS[1] name
+    -- KEYS[2...] name            one or more further keys
+    -- ARGV[1] name
+    -- returns …
+
+Flags need Redis 7. ``allow-oom`` lets workers drain, retry and beat on a server that is full.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from importlib.resources import files
+
+Argument = str | bytes | int | float
+Command = tuple[Argument, ...]
+
+_DECLARED = re.compile(r"^-- (KEYS|ARGV)\[(\d+)(\.\.\.)?\] ", re.MULTILINE)
+
+
+class Script:
+    """A script by the name of its file in ``storage/lua``, or of any package that ships one.
+
+    Args:
+        name: file name without ``.lua``.
+        package: the package whose folder holds the file.
+    """
+
+    def __init__(self, name: str, package: str = "offsider.storage.lua") -> None:
+        self.name = name
+        self.source = (files(package) / f"{name}.lua").read_text("utf-8")
+        self._use(self.source)
+        self.keys, self.more_keys = self._declared("KEYS")
+        self.arguments, self.more_arguments = self._declared("ARGV")
+
+    def _use(self, text: str) -> None:
+        self.text = text
+        self.sha = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
+
+    def _declared(self, kind: str) -> tuple[int, bool]:
+        found = [match for match in _DECLARED.finditer(self.source) if match[1] == kind]
+        return max((int(match[2]) for match in found), default=0), any(match[3] for match in found)
+
+    def without_flags(self) -> None:
+        """Drop the shebang line, for servers that reject script flags (rule 26)."""
+        if self.text.startswith("#!"):
+            self._use(self.text.partition("\n")[2])
+
+    def by_hash(self, keys: Sequence[str], arguments: Sequence[Argument]) -> Command:
+        return ("EVALSHA", self.sha, len(keys), *keys, *arguments)
+
+    def by_text(self, keys: Sequence[str], arguments: Sequence[Argument]) -> Command:
+        return ("EVAL", self.text, len(keys), *keys, *arguments)

@@ -1,0 +1,124 @@
+"""Private lists: where a job lies between its claim and its outcome.
+
+A job leaves Redis only from here, and only by one of these verbs. Each looks whether the entry is still
+there, writes the destination, and removes the entry last; each answers False when the entry was gone,
+which means that somebody else owns the job now and nothing was written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from offsider.storage.redis import Redis
+from offsider.storage.scripts import Argument, Script
+
+CLAIM = Script("claim")
+ACKNOWLEDGE = Script("acknowledge")
+POSTPONE = Script("postpone")
+BURY = Script("bury")
+PUT_BACK = Script("put_back")
+
+#: Redis' Lua unpacks at most 8,000 values, and a long script holds up everybody else.
+BATCH = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Whose private lists: a capsule of a process.
+
+    Attributes:
+        identity: ``host:pid:nonce`` of the launcher at the time of the claim.
+        capsule: name of the capsule.
+    """
+
+    identity: str
+    capsule: str
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One job in a private list."""
+
+    owner: Owner
+    queue: str
+    raw: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class DeadSetLimits:
+    """How many jobs the dead set holds (less one, as Sidekiq's) and for how long."""
+
+    max_jobs: int = 10_000
+    timeout_seconds: int = 15_552_000
+
+
+def claim(redis: Redis, owner: Owner, queues: Sequence[str], limit: int) -> list[Entry]:
+    """Take up to ``limit`` jobs, from the first queue that has some on.
+
+    Raises:
+        Fenced: this owner was declared dead and must take a new identity.
+    """
+    keys = redis.keys
+    lists = [key for queue in queues for key in (keys.queue(queue), _list(redis, owner, queue))]
+    reply = redis.run(CLAIM, [keys.fenced(owner.identity), keys.paused, *lists], [limit, *queues])
+    return [Entry(owner, queues[index - 1], raw) for index, raw in zip(reply[::2], reply[1::2], strict=True)]
+
+
+def acknowledge(redis: Redis, entry: Entry) -> bool:
+    """The job is done."""
+    return bool(redis.run(ACKNOWLEDGE, _own_keys(redis, entry), [entry.raw]))
+
+
+def postpone(redis: Redis, entry: Entry, sorted_set: str, payload: bytes, delay_seconds: float) -> bool:
+    """The job runs again later: ``sorted_set`` is the key of the retry set or of the schedule."""
+    keys = [*_own_keys(redis, entry), sorted_set]
+    return bool(redis.run(POSTPONE, keys, [entry.raw, payload, repr(delay_seconds)]))
+
+
+def bury(redis: Redis, entry: Entry, payload: bytes, limits: DeadSetLimits) -> bool:
+    """The job is dead."""
+    keys = [*_own_keys(redis, entry), redis.keys.dead]
+    return bool(redis.run(BURY, keys, [entry.raw, payload, limits.timeout_seconds, limits.max_jobs]))
+
+
+def put_back(redis: Redis, entries: Sequence[tuple[Entry, bytes]], *, reclaiming: bool = False) -> list[bool]:
+    """Jobs go to the head of their queues, each with the payload to store.
+
+    Args:
+        entries: jobs of one identity.
+        reclaiming: the caller is not the owner but has fenced it.
+    """
+    moved: list[bool] = []
+    for start in range(0, len(entries), BATCH):
+        batch = entries[start : start + BATCH]
+        keys = [redis.keys.fenced(batch[0][0].owner.identity), redis.keys.queues]
+        arguments: list[Argument] = [int(reclaiming)]
+        for entry, payload in batch:
+            keys += (_list(redis, entry.owner, entry.queue), redis.keys.queue(entry.queue))
+            arguments += (entry.raw, payload, entry.queue)
+        moved += map(bool, redis.run(PUT_BACK, keys, arguments))
+    return moved
+
+
+def count(redis: Redis, owner: Owner, queues: Sequence[str]) -> int:
+    """How many jobs lie in the private lists."""
+    return sum(redis.pipeline([("LLEN", _list(redis, owner, queue)) for queue in queues]))
+
+
+def contents(redis: Redis, owner: Owner, queues: Sequence[str]) -> list[Entry]:
+    """Every job in the private lists, oldest claim first."""
+    replies = redis.pipeline([("LRANGE", _list(redis, owner, queue), 0, -1) for queue in queues])
+    return [
+        Entry(owner, queue, raw)
+        for queue, raws in zip(queues, replies, strict=True)
+        for raw in reversed(raws)
+    ]
+
+
+def _list(redis: Redis, owner: Owner, queue: str) -> str:
+    return redis.keys.working(owner.identity, owner.capsule, queue)
+
+
+def _own_keys(redis: Redis, entry: Entry) -> list[str]:
+    return [redis.keys.fenced(entry.owner.identity), _list(redis, entry.owner, entry.queue)]
