@@ -1,0 +1,186 @@
+#!/usr/bin/env python3
+"""One door to the project's tools: makes .venv from the pinned requirements, then runs the real programs.
+
+    python3 dev.py demo [--seconds N]     a small application on its own server; its last line counts what was lost
+    python3 dev.py test                   lint, types, and every test with coverage
+    python3 dev.py test PATH... [-k x]    pytest alone, with these arguments (`--` before them is allowed)
+    python3 dev.py lint [--fix]           ruff, its formatter, and the floors (import-linter)
+    python3 dev.py types                  mypy and pyright, both strict
+    python3 dev.py bench [NAME ...]       a program of bench/
+    python3 dev.py docs [--check]         write what the docs take from the code and the tests
+    python3 dev.py lock [--upgrade]       pin requirements/*.txt anew from pyproject.toml
+
+`--install-system` (or CI=true) lets `test` install the Debian packages it needs. Standard library only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent
+VENV = ROOT / ".venv"
+BIN = VENV / "bin"
+IN_CI = os.environ.get("CI", "").lower() == "true"
+# program that shows whether the package is there -> Debian package
+SYSTEM_PARTS = {"redis-server": "redis-server", "sidekiq": "ruby-sidekiq", "openssl": "openssl"}
+# Tests wait for processes and servers more than they compute, hence more workers than cores.
+TEST_WORKERS = os.environ.get("OFFSIDER_TEST_WORKERS", "6")
+
+
+def run(*command: str | Path) -> int:
+    """Run a program in the project's folder with .venv first on PATH and return its exit code."""
+    environ = os.environ | {"PATH": f"{BIN}{os.pathsep}{os.environ.get('PATH', '')}", "VIRTUAL_ENV": str(VENV)}
+    try:
+        return subprocess.run([str(part) for part in command], cwd=ROOT, env=environ, check=False).returncode
+    except KeyboardInterrupt:
+        return 130
+
+
+def must(*command: str | Path) -> None:
+    """Run a program that everything after it depends on."""
+    code = run(*command)
+    if code:
+        sys.exit(f"dev.py: `{' '.join(str(part) for part in command)}` ended with code {code}")
+
+
+# ---------------------------------------------------------------------------------------- .venv
+
+
+def prepare(kind: str) -> None:
+    """Bring .venv up to what requirements/KIND.txt says ("demo" is the small part of "dev")."""
+    marks = {name: VENV / f"installed-{name}" for name in ("demo", "dev")}
+    wanted = {name: _fingerprint(name) for name in marks}
+    have = {name: mark.read_text() if mark.exists() else "" for name, mark in marks.items()}
+    if have["dev"] == wanted["dev"] or have[kind] == wanted[kind]:
+        return
+    if not any(have.values()):  # never finished before: a half-made one is not worth repairing
+        _make_venv()
+    pip = (BIN / "python", "-m", "pip", "--disable-pip-version-check", "--quiet")
+    print(f"dev.py: installing requirements/{kind}.txt into .venv", flush=True)
+    must(*pip, "install", "--require-hashes", "--requirement", f"requirements/{kind}.txt")
+    must(*pip, "install", "--no-deps", "--no-build-isolation", "--editable", ".")
+    marks[kind].write_text(wanted[kind])
+
+
+def _fingerprint(kind: str) -> str:
+    parts = [sys.version, *((ROOT / name).read_text() for name in (f"requirements/{kind}.txt", "pyproject.toml"))]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def _make_venv() -> None:
+    if importlib.util.find_spec("ensurepip") is None:
+        version = f"{sys.version_info.major}.{sys.version_info.minor}"
+        sys.exit(f"dev.py: this Python comes without ensurepip. On Debian: sudo apt-get install python{version}-venv")
+    print("dev.py: making .venv", flush=True)
+    must(sys.executable, "-m", "venv", "--clear", VENV)
+
+
+# ------------------------------------------------------------------------------ Debian packages
+
+
+def system_packages(*, install: bool) -> None:
+    """Say which Debian packages the tests miss, or install them."""
+    missing = [package for program, package in SYSTEM_PARTS.items() if not shutil.which(program)]
+    if not missing:
+        return
+    line = f"apt-get install -y --no-install-recommends {' '.join(missing)}"
+    if not install:
+        print(f"dev.py: some tests will be skipped. For all of them: sudo {line}   (or dev.py test --install-system)")
+        return
+    root = [] if os.geteuid() == 0 else ["sudo", "-n"]
+    must(*root, "apt-get", "update")
+    must(*root, "env", "DEBIAN_FRONTEND=noninteractive", "RUNLEVEL=1", *line.split())
+    if "redis-server" in missing and Path("/run/systemd/system").exists():
+        run(*root, "systemctl", "disable", "--now", "redis-server")  # the tests start servers of their own
+
+
+# ---------------------------------------------------------------------------------------- words
+
+
+def demo(words: Sequence[str]) -> int:
+    prepare("demo")
+    return run("offsider", "demo", *words)
+
+
+def lint(words: Sequence[str]) -> int:
+    prepare("dev")
+    fix = "--fix" in words
+    steps = (
+        ("ruff", "check", *(["--fix"] if fix else [])),
+        ("ruff", "format", *([] if fix else ["--check"])),
+        ("lint-imports", "--no-logo"),
+    )
+    return _all_of(*steps)
+
+
+def types(_words: Sequence[str]) -> int:
+    prepare("dev")
+    return _all_of(("mypy",), ("pyright",))
+
+
+def test(words: Sequence[str]) -> int:
+    prepare("dev")
+    system_packages(install=IN_CI or "--install-system" in words)
+    words = [word for word in words if word not in {"--install-system", "--"}]
+    if words:
+        return run("pytest", *words)
+    pytest = ("coverage", "run", "-m", "pytest", "-n", TEST_WORKERS, "--dist", "worksteal")
+    results = {"lint": lint([]), "types": types([]), "tests": run(*pytest)}
+    run("coverage", "combine", "--quiet")
+    run("coverage", "report")
+    failed = [name for name, code in results.items() if code]
+    print(f"dev.py: {'failed: ' + ', '.join(failed) if failed else 'lint, types and tests passed'}", flush=True)
+    return 1 if failed else 0
+
+
+def bench(words: Sequence[str]) -> int:
+    prepare("dev")
+    programs = sorted(path.stem for path in (ROOT / "bench").glob("[a-z]*.py"))
+    if not words or words[0] not in programs:
+        sys.exit(f"dev.py bench: choose one of: {' '.join(programs) or '(none yet)'}")
+    return run("python", f"bench/{words[0]}.py", *words[1:])
+
+
+def docs(words: Sequence[str]) -> int:
+    prepare("dev")
+    writers = sorted(str(path) for path in (ROOT / "scripts").glob("write_*.py"))
+    return _all_of(*(("python", writer, *words) for writer in writers))
+
+
+def lock(words: Sequence[str]) -> int:
+    """Names, versions and hashes only: where a package came from is this machine's business."""
+    prepare("dev")
+    compile_ = ("uv", "pip", "compile", "--quiet", "--universal", "--python-version", "3.11", "--generate-hashes")
+    silent = ("--no-annotate", "--no-header", "--no-emit-index-url", "--no-emit-find-links")
+    pin = (*compile_, *silent, "pyproject.toml", "requirements/build.in")
+    same = ("--constraints", "requirements/dev.txt")
+    return _all_of(
+        (*pin, *words, "--extra", "dev", "--output-file", "requirements/dev.txt"),
+        (*pin, *same, "--extra", "demo", "--output-file", "requirements/demo.txt"),
+    )
+
+
+def _all_of(*steps: Sequence[str | Path]) -> int:
+    """Run every step, also after a failure, so that one run tells everything."""
+    return max([run(*step) for step in steps], default=0)
+
+
+def main() -> int:
+    if sys.version_info < (3, 11):  # noqa: UP036 - an older python3 shall read a sentence, not a traceback
+        sys.exit("dev.py: offsider needs Python 3.11 or newer")
+    words = {word.__name__: word for word in (demo, test, lint, types, bench, docs, lock)}
+    if len(sys.argv) < 2 or sys.argv[1] not in words:
+        print(__doc__)
+        return 0 if sys.argv[1:] in ([], ["-h"], ["--help"]) else 2
+    return words[sys.argv[1]](sys.argv[2:])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,128 @@
+"""Background jobs for Python on Redis or Valkey, compatible with Sidekiq's data.
+
+    from offsider import job
+
+    @job(queue="mails")
+    def welcome(user_id: int) -> None: ...
+
+    welcome.enqueue(42)
+
+The public names are found at first use (PEP 562): web processes and command lines that only import
+their jobs shall not pay for redis-py, nor for anything else they do not touch.
+"""
+
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from offsider.client import AsyncClient, Client
+    from offsider.core.errors import (
+        ConfigurationError,
+        Discard,
+        InvalidArguments,
+        InvalidJob,
+        InvalidOptions,
+        MalformedPayload,
+        NoCurrentJob,
+        NotReplicated,
+        OffsiderError,
+        RedisFailure,
+        RedisRefused,
+        RedisUnavailable,
+        Reschedule,
+        Shutdown,
+        Skip,
+        UnknownJob,
+        UnsupportedServer,
+    )
+    from offsider.core.options import JobDeclaration, JobOptions
+    from offsider.core.payload import JobPayload
+    from offsider.job.base import Job
+    from offsider.job.function import JobFunction, job
+    from offsider.wiring.config import Config
+    from offsider.wiring.context import JobContext, current_job
+    from offsider.wiring.default import configure_client
+    from offsider.wiring.extension import Extension
+    from offsider.wiring.middleware import ClientMiddleware, Push, ServerMiddleware
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AsyncClient",
+    "Client",
+    "ClientMiddleware",
+    "Config",
+    "ConfigurationError",
+    "Discard",
+    "Extension",
+    "InvalidArguments",
+    "InvalidJob",
+    "InvalidOptions",
+    "Job",
+    "JobContext",
+    "JobDeclaration",
+    "JobFunction",
+    "JobOptions",
+    "JobPayload",
+    "MalformedPayload",
+    "NoCurrentJob",
+    "NotReplicated",
+    "OffsiderError",
+    "Push",
+    "RedisFailure",
+    "RedisRefused",
+    "RedisUnavailable",
+    "Reschedule",
+    "ServerMiddleware",
+    "Shutdown",
+    "Skip",
+    "UnknownJob",
+    "UnsupportedServer",
+    "configure_client",
+    "current_job",
+    "job",
+]
+
+_ELSEWHERE = {
+    "AsyncClient": "client",
+    "Client": "client",
+    "ClientMiddleware": "wiring.middleware",
+    "Config": "wiring.config",
+    "Extension": "wiring.extension",
+    "Job": "job.base",
+    "JobContext": "wiring.context",
+    "JobDeclaration": "core.options",
+    "JobFunction": "job.function",
+    "JobOptions": "core.options",
+    "JobPayload": "core.payload",
+    "Push": "wiring.middleware",
+    "ServerMiddleware": "wiring.middleware",
+    "configure_client": "wiring.default",
+    "current_job": "wiring.context",
+    "job": "job.function",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found: object = getattr(import_module(f"offsider.{_ELSEWHERE.get(name, 'core.errors')}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+class _Surface(ModuleType):
+    """Keeps ``offsider.job`` the decorator: loading the package ``offsider/job`` would overwrite it with itself."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not (name in __all__ and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Surface

@@ -1,0 +1,1 @@
+"""The pytest plugin: fixtures for applications with jobs."""
