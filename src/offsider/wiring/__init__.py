@@ -1,0 +1,1 @@
+"""Configuration and the joints between parts: settings, capsules, middleware, events, services."""

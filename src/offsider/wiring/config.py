@@ -1,0 +1,352 @@
+"""The configuration of one worker or client: settings, capsules, and everything that is plugged in.
+
+1. `Config.load` reads the file, the environment and the command line; ``Config()`` has the defaults alone.
+2. The application's ``configure(config)`` changes settings and registers middleware, events, handlers, services.
+3. `freeze` checks the whole and closes it: threads may read it without a lock from then on.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from random import Random
+from types import MappingProxyType
+from typing import Any, TypeAlias, TypeVar, overload
+
+from offsider.core.clock import SYSTEM_CLOCK, Clock
+from offsider.core.errors import ConfigurationError
+from offsider.core.payload import JobPayload
+from offsider.storage.async_redis import AsyncRedis
+from offsider.storage.redis import Redis
+from offsider.wiring import sources
+from offsider.wiring.capsule import Capsule
+from offsider.wiring.environment import (
+    DEFAULT_ENVIRONMENT,
+    environment_name,
+    from_environ,
+    from_platform,
+    odd_variables,
+)
+from offsider.wiring.events import Events
+from offsider.wiring.extension import Extension, WebTab
+from offsider.wiring.frozen import Listing, frozen_error
+from offsider.wiring.job_defaults import JobDefaults
+from offsider.wiring.logs import describe, logger
+from offsider.wiring.middleware import Chain, ClientChain, Push, ServerChain
+from offsider.wiring.nearest import suggest
+from offsider.wiring.service import Service
+from offsider.wiring.settings import (
+    CapsuleSection,
+    ClientSection,
+    LogSection,
+    RedisSection,
+    Section,
+    WorkerSection,
+    by_name,
+)
+from offsider.wiring.sources import Assignment, Document
+
+ErrorHandler: TypeAlias = Callable[[BaseException, Mapping[str, object]], None]
+DeathHandler: TypeAlias = Callable[[JobPayload, "BaseException | None"], None]
+Handler = TypeVar("Handler", bound=Callable[..., Any])
+
+
+DEFAULT = "default"
+ASSIGNABLE = ("after_commit", "clock", "fetcher", "queue_resolver", "random", "reloader")
+
+
+def _no_reload() -> AbstractContextManager[object]:
+    return nullcontext()
+
+
+class Config:
+    """Everything a client or a worker needs to know.
+
+    Attributes:
+        redis, worker, client, log: sections of settings; each assignment is checked.
+        jobs: default options merged below each job's own.
+        capsules: name to `Capsule`; ``default`` is always there and is the section ``worker``.
+        client_middleware, server_middleware: the chains that capsules copy.
+        error_handlers: called with an error and its context; the first one logs.
+        death_handlers: called with the payload and the error of a job that will not be tried again.
+        services: functions that make a `Service` from this config; the worker starts and stops it.
+        reloader: makes a context manager that is put around each job, for example to hand back database connections.
+        after_commit: takes a function and calls it when the surrounding database transaction has been committed;
+            pushes go through it.
+        queue_resolver: answers the queue of a push, or None to leave it; runs before client middleware.
+        clock, random: replaceable in tests.
+        file: the configuration file that was read, if any.
+        warnings: what was odd but no error; the command line logs them.
+    """
+
+    reloader: Callable[[], AbstractContextManager[object]]
+    after_commit: Callable[[Callable[[], None]], None] | None
+    queue_resolver: Callable[[Push], str | None] | None
+    clock: Clock
+    random: Random
+
+    def __init__(self) -> None:
+        self._open = True
+        self._frozen = False
+        self._fetcher: str | type | None = None
+        self._extensions: dict[str, Extension] = {}
+        self._job_options: dict[str, Callable[[object], None]] = {}
+        self.file: Path | None = None
+        self.warnings: list[str] = []
+        self.redis = RedisSection()
+        self.worker = WorkerSection()
+        self.client = ClientSection()
+        self.log = LogSection()
+        self.jobs = JobDefaults()
+        self.client_middleware: ClientChain = Chain(what="config.client_middleware")
+        self.server_middleware: ServerChain = Chain(what="config.server_middleware")
+        self.events = Events(self.handle_error)
+        self.error_handlers: Listing[ErrorHandler] = Listing("config.error_handlers", [self._log_error])
+        self.death_handlers: Listing[DeathHandler] = Listing("config.death_handlers")
+        self.services: Listing[Callable[[Config], Service]] = Listing("config.services")
+        self.info_fields: Listing[Callable[[], Mapping[str, Any]]] = Listing("config.info_fields")
+        self.web_tabs: Listing[WebTab] = Listing("config.web_tabs")
+        self.reloader = _no_reload
+        self.after_commit = None
+        self.queue_resolver = None
+        self.clock = SYSTEM_CLOCK
+        self.random = Random()
+        self._capsules = {DEFAULT: self._make_capsule(DEFAULT, self.worker)}
+        self._open = False
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not self.__dict__.get("_open", True):
+            self._check_assignment(name, value)
+        object.__setattr__(self, name, value)
+
+    @classmethod
+    def load(
+        cls,
+        path: Path | str | None = None,
+        *,
+        environ: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+        beside: Path | None = None,
+        overrides: Mapping[str, object] | None = None,
+    ) -> Config:
+        """The configuration by command line, environment, file and defaults, the former winning.
+
+        Args:
+            path: the file; else the first of ``offsider.toml``, ``pyproject.toml`` with ``[tool.offsider]`` and
+                ``config/sidekiq.yml`` that is in ``cwd``, then in ``beside``.
+            environ: the environment, by default the process's.
+            cwd: the current folder, by default the process's.
+            beside: the folder of the application.
+            overrides: what the command line says, by ``section.key`` or key.
+
+        Raises:
+            ConfigurationError: a file or a value is wrong; the message names the file, the key and what is expected.
+        """
+        environ = os.environ if environ is None else environ
+        given = [_override(name, value) for name, value in (overrides or {}).items()]
+        folders = [folder for folder in (cwd or Path.cwd(), beside) if folder is not None]
+        document = sources.find(Path(path) if path is not None else None, folders)
+        config = cls()
+        config._read(document, given, environ)
+        return config
+
+    # ---------------------------------------------------------------------------------- capsules
+    @property
+    def capsules(self) -> Mapping[str, Capsule]:
+        """Every capsule by name; ``default`` comes first."""
+        return MappingProxyType(self._capsules)
+
+    def capsule(
+        self,
+        name: str,
+        *,
+        concurrency: int | None = None,
+        queues: Sequence[str] | None = None,
+        mode: str | None = None,
+    ) -> Capsule:
+        """The capsule ``name``, made when there is none yet, with the given settings changed.
+
+        Raises:
+            ConfigurationError: a setting is not acceptable, or the worker has been launched.
+        """
+        self._check_open("config.capsules")
+        for key, value in (("concurrency", concurrency), ("queues", queues), ("mode", mode)):
+            if value is not None:
+                self._assign_capsule(name, key, value, "")
+        return self._capsule(name)
+
+    # -------------------------------------------------------------------------------- plugging in
+    @overload
+    def on(self, name: str, handler: None = None) -> Callable[[Handler], Handler]: ...
+    @overload
+    def on(self, name: str, handler: Handler) -> Handler: ...
+    def on(self, name: str, handler: Callable[..., Any] | None = None) -> Any:
+        """Listen to an event; see `Events.on`."""
+        return self.events.on(name, handler)
+
+    def use(self, extension: Extension) -> None:
+        """Install an extension; ConfigurationError when one of its name is installed already."""
+        self._check_open("config.use")
+        if extension.name in self._extensions:
+            raise ConfigurationError(f"the extension {extension.name!r} is installed already")
+        self._extensions[extension.name] = extension
+        extension.install(self)
+
+    @property
+    def extensions(self) -> Mapping[str, Extension]:
+        return MappingProxyType(self._extensions)
+
+    def add_service(self, factory: Callable[[Config], Service]) -> None:
+        """Have the worker make, start and stop a service."""
+        self.services.append(factory)
+
+    def add_info(self, fields: Callable[[], Mapping[str, Any]]) -> None:
+        """Add fields to what the process tells about itself in Redis; ``fields`` is called at each beat."""
+        self.info_fields.append(fields)
+
+    def add_web_tab(self, tab: WebTab) -> None:
+        """Add a page to the web UI."""
+        if any(other.name == tab.name for other in self.web_tabs):
+            raise ConfigurationError(f"there is a web tab {tab.name!r} already")
+        self.web_tabs.append(tab)
+
+    def add_job_option(self, name: str, check: Callable[[object], None]) -> None:
+        """Make ``name`` an option of jobs, given as ``extra={name: …}``; ``check`` raises ValueError for bad values."""
+        self._check_open("config.job_options")
+        if name in self._job_options:
+            raise ConfigurationError(f"there is a job option {name!r} already")
+        self._job_options[name] = check
+
+    @property
+    def job_options(self) -> Mapping[str, Callable[[object], None]]:
+        """The options that extensions brought, with the check of each."""
+        return MappingProxyType(self._job_options)
+
+    @property
+    def fetcher(self) -> str | type:
+        """``"reliable"``, ``"basic"``, a dotted path, or a class."""
+        return self.worker.fetcher if self._fetcher is None else self._fetcher
+
+    @fetcher.setter
+    def fetcher(self, value: str | type) -> None:
+        if isinstance(value, str):
+            self.worker.fetcher = value
+        self._fetcher = None if isinstance(value, str) else value
+
+    def make_redis(self, size: int) -> Redis:
+        """A pool of at most ``size`` connections to the server of ``[redis]``; nothing is opened yet."""
+        return Redis(self.redis, size=size)
+
+    def make_async_redis(self, size: int) -> AsyncRedis:
+        """The same for asyncio."""
+        return AsyncRedis(self.redis, size=size)
+
+    # ----------------------------------------------------------------------------------- errors
+    def handle_error(self, error: BaseException, context: Mapping[str, object]) -> None:
+        """Report an error to every error handler. Never raises: a failing handler is logged."""
+        for handler in self.error_handlers:
+            try:
+                handler(error, context)
+            except Exception:  # noqa: BLE001  # the last resort must not fail itself
+                logger.exception("an error handler failed while it reported %s", describe(error))
+
+    def _log_error(self, error: BaseException, context: Mapping[str, object]) -> None:
+        """One line; the traceback too in development and at the level debug."""
+        in_full = self.worker.environment == "development" or logger.isEnabledFor(logging.DEBUG)
+        logger.warning("%s", describe(error), extra={"fields": dict(context)}, exc_info=error if in_full else None)
+
+    # ----------------------------------------------------------------------------------- freeze
+    @property
+    def frozen(self) -> bool:
+        return self._frozen
+
+    def freeze(self) -> None:
+        """Check the whole and close it; a second call does nothing.
+
+        Raises:
+            ConfigurationError: parts do not fit together.
+        """
+        if self._frozen:
+            return
+        self.jobs.check(self._job_options)
+        closing: list[Any] = [*self._capsules.values(), self.redis, self.worker, self.client, self.log, self.jobs]
+        closing += [self.client_middleware, self.server_middleware, self.events, self.error_handlers]
+        closing += [self.death_handlers, self.services, self.info_fields, self.web_tabs]
+        for part in closing:
+            part.freeze()
+        self._open = True
+        self._frozen = True
+        self._open = False
+
+    # ---------------------------------------------------------------------------------- loading
+    def _read(self, document: Document | None, given: Sequence[Assignment], environ: Mapping[str, str]) -> None:
+        self._open = True
+        if document is not None:
+            self.file = document.path
+            self.warnings += document.notes
+        self.warnings += odd_variables(environ)
+        self._open = False
+        self._assign_all(from_platform(environ))
+        if document is not None:
+            environment = _environment(document, given, environ)
+            self._assign_all(sources.from_document(document, environment, environ))
+        self._assign_all(from_environ(environ))
+        self._assign_all(given)
+
+    def _assign_all(self, assignments: Iterable[Assignment]) -> None:
+        for item in assignments:
+            self._assign(item)
+
+    def _assign(self, item: Assignment) -> None:
+        if item.section == sources.JOBS:
+            self.jobs.assign(item.key, item.value, origin=item.origin)
+        elif item.section.startswith(f"{sources.CAPSULES}."):
+            name = item.section.partition(".")[2]
+            self._assign_capsule(name, item.key, item.value, item.origin)
+        else:
+            section: Section = getattr(self, item.section)
+            section.assign(item.key, item.value, origin=item.origin)
+
+    def _assign_capsule(self, name: str, key: str, value: object, origin: str) -> None:
+        self._capsule(name).settings.assign(key, value, origin=origin)
+
+    def _capsule(self, name: str) -> Capsule:
+        if name not in self._capsules:
+            self._capsules[name] = self._make_capsule(name, CapsuleSection())
+        return self._capsules[name]
+
+    def _make_capsule(self, name: str, settings: CapsuleSection) -> Capsule:
+        return Capsule(name, settings, self)
+
+    # ---------------------------------------------------------------------------------- guarding
+    def _check_assignment(self, name: str, value: object) -> None:
+        self._check_open(f"config.{name}")
+        if name not in ASSIGNABLE and not name.startswith("_"):
+            hint = suggest(name, ASSIGNABLE)
+            raise ConfigurationError(f"config.{name} cannot be assigned{hint}; what can is {', '.join(ASSIGNABLE)}")
+        if name == "reloader" and not callable(value):
+            raise ConfigurationError(f"config.{name} expects a callable, got {value!r}")
+
+    def _check_open(self, what: str) -> None:
+        if self._frozen:
+            raise frozen_error(what)
+
+
+def _override(name: str, value: object) -> Assignment:
+    setting = by_name().get(name)
+    if setting is None:
+        raise ConfigurationError(f"there is no setting {name}{suggest(name, by_name())}")
+    return Assignment(setting.section, setting.key, value, setting.option or "command line")
+
+
+def _environment(document: Document, given: Iterable[Assignment], environ: Mapping[str, str]) -> str:
+    """Which part of the file's environments holds: ``-e``, ``OFFSIDER_ENV``, ``APP_ENV``, then the file itself."""
+    for item in given:
+        if (item.section, item.key) == ("worker", "environment"):
+            return str(item.value)
+    nested: Any = document.tree.get("worker") or {}
+    written: Any = document.tree.get("environment") or (nested.get("environment") if hasattr(nested, "get") else None)
+    return environment_name(environ) or str(written or DEFAULT_ENVIRONMENT)

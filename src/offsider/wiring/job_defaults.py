@@ -1,0 +1,68 @@
+"""The default options of all jobs: the table ``[jobs]`` of a file, ``config.jobs`` in code."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, MutableMapping
+from typing import Any
+
+from offsider.core.errors import ConfigurationError, InvalidOptions
+from offsider.core.options import check_options, check_retry_pair
+from offsider.wiring.frozen import frozen_error
+
+WHERE = "jobs (default options)"
+
+
+class JobDefaults(MutableMapping[str, Any]):
+    """Options merged below each job's own. At first ``retry = true`` and ``queue = "default"``, as in Sidekiq."""
+
+    def __init__(self) -> None:
+        self._options: dict[str, Any] = {"retry": True, "queue": "default"}
+        self._frozen = False
+
+    def __getitem__(self, key: str) -> Any:
+        return self._options[key]
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        self.assign(key, value)
+
+    def assign(self, key: str, value: Any, *, origin: str = "") -> None:
+        """Set one default.
+
+        Raises:
+            ConfigurationError: the value is impossible, or the worker has been launched. Whether a key is known
+                is decided at the freeze, since extensions may bring options of their own.
+        """
+        self._check_open()
+        try:
+            check_options({key: value}, job_name=f"{origin}: {WHERE}" if origin else WHERE, known_extra=[key])
+        except InvalidOptions as error:
+            raise ConfigurationError(str(error)) from None
+        self._options[key] = value
+
+    def check(self, known_extra: Collection[str]) -> None:
+        """ConfigurationError when a key is unknown or two of them exclude each other."""
+        try:
+            check_options(self._options, job_name=WHERE, known_extra=known_extra)
+            check_retry_pair(self._options)
+        except InvalidOptions as error:
+            raise ConfigurationError(str(error)) from None
+
+    def freeze(self) -> None:
+        self._frozen = True
+
+    def __delitem__(self, key: str) -> None:
+        self._check_open()
+        del self._options[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._options)
+
+    def __len__(self) -> int:
+        return len(self._options)
+
+    def __repr__(self) -> str:
+        return f"JobDefaults({self._options!r})"
+
+    def _check_open(self) -> None:
+        if self._frozen:
+            raise frozen_error("config.jobs")

@@ -1,0 +1,154 @@
+"""Kinds of setting values: what is accepted, how text of the environment is read, and how both are explained."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, cast
+
+from offsider.wiring.queue_spec import parse_all
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a setting may hold.
+
+    Attributes:
+        expects: completes the sentence "the setting expects …".
+        check: the value in its final form; ValueError, with or without details, when it is not acceptable.
+        parse: from the text of an environment variable or an option to what `check` takes.
+        secret: the value is never repeated in a message.
+    """
+
+    expects: str
+    check: Callable[[object], Any]
+    parse: Callable[[str], object] = str
+    secret: bool = False
+
+
+def _refuse() -> ValueError:
+    return ValueError()
+
+
+def whole(minimum: int, maximum: int | None = None) -> Kind:
+    """An int within bounds."""
+
+    def check(value: object) -> int:
+        if not isinstance(value, int) or isinstance(value, bool) or value < minimum:
+            raise _refuse()
+        if maximum is not None and value > maximum:
+            raise _refuse()
+        return value
+
+    bounds = f">= {minimum}" if maximum is None else f"from {minimum} to {maximum}"
+    return Kind(f"a whole number {bounds}", check, _parse_int)
+
+
+def seconds(*, minimum: float = 0.0, above: bool = False) -> Kind:
+    """A finite number of seconds, as a float."""
+
+    def check(value: object) -> float:
+        if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
+            raise _refuse()
+        if value < minimum or (above and value == minimum):
+            raise _refuse()
+        return float(value)
+
+    return Kind(f"a number of seconds {'>' if above else '>='} {minimum:g}", check, _parse_float)
+
+
+def choice(*words: str, synonyms: dict[str, str] | None = None) -> Kind:
+    """One of some words, in any case."""
+    meanings = {word: word for word in words} | (synonyms or {})
+
+    def check(value: object) -> str:
+        word = meanings.get(value.lower()) if isinstance(value, str) else None
+        if word is None:
+            raise _refuse()
+        return word
+
+    return Kind(f"one of {', '.join(words)}", check)
+
+
+def number_of(*numbers: int) -> Kind:
+    """One of some ints."""
+
+    def check(value: object) -> int:
+        if not isinstance(value, int) or isinstance(value, bool) or value not in numbers:
+            raise _refuse()
+        return value
+
+    return Kind(f"one of {', '.join(map(str, numbers))}", check, _parse_int)
+
+
+def text(pattern: str = "", expects: str = "a string", *, secret: bool = False) -> Kind:
+    """A string; with a pattern, one that matches it as a whole."""
+    compiled = re.compile(pattern, re.DOTALL) if pattern else None
+
+    def check(value: object) -> str:
+        if not isinstance(value, str) or (compiled and not compiled.fullmatch(value)):
+            raise _refuse()
+        return value
+
+    return Kind(expects, check, secret=secret)
+
+
+def names(expects: str = "a list of strings") -> Kind:
+    """A tuple of strings; one string stands for a list of one."""
+
+    def check(value: object) -> tuple[str, ...]:
+        items = (value,) if isinstance(value, str) else value
+        if not isinstance(items, list | tuple):
+            raise _refuse()
+        checked = cast("tuple[object, ...]", tuple(items))  # pyright: ignore[reportUnknownArgumentType]
+        if not all(isinstance(item, str) and item.strip() for item in checked):
+            raise _refuse()
+        return tuple(str(item).strip() for item in checked)
+
+    return Kind(expects, check, lambda value: re.split(r"[,\s]+", value.strip(", \t\n")) if value.strip(", \n") else [])
+
+
+def _check_queues(value: object) -> tuple[str, ...]:
+    items = (value,) if isinstance(value, str) else value
+    if not isinstance(items, list | tuple):
+        raise _refuse()
+    return tuple(map(str, parse_all(cast("tuple[object, ...]", items))))
+
+
+def _check_flag(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise _refuse()
+    return value
+
+
+def _parse_flag(value: str) -> object:
+    word = value.strip().lower()
+    return {**dict.fromkeys(_YES, True), **dict.fromkeys(_NO, False)}.get(word, value)
+
+
+def _parse_int(value: str) -> object:
+    try:
+        return int(value)
+    except ValueError:
+        return value
+
+
+def _parse_float(value: str) -> object:
+    try:
+        return float(value)
+    except ValueError:
+        return value
+
+
+_YES = ("true", "yes", "on", "1")
+_NO = ("false", "no", "off", "0", "")
+
+FLAG = Kind("true or false", _check_flag, _parse_flag)
+QUEUES = Kind('a list of queues, each "name", "name,weight" or [name, weight]', _check_queues, str.split)
+URL = text(
+    r"(rediss?|unix)://\S+",
+    "a URL that begins with redis://, rediss:// (TLS) or unix://",
+    secret=True,
+)

@@ -1,0 +1,326 @@
+"""Every setting, declared once: its default, what it accepts, its names in files and in the environment, its help.
+
+The reference pages, the messages about wrong values, the environment variables and the options of the command line
+are all made from these declarations. Key names are unique over all sections, so that files and variables may leave
+the section out (``wire_version = 6``, ``OFFSIDER_WIRE_VERSION``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import cache
+from typing import Any, ClassVar, TypeVar, cast
+
+from offsider.core.errors import ConfigurationError
+from offsider.storage.redis import RedisSettings
+from offsider.wiring import kinds
+from offsider.wiring.frozen import frozen_error
+from offsider.wiring.kinds import Kind
+from offsider.wiring.nearest import suggest
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One declared setting.
+
+    Attributes:
+        section: its section in files; the attribute of Config.
+        key: its name there.
+        kind: what it accepts.
+        default: its value when nobody sets it.
+        help: what it does, for the reference.
+        aliases: other names accepted in files.
+        environment: further environment variables that feed it, strongest first.
+        option: how the command line calls it, for the reference.
+    """
+
+    section: str
+    key: str
+    kind: Kind
+    default: object
+    help: str
+    aliases: tuple[str, ...] = ()
+    environment: tuple[str, ...] = ()
+    option: str = ""
+
+    @property
+    def path(self) -> str:
+        return f"{self.section}.{self.key}"
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """The environment variables that set it, strongest first."""
+        key = self.key.upper()
+        return (f"OFFSIDER_{self.section.upper()}_{key}", f"OFFSIDER_{key}", *self.environment)
+
+    def checked(self, value: object, *, origin: str = "") -> Any:
+        """``value`` in its final form.
+
+        Raises:
+            ConfigurationError: it is not acceptable; the message names ``origin``, the key and what is expected.
+        """
+        try:
+            return self.kind.check(value)
+        except ValueError as error:
+            where = f"{origin}: " if origin else ""
+            given = f"a {type(value).__name__} that is none" if self.kind.secret else repr(value)
+            detail = f": {error}" if str(error) else ""
+            message = f"{where}{self.path} expects {self.kind.expects}, got {given}{detail}"
+            raise ConfigurationError(message) from None
+
+
+def setting(
+    default: T,
+    kind: Kind,
+    *,
+    help: str,  # noqa: A002  # the word every reader looks for
+    aliases: tuple[str, ...] = (),
+    env: tuple[str, ...] = (),
+    cli: str = "",
+) -> T:
+    """Declare a field of a section."""
+    metadata = {"kind": kind, "help": help, "aliases": aliases, "environment": env, "option": cli}
+    return field(default=default, metadata=metadata)
+
+
+class Section:
+    """A group of settings as attributes: each assignment is checked, and refused once frozen."""
+
+    section: ClassVar[str] = ""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        self.assign(name, value)
+
+    def assign(self, name: str, value: object, *, origin: str = "") -> None:
+        """Set one setting.
+
+        Args:
+            name: its key.
+            value: checked against its kind.
+            origin: where the value was written, for the message.
+
+        Raises:
+            ConfigurationError: unknown key, unacceptable value, or frozen.
+        """
+        if self.__dict__.get("_frozen"):
+            raise frozen_error(f"{self.section}.{name}")
+        declared = declared_in(type(self))
+        if name not in declared:
+            raise ConfigurationError(f"there is no setting {self.section}.{name}{suggest(name, declared)}")
+        object.__setattr__(self, name, declared[name].checked(value, origin=origin))
+
+    def freeze(self) -> None:
+        self.__dict__["_frozen"] = True
+
+
+@dataclass(repr=False)
+class RedisSection(Section, RedisSettings):
+    """Where the server is and how to talk to it."""
+
+    section: ClassVar[str] = "redis"
+
+    url: str = setting(
+        RedisSettings.url,
+        kinds.URL,
+        help="The server: `redis://`, `rediss://` (TLS) or `unix://`; user, password and database may be part of it.",
+        env=("REDIS_PROVIDER", "REDIS_URL", "VALKEY_URL"),
+    )
+    key_prefix: str = setting(
+        RedisSettings.key_prefix, kinds.text(), help="Put before every key as it is, for example `resque:gitlab:`."
+    )
+    wire_version: int = setting(
+        RedisSettings.wire_version,
+        kinds.number_of(6, 7, 8),
+        help="The major version of Sidekiq whose form is written. All forms are read.",
+    )
+    socket_timeout_seconds: float = setting(
+        RedisSettings.socket_timeout_seconds, kinds.seconds(above=True), help="How long an answer may take."
+    )
+    connect_timeout_seconds: float = setting(
+        RedisSettings.connect_timeout_seconds, kinds.seconds(above=True), help="How long connecting may take."
+    )
+    pool_wait_seconds: float = setting(
+        RedisSettings.pool_wait_seconds,
+        kinds.seconds(),
+        help="How long a thread waits for a free connection before it gets an error.",
+    )
+    sentinels: tuple[str, ...] = setting(
+        RedisSettings.sentinels,
+        kinds.names("a list of host:port"),
+        help="Sentinels as `host:port`; they are asked where the master is, and the host of `url` is not used.",
+    )
+    sentinel_name: str = setting(
+        RedisSettings.sentinel_name, kinds.text(), help="The master's name, needed with `sentinels`."
+    )
+    sentinel_password: str = setting(
+        RedisSettings.sentinel_password, kinds.text(secret=True), help="The Sentinels' own password."
+    )
+    username: str = setting(RedisSettings.username, kinds.text(), help="The ACL user, when `url` names none.")
+    password: str = setting(RedisSettings.password, kinds.text(secret=True), help="The password, when `url` has none.")
+    tls_ca_file: str = setting(
+        RedisSettings.tls_ca_file,
+        kinds.text(),
+        help="Certificates that may sign the server's, instead of the system's.",
+    )
+    tls_cert_file: str = setting(RedisSettings.tls_cert_file, kinds.text(), help="The client's certificate.")
+    tls_key_file: str = setting(RedisSettings.tls_key_file, kinds.text(), help="The key of the client's certificate.")
+    tls_verify: bool = setting(
+        RedisSettings.tls_verify, kinds.FLAG, help="Check the server's certificate and host name."
+    )
+    client_pool_size: int = setting(
+        5, kinds.whole(1), help="Connections for pushing outside of a worker; a worker's capsules have their own pools."
+    )
+
+
+@dataclass
+class CapsuleSection(Section):
+    """A group of threads of its own: how many, and which queues they serve."""
+
+    section: ClassVar[str] = "capsules.NAME"
+
+    concurrency: int = setting(5, kinds.whole(1, 1000), help="How many jobs run at a time.", cli="-c, --concurrency")
+    queues: Sequence[str] = setting(
+        (),
+        kinds.QUEUES,
+        help='Queues to serve: `"name"`, `"name,weight"` or `["name", weight]`; `"*"` is every queue there is. '
+        "None given means `default`.",
+        cli="-q, --queue",
+    )
+    mode: str = setting(
+        "auto",
+        kinds.choice("auto", "strict", "weighted", "random"),
+        help="`strict`: a queue is looked at only when those before it are empty. `weighted`: by draw, a queue with "
+        "weight 10 comes first ten times as often as one with 1. `random`: all weights alike. `auto` tells by the "
+        "weights: none is strict, all 1 is random, else weighted.",
+    )
+
+
+@dataclass
+class WorkerSection(CapsuleSection):
+    """The worker process; its concurrency, queues and mode are those of the capsule `default`."""
+
+    section: ClassVar[str] = "worker"
+
+    timeout_seconds: float = setting(
+        25.0,
+        kinds.seconds(),
+        help="How long running jobs may go on after a stop was asked for; then they are interrupted and put back.",
+        aliases=("timeout",),
+        cli="-t, --timeout",
+    )
+    require: Sequence[str] = setting(
+        (),
+        kinds.names("a module, a .py file or a folder, or a list of them"),
+        help="The application: modules, `.py` files or folders that declare the jobs.",
+        cli="-r, --require",
+    )
+    environment: str = setting(
+        "development",
+        kinds.text(r"[\w.-]+", "a word such as production"),
+        help="Which of the file's `environments` applies, and what jobs may ask for.",
+        env=("OFFSIDER_ENV", "APP_ENV"),
+        cli="-e, --environment",
+    )
+    tag: str = setting(
+        "",
+        kinds.text(),
+        help="Shown in the process title and the web page. Empty: the name of the current folder.",
+        cli="-g, --tag",
+    )
+    labels: Sequence[str] = setting((), kinds.names(), help="Shown beside the process in the web page.")
+    fetcher: str = setting(
+        "reliable",
+        kinds.text(r"reliable|basic|[A-Za-z_][\w.]*[.:]\w+", "reliable, basic or the dotted path of a class"),
+        help="How jobs are taken: `reliable` keeps each in a private list until it is settled, `basic` is a plain "
+        "BRPOP that loses running jobs with their process, `package.module:Class` is your own.",
+    )
+    liveness_seconds: float = setting(
+        45.0,
+        kinds.seconds(minimum=10.0),
+        help="How long a process stays alive in the eyes of others after its last sign of life.",
+    )
+    max_retries: int = setting(25, kinds.whole(0), help="How often a job with `retry = true` is retried.")
+    dead_max_jobs: int = setting(10_000, kinds.whole(1), help="The dead set is cut to fewer than so many jobs.")
+    dead_timeout_seconds: float = setting(
+        15_552_000.0,
+        kinds.seconds(above=True),
+        help="Jobs leave the dead set after this time (180 days).",
+        aliases=("dead_timeout_in_seconds",),
+    )
+    reload: bool = setting(
+        False, kinds.FLAG, help="Start the worker anew when a source file changes. For development.", cli="--reload"
+    )
+
+
+@dataclass
+class ClientSection(Section):
+    """Pushing jobs."""
+
+    section: ClassVar[str] = "client"
+
+    strict_args: str = setting(
+        "raise",
+        kinds.choice("raise", "warn", "off"),
+        help="What happens to arguments that would not survive JSON: an error, a warning, or nothing.",
+    )
+    large_argument_bytes: int = setting(
+        1_000_000, kinds.whole(1), help="A payload of more bytes is pushed with a warning."
+    )
+
+
+@dataclass
+class LogSection(Section):
+    """The log of the worker's command line."""
+
+    section: ClassVar[str] = "log"
+
+    format: str = setting(
+        "pretty",
+        kinds.choice("pretty", "plain", "without_timestamp", "json"),
+        help="`pretty` has colours on a terminal, `plain` never; `without_timestamp` is for platforms that add their "
+        "own (the default on Heroku); `json` is one object per line.",
+    )
+    level: str = setting(
+        "info",
+        kinds.choice(
+            "debug", "info", "warning", "error", "critical", synonyms={"warn": "warning", "fatal": "critical"}
+        ),
+        help="The least level that is written.",
+        cli="-v, --verbose",
+    )
+    job_log: bool = setting(True, kinds.FLAG, help="Write the lines start, done and fail of each job.")
+
+
+SECTIONS: tuple[type[Section], ...] = (RedisSection, WorkerSection, ClientSection, LogSection)
+
+
+_declared: dict[type[Section], Mapping[str, Setting]] = {}
+
+
+def declared_in(section: type[Section]) -> Mapping[str, Setting]:
+    """The settings of a section by key."""
+    if section not in _declared:
+        _declared[section] = {
+            item.name: Setting(section=section.section, key=item.name, default=item.default, **item.metadata)
+            for item in fields(cast("Any", section))
+        }
+    return _declared[section]
+
+
+@cache
+def every_setting() -> tuple[Setting, ...]:
+    """All settings of all sections, in the order of the reference."""
+    return tuple(item for section in SECTIONS for item in declared_in(section).values())
+
+
+@cache
+def by_name() -> Mapping[str, Setting]:
+    """Settings by ``section.key`` and by the bare key, aliases included."""
+    found: dict[str, Setting] = {}
+    for item in every_setting():
+        for key in (item.key, *item.aliases):
+            found[key] = found[f"{item.section}.{key}"] = item
+    return found

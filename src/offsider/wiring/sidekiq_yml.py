@@ -1,0 +1,113 @@
+"""Reading Sidekiq's own ``config/sidekiq.yml`` into the tree of an ``offsider.toml``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, cast
+
+from offsider.core.errors import ConfigurationError
+from offsider.wiring.nearest import suggest
+from offsider.wiring.sources import ENVIRONMENTS, GROUPS
+
+_SYMBOL = re.compile(r":[A-Za-z_]\w*")
+
+# Keys of Sidekiq and of its common add-ons that mean nothing here.
+IGNORED = frozenset(
+    {
+        "average_scheduled_poll_interval",
+        "cron",
+        "daemon",
+        "dynamic",
+        "enabled",
+        "health_check",
+        "index",
+        "limits",
+        "listened_queues_only",
+        "logfile",
+        "pidfile",
+        "poll_interval_average",
+        "profile",
+        "schedule",
+        "scheduler",
+        "strict",
+    }
+)
+
+
+def read_sidekiq_yml(text: str, origin: str) -> tuple[dict[str, Any], list[str]]:
+    """The tree of settings, and a note for each key that was passed over.
+
+    Raises:
+        ConfigurationError: ERB, broken YAML, PyYAML not installed, or a key of no meaning.
+    """
+    _refuse_erb(text, origin)
+    loaded = _load(text, origin)
+    if loaded is None:
+        return {}, []
+    if not isinstance(loaded, dict):
+        raise ConfigurationError(f"{origin}: expects keys such as :concurrency: and :queues:, got {loaded!r}")
+    notes: list[str] = []
+    tree: dict[str, Any] = {}
+    for key, value in cast("dict[str, Any]", _plain(cast("object", loaded))).items():
+        if isinstance(value, Mapping) and key not in {*GROUPS, *IGNORED, ENVIRONMENTS}:
+            _check_environment(key, origin)
+            part = _translated(cast("Mapping[str, Any]", value), origin, notes)
+            tree.setdefault(ENVIRONMENTS, {})[key] = part
+        else:
+            tree.update(_translated({key: value}, origin, notes))
+    return tree, notes
+
+
+def _refuse_erb(text: str, origin: str) -> None:
+    for number, line in enumerate(text.splitlines(), start=1):
+        if "<%" in line and not line.lstrip().startswith("#"):
+            raise ConfigurationError(
+                f"{origin}:{number}: ERB (<% … %>) is Ruby and is not run; write ${{VARIABLE}} or "
+                "${VARIABLE:-default} in its place"
+            )
+
+
+def _load(text: str, origin: str) -> object:
+    try:
+        import yaml
+    except ImportError:
+        raise ConfigurationError(f'{origin}: reading YAML needs PyYAML: pip install "offsider[yaml]"') from None
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        place = f"{origin}:{mark.line + 1}" if mark else origin
+        problem = getattr(error, "problem", None) or str(error)
+        raise ConfigurationError(f"{place}: not valid YAML: {problem}") from None
+
+
+def _plain(value: object) -> Any:
+    """Ruby's symbols (``:name``) become plain words, in keys and in values."""
+    if isinstance(value, dict):
+        pairs = cast("dict[object, object]", value).items()
+        return {str(_plain(key)): _plain(item) for key, item in pairs}
+    if isinstance(value, list):
+        return [_plain(item) for item in cast("list[object]", value)]
+    if isinstance(value, str) and _SYMBOL.fullmatch(value):
+        return value[1:]
+    return value
+
+
+def _translated(tree: Mapping[str, Any], origin: str, notes: list[str]) -> dict[str, Any]:
+    """Sidekiq's keys as ours."""
+    ours: dict[str, Any] = {}
+    for key, value in tree.items():
+        if key == "verbose":
+            ours.setdefault("log", {}).update({"level": "debug"} if value else {})
+        elif key in IGNORED:
+            notes.append(f"{origin}: {key} means nothing to offsider and was passed over")
+        else:
+            ours[key] = value
+    return ours
+
+
+def _check_environment(key: str, origin: str) -> None:
+    """A table with a name of its own is an environment, unless it looks like a misspelt section."""
+    if hint := suggest(key, GROUPS):
+        raise ConfigurationError(f"{origin}: there is no section {key}{hint}")

@@ -1,0 +1,230 @@
+"""Where settings come from besides code: which file is read, and how its tree becomes single assignments.
+
+Precedence, strongest first: command line, environment, file, default. A file's ``environments.NAME`` part stands
+above the rest of that file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from offsider.core.errors import ConfigurationError
+from offsider.wiring.nearest import suggest
+from offsider.wiring.settings import CapsuleSection, Setting, by_name, declared_in
+
+CAPSULES = "capsules"
+JOBS = "jobs"
+ENVIRONMENTS = "environments"
+SECTION_NAMES = ("redis", "worker", "client", "log")
+GROUPS = (*SECTION_NAMES, JOBS, CAPSULES)
+
+_REFERENCE = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}|\$\{")
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """One value for one setting.
+
+    Attributes:
+        section: ``redis``, ``worker``, ``client``, ``log``, ``jobs``, or ``capsules.NAME``.
+        key: the setting.
+        value: as found.
+        origin: where it was found, for messages.
+    """
+
+    section: str
+    key: str
+    value: object
+    origin: str
+
+
+@dataclass(frozen=True)
+class Document:
+    """A configuration file as a tree of offsider's own key names."""
+
+    path: Path
+    tree: Mapping[str, Any]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def origin(self) -> str:
+        """How messages call the file: as short as the current folder allows."""
+        return short(self.path)
+
+
+def short(path: Path) -> str:
+    """``path`` relative to the current folder when it is inside."""
+    try:
+        return str(path.resolve().relative_to(Path.cwd()))
+    except (ValueError, OSError):
+        return str(path)
+
+
+def find(path: Path | None, folders: Iterable[Path]) -> Document | None:
+    """The one configuration file: ``path`` if given, else the first that is found in the folders.
+
+    Raises:
+        ConfigurationError: ``path`` is not there, or a file cannot be read.
+    """
+    if path is not None:
+        if not path.is_file():
+            raise ConfigurationError(f"{path}: there is no such configuration file")
+        return read(path, wanted=True)
+    for folder in dict.fromkeys(folders):
+        for name in ("offsider.toml", "pyproject.toml", "config/sidekiq.yml"):
+            document = read(folder / name) if (folder / name).is_file() else None
+            if document is not None:
+                return document
+    return None
+
+
+def read(path: Path, *, wanted: bool = False) -> Document | None:
+    """The file's content; None for a ``pyproject.toml`` that does not speak of offsider and was not asked for."""
+    if path.suffix in (".yml", ".yaml", ".erb"):
+        from offsider.wiring.sidekiq_yml import read_sidekiq_yml
+
+        tree, notes = read_sidekiq_yml(_text(path), short(path))
+        return Document(path, tree, tuple(notes))
+    if path.suffix != ".toml":
+        raise ConfigurationError(f"{short(path)}: a configuration file ends in .toml, .yml or .yaml")
+    tree = _read_toml(path)
+    if path.name == "pyproject.toml":
+        tree = tree.get("tool", {}).get("offsider")
+        if tree is None and not wanted:
+            return None
+        if tree is None:
+            raise ConfigurationError(f"{short(path)}: there is no table [tool.offsider]")
+    return Document(path, tree)
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    import tomllib  # imported here: `import offsider` stays quick
+
+    try:
+        return tomllib.loads(_text(path))
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigurationError(f"{short(path)}: not valid TOML: {error}") from None
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{short(path)}: cannot be read: {error}") from None
+
+
+def from_document(document: Document, environment: str, environ: Mapping[str, str]) -> Iterator[Assignment]:
+    """Every value of the file that holds for ``environment``, weaker ones first."""
+    tree = {key: value for key, value in document.tree.items() if key != ENVIRONMENTS}
+    yield from _walk(tree, document.origin, environ)
+    environments = _table(document.tree.get(ENVIRONMENTS, {}), document.origin, ENVIRONMENTS)
+    for name, part in environments.items():
+        origin = f"{document.origin} [{ENVIRONMENTS}.{name}]"
+        # The parts of other environments are checked too: a typo there shall not wait for its day.
+        assignments = list(
+            _walk(
+                _table(part, document.origin, f"{ENVIRONMENTS}.{name}"),
+                origin,
+                environ if name == environment else None,
+            )
+        )
+        if name == environment:
+            yield from assignments
+
+
+def _walk(tree: Mapping[str, object], origin: str, environ: Mapping[str, str] | None) -> Iterator[Assignment]:
+    for key, value in tree.items():
+        if key in SECTION_NAMES:
+            yield from _section(key, _table(value, origin, key), origin, environ)
+        elif key == JOBS:
+            for name, default in _table(value, origin, key).items():
+                yield Assignment(JOBS, name, _fill_in(default, origin, environ), origin)
+        elif key == CAPSULES:
+            yield from _capsules(_table(value, origin, key), origin, environ)
+        else:
+            yield _assignment(_known(key, key, origin), value, origin, environ)
+
+
+def _section(
+    section: str, table: Mapping[str, object], origin: str, environ: Mapping[str, str] | None
+) -> Iterator[Assignment]:
+    for key, value in table.items():
+        yield _assignment(_known(f"{section}.{key}", key, origin), value, origin, environ)
+
+
+def _capsules(table: Mapping[str, object], origin: str, environ: Mapping[str, str] | None) -> Iterator[Assignment]:
+    declared = declared_in(CapsuleSection)
+    for name, settings in table.items():
+        section = f"{CAPSULES}.{name}"
+        for key, value in _table(settings, origin, section).items():
+            if key not in declared:
+                raise ConfigurationError(f"{origin}: there is no setting {section}.{key}{suggest(key, declared)}")
+            filled = _typed(declared[key], _fill_in(value, origin, environ))
+            yield Assignment(section, key, filled, origin)
+
+
+def _assignment(setting: Setting, value: object, origin: str, environ: Mapping[str, str] | None) -> Assignment:
+    filled = _typed(setting, _fill_in(value, origin, environ))
+    return Assignment(setting.section, setting.key, filled, origin)
+
+
+def _known(path: str, key: str, origin: str) -> Setting:
+    setting = by_name().get(path)
+    if setting is not None:
+        return setting
+    elsewhere = by_name().get(key)
+    if elsewhere is not None:
+        raise ConfigurationError(f"{origin}: there is no setting {path} (did you mean {elsewhere.path!r}?)")
+    section = path.rpartition(".")[0]
+    pool = [name for name in by_name() if name.startswith(f"{section}.")] if section else [*by_name(), *GROUPS]
+    raise ConfigurationError(f"{origin}: there is no setting {path}{suggest(path, pool)}")
+
+
+def _table(value: object, origin: str, name: str) -> Mapping[str, object]:
+    if not isinstance(value, Mapping):
+        raise ConfigurationError(f"{origin}: {name} expects a table of settings, got {value!r}")
+    return cast("Mapping[str, object]", value)
+
+
+# ------------------------------------------------------------------------------------------ ${VARIABLE}
+class _Filled(str):
+    """Text that came from a variable: it may stand for a number or a flag."""
+
+    __slots__ = ()
+
+
+def _typed(setting: Setting, value: object) -> object:
+    return setting.kind.parse(value) if isinstance(value, _Filled) else value
+
+
+def _fill_in(value: object, origin: str, environ: Mapping[str, str] | None) -> object:
+    """Replace ``${VAR}`` and ``${VAR:-default}`` in every string; ``$${`` stands for ``${`` itself.
+
+    Without ``environ`` nothing is replaced: the part is not for the current environment, its variables may be unset.
+    """
+    if isinstance(value, str):
+        return _fill_in_text(value, origin, environ) if environ is not None and "${" in value else value
+    if isinstance(value, list):
+        return [_fill_in(item, origin, environ) for item in cast("list[object]", value)]
+    return value
+
+
+def _fill_in_text(value: str, origin: str, environ: Mapping[str, str]) -> str:
+    def replacement(match: re.Match[str]) -> str:
+        if match[0] == "$${":
+            return "${"
+        if match[1] is None:
+            raise ConfigurationError(f"{origin}: ${{NAME}} or ${{NAME:-default}} expected in {value!r}")
+        # An empty variable counts as unset beside a default, as in a shell.
+        found = environ.get(match[1]) or match[2]
+        if found is None:
+            found = environ.get(match[1])
+        if found is None:
+            raise ConfigurationError(f"{origin}: the environment variable {match[1]} is not set (in {value!r})")
+        return found
+
+    return _Filled(_REFERENCE.sub(replacement, value))
