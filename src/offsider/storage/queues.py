@@ -80,3 +80,20 @@ def unpause(redis: Redis, queue: str) -> None:
 
 def paused(redis: Redis) -> set[str]:
     return {name.decode() for name in redis.call("SMEMBERS", redis.keys.paused)}
+
+
+def push_to_head(redis: Redis, queue: str, raw: bytes) -> None:
+    """Put a job where it is the next to run."""
+    redis.pipeline([("SADD", redis.keys.queues, queue), ("RPUSH", redis.keys.queue(queue), raw)])
+
+
+def pop_blocking(redis: Redis, served: Sequence[str], block_seconds: int) -> tuple[str, bytes] | None:
+    """Take a job out of Redis: from here on it exists in the caller's memory only.
+
+    ``block_seconds`` has to be shorter than the socket timeout.
+    """
+    reply = redis.call("BRPOP", *(redis.keys.queue(name) for name in served), block_seconds)
+    if reply is None:
+        return None
+    key, raw = reply
+    return key.decode().removeprefix(redis.keys.queue("")), raw

@@ -101,6 +101,11 @@ def put_back(redis: Redis, entries: Sequence[tuple[Entry, bytes]], *, reclaiming
     return moved
 
 
+def copies(redis: Redis, entry: Entry) -> int:
+    """How many entries of these very bytes lie in the private list of ``entry``."""
+    return len(redis.call("LPOS", _list(redis, entry.owner, entry.queue), entry.raw, "COUNT", 0))
+
+
 def count(redis: Redis, owner: Owner, queues: Sequence[str]) -> int:
     """How many jobs lie in the private lists."""
     return sum(redis.pipeline([("LLEN", _list(redis, owner, queue)) for queue in queues]))

@@ -1,0 +1,1 @@
+"""Running jobs: launcher, managers, processors, and the services beside them."""

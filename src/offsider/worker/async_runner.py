@@ -1,0 +1,110 @@
+"""The event loop of a capsule, on which its ``async def`` jobs run.
+
+A processor's thread hands a coroutine to the loop and waits for it: middleware, context, outcome and
+settling are the same for both kinds of jobs, and a cancelled job cannot take our bookkeeping with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+from collections.abc import Coroutine
+from concurrent.futures import Future
+from typing import Any
+
+from offsider.core.errors import Shutdown
+
+
+class AsyncRunner:
+    """One event loop in a thread of its own, started at the first coroutine.
+
+    Args:
+        name: of the thread.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._running: dict[int, asyncio.Task[Any]] = {}
+        self._interrupted: set[int] = set()
+
+    def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        """Run a coroutine to its end and answer its result; called by a processor's thread.
+
+        Raises:
+            Shutdown: `cancel` was called for this thread.
+        """
+        done: Future[Any] = Future()
+        thread_id = threading.get_ident()
+        # The job's context variables (current_job and the log context) go with it.
+        context = contextvars.copy_context()
+        self._ready().call_soon_threadsafe(self._begin, coroutine, done, thread_id, context)
+        return done.result()
+
+    def _begin(
+        self, coroutine: Coroutine[Any, Any, Any], done: Future[Any], thread_id: int, context: contextvars.Context
+    ) -> None:
+        task = asyncio.get_running_loop().create_task(coroutine, context=context)
+        self._running[thread_id] = task
+        task.add_done_callback(lambda task: self._end(task, done, thread_id))
+
+    def _end(self, task: asyncio.Task[Any], done: Future[Any], thread_id: int) -> None:
+        self._running.pop(thread_id, None)
+        interrupted = thread_id in self._interrupted
+        self._interrupted.discard(thread_id)
+        if task.cancelled():
+            done.set_exception(Shutdown() if interrupted else asyncio.CancelledError())
+        elif (error := task.exception()) is not None:
+            done.set_exception(error)
+        else:
+            done.set_result(task.result())
+
+    def cancel(self, thread_id: int) -> bool:
+        """Cancel the coroutine that a thread waits for; it ends at its next ``await``. False if there is none."""
+        loop, task = self._loop, self._running.get(thread_id)
+        if loop is None or task is None:
+            return False
+        self._interrupted.add(thread_id)
+        loop.call_soon_threadsafe(task.cancel)
+        return True
+
+    def tasks(self) -> list[asyncio.Task[Any]]:
+        """The tasks that are on the loop right now, for a dump."""
+        return list(self._running.values())
+
+    def stop(self) -> None:
+        """End the loop; what still runs on it is cancelled."""
+        with self._lock:
+            loop, thread = self._loop, self._thread
+            self._loop = self._thread = None
+        if loop is not None and thread is not None:
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join(timeout=1)
+
+    def _ready(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._loop is None:
+                started = threading.Event()
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(
+                    target=self._serve, args=(self._loop, started), name=self._name, daemon=True
+                )
+                self._thread.start()
+                started.wait()
+            return self._loop
+
+    def _serve(self, loop: asyncio.AbstractEventLoop, started: threading.Event) -> None:
+        asyncio.set_event_loop(loop)
+        loop.call_soon(started.set)
+        try:
+            loop.run_forever()
+            left = asyncio.all_tasks(loop)
+            for task in left:
+                task.cancel()
+            loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+            loop.run_until_complete(loop.shutdown_asyncgens())
+        finally:
+            loop.close()

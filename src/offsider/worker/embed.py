@@ -1,0 +1,67 @@
+"""A worker inside another program: a web server in development, a desktop program, a test.
+
+It has two threads by default, leaves signals and the process title alone, and ignores quiet and stop from
+web pages: the program around it decides.
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+from offsider.core.errors import ConfigurationError
+from offsider.wiring.config import Config
+from offsider.worker.launcher import Launcher
+
+EMBEDDED_CONCURRENCY = 2
+
+
+class EmbeddedWorker:
+    """Runs jobs in threads of this process, between `start` and `stop` or as a context manager.
+
+    ::
+
+        with EmbeddedWorker(config):
+            serve()
+
+    Args:
+        config: default: what a client of this process uses (the settings file of the current folder and the
+            environment), with ``concurrency`` threads. It is frozen by `start`.
+        concurrency: how many jobs run at a time, when no ``config`` is given.
+    """
+
+    def __init__(self, config: Config | None = None, *, concurrency: int = EMBEDDED_CONCURRENCY) -> None:
+        if config is None:
+            config = Config.load()
+            config.worker.concurrency = concurrency
+        self.config = config
+        self._launcher: Launcher | None = None
+
+    def start(self) -> None:
+        """Begin to run jobs.
+
+        Raises:
+            ConfigurationError: it was started before: a worker lives once.
+            RedisFailure: the server cannot be reached.
+        """
+        if self._launcher is not None:
+            msg = "this embedded worker was started before; make a new one (with a new Config)"
+            raise ConfigurationError(msg)
+        self._launcher = Launcher(self.config, embedded=True)
+        self._launcher.start()
+
+    def quiet(self) -> None:
+        """Take no further jobs; running ones go on."""
+        if self._launcher is not None:
+            self._launcher.quiet()
+
+    def stop(self) -> None:
+        """Come to an end within ``worker.timeout_seconds`` and a little; unfinished jobs go back."""
+        if self._launcher is not None:
+            self._launcher.stop()
+
+    def __enter__(self) -> EmbeddedWorker:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()

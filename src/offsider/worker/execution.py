@@ -1,0 +1,130 @@
+"""One run of a job, from its bytes to its outcome.
+
+1. Decode. Bytes that are no job end here.
+2. Log ``start``.
+3. Enter the reloader: what a web framework sets up and cleans around each request.
+4. Find the declared job by its class name, in the registry only.
+5. Walk the server middleware; at the end of the chain `perform` runs, inside the interruptible window.
+6. Turn what came back, or was raised, into an `Outcome`, and log ``done`` or ``fail``.
+
+Nothing here writes to Redis: `settlement` does, with the outcome.
+"""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+from offsider.core.errors import Discard, MalformedPayload, Reschedule, Skip
+from offsider.core.payload import decode
+from offsider.job import registry
+from offsider.wiring.context import JobContext, running
+from offsider.worker.interrupt import Window, caused_by_shutdown
+from offsider.worker.outcome import (
+    Discarded,
+    Failed,
+    Interrupted,
+    Malformed,
+    Outcome,
+    Rescheduled,
+    Skipped,
+    Succeeded,
+)
+
+if TYPE_CHECKING:
+    from offsider.job.registry import Declared
+    from offsider.wiring.capsule import Capsule
+    from offsider.wiring.config import Config
+    from offsider.worker.async_runner import AsyncRunner
+    from offsider.worker.job_logger import JobLogger
+    from offsider.worker.unit_of_work import UnitOfWork
+
+_SUCCEEDED = Succeeded()
+_INTERRUPTED = Interrupted()
+
+
+@dataclass(slots=True)
+class Run:
+    """What came of one run.
+
+    Attributes:
+        job: the job as middleware and the job itself saw it; None when the bytes were no job.
+        outcome: how it ended.
+        duration_seconds: wall time from decoding to the outcome.
+        cpu_seconds: CPU time of the thread.
+    """
+
+    job: JobContext | None
+    outcome: Outcome
+    duration_seconds: float
+    cpu_seconds: float
+
+
+class Executor:
+    """Runs the jobs of one processor, one after the other.
+
+    Args:
+        config: reloader and stop flag come from here.
+        capsule: whose server middleware is walked.
+        job_logger: writes ``start``, ``done`` and ``fail``.
+        async_runner: where coroutines run.
+        stopping: tells a job that the worker wants to stop.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        capsule: Capsule,
+        job_logger: JobLogger,
+        async_runner: AsyncRunner,
+        stopping: Callable[[], bool],
+    ) -> None:
+        self._reloader: Callable[[], AbstractContextManager[object]] = config.reloader
+        self._chain = capsule.server_middleware.compose(self._perform)
+        self._logger = job_logger
+        self._async_runner = async_runner
+        self._stopping = stopping
+        self.window = Window()
+
+    def run(self, unit: UnitOfWork) -> Run:
+        """Run one job. Never raises an error of the job."""
+        started, cpu_started = time.perf_counter(), time.thread_time()
+        try:
+            job = JobContext(payload=decode(unit.raw), queue=unit.queue, raw=unit.raw, is_stopping=self._stopping)
+        except MalformedPayload as error:
+            return Run(None, Malformed(error), time.perf_counter() - started, 0.0)
+        with running(job), self._logger.around(job):
+            outcome = self._outcome(job)
+            duration = time.perf_counter() - started
+            self._logger.ended(outcome, duration)
+        return Run(job, outcome, duration, time.thread_time() - cpu_started)
+
+    def _outcome(self, job: JobContext) -> Outcome:
+        try:
+            with self._reloader():
+                job.declared = registry.find(job.name)
+                self._chain(job)
+        except Reschedule as signal:
+            return Rescheduled(signal.seconds)
+        except Discard as signal:
+            return Discarded(signal)
+        except Skip as signal:
+            return Skipped(signal.reason)
+        except BaseException as error:  # noqa: BLE001 - SystemExit of a job must not end the worker's thread
+            return _INTERRUPTED if caused_by_shutdown(error) else Failed(error)
+        return _SUCCEEDED
+
+    def _perform(self, job: JobContext) -> object:
+        declared = cast("Declared", job.declared)
+        instance = declared.make(job)
+        args, kwargs = job.payload["args"], job.payload.get("kwargs", {})
+        declared.check_fits(args, kwargs)
+        with self.window:
+            result = declared.perform(instance, args, kwargs)
+            if inspect.iscoroutine(result):
+                result = self._async_runner.run(result)
+        return result

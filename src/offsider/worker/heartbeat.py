@@ -1,0 +1,185 @@
+"""Shows this process in Sidekiq's registry, flushes the counters, and takes signals that were left for it.
+
+1. Add what was processed and failed since the last beat to the counters; what cannot be written is kept.
+2. Time a PING.
+3. Write the process and its running jobs, and take a signal: one script.
+4. Tell listeners: ``heartbeat`` at the first beat and after a partition, ``beat`` at each.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import time
+from collections import deque
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from offsider import __version__
+from offsider.core.errors import RedisFailure
+from offsider.storage import processes, stats
+from offsider.wiring.service import Loop
+from offsider.worker.outage import Outage
+from offsider.worker.resident_memory import resident_kilobytes
+
+if TYPE_CHECKING:
+    from offsider.storage.redis import Redis
+    from offsider.storage.scripts import Argument
+    from offsider.wiring.config import Config
+    from offsider.worker.ownership import Ownership
+    from offsider.worker.work_state import WorkState
+
+logger = logging.getLogger("offsider")
+
+PAUSE_SECONDS = 10.0
+PAUSE_SECONDS_OF_6 = 5.0
+SLOW_MICROSECONDS = 50_000
+ROUND_TRIPS = 5
+
+
+class Heartbeat:
+    """The service that makes this process visible.
+
+    Args:
+        quiet: tells whether the worker takes no more jobs.
+        on_signal: gets ``TSTP``, ``TERM`` or ``TTIN``.
+        embedded: the worker lives inside another program, which such signals are not meant for.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        redis: Redis,
+        ownership: Ownership,
+        work_state: WorkState,
+        *,
+        quiet: Callable[[], bool],
+        on_signal: Callable[[str], None],
+        embedded: bool,
+    ) -> None:
+        self._config = config
+        self._redis = redis
+        self._ownership = ownership
+        self._work_state = work_state
+        self._quiet = quiet
+        self._on_signal = on_signal
+        self._embedded = embedded
+        self._wire_version = config.redis.wire_version
+        self._started_at = config.clock.now()
+        self._round_trips: deque[int] = deque(maxlen=ROUND_TRIPS)
+        self._shown_as = ""
+        self._outage = Outage("heartbeat", config)
+        self._loop = Loop("offsider-heartbeat", self.tick, on_error=config.handle_error)
+        self.name = self._loop.name
+        self.start = self._loop.start
+        self.stop = self._loop.stop
+        self.join = self._loop.join
+        self.wake = self._loop.wake
+
+    def tick(self) -> float:
+        """Beat once."""
+        try:
+            self.flush_counters()
+            self._beat()
+        except RedisFailure as error:
+            self._outage.noticed(error)
+        else:
+            self._outage.over()
+        return PAUSE_SECONDS_OF_6 if self._wire_version == 6 else PAUSE_SECONDS  # noqa: PLR2004
+
+    def flush_counters(self) -> None:
+        """Write what was counted since the last time, or keep it for the next."""
+        processed, failed = self._work_state.take_counts()
+        day = datetime.fromtimestamp(self._config.clock.now(), UTC).strftime("%Y-%m-%d")
+        try:
+            stats.add(self._redis, processed=processed, failed=failed, day=day)
+        except RedisFailure:
+            self._work_state.give_back_counts(processed, failed)
+            raise
+
+    def leave(self) -> None:
+        """Take the process off the registry."""
+        processes.leave(self._redis, self._shown_as or self._ownership.identity)
+
+    def _beat(self) -> None:
+        identity = self._ownership.identity
+        if self._shown_as not in ("", identity):
+            processes.leave(self._redis, self._shown_as)
+        self._shown_as = identity
+        self._time_round_trip()
+        beat = processes.heartbeat(
+            self._redis,
+            identity,
+            self._fields(identity),
+            self._work_state.as_sidekiq_shows(),
+            wire_version=self._wire_version,
+        )
+        processes.prune(self._redis)
+        if not beat.known:
+            self._config.events.emit("heartbeat")
+        self._config.events.emit("beat")
+        if beat.signal and not self._embedded:
+            self._on_signal(beat.signal)
+
+    def _fields(self, identity: str) -> dict[str, Argument]:
+        fields: dict[str, Argument] = {
+            "info": json.dumps(self.info(identity), ensure_ascii=False, separators=(",", ":")),
+            "concurrency": self._concurrency(),
+            "busy": self._work_state.busy,
+            "beat": repr(self._config.clock.now()),
+            "rtt_us": self._round_trips[-1],
+            "quiet": "true" if self._quiet() else "false",
+            "rss": resident_kilobytes(),
+        }
+        return fields
+
+    def info(self, identity: str) -> dict[str, Any]:
+        """What the process says of itself, in the form of the Sidekiq that ``wire_version`` names."""
+        capsules = list(self._config.capsules.values())
+        info: dict[str, Any] = {
+            "hostname": identity.split(":", 1)[0],
+            "started_at": self._started_at,
+            "pid": os.getpid(),
+            "tag": self._config.worker.tag,
+            "concurrency": self._concurrency(),
+        }
+        if self._wire_version == 8:  # noqa: PLR2004
+            info["capsules"] = {
+                capsule.name: {
+                    "concurrency": capsule.concurrency,
+                    "mode": capsule.mode,
+                    "weights": capsule.weights(),
+                }
+                for capsule in capsules
+            }
+        info["queues"] = list(dict.fromkeys(queue for capsule in capsules for queue in capsule.queues))
+        if self._wire_version != 6:  # noqa: PLR2004
+            info["weights"] = [capsule.weights() for capsule in capsules]
+        info["labels"] = list(self._config.worker.labels)
+        info["identity"] = identity
+        if self._wire_version != 6:  # noqa: PLR2004
+            info["version"] = __version__
+            info["embedded"] = self._embedded
+        return info | {name: value for field in self._config.info_fields for name, value in field().items()}
+
+    def _concurrency(self) -> int:
+        return sum(capsule.concurrency for capsule in self._config.capsules.values())
+
+    def _time_round_trip(self) -> None:
+        started = time.perf_counter()
+        self._redis.call("PING")
+        self._round_trips.append(int((time.perf_counter() - started) * 1_000_000))
+        if len(self._round_trips) == ROUND_TRIPS and min(self._round_trips) > SLOW_MICROSECONDS:
+            logger.warning(
+                "a round trip to Redis takes %d us (the last five: %s): over %d us jobs suffer; "
+                "is the server or this process short of CPU, or the network far?",
+                self._round_trips[-1],
+                list(self._round_trips),
+                SLOW_MICROSECONDS,
+            )
+            # Start over, so that the warning comes at every fifth beat at most.
+            last = self._round_trips[-1]
+            self._round_trips.clear()
+            self._round_trips.append(last)

@@ -1,0 +1,74 @@
+"""Stopping a thread in the middle of a job, and never in the middle of our own bookkeeping.
+
+CPython can raise an exception in another thread, between two bytecodes of that thread; one that waits
+in a system call or holds the GIL is not reached until it comes back. So:
+
+1. `Window.open` right before ``perform``, `Window.close` right after. Outside, `interrupt` does nothing.
+2. `close` takes back an exception that was aimed but has not landed, so that it cannot land later.
+3. A thread that is not reached keeps its job; the job is given back in the last step of the stop and the
+   process exits (rule 12).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from types import TracebackType
+
+from offsider.core.errors import Shutdown
+
+
+class Window:
+    """The stretch of one thread's life in which its job may be interrupted. Use as a context manager."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._thread_id: int | None = None
+        self._aimed = False
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._thread_id = threading.get_ident()
+            self._aimed = False
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        while True:
+            try:
+                with self._lock:
+                    thread_id, self._thread_id = self._thread_id, None
+                    if self._aimed and thread_id is not None:
+                        _raise_in(thread_id, None)
+            except Shutdown:
+                # It landed here, before the lock was ours: the job had already ended.
+                continue
+            return
+
+    def interrupt(self) -> bool:
+        """Raise `Shutdown` in the thread. False when it is not inside the window."""
+        with self._lock:
+            if self._thread_id is None:
+                return False
+            if self._aimed:
+                # Once is enough, and a second one could land where the first has been dealt with.
+                return True
+            self._aimed = True
+            _raise_in(self._thread_id, Shutdown)
+            return True
+
+
+def _raise_in(thread_id: int, error: type[BaseException] | None) -> None:
+    """Ask CPython to raise ``error`` in a thread; None takes back what was asked before."""
+    target = None if error is None else ctypes.py_object(error)
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread_id), target)
+
+
+def caused_by_shutdown(error: BaseException) -> bool:
+    """Whether a stop of the worker is at the root of ``error``: then it is no failure (row D3)."""
+    seen: set[int] = set()
+    current: BaseException | None = error
+    while current is not None and id(current) not in seen:
+        if isinstance(current, Shutdown):
+            return True
+        seen.add(id(current))
+        current = current.__cause__ or current.__context__
+    return False

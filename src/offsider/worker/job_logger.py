@@ -1,0 +1,42 @@
+"""The job log: one line when a job starts and one when it ends, at INFO.
+
+Sidekiq's words: ``start``, ``done``, ``fail``. Which job a line belongs to is added by the formatters, to
+every line that is logged while it runs. A payload's ``log_level`` holds for its own run alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from offsider.wiring.logs import job_level, logger
+from offsider.worker.outcome import Failed, Interrupted, Outcome, Rescheduled
+
+if TYPE_CHECKING:
+    from offsider.wiring.config import Config
+    from offsider.wiring.context import JobContext
+
+
+class JobLogger:
+    """Writes the job log of one worker; ``log.job_log = false`` switches these lines off."""
+
+    def __init__(self, config: Config) -> None:
+        self._silent = not config.log.job_log
+
+    @contextmanager
+    def around(self, job: JobContext) -> Iterator[None]:
+        """The job's own log level, and its line ``start``."""
+        with job_level(job.payload.get("log_level")):
+            if not self._silent:
+                logger.info("start")
+            yield
+
+    def ended(self, outcome: Outcome, duration_seconds: float) -> None:
+        """The line of the end."""
+        if self._silent:
+            return
+        fields: dict[str, object] = {"elapsed": round(duration_seconds, 3)}
+        if isinstance(outcome, Rescheduled):
+            fields["again_in"] = outcome.delay_seconds
+        logger.info("fail" if isinstance(outcome, (Failed, Interrupted)) else "done", extra={"fields": fields})

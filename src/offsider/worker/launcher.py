@@ -1,0 +1,224 @@
+"""Brings a worker up and down.
+
+Up:
+
+1. Freeze the configuration and check every declared job against it.
+2. ``startup`` handlers; an error of theirs aborts.
+3. Register the owner: the first beat is acknowledged before the first claim.
+4. Start the services (liveness, sweeper, heartbeat, discovery, scheduler, those of extensions), then the
+   managers with their processors.
+
+Down (rule 12):
+
+1. Quiet: no further jobs, no scheduler. The process does not end by itself.
+2. Stop: quiet, then wait for running jobs, all capsules under one deadline.
+3. Interrupt what runs, and leave each thread up to three seconds to settle its own outcome.
+4. Give back what is left, in one last step.
+5. Flush the counters, leave the registries, ``exit`` handlers. The caller then ends the process: threads
+   that could not be interrupted are still there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from offsider import __version__
+from offsider.client import Client
+from offsider.core.errors import RedisFailure
+from offsider.job import registry
+from offsider.worker.discovery import Discovery
+from offsider.worker.fetcher import ReliableFetcher
+from offsider.worker.fetchers import make_fetcher
+from offsider.worker.heartbeat import Heartbeat
+from offsider.worker.liveness import Liveness
+from offsider.worker.manager import Manager
+from offsider.worker.ownership import Ownership
+from offsider.worker.scheduler import Scheduler
+from offsider.worker.sweeper import Sweeper
+from offsider.worker.work_state import WorkState
+
+if TYPE_CHECKING:
+    from offsider.wiring.config import Config
+    from offsider.wiring.service import Service
+
+logger = logging.getLogger("offsider")
+
+SERVICE_CONNECTIONS = 10
+SETTLE_SECONDS = 3.0
+#: From the deadline to the return of `stop`, whatever Redis does; the promise is timeout + 4 s.
+LAST_SECONDS = 3.7
+
+
+class Launcher:
+    """One worker. Made once, started once, stopped once.
+
+    Args:
+        config: frozen by `start`.
+        embedded: the worker lives inside another program: signals left in Redis are not acted upon.
+    """
+
+    def __init__(self, config: Config, *, embedded: bool = False) -> None:
+        self.config = config
+        self.embedded = embedded
+        #: What is done about ``TSTP``, ``TERM`` and ``TTIN`` that others left in Redis.
+        self.on_signal: Callable[[str], None] = self._act_on
+        self.work_state = WorkState()
+        self.quieted = False
+        self.stopping = False
+        self._lock = threading.Lock()
+        self._stopped = threading.Event()
+        self._scheduler: Service | None = None
+        self._services: list[Service] = []
+        self._managers: list[Manager] = []
+
+    @property
+    def identity(self) -> str:
+        """``host:pid:nonce``; changes when others declared this process dead while it was silent."""
+        return self._ownership.identity
+
+    def start(self) -> None:
+        """Bring the worker up.
+
+        Raises:
+            ConfigurationError, InvalidOptions: the configuration or a declared job is wrong.
+            RedisFailure: the server did not take the first beat.
+        """
+        config = self.config
+        config.freeze()
+        registry.check_all(config)
+        config.events.emit("startup", once=True)
+        self._redis = config.make_redis(SERVICE_CONNECTIONS)
+        capsules = list(config.capsules.values())
+        self._ownership = Ownership(
+            self._redis, {capsule.name: capsule.queues for capsule in capsules}, config.worker.liveness_seconds
+        )
+        self._ownership.register()
+        self._build()
+        for service in self._services:
+            service.start()
+        for manager in self._managers:
+            manager.start()
+        logger.info("running %s as %s", " and ".join(map(repr, capsules)), self.identity)
+
+    def _build(self) -> None:
+        config, redis, ownership = self.config, self._redis, self._ownership
+        audits: list[Callable[[], None]] = []
+        for capsule in config.capsules.values():
+            fetcher = make_fetcher(config, capsule, ownership)
+            if isinstance(fetcher, ReliableFetcher):
+                audits.append(fetcher.audit)
+            self._managers.append(Manager(config, capsule, fetcher, self.work_state, lambda: self.quieted))
+        self._heartbeat = Heartbeat(
+            config,
+            redis,
+            ownership,
+            self.work_state,
+            quiet=lambda: self.quieted,
+            on_signal=lambda signal: self.on_signal(signal),
+            embedded=self.embedded,
+        )
+        self._scheduler = Scheduler(config, redis, Client(config, redis))
+        self._services = [
+            Liveness(config, ownership, audits),
+            Sweeper(config, redis, ownership),
+            self._heartbeat,
+            self._scheduler,
+            *(factory(config) for factory in config.services),
+        ]
+        everything = [capsule for capsule in config.capsules.values() if capsule.all_queues]
+        if everything:
+            discovery = Discovery(config, redis, ownership, everything)
+            discovery.tick()
+            self._services.append(discovery)
+
+    def quiet(self) -> None:
+        """Take no further jobs. Running ones go on, and the process stays. May be called twice."""
+        with self._lock:
+            if self.quieted:
+                return
+            self.quieted = True
+        logger.info("quiet: no further jobs are taken")
+        if self._scheduler is not None:
+            self._scheduler.stop()
+        for manager in self._managers:
+            manager.quiet()
+        self.config.events.emit("quiet", once=True)
+
+    def stop(self) -> None:
+        """Come to an end by the deadline ``worker.timeout_seconds`` from now; returns when it is done.
+
+        A second call waits for the first.
+        """
+        with self._lock:
+            first = not self.stopping
+            self.stopping = True
+        if not first:
+            self._stopped.wait()
+            return
+        deadline = time.monotonic() + self.config.worker.timeout_seconds
+        self.quiet()
+        self.config.events.emit("shutdown", once=True)
+        self._wind_down(deadline)
+        # Redis may be away: what is left to say is said beside a clock.
+        farewell = threading.Thread(target=self._farewell, name="offsider-farewell", daemon=True)
+        farewell.start()
+        farewell.join(max(0.5, deadline + LAST_SECONDS - time.monotonic()))
+        self.config.events.emit("exit", once=True)
+        self._stopped.set()
+
+    def _wind_down(self, deadline: float) -> None:
+        for manager in self._managers:
+            manager.wait(deadline)
+        still = [manager for manager in self._managers if not manager.wait(0)]
+        if not still:
+            return
+        logger.info("the deadline has passed: interrupting what still runs")
+        for manager in still:
+            manager.interrupt()
+        settled_by = time.monotonic() + SETTLE_SECONDS
+        for manager in still:
+            manager.wait(settled_by)
+
+    def _farewell(self) -> None:
+        for manager in self._managers:
+            manager.give_back()
+        for service in self._services:
+            service.stop()
+        try:
+            self._heartbeat.flush_counters()
+            self._heartbeat.leave()
+            self._ownership.leave()
+        except RedisFailure as error:
+            self.config.handle_error(error, {"context": "leaving the registries"})
+        for manager in self._managers:
+            manager.close()
+
+    def wait(self, timeout_seconds: float | None = None) -> bool:
+        """Wait until `stop` is done; True when it is."""
+        return self._stopped.wait(timeout_seconds)
+
+    def title(self) -> str:
+        """The process title: name, version, tag, how many threads are busy, and whether it is going."""
+        words = ["offsider", __version__, self.config.worker.tag]
+        concurrency = sum(capsule.concurrency for capsule in self.config.capsules.values())
+        words.append(f"[{self.work_state.busy} of {concurrency} busy]")
+        if self.quieted:
+            words.append("stopping")
+        return " ".join(word for word in words if word)
+
+    def async_tasks(self) -> list[asyncio.Task[Any]]:
+        """The coroutines of jobs that run right now, for a dump."""
+        return [task for manager in self._managers for task in manager.async_runner.tasks()]
+
+    def _act_on(self, signal: str) -> None:
+        # Called by the heartbeat's thread, which a stop waits for: so elsewhere.
+        action = {"TSTP": self.quiet, "TERM": self.stop, "INT": self.stop}.get(signal)
+        if action is not None:
+            threading.Thread(target=action, name=f"offsider-{signal}", daemon=True).start()
+        else:
+            logger.warning("the signal %s means nothing here", signal)

@@ -1,0 +1,93 @@
+"""Who this worker is in Redis: its identity, and the private lists that it answers for.
+
+1. A launcher draws an identity ``host:pid:nonce``; the nonce is new for every launcher and fork.
+2. `register` beats once, so that the registry knows every list before the first claim fills one.
+3. Each later beat rewrites the registration and prolongs the life.
+4. When the server answers FENCED, others have declared this owner dead: `renew` draws a new nonce. What
+   was claimed under the old one is settled under the old one, and void.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import socket
+import threading
+from collections.abc import Iterable, Mapping
+
+from offsider.core.errors import Fenced
+from offsider.storage import owners
+from offsider.storage.owners import Lists
+from offsider.storage.redis import Redis
+from offsider.storage.working import Owner
+
+logger = logging.getLogger("offsider")
+
+
+def new_identity() -> str:
+    """``host:pid:nonce`` as Sidekiq writes it; Heroku's ``DYNO`` is more telling than its host names."""
+    host = os.environ.get("DYNO") or socket.gethostname()
+    return f"{host}:{os.getpid()}:{secrets.token_hex(6)}"
+
+
+class Ownership:
+    """The identity of one launcher, shared by its fetchers and its liveness service.
+
+    Args:
+        redis: where the registry is.
+        queues: for each capsule the queues it serves.
+        liveness_seconds: how long a beat keeps the owner alive.
+    """
+
+    def __init__(self, redis: Redis, queues: Mapping[str, Iterable[str]], liveness_seconds: float) -> None:
+        self._redis = redis
+        self._queues = {capsule: list(names) for capsule, names in queues.items()}
+        self._life_ms = int(liveness_seconds * 1000)
+        self._lock = threading.RLock()
+        self.identity = new_identity()
+
+    def owner(self, capsule: str) -> Owner:
+        return Owner(self.identity, capsule)
+
+    def register(self) -> None:
+        """Beat; when fenced meanwhile, come back under a new nonce."""
+        with self._lock:
+            identity = self.identity
+            try:
+                self._beat()
+            except Fenced:
+                self.renew(identity)
+
+    def renew(self, fenced_identity: str) -> None:
+        """Take a new nonce, unless another thread has done so since ``fenced_identity`` was refused."""
+        with self._lock:
+            if self.identity != fenced_identity:
+                return
+            self.identity = new_identity()
+            logger.warning(
+                "%s was declared dead while it was silent; its jobs run elsewhere, this process goes on as %s",
+                fenced_identity,
+                self.identity,
+            )
+            self._beat()
+
+    def serve(self, capsule: str, queues: Iterable[str]) -> None:
+        """Register further queues of a capsule, before anything is claimed from them."""
+        with self._lock:
+            known = self._queues[capsule]
+            new = [name for name in queues if name not in known]
+            if new:
+                known += new
+                self.register()
+
+    def leave(self) -> bool:
+        """Strike the owner off at a clean exit; False when jobs are still in its lists for others to find."""
+        with self._lock:
+            return owners.forget(self._redis, self._lists(), leaving=True)
+
+    def _beat(self) -> None:
+        owners.beat(self._redis, self._lists(), self._life_ms)
+
+    def _lists(self) -> Lists:
+        return Lists(self.identity, {capsule: tuple(queues) for capsule, queues in self._queues.items()})

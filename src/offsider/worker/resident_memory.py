@@ -1,0 +1,25 @@
+"""How much memory this process holds."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+
+def resident_kilobytes() -> int:
+    """Resident set size in KB: now on Linux, the largest so far elsewhere, 0 where nobody tells."""
+    try:
+        with open("/proc/self/statm", "rb") as statm:  # noqa: PTH123 - read at every beat
+            pages = int(statm.read().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE") // 1024
+    except (OSError, ValueError, AttributeError):
+        return _largest_so_far()
+
+
+def _largest_so_far() -> int:
+    try:
+        import resource  # POSIX only
+    except ImportError:
+        return 0
+    largest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return largest // 1024 if sys.platform == "darwin" else largest

@@ -1,0 +1,219 @@
+"""Where every outcome is written, and nowhere else.
+
+Each outcome is one script that acts only while the job's entry is still in the own list. When it is gone
+the run was void: somebody else owns the job, so there is no retry, no dead entry, no callback and no
+count, but one warning, ``lost ownership``, and an event.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from offsider.core.errors import Fenced, RedisFailure, RedisUnavailable
+from offsider.storage import job_sets, working
+from offsider.storage.working import DeadSetLimits
+from offsider.wiring.events import LostOwnership
+from offsider.worker.fetcher import ReliableFetcher
+from offsider.worker.outage import Outage
+from offsider.worker.outcome import (
+    Discarded,
+    Failed,
+    Interrupted,
+    Malformed,
+    Outcome,
+    Rescheduled,
+    Skipped,
+    Succeeded,
+)
+from offsider.worker.retrier import Bury, Decision, Drop, Retrier, Retry
+
+if TYPE_CHECKING:
+    from offsider.core.payload import JobPayload
+    from offsider.storage.redis import Redis
+    from offsider.wiring.capsule import Capsule
+    from offsider.wiring.config import Config
+    from offsider.worker.execution import Run
+    from offsider.worker.unit_of_work import Fetcher, UnitOfWork
+
+logger = logging.getLogger("offsider")
+
+OUTAGE_SECONDS = 1.0
+
+
+class Settled(Enum):
+    """What became of an outcome."""
+
+    WRITTEN = "written"
+    #: Written, and the job died of it: no further try.
+    DIED = "died"
+    #: Void, because another process owns the job.
+    LOST = "lost"
+    #: Redis did not take it before the worker had to go.
+    UNWRITTEN = "unwritten"
+
+
+class Settlement:
+    """Writes the outcomes of one capsule.
+
+    Args:
+        abandoned: set when the worker has given up waiting; a settle that Redis does not take then ends.
+    """
+
+    def __init__(self, config: Config, capsule: Capsule, fetcher: Fetcher, abandoned: threading.Event) -> None:
+        self._config = config
+        self._redis: Redis = capsule.redis
+        self._fetcher = fetcher
+        self._retrier = Retrier(config)
+        self._limits = DeadSetLimits(config.worker.dead_max_jobs, config.worker.dead_timeout_seconds)
+        self._abandoned = abandoned
+        self._outage = Outage(f"settling jobs of capsule {capsule.name}", config)
+
+    def settle(self, unit: UnitOfWork, run: Run) -> Settled:
+        """Write the outcome of a run."""
+        if self._decided_elsewhere(unit, run.outcome):
+            return self._lost(unit, run)
+        write, died = self._plan(unit, run)
+        try:
+            written = self._write(unit, write)
+        except RedisFailure:
+            logger.error("the outcome of a job of queue %s could not be written; it will run again", unit.queue)  # noqa: TRY400 - reported already
+            return Settled.UNWRITTEN
+        if not written:
+            return self._lost(unit, run)
+        if died is not None:
+            self._tell_death_handlers(died, run.outcome)
+        return Settled.WRITTEN if died is None else Settled.DIED
+
+    def _decided_elsewhere(self, unit: UnitOfWork, outcome: Outcome) -> bool:
+        # A job's callbacks run before its outcome is written, so make sure first that it is ours to decide.
+        if unit.entry is None or not isinstance(outcome, Failed):
+            return False
+        try:
+            return working.copies(self._redis, unit.entry) == 0
+        except RedisFailure:
+            return False
+
+    def _plan(self, unit: UnitOfWork, run: Run) -> tuple[Callable[[], bool], JobPayload | None]:
+        """How the outcome is written, and the payload for the death handlers if the job died of it."""
+        job = run.job
+        match run.outcome:
+            case Succeeded() | Skipped():
+                return self._acknowledge(unit), None
+            case Rescheduled(delay_seconds):
+                return self._postpone(unit, self._redis.keys.schedule, unit.raw, delay_seconds), None
+            case Interrupted():
+                return self._requeue(unit), None
+            case Malformed():
+                return self._bury(unit, unit.raw), None
+            case Discarded():
+                assert job is not None
+                return self._carry_out(unit, self._retrier.discard(job))
+            case Failed(error):
+                assert job is not None
+                return self._carry_out(unit, self._retrier.decide(job, error))
+
+    def _carry_out(self, unit: UnitOfWork, decision: Decision) -> tuple[Callable[[], bool], JobPayload | None]:
+        match decision:
+            case Retry(payload, delay_seconds):
+                return self._postpone(unit, self._redis.keys.retry, payload, delay_seconds), None
+            case Bury(payload, dead):
+                return self._bury(unit, payload), dead
+            case Drop(dead):
+                return self._acknowledge(unit), dead
+
+    # --- the five ways to write ------------------------------------------------------------------
+
+    def _acknowledge(self, unit: UnitOfWork) -> Callable[[], bool]:
+        return lambda: self._fetcher.acknowledge(unit)
+
+    def _requeue(self, unit: UnitOfWork) -> Callable[[], bool]:
+        def write() -> bool:
+            if unit.entry is None:
+                self._fetcher.requeue(unit)
+                return True
+            return working.put_back(self._redis, [(unit.entry, unit.put_back)])[0]
+
+        return write
+
+    def _postpone(
+        self, unit: UnitOfWork, sorted_set: str, payload: bytes, delay_seconds: float
+    ) -> Callable[[], bool]:
+        def write() -> bool:
+            if unit.entry is None:
+                job_sets.add(self._redis, sorted_set, payload, self._config.clock.now() + delay_seconds)
+                return self._fetcher.acknowledge(unit)
+            return working.postpone(self._redis, unit.entry, sorted_set, payload, delay_seconds)
+
+        return write
+
+    def _bury(self, unit: UnitOfWork, payload: bytes) -> Callable[[], bool]:
+        def write() -> bool:
+            if unit.entry is None:
+                job_sets.bury(self._redis, payload, self._config.clock.now(), self._limits)
+                return self._fetcher.acknowledge(unit)
+            return working.bury(self._redis, unit.entry, payload, self._limits)
+
+        return write
+
+    # --- until Redis has taken it ------------------------------------------------------------------
+
+    def _write(self, unit: UnitOfWork, write: Callable[[], bool]) -> bool:
+        """Write, and again after failures of Redis for as long as the worker lives.
+
+        Raises:
+            RedisFailure: the worker has given up waiting.
+        """
+        doubtful = False
+        while True:
+            try:
+                written = (doubtful and self._was_written(unit)) or write()
+            except Fenced:
+                written = False
+            except RedisFailure as error:
+                doubtful = doubtful or (isinstance(error, RedisUnavailable) and error.ambiguous)
+                self._outage.noticed(error)
+                if self._abandoned.wait(OUTAGE_SECONDS):
+                    raise
+                continue
+            self._outage.over()
+            self._release(unit)
+            return written
+
+    def _was_written(self, unit: UnitOfWork) -> bool:
+        fetcher = self._fetcher
+        if unit.entry is None or not isinstance(fetcher, ReliableFetcher):
+            return False
+        return not fetcher.still_mine(unit)
+
+    def _release(self, unit: UnitOfWork) -> None:
+        if unit.entry is not None and isinstance(self._fetcher, ReliableFetcher):
+            self._fetcher.release(unit)
+        unit.settled = True
+
+    # --- what follows --------------------------------------------------------------------------------
+
+    def _lost(self, unit: UnitOfWork, run: Run) -> Settled:
+        if unit.entry is not None and not unit.settled:
+            self._release(unit)
+        jid = run.job.jid if run.job is not None else None
+        logger.warning(
+            "lost ownership of job %s of queue %s: its run (%s) is void, another process has it",
+            jid,
+            unit.queue,
+            run.outcome.name,
+        )
+        if run.job is not None:
+            self._config.events.emit("lost_ownership", LostOwnership(run.job, run.outcome.name))
+        return Settled.LOST
+
+    def _tell_death_handlers(self, payload: JobPayload, outcome: Outcome) -> None:
+        error = outcome.error if isinstance(outcome, (Failed, Discarded)) else None
+        for handler in self._config.death_handlers:
+            try:
+                handler(payload, error)
+            except Exception as own:  # noqa: BLE001 - a broken handler must not keep the others from being told
+                self._config.handle_error(own, {"context": "a death handler", "job": payload})

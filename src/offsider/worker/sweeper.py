@@ -1,0 +1,120 @@
+"""Looks for dead owners and gives their jobs back. Every live process takes part, one at a time.
+
+1. Hold the lease, or leave it to whoever has it.
+2. Look once at every owner. Who was silent in three looks, over a third of a liveness life and without a
+   gap, may be declared dead (the server's clock decides).
+3. Fence it: from now on its claims, beats and settles write nothing.
+4. Move its jobs to the head of their queues, each with ``interrupted_count`` raised.
+5. Forget it once its lists were empty in two looks a minute apart.
+6. Once an hour scan for private lists that the registry does not know.
+
+After trouble with Redis nobody is declared dead for two liveness lives: others could not beat either.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from offsider.core.errors import MalformedPayload, RedisFailure
+from offsider.core.payload import decode
+from offsider.storage import owners, working
+from offsider.wiring.events import JobReclaimed
+from offsider.wiring.service import Loop
+from offsider.worker.outage import Outage
+from offsider.worker.unit_of_work import interrupted
+
+if TYPE_CHECKING:
+    from offsider.storage.owners import Lists
+    from offsider.storage.redis import Redis
+    from offsider.wiring.config import Config
+    from offsider.worker.ownership import Ownership
+
+logger = logging.getLogger("offsider")
+
+LOOKS_PER_LIFE = 12
+LEASE_LOOKS = 3
+SCAN_SECONDS = 3600.0
+
+
+class Sweeper:
+    """The service that finds the jobs of the dead."""
+
+    def __init__(self, config: Config, redis: Redis, ownership: Ownership) -> None:
+        self._config = config
+        self._redis = redis
+        self._ownership = ownership
+        self._life_seconds = config.worker.liveness_seconds
+        self._pause_seconds = self._life_seconds / LOOKS_PER_LIFE
+        self._troubles = 0
+        self._hold_until = 0.0
+        self._scan_at = time.monotonic() + SCAN_SECONDS
+        self._outage = Outage("sweeper", config)
+        self._loop = Loop("offsider-sweeper", self.tick, on_error=config.handle_error)
+        self.name = self._loop.name
+        self.start = self._loop.start
+        self.stop = self._loop.stop
+        self.join = self._loop.join
+
+    def tick(self) -> float:
+        """Look once."""
+        try:
+            self._sweep()
+        except RedisFailure as error:
+            self._outage.noticed(error)
+        else:
+            self._outage.over()
+        self._mind_trouble()
+        return self._pause_seconds
+
+    def _sweep(self) -> None:
+        lease_ms = int(self._pause_seconds * LEASE_LOOKS * 1000)
+        if not owners.hold_lease(self._redis, self._ownership.identity, lease_ms):
+            return
+        if time.monotonic() >= self._scan_at:
+            self._scan()
+        others = [lists for lists in owners.registered(self._redis) if lists.identity != self._ownership.identity]
+        if not others:
+            return
+        dead = set(owners.look(self._redis, [lists.identity for lists in others], int(self._life_seconds * 1000)))
+        self._mind_trouble()
+        if time.monotonic() < self._hold_until:
+            return
+        for lists in others:
+            if lists.identity in dead and owners.fence(self._redis, lists.identity):
+                self._reclaim(lists)
+                owners.forget(self._redis, lists, leaving=False)
+
+    def _reclaim(self, lists: Lists) -> None:
+        reclaimed = 0
+        while entries := owners.oldest(self._redis, lists, working.BATCH):
+            payloads = [interrupted(entry.raw) for entry in entries]
+            moved = working.put_back(self._redis, list(zip(entries, payloads, strict=True)), reclaiming=True)
+            for entry, payload, done in zip(entries, payloads, moved, strict=True):
+                if done:
+                    reclaimed += 1
+                    self._tell(entry.queue, payload, lists.identity)
+            if not any(moved):
+                break
+        if reclaimed:
+            logger.warning("%s is dead; gave its %d jobs back to their queues", lists.identity, reclaimed)
+
+    def _tell(self, queue: str, raw: bytes, identity: str) -> None:
+        try:
+            count = decode(raw).get("interrupted_count", 0)
+        except MalformedPayload:
+            count = 0
+        self._config.events.emit("job_reclaimed", JobReclaimed(raw, queue, identity, count))
+
+    def _scan(self) -> None:
+        self._scan_at = time.monotonic() + SCAN_SECONDS
+        found = owners.adopt_strays(self._redis)
+        if found:
+            logger.warning("found %d private lists that the registry did not know", found)
+
+    def _mind_trouble(self) -> None:
+        troubles = self._redis.troubles
+        if troubles != self._troubles:
+            self._troubles = troubles
+            self._hold_until = time.monotonic() + 2 * self._life_seconds

@@ -1,0 +1,77 @@
+"""One claimed job on its way through a processor, and the seam that fetchers stand behind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from offsider.core.errors import MalformedPayload
+from offsider.core.payload import decode, encode
+from offsider.storage.working import Entry
+
+
+@dataclass(slots=True, eq=False)
+class UnitOfWork:
+    """A job as it was taken from its queue.
+
+    Attributes:
+        queue: name of the queue it came from.
+        raw: its payload, byte for byte; acknowledging and requeueing go by these bytes.
+        entry: where it lies in a private list; None when the fetcher keeps no such list.
+        started: a thread has begun to run it.
+        settled: its outcome is written, or was void.
+    """
+
+    queue: str
+    raw: bytes
+    entry: Entry | None = None
+    started: bool = False
+    settled: bool = False
+
+    @property
+    def put_back(self) -> bytes:
+        """The payload to store when the job goes back: one interruption more, if it had started."""
+        return interrupted(self.raw) if self.started else self.raw
+
+
+def interrupted(raw: bytes) -> bytes:
+    """A payload with its ``interrupted_count`` raised by one; unreadable bytes stay as they are.
+
+    The new bytes also keep a late settle of the old run from hitting the new copy (rule 5).
+    """
+    try:
+        payload = decode(raw)
+        payload["interrupted_count"] = payload.get("interrupted_count", 0) + 1
+        return encode(payload)
+    except MalformedPayload:
+        return raw
+
+
+class Fetcher(Protocol):
+    """Where a capsule gets its jobs from. One object serves all threads of the capsule.
+
+    A class of your own is named by ``worker.fetcher``; it is made with the capsule as its only argument.
+    Outcomes of units with an ``entry`` are written by one script that also removes the entry; for other
+    units the outcome is written first and `acknowledge` is called after.
+    """
+
+    def retrieve(self) -> UnitOfWork | None:
+        """The next job; waits for one. None once the fetcher is quiet."""
+        ...
+
+    def acknowledge(self, unit: UnitOfWork) -> bool:
+        """The job is done with. False when somebody else owns it by now."""
+        ...
+
+    def requeue(self, unit: UnitOfWork) -> None:
+        """The job goes back to the head of its queue."""
+        ...
+
+    def bulk_requeue(self, units: Sequence[UnitOfWork]) -> None:
+        """All these jobs go back: the last step of a stop."""
+        ...
+
+    def quiet(self) -> None:
+        """Take no further jobs, and wake whoever waits in `retrieve`."""
+        ...
