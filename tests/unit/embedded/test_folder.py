@@ -1,0 +1,69 @@
+"""The locks and files by which processes agree about one server."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from offsider.embedded.address import Address
+from offsider.embedded.folder import Folder
+
+HOLD = "import fcntl, sys; f = open(sys.argv[1]); fcntl.flock(f, fcntl.LOCK_EX); print(flush=True); sys.stdin.read()"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return Folder(tmp_path / "made" / "here")
+
+
+def test_life_ends_with_the_last_descriptor(folder):
+    assert not folder.has_server()
+    life = folder.claim_life()
+    assert folder.has_server()
+    assert folder.claim_life() is None
+    os.close(life)
+    assert not folder.has_server()
+
+
+def test_users_are_counted_until_they_leave(folder):
+    first, second = folder.join_users(), folder.join_users()
+    os.close(first)
+    assert folder.has_users()
+    os.close(second)
+    assert not folder.has_users()
+
+
+def test_a_lock_goes_with_the_process_that_held_it(folder):
+    os.close(folder.claim_life())
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", HOLD, folder.path / "alive"], stdin=pipe, stdout=pipe) as holder:
+        holder.stdout.readline()
+        assert folder.has_server()
+        holder.kill()
+        holder.wait()
+        assert not folder.has_server()
+
+
+def test_an_address_is_read_back_and_a_damaged_one_is_nobody(folder):
+    assert folder.read_address() == Address()
+    folder.write_address(Address(port=6399))
+    assert folder.read_address() == Address(port=6399)
+    (folder.path / "address.json").write_text("[]")
+    assert folder.read_address() == Address()
+
+
+def test_a_pid_file_may_be_missing_or_damaged(folder):
+    assert folder.server_pid() is None
+    folder.pid_file.write_text("12 34")
+    assert folder.server_pid() is None
+    folder.pid_file.write_text("12\n")
+    assert folder.server_pid() == 12
+
+
+def test_the_last_words_are_the_end_of_the_log(folder):
+    assert folder.last_words() == "(no log)"
+    folder.log.write_text("a\nb\nc\n")
+    assert folder.last_words(2) == "b\nc"
