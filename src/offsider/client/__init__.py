@@ -1,0 +1,7 @@
+"""Pushing jobs: the client, its asynchronous twin, and what both share."""
+
+from offsider.client.asynchronous import AsyncClient
+from offsider.client.prepared import Prepared
+from offsider.client.sync import Client
+
+__all__ = ["AsyncClient", "Client", "Prepared"]

@@ -1,0 +1,96 @@
+"""The asynchronous client: all but the line that talks to Redis is shared with the other one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from offsider.client import bulk
+from offsider.client.delivery import Delivery
+from offsider.client.prepared import Prepared
+from offsider.client.pushing import Pushing, take_replicas
+from offsider.client.sync import Client
+from offsider.storage.async_redis import AsyncRedis
+from offsider.wiring import sinks
+from offsider.wiring.config import Config
+from offsider.wiring.middleware import ClientChain, Push
+
+
+class AsyncClient(Pushing):
+    """Pushes jobs from code that runs on an event loop: the methods of `Client`, awaited.
+
+    Client middleware, the queue resolver and ``after_commit`` are called on the loop and must not block it.
+    One client serves any number of loops; each gets connections of its own.
+
+    Args:
+        config: as for `Client`.
+        redis: a pool to share.
+        middleware: as for `Client`.
+    """
+
+    def __init__(
+        self, config: Config, redis: AsyncRedis | None = None, *, middleware: ClientChain | None = None
+    ) -> None:
+        super().__init__(config, middleware)
+        self._middleware = middleware
+        self._redis = redis
+
+    async def push(self, payload: Mapping[str, Any], *, wait_replicas: int = 0) -> str | None:
+        """As `Client.push`.
+
+        With ``config.after_commit`` set, the push happens in that callback, which cannot be awaited: it then
+        goes through a blocking `Client`.
+        """
+        payload, wait_replicas = take_replicas(payload, wait_replicas)
+        push = self.build(payload)
+        if self.config.after_commit is None:
+            return await self.store(push, wait_replicas)
+        blocking = Client(self.config, middleware=self._middleware)
+        return self._after_commit(push, lambda: blocking.store(push, wait_replicas))
+
+    async def push_bulk(
+        self,
+        items: Mapping[str, Any],
+        *,
+        batch_size: int | None = None,
+        spread_interval: float | None = None,
+        wait_replicas: int = 0,
+    ) -> list[str | None]:
+        """As `Client.push_bulk`."""
+        items, wait_replicas = take_replicas(items, wait_replicas)
+        jids: list[str | None] = []
+        for batch in bulk.plan(self._preparer, items, batch_size, spread_interval).batches(self._preparer):
+            await self._store([job for job in batch if job is not None], wait_replicas)
+            jids += [None if job is None else job.jid for job in batch]
+        return jids
+
+    @property
+    def redis(self) -> AsyncRedis:
+        """The pool, made at first use."""
+        if self._redis is None:
+            self._redis = self.config.make_async_redis(self.config.redis.client_pool_size)
+        return self._redis
+
+    async def close(self) -> None:
+        """Close the idle connections of the running loop."""
+        if self._redis is not None:
+            await self._redis.close()
+
+    async def store(self, push: Push, wait_replicas: int = 0) -> str | None:
+        """As `Client.store`."""
+        prepared = self.prepare(push)
+        if prepared is None:
+            return None
+        await self._store([prepared], wait_replicas)
+        return prepared.jid
+
+    async def _store(self, jobs: Sequence[Prepared], wait_replicas: int) -> None:
+        if not jobs:
+            return
+        sink = sinks.current()
+        if sink is not None:
+            sink(jobs)
+            return
+        delivery = Delivery(self.redis.keys, jobs, wait_replicas)
+        while delivery.commands:
+            delivery.take(await self.redis.pipeline(delivery.commands, raise_errors=False))

@@ -1,0 +1,156 @@
+"""Many jobs of one class: cut into batches, each prepared like a push of its own. No I/O, and lazy.
+
+Jobs are taken from the iterable as batches are asked for, so a generator of millions of calls costs the
+memory of one batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from dataclasses import dataclass
+from itertools import islice, repeat
+from random import Random
+from typing import Any, cast
+
+from offsider.client.prepared import CallLike, DeclaredJob, Prepared
+from offsider.client.preparer import Preparer
+from offsider.client.times import When, due_at
+from offsider.core.errors import InvalidArguments, InvalidOptions
+from offsider.core.payload import JobPayload, new_jid
+from offsider.wiring.middleware import Push
+
+BATCH_SIZE = 1_000
+SCHEDULED_BATCH_SIZE = 100  # a long ZADD holds up the server, a long LPUSH does not
+MIN_SPREAD_SECONDS = 5.0  # Sidekiq's: below its scheduler's own pace spreading would be an illusion
+_NO_MORE = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Bulk:
+    """One bulk push, checked and ready to be cut.
+
+    Attributes:
+        template: the push that each job is a copy of.
+        calls: the arguments of each job.
+        times: when each is due; endless.
+        jid: the id of the only job, when it was given.
+    """
+
+    template: Push
+    calls: Iterator[Any]
+    times: Iterator[Any]
+    batch_size: int
+    jid: str | None
+
+    def batches(self, preparer: Preparer) -> Iterator[list[Prepared | None]]:
+        """Batch after batch, with None for each job that middleware stopped."""
+        now = preparer.config.clock.now()
+        while True:
+            pushes = [self._push(call, now) for call in islice(self.calls, self.batch_size)]
+            if not pushes:
+                return
+            yield [preparer.prepare(push) for push in pushes]
+
+    def _push(self, call: object, now: float) -> Push:
+        payload = cast(JobPayload, dict(self.template.payload))
+        payload["args"], kwargs = self._arguments(call)
+        if kwargs:
+            payload["kwargs"] = kwargs
+        payload["jid"] = self.jid or new_jid()
+        if "tags" in payload:
+            payload["tags"] = list(payload["tags"])  # middleware may add one for a single job
+        due = self._next_time(now)
+        if due is not None:
+            payload["at"] = due
+        return Push(payload=payload, reason="push", job=self.template.job)
+
+    def _arguments(self, call: object) -> tuple[list[Any], dict[str, Any]]:
+        args: Sequence[Any]
+        kwargs: Mapping[str, Any] = {}
+        if isinstance(call, list | tuple):
+            args = cast("Sequence[Any]", call)
+        elif isinstance(call, CallLike):
+            args, kwargs = call.args, call.kwargs
+        else:
+            raise InvalidArguments(
+                f"{self.template.payload['class']}: bulk arguments must be a list for each job, "
+                f"like [[1], [2]], got {call!r}"
+            )
+        job = cast("DeclaredJob | None", self.template.job)
+        return (list(args), {}) if job is None else job.bind(args, kwargs)
+
+    def _next_time(self, now: float) -> float | None:
+        when = next(self.times, _NO_MORE)
+        if when is _NO_MORE:
+            raise InvalidOptions("at must hold as many times as there are jobs; it holds fewer")
+        return None if when is None else due_at(cast(When, when), now)
+
+
+def plan(preparer: Preparer, items: Mapping[str, Any], batch_size: int | None, spread_interval: float | None) -> Bulk:
+    """Check a bulk push before anything of it is stored.
+
+    Raises:
+        InvalidJob: as for a push; and ``at`` together with ``spread_interval``, ``at`` of another length,
+            a ``jid`` for more than one job, a batch size below 1.
+    """
+    template = dict(items)
+    args = template.get("args")
+    at = template.pop("at", None)
+    jid = template.pop("jid", None)
+    calls = _calls(template.get("class"), args)
+    if jid is not None:
+        calls = _only_one(calls)
+    return Bulk(
+        template=preparer.build_template(template),
+        calls=calls,
+        times=_times(preparer, at, args, spread_interval),
+        batch_size=_checked_size(batch_size, scheduled=at is not None or spread_interval is not None),
+        jid=jid,
+    )
+
+
+def _calls(job: object, args: Any) -> Iterator[Any]:
+    if not isinstance(args, Iterable) or isinstance(args, str | bytes | Mapping):
+        raise InvalidArguments(f"{job}: bulk args must be an iterable with a list for each job, got {args!r}")
+    calls: Iterable[Any] = args
+    return iter(calls)
+
+
+def _only_one(calls: Iterator[Any]) -> Iterator[Any]:
+    first = list(islice(calls, 2))
+    if len(first) > 1:
+        raise InvalidOptions("a jid can be given for one job only; leave it out when pushing several")
+    return iter(first)
+
+
+def _times(preparer: Preparer, at: Any, args: Any, spread_interval: float | None) -> Iterator[Any]:
+    if at is not None and spread_interval is not None:
+        raise InvalidOptions("at and spread_interval exclude each other; give one of them")
+    if spread_interval is not None:
+        return _spread(preparer.config.random, _checked_spread(spread_interval))
+    if not isinstance(at, Iterable):
+        if at is not None:
+            due_at(cast(When, at), 0.0)  # a bad time is told even when there are no jobs
+        return repeat(at)
+    if isinstance(at, Sized) and isinstance(args, Sized) and len(at) != len(args):
+        raise InvalidOptions(f"at must hold as many times as there are jobs: {len(at)} for {len(args)}")
+    times: Iterable[Any] = at
+    return iter(times)
+
+
+def _spread(random: Random, seconds: float) -> Iterator[float]:
+    return (random.random() * seconds for _ in repeat(None))
+
+
+def _checked_spread(seconds: object) -> float:
+    if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 < seconds < 1e9:
+        raise InvalidOptions(f"spread_interval must be a positive number of seconds, got {seconds!r}")
+    return max(float(seconds), MIN_SPREAD_SECONDS)
+
+
+def _checked_size(size: int | None, *, scheduled: bool) -> int:
+    if size is None:
+        return SCHEDULED_BATCH_SIZE if scheduled else BATCH_SIZE
+    if size < 1:
+        raise InvalidOptions(f"batch_size must be 1 or more, got {size!r}")
+    return size

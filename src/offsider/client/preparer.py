@@ -1,0 +1,217 @@
+"""From what the user pushed to bytes ready for Redis. No I/O: the client and its asynchronous twin share it.
+
+1. build: defaults < the job's options < the push; arguments bound; jid, created_at and due time given
+2. the queue resolver may choose another queue
+3. client middleware may change or stop the job
+4. strict arguments are checked, on what the middleware left
+5. encode, with enqueued_at when the job goes to its queue now
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any, Literal, cast
+
+from offsider.client.prepared import DeclaredJob, Prepared, declared_of
+from offsider.client.times import due_at
+from offsider.core.arguments import check_json, explain
+from offsider.core.errors import InvalidArguments, InvalidJob
+from offsider.core.options import check_known, check_queue_name, merge_options, wire_options
+from offsider.core.payload import JobPayload, encode, new_jid, stamp, wrong_shape
+from offsider.wiring.config import Config
+from offsider.wiring.middleware import ClientChain, Push
+
+logger = logging.getLogger("offsider")
+
+DEFAULTS: dict[str, Any] = {"retry": True, "queue": "default"}
+
+
+class Preparer:
+    """Prepares pushes for one configuration. Holds no state of a single push, so threads share it."""
+
+    def __init__(self, config: Config, middleware: ClientChain | None = None) -> None:
+        self.config = config
+        self._middleware = config.client_middleware if middleware is None else middleware
+
+    def build(self, item: Mapping[str, Any]) -> Push:
+        """The push of ``item``, complete but for client middleware.
+
+        Raises:
+            InvalidJob: there is no class, arguments are no list or do not fit, an option is impossible.
+        """
+        merged, job = self._merge(item)
+        self._place_arguments(merged, job)
+        now = self.config.clock.now()
+        self._place_time(merged, now)
+        return self._complete(merged, job, now)
+
+    def build_template(self, item: Mapping[str, Any]) -> Push:
+        """A push that many jobs are copies of: arguments, time and jid of each are still to come."""
+        merged, job = self._merge({**item, "args": []})
+        return self._complete(merged, job, self.config.clock.now())
+
+    def prepare(self, push: Push) -> Prepared | None:
+        """Bytes for Redis, or None when client middleware stopped the job.
+
+        Raises:
+            InvalidJob: what the middleware left is no job, or its arguments are not JSON.
+            Exception: whatever middleware raises.
+        """
+        if push.reason == "push":
+            self._resolve_queue(push)
+        passed = self._through_middleware(push)
+        return None if passed is None else self._finish(passed)
+
+    def reenqueue(
+        self, payload: JobPayload, reason: Literal["schedule", "retry"], *, job: object | None = None
+    ) -> Prepared | None:
+        """A stored job on its way to its queue: missing defaults merged, middleware again, a new ``enqueued_at``.
+
+        None when middleware stopped it. Strict arguments are not checked again: they came from JSON.
+
+        Raises:
+            InvalidJob: it does not encode; it can be moved only as it is.
+            Exception: whatever middleware raises.
+        """
+        merged = cast(JobPayload, merge_options(self._defaults(None), payload))
+        merged.pop("at", None)
+        return self.prepare(Push(payload=merged, reason=reason, job=job))
+
+    def check_arguments(self, push: Push) -> None:
+        """Raise or warn, as ``client.strict_args`` says, about arguments that JSON does not carry unchanged."""
+        mode = self.config.client.strict_args
+        if mode == "off":
+            return
+        message = _unsafe_argument(push)
+        if message is None:
+            return
+        if mode == "raise":
+            raise InvalidArguments(message)
+        logger.warning("%s", message)
+
+    # 1. build
+
+    def _merge(self, item: Mapping[str, Any]) -> tuple[dict[str, Any], DeclaredJob | None]:
+        payload = dict(item)
+        job = self._name_class(payload)
+        if "extra" in payload:
+            payload.update(payload.pop("extra"))
+        check_known(payload, job_name=payload["class"])
+        return merge_options(self._defaults(job), payload), job
+
+    def _complete(self, payload: dict[str, Any], job: DeclaredJob | None, now: float) -> Push:
+        payload.setdefault("jid", new_jid())
+        payload.setdefault("created_at", stamp(now, self.config.redis.wire_version))
+        self._check_shape(payload)
+        return Push(payload=cast(JobPayload, payload), reason="push", job=job)
+
+    def _name_class(self, payload: dict[str, Any]) -> DeclaredJob | None:
+        given = payload.get("class")
+        job = declared_of(given)
+        if job is not None:
+            payload["class"] = job.name
+        elif not isinstance(given, str) or not given:
+            raise InvalidJob(f"a push needs a class, the name of a job or a declared job, got {given!r}")
+        elif "kwargs" in payload:
+            raise InvalidArguments(
+                f"{given}: kwargs cannot be pushed by class name, because a job that lives in Ruby would lose them "
+                "silently; give args, or push a job that is declared in Python"
+            )
+        return job
+
+    def _defaults(self, job: DeclaredJob | None) -> dict[str, Any]:
+        layers: list[Mapping[str, Any]] = [DEFAULTS, wire_options(self.config.jobs)]
+        if job is not None:
+            layers.append(job.stored_options(self.config))
+        return merge_options(*layers)
+
+    def _place_arguments(self, payload: dict[str, Any], job: DeclaredJob | None) -> None:
+        args = payload.get("args")
+        if not isinstance(args, list | tuple):
+            raise InvalidArguments(f"{payload['class']}: args must be a list, got {args!r}")
+        arguments = cast("list[Any]", args)
+        if job is None:
+            payload["args"] = list(arguments)
+            return
+        payload["args"], kwargs = job.bind(arguments, payload.pop("kwargs", None) or {})
+        if kwargs:
+            payload["kwargs"] = kwargs
+
+    def _place_time(self, payload: dict[str, Any], now: float) -> None:
+        at = payload.pop("at", None)
+        if at is not None:
+            due = due_at(at, now)
+            if due is not None:
+                payload["at"] = due
+
+    def _check_shape(self, payload: Mapping[str, Any]) -> None:
+        wrong = wrong_shape(payload)
+        if wrong:
+            raise InvalidJob(f"{payload.get('class')}: {wrong}")
+
+    # 2. and 3.
+
+    def _resolve_queue(self, push: Push) -> None:
+        resolver = self.config.queue_resolver
+        chosen = resolver(push) if resolver is not None else None
+        if chosen is not None:
+            push.payload["queue"] = check_queue_name(chosen, what="the queue that queue_resolver chose")
+
+    def _through_middleware(self, push: Push) -> Push | None:
+        if not len(self._middleware):
+            return push
+        passed = self._middleware.compose(_last)(push)
+        if passed is not None:
+            self._check_shape(passed.payload)
+            check_queue_name(passed.payload.get("queue"), what=f"{passed.payload['class']}: queue")
+        return passed
+
+    # 4. and 5.
+
+    def _finish(self, push: Push) -> Prepared:
+        payload = push.payload
+        now = self.config.clock.now()
+        at = payload.pop("at", None)
+        if at is not None and at <= now:
+            at = None
+        if push.reason == "push":
+            self.check_arguments(push)
+        if at is None:
+            payload["enqueued_at"] = stamp(now, self.config.redis.wire_version)
+        else:
+            payload.pop("enqueued_at", None)
+        return Prepared(payload, self._encode(payload), payload.get("queue", "default"), at)
+
+    def _encode(self, payload: JobPayload) -> bytes:
+        try:
+            raw = encode(payload)
+        except ValueError as error:
+            raise InvalidArguments(f"{payload['class']}: cannot be stored as JSON: {error}") from error
+        if len(raw) > self.config.client.large_argument_bytes:
+            logger.warning(
+                "%s: the arguments of job %s make it %d bytes large; pass an id and load the data in the job",
+                payload["class"],
+                payload.get("jid"),
+                len(raw),
+            )
+        return raw
+
+
+def _last(push: Push) -> Push | None:
+    return push
+
+
+def _unsafe_argument(push: Push) -> str | None:
+    payload = push.payload
+    for position, value in enumerate(payload["args"]):
+        unsafe = check_json(value)
+        if unsafe is not None:
+            job = cast("DeclaredJob | None", push.job)
+            name = f"args[{position}]" if job is None else job.parameter_name(position)
+            return explain(payload["class"], name, unsafe)
+    for name, value in payload.get("kwargs", {}).items():
+        unsafe = check_json(value)
+        if unsafe is not None:
+            return explain(payload["class"], name, unsafe)
+    return None

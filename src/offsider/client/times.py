@@ -1,0 +1,60 @@
+"""When a job is due, from whatever the user said: a delay, a point in time, or a number that may be either."""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime, timedelta
+
+from offsider.core.errors import InvalidOptions
+
+When = float | timedelta | datetime
+
+# Sidekiq's rule: a smaller number is a delay in seconds, a larger one is a point in time (September 2001 on).
+RELATIVE_BELOW = 1_000_000_000
+
+
+def due_at(when: When, now_seconds: float) -> float | None:
+    """The epoch seconds at which a job is due, or None when that is now or past.
+
+    Args:
+        when: seconds or a timedelta from now; an aware datetime; or epoch seconds (1e9 and up).
+        now_seconds: the present, in epoch seconds.
+
+    Raises:
+        InvalidOptions: a naive datetime, a negative delay, NaN or infinity, or something else altogether.
+    """
+    at = _epoch_seconds(when, now_seconds)
+    return at if at > now_seconds else None
+
+
+def _epoch_seconds(when: object, now_seconds: float) -> float:
+    if isinstance(when, datetime):
+        return _of_datetime(when)
+    if isinstance(when, timedelta):
+        return now_seconds + _of_delay(when.total_seconds(), when)
+    if isinstance(when, int | float) and not isinstance(when, bool):
+        return _of_number(when, now_seconds)
+    raise InvalidOptions(f"a time must be seconds, a timedelta or an aware datetime, got {when!r}")
+
+
+def _of_datetime(when: datetime) -> float:
+    if when.utcoffset() is None:
+        raise InvalidOptions(
+            f"{when!r} has no time zone, so it means another moment on another machine; "
+            "use datetime.now(UTC) or attach a tzinfo"
+        )
+    return when.timestamp()
+
+
+def _of_number(when: float, now_seconds: float) -> float:
+    if not math.isfinite(when):
+        raise InvalidOptions(f"a time must be finite, got {when!r}")
+    if when >= RELATIVE_BELOW:
+        return when
+    return now_seconds + _of_delay(when, when)
+
+
+def _of_delay(seconds: float, given: object) -> float:
+    if seconds < 0:
+        raise InvalidOptions(f"a delay must not be negative, got {given!r}")
+    return seconds

@@ -1,0 +1,19 @@
+"""The arguments of one call of a job, kept for a bulk push."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Generic, ParamSpec
+
+from offsider.job.declared import Declared
+
+P = ParamSpec("P")
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[P]):
+    """What ``some_job.call(...)`` gives: one element for ``some_job.enqueue_many(...)``."""
+
+    declared: Declared
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]

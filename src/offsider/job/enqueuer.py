@@ -1,0 +1,191 @@
+"""A job with options, ready to be enqueued: what ``using`` and ``via`` give, and what job functions are.
+
+The options come before the call, ``job.using(queue="low").enqueue(1)``, so that the call itself has the
+job's own signature and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Generic, ParamSpec, TypeVar, Unpack
+
+from offsider.client import AsyncClient, Client
+from offsider.core.errors import InvalidArguments
+from offsider.core.options import JobOptions, merge_options, wire_options
+from offsider.job.call import Call
+from offsider.job.clients import ClientSource, async_client_for, client_for
+from offsider.job.declared import Declared, check_all_options
+from offsider.job.inline import run_prepared
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+Delay = float | timedelta
+Moment = datetime | float
+Due = Delay | datetime | Sequence[Delay | datetime]
+
+
+class Enqueuer(Generic[P, R]):
+    """One job with some options. Immutable: ``using`` and ``via`` give another one.
+
+    Every method that stores a job raises InvalidJob (InvalidArguments, InvalidOptions) when this cannot become
+    a job, RedisUnavailable and RedisRefused when the server does not take it, and NotReplicated when fewer
+    replicas than ``wait_replicas`` have it. Jids are None for jobs that client middleware stopped.
+    """
+
+    def __init__(
+        self, declared: Declared, options: Mapping[str, Any] | None = None, client: ClientSource | None = None
+    ) -> None:
+        self.declared = declared
+        self._options = dict(options or {})
+        self._client = client
+
+    # Options first
+
+    def using(self, **options: Unpack[JobOptions]) -> Enqueuer[P, R]:
+        """The same job with options for the pushes that follow; they win over the declared ones."""
+        return Enqueuer(self.declared, merge_options(self._options, options), self._client)
+
+    def via(self, client: ClientSource) -> Enqueuer[P, R]:
+        """The same job, pushed by this client: to another server, for instance."""
+        return Enqueuer(self.declared, self._options, client)
+
+    # Now, later, many
+
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> str | None:
+        """Store the job to run as soon as a worker is free, and answer its jid."""
+        return self._push(self._now_item(args, kwargs))
+
+    def enqueue_in(self, delay: Delay, /, *args: P.args, **kwargs: P.kwargs) -> str | None:
+        """Store the job to run after ``delay``, seconds or a timedelta, and answer its jid."""
+        return self._push(self._later_item(delay, args, kwargs))
+
+    def enqueue_at(self, when: Moment, /, *args: P.args, **kwargs: P.kwargs) -> str | None:
+        """Store the job to run at ``when``, an aware datetime or epoch seconds; at once when that is past.
+
+        A number below 1e9 counts as seconds from now, as in Sidekiq.
+        """
+        return self._push(self._later_item(when, args, kwargs))
+
+    def enqueue_many(
+        self,
+        calls: Iterable[Call[P] | Sequence[Any]],
+        *,
+        at: Due | None = None,
+        spread_interval: float | None = None,
+        batch_size: int | None = None,
+    ) -> list[str | None]:
+        """Store many jobs in few round trips and answer their jids, one for each call.
+
+        Args:
+            calls: ``job.call(...)`` values, whose types are checked, or tuples of arguments; may be lazy.
+            at: one time for all, or one for each: seconds or a timedelta from now, an aware datetime.
+            spread_interval: start the jobs at random within so many seconds (5 at least).
+            batch_size: jobs in one round trip; default 1,000, or 100 when they are for later.
+        """
+        client = client_for(self.declared, self._client)
+        item = self._bulk_item(client, calls, at)
+        return client.push_bulk(item, spread_interval=spread_interval, batch_size=batch_size)
+
+    def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[P]:
+        """One call for `enqueue_many`. Raises InvalidArguments when the arguments do not fit."""
+        self.declared.bind(args, kwargs)
+        return Call(self.declared, args, kwargs)
+
+    def run_inline(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+        """Run the job here and now, without Redis, and answer its result.
+
+        Arguments go to JSON and back, and client and server middleware run as in a worker; an ``async def``
+        job is run to its end. This is Sidekiq's ``perform_inline`` and ``set(sync: true)``. A plain call of a
+        job function skips all that. None when client middleware stopped the job, or it raised Skip or Discard.
+        """
+        client = client_for(self.declared, self._client)
+        prepared = client.prepare(client.build(self._checked(client, self._now_item(args, kwargs))))
+        return None if prepared is None else run_prepared(client.config, prepared, self.declared)
+
+    # The same for code on an event loop
+
+    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> str | None:
+        """As `enqueue`, without blocking the event loop."""
+        return await self._apush(self._now_item(args, kwargs))
+
+    async def aenqueue_in(self, delay: Delay, /, *args: P.args, **kwargs: P.kwargs) -> str | None:
+        """As `enqueue_in`, without blocking the event loop."""
+        return await self._apush(self._later_item(delay, args, kwargs))
+
+    async def aenqueue_at(self, when: Moment, /, *args: P.args, **kwargs: P.kwargs) -> str | None:
+        """As `enqueue_at`, without blocking the event loop."""
+        return await self._apush(self._later_item(when, args, kwargs))
+
+    async def aenqueue_many(
+        self,
+        calls: Iterable[Call[P] | Sequence[Any]],
+        *,
+        at: Due | None = None,
+        spread_interval: float | None = None,
+        batch_size: int | None = None,
+    ) -> list[str | None]:
+        """As `enqueue_many`, without blocking the event loop."""
+        client = async_client_for(self.declared, self._client)
+        item = self._bulk_item(client, calls, at)
+        return await client.push_bulk(item, spread_interval=spread_interval, batch_size=batch_size)
+
+    # Sidekiq's names
+
+    perform_async = enqueue
+    perform_in = enqueue_in
+    perform_at = enqueue_at
+    perform_bulk = enqueue_many
+    perform_inline = run_inline
+    perform_sync = run_inline
+    set = using
+
+    # How
+
+    def _push(self, item: dict[str, Any]) -> str | None:
+        client = client_for(self.declared, self._client)
+        return client.push(self._checked(client, item))
+
+    async def _apush(self, item: dict[str, Any]) -> str | None:
+        client = async_client_for(self.declared, self._client)
+        return await client.push(self._checked(client, item))
+
+    # The order of keys is Sidekiq's, byte for byte: perform_async puts args first, all others the class.
+
+    def _now_item(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        item = {"args": args, "class": self.declared}
+        return {**item, "kwargs": kwargs} if kwargs else item
+
+    def _later_item(self, when: object, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        item = {"class": self.declared, "args": args, "at": when}
+        return {**item, "kwargs": kwargs} if kwargs else item
+
+    def _bulk_item(self, client: Client | AsyncClient, calls: Iterable[Any], at: object) -> dict[str, Any]:
+        item = {"class": self.declared, "args": _own_calls(self.declared, calls)}
+        return self._checked(client, item if at is None else {**item, "at": at})
+
+    def _checked(self, client: Client | AsyncClient, item: dict[str, Any]) -> dict[str, Any]:
+        """``item`` below the options of ``using``, which are checked against what the client's extensions know."""
+        if not self._options:
+            return item
+        check_all_options(self._options, client.config, job_name=self.declared.name)
+        stored = wire_options(self._options)
+        if self._options.get("wait_replicas"):
+            stored["wait_replicas"] = self._options["wait_replicas"]
+        return {**stored, **item}
+
+
+def _own_calls(job: Declared, calls: Iterable[Any]) -> Iterable[Any]:
+    """The calls, refusing those of another job. Keeps the length of what has one, for the check of ``at``."""
+    if isinstance(calls, Sequence):
+        return [_own_call(job, call) for call in calls]
+    return (_own_call(job, call) for call in calls)
+
+
+def _own_call(job: Declared, call: Any) -> Any:
+    if isinstance(call, Call):
+        other: Declared = call.declared
+        if other is not job:
+            raise InvalidArguments(f"{job.name}: got a call of another job, {other.name}")
+    return call

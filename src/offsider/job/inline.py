@@ -1,0 +1,67 @@
+"""Running a job here and now, without Redis, but through everything else that a worker would do.
+
+1. client middleware and strict arguments, as for a push
+2. to JSON and back, so that the job gets what a worker would get
+3. server middleware and the job, with ``current_job()`` set
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+from collections.abc import Awaitable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from offsider.client import Prepared
+from offsider.core.errors import Discard, Skip
+from offsider.core.payload import decode
+from offsider.job import registry
+from offsider.job.declared import Declared
+from offsider.wiring.config import Config
+from offsider.wiring.context import JobContext, running
+
+
+def run_prepared(config: Config, prepared: Prepared, declared: Declared | None = None) -> Any:
+    """Run a prepared push and answer the job's result; None when it raised ``Skip`` or ``Discard``.
+
+    Raises:
+        UnknownJob: no job is registered under its class name.
+        InvalidArguments: the arguments do not fit the job.
+        Reschedule: the job asked to run later, and here is nobody who could do that.
+        BaseException: whatever the job raises.
+    """
+    payload = decode(prepared.raw)
+    job = JobContext(payload=payload, queue=prepared.queue, raw=prepared.raw)
+    with running(job):
+        job.declared = declared if declared is not None else registry.find(job.name)
+        try:
+            return _finished(config.server_middleware.compose(_perform)(job))
+        except (Discard, Skip):
+            return None
+
+
+def _perform(job: JobContext) -> object:
+    declared = job.declared
+    assert isinstance(declared, Declared)  # noqa: S101  # set by the only caller
+    declared.check_fits(job.args, job.kwargs)
+    return declared.perform(declared.make(job), job.args, job.kwargs)
+
+
+def _finished(result: object) -> object:
+    """The result of an ``async def`` job, which is run to its end."""
+    if not inspect.isawaitable(result):
+        return result
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(_wait_for(result))
+    # This thread's loop is busy with whoever called us, so the job gets a loop in another thread.
+    context = contextvars.copy_context()
+    with ThreadPoolExecutor(1) as other_thread:
+        return other_thread.submit(context.run, asyncio.run, _wait_for(result)).result()
+
+
+async def _wait_for(result: Awaitable[object]) -> object:
+    return await result

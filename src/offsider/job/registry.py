@@ -1,0 +1,82 @@
+"""Names of jobs and what they stand for. Filled by declarations; touches neither configuration nor Redis."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from offsider.core.errors import InvalidOptions, UnknownJob
+from offsider.job.declared import Declared
+from offsider.wiring.config import Config
+
+__all__ = ["Declared", "all_jobs", "check_all", "find", "isolated", "names", "register"]
+
+_lock = threading.Lock()
+_jobs: dict[str, Declared] = {}
+
+
+def register(job: Declared) -> None:
+    """Make ``job`` known under its name and aliases.
+
+    The same declaration may come again (a reloaded module) and replaces the earlier one.
+
+    Raises:
+        InvalidOptions: another job has one of these names; the message tells both places.
+    """
+    with _lock:
+        for name in (job.name, *job.aliases):
+            known = _jobs.get(name)
+            if known is not None and not known.is_same_as(job):
+                raise InvalidOptions(f"two jobs are called {name!r}: {known.place} and {job.place}; name one of them")
+        for name in [name for name, known in _jobs.items() if known.is_same_as(job) and known.name == job.name]:
+            del _jobs[name]
+        for name in (job.name, *job.aliases):
+            _jobs[name] = job
+
+
+def find(name: str) -> Declared:
+    """The job that is stored under ``name``. Raises UnknownJob."""
+    try:
+        return _jobs[name]
+    except KeyError:
+        raise UnknownJob(
+            name,
+            f"no job is registered under the name {name!r}: "
+            "import the module that declares it (-r), or make the name an alias of the job",
+        ) from None
+
+
+def names() -> frozenset[str]:
+    """Every name and alias that is registered."""
+    with _lock:
+        return frozenset(_jobs)
+
+
+def all_jobs() -> list[Declared]:
+    """Every job once, in the order of their declaration."""
+    with _lock:
+        return list(dict.fromkeys(_jobs.values()))
+
+
+def check_all(config: Config) -> None:
+    """Check every declaration against ``config`` and its extensions, before a worker starts.
+
+    Raises:
+        InvalidOptions: the first option that is unknown or impossible.
+    """
+    for job in all_jobs():
+        job.check(config)
+
+
+@contextmanager
+def isolated() -> Generator[None, None, None]:
+    """Forget what is registered inside the block, for tests that declare jobs."""
+    with _lock:
+        before = dict(_jobs)
+    try:
+        yield
+    finally:
+        with _lock:
+            _jobs.clear()
+            _jobs.update(before)

@@ -1,0 +1,115 @@
+"""Arguments against a signature: bound when a job is enqueued, checked again before it runs.
+
+Positional arguments travel as a list, because that is what Sidekiq stores; keyword arguments are bound to
+their positions, and only keyword-only ones travel by name.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from offsider.core.errors import InvalidArguments
+
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+_SHOWN_CHARACTERS = 500
+
+
+class JobSignature:
+    """The parameters of one job.
+
+    Args:
+        name: how messages call the job.
+        function: what runs.
+        is_method: whether the first parameter is ``self``.
+    """
+
+    def __init__(self, name: str, function: Callable[..., Any], *, is_method: bool) -> None:
+        signature = inspect.signature(function)
+        parameters = list(signature.parameters.values())
+        if is_method:
+            parameters = parameters[1:]
+        self._signature = signature.replace(parameters=parameters)
+        self._name = name
+        positional = [parameter for parameter in parameters if parameter.kind in _POSITIONAL]
+        self._positions = [parameter.name for parameter in positional]
+        self._rest = next(
+            (parameter.name for parameter in parameters if parameter.kind is parameter.VAR_POSITIONAL), ""
+        )
+        self._required = sum(parameter.default is parameter.empty for parameter in positional)
+        self.keyword_only = [
+            parameter.name
+            for parameter in parameters
+            if parameter.kind in (parameter.KEYWORD_ONLY, parameter.VAR_KEYWORD)
+        ]
+        self._needs_keywords = any(
+            parameter.kind is parameter.KEYWORD_ONLY and parameter.default is parameter.empty
+            for parameter in parameters
+        )
+
+    def __str__(self) -> str:
+        return f"{self._name}{self._signature}"
+
+    def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        """The arguments in stored form: a list by position, and the keyword-only ones by name.
+
+        A parameter that is skipped on the way to one given by name gets its default.
+
+        Raises:
+            InvalidArguments: they do not fit; the message names the job and the mismatch.
+        """
+        if not kwargs and self._fits_by_count(args):
+            return list(args), {}
+        try:
+            bound = self._signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise InvalidArguments(f"{self._name}: {error}; the job is {self}") from None
+        if not kwargs:
+            return list(args), {}
+        return self._stored(bound)
+
+    def check_fits(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        """Raise InvalidArguments, naming both, when stored arguments no longer fit the signature."""
+        if not kwargs and self._fits_by_count(args):
+            return
+        try:
+            self._signature.bind(*args, **kwargs)
+        except TypeError as error:
+            stored = f"{list(args)!r}" + (f" and {dict(kwargs)!r}" if kwargs else "")
+            if len(stored) > _SHOWN_CHARACTERS:
+                stored = stored[:_SHOWN_CHARACTERS] + "..."
+            raise InvalidArguments(
+                f"{self._name}: the stored arguments {stored} do not fit the job, which is {self}: {error}"
+            ) from None
+
+    def parameter_name(self, position: int) -> str:
+        """What the parameter at ``position`` is called; ``*rest`` collects what is beyond the named ones."""
+        if position < len(self._positions):
+            return self._positions[position]
+        return f"{self._rest or 'args'}[{position - len(self._positions)}]"
+
+    def _fits_by_count(self, args: Sequence[Any]) -> bool:
+        # Most calls, ten times as fast as binding.
+        if self._needs_keywords or len(args) < self._required:
+            return False
+        return bool(self._rest) or len(args) <= len(self._positions)
+
+    def _stored(self, bound: inspect.BoundArguments) -> tuple[list[Any], dict[str, Any]]:
+        named = bound.arguments
+        last = max((index + 1 for index, name in enumerate(self._positions) if name in named), default=0)
+        parameters = self._signature.parameters
+        args = [named.get(name, parameters[name].default) for name in self._positions[:last]]
+        args += named.get(self._rest, ())
+        return args, self._keywords(bound)
+
+    def _keywords(self, bound: inspect.BoundArguments) -> dict[str, Any]:
+        keywords: dict[str, Any] = {}
+        for name in self.keyword_only:
+            if name not in bound.arguments:
+                continue
+            if self._signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD:
+                keywords.update(bound.arguments[name])
+            else:
+                keywords[name] = bound.arguments[name]
+        return keywords
