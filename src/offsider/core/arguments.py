@@ -6,17 +6,22 @@ comes back as something different in the worker, so it is refused where it can s
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import decimal
 import enum
 import math
 import uuid
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import cast
+from typing import TypeAlias, cast
 
 from offsider.core.payload import MAX_NESTING
 
 _PLAIN = frozenset({int, bool, type(None)})
+_Container: TypeAlias = "list[object] | dict[str, object]"
+# The payload around them and the list that holds them are levels as well.
+MAX_ARGUMENT_NESTING = MAX_NESTING - 2
+_SHOWN_STEPS = 10
 
 
 @dataclass(frozen=True)
@@ -37,7 +42,10 @@ def check_json(value: object) -> Unsafe | None:
     kind = type(value)
     if kind in _PLAIN:  # most arguments, without building anything
         return None
-    return _check(value, (), set())
+    if kind is list or kind is dict:
+        return _search(cast("_Container", value))
+    reason = _why_not(value)
+    return Unsafe((), value, reason) if reason else None
 
 
 def explain(job_name: str, parameter_name: str, unsafe: Unsafe) -> str:
@@ -50,71 +58,78 @@ def explain(job_name: str, parameter_name: str, unsafe: Unsafe) -> str:
     )
 
 
-def _check(value: object, path: tuple[str | int, ...], above: set[int]) -> Unsafe | None:
-    kind = type(value)
-    if kind in _PLAIN:
-        return None
-    if kind is str:
-        return _check_text(cast(str, value), path)
-    if kind is float:
-        return (
-            None
-            if math.isfinite(cast(float, value))
-            else Unsafe(path, value, f"is {value}, which JSON has no form for")
-        )
-    if kind is list:
-        return _check_list(cast("list[object]", value), path, above)
-    if kind is dict:
-        return _check_dict(cast("dict[object, object]", value), path, above)
-    return Unsafe(path, value, f"is a {_type_name(value)}")
-
-
-def _check_text(value: str, path: tuple[str | int, ...]) -> Unsafe | None:
-    if value.isascii():
-        return None
-    try:
-        value.encode("utf-8")
-    except UnicodeEncodeError:
-        return Unsafe(path, value, "holds a lone surrogate, which UTF-8 cannot carry")
+def _search(root: _Container) -> Unsafe | None:
+    """Depth first and without recursion, so that how deep a caller already is makes no difference."""
+    above = {id(root)}
+    path: list[str | int] = []
+    ways = [(root, _items(root))]
+    reason = _bad_key(root)
+    if reason:
+        return Unsafe((), root, reason)
+    while ways:
+        container, items = ways[-1]
+        for step, item in items:
+            kind = type(item)
+            if kind in _PLAIN:
+                continue
+            if kind is list or kind is dict:
+                inner = cast("_Container", item)
+                reason = _cannot_enter(inner, above, len(ways)) or _bad_key(inner)
+                if reason:
+                    return Unsafe((*path, step)[:_SHOWN_STEPS], inner, reason)
+                above.add(id(inner))
+                path.append(step)
+                ways.append((inner, _items(inner)))
+                break
+            reason = _why_not(item)
+            if reason:
+                return Unsafe((*path, step), item, reason)
+        else:
+            ways.pop()
+            above.discard(id(container))
+            del path[-1:]
     return None
 
 
-def _check_list(value: list[object], path: tuple[str | int, ...], above: set[int]) -> Unsafe | None:
-    unsafe = _enter(value, path, above)
-    if unsafe:
-        return unsafe
-    for index, item in enumerate(value):
-        if type(item) in _PLAIN:
-            continue
-        unsafe = _check(item, (*path, index), above)
-        if unsafe:
-            return unsafe
-    above.discard(id(value))
-    return None
+def _items(container: _Container) -> Iterator[tuple[str | int, object]]:
+    return iter(container.items()) if isinstance(container, dict) else iter(enumerate(container))
 
 
-def _check_dict(value: dict[object, object], path: tuple[str | int, ...], above: set[int]) -> Unsafe | None:
-    unsafe = _enter(value, path, above)
-    if unsafe:
-        return unsafe
-    for key, item in value.items():
-        if type(key) is not str:
-            return Unsafe(path, value, f"has the key {key!r}, a {_type_name(key)}; JSON keys are strings")
-        unsafe = _check_text(key, path) or _check(item, (*path, key), above)
-        if unsafe:
-            return unsafe
-    above.discard(id(value))
-    return None
-
-
-def _enter(container: object, path: tuple[str | int, ...], above: set[int]) -> Unsafe | None:
+def _cannot_enter(container: _Container, above: set[int], depth: int) -> str:
     # By identity: equal values may well be nested in each other, only the very same object is a cycle.
     if id(container) in above:
-        return Unsafe(path, container, "contains itself")
-    if len(path) >= MAX_NESTING:
-        return Unsafe(path[:3], container, f"is nested deeper than {MAX_NESTING} levels")
-    above.add(id(container))
-    return None
+        return "contains itself"
+    return f"is nested deeper than {MAX_ARGUMENT_NESTING} levels" if depth >= MAX_ARGUMENT_NESTING else ""
+
+
+def _bad_key(container: _Container) -> str:
+    if isinstance(container, dict):
+        for key in cast("dict[object, object]", container):
+            if type(key) is not str:
+                return f"has the key {key!r}, a {_type_name(key)}; JSON keys are strings"
+            if not key.isascii() and _why_not(key):
+                return f"has a key that {_why_not(key)}"
+    return ""
+
+
+def _why_not(leaf: object) -> str:
+    """Why a value that is no container cannot travel; empty when it can."""
+    kind = type(leaf)
+    if kind is str:
+        return "" if _is_unicode(cast(str, leaf)) else "holds a lone surrogate, which UTF-8 cannot carry"
+    if kind is float:
+        return "" if math.isfinite(cast(float, leaf)) else f"is {leaf}, which JSON has no form for"
+    return "" if kind in _PLAIN else f"is a {_type_name(leaf)}"
+
+
+def _is_unicode(text: str) -> bool:
+    if text.isascii():
+        return True
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _type_name(value: object) -> str:
@@ -129,8 +144,8 @@ def _render(path: tuple[str | int, ...]) -> str:
 # The first match counts, so the narrow types stand before the wide ones.
 _WAYS_OUT: tuple[tuple[type | tuple[type, ...], str], ...] = (
     (enum.Enum, "pass its .value"),
-    (datetime.timedelta, "pass .total_seconds()"),
-    ((datetime.datetime, datetime.date, datetime.time), "pass .isoformat() and parse it in the job"),
+    (dt.timedelta, "pass .total_seconds()"),
+    ((dt.datetime, dt.date, dt.time), "pass .isoformat() and parse it in the job"),
     ((decimal.Decimal, uuid.UUID), "pass str(value) and convert it in the job"),
     ((bytes, bytearray, memoryview), "pass base64 text, or store the bytes elsewhere and pass their name"),
     (tuple, "pass list(value)"),

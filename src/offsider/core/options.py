@@ -90,6 +90,18 @@ def check_options(options: Mapping[str, Any], *, job_name: str, known_extra: Col
         raise InvalidOptions(f"{job_name}: {error}") from None
 
 
+def check_known(payload: Mapping[str, Any], *, job_name: str) -> None:
+    """Check the options among the keys of a payload; keys that offsider does not know pass."""
+    try:
+        for key in payload:
+            check = _CHECKS.get(key)
+            if check:
+                check(key, payload[key])
+        check_retry_pair(payload)
+    except InvalidOptions as error:
+        raise InvalidOptions(f"{job_name}: {error}") from None
+
+
 def check_retry_pair(options: Mapping[str, Any]) -> None:
     """``retry_for`` replaces the number of retries, so both together are refused; ``retry=True`` says nothing."""
     if options.get("retry_for") is not None and options.get("retry", True) is not True:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import math
 import secrets
-from collections.abc import Mapping
-from typing import Any, NoReturn, TypedDict, cast
+from collections.abc import Iterable, Mapping
+from typing import Any, NoReturn, Required, TypedDict, cast
 
 from offsider.core.errors import MalformedPayload
 
@@ -17,8 +17,8 @@ MAX_NESTING = 500
 JobPayload = TypedDict(
     "JobPayload",
     {
-        "class": str,
-        "args": list[Any],
+        "class": Required[str],
+        "args": Required[list[Any]],
         "kwargs": dict[str, Any],
         "jid": str,
         "queue": str,
@@ -139,19 +139,17 @@ def _check_rewritable(raw: bytes, payload: object) -> None:
 
 
 def _depth(value: object) -> int:
-    """Levels of nesting, counted without recursion."""
+    """How many containers stand in each other, counted without recursion."""
     depth = 0
-    level: list[object] = [value]
+    level: list[object] = [value] if isinstance(value, list | dict) else []
     while level:
-        below: list[object] = []
-        for item in level:
-            if isinstance(item, dict):
-                below.extend(cast("dict[str, object]", item).values())
-            elif isinstance(item, list):
-                below.extend(cast("list[object]", item))
         depth += 1
+        below: list[object] = []
+        for container in level:
+            items = cast("dict[str, object]", container).values() if isinstance(container, dict) else container
+            below += [item for item in cast("Iterable[object]", items) if isinstance(item, list | dict)]
         level = below
-    return depth - 1
+    return depth
 
 
 def _reason(error: Exception) -> str:

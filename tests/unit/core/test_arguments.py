@@ -1,0 +1,108 @@
+"""Strict arguments: what JSON does not carry unchanged is found, and explained."""
+
+import collections
+import datetime as dt
+import decimal
+import enum
+import json
+import uuid
+
+import pytest
+from hypothesis import given, strategies as st
+
+from offsider.core.arguments import check_json, explain
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=20,
+)
+UNSAFE = st.sampled_from(
+    [(1,), {1}, frozenset(), b"x", decimal.Decimal(1), uuid.uuid4(), float("nan"), float("inf"), object(), "\ud800"]
+)
+
+
+@given(JSON)
+def test_json_values_pass_and_come_back_equal(value):
+    assert check_json(value) is None
+    assert json.loads(json.dumps(value)) == value
+
+
+@given(JSON, UNSAFE, st.lists(st.sampled_from(["list", "dict"]), max_size=6))
+def test_one_unsafe_value_is_found_wherever_it_hides(beside, unsafe, wrappers):
+    value = unsafe
+    for wrapper in wrappers:
+        value = [beside, value] if wrapper == "list" else {"beside": beside, "here": value}
+    found = check_json(value)
+    assert found is not None
+    for step in found.path:
+        value = value[step]
+    assert value is unsafe
+    assert found.value is unsafe
+
+
+class Colour(enum.StrEnum):
+    RED = "red"
+
+
+class Text(str):
+    __slots__ = ()
+
+
+@pytest.mark.parametrize(
+    "value, advice",
+    [
+        ((1, 2), "list(value)"),
+        ({1}, "sorted(value)"),
+        (decimal.Decimal("1.5"), "str(value)"),
+        (uuid.uuid4(), "str(value)"),
+        (dt.datetime.now(dt.UTC), ".isoformat()"),
+        (dt.date(2026, 1, 1), ".isoformat()"),
+        (dt.timedelta(1), ".total_seconds()"),
+        (b"bytes", "base64"),
+        (Colour.RED, ".value"),
+        (Text("x"), "plain, valid str"),
+        (collections.OrderedDict(a=1), "plain dict"),
+        (collections.UserList([1]), "pass an id"),
+        (float("nan"), "finite"),
+        (float("-inf"), "finite"),
+        (object(), "pass an id"),
+        ({1: "a"}, "string keys"),
+        ({None: "a"}, "string keys"),
+        ({"\ud800": 1}, "a key that holds a lone surrogate"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_is_not_exactly_json_is_refused_with_the_way_out(value, advice):
+    unsafe = check_json([{"deep": value}])
+    assert unsafe is not None
+    message = explain("HardJob", "options", unsafe)
+    assert "HardJob" in message
+    assert "'options'" in message
+    assert "[0]['deep']" in message
+    assert advice in message
+
+
+@pytest.mark.parametrize("value", [2**70, -(2**70), 0.1, 1e308, "é" * 10, True, None, [], {}])
+def test_json_of_any_size_passes(value):
+    assert check_json(value) is None
+
+
+def test_a_cycle_is_told_and_a_shared_value_is_none():
+    shared: list[object] = [1]
+    assert check_json([shared, shared, {"a": shared}]) is None
+    assert check_json([[], [[]]]) is None  # equal, but not the same
+    loop: list[object] = []
+    loop.append({"again": loop})
+    unsafe = check_json(loop)
+    assert unsafe is not None
+    assert unsafe.reason == "contains itself"
+
+
+def test_deep_nesting_is_told_without_a_recursion_error():
+    deep: list[object] = []
+    for _ in range(100_000):
+        deep = [deep]
+    unsafe = check_json(deep)
+    assert unsafe is not None
+    assert "nested deeper" in explain("X", "y", unsafe)

@@ -1,0 +1,45 @@
+"""Backtraces travel compressed, as Sidekiq's versions write them."""
+
+import base64
+import json
+import zlib
+
+import pytest
+from hypothesis import given, strategies as st
+
+from offsider.core.backtrace import MAX_INFLATED_BYTES, compress, inflate
+
+
+@given(st.lists(st.text()), st.sampled_from([6, 7, 8]))
+def test_lines_come_back_from_every_version(lines, version):
+    assert inflate(compress(lines, version)) == lines
+
+
+def test_8_writes_one_line_and_6_lines_of_60():
+    lines = [f"app.py:{number}:in `perform'" for number in range(200)]
+    assert "\n" not in compress(lines, 8)
+    assert compress(lines, 8).startswith("eJ")
+    rows = compress(lines, 6).split("\n")
+    assert rows[-1] == ""
+    assert {len(row) for row in rows[:-2]} == {60}
+    assert "".join(rows) == compress(lines, 7)
+
+
+def test_a_file_name_that_is_no_unicode_does_not_break_it():
+    assert inflate(compress(["\udcff.py:1"], 8)) == ["?.py:1"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "not base64!", base64.b64encode(b"not zlib").decode(), base64.b64encode(zlib.compress(b"7")).decode()],
+    ids=["empty", "no base64", "no zlib", "no list"],
+)
+def test_what_holds_no_lines_raises_value_error(text):
+    with pytest.raises(ValueError):
+        inflate(text)
+
+
+def test_a_bomb_is_not_inflated():
+    bomb = zlib.compress(json.dumps(["x" * (2 * MAX_INFLATED_BYTES)]).encode())
+    with pytest.raises(ValueError):
+        inflate(base64.b64encode(bomb).decode())

@@ -1,0 +1,44 @@
+"""The tree of errors: what an ``except`` catches, and what the messages name."""
+
+import pickle
+from datetime import timedelta
+
+import pytest
+
+from offsider.core import errors
+from offsider.core.errors import NotReplicated, OffsiderError, RedisRefused, Reschedule, Shutdown, UnknownJob
+
+
+def test_every_error_is_an_offsider_error_but_the_shutdown():
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and kind.__module__ == errors.__name__]
+    assert len(kinds) > 15
+    assert [kind for kind in kinds if not issubclass(kind, OffsiderError)] == [Shutdown]
+    assert not issubclass(Shutdown, Exception)
+
+
+def test_the_tree_in_the_docstring_names_every_error():
+    kinds = [
+        name for name, kind in vars(errors).items() if isinstance(kind, type) and kind.__module__ == errors.__name__
+    ]
+    assert [name for name in kinds if name not in (errors.__doc__ or "")] == []
+
+
+@pytest.mark.parametrize("seconds, expected", [(30, 30.0), (0, 0.0), (timedelta(minutes=5), 300.0)])
+def test_reschedule_takes_seconds_or_a_timedelta(seconds, expected):
+    assert Reschedule(seconds).seconds == expected
+
+
+@pytest.mark.parametrize("seconds", [-1, float("nan"), float("inf"), timedelta(seconds=-1)])
+def test_reschedule_refuses_impossible_delays(seconds):
+    with pytest.raises(ValueError, match="Reschedule expects"):
+        Reschedule(seconds)
+
+
+def test_reschedule_can_cross_processes():
+    assert pickle.loads(pickle.dumps(Reschedule(5))).seconds == 5.0
+
+
+def test_messages_name_what_matters():
+    assert "stored, not replicated" in str(NotReplicated("abc", wanted=2, reached=1))
+    assert "'HardJob'" in str(UnknownJob("HardJob"))
+    assert RedisRefused("WRONGTYPE Operation against").code == "WRONGTYPE"

@@ -1,0 +1,103 @@
+"""Options: impossible ones are refused by name, and 0 is not False."""
+
+from datetime import timedelta
+
+import pytest
+
+from offsider.core.errors import InvalidOptions
+from offsider.core.options import check_known, check_options, check_queue_name, merge_options, wire_options
+
+
+@pytest.mark.parametrize("name", ["default", "a", "Mails.2:high-prio_x"])
+def test_queue_names_of_letters_digits_and_some_signs_pass(name):
+    assert check_queue_name(name) == name
+
+
+@pytest.mark.parametrize("name", ["", " ", "a b", "a\n", "ä", "a/b", "*", None, 7, b"a"])
+def test_empty_and_odd_queue_names_are_refused(name):
+    with pytest.raises(InvalidOptions, match="queue must be letters"):
+        check_queue_name(name)
+
+
+@pytest.mark.parametrize(
+    "options, complaint",
+    [
+        ({"retry": -1}, "retry must be True, False or a whole number"),
+        ({"retry": 1.5}, "retry must be"),
+        ({"retry": None}, "retry must be"),
+        ({"retry": "3"}, "retry must be"),
+        ({"retry": 3, "retry_for": 60}, "exclude each other"),
+        ({"retry": 0, "retry_for": 60}, "exclude each other"),
+        ({"retry": False, "retry_for": 60}, "exclude each other"),
+        ({"retry_for": 0}, "positive number of seconds"),
+        ({"retry_for": float("nan")}, "positive number of seconds"),
+        ({"retry_for": 2e9}, "positive number of seconds"),
+        ({"retry_for": True}, "positive number of seconds"),
+        ({"retry_for": timedelta(-1)}, "positive number of seconds"),
+        ({"queue": ""}, "queue must be letters"),
+        ({"retry_queue": "a b"}, "retry_queue must be letters"),
+        ({"dead": 0}, "dead must be True or False"),
+        ({"backtrace": -1}, "backtrace must be"),
+        ({"tags": "urgent"}, "tags must be a list of strings"),
+        ({"tags": [1]}, "tags must be a list of strings"),
+        ({"log_level": "loud"}, "log_level must be one of"),
+        ({"profile": ""}, "profile must be"),
+        ({"profiler_options": []}, "profiler_options must be a mapping"),
+        ({"wait_replicas": -1}, "wait_replicas must be"),
+        ({"ques": "low"}, "unknown option 'ques'"),
+        ({"extra": {"unique_for": 5}}, "unknown option 'unique_for' in extra"),
+        ({"extra": 5}, "extra must be a mapping"),
+        ({"jid": "x"}, "unknown option 'jid'"),
+    ],
+    ids=str,
+)
+def test_impossible_options_are_refused_and_the_job_is_named(options, complaint):
+    with pytest.raises(InvalidOptions, match=r"^HardJob: ") as caught:
+        check_options(options, job_name="HardJob")
+    assert complaint in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"retry": 0},
+        {"retry": False},
+        {"retry": True, "retry_for": 60},
+        {"retry_for": timedelta(hours=1)},
+        {"backtrace": 0, "dead": False, "tags": ("a", "b"), "log_level": "WARN", "wait_replicas": 0},
+    ],
+    ids=str,
+)
+def test_possible_options_pass(options):
+    check_options(options, job_name="HardJob")
+
+
+def test_options_of_extensions_pass_once_they_are_known():
+    check_options(
+        {"extra": {"unique_for": 5}, "unique_until": "start"}, job_name="X", known_extra={"unique_for", "unique_until"}
+    )
+
+
+def test_no_extension_may_overwrite_what_the_job_is():
+    with pytest.raises(InvalidOptions):
+        check_options({"extra": {"class": "Other"}}, job_name="X", known_extra={"class"})
+
+
+def test_keys_of_a_payload_that_nobody_knows_pass():
+    check_known({"class": "X", "args": [], "custom": {"x": 1}}, job_name="X")
+    with pytest.raises(InvalidOptions, match="X: retry"):
+        check_known({"class": "X", "args": [], "retry": -1}, job_name="X")
+
+
+def test_only_what_belongs_into_the_payload_is_stored_and_in_order():
+    options = {"retry": 0, "name": "X", "wait_replicas": 2, "tags": ("a",), "retry_for": timedelta(minutes=1)}
+    assert list(wire_options(options).items()) == [("retry", 0), ("tags", ["a"]), ("retry_for", 60)]
+    assert wire_options({"retry_for": timedelta(milliseconds=1500)}) == {"retry_for": 1.5}
+    assert wire_options({"queue": "a", "extra": {"unique_for": 5}}) == {"queue": "a", "unique_for": 5}
+
+
+def test_a_later_retry_and_retry_for_cancel_each_other():
+    defaults = {"retry": True, "queue": "default"}
+    assert merge_options(defaults, {"retry": 5}, {"retry_for": 60})["retry"] is True
+    assert "retry_for" not in merge_options(defaults, {"retry_for": 60}, {"retry": 0})
+    assert list(merge_options(defaults, {"tags": []}, {"queue": "a"})) == ["retry", "queue", "tags"]
