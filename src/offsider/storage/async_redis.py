@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 from offsider.core.errors import ConfigurationError, OffsiderError, RedisRefused, RedisUnavailable
 from offsider.storage.failures import REROUTE, translate
 from offsider.storage.keys import Keys
-from offsider.storage.redis import RedisSettings, connection_options, sentinel_addresses
+from offsider.storage.redis import RedisSettings, connection_options, sentinel_addresses, sentinel_options
 from offsider.storage.scripts import Argument, Command
 
 if TYPE_CHECKING:
-    from redis.asyncio.connection import AbstractConnection, ConnectionPool
+    from redis.asyncio.connection import AbstractConnection
 
 
 class _LoopPool:
     """The connections of one event loop: a connection belongs to the loop that opened it."""
 
-    def __init__(self, factory: ConnectionPool, size: int) -> None:
+    def __init__(self, factory: Any, size: int) -> None:
         self.factory = factory
         self.free: list[AbstractConnection] = []
         self.slots = asyncio.Semaphore(size)
@@ -71,7 +71,7 @@ class AsyncRedis:
             if connection.is_connected and await connection.can_read():
                 await connection.disconnect(nowait=True)
             if not connection.is_connected:
-                await connection.connect()
+                await connection.connect()  # type: ignore[no-untyped-call]
             sent = True
             await connection.send_packed_command(connection.pack_commands(commands), check_health=False)
             replies = [await self._reply(connection) for _ in commands]
@@ -89,10 +89,12 @@ class AsyncRedis:
     async def _reply(self, connection: AbstractConnection) -> Any:
         from redis.exceptions import ResponseError
 
+        untyped: Any = connection
         try:
-            return await connection.read_response()
+            reply = await untyped.read_response()
         except ResponseError as error:
             return translate(error, sent=True, server=self.settings.redacted_url)
+        return reply
 
     def _pool(self) -> _LoopPool:
         loop = asyncio.get_running_loop()
@@ -102,33 +104,29 @@ class AsyncRedis:
         return pool
 
     def _make(self, pool: _LoopPool) -> AbstractConnection:
-        return pool.factory.make_connection()
+        connection: AbstractConnection = pool.factory.make_connection()
+        return connection
 
-    def _factory(self) -> ConnectionPool:
+    def _factory(self) -> Any:
         # Imported at first use: importing redis-py takes longer than all of offsider.
-        import redis.asyncio
+        from redis.asyncio import connection, sentinel
         from redis.asyncio.retry import Retry
-        from redis.asyncio.sentinel import Sentinel, SentinelConnectionPool
         from redis.backoff import NoBackoff
-        from redis.connection import parse_url
         from redis.maint_notifications import MaintNotificationsConfig
 
+        untyped_connection: Any = connection
+        untyped_sentinel: Any = sentinel
         settings = self.settings
         options = connection_options(settings, retry=Retry(NoBackoff(), 0))
         options["maint_notifications_config"] = MaintNotificationsConfig(enabled=False)
         try:
             if settings.sentinels:
-                options["db"] = parse_url(settings.url).get("db", 0)
+                options["db"] = untyped_connection.parse_url(settings.url).get("db", 0)
                 options["ssl"] = settings.url.startswith("rediss://")
-                sentinel = Sentinel(
-                    sentinel_addresses(settings),
-                    sentinel_kwargs={
-                        "password": settings.sentinel_password or None,
-                        "socket_timeout": settings.connect_timeout_seconds,
-                    },
-                )
-                return SentinelConnectionPool(settings.sentinel_name, sentinel, **options)
-            return redis.asyncio.ConnectionPool.from_url(settings.url, **options)
+                addresses, own = sentinel_addresses(settings), sentinel_options(settings)
+                sentinels = untyped_sentinel.Sentinel(addresses, sentinel_kwargs=own)
+                return untyped_sentinel.SentinelConnectionPool(settings.sentinel_name, sentinels, **options)
+            return untyped_connection.ConnectionPool.from_url(settings.url, **options)
         except ValueError as error:
             msg = f"redis.url: {settings.redacted_url!r} is not usable: {error}"
             raise ConfigurationError(msg) from error

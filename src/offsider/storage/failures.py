@@ -43,12 +43,12 @@ def translate(error: RedisError, *, sent: bool, server: str) -> OffsiderError:
         server: the server's URL without its password, for the message.
     """
     # Imported here: `import offsider` must not load redis-py.
-    from redis.exceptions import BusyLoadingError, ConnectionError, TimeoutError
+    from redis import exceptions
 
     code = error_code(error)
-    if isinstance(error, BusyLoadingError):
+    if isinstance(error, exceptions.BusyLoadingError):
         return RedisUnavailable(f"{server} is still loading its data: {error}", ambiguous=False)
-    if code != "NOAUTH" and isinstance(error, (ConnectionError, TimeoutError)):
+    if code != "NOAUTH" and isinstance(error, (exceptions.ConnectionError, exceptions.TimeoutError)):
         return RedisUnavailable(f"{server} cannot be reached: {error}", ambiguous=sent)
     if code == "OOM":
         return QueueFull(

@@ -110,9 +110,7 @@ def each(redis: Redis, sorted_set: str) -> Iterator[tuple[bytes, float]]:
     """Members with their scores, earliest first, read in pages; a member may be gone once it is seen."""
     last, seen_at_last = "-inf", 0
     while True:
-        reply = redis.call(
-            "ZRANGE", sorted_set, last, "+inf", "BYSCORE", "LIMIT", seen_at_last, _PAGE, "WITHSCORES"
-        )
+        reply = redis.call("ZRANGE", sorted_set, last, "+inf", "BYSCORE", "LIMIT", seen_at_last, _PAGE, "WITHSCORES")
         for member, score in zip(reply[::2], reply[1::2], strict=True):
             text = score.decode()
             # Members of one score are skipped by count, so paging survives deletes before it.

@@ -63,7 +63,9 @@ def beat(redis: Redis, lists: Lists, life_ms: int) -> None:
 def registered(redis: Redis) -> list[Lists]:
     """Every owner in the registry."""
     reply = redis.call("HGETALL", redis.keys.owners)
-    return [Lists(identity.decode(), json.loads(queues)) for identity, queues in zip(reply[::2], reply[1::2], strict=True)]
+    return [
+        Lists(identity.decode(), json.loads(queues)) for identity, queues in zip(reply[::2], reply[1::2], strict=True)
+    ]
 
 
 def hold_lease(redis: Redis, holder: str, life_ms: int) -> bool:

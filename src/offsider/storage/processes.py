@@ -32,7 +32,7 @@ def heartbeat(
         work: thread id -> JSON of queue, payload and run_at.
     """
     keys = redis.keys
-    work_key = keys.workers(identity) if wire_version == 6 else keys.work(identity)  # noqa: PLR2004
+    work_key = keys.workers(identity) if wire_version == 6 else keys.work(identity)
     flat = [item for pair in fields.items() for item in pair]
     running = [item for pair in work.items() for item in pair]
     known, signal = redis.run(

@@ -10,19 +10,16 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from offsider.core.errors import ConfigurationError, OffsiderError, RedisFailure, RedisRefused, RedisUnavailable
 from offsider.storage.failures import REROUTE, translate
 from offsider.storage.keys import Keys
 from offsider.storage.scripts import Argument, Command, Script
-
-if TYPE_CHECKING:
-    from redis.connection import ConnectionPool
 
 DEFAULT_URL = "redis://localhost:6379/0"
 
@@ -116,38 +113,34 @@ def sentinel_addresses(settings: RedisSettings) -> list[tuple[str, int]]:
     return addresses
 
 
-def _make_factory(settings: RedisSettings) -> ConnectionPool:
+def _make_factory(settings: RedisSettings) -> Any:
     """A pool of redis-py that is only asked for new connections: it knows the class and the arguments."""
     # Imported at first use: importing redis-py takes longer than all of offsider.
-    import redis
+    from redis import connection, sentinel
     from redis.backoff import NoBackoff
     from redis.maint_notifications import MaintNotificationsConfig
     from redis.retry import Retry
-    from redis.sentinel import Sentinel, SentinelConnectionPool
 
+    untyped_connection: Any = connection
+    untyped_sentinel: Any = sentinel
     options = connection_options(settings, retry=Retry(NoBackoff(), 0))
     options["maint_notifications_config"] = MaintNotificationsConfig(enabled=False)
     try:
         if settings.sentinels:
-            parsed = redis.connection.parse_url(settings.url)
-            options["db"] = parsed.get("db", 0)
-            options["ssl"] = options_need_tls(settings)
-            sentinel = Sentinel(
-                sentinel_addresses(settings),
-                sentinel_kwargs={
-                    "password": settings.sentinel_password or None,
-                    "socket_timeout": settings.connect_timeout_seconds,
-                },
+            options["db"] = untyped_connection.parse_url(settings.url).get("db", 0)
+            options["ssl"] = settings.url.startswith("rediss://")
+            sentinels = untyped_sentinel.Sentinel(
+                sentinel_addresses(settings), sentinel_kwargs=sentinel_options(settings)
             )
-            return SentinelConnectionPool(settings.sentinel_name, sentinel, **options)
-        return redis.ConnectionPool.from_url(settings.url, **options)
+            return untyped_sentinel.SentinelConnectionPool(settings.sentinel_name, sentinels, **options)
+        return untyped_connection.ConnectionPool.from_url(settings.url, **options)
     except ValueError as error:
         msg = f"redis.url: {settings.redacted_url!r} is not usable: {error}"
         raise ConfigurationError(msg) from error
 
 
-def options_need_tls(settings: RedisSettings) -> bool:
-    return settings.url.startswith("rediss://")
+def sentinel_options(settings: RedisSettings) -> dict[str, Any]:
+    return {"password": settings.sentinel_password or None, "socket_timeout": settings.connect_timeout_seconds}
 
 
 class Wire:
@@ -170,7 +163,7 @@ class Wire:
         self._connect(RedisError)
         try:
             self._connection.send_packed_command(self._connection.pack_commands(commands), check_health=False)
-            return [self._reply(RedisError) for _ in commands]
+            return [self._reply() for _ in commands]
         except RedisError as error:
             self.disconnect()
             self._report_trouble()
@@ -200,7 +193,7 @@ class Wire:
             self.disconnect()
             raise
 
-    def _reply(self, redis_error: type[Exception]) -> Any:
+    def _reply(self) -> Any:
         from redis.exceptions import ResponseError
 
         try:
@@ -227,7 +220,7 @@ class Redis:
         self.settings = settings
         self.size = size
         self.keys = Keys(settings.key_prefix)
-        self._factory: ConnectionPool | None = None
+        self._factory: Any = None
         self._troubles = 0
         self._lock = threading.Lock()
         self._reset()
@@ -282,7 +275,7 @@ class Redis:
             return self.call(*script.by_text(keys, arguments))
 
     @contextmanager
-    def wire(self) -> Iterator[Wire]:
+    def wire(self) -> Generator[Wire]:
         """A connection for the time of the block.
 
         Raises:

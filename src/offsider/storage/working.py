@@ -50,7 +50,7 @@ class DeadSetLimits:
     """How many jobs the dead set holds (less one, as Sidekiq's) and for how long."""
 
     max_jobs: int = 10_000
-    timeout_seconds: int = 15_552_000
+    timeout_seconds: float = 15_552_000
 
 
 def claim(redis: Redis, owner: Owner, queues: Sequence[str], limit: int) -> list[Entry]:
@@ -62,7 +62,7 @@ def claim(redis: Redis, owner: Owner, queues: Sequence[str], limit: int) -> list
     keys = redis.keys
     lists = [key for queue in queues for key in (keys.queue(queue), _list(redis, owner, queue))]
     reply = redis.run(CLAIM, [keys.fenced(owner.identity), keys.paused, *lists], [limit, *queues])
-    return [Entry(owner, queues[index - 1], raw) for index, raw in zip(reply[::2], reply[1::2], strict=True)]
+    return [Entry(owner, queues[int(index) - 1], raw) for index, raw in zip(reply[::2], reply[1::2], strict=True)]
 
 
 def acknowledge(redis: Redis, entry: Entry) -> bool:
@@ -114,11 +114,7 @@ def count(redis: Redis, owner: Owner, queues: Sequence[str]) -> int:
 def contents(redis: Redis, owner: Owner, queues: Sequence[str]) -> list[Entry]:
     """Every job in the private lists, oldest claim first."""
     replies = redis.pipeline([("LRANGE", _list(redis, owner, queue), 0, -1) for queue in queues])
-    return [
-        Entry(owner, queue, raw)
-        for queue, raws in zip(queues, replies, strict=True)
-        for raw in reversed(raws)
-    ]
+    return [Entry(owner, queue, raw) for queue, raws in zip(queues, replies, strict=True) for raw in reversed(raws)]
 
 
 def _list(redis: Redis, owner: Owner, queue: str) -> str:

@@ -7,6 +7,7 @@ web pages: the program around it decides.
 from __future__ import annotations
 
 from types import TracebackType
+from typing import Self
 
 from offsider.core.errors import ConfigurationError
 from offsider.wiring.config import Config
@@ -59,9 +60,11 @@ class EmbeddedWorker:
         if self._launcher is not None:
             self._launcher.stop()
 
-    def __enter__(self) -> EmbeddedWorker:
+    def __enter__(self) -> Self:
         self.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.stop()

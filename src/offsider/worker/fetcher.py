@@ -129,7 +129,7 @@ class ReliableFetcher:
         owner = self._ownership.owner(self._capsule.name)
         listed = working.count(self._redis, owner, self._capsule.queues)
         self._mismatches = self._mismatches + 1 if listed > self._held.of(owner.identity).total() else 0
-        if self._mismatches >= 2:  # noqa: PLR2004
+        if self._mismatches >= 2:
             self._mismatches = 0
             self.doubt()
 
@@ -215,5 +215,7 @@ class ReliableFetcher:
 
 
 def _entry(unit: UnitOfWork) -> Entry:
-    assert unit.entry is not None, "this unit was not claimed by the reliable fetcher"
+    if unit.entry is None:
+        msg = "this unit was not claimed by the reliable fetcher"
+        raise TypeError(msg)
     return unit.entry

@@ -87,7 +87,7 @@ class Heartbeat:
             self._outage.noticed(error)
         else:
             self._outage.over()
-        return PAUSE_SECONDS_OF_6 if self._wire_version == 6 else PAUSE_SECONDS  # noqa: PLR2004
+        return PAUSE_SECONDS_OF_6 if self._wire_version == 6 else PAUSE_SECONDS
 
     def flush_counters(self) -> None:
         """Write what was counted since the last time, or keep it for the next."""
@@ -145,7 +145,7 @@ class Heartbeat:
             "tag": self._config.worker.tag,
             "concurrency": self._concurrency(),
         }
-        if self._wire_version == 8:  # noqa: PLR2004
+        if self._wire_version == 8:
             info["capsules"] = {
                 capsule.name: {
                     "concurrency": capsule.concurrency,
@@ -155,11 +155,11 @@ class Heartbeat:
                 for capsule in capsules
             }
         info["queues"] = list(dict.fromkeys(queue for capsule in capsules for queue in capsule.queues))
-        if self._wire_version != 6:  # noqa: PLR2004
+        if self._wire_version != 6:
             info["weights"] = [capsule.weights() for capsule in capsules]
         info["labels"] = list(self._config.worker.labels)
         info["identity"] = identity
-        if self._wire_version != 6:  # noqa: PLR2004
+        if self._wire_version != 6:
             info["version"] = __version__
             info["embedded"] = self._embedded
         return info | {name: value for field in self._config.info_fields for name, value in field().items()}

@@ -31,7 +31,9 @@ class Window:
             self._thread_id = threading.get_ident()
             self._aimed = False
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         while True:
             try:
                 with self._lock:

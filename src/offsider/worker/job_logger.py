@@ -6,7 +6,7 @@ every line that is logged while it runs. A payload's ``log_level`` holds for its
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -25,7 +25,7 @@ class JobLogger:
         self._silent = not config.log.job_log
 
     @contextmanager
-    def around(self, job: JobContext) -> Iterator[None]:
+    def around(self, job: JobContext) -> Generator[None]:
         """The job's own log level, and its line ``start``."""
         with job_level(job.payload.get("log_level")):
             if not self._silent:

@@ -119,7 +119,7 @@ class Launcher:
             ownership,
             self.work_state,
             quiet=lambda: self.quieted,
-            on_signal=lambda signal: self.on_signal(signal),
+            on_signal=lambda signal: self.on_signal(signal),  # noqa: PLW0108 - assigned after the start
             embedded=self.embedded,
         )
         self._scheduler = Scheduler(config, redis, Client(config, redis))

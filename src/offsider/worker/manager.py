@@ -110,13 +110,13 @@ class Manager:
     def _new(self) -> Processor:
         executor = Executor(self._config, self._capsule, self._job_logger, self.async_runner, self._stopping)
         return Processor(
-            self._config,
-            self._capsule,
-            self._fetcher,
-            executor,
-            self._settlement,
-            self._work_state,
-            self.async_runner,
+            config=self._config,
+            capsule=self._capsule,
+            fetcher=self._fetcher,
+            executor=executor,
+            settlement=self._settlement,
+            work_state=self._work_state,
+            async_runner=self.async_runner,
             name=f"offsider-{self._capsule.name}-{next(self._numbers)}",
             died=self._replace,
         )

@@ -38,8 +38,6 @@ class Outage:
 
     def over(self) -> None:
         """It works again."""
-        if self._since is None:
-            return
         with self._lock:
             since, self._since = self._since, None
         if since is not None:

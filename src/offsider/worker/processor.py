@@ -41,6 +41,7 @@ class Processor:
 
     def __init__(
         self,
+        *,
         config: Config,
         capsule: Capsule,
         fetcher: Fetcher,
@@ -48,7 +49,6 @@ class Processor:
         settlement: Settlement,
         work_state: WorkState,
         async_runner: AsyncRunner,
-        *,
         name: str,
         died: Callable[[Processor, BaseException], None],
     ) -> None:
@@ -113,10 +113,7 @@ class Processor:
         outcome = run.outcome
         error = outcome.error if isinstance(outcome, (Failed, Malformed)) else None
         if error is not None:
-            context: dict[str, object] = {"context": "a malformed payload"} if run.job is None else {"job": run.job.payload}
-            if isinstance(outcome, Malformed):
-                context["jobstr"] = outcome.error.raw
-            self._config.handle_error(error, context)
+            self._config.handle_error(error, _context(run))
         if run.job is None:
             return
         if not isinstance(outcome, Interrupted):
@@ -126,6 +123,13 @@ class Processor:
             "execution_finished",
             ExecutionFinished(run.job, name, error, queued, run.duration_seconds, run.cpu_seconds),
         )
+
+
+def _context(run: Run) -> dict[str, object]:
+    if run.job is not None:
+        return {"job": run.job.payload}
+    raw = run.outcome.error.raw if isinstance(run.outcome, Malformed) else b""
+    return {"context": "a malformed payload", "jobstr": raw}
 
 
 def queued_seconds(job: JobContext | None, started_at: float) -> float | None:

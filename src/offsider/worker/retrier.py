@@ -113,7 +113,7 @@ class Retrier:
             payload["error_backtrace"] = compress(lines, self._wire_version)
         return payload["retry_count"]
 
-    def _exhausted(self, payload: JobPayload, retry: bool | int, count: int) -> bool:
+    def _exhausted(self, payload: JobPayload, retry: int, count: int) -> bool:
         if "retry_for" in payload:
             since = read_stamp(payload.get("failed_at"))
             return since is not None and since + payload["retry_for"] < self._config.clock.now()
@@ -166,9 +166,9 @@ def class_of(error: BaseException) -> str:
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
-def backtrace_lines(error: BaseException, wanted: bool | int) -> list[str]:
+def backtrace_lines(error: BaseException, wanted: int) -> list[str]:
     """``file:line:in `function'`` as Ruby prints it, innermost first; all lines, or the first ``wanted``."""
-    if wanted is False or wanted is None or (wanted is not True and wanted <= 0):
+    if wanted is not True and wanted <= 0:
         return []
     frames = traceback.extract_tb(error.__traceback__)
     lines = [f"{frame.filename}:{frame.lineno}:in `{frame.name}'" for frame in reversed(frames)]

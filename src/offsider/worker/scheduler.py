@@ -13,10 +13,9 @@ middleware raises is put off by a minute.
 from __future__ import annotations
 
 import logging
-
 from typing import TYPE_CHECKING, Literal
 
-from offsider.core.errors import MalformedPayload, RedisFailure
+from offsider.core.errors import InvalidJob, MalformedPayload, RedisFailure
 from offsider.core.payload import decode
 from offsider.storage import job_sets
 from offsider.storage.job_sets import Move, Moved
@@ -84,12 +83,17 @@ class Scheduler:
     def _prepare(self, sorted_set: str, reason: Reason, member: bytes) -> Move | None:
         try:
             payload = decode(member)
+            queue = payload.get("queue")
+            if not queue:
+                raise MalformedPayload(member, "queue is missing")  # noqa: TRY301 - one way out for both
         except MalformedPayload as error:
-            return self._bury(sorted_set, member, error)
-        if not payload.get("queue"):
-            return self._bury(sorted_set, member, MalformedPayload(member, "queue is missing"))
+            self._bury(sorted_set, member, error)
+            return None
         try:
             prepared = self._client.reenqueue(payload, reason)
+        except InvalidJob:
+            # What middleware made of it cannot be written: the job moves as it is.
+            return Move(member, member, queue)
         except Exception as error:  # noqa: BLE001 - middleware of users may raise anything
             self._config.handle_error(error, {"context": f"moving a job out of {sorted_set}", "job": payload})
             self._put_off(sorted_set, member)
@@ -106,5 +110,3 @@ class Scheduler:
 
     def _put_off(self, sorted_set: str, member: bytes) -> None:
         job_sets.defer(self._redis, sorted_set, member, PUT_OFF_SECONDS)
-
-

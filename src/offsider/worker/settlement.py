@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from offsider.storage.redis import Redis
     from offsider.wiring.capsule import Capsule
     from offsider.wiring.config import Config
+    from offsider.wiring.context import JobContext
     from offsider.worker.execution import Run
     from offsider.worker.unit_of_work import Fetcher, UnitOfWork
 
@@ -99,7 +100,6 @@ class Settlement:
 
     def _plan(self, unit: UnitOfWork, run: Run) -> tuple[Callable[[], bool], JobPayload | None]:
         """How the outcome is written, and the payload for the death handlers if the job died of it."""
-        job = run.job
         match run.outcome:
             case Succeeded() | Skipped():
                 return self._acknowledge(unit), None
@@ -110,11 +110,9 @@ class Settlement:
             case Malformed():
                 return self._bury(unit, unit.raw), None
             case Discarded():
-                assert job is not None
-                return self._carry_out(unit, self._retrier.discard(job))
+                return self._carry_out(unit, self._retrier.discard(_job(run)))
             case Failed(error):
-                assert job is not None
-                return self._carry_out(unit, self._retrier.decide(job, error))
+                return self._carry_out(unit, self._retrier.decide(_job(run), error))
 
     def _carry_out(self, unit: UnitOfWork, decision: Decision) -> tuple[Callable[[], bool], JobPayload | None]:
         match decision:
@@ -139,9 +137,7 @@ class Settlement:
 
         return write
 
-    def _postpone(
-        self, unit: UnitOfWork, sorted_set: str, payload: bytes, delay_seconds: float
-    ) -> Callable[[], bool]:
+    def _postpone(self, unit: UnitOfWork, sorted_set: str, payload: bytes, delay_seconds: float) -> Callable[[], bool]:
         def write() -> bool:
             if unit.entry is None:
                 job_sets.add(self._redis, sorted_set, payload, self._config.clock.now() + delay_seconds)
@@ -217,3 +213,10 @@ class Settlement:
                 handler(payload, error)
             except Exception as own:  # noqa: BLE001 - a broken handler must not keep the others from being told
                 self._config.handle_error(own, {"context": "a death handler", "job": payload})
+
+
+def _job(run: Run) -> JobContext:
+    if run.job is None:
+        msg = f"a run without a job cannot be {run.outcome.name}"
+        raise TypeError(msg)
+    return run.job

@@ -1,0 +1,1 @@
+"""One Lua script a verb."""
