@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, MutableMapping
+from collections.abc import Collection, Iterator, Mapping, MutableMapping
+from types import MappingProxyType
 from typing import Any
 
 from offsider.core.errors import ConfigurationError, InvalidOptions
-from offsider.core.options import check_options, check_retry_pair
+from offsider.core.options import check_options, check_retry_pair, wire_options
 from offsider.wiring.frozen import frozen_error
 
 WHERE = "jobs (default options)"
@@ -18,6 +19,14 @@ class JobDefaults(MutableMapping[str, Any]):
     def __init__(self) -> None:
         self._options: dict[str, Any] = {"retry": True, "queue": "default"}
         self._frozen = False
+        self._stored: Mapping[str, Any] | None = None
+
+    @property
+    def stored(self) -> Mapping[str, Any]:
+        """The defaults as payloads hold them; the same object until a default changes."""
+        if self._stored is None:
+            self._stored = MappingProxyType(wire_options(self._options))
+        return self._stored
 
     def __getitem__(self, key: str) -> Any:
         return self._options[key]
@@ -38,6 +47,7 @@ class JobDefaults(MutableMapping[str, Any]):
         except InvalidOptions as error:
             raise ConfigurationError(str(error)) from None
         self._options[key] = value
+        self._stored = None
 
     def check(self, known_extra: Collection[str]) -> None:
         """ConfigurationError when a key is unknown or two of them exclude each other."""
@@ -53,6 +63,7 @@ class JobDefaults(MutableMapping[str, Any]):
     def __delitem__(self, key: str) -> None:
         self._check_open()
         del self._options[key]
+        self._stored = None
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._options)
