@@ -112,8 +112,7 @@ def plan(preparer: Preparer, items: Mapping[str, Any], batch_size: int | None, s
 def _calls(job: object, args: Any) -> Iterator[Any]:
     if not isinstance(args, Iterable) or isinstance(args, str | bytes | Mapping):
         raise InvalidArguments(f"{job}: bulk args must be an iterable with a list for each job, got {args!r}")
-    calls: Iterable[Any] = args
-    return iter(calls)
+    return iter(cast(Iterable[Any], args))  # type: ignore[redundant-cast]  # pyright lost the type at Mapping
 
 
 def _only_one(calls: Iterator[Any]) -> Iterator[Any]:
@@ -128,14 +127,13 @@ def _times(preparer: Preparer, at: Any, args: Any, spread_interval: float | None
         raise InvalidOptions("at and spread_interval exclude each other; give one of them")
     if spread_interval is not None:
         return _spread(preparer.config.random, _checked_spread(spread_interval))
-    if not isinstance(at, Iterable):
+    if not isinstance(at, Iterable) or isinstance(at, str):
         if at is not None:
             due_at(cast(When, at), 0.0)  # a bad time is told even when there are no jobs
         return repeat(at)
     if isinstance(at, Sized) and isinstance(args, Sized) and len(at) != len(args):
         raise InvalidOptions(f"at must hold as many times as there are jobs: {len(at)} for {len(args)}")
-    times: Iterable[Any] = at
-    return iter(times)
+    return iter(cast(Iterable[Any], at))  # type: ignore[redundant-cast]  # pyright lost the type at Sized
 
 
 def _spread(random: Random, seconds: float) -> Iterator[float]:

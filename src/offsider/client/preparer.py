@@ -17,7 +17,7 @@ from offsider.client.prepared import DeclaredJob, Prepared, declared_of
 from offsider.client.times import due_at
 from offsider.core.arguments import check_json, explain
 from offsider.core.errors import InvalidArguments, InvalidJob
-from offsider.core.options import check_known, check_queue_name, merge_options, wire_options
+from offsider.core.options import check_known, check_queue_name, merge_options
 from offsider.core.payload import JobPayload, encode, new_jid, stamp, wrong_shape
 from offsider.wiring.config import Config
 from offsider.wiring.middleware import ClientChain, Push
@@ -33,6 +33,8 @@ class Preparer:
     def __init__(self, config: Config, middleware: ClientChain | None = None) -> None:
         self.config = config
         self._middleware = config.client_middleware if middleware is None else middleware
+        # Options that a push starts from, by job; each with the [jobs] defaults that it was made from.
+        self._bases: dict[DeclaredJob | None, tuple[Mapping[str, Any], dict[str, Any]]] = {}
 
     def build(self, item: Mapping[str, Any]) -> Push:
         """The push of ``item``, complete but for client middleware.
@@ -74,7 +76,7 @@ class Preparer:
             InvalidJob: it does not encode; it can be moved only as it is.
             Exception: whatever middleware raises.
         """
-        merged = cast(JobPayload, merge_options(self._defaults(None), payload))
+        merged = cast(JobPayload, merge_options(self._base(None), payload))
         merged.pop("at", None)
         return self.prepare(Push(payload=merged, reason=reason, job=job))
 
@@ -98,7 +100,7 @@ class Preparer:
         if "extra" in payload:
             payload.update(payload.pop("extra"))
         check_known(payload, job_name=payload["class"])
-        return merge_options(self._defaults(job), payload), job
+        return merge_options(self._base(job), payload), job
 
     def _complete(self, payload: dict[str, Any], job: DeclaredJob | None, now: float) -> Push:
         payload.setdefault("jid", new_jid())
@@ -120,11 +122,14 @@ class Preparer:
             )
         return job
 
-    def _defaults(self, job: DeclaredJob | None) -> dict[str, Any]:
-        layers: list[Mapping[str, Any]] = [DEFAULTS, wire_options(self.config.jobs)]
-        if job is not None:
-            layers.append(job.stored_options(self.config))
-        return merge_options(*layers)
+    def _base(self, job: DeclaredJob | None) -> dict[str, Any]:
+        defaults = self.config.jobs.stored
+        known = self._bases.get(job)
+        if known is not None and known[0] is defaults:
+            return known[1]
+        base = merge_options(DEFAULTS, defaults, {} if job is None else job.stored_options(self.config))
+        self._bases[job] = (defaults, base)
+        return base
 
     def _place_arguments(self, payload: dict[str, Any], job: DeclaredJob | None) -> None:
         args = payload.get("args")

@@ -115,16 +115,17 @@ def wire_options(options: Mapping[str, Any]) -> dict[str, Any]:
     return wire
 
 
-def merge_options(*layers: Mapping[str, Any]) -> dict[str, Any]:
+def merge_options(first: Mapping[str, Any], *later: Mapping[str, Any]) -> dict[str, Any]:
     """Stored options of several layers, later ones winning.
 
     A later ``retry`` also cancels an earlier ``retry_for`` and the reverse, since they exclude each other.
     """
-    merged: dict[str, Any] = {}
-    for layer in layers:
-        if "retry_for" in layer and "retry" not in layer and "retry" in merged:
-            merged["retry"] = True
-        elif "retry" in layer and "retry_for" not in layer:
+    merged = dict(first)
+    for layer in later:
+        if "retry_for" in layer:
+            if "retry" not in layer and "retry" in merged:
+                merged["retry"] = True
+        elif "retry" in layer:
             merged.pop("retry_for", None)
         merged.update(layer)
     return merged
