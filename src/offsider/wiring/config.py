@@ -14,12 +14,11 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from random import Random
 from types import MappingProxyType
-from typing import Any, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
 
 from offsider.core.clock import SYSTEM_CLOCK, Clock
 from offsider.core.errors import ConfigurationError
 from offsider.core.payload import JobPayload
-from offsider.storage.async_redis import AsyncRedis
 from offsider.storage.redis import Redis
 from offsider.wiring import sources
 from offsider.wiring.capsule import Capsule
@@ -48,6 +47,9 @@ from offsider.wiring.settings import (
     by_name,
 )
 from offsider.wiring.sources import Assignment, Document
+
+if TYPE_CHECKING:
+    from offsider.storage.async_redis import AsyncRedis
 
 ErrorHandler: TypeAlias = Callable[[BaseException, Mapping[str, object]], None]
 DeathHandler: TypeAlias = Callable[[JobPayload, "BaseException | None"], None]
@@ -242,6 +244,9 @@ class Config:
 
     def make_async_redis(self, size: int) -> AsyncRedis:
         """The same for asyncio."""
+        # Imported here: asyncio costs a synchronous program more than all the rest of this module.
+        from offsider.storage.async_redis import AsyncRedis
+
         return AsyncRedis(self.redis, size=size)
 
     # ----------------------------------------------------------------------------------- errors
