@@ -1,0 +1,29 @@
+"""The jobs of the load test, imported by its worker."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from slots import Slots
+
+from offsider import job
+
+_slots = Slots(os.environ["OFFSIDER_BENCH_SLOTS"])
+_job_seconds = float(os.environ.get("OFFSIDER_BENCH_JOB_MS", "0")) / 1000
+
+
+@job(name="bench.noop")
+def noop(number: int, *_rest: object) -> None:
+    """Note its start and end, and sleep in between if asked to."""
+    _slots.started(number)
+    if _job_seconds:
+        time.sleep(_job_seconds)
+    _slots.ended(number)
+
+
+@job(name="bench.anoop")
+async def anoop(number: int, *_rest: object) -> None:
+    """The same as a coroutine."""
+    _slots.started(number)
+    _slots.ended(number)
