@@ -17,6 +17,7 @@ import hashlib
 import re
 from collections.abc import Sequence
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 
 Argument = str | bytes | int | float
 Command = tuple[Argument, ...]
@@ -25,16 +26,16 @@ _DECLARED = re.compile(r"^-- (KEYS|ARGV)\[(\d+)(\.\.\.)?\] ", re.MULTILINE)
 
 
 class Script:
-    """A script by the name of its file in ``storage/lua``, or of any package that ships one.
+    """A script by the name of its file, in ``storage/lua`` or in a folder of an extension.
 
     Args:
         name: file name without ``.lua``.
-        package: the package whose folder holds the file.
+        folder: where the file is, for example ``importlib.resources.files("my_extension.lua")`` or a Path.
     """
 
-    def __init__(self, name: str, package: str = "offsider.storage.lua") -> None:
+    def __init__(self, name: str, folder: Traversable | None = None) -> None:
         self.name = name
-        self.source = (files(package) / f"{name}.lua").read_text("utf-8")
+        self.source = ((folder or files("offsider.storage.lua")) / f"{name}.lua").read_text("utf-8")
         self._use(self.source)
         self.keys, self.more_keys = self._declared("KEYS")
         self.arguments, self.more_arguments = self._declared("ARGV")

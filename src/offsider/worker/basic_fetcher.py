@@ -18,15 +18,16 @@ from offsider.worker.unit_of_work import UnitOfWork
 if TYPE_CHECKING:
     from offsider.wiring.capsule import Capsule
     from offsider.wiring.config import Config
+    from offsider.worker.ownership import Ownership
 
 BLOCK_SECONDS = 2
 OUTAGE_SECONDS = 1.0
 
 
 class BasicFetcher:
-    """Each thread blocks on its own connection until one of the queues has a job."""
+    """Each thread blocks on its own connection until one of the queues has a job. It owns no private lists."""
 
-    def __init__(self, config: Config, capsule: Capsule) -> None:
+    def __init__(self, config: Config, capsule: Capsule, _ownership: Ownership) -> None:
         self._config = config
         self._capsule = capsule
         self._redis = capsule.redis

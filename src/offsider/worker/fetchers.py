@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, cast
 
 from offsider.core.errors import ConfigurationError
 from offsider.worker.basic_fetcher import BasicFetcher
 from offsider.worker.fetcher import ReliableFetcher
+from offsider.worker.unit_of_work import Fetcher
 
 if TYPE_CHECKING:
     from offsider.wiring.capsule import Capsule
     from offsider.wiring.config import Config
     from offsider.worker.ownership import Ownership
-    from offsider.worker.unit_of_work import Fetcher
+
+_SHIPPED: Mapping[str, type] = {"reliable": ReliableFetcher, "basic": BasicFetcher}
 
 
 def make_fetcher(config: Config, capsule: Capsule, ownership: Ownership) -> Fetcher:
@@ -22,21 +25,16 @@ def make_fetcher(config: Config, capsule: Capsule, ownership: Ownership) -> Fetc
     Raises:
         ConfigurationError: the class that ``worker.fetcher`` names cannot be imported.
     """
-    match config.fetcher:
-        case "reliable":
-            return ReliableFetcher(config, capsule, ownership)
-        case "basic":
-            return BasicFetcher(config, capsule)
-        case custom:
-            made_by = _find(custom) if isinstance(custom, str) else custom
-            return cast("Fetcher", made_by(capsule))
+    wanted = config.fetcher
+    made_by = (_SHIPPED.get(wanted) or _find(wanted)) if isinstance(wanted, str) else wanted
+    return cast(Fetcher, made_by(config, capsule, ownership))
 
 
 def _find(path: str) -> type:
     """The class that the operator's configuration names; never a name out of a payload."""
     module, _, name = path.rpartition(".")
     try:
-        return cast("type", getattr(importlib.import_module(module), name))
+        return cast(type, getattr(importlib.import_module(module), name))
     except (ImportError, AttributeError, ValueError) as error:
         msg = f"worker.fetcher: {path!r} is neither reliable, basic nor a class that can be imported: {error}"
         raise ConfigurationError(msg) from error

@@ -51,7 +51,8 @@ def interrupted(raw: bytes) -> bytes:
 class Fetcher(Protocol):
     """Where a capsule gets its jobs from. One object serves all threads of the capsule.
 
-    A class of your own is named by ``worker.fetcher``; it is made with the capsule as its only argument.
+    A class of your own is named by ``worker.fetcher`` (or is ``config.fetcher``); it is made with the config, the
+    capsule and the ownership, which says under which identity to claim.
     Outcomes of units with an ``entry`` are written by one script that also removes the entry; for other
     units the outcome is written first and `acknowledge` is called after.
     """
