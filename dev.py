@@ -96,9 +96,11 @@ def system_packages(*, install: bool) -> None:
         return
     root = [] if os.geteuid() == 0 else ["sudo", "-n"]
     must(*root, "apt-get", "update")
-    must(*root, "env", "DEBIAN_FRONTEND=noninteractive", "RUNLEVEL=1", *line.split())
-    if "redis-server" in missing and Path("/run/systemd/system").exists():
-        run(*root, "systemctl", "disable", "--now", "redis-server")  # the tests start servers of their own
+    must(*root, "env", "DEBIAN_FRONTEND=noninteractive", *line.split())
+    if "redis-server" in missing:  # Debian starts what it installs; the tests start servers of their own
+        run(*root, "service", "redis-server", "stop")
+        if Path("/run/systemd/system").exists():
+            run(*root, "systemctl", "disable", "redis-server")
 
 
 # ---------------------------------------------------------------------------------------- words
