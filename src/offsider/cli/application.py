@@ -1,0 +1,163 @@
+"""Finding and importing the application that a worker runs: modules, ``.py`` files and folders.
+
+1. The current folder goes on the import path, as with ``python -m``.
+2. A dotted name is imported. A file is imported under the name it has in its package, so that its jobs are stored
+   under the same names as those the web process pushes. Of a folder every module directly inside is imported.
+3. A function ``configure(config)`` of what was imported is called, in this order.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import pkgutil
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from offsider.cli.failure import explain
+from offsider.core.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from offsider.wiring.config import Config
+
+
+class BrokenApplication(ConfigurationError):
+    """The application could not be imported or configured; the cause is chained."""
+
+
+def folder_beside(targets: Sequence[str]) -> Path | None:
+    """The folder of the first target, without importing it: where a configuration file may lie."""
+    for target in targets:
+        path = Path(target)
+        if path.is_dir():
+            return path
+        if path.suffix == ".py":
+            return path.parent
+        return _folder_of_module(target)
+    return None
+
+
+def load_application(targets: Iterable[str], config: Config) -> list[ModuleType]:
+    """Import every target and let it configure the worker.
+
+    Raises:
+        BrokenApplication: it is not there, or raised; the message names the line of the user's code.
+    """
+    _put_on_path(Path.cwd())
+    modules: list[ModuleType] = []
+    for target in targets:
+        try:
+            modules += _import_target(target)
+        except BrokenApplication:
+            raise
+        except (Exception, SystemExit) as error:
+            raise BrokenApplication(explain(f"cannot load {target}", error)) from error
+    _configure(modules, config)
+    return modules
+
+
+def _import_target(target: str) -> list[ModuleType]:
+    path = Path(target)
+    if path.is_dir():
+        return list(_import_folder(path.resolve()))
+    if path.suffix == ".py":
+        if not path.is_file():
+            raise BrokenApplication(f"cannot load {target}: there is no such file")
+        return [_import_file(path.resolve())]
+    return [_import_module(target)]
+
+
+def _import_module(name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        # Only when it is the target itself that is missing, not something that the target imports.
+        if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
+            raise BrokenApplication(
+                f"cannot load {name}: there is no module {error.name!r} in the current folder or on PYTHONPATH"
+            ) from error
+        raise
+
+
+def _import_file(path: Path) -> ModuleType:
+    root, name = _module_name(path)
+    _put_on_path(root)
+    if not all(part.isidentifier() for part in name.split(".")):
+        return _import_by_path(path, name)
+    module = importlib.import_module(name)
+    if module.__file__ is None or Path(module.__file__).resolve() != path:
+        raise BrokenApplication(f"cannot load {path}: another module is called {name!r} ({module.__file__})")
+    return module
+
+
+def _import_by_path(path: Path, name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise BrokenApplication(f"cannot load {path}: it is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _import_folder(folder: Path) -> Iterator[ModuleType]:
+    found = sorted(
+        info.name for info in pkgutil.iter_modules([str(folder)]) if not info.ispkg and not info.name.startswith("_")
+    )
+    if not found and not (folder / "__init__.py").exists():
+        raise BrokenApplication(f"cannot load {folder}: there is no Python module in this folder")
+    if (folder / "__init__.py").exists():
+        root, name = _module_name(folder / "__init__.py")
+        _put_on_path(root)
+        yield importlib.import_module(name)
+        yield from (importlib.import_module(f"{name}.{module}") for module in found)
+    else:
+        yield from (_import_file(folder / f"{module}.py") for module in found)
+
+
+def _module_name(path: Path) -> tuple[Path, str]:
+    """The folder that has to be on the import path for a file, and the file's dotted name from there."""
+    parts = [] if path.stem == "__init__" else [path.stem]
+    folder = path.parent
+    while (folder / "__init__.py").exists():
+        parts.insert(0, folder.name)
+        folder = folder.parent
+    return folder, ".".join(parts)
+
+
+def _put_on_path(folder: Path) -> None:
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+
+
+def _folder_of_module(name: str) -> Path | None:
+    top = name.partition(".")[0]
+    for entry in (str(Path.cwd()), *sys.path):
+        for place in (Path(entry) / top, Path(entry) / f"{top}.py"):
+            if place.exists():
+                return Path(entry)
+    return None
+
+
+def _configure(modules: Iterable[ModuleType], config: Config) -> None:
+    done: set[object] = set()
+    for module in modules:
+        function = getattr(module, "configure", None)
+        if not inspect.isfunction(function) or function in done or not _is_its_own(function.__module__, module):
+            continue
+        done.add(function)
+        if inspect.iscoroutinefunction(function):
+            raise BrokenApplication(f"{module.__name__}.configure(config) must be a plain function, not async")
+        try:
+            function(config)
+        except (Exception, SystemExit) as error:
+            raise BrokenApplication(explain(f"{module.__name__}.configure(config) failed", error)) from error
+
+
+def _is_its_own(defined_in: str, module: ModuleType) -> bool:
+    """Whether a function belongs to the application: ``from structlog import configure`` is none of ours to call."""
+    return defined_in.partition(".")[0] == module.__name__.partition(".")[0]

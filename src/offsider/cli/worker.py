@@ -1,0 +1,85 @@
+"""``offsider worker``: runs jobs until it is told to stop."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import ExitStack
+from typing import Any
+
+import click
+
+from offsider.cli.application import BrokenApplication
+from offsider.cli.boot import boot, configured
+from offsider.cli.ending import end_process
+from offsider.cli.failure import explain, give_up
+from offsider.cli.options import WorkerOptions, worker_options
+from offsider.cli.running import Running
+from offsider.cli.signals import SignalQueue, StoppedEarly
+from offsider.core.errors import OffsiderError
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@worker_options
+def worker(**given: Any) -> None:
+    """Run jobs.
+
+    TERM or INT stops: running jobs get some time, what is left goes back to its queue. TSTP takes no further jobs.
+    TTIN writes what every thread is doing to the log.
+    """
+    sys.exit(run(WorkerOptions(**given)))
+
+
+def run(options: WorkerOptions) -> int:
+    """Run a worker, or with ``reload`` a process that runs one; answers the exit code."""
+    try:
+        if configured(options).worker.reload:
+            from offsider.cli.reload import Reloader  # imported here: for development only
+
+            return Reloader(options).run()
+        return run_worker(options)
+    except OffsiderError as error:
+        return give_up(str(error), error, verbose=options.verbose)
+
+
+def run_worker(options: WorkerOptions) -> int:
+    """Boot, run, stop. Returns only when the worker was stopped before it ran; else it ends the process itself.
+
+    Raises:
+        OffsiderError: it cannot start; the message is for the person at the terminal.
+    """
+    signals = SignalQueue()
+    try:
+        with ExitStack() as resources:
+            running = _start(options, signals, resources)
+            running.until_stopped()
+    except BaseException as error:
+        signals.close()
+        if isinstance(error, StoppedEarly):
+            return 0
+        raise
+    return end_process(0, within_seconds=running.seconds_left())
+
+
+def _start(options: WorkerOptions, signals: SignalQueue, resources: ExitStack) -> Running:
+    """Everything up to a running launcher."""
+    # Before the application is imported: as PID 1 of a container, a process without a handler ignores TERM.
+    signals.booting = True
+    signals.install()
+    config = boot(options, resources)
+    # Once more, for the case that the application has set handlers of its own.
+    signals.install()
+    signals.booting = False
+
+    # Imported here: it brings the whole engine, and a broken application shall be told about at once.
+    from offsider.worker.launcher import Launcher
+
+    launcher = Launcher(config)
+    launcher.on_signal = signals.put
+    try:
+        launcher.start()
+    except OffsiderError:
+        raise
+    except Exception as error:
+        # A handler of the event startup may raise anything, and shall end the start.
+        raise BrokenApplication(explain("the worker cannot start", error)) from error
+    return Running(launcher, signals)
