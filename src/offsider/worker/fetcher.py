@@ -57,7 +57,7 @@ class ReliableFetcher:
         self._held = Held()
         self._quiet = threading.Event()
         self._hungry = 0
-        self._hungry_lock = threading.Lock()
+        self._seats = threading.Lock()
         self._idle_seconds = IDLE_FIRST_SECONDS
         self._reconcile_at: list[float] = []
         self._mismatches = 0
@@ -66,19 +66,23 @@ class ReliableFetcher:
 
     def retrieve(self) -> UnitOfWork | None:
         """The next job; waits for one. None once the fetcher is quiet."""
-        self._sit_down()
+        with self._seats:
+            self._hungry += 1
         try:
             while True:
-                try:
-                    return self._ready.popleft()
-                except IndexError:
-                    if self._quiet.is_set():
-                        return None
+                unit = self._take_ready()
+                if unit is not None:
+                    return unit
+                if self._quiet.is_set():
+                    break
                 with self._lead:
                     if not self._ready and not self._quiet.is_set():
                         self._fetch()
-        finally:
-            self._get_up()
+        except BaseException:
+            self._leave_unfed()
+            raise
+        self._leave_unfed()
+        return None
 
     def acknowledge(self, unit: UnitOfWork) -> bool:
         """The job is done. False when somebody else owns it by now."""
@@ -135,15 +139,20 @@ class ReliableFetcher:
 
     # --- the leader --------------------------------------------------------------------------------
 
-    def _sit_down(self) -> None:
-        with self._hungry_lock:
-            self._hungry += 1
+    def _take_ready(self) -> UnitOfWork | None:
+        # One step with the count: a leader that counted a thread which is served already would claim a job
+        # that nobody is free to run.
+        with self._seats:
+            if not self._ready:
+                return None
+            self._hungry -= 1
+            return self._ready.popleft()
 
-    def _get_up(self) -> None:
-        with self._hungry_lock:
+    def _leave_unfed(self) -> None:
+        with self._seats:
             self._hungry -= 1
             last = self._hungry == 0
-        if last and self._quiet.is_set():
+        if last:
             self._give_back_ready()
 
     def _give_back_ready(self) -> None:

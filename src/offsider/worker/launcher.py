@@ -72,6 +72,7 @@ class Launcher:
         self.stopping = False
         self._lock = threading.Lock()
         self._stopped = threading.Event()
+        self._heartbeat: Heartbeat | None = None
         self._scheduler: Service | None = None
         self._services: list[Service] = []
         self._managers: list[Manager] = []
@@ -190,9 +191,11 @@ class Launcher:
         for service in self._services:
             service.stop()
         try:
-            self._heartbeat.flush_counters()
-            self._heartbeat.leave()
-            self._ownership.leave()
+            # Without a heartbeat the start did not get far enough to leave anything behind.
+            if self._heartbeat is not None:
+                self._heartbeat.flush_counters()
+                self._heartbeat.leave()
+                self._ownership.leave()
         except RedisFailure as error:
             self.config.handle_error(error, {"context": "leaving the registries"})
         for manager in self._managers:
