@@ -32,8 +32,8 @@ class AsyncClient(Pushing):
         self, config: Config, redis: AsyncRedis | None = None, *, middleware: ClientChain | None = None
     ) -> None:
         super().__init__(config, middleware)
-        self._middleware = middleware
         self._redis = redis
+        self._blocking = Client(config, middleware=middleware)  # opens nothing until it is needed
 
     async def push(self, payload: Mapping[str, Any], *, wait_replicas: int = 0) -> str | None:
         """As `Client.push`.
@@ -45,8 +45,7 @@ class AsyncClient(Pushing):
         push = self.build(payload)
         if self.config.after_commit is None:
             return await self.store(push, wait_replicas)
-        blocking = Client(self.config, middleware=self._middleware)
-        return self._after_commit(push, lambda: blocking.store(push, wait_replicas))
+        return self._after_commit(push, lambda: self._blocking.store(push, wait_replicas))
 
     async def push_bulk(
         self,

@@ -96,7 +96,7 @@ def plan(preparer: Preparer, items: Mapping[str, Any], batch_size: int | None, s
     template = dict(items)
     args = template.get("args")
     at = template.pop("at", None)
-    jid = template.pop("jid", None)
+    jid = template.get("jid")
     calls = _calls(template.get("class"), args)
     if jid is not None:
         calls = _only_one(calls)

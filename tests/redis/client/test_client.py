@@ -1,0 +1,208 @@
+"""Both clients against real servers: what is stored, and what an error means."""
+
+import asyncio
+import threading
+
+import pytest
+
+from offsider.client import AsyncClient, Client
+from offsider.core.errors import NotReplicated, QueueFull, RedisRefused, RedisUnavailable
+from offsider.core.payload import decode
+from offsider.wiring.config import Config
+from tests.snapshot import snapshot
+
+
+def config_for(url: str) -> Config:
+    config = Config()
+    config.redis.url = url
+    return config
+
+
+class Awaited:
+    """The asynchronous client, used like the other one."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+
+    def _run(self, method, *args, **kwargs):
+        async def in_a_loop():
+            client = AsyncClient(self.config)
+            try:
+                return await getattr(client, method)(*args, **kwargs)
+            finally:
+                await client.close()
+
+        return asyncio.run(in_a_loop())
+
+    def push(self, *args, **kwargs):
+        return self._run("push", *args, **kwargs)
+
+    def push_bulk(self, *args, **kwargs):
+        return self._run("push_bulk", *args, **kwargs)
+
+    def close(self):
+        pass
+
+
+@pytest.fixture(params=[Client, Awaited], ids=["sync", "async"])
+def make_client(request):
+    made = []
+
+    def make(config):
+        made.append(request.param(config))
+        return made[-1]
+
+    yield make
+    for client in made:
+        client.close()
+
+
+def test_a_push_is_in_its_queue_and_the_queue_is_known(make_client, redis_url, raw_redis):
+    jid = make_client(config_for(redis_url)).push({"class": "HardJob", "args": [1], "queue": "low"})
+    stored = snapshot(raw_redis)
+    assert stored["queues"] == {b"low"}
+    assert [decode(raw)["jid"] for raw in stored.pop("queue:low")] == [jid]
+    assert set(stored) == {"queues"}
+
+
+def test_a_scheduled_push_is_in_the_schedule_alone(make_client, redis_url, raw_redis):
+    make_client(config_for(redis_url)).push({"class": "HardJob", "args": [1], "at": 4_102_444_802.25})
+    stored = snapshot(raw_redis)
+    assert set(stored) == {"schedule"}
+    ((raw, score),) = stored["schedule"].items()
+    assert score == 4_102_444_802.25
+    assert "at" not in decode(raw)
+
+
+def test_a_bulk_push_keeps_the_order_in_which_jobs_run(make_client, redis_url, raw_redis):
+    jids = make_client(config_for(redis_url)).push_bulk({"class": "X", "args": [[n] for n in range(2500)]})
+    run_order = [decode(raw) for raw in reversed(raw_redis.lrange("queue:default", 0, -1))]
+    assert [payload["args"] for payload in run_order] == [[n] for n in range(2500)]
+    assert [payload["jid"] for payload in run_order] == jids
+
+
+def test_a_scheduled_bulk_push_gives_each_its_score(make_client, redis_url, raw_redis):
+    make_client(config_for(redis_url)).push_bulk(
+        {"class": "X", "args": [[1], [2]], "at": [4_102_444_801, 4_102_444_802]}
+    )
+    scores = {decode(raw)["args"][0]: score for raw, score in snapshot(raw_redis)["schedule"].items()}
+    assert scores == {1: 4_102_444_801, 2: 4_102_444_802}
+
+
+def test_the_key_prefix_is_before_every_key(make_client, redis_url, raw_redis):
+    config = config_for(redis_url)
+    config.redis.key_prefix = "resque:gitlab:"
+    client = make_client(config)
+    client.push({"class": "X", "args": []})
+    client.push({"class": "X", "args": [], "at": 60})
+    assert set(snapshot(raw_redis)) == {"resque:gitlab:queues", "resque:gitlab:queue:default", "resque:gitlab:schedule"}
+
+
+def test_a_queue_of_another_type_refuses_the_job_and_says_so(make_client, redis_url, raw_redis):
+    raw_redis.set("queue:default", "not a list")
+    with pytest.raises(RedisRefused) as caught:
+        make_client(config_for(redis_url)).push({"class": "X", "args": []})
+    assert caught.value.code == "WRONGTYPE"
+
+
+def test_a_job_whose_queue_name_cannot_be_noted_is_stored_all_the_same(make_client, redis_url, raw_redis, caplog):
+    raw_redis.set("queues", "not a set")
+    assert make_client(config_for(redis_url)).push({"class": "X", "args": []}) is not None
+    assert raw_redis.llen("queue:default") == 1
+    assert "the job is stored" in caplog.text
+
+
+def test_a_full_server_refuses_the_job_by_name(make_client, make_server):
+    server = make_server(maxmemory="1")
+    with pytest.raises(QueueFull, match="out of memory"):
+        make_client(config_for(server.url)).push({"class": "X", "args": []})
+
+
+def test_a_replica_refuses_twice_and_the_error_is_told(make_client, make_server):
+    master, replica = make_server(), make_server(port=0)
+    import redis
+
+    with redis.Redis.from_url(replica.url) as raw:
+        raw.replicaof("127.0.0.1", "1")
+    with pytest.raises(RedisRefused) as caught:
+        make_client(config_for(replica.url)).push({"class": "X", "args": []})
+    assert caught.value.code == "READONLY"
+    make_client(config_for(master.url)).push({"class": "X", "args": []})
+
+
+def test_a_job_without_the_wanted_replicas_is_stored_and_told(make_client, redis_url, raw_redis):
+    with pytest.raises(NotReplicated) as caught:
+        make_client(config_for(redis_url)).push({"class": "X", "args": [], "jid": "abc"}, wait_replicas=1)
+    assert (caught.value.jid, caught.value.reached) == ("abc", 0)
+    assert raw_redis.llen("queue:default") == 1
+
+
+def test_an_unreachable_server_is_no_ambiguity(make_client):
+    with pytest.raises(RedisUnavailable) as caught:
+        make_client(config_for("redis://127.0.0.1:1/0")).push({"class": "X", "args": []})
+    assert caught.value.ambiguous is False
+
+
+def test_a_refusal_that_passes_is_repeated_unseen(redis_url, raw_redis):
+    client = Client(config_for(redis_url))
+    exchange = client.redis.pipeline
+    rounds = []
+
+    def failing_once(commands, *, raise_errors=True):
+        rounds.append(commands)
+        if len(rounds) == 1:
+            return [RedisRefused("READONLY You can't write against a read only replica.", code="READONLY")] * 2
+        return exchange(commands, raise_errors=raise_errors)
+
+    client.redis.pipeline = failing_once
+    assert client.push({"class": "X", "args": []}) is not None
+    assert len(rounds) == 2
+    assert raw_redis.llen("queue:default") == 1
+
+
+def test_an_ambiguous_failure_is_never_repeated(redis_url, raw_redis):
+    client = Client(config_for(redis_url))
+    exchange = client.redis.pipeline
+
+    def losing_the_reply(commands, *, raise_errors=True):
+        exchange(commands, raise_errors=raise_errors)
+        raise RedisUnavailable("gone", ambiguous=True)
+
+    client.redis.pipeline = losing_the_reply
+    with pytest.raises(RedisUnavailable):
+        client.push({"class": "X", "args": []})
+    assert raw_redis.llen("queue:default") == 1
+
+
+def test_threads_share_a_client(redis_url, raw_redis):
+    client = Client(config_for(redis_url))
+    threads = [
+        threading.Thread(target=lambda: [client.push({"class": "X", "args": []}) for _ in range(50)]) for _ in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert raw_redis.llen("queue:default") == 400
+    client.close()
+
+
+def test_one_asynchronous_client_serves_several_loops_and_many_tasks(redis_url, raw_redis):
+    client = AsyncClient(config_for(redis_url))
+
+    async def push_twenty():
+        jids = await asyncio.gather(*(client.push({"class": "X", "args": []}) for _ in range(20)))
+        await client.close()
+        return jids
+
+    assert len({*asyncio.run(push_twenty()), *asyncio.run(push_twenty())}) == 40
+    assert raw_redis.llen("queue:default") == 40
+
+
+def test_an_asynchronous_push_after_commit_goes_through_a_blocking_client(redis_url, raw_redis):
+    config, callbacks = config_for(redis_url), []
+    config.after_commit = callbacks.append
+    jid = Awaited(config).push({"class": "X", "args": []})
+    assert raw_redis.llen("queue:default") == 0
+    callbacks[0]()
+    assert decode(raw_redis.lrange("queue:default", 0, 0)[0])["jid"] == jid

@@ -1,0 +1,47 @@
+"""A client whose clock stands still and whose pushes land in a list."""
+
+import dataclasses
+from collections.abc import Iterator
+from random import Random
+
+import pytest
+
+from offsider.client import Client, Prepared
+from offsider.core.clock import Clock
+from offsider.wiring import sinks
+from offsider.wiring.config import Config
+
+NOW = 1_795_216_780.6525
+
+
+@dataclasses.dataclass
+class StoppedClock(Clock):
+    seconds: float = NOW
+
+    def now(self) -> float:
+        return self.seconds
+
+
+@pytest.fixture
+def clock() -> StoppedClock:
+    return StoppedClock()
+
+
+@pytest.fixture
+def config(clock) -> Config:
+    config = Config()
+    config.clock = clock
+    config.random = Random(1)
+    return config
+
+
+@pytest.fixture
+def stored() -> Iterator[list[Prepared]]:
+    pushes: list[Prepared] = []
+    with sinks.diverted(pushes.extend):
+        yield pushes
+
+
+@pytest.fixture
+def client(config, stored) -> Client:
+    return Client(config)

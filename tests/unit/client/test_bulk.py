@@ -1,0 +1,149 @@
+"""Bulk pushes: batches, times, laziness, and one answer for each job."""
+
+from datetime import UTC, datetime, timedelta
+from itertools import count, islice
+
+import pytest
+
+from offsider.client import Client, Prepared
+from offsider.core.errors import InvalidArguments, InvalidJob, InvalidOptions
+from offsider.wiring import sinks
+
+
+@pytest.fixture
+def batches(config):
+    """The client, and the sizes of the batches it stored."""
+    sizes: list[int] = []
+    with sinks.diverted(lambda jobs: sizes.append(len(jobs))):
+        yield Client(config), sizes
+
+
+def test_a_thousand_go_in_one_batch(batches):
+    client, sizes = batches
+    jids = client.push_bulk({"class": "X", "args": [[number] for number in range(2500)]})
+    assert sizes == [1000, 1000, 500]
+    assert len(set(jids)) == 2500
+
+
+def test_a_hundred_when_they_are_scheduled(batches):
+    client, sizes = batches
+    client.push_bulk({"class": "X", "args": [[1]] * 250, "at": 60})
+    client.push_bulk({"class": "X", "args": [[1]] * 150}, spread_interval=60)
+    assert sizes == [100, 100, 50, 100, 50]
+
+
+def test_the_size_of_batches_can_be_chosen(batches):
+    client, sizes = batches
+    client.push_bulk({"class": "X", "args": [[1]] * 5}, batch_size=2)
+    assert sizes == [2, 2, 1]
+
+
+def test_jobs_are_taken_as_batches_go_out(config):
+    taken = count()
+    seen: list[int] = []
+    args = ([next(taken)] for _ in range(30))
+    with sinks.diverted(
+        lambda jobs: seen.append(len(list(islice(jobs, 0))) or next(count(jobs[-1].payload["args"][0])))
+    ):
+        Client(config).push_bulk({"class": "X", "args": args}, batch_size=10)
+    assert seen == [9, 19, 29]
+
+
+def test_no_jobs_are_no_error(client, stored):
+    assert client.push_bulk({"class": "X", "args": []}) == []
+    assert stored == []
+
+
+def test_jobs_differ_in_arguments_and_jid_only(client, stored):
+    client.push_bulk({"class": "X", "queue": "low", "args": [[1], (2,)], "custom": 5})
+    first, second = (dict(job.payload) for job in stored)
+    assert (first.pop("args"), second.pop("args")) == ([1], [2])
+    assert first.pop("jid") != second.pop("jid")
+    assert first == second
+
+
+def test_stopped_jobs_answer_none_in_their_place(client, config, stored):
+    config.client_middleware.add(lambda push, call_next: None if push.payload["args"] == [2] else call_next(push))
+    jids = client.push_bulk({"class": "X", "args": [[1], [2], [3]]})
+    assert jids == [stored[0].jid, None, stored[1].jid]
+
+
+def test_middleware_changes_the_tags_of_one_job_only(client, config, stored):
+    def tag(push, call_next):
+        push.payload["tags"].append(push.payload["args"][0])
+        return call_next(push)
+
+    config.client_middleware.add(tag)
+    client.push_bulk({"class": "X", "args": [["a"], ["b"]], "tags": []})
+    assert [job.payload["tags"] for job in stored] == [["a"], ["b"]]
+
+
+@pytest.mark.parametrize("at", [60, timedelta(minutes=1), datetime.fromtimestamp(1795216840.6525, UTC)], ids=str)
+def test_one_time_holds_for_all(client, stored, at):
+    client.push_bulk({"class": "X", "args": [[1], [2]], "at": at})
+    assert [job.at for job in stored] == [pytest.approx(1795216840.6525)] * 2
+
+
+def test_each_job_may_have_its_time_and_the_past_is_now(client, stored):
+    client.push_bulk({"class": "X", "args": [[1], [2], [3]], "at": [60, 1_700_000_000, None]})
+    assert [job.at is None for job in stored] == [False, True, True]
+    assert ["enqueued_at" in job.payload for job in stored] == [False, True, True]
+
+
+def test_lazy_times_go_with_lazy_jobs(client, stored):
+    client.push_bulk({"class": "X", "args": ([n] for n in range(3)), "at": (10 * n for n in count(1))}, batch_size=2)
+    assert [round(job.at - 1795216780.6525) for job in stored] == [10, 20, 30]
+
+
+def test_jobs_are_spread_at_random(client, stored):
+    client.push_bulk({"class": "X", "args": [[n] for n in range(500)]}, spread_interval=100)
+    delays = [job.at - 1795216780.6525 for job in stored if job.at]
+    assert 0 < min(delays) < 10
+    assert 90 < max(delays) < 100
+
+
+def test_they_are_spread_over_five_seconds_at_least(client, stored):
+    client.push_bulk({"class": "X", "args": [[n] for n in range(500)]}, spread_interval=0.1)
+    assert 4 < max(job.at - 1795216780.6525 for job in stored if job.at) < 5
+
+
+def test_a_jid_may_be_given_for_one_job(client):
+    assert client.push_bulk({"class": "X", "args": [[1]], "jid": "abc"}) == ["abc"]
+
+
+@pytest.mark.parametrize(
+    "items, options, error, complaint",
+    [
+        ({"args": [[1], [2]], "jid": "abc"}, {}, InvalidOptions, "one job only"),
+        ({"args": [[1]], "jid": ""}, {}, InvalidJob, "'jid' is empty"),
+        ({"args": [1, 2]}, {}, InvalidArguments, "a list for each job"),
+        ({"args": ["ab"]}, {}, InvalidArguments, "a list for each job"),
+        ({"args": "ab"}, {}, InvalidArguments, "an iterable with a list for each job"),
+        ({"args": {"a": 1}}, {}, InvalidArguments, "an iterable with a list for each job"),
+        ({"args": 5}, {}, InvalidArguments, "an iterable with a list for each job"),
+        ({}, {}, InvalidArguments, "an iterable with a list for each job"),
+        ({"args": [[1], [2]], "at": [60]}, {}, InvalidOptions, "1 for 2"),
+        ({"args": [[1]], "at": []}, {}, InvalidOptions, "0 for 1"),
+        ({"args": iter([[1], [2]]), "at": iter([60])}, {}, InvalidOptions, "holds fewer"),
+        ({"args": [[1]], "at": "60"}, {}, InvalidOptions, "must be seconds"),
+        ({"args": [[1]], "at": float("nan")}, {}, InvalidOptions, "must be finite"),
+        ({"args": [], "at": -1}, {}, InvalidOptions, "must not be negative"),
+        ({"args": [[1]], "at": [datetime(2100, 1, 1)]}, {}, InvalidOptions, "no time zone"),  # noqa: DTZ001
+        ({"args": [[1]], "at": 60}, {"spread_interval": 60}, InvalidOptions, "exclude each other"),
+        ({"args": [[1]]}, {"spread_interval": 0}, InvalidOptions, "positive number of seconds"),
+        ({"args": [[1]]}, {"spread_interval": float("nan")}, InvalidOptions, "positive number of seconds"),
+        ({"args": [[1]]}, {"batch_size": 0}, InvalidOptions, "batch_size must be 1 or more"),
+        ({"args": [[1]], "retry": -1}, {}, InvalidOptions, "retry must be"),
+        ({"args": [[object()]]}, {}, InvalidArguments, r"args\[0\]"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_before_anything_is_stored(client, stored, items, options, error, complaint):
+    with pytest.raises(error, match=complaint):
+        client.push_bulk({"class": "X", **items}, **options)
+    assert stored == []
+
+
+def test_a_prepared_push_tells_its_jid(client, stored):
+    client.push({"class": "X", "args": [], "jid": "abc"})
+    assert isinstance(stored[0], Prepared)
+    assert stored[0].jid == "abc"

@@ -1,0 +1,92 @@
+"""What the replies to a batch mean: the reply of LPUSH alone decides, and only a refusal is repeated."""
+
+import pytest
+
+from offsider.client.delivery import Delivery
+from offsider.client.prepared import Prepared
+from offsider.core.errors import NotReplicated, QueueFull, RedisRefused
+from offsider.storage.keys import Keys
+
+KEYS = Keys("")
+
+
+def job(queue: str = "default", *, jid: str = "j1", at: float | None = None) -> Prepared:
+    return Prepared({"class": "X", "args": [], "jid": jid}, jid.encode(), queue, at)
+
+
+def refused(code: str) -> RedisRefused:
+    return RedisRefused(f"{code} no", code=code)
+
+
+def test_the_queue_is_made_known_before_the_job_is_in_it():
+    assert Delivery(KEYS, [job()]).commands == [("SADD", "queues", "default"), ("LPUSH", "queue:default", b"j1")]
+
+
+def test_jobs_are_grouped_by_queue_and_those_for_later_stand_apart():
+    jobs = [job("a", jid="1"), job("b", jid="2"), job("a", jid="3"), job("a", jid="4", at=60.5)]
+    assert Delivery(KEYS, jobs).commands == [
+        ("SADD", "queues", "a"),
+        ("LPUSH", "queue:a", b"1", b"3"),
+        ("SADD", "queues", "b"),
+        ("LPUSH", "queue:b", b"2"),
+        ("ZADD", "schedule", 60.5, b"4"),
+    ]
+
+
+def test_it_is_over_when_all_is_stored():
+    delivery = Delivery(KEYS, [job()])
+    delivery.take([1, 1])
+    assert delivery.commands == []
+
+
+@pytest.mark.parametrize("code", ["READONLY", "NOREPLICAS", "UNBLOCKED"])
+def test_a_refusal_by_role_is_repeated_once(code):
+    delivery = Delivery(KEYS, [job()])
+    first = delivery.commands
+    delivery.take([refused(code), refused(code)])
+    assert delivery.commands == first
+    with pytest.raises(RedisRefused, match=code):
+        delivery.take([refused(code), refused(code)])
+
+
+def test_only_what_was_refused_is_repeated():
+    delivery = Delivery(KEYS, [job("a", jid="1"), job("b", jid="2")])
+    delivery.take([1, 1, refused("READONLY"), refused("READONLY")])
+    assert delivery.commands == [("SADD", "queues", "b"), ("LPUSH", "queue:b", b"2")]
+    delivery.take([1, 1])
+    assert delivery.commands == []
+
+
+@pytest.mark.parametrize("error", [QueueFull("OOM full", code="OOM"), refused("WRONGTYPE"), refused("NOPERM")])
+def test_other_refusals_are_final(error):
+    with pytest.raises(type(error)):
+        Delivery(KEYS, [job()]).take([1, error])
+
+
+def test_a_stored_job_counts_even_if_its_queue_s_name_was_refused(caplog):
+    delivery = Delivery(KEYS, [job()])
+    delivery.take([refused("WRONGTYPE"), 1])
+    assert delivery.commands == []
+    assert "the job is stored" in caplog.text
+
+
+def test_replicas_are_waited_for_after_the_job_is_stored():
+    delivery = Delivery(KEYS, [job()], wait_replicas=2)
+    assert delivery.commands[-1] == ("WAIT", 2, 1000)
+    delivery.take([1, 1, 2])
+    assert delivery.commands == []
+
+
+@pytest.mark.parametrize("reply, reached", [(1, 1), (0, 0), (refused("ERR"), 0)])
+def test_too_few_replicas_raise_with_the_jid(reply, reached):
+    with pytest.raises(NotReplicated, match="j1 is stored, not replicated") as caught:
+        Delivery(KEYS, [job()], wait_replicas=2).take([1, 1, reply])
+    assert (caught.value.jid, caught.value.wanted, caught.value.reached) == ("j1", 2, reached)
+
+
+def test_replicas_of_a_repeated_job_are_waited_for_again():
+    delivery = Delivery(KEYS, [job()], wait_replicas=1)
+    delivery.take([refused("READONLY"), refused("READONLY"), 0])
+    assert delivery.commands[-1] == ("WAIT", 1, 1000)
+    delivery.take([1, 1, 1])
+    assert delivery.commands == []

@@ -1,0 +1,268 @@
+"""What becomes of a push before it reaches Redis."""
+
+import logging
+from datetime import timedelta
+
+import pytest
+
+from offsider.client import Client
+from offsider.core.errors import InvalidArguments, InvalidJob, InvalidOptions
+from offsider.core.payload import decode
+from offsider.wiring.middleware import Push
+
+
+def test_a_push_gets_defaults_jid_and_stamps(client, stored):
+    jid = client.push({"class": "HardJob", "args": [1]})
+    assert stored[0].payload == {
+        "retry": True,
+        "queue": "default",
+        "class": "HardJob",
+        "args": [1],
+        "jid": jid,
+        "created_at": 1795216780652,
+        "enqueued_at": 1795216780652,
+    }
+    assert decode(stored[0].raw) == stored[0].payload
+    assert stored[0].queue == "default"
+
+
+def test_the_defaults_of_the_configuration_lie_below_the_push(client, config, stored):
+    config.jobs["queue"] = "mails"
+    config.jobs["tags"] = ["a"]
+    client.push({"class": "X", "args": []})
+    client.push({"class": "X", "args": [], "queue": "low"})
+    config.jobs["retry_for"] = timedelta(hours=1)
+    client.push({"class": "X", "args": []})
+    client.push({"class": "X", "args": [], "retry": 0})
+    assert [job.queue for job in stored] == ["mails", "low", "mails", "mails"]
+    assert stored[0].payload["tags"] == ["a"]
+    assert (stored[2].payload["retry"], stored[2].payload["retry_for"]) == (True, 3600)
+    assert stored[3].payload["retry"] == 0
+    assert "retry_for" not in stored[3].payload
+
+
+def test_a_given_jid_and_creation_time_are_kept(client, stored):
+    assert client.push({"class": "X", "args": [], "jid": "a" * 24, "created_at": 5}) == "a" * 24
+    assert stored[0].payload["created_at"] == 5
+
+
+def test_what_the_caller_gave_is_not_changed(client):
+    item = {"class": "X", "args": (1,), "at": 60, "tags": ["a"]}
+    before = dict(item)
+    client.push(item)
+    assert item == before
+
+
+@pytest.mark.parametrize(
+    "item, error, complaint",
+    [
+        ({"args": []}, InvalidJob, "needs a class"),
+        ({"class": "", "args": []}, InvalidJob, "needs a class"),
+        ({"class": int, "args": []}, InvalidJob, "needs a class"),
+        ({"class": "X"}, InvalidArguments, "X: args must be a list"),
+        ({"class": "X", "args": "ab"}, InvalidArguments, "X: args must be a list"),
+        ({"class": "X", "args": {"a": 1}}, InvalidArguments, "X: args must be a list"),
+        ({"class": "X", "args": [], "kwargs": {"a": 1}}, InvalidArguments, "kwargs cannot be pushed by class name"),
+        ({"class": "X", "args": [], "queue": ""}, InvalidOptions, "X: queue must be letters"),
+        ({"class": "X", "args": [], "queue": "a b"}, InvalidOptions, "X: queue must be letters"),
+        ({"class": "X", "args": [], "retry": -1}, InvalidOptions, "X: retry must be"),
+        ({"class": "X", "args": [], "retry": 1, "retry_for": 5}, InvalidOptions, "X: retry=1 and retry_for"),
+        ({"class": "X", "args": [], "jid": 7}, InvalidJob, "X: 'jid' is an integer"),
+        ({"class": "X", "args": [], "at": "later"}, InvalidOptions, "must be seconds"),
+        ({"class": "X", "args": [], "at": -1}, InvalidOptions, "must not be negative"),
+        ({"class": "X", "args": [], "custom": object()}, InvalidArguments, "X: cannot be stored as JSON"),
+        ({"class": "X", "args": [object()]}, InvalidArguments, r"X: the argument 'args\[0\]' is a object"),
+        ({"class": "X", "args": [1, {"a": float("nan")}]}, InvalidArguments, r"'args\[1\]' at \['a'\] is nan"),
+        ({"class": "X", "args": [{1: 2}]}, InvalidArguments, "JSON keys are strings"),
+    ],
+)
+def test_what_cannot_become_a_job_is_refused_before_anything_is_stored(client, stored, item, error, complaint):
+    with pytest.raises(error, match=complaint):
+        client.push(item)
+    assert stored == []
+
+
+def test_large_integers_travel_exactly(client, stored):
+    client.push({"class": "X", "args": [2**70]})
+    assert decode(stored[0].raw)["args"] == [2**70]
+
+
+def test_strict_arguments_may_only_warn(client, config, stored, caplog):
+    config.client.strict_args = "warn"
+    client.push({"class": "X", "args": [(1, 2)]})
+    assert decode(stored[0].raw)["args"] == [[1, 2]]
+    assert "X: the argument 'args[0]' is a tuple" in caplog.text
+
+
+def test_strict_arguments_may_be_off_but_what_json_cannot_write_is_refused(client, config, stored, caplog):
+    config.client.strict_args = "off"
+    client.push({"class": "X", "args": [(1, 2)]})
+    assert caplog.text == ""
+    with pytest.raises(InvalidArguments, match="X: cannot be stored as JSON"):
+        client.push({"class": "X", "args": [float("nan")]})
+    assert len(stored) == 1
+
+
+def test_a_megabyte_of_arguments_is_pushed_with_a_warning(client, stored, caplog):
+    client.push({"class": "X", "args": ["x" * 1_000_000]})
+    assert len(stored) == 1
+    assert [record.levelno for record in caplog.records] == [logging.WARNING]
+    assert "X: the arguments of job" in caplog.text
+
+
+def test_a_job_for_later_has_no_time_in_its_payload(client, stored):
+    client.push({"class": "X", "args": [], "at": timedelta(minutes=1)})
+    assert stored[0].at == pytest.approx(1795216840.6525)
+    assert not {"at", "enqueued_at"} & set(stored[0].payload)
+
+
+def test_a_job_of_the_past_goes_to_its_queue_now(client, stored):
+    client.push({"class": "X", "args": [], "at": 1_700_000_000})
+    assert stored[0].at is None
+    assert stored[0].payload["enqueued_at"] == 1795216780652
+
+
+def test_middleware_may_change_a_job(client, config, stored):
+    def to_low(push, call_next):
+        push.payload["queue"] = "low"
+        push.payload["args"].append("added")
+        return call_next(push)
+
+    config.client_middleware.add(to_low)
+    client.push({"class": "X", "args": [1]})
+    assert (stored[0].queue, stored[0].payload["args"]) == ("low", [1, "added"])
+
+
+def test_middleware_may_stop_a_job(client, config, stored):
+    config.client_middleware.add(lambda push, call_next: None)
+    assert client.push({"class": "X", "args": []}) is None
+    assert client.push_bulk({"class": "X", "args": [[1], [2]]}) == [None, None]
+    assert stored == []
+
+
+def test_middleware_may_pass_another_push_on(client, config, stored):
+    def replaced(push, call_next):
+        return call_next(Push(payload={**push.payload, "jid": "other"}, reason=push.reason, job=push.job))
+
+    config.client_middleware.add(replaced)
+    assert client.push({"class": "X", "args": []}) == "other"
+
+
+def test_middleware_may_schedule_a_job(client, config, stored):
+    def later(push, call_next):
+        push.payload["at"] = 1_800_000_000.5
+        return call_next(push)
+
+    config.client_middleware.add(later)
+    client.push({"class": "X", "args": []})
+    assert stored[0].at == 1_800_000_000.5
+    assert "enqueued_at" not in stored[0].payload
+
+
+@pytest.mark.parametrize("change", [{"queue": ""}, {"queue": "a b"}, {"args": (1,)}, {"class": 7}], ids=str)
+def test_what_middleware_breaks_is_refused(client, config, stored, change):
+    def breaking(push, call_next):
+        push.payload.update(change)
+        return call_next(push)
+
+    config.client_middleware.add(breaking)
+    with pytest.raises(InvalidJob):
+        client.push({"class": "X", "args": [1]})
+    assert stored == []
+
+
+def test_arguments_are_checked_after_middleware(client, config, stored):
+    def repair(push, call_next):
+        push.payload["args"] = [list(push.payload["args"][0])]
+        return call_next(push)
+
+    config.client_middleware.add(repair)
+    client.push({"class": "X", "args": [(1, 2)]})
+    assert stored[0].payload["args"] == [[1, 2]]
+
+
+def test_the_queue_resolver_runs_before_middleware_and_at_the_first_push_only(client, config, stored):
+    seen = []
+
+    def look(push, call_next):
+        seen.append((push.reason, push.payload["queue"]))
+        return call_next(push)
+
+    config.client_middleware.add(look)
+    config.queue_resolver = lambda push: "routed" if push.payload["class"] == "X" else None
+    client.push({"class": "X", "args": []})
+    client.push({"class": "Y", "args": []})
+    client.reenqueue({"class": "X", "args": [], "queue": "stored"}, "schedule")
+    assert seen == [("push", "routed"), ("push", "default"), ("schedule", "stored")]
+
+
+def test_an_odd_queue_of_the_resolver_is_refused(client, config):
+    config.queue_resolver = lambda push: "a b"
+    with pytest.raises(InvalidOptions, match="queue_resolver"):
+        client.push({"class": "X", "args": []})
+
+
+def test_a_capsule_s_chain_takes_the_place_of_the_configuration_s(config, stored):
+    chain = config.client_middleware.copy()
+    chain.add(lambda push, call_next: None)
+    assert Client(config, middleware=chain).push({"class": "X", "args": []}) is None
+
+
+class TestReenqueue:
+    def test_a_moved_job_gets_defaults_and_a_new_stamp_and_keeps_the_rest(self, client):
+        payload = {"class": "X", "args": [], "jid": "j", "enqueued_at": 1, "retry_count": 2, "foreign": {"a": 1}}
+        moved = client.reenqueue(payload, "retry")
+        assert list(moved.payload.items()) == [
+            ("retry", True),
+            ("queue", "default"),
+            ("class", "X"),
+            ("args", []),
+            ("jid", "j"),
+            ("enqueued_at", 1795216780652),
+            ("retry_count", 2),
+            ("foreign", {"a": 1}),
+        ]
+        assert moved.at is None
+
+    def test_its_own_options_win_even_if_they_contradict_each_other(self, client):
+        moved = client.reenqueue({"class": "X", "args": [], "queue": "low", "retry": 3, "retry_for": 60}, "retry")
+        assert (moved.queue, moved.payload["retry"], moved.payload["retry_for"]) == ("low", 3, 60)
+
+    def test_middleware_is_told_the_reason_and_may_stop_it(self, client, config):
+        config.client_middleware.add(lambda push, call_next: None if push.reason == "schedule" else call_next(push))
+        assert client.reenqueue({"class": "X", "args": []}, "schedule") is None
+        assert client.reenqueue({"class": "X", "args": []}, "retry") is not None
+
+    def test_a_payload_that_does_not_encode_raises(self, client):
+        with pytest.raises(InvalidJob):
+            client.reenqueue({"class": "X", "args": [], "foreign": float("nan")}, "schedule")
+
+
+class TestAfterCommit:
+    def test_the_jid_is_known_now_and_the_job_is_stored_later(self, client, config, stored):
+        callbacks = []
+        config.after_commit = callbacks.append
+        jid = client.push({"class": "X", "args": [1]})
+        assert stored == []
+        callbacks[0]()
+        assert [job.jid for job in stored] == [jid]
+
+    def test_middleware_runs_with_the_push(self, client, config, stored):
+        callbacks, seen = [], []
+        config.after_commit = callbacks.append
+        config.client_middleware.add(lambda push, call_next: seen.append(push.reason))
+        assert client.push({"class": "X", "args": []}) is not None
+        assert seen == []
+        callbacks[0]()
+        assert seen == ["push"]
+        assert stored == []
+
+    def test_bad_arguments_raise_where_they_are_given(self, client, config):
+        config.after_commit = lambda callback: None
+        with pytest.raises(InvalidArguments):
+            client.push({"class": "X", "args": [object()]})
+
+    def test_bulk_is_not_covered(self, client, config, stored):
+        config.after_commit = lambda callback: None
+        client.push_bulk({"class": "X", "args": [[1]]})
+        assert len(stored) == 1
