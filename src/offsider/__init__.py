@@ -12,10 +12,9 @@ their jobs shall not pay for redis-py, nor for anything else they do not touch.
 """
 
 import sys
-from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False  # checkers know this name; importing typing would be most of what `import offsider` costs
 if TYPE_CHECKING:
     from offsider.client import AsyncClient, Client
     from offsider.core.errors import (
@@ -108,6 +107,8 @@ _ELSEWHERE = {
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
     found: object = getattr(import_module(f"offsider.{_ELSEWHERE.get(name, 'core.errors')}"), name)
     globals()[name] = found
     return found

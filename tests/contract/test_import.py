@@ -14,7 +14,8 @@ SOURCE = Path(__file__).parents[2] / "src" / "offsider"
 MODULES = sorted(SOURCE.rglob("*.py"))
 # Missing on Windows, where at least pushing and testing jobs shall work.
 POSIX_ONLY = {"curses", "fcntl", "grp", "posix", "pty", "pwd", "readline", "resource", "syslog", "termios", "tty"}
-TIMED = "import time; begun = time.perf_counter(); import offsider; print(time.perf_counter() - begun)"
+# Processor time: a busy machine shall not fail the test, and waiting for the disk is not what the promise is about.
+TIMED = "from time import process_time as now; begun = now(); import offsider; print(now() - begun)"
 LISTED = "import sys; before = set(sys.modules); import offsider; print(*set(sys.modules) - before)"
 
 
