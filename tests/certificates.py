@@ -26,9 +26,11 @@ def make_certificates(folder: Path) -> Certificates:
         subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True)
 
     fresh = ("-newkey", "rsa:2048", "-nodes", "-days", "2")
-    openssl("req", "-x509", *fresh, "-subj", "/CN=offsider test authority", "-keyout", "ca.key", "-out", "ca.crt")
+    # The key usage and the authority's key id are what Python >= 3.13 insists on.
+    authority = ("-subj", "/CN=offsider test authority", "-addext", "keyUsage=critical,keyCertSign,cRLSign")
+    openssl("req", "-x509", *fresh, *authority, "-keyout", "ca.key", "-out", "ca.crt")
     openssl("req", *fresh[:3], "-subj", "/CN=localhost", "-keyout", "server.key", "-out", "server.csr")
-    (folder / "names").write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\n")
+    (folder / "names").write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\nauthorityKeyIdentifier=keyid\n")
     signed = ("-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2", "-extfile", "names")
     openssl("x509", "-req", "-in", "server.csr", "-out", "server.crt", *signed)
     return Certificates(folder / "ca.crt", folder / "server.crt", folder / "server.key")
