@@ -1,0 +1,141 @@
+"""Real Sidekiq beside a real worker of ours: each module has a server of its own, with Debian's redis-server.
+
+Fixtures (all for one module)
+    raw_redis   a plain redis-py client of that server; replies are text, but for payloads see `raw`
+    environ     what processes of both languages get: REDIS_URL, the wire version
+    config      ours, with wire_version = 6
+    client      a Client of that config
+    ruby        a console in which Sidekiq's own API is called: ruby("Sidekiq::Stats.new.processed")
+    processes   starts `sidekiq` and `offsider worker`, ends what still runs: processes.sidekiq("-q", "ruby")
+    seen        seen(jid): the runs of a job so far, each [language, arguments, retry_count]
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from offsider import Client, Config
+from offsider.embedded import EmbeddedServer
+from tests.interop.ruby_side import RubyConsole, start_sidekiq
+
+HERE = Path(__file__).parent
+
+
+class Processes:
+    """Starts processes of both languages, each with a log in ``folder``, and kills them at the end."""
+
+    def __init__(self, environ: dict[str, str], folder: Path) -> None:
+        self._environ = environ
+        self._folder = folder
+        self._running: list[subprocess.Popen[bytes]] = []
+
+    def sidekiq(self, *options: str) -> subprocess.Popen[bytes]:
+        return self._keep(start_sidekiq(self._environ, self._log("sidekiq"), *options))
+
+    def offsider(self, *options: str, **environ: str) -> subprocess.Popen[bytes]:
+        """``offsider worker -r python_jobs`` with these options; keywords are further environment variables."""
+        log = self._log("offsider")
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "offsider", "worker", "-r", "python_jobs", *options],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env=self._environ | environ,
+                cwd=self._folder,
+            )
+        return self._keep(process)
+
+    def end(self) -> None:
+        for process in self._running:
+            process.kill()
+            process.wait()
+
+    def logs(self) -> str:
+        return "\n".join(
+            f"--- {log.name}\n{log.read_text(errors='replace')}" for log in sorted(self._folder.glob("*.log"))
+        )
+
+    def _log(self, name: str) -> Path:
+        return self._folder / f"{name}-{len(self._running)}.log"
+
+    def _keep(self, process: subprocess.Popen[bytes]) -> subprocess.Popen[bytes]:
+        self._running.append(process)
+        return process
+
+
+@pytest.fixture(scope="module")
+def interop_url() -> Iterator[str]:
+    binary = shutil.which("redis-server")
+    assert binary is not None, "modules of this folder carry the mark needs(redis-server)"
+    with (
+        tempfile.TemporaryDirectory(prefix="offsider-", ignore_cleanup_errors=True) as folder,
+        EmbeddedServer(folder, binary=Path(binary), port=0) as server,
+    ):
+        yield server.url
+
+
+@pytest.fixture(scope="module")
+def environ(interop_url: str) -> dict[str, str]:
+    ours = {
+        "REDIS_URL": interop_url,
+        "OFFSIDER_WIRE_VERSION": "6",
+        "OFFSIDER_LIVENESS_SECONDS": "10",
+        "PYTHONPATH": str(HERE),
+        "LANG": "C.UTF-8",
+    }
+    outside = {
+        name: value for name, value in os.environ.items() if not name.startswith(("OFFSIDER_", "REDIS", "VALKEY"))
+    }
+    return outside | ours
+
+
+@pytest.fixture(scope="module")
+def raw_redis(interop_url: str) -> Iterator[redis.Redis]:
+    with redis.Redis.from_url(interop_url) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def config(interop_url: str) -> Config:
+    config = Config()
+    config.redis.url = interop_url
+    config.redis.wire_version = 6
+    return config
+
+
+@pytest.fixture(scope="module")
+def client(config: Config) -> Iterator[Client]:
+    client = Client(config)
+    yield client
+    client.close()
+
+
+@pytest.fixture(scope="module")
+def ruby(environ: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[RubyConsole]:
+    with RubyConsole(environ, tmp_path_factory.mktemp("ruby") / "console.log") as console:
+        yield console
+
+
+@pytest.fixture(scope="module")
+def processes(environ: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
+    processes = Processes(environ, tmp_path_factory.mktemp("processes"))
+    yield processes
+    processes.end()
+    print(processes.logs())  # pytest shows it when a test failed
+
+
+@pytest.fixture(scope="module")
+def seen(raw_redis: redis.Redis) -> Callable[[str], list[list[Any]]]:
+    return lambda jid: [json.loads(run) for run in raw_redis.lrange(f"seen:{jid}", 0, -1)]

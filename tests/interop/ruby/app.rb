@@ -1,0 +1,35 @@
+# The jobs that live in Ruby. Loaded by the sidekiq process and by the console of the tests.
+require "json"
+require "sidekiq"
+require "sidekiq/api"
+
+url = ENV.fetch("REDIS_URL")
+Sidekiq.configure_server { |c| c.redis = {url: url} }
+Sidekiq.configure_client { |c| c.redis = {url: url} }
+Redis.silence_deprecations = true if Redis.respond_to?(:silence_deprecations=)
+
+# A setting of Sidekiq itself: it then starts to poll within 5 seconds of its boot in place of 15.
+Sidekiq.options[:poll_interval_average] = 0.2
+
+# What ran where: the list seen:<jid> holds [language, arguments, retry_count] of each run.
+class Recorded
+  def call(_worker, job, _queue)
+    seen = ["ruby", job["args"], job["retry_count"]]
+    Sidekiq.redis { |c| c.rpush("seen:#{job["jid"]}", JSON.generate(seen)) }
+    yield
+  end
+end
+Sidekiq.configure_server { |c| c.server_middleware { |chain| chain.add Recorded } }
+
+class RubyEcho
+  include Sidekiq::Job
+  sidekiq_options queue: "ruby"
+  def perform(*) = nil
+end
+
+# Declared in both languages, and fails in both: its tries go from one side to the other by retry_queue.
+class FailsEverywhere
+  include Sidekiq::Job
+  sidekiq_options queue: "ruby", backtrace: true, retry: 3
+  def perform(*) = raise(ArgumentError, "boom é <b>x</b> from Ruby")
+end

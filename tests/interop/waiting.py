@@ -1,0 +1,24 @@
+"""Waiting for what another process does: a condition, looked at until it holds, with a deadline."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+#: Generous, because a loaded machine is slow; a test that passes never waits for it.
+DEADLINE_SECONDS = 45.0
+
+
+def eventually(look: Callable[[], T], what: str, deadline_seconds: float = DEADLINE_SECONDS) -> T:
+    """The first truthy answer of ``look``; an AssertionError that names ``what`` when there is none in time."""
+    give_up = time.monotonic() + deadline_seconds
+    while True:
+        seen = look()
+        if seen:
+            return seen
+        if time.monotonic() > give_up:
+            raise AssertionError(f"waited {deadline_seconds:.0f} s for {what}; last seen: {seen!r}")
+        time.sleep(0.02)
