@@ -41,6 +41,11 @@ class Enqueuer(Generic[P, R]):
         self._options = dict(options or {})
         self._client = client
 
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """What ``using`` said, on top of the declaration."""
+        return self._options
+
     # Options first
 
     def using(self, **options: Unpack[JobOptions]) -> Enqueuer[P, R]:

@@ -21,10 +21,23 @@ from offsider.job import registry
 from offsider.job.declared import Declared
 from offsider.wiring.config import Config
 from offsider.wiring.context import JobContext, running
+from offsider.wiring.middleware import ServerChain
 
 
-def run_prepared(config: Config, prepared: Prepared, declared: Declared | None = None) -> Any:
+def run_prepared(
+    config: Config,
+    prepared: Prepared,
+    declared: Declared | None = None,
+    *,
+    server_middleware: ServerChain | None = None,
+) -> Any:
     """Run a prepared push and answer the job's result; None when it raised ``Skip`` or ``Discard``.
+
+    Args:
+        config: whose server middleware is walked.
+        prepared: the push.
+        declared: what runs; default: what is registered under the payload's class name.
+        server_middleware: a chain in place of the configuration's.
 
     Raises:
         UnknownJob: no job is registered under its class name.
@@ -32,12 +45,13 @@ def run_prepared(config: Config, prepared: Prepared, declared: Declared | None =
         Reschedule: the job asked to run later, and here is nobody who could do that.
         BaseException: whatever the job raises.
     """
+    chain = config.server_middleware if server_middleware is None else server_middleware
     payload = decode(prepared.raw)
     job = JobContext(payload=payload, queue=prepared.queue, raw=prepared.raw)
     with running(job):
         job.declared = declared if declared is not None else registry.find(job.name)
         try:
-            return _finished(config.server_middleware.compose(_perform)(job))
+            return _finished(chain.compose(_perform)(job))
         except (Discard, Skip):
             return None
 
