@@ -6,9 +6,14 @@ import math
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, TypedDict, cast
+from typing import Any, Literal, TypeAlias, TypedDict, cast
 
 from offsider.core.errors import InvalidOptions
+from offsider.core.payload import JobPayload
+
+# The error is Any, so that a function that expects one kind of error is accepted.
+RetryIn: TypeAlias = Callable[[int, Any, JobPayload], float | timedelta | Literal["kill", "discard"] | None]
+OnExhausted: TypeAlias = Callable[[JobPayload, Any], object]
 
 
 class JobOptions(TypedDict, total=False):
@@ -48,10 +53,10 @@ class JobDeclaration(JobOptions, total=False):
     """The name stored in the payload. Default: module and qualified name."""
     aliases: Sequence[str]
     """Older names under which stored jobs may still arrive."""
-    retry_in: Callable[..., Any]
+    retry_in: RetryIn
     """``retry_in(count, error, payload)``: seconds, a timedelta, ``"kill"``, ``"discard"``, or None for the
     default formula. ``count`` is 0 at the first failure."""
-    on_exhausted: Callable[..., Any]
+    on_exhausted: OnExhausted
     """``on_exhausted(payload, error)``, when the retries are used up; return ``"discard"`` to avoid the dead set."""
     client: Any
     """The client that pushes this job, or a function that gives it. Not stored."""

@@ -1,0 +1,151 @@
+"""Uses of the public API that both type checkers must accept without a word. Only checked, never run."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any, assert_type
+
+from offsider import (
+    AsyncClient,
+    Client,
+    Config,
+    Discard,
+    Job,
+    JobContext,
+    JobFunction,
+    JobPayload,
+    Push,
+    Reschedule,
+    Skip,
+    configure_client,
+    current_job,
+    job,
+)
+
+# Functions
+
+
+@job
+def send(user_id: int, subject: str = "hi", *, urgent: bool = False) -> str:
+    return f"{user_id} {subject} {urgent} {current_job().jid}"
+
+
+@job(queue="low", retry=5, tags=["a"], backtrace=True, retry_in=lambda count, error, payload: count * 60)
+async def resize(path: str, *, width: int = 100) -> int:
+    if width < 0:
+        raise Discard("no such width")
+    if width == 0:
+        raise Skip
+    raise Reschedule(timedelta(minutes=1))
+
+
+@job(name="HardJob", aliases=("OldJob",), retry_for=timedelta(days=1), shared_with_ruby=True)
+def hard(number: int, /) -> None: ...
+
+
+assert_type(send(1, urgent=True), str)
+assert_type(send.enqueue(1), str | None)
+assert_type(send.enqueue(1, "hello", urgent=True), str | None)
+assert_type(send.enqueue(user_id=1), str | None)
+assert_type(send.enqueue_in(60, 1), str | None)
+assert_type(send.enqueue_in(timedelta(minutes=1), 1, subject="x"), str | None)
+assert_type(send.enqueue_at(datetime.now(UTC), 1), str | None)
+assert_type(send.enqueue_many(send.call(number) for number in range(3)), list[str | None])
+assert_type(send.enqueue_many([(1,), (2, "x")], at=[60, datetime.now(UTC)], batch_size=10), list[str | None])
+assert_type(send.enqueue_many([send.call(1)], spread_interval=60), list[str | None])
+assert_type(send.using(queue="high", retry=False).enqueue(1), str | None)
+assert_type(send.using(retry_for=60).using(wait_replicas=1).enqueue_in(1, 1), str | None)
+send.run_inline(1, urgent=True)
+hard.enqueue(1)
+
+
+async def asynchronously(client: AsyncClient) -> None:
+    assert_type(await resize("a.png"), int)
+    assert_type(await resize.aenqueue("a.png", width=5), str | None)
+    assert_type(await resize.aenqueue_in(5, "a.png"), str | None)
+    assert_type(await resize.aenqueue_at(datetime.now(UTC), "a.png"), str | None)
+    assert_type(await resize.via(client).aenqueue_many([resize.call("a.png")]), list[str | None])
+    assert_type(await client.push({"class": "HardJob", "args": [1]}), str | None)
+    assert_type(await Report.aenqueue("x", pages=2), str | None)
+    assert_type(await Report.aenqueue_many([Report.call("x")]), list[str | None])
+
+
+def later(count: int, error: ValueError, payload: JobPayload) -> timedelta | None:
+    return timedelta(seconds=count) if error.args and payload["args"] else None
+
+
+@job(retry_in=later, on_exhausted=lambda payload, error: "discard")
+def hooked() -> None: ...
+
+
+# Classes
+
+
+class Report(Job, queue="reports", retry=0, dead=False):
+    def perform(self, title: str, pages: int = 1) -> int:
+        assert_type(self.jid, str)
+        assert_type(self.job, JobContext)
+        return pages
+
+    def retry_in(self, count: int, error: BaseException, payload: JobPayload) -> float:
+        return 2.0**count
+
+    def on_exhausted(self, payload: JobPayload, error: BaseException) -> None: ...
+
+
+class Quarterly(Report, queue="quarterly"):
+    pass
+
+
+class Fetch(Job):
+    async def perform(self, url: str, *, depth: int = 1) -> None: ...
+
+
+assert_type(Report.enqueue("x"), str | None)
+assert_type(Report.enqueue("x", pages=2), str | None)
+assert_type(Report.enqueue_in(5, "x", 2), str | None)
+assert_type(Report.enqueue_at(datetime.now(UTC), "x"), str | None)
+assert_type(Report.enqueue_many([Report.call("x"), ("y", 2)]), list[str | None])
+assert_type(Report.using(queue="high").enqueue("x", pages=2), str | None)
+assert_type(Quarterly.enqueue("x"), str | None)
+assert_type(Fetch.enqueue("https://example.org", depth=2), str | None)
+Report.run_inline("x")
+
+# Sidekiq's names
+
+assert_type(send.perform_async(1), str | None)
+assert_type(send.set(queue="low").perform_in(60, 1), str | None)
+assert_type(Report.perform_async("x", pages=2), str | None)
+assert_type(Report.perform_at(datetime.now(UTC), "x"), str | None)
+assert_type(Report.perform_bulk([("x",)]), list[str | None])
+assert_type(Report.set(retry=3).perform_in(60, "x"), str | None)
+Report.perform_inline("x")
+
+# Clients, middleware, passing jobs around
+
+client = Client(Config())
+assert_type(client.push({"class": send, "args": [1], "queue": "low", "own": {"a": 1}}, wait_replicas=1), str | None)
+assert_type(client.push_bulk({"class": "X", "args": [[1], [2]]}, spread_interval=60), list[str | None])
+assert_type(send.via(client).enqueue(1), str | None)
+assert_type(send.via(lambda: client).enqueue(1), str | None)
+
+
+@job(client=client)
+def elsewhere() -> None: ...
+
+
+@configure_client
+def plug_in(config: Config) -> None:
+    def stamp(push: Push, call_next: Any) -> Push | None:
+        push.payload["tags"] = ["stamped"]
+        result: Push | None = call_next(push)
+        return result
+
+    config.client_middleware.add(stamp)
+
+
+def enqueue_twice(function: JobFunction[[int], None], number: int) -> list[str | None]:
+    return [function.enqueue(number), function.using(queue="low").enqueue(number)]
+
+
+enqueue_twice(hard, 5)

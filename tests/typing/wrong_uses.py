@@ -1,0 +1,95 @@
+"""Uses that both type checkers must report: every line that ends in the mark, and no other. Never run."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from offsider import Client, Config, Job, Reschedule, job
+
+
+@job
+def send(user_id: int, subject: str = "hi", *, urgent: bool = False) -> str:
+    return subject
+
+
+@job(queue="low")
+async def resize(path: str) -> int:
+    return 1
+
+
+class Report(Job, queue="reports"):
+    def perform(self, title: str, pages: int = 1) -> int:
+        return pages
+
+
+class Empty(Job):
+    pass
+
+
+client = Client(Config())
+
+send("1")  # error
+send.enqueue("1")  # error
+send.enqueue()  # error
+send.enqueue(1, 2)  # error
+send.enqueue(1, color="red")  # error
+send.enqueue(1, urgent="yes")  # error
+send.enqueue_in(60)  # error
+send.enqueue_in("60", 1)  # error
+send.enqueue_at("tomorrow", 1)  # error
+send.enqueue_at(timedelta(minutes=1), 1)  # error
+send.call("1")  # error
+send.enqueue_many([resize.call("x")])  # error
+send.enqueue_many([1, 2])  # error
+send.enqueue_many([(1,)], bath_size=5)  # error
+send.using(que="low")  # error
+send.using(retry="3")  # error
+send.using(name="other")  # error
+send.using(queue="low").enqueue("1")  # error
+send.via(5)  # error
+send.perform_async("1")  # error
+send.perform_in(60, "1")  # error
+send.set(que="low")  # error
+send.run_inline("1")  # error
+
+Report.enqueue(1)  # error
+Report.enqueue()  # error
+Report.enqueue("x", 1, 2)  # error
+Report.enqueue("x", page=2)  # error
+Report.enqueue_in(5, 1)  # error
+Report.enqueue_many([send.call(1)])  # error
+Report.using(que="low")  # error
+Report.using(queue="low").enqueue(1)  # error
+Report.perform_async(1)  # error
+Report.set(queue="low").perform_async(1)  # error
+Empty.enqueue()  # error
+
+
+async def asynchronously() -> None:
+    await send.aenqueue("1")  # error
+    await send.aenqueue_in(60)  # error
+    await resize.aenqueue_at("later", "x")  # error
+    await Report.aenqueue(1)  # error
+    await send.enqueue(1)  # error
+
+
+@job(ques="low")  # error
+def misspelt() -> None: ...
+
+
+@job(retry="often")  # error
+def wrongly_retried() -> None: ...
+
+
+@job(retry_in=lambda count: count)  # error
+def wrongly_hooked() -> None: ...
+
+
+class Misspelt(Job, que="low"):  # error
+    def perform(self) -> None: ...
+
+
+client.push(5)  # error
+client.push({"class": "X", "args": []}, wait_replicas="1")  # error
+client.push_bulk({"class": "X", "args": []}, batch_size="5")  # error
+raise Reschedule("soon")  # error
