@@ -39,6 +39,11 @@ class DeclaredJob(Protocol):
         """The name stored in the payload."""
         ...
 
+    @property
+    def wait_replicas(self) -> int:
+        """How many replicas its pushes wait for."""
+        ...
+
     def stored_options(self, config: Config) -> Mapping[str, Any]:
         """Its options as the payload holds them. Raises InvalidOptions for those ``config`` does not know."""
         ...

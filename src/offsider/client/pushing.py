@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
-from offsider.client.prepared import Prepared
+from offsider.client.prepared import Prepared, declared_of
 from offsider.client.preparer import Preparer
+from offsider.core.options import check_known
 from offsider.core.payload import JobPayload
 from offsider.wiring.config import Config
 from offsider.wiring.middleware import ClientChain, Push
@@ -52,8 +53,13 @@ class Pushing:
 
 
 def take_replicas(payload: Mapping[str, Any], wait_replicas: int) -> tuple[Mapping[str, Any], int]:
-    """``wait_replicas`` may be given as an option too; it is never stored."""
-    if "wait_replicas" not in payload:
-        return payload, wait_replicas
-    rest = dict(payload)
-    return rest, int(rest.pop("wait_replicas")) or wait_replicas
+    """How many replicas to wait for: as asked, else by the payload, else by the declared job. Never stored."""
+    job = declared_of(payload.get("class"))
+    if "wait_replicas" in payload:
+        payload = dict(payload)
+        wait_replicas = wait_replicas or payload.pop("wait_replicas")
+    elif job is not None:
+        wait_replicas = wait_replicas or job.wait_replicas
+    if wait_replicas:
+        check_known({"wait_replicas": wait_replicas}, job_name=job.name if job else str(payload.get("class")))
+    return payload, wait_replicas

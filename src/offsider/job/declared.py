@@ -15,7 +15,7 @@ from offsider.job.signature import JobSignature
 from offsider.wiring.config import Config
 from offsider.wiring.context import JobContext
 
-_ONLY_DECLARED = frozenset({"name", "aliases", "retry_in", "on_exhausted", "client", "shared_with_ruby"})
+ONLY_DECLARED = frozenset({"name", "aliases", "retry_in", "on_exhausted", "client", "shared_with_ruby"})
 
 
 class Declared:
@@ -51,7 +51,7 @@ class Declared:
         self.name = declaration.get("name") or f"{self.module}.{self.qualname}"
         self.aliases = tuple(declaration.get("aliases", ()))
         given = cast("dict[str, Any]", declaration)
-        self.options = {key: value for key, value in given.items() if key not in _ONLY_DECLARED}
+        self.options = {key: value for key, value in given.items() if key not in ONLY_DECLARED}
         self.retry_in: Callable[..., Any] | None = declaration.get("retry_in")
         self.on_exhausted: Callable[..., Any] | None = declaration.get("on_exhausted")
         self.client: Any = declaration.get("client")
@@ -96,6 +96,11 @@ class Declared:
         return self._run(*args, **kwargs) if self._make is None else self._run(instance, *args, **kwargs)
 
     # Pushing it
+
+    @property
+    def wait_replicas(self) -> int:
+        """How many replicas a push waits for, unless it says otherwise."""
+        return int(self.options.get("wait_replicas", 0))
 
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         """The arguments in stored form. Raises InvalidArguments."""

@@ -11,11 +11,11 @@ from datetime import datetime, timedelta
 from typing import Any, Generic, ParamSpec, TypeVar, Unpack
 
 from offsider.client import AsyncClient, Client
-from offsider.core.errors import InvalidArguments
+from offsider.core.errors import InvalidArguments, InvalidOptions
 from offsider.core.options import JobOptions, merge_options, wire_options
 from offsider.job.call import Call
 from offsider.job.clients import ClientSource, async_client_for, client_for
-from offsider.job.declared import Declared, check_all_options
+from offsider.job.declared import ONLY_DECLARED, Declared, check_all_options
 from offsider.job.inline import run_prepared
 
 P = ParamSpec("P")
@@ -172,12 +172,16 @@ class Enqueuer(Generic[P, R]):
 
     def _checked(self, client: Client | AsyncClient, item: dict[str, Any]) -> dict[str, Any]:
         """``item`` below the options of ``using``, which are checked against what the client's extensions know."""
-        if not self._options:
+        options = self._options
+        if not options:
             return item
-        check_all_options(self._options, client.config, job_name=self.declared.name)
-        stored = wire_options(self._options)
-        if self._options.get("wait_replicas"):
-            stored["wait_replicas"] = self._options["wait_replicas"]
+        misplaced = ONLY_DECLARED.intersection(options)
+        if misplaced:
+            raise InvalidOptions(f"{self.declared.name}: {', '.join(misplaced)} can be declared only, not pushed")
+        check_all_options(options, client.config, job_name=self.declared.name)
+        stored = wire_options(options)
+        if "wait_replicas" in options:
+            stored["wait_replicas"] = options["wait_replicas"]
         return {**stored, **item}
 
 

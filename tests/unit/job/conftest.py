@@ -1,0 +1,33 @@
+"""Jobs declared by a test are forgotten after it, and pushes land in a list."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from offsider.client import Prepared
+from offsider.job import registry
+from offsider.wiring import sinks
+from offsider.wiring.config import Config
+from offsider.wiring.default import set_default_config
+
+
+@pytest.fixture(autouse=True)
+def forgotten() -> Iterator[None]:
+    with registry.isolated():
+        yield
+
+
+@pytest.fixture
+def config() -> Iterator[Config]:
+    """The default configuration of the process."""
+    config = Config()
+    before = set_default_config(config)
+    yield config
+    set_default_config(before)
+
+
+@pytest.fixture
+def stored(config) -> Iterator[list[Prepared]]:
+    pushes: list[Prepared] = []
+    with sinks.diverted(pushes.extend):
+        yield pushes

@@ -1,0 +1,93 @@
+"""Running a job here and now: everything but Redis."""
+
+import asyncio
+
+import pytest
+
+from offsider import Discard, InvalidArguments, Job, Reschedule, Skip, current_job, job
+
+
+@job(name="inline")
+def describe(value, *, flag=False):
+    return value, flag, current_job().name, current_job().queue
+
+
+def test_the_result_is_answered_and_the_job_knows_itself(config):
+    assert describe.using(queue="low").run_inline([1], flag=True) == ([1], True, "inline", "low")
+
+
+def test_the_job_gets_what_a_worker_would_get(config):
+    config.client.strict_args = "off"
+    assert describe.run_inline((1, {2: 3}))[0] == [1, {"2": 3}]
+
+
+def test_strict_arguments_hold_here_too(config):
+    with pytest.raises(InvalidArguments, match="'value' is a tuple"):
+        describe.run_inline((1, 2))
+
+
+def test_both_kinds_of_middleware_run(config):
+    seen = []
+
+    def client_side(push, call_next):
+        seen.append("client")
+        push.payload["args"] = ["changed"]
+        return call_next(push)
+
+    def server_side(context, call_next):
+        seen.append(f"server {context.name}")
+        return call_next(context)
+
+    config.client_middleware.add(client_side)
+    config.server_middleware.add(server_side)
+    assert describe.run_inline(1)[0] == "changed"
+    assert seen == ["client", "server inline"]
+
+
+def test_a_job_that_middleware_stopped_answers_none(config):
+    config.client_middleware.add(lambda push, call_next: None)
+    assert describe.run_inline(1) is None
+
+
+@pytest.mark.parametrize("signal", [Skip("nothing to do"), Discard("no")])
+def test_a_job_that_gives_itself_up_answers_none(config, signal):
+    @job
+    def gives_up():
+        raise signal
+
+    assert gives_up.run_inline() is None
+
+
+@pytest.mark.parametrize("error", [Reschedule(5), ValueError("boom"), KeyboardInterrupt()])
+def test_other_errors_reach_the_caller(config, error):
+    @job
+    def fails():
+        raise error
+
+    with pytest.raises(type(error)):
+        fails.run_inline()
+
+
+def test_a_class_runs_with_its_jid(config):
+    class Who(Job):
+        def perform(self):
+            return self.jid
+
+    assert len(Who.run_inline()) == 24
+
+
+@job(name="asynchronous")
+async def double(number):
+    await asyncio.sleep(0)
+    return number * 2, current_job().name
+
+
+def test_an_async_job_is_run_to_its_end(config):
+    assert double.run_inline(4) == (8, "asynchronous")
+
+
+def test_an_async_job_runs_even_inside_a_running_loop(config):
+    async def inside():
+        return double.run_inline(4)
+
+    assert asyncio.run(inside()) == (8, "asynchronous")

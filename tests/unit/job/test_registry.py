@@ -1,0 +1,115 @@
+"""Names and jobs: one name, one job, and a reload is no conflict."""
+
+import runpy
+import sys
+import textwrap
+
+import pytest
+
+from offsider import Job, job
+from offsider.core.errors import InvalidOptions, UnknownJob
+from offsider.job import registry
+from offsider.job.declared import module_name
+
+
+def test_a_job_is_found_by_module_and_qualified_name():
+    @job
+    def hello(): ...
+
+    name = f"{__name__}.test_a_job_is_found_by_module_and_qualified_name.<locals>.hello"
+    assert hello.declared.name == name
+    assert registry.find(name) is hello.declared
+
+
+def test_a_job_is_found_by_its_given_name_and_its_aliases():
+    class Mail(Job, name="Mail", aliases=("OldMail", "OlderMail")):
+        def perform(self): ...
+
+    assert {registry.find(name) for name in ("Mail", "OldMail", "OlderMail")} == {Mail.declared}
+    assert registry.names() >= {"Mail", "OldMail", "OlderMail"}
+    assert registry.all_jobs().count(Mail.declared) == 1
+
+
+def test_an_unknown_name_is_told():
+    with pytest.raises(UnknownJob, match="'Nobody'") as caught:
+        registry.find("Nobody")
+    assert caught.value.name == "Nobody"
+
+
+def test_two_jobs_under_one_name_are_refused_with_both_places():
+    @job(name="Same")
+    def first(): ...
+
+    with pytest.raises(InvalidOptions) as caught:
+
+        @job(name="Same")
+        def second(): ...
+
+    message = str(caught.value)
+    assert "'Same'" in message
+    assert "<locals>.first" in message
+    assert "<locals>.second" in message
+    assert message.count("test_registry.py:") == 2
+
+
+def test_an_alias_of_another_job_is_refused_and_changes_nothing():
+    @job(name="First", aliases=["Old"])
+    def first(): ...
+
+    with pytest.raises(InvalidOptions, match="'Old'"):
+
+        @job(name="Second", aliases=["Old"])
+        def second(): ...
+
+    assert "Second" not in registry.names()
+
+
+def test_a_reloaded_module_replaces_its_jobs():
+    def declare():
+        @job(name="Again", aliases=["Before"])
+        def again(): ...
+
+        return again
+
+    first, second = declare(), declare()
+    assert registry.find("Again") is second.declared
+    assert first.declared is not second.declared
+
+
+def test_a_reload_with_an_alias_less_forgets_the_alias():
+    for aliases in (["Before"], []):
+
+        @job(name="Again", aliases=aliases)
+        def again(): ...
+
+    assert "Again" in registry.names()
+    assert "Before" not in registry.names()
+
+
+def test_an_isolated_registry_is_as_before_afterwards():
+    before = registry.names()
+    with registry.isolated():
+
+        @job(name="Inside")
+        def inside(): ...
+
+        assert "Inside" in registry.names()
+    assert registry.names() == before
+
+
+def test_a_script_names_its_jobs_after_its_file(tmp_path, monkeypatch):
+    (tmp_path / "shop.py").write_text(
+        textwrap.dedent("""
+        from offsider import job
+        @job
+        def sell(): ...
+        name = sell.declared.name
+        """)
+    )
+    before = sys.modules["__main__"]
+    assert runpy.run_path(str(tmp_path / "shop.py"), run_name="__main__")["name"] == "shop.sell"
+    assert sys.modules["__main__"] is before
+
+
+def test_other_modules_keep_their_names():
+    assert module_name("shop.jobs") == "shop.jobs"

@@ -1,0 +1,111 @@
+"""Arguments against signatures: by position where possible, and told when they do not fit."""
+
+import pytest
+from hypothesis import given, strategies as st
+
+from offsider.core.errors import InvalidArguments
+from offsider.job.signature import JobSignature
+
+
+def plain(a, b=2, c=3): ...
+def only_positional(a, b=2, /): ...
+def with_rest(a, *rest): ...
+def with_keywords(a, *, flag, depth=1): ...
+def with_any(a, **options): ...
+def with_all(a, b=2, *rest, flag=False, **options): ...
+def without(): ...
+
+
+class Klass:
+    def perform(self, a, b=2): ...
+
+
+@pytest.mark.parametrize(
+    "function, args, kwargs, stored",
+    [
+        (plain, (1,), {}, ([1], {})),
+        (plain, (1, 5), {}, ([1, 5], {})),
+        (plain, (1,), {"b": 5}, ([1, 5], {})),
+        (plain, (1,), {"c": 9}, ([1, 2, 9], {})),
+        (plain, (), {"c": 9, "a": 1}, ([1, 2, 9], {})),
+        (only_positional, (1, 5), {}, ([1, 5], {})),
+        (with_rest, (1, 2, 3), {}, ([1, 2, 3], {})),
+        (with_keywords, (1,), {"flag": True}, ([1], {"flag": True})),
+        (with_keywords, (), {"a": 1, "flag": True, "depth": 5}, ([1], {"flag": True, "depth": 5})),
+        (with_any, (1,), {"x": 1, "y": 2}, ([1], {"x": 1, "y": 2})),
+        (with_all, (1, 5, 6), {"flag": True, "x": 1}, ([1, 5, 6], {"flag": True, "x": 1})),
+        (with_all, (1,), {"flag": True}, ([1], {"flag": True})),
+        (without, (), {}, ([], {})),
+    ],
+)
+def test_arguments_are_stored_by_position_and_keyword_only_ones_by_name(function, args, kwargs, stored):
+    signature = JobSignature("x", function, is_method=False)
+    assert signature.bind(args, kwargs) == stored
+    assert signature.bind(*stored) == stored
+    signature.check_fits(*stored)
+
+
+@pytest.mark.parametrize(
+    "function, args, kwargs, complaint",
+    [
+        (plain, (), {}, "missing a required argument: 'a'"),
+        (plain, (1, 2, 3, 4), {}, "too many positional arguments"),
+        (plain, (1,), {"d": 1}, "unexpected keyword argument 'd'"),
+        (plain, (1,), {"a": 1}, "multiple values for argument 'a'"),
+        (with_keywords, (1,), {}, "missing a required"),
+        (with_keywords, (1, 2), {"flag": 1}, "too many positional"),
+        (without, (1,), {}, "too many positional"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_told_with_the_job_and_its_signature(function, args, kwargs, complaint):
+    signature = JobSignature("HardJob", function, is_method=False)
+    with pytest.raises(InvalidArguments) as caught:
+        signature.bind(args, kwargs)
+    assert str(caught.value).startswith("HardJob: ")
+    assert complaint in str(caught.value)
+    assert str(signature) in str(caught.value)
+    with pytest.raises(InvalidArguments) as caught:
+        signature.check_fits(args, kwargs)
+    assert f"the stored arguments {list(args)!r}" in str(caught.value)
+    assert str(signature) in str(caught.value)
+
+
+def test_a_message_does_not_repeat_a_megabyte():
+    with pytest.raises(InvalidArguments) as caught:
+        JobSignature("X", without, is_method=False).check_fits(["x" * 1_000_000], {})
+    assert len(str(caught.value)) < 1000
+
+
+def test_a_method_is_seen_without_self():
+    signature = JobSignature("Klass", Klass.perform, is_method=True)
+    assert str(signature) == "Klass(a, b=2)"
+    assert signature.bind((), {"a": 1}) == ([1], {})
+
+
+def test_parameters_have_names_and_the_rest_has_numbers():
+    signature = JobSignature("x", with_all, is_method=False)
+    assert [signature.parameter_name(position) for position in range(4)] == ["a", "b", "rest[0]", "rest[1]"]
+
+
+@given(
+    st.sampled_from([plain, only_positional, with_rest, with_keywords, with_any, with_all, without]),
+    st.lists(st.integers(), max_size=5),
+    st.dictionaries(st.sampled_from(["a", "b", "c", "flag", "depth", "x"]), st.integers(), max_size=4),
+)
+def test_binding_accepts_exactly_what_a_call_accepts_and_means_the_same(function, args, kwargs):
+    def spy(*given, **named):
+        import inspect
+
+        bound = inspect.signature(function).bind(*given, **named)
+        bound.apply_defaults()
+        return bound.arguments
+
+    signature = JobSignature("x", function, is_method=False)
+    try:
+        expected = spy(*args, **kwargs)
+    except TypeError:
+        with pytest.raises(InvalidArguments):
+            signature.bind(args, kwargs)
+        return
+    stored, named = signature.bind(args, kwargs)
+    assert spy(*stored, **named) == expected
