@@ -115,6 +115,13 @@ class Section:
     def freeze(self) -> None:
         self.__dict__["_frozen"] = True
 
+    def __repr__(self) -> str:
+        shown = {
+            key: "***" if item.kind.secret and getattr(self, key) else repr(getattr(self, key))
+            for key, item in declared_in(type(self)).items()
+        }
+        return f"{type(self).__name__}({', '.join(f'{key}={value}' for key, value in shown.items())})"
+
 
 @dataclass(repr=False)
 class RedisSection(Section, RedisSettings):
@@ -175,7 +182,7 @@ class RedisSection(Section, RedisSettings):
     )
 
 
-@dataclass
+@dataclass(repr=False)
 class CapsuleSection(Section):
     """A group of threads of its own: how many, and which queues they serve."""
 
@@ -198,7 +205,7 @@ class CapsuleSection(Section):
     )
 
 
-@dataclass
+@dataclass(repr=False)
 class WorkerSection(CapsuleSection):
     """The worker process; its concurrency, queues and mode are those of the capsule `default`."""
 
@@ -255,7 +262,7 @@ class WorkerSection(CapsuleSection):
     )
 
 
-@dataclass
+@dataclass(repr=False)
 class ClientSection(Section):
     """Pushing jobs."""
 
@@ -271,7 +278,7 @@ class ClientSection(Section):
     )
 
 
-@dataclass
+@dataclass(repr=False)
 class LogSection(Section):
     """The log of the worker's command line."""
 

@@ -1,0 +1,187 @@
+"""The configuration as a whole: plugging in, guarding, freezing, reporting errors."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import nullcontext
+
+import pytest
+
+from offsider.core.errors import ConfigurationError
+from offsider.wiring.config import Config
+from offsider.wiring.extension import WebTab
+
+
+class Recorder(logging.Handler):
+    def __init__(self):
+        super().__init__()
+        self.records = []
+
+    def emit(self, record):
+        self.records.append(record)
+
+
+@pytest.fixture
+def config():
+    return Config()
+
+
+@pytest.fixture
+def log():
+    recorder = Recorder()
+    logger = logging.getLogger("offsider")
+    logger.addHandler(recorder)
+    yield recorder.records
+    logger.removeHandler(recorder)
+
+
+def test_capsules_are_made_and_changed_by_name(config):
+    capsule = config.capsule("images", concurrency=2, queues=["a"])
+    assert config.capsule("images", mode="random") is capsule
+    assert (capsule.concurrency, capsule.queues, capsule.mode) == (2, ["a"], "random")
+    with pytest.raises(ConfigurationError, match=r"capsules\.NAME\.concurrency expects"):
+        config.capsule("images", concurrency=0)
+
+
+def test_the_capsule_default_is_the_section_worker(config):
+    config.worker.concurrency = 9
+    assert config.capsules["default"].concurrency == 9
+
+
+def test_an_extension_is_installed_once(config):
+    class Thing:
+        name = "thing"
+
+        def install(self, config):
+            config.add_job_option("unique_for", int)
+            config.add_info(lambda: {"thing": 1})
+            config.add_web_tab(WebTab("thing", "Thing", "/thing"))
+            config.add_service(lambda config: None)
+            config.on("beat", print)
+            config.jobs["unique_for"] = 5
+
+    config.use(Thing())
+    assert list(config.extensions) == ["thing"]
+    assert list(config.job_options) == ["unique_for"]
+    assert (len(config.info_fields), len(config.web_tabs), len(config.services)) == (1, 1, 1)
+    assert config.events.listened("beat")
+    with pytest.raises(ConfigurationError, match="'thing' is installed already"):
+        config.use(Thing())
+    with pytest.raises(ConfigurationError, match="web tab 'thing' already"):
+        config.add_web_tab(WebTab("thing", "Thing", "/thing"))
+    with pytest.raises(ConfigurationError, match="job option 'unique_for' already"):
+        config.add_job_option("unique_for", int)
+    config.freeze()
+
+
+def test_events_can_be_listened_to_by_decorator(config):
+    @config.on("quiet")
+    def handler():
+        pass
+
+    assert callable(handler)
+    assert config.events.listened("quiet")
+
+
+def test_a_fetcher_by_name_or_class(config):
+    assert config.fetcher == "reliable"
+    config.fetcher = "basic"
+    assert config.worker.fetcher == "basic"
+
+    class Mine:
+        pass
+
+    config.fetcher = Mine
+    assert config.fetcher is Mine
+    config.fetcher = "package.module:Class"
+    assert config.fetcher == "package.module:Class"
+    with pytest.raises(ConfigurationError, match=r"worker\.fetcher expects"):
+        config.fetcher = "no such thing"
+
+
+def test_seams_are_assignable_and_nothing_else_is(config):
+    config.reloader = nullcontext
+    config.after_commit = lambda push: push()
+    config.queue_resolver = lambda push: None
+    with pytest.raises(ConfigurationError, match=r"config\.relaoder cannot be assigned \(did you mean 'reloader'\?\)"):
+        config.relaoder = nullcontext
+    with pytest.raises(ConfigurationError, match=r"config\.redis cannot be assigned"):
+        config.redis = "redis://localhost"
+    with pytest.raises(ConfigurationError, match=r"config\.reloader expects a callable"):
+        config.reloader = 5
+
+
+def test_the_default_reloader_does_nothing(config):
+    with config.reloader():
+        pass
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda config: setattr(config.worker, "concurrency", 1),
+        lambda config: setattr(config.redis, "url", "redis://x"),
+        lambda config: setattr(config.client, "strict_args", "off"),
+        lambda config: setattr(config.log, "level", "debug"),
+        lambda config: setattr(config, "reloader", nullcontext),
+        lambda config: setattr(config, "fetcher", "basic"),
+        lambda config: setattr(config, "clock", None),
+        lambda config: config.jobs.update(retry=1),
+        lambda config: config.client_middleware.add(print),
+        lambda config: config.server_middleware.clear(),
+        lambda config: config.capsule("x"),
+        lambda config: config.capsules["default"].server_middleware.add(print),
+        lambda config: config.on("beat", print),
+        lambda config: config.error_handlers.append(print),
+        lambda config: config.death_handlers.append(print),
+        lambda config: config.add_service(print),
+        lambda config: config.add_info(dict),
+        lambda config: config.add_web_tab(WebTab("a", "b", "/c")),
+        lambda config: config.add_job_option("x", int),
+        lambda config: config.use(object()),
+    ],
+)
+def test_after_the_freeze_every_edit_is_refused(config, edit):
+    config.freeze()
+    config.freeze()
+    assert config.frozen
+    with pytest.raises(ConfigurationError, match="frozen"):
+        edit(config)
+
+
+def test_the_freeze_checks_the_whole(config):
+    config.jobs["unknown_thing"] = 1
+    with pytest.raises(ConfigurationError, match="unknown option 'unknown_thing'"):
+        config.freeze()
+    assert not config.frozen
+
+
+def test_an_override_must_be_a_setting(tmp_path):
+    with pytest.raises(ConfigurationError, match=r"no setting concurency \(did you mean 'concurrency'\?\)"):
+        Config.load(environ={}, cwd=tmp_path, overrides={"concurency": 1})
+    with pytest.raises(ConfigurationError, match=r"^-c, --concurrency: worker\.concurrency expects"):
+        Config.load(environ={}, cwd=tmp_path, overrides={"concurrency": 0})
+
+
+def test_every_error_handler_hears_of_an_error_and_a_failing_one_is_contained(config, log):
+    seen = []
+    config.error_handlers.append(lambda error, context: 1 / 0)
+    config.error_handlers.append(lambda error, context: seen.append((str(error), context)))
+    config.handle_error(ValueError("boom"), {"job": 1})
+    assert seen == [("boom", {"job": 1})]
+    assert log[0].getMessage() == "ValueError: boom"
+    assert log[0].fields == {"job": 1}
+    assert "an error handler failed while it reported ValueError: boom" in log[1].getMessage()
+
+
+def test_the_traceback_is_logged_in_development_and_not_in_production(config, log):
+    config.handle_error(ValueError("boom"), {})
+    config.worker.environment = "production"
+    config.handle_error(ValueError("boom"), {})
+    assert [bool(record.exc_info) for record in log] == [True, False]
+
+
+def test_pools_share_the_settings(config):
+    assert config.make_redis(4).size == 4
+    assert config.make_redis(1).settings is config.redis
+    assert config.make_async_redis(2).settings is config.redis

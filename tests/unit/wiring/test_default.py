@@ -1,0 +1,47 @@
+"""The default configuration of a process."""
+
+from __future__ import annotations
+
+import pytest
+
+from offsider.core.errors import ConfigurationError
+from offsider.wiring.config import Config
+from offsider.wiring.default import configure_client, default_config, set_default_config
+
+
+@pytest.fixture(autouse=True)
+def unset(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    previous = set_default_config(None)
+    yield
+    set_default_config(previous)
+
+
+def test_it_is_read_once_from_the_current_folder(tmp_path, monkeypatch):
+    (tmp_path / "offsider.toml").write_text("tag = 'x'")
+    monkeypatch.setenv("OFFSIDER_CONCURRENCY", "3")
+    config = default_config()
+    assert (config.worker.tag, config.worker.concurrency) == ("x", 3)
+    assert default_config() is config
+
+
+def test_it_can_be_set_and_put_back():
+    mine = Config()
+    before = default_config()
+    assert set_default_config(mine) is before
+    assert default_config() is mine
+
+
+def test_a_client_is_configured_at_once():
+    @configure_client
+    def configure(config):
+        config.redis.url = "redis://elsewhere"
+
+    assert default_config().redis.url == "redis://elsewhere"
+    assert callable(configure)
+
+
+def test_what_is_wrong_is_raised_at_first_use(tmp_path):
+    (tmp_path / "offsider.toml").write_text("concurency = 5")
+    with pytest.raises(ConfigurationError, match="concurency"):
+        default_config()

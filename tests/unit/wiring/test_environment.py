@@ -1,0 +1,83 @@
+"""Settings from environment variables."""
+
+from __future__ import annotations
+
+import pytest
+
+from offsider.core.errors import ConfigurationError
+from offsider.wiring.config import Config
+
+
+def load(tmp_path, **environ):
+    return Config.load(environ=environ, cwd=tmp_path)
+
+
+def test_a_setting_is_named_by_section_and_key_or_by_key_alone(tmp_path):
+    config = load(tmp_path, OFFSIDER_WORKER_CONCURRENCY="9", OFFSIDER_WIRE_VERSION="6", OFFSIDER_QUEUES="a,2 b")
+    assert config.worker.concurrency == 9
+    assert config.redis.wire_version == 6
+    assert config.worker.queues == ("a,2", "b")
+
+
+def test_the_longer_name_wins(tmp_path):
+    assert load(tmp_path, OFFSIDER_CONCURRENCY="3", OFFSIDER_WORKER_CONCURRENCY="4").worker.concurrency == 4
+
+
+def test_a_wrong_value_names_the_variable(tmp_path):
+    with pytest.raises(
+        ConfigurationError, match=r"OFFSIDER_CONCURRENCY: worker\.concurrency expects a whole number .*, got 'many'"
+    ):
+        load(tmp_path, OFFSIDER_CONCURRENCY="many")
+
+
+@pytest.mark.parametrize(
+    "environ, url",
+    [
+        ({"REDIS_URL": "redis://a"}, "redis://a"),
+        ({"VALKEY_URL": "redis://b"}, "redis://b"),
+        ({"REDIS_URL": "redis://a", "VALKEY_URL": "redis://b"}, "redis://a"),
+        ({"REDIS_URL": "", "VALKEY_URL": "redis://b"}, "redis://b"),
+        ({"REDIS_PROVIDER": "HEAP_URL", "HEAP_URL": "redis://c", "REDIS_URL": "redis://a"}, "redis://c"),
+        ({"OFFSIDER_REDIS_URL": "redis://d", "REDIS_URL": "redis://a", "REDIS_PROVIDER": "X"}, "redis://d"),
+        ({}, "redis://localhost:6379/0"),
+    ],
+)
+def test_where_the_server_is(tmp_path, environ, url):
+    assert load(tmp_path, **environ).redis.url == url
+
+
+def test_redis_provider_holds_a_name(tmp_path):
+    with pytest.raises(ConfigurationError, match="holds the name of a variable"):
+        load(tmp_path, REDIS_PROVIDER="redis://a")
+    with pytest.raises(ConfigurationError, match="names the variable HEAP_URL, which is not set"):
+        load(tmp_path, REDIS_PROVIDER="HEAP_URL")
+
+
+@pytest.mark.parametrize(
+    "environ, name",
+    [
+        ({"OFFSIDER_ENV": "staging", "APP_ENV": "production"}, "staging"),
+        ({"APP_ENV": "production"}, "production"),
+        ({"OFFSIDER_WORKER_ENVIRONMENT": "a", "OFFSIDER_ENV": "b"}, "a"),
+        ({"APP_ENV": ""}, "development"),
+        ({}, "development"),
+    ],
+)
+def test_the_name_of_the_environment(tmp_path, environ, name):
+    assert load(tmp_path, **environ).worker.environment == name
+
+
+def test_a_misspelt_variable_is_a_warning_and_a_platforms_own_is_none(tmp_path):
+    config = load(
+        tmp_path,
+        OFFSIDER_WORKER_CONCURENCY="5",
+        OFFSIDER_VALKEY_SERVER="/bin/true",
+        OFFSIDER_REDIS_SERVICE_HOST_OF_A_CLUSTER="10.0.0.1",
+    )
+    [warning] = config.warnings
+    assert "OFFSIDER_WORKER_CONCURENCY sets nothing; did you mean OFFSIDER_WORKER_CONCURRENCY?" in warning
+
+
+def test_heroku_adds_the_time_itself(tmp_path):
+    assert load(tmp_path, DYNO="worker.1").log.format == "without_timestamp"
+    assert load(tmp_path, DYNO="worker.1", OFFSIDER_LOG_FORMAT="json").log.format == "json"

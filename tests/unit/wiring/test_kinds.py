@@ -1,0 +1,84 @@
+"""Kinds of values: what passes, in which form, and how text is read."""
+
+from __future__ import annotations
+
+import pytest
+
+from offsider.wiring import kinds
+
+
+@pytest.mark.parametrize(
+    "kind, given, final",
+    [
+        (kinds.whole(1), 3, 3),
+        (kinds.seconds(), 3, 3.0),
+        (kinds.choice("a", "b", synonyms={"c": "a"}), "C", "a"),
+        (kinds.number_of(6, 7, 8), 7, 7),
+        (kinds.text("x+"), "xx", "xx"),
+        (kinds.names(), "one", ("one",)),
+        (kinds.names(), [" one ", "two"], ("one", "two")),
+        (kinds.FLAG, True, True),
+        (kinds.QUEUES, ["a", ["b", 2]], ("a", "b,2")),
+        (kinds.QUEUES, "a", ("a",)),
+        (kinds.URL, "unix:///run/redis.sock?db=1", "unix:///run/redis.sock?db=1"),
+    ],
+)
+def test_what_passes(kind, given, final):
+    assert kind.check(given) == final
+    assert type(kind.check(given)) is type(final)
+
+
+@pytest.mark.parametrize(
+    "kind, given",
+    [
+        (kinds.whole(1), 0),
+        (kinds.whole(1), True),
+        (kinds.whole(1), 1.0),
+        (kinds.whole(1), "1"),
+        (kinds.whole(1, 5), 6),
+        (kinds.seconds(), -1),
+        (kinds.seconds(), float("nan")),
+        (kinds.seconds(), float("inf")),
+        (kinds.seconds(), True),
+        (kinds.seconds(above=True), 0),
+        (kinds.choice("a"), "b"),
+        (kinds.choice("a"), 1),
+        (kinds.number_of(6), True),
+        (kinds.number_of(6), 9),
+        (kinds.text("x+"), "y"),
+        (kinds.text(), 1),
+        (kinds.names(), [1]),
+        (kinds.names(), [""]),
+        (kinds.names(), 1),
+        (kinds.FLAG, 1),
+        (kinds.QUEUES, ["a", "a"]),
+        (kinds.QUEUES, 1),
+        (kinds.QUEUES, ["a b"]),
+        (kinds.URL, "http://localhost"),
+        (kinds.URL, ""),
+    ],
+)
+def test_what_does_not(kind, given):
+    with pytest.raises(ValueError):
+        kind.check(given)
+
+
+@pytest.mark.parametrize(
+    "kind, text, parsed",
+    [
+        (kinds.whole(1), " 3 ", 3),
+        (kinds.whole(1), "three", "three"),
+        (kinds.seconds(), "2.5", 2.5),
+        (kinds.seconds(), "soon", "soon"),
+        (kinds.FLAG, "Yes", True),
+        (kinds.FLAG, "0", False),
+        (kinds.FLAG, "", False),
+        (kinds.FLAG, "maybe", "maybe"),
+        (kinds.names(), "a, b c", ["a", "b", "c"]),
+        (kinds.names(), "", []),
+        (kinds.QUEUES, "a,3 b", ["a,3", "b"]),
+        (kinds.text(), "x", "x"),
+    ],
+)
+def test_how_text_is_read(kind, text, parsed):
+    assert kind.parse(text) == parsed

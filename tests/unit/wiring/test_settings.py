@@ -1,0 +1,77 @@
+"""Declared settings: unique names, checks at every assignment, and messages that help."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from offsider.core.errors import ConfigurationError
+from offsider.storage.redis import RedisSettings
+from offsider.wiring.settings import RedisSection, WorkerSection, by_name, every_setting
+
+
+def test_key_names_are_unique_over_all_sections():
+    counts = Counter(key for setting in every_setting() for key in (setting.key, *setting.aliases))
+    assert [key for key, count in counts.items() if count > 1] == []
+
+
+def test_every_setting_has_help_and_a_default_that_it_accepts():
+    for setting in every_setting():
+        assert setting.help.endswith((".", ")")), setting.path
+        assert setting.checked(setting.default) is not None
+
+
+def test_every_setting_of_the_connection_is_declared():
+    declared = {setting.key for setting in every_setting() if setting.section == "redis"}
+    assert set(RedisSettings.__dataclass_fields__) <= declared
+
+
+def test_variables_of_a_setting_strongest_first():
+    assert by_name()["concurrency"].variables == ("OFFSIDER_WORKER_CONCURRENCY", "OFFSIDER_CONCURRENCY")
+    assert by_name()["redis.url"].variables[-1] == "VALKEY_URL"
+
+
+def test_an_alias_leads_to_the_same_setting():
+    assert by_name()["timeout"] is by_name()["worker.timeout_seconds"]
+
+
+def test_assignments_are_checked_and_named():
+    section = WorkerSection()
+    section.concurrency = 7
+    section.queues = ["a", "b,2"]
+    assert (section.concurrency, section.queues) == (7, ("a", "b,2"))
+    with pytest.raises(ConfigurationError, match=r"worker\.concurrency expects a whole number from 1 to 1000, got 0"):
+        section.concurrency = 0
+    assert section.concurrency == 7
+
+
+def test_the_reason_follows_when_there_is_one():
+    with pytest.raises(ConfigurationError, match=r"worker\.queues expects .*: the queue 'a' is named twice"):
+        WorkerSection().queues = ["a", "a"]
+
+
+def test_an_unknown_setting_suggests_the_nearest():
+    with pytest.raises(ConfigurationError, match=r"no setting worker\.concurency \(did you mean 'concurrency'\?\)"):
+        WorkerSection().concurency = 5
+
+
+def test_a_secret_is_never_repeated():
+    with pytest.raises(ConfigurationError) as caught:
+        RedisSection().url = "http://user:hunter2@host"
+    assert "hunter2" not in str(caught.value)
+    assert "redis.url expects a URL" in str(caught.value)
+
+
+def test_a_frozen_section_stays():
+    section = RedisSection()
+    section.freeze()
+    with pytest.raises(ConfigurationError, match=r"redis\.url is frozen"):
+        section.url = "redis://elsewhere"
+
+
+def test_the_connections_settings_do_not_show_secrets_when_printed():
+    section = RedisSection()
+    section.password = "hunter2"
+    section.url = "redis://:hunter2@host/0"
+    assert "hunter2" not in repr(section)
