@@ -1,7 +1,7 @@
 """Real Sidekiq beside a real worker of ours: each module has a server of its own, with Debian's redis-server.
 
 Fixtures (all for one module)
-    raw_redis   a plain redis-py client of that server; replies are text, but for payloads see `raw`
+    raw_redis   a plain redis-py client of that server (replies are bytes)
     environ     what processes of both languages get: REDIS_URL, the wire version
     config      ours, with wire_version = 6
     client      a Client of that config

@@ -6,7 +6,7 @@ import json
 import subprocess
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 RUBY = Path(__file__).parent / "ruby"
 
@@ -41,7 +41,7 @@ class RubyConsole:
         assert error is None, f"{code}\n{error}"
         return result
 
-    def __enter__(self) -> RubyConsole:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
