@@ -58,7 +58,7 @@ class Bulk:
             payload["kwargs"] = kwargs
         payload["jid"] = self.jid or new_jid()
         if "tags" in payload:
-            payload["tags"] = list(payload["tags"])  # middleware may add one for a single job
+            payload["tags"] = list(payload["tags"])  # middleware may tag a single job
         due = self._next_time(now)
         if due is not None:
             payload["at"] = due

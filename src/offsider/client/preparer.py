@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from copy import copy
 from typing import Any, Literal, cast
 
 from offsider.client.prepared import DeclaredJob, Prepared, declared_of
 from offsider.client.times import due_at
 from offsider.core.arguments import check_json, explain
-from offsider.core.errors import InvalidArguments, InvalidJob
+from offsider.core.errors import InvalidArguments, InvalidJob, InvalidOptions
 from offsider.core.options import check_known, check_queue_name, merge_options
 from offsider.core.payload import JobPayload, encode, new_jid, stamp, wrong_shape
 from offsider.wiring.config import Config
@@ -24,6 +25,7 @@ from offsider.wiring.middleware import ClientChain, Push
 
 logger = logging.getLogger("offsider")
 
+_SHARED = frozenset({"tags", "profiler_options"})
 DEFAULTS: dict[str, Any] = {"retry": True, "queue": "default"}
 
 
@@ -76,7 +78,7 @@ class Preparer:
             InvalidJob: it does not encode; it can be moved only as it is.
             Exception: whatever middleware raises.
         """
-        merged = cast(JobPayload, merge_options(self._base(None), payload))
+        merged = cast(JobPayload, self._on_base(None, payload))
         merged.pop("at", None)
         return self.prepare(Push(payload=merged, reason=reason, job=job))
 
@@ -98,9 +100,14 @@ class Preparer:
         payload = dict(item)
         job = self._name_class(payload)
         if "extra" in payload:
-            payload.update(payload.pop("extra"))
+            payload.update(self._extra(payload.pop("extra"), payload["class"]))
         check_known(payload, job_name=payload["class"])
-        return merge_options(self._base(job), payload), job
+        return self._on_base(job, payload), job
+
+    def _extra(self, extra: object, name: str) -> Mapping[str, Any]:
+        if isinstance(extra, Mapping):
+            return cast("Mapping[str, Any]", extra)
+        raise InvalidOptions(f"{name}: extra must be a mapping, got {extra!r}")
 
     def _complete(self, payload: dict[str, Any], job: DeclaredJob | None, now: float) -> Push:
         payload.setdefault("jid", new_jid())
@@ -121,6 +128,13 @@ class Preparer:
                 "silently; give args, or push a job that is declared in Python"
             )
         return job
+
+    def _on_base(self, job: DeclaredJob | None, payload: Mapping[str, Any]) -> dict[str, Any]:
+        merged = merge_options(self._base(job), payload)
+        for key in _SHARED.intersection(merged):
+            # Middleware may change it in place, and must not change the declaration or the caller's list.
+            merged[key] = copy(merged[key])
+        return merged
 
     def _base(self, job: DeclaredJob | None) -> dict[str, Any]:
         defaults = self.config.jobs.stored
@@ -169,7 +183,8 @@ class Preparer:
         passed = self._middleware.compose(_last)(push)
         if passed is not None:
             self._check_shape(passed.payload)
-            check_queue_name(passed.payload.get("queue"), what=f"{passed.payload['class']}: queue")
+            if push.reason == "push":  # a stored job goes on, however Ruby named its queue
+                check_queue_name(passed.payload.get("queue"), what=f"{passed.payload['class']}: queue")
         return passed
 
     # 4. and 5.
@@ -180,19 +195,24 @@ class Preparer:
         at = payload.pop("at", None)
         if at is not None and at <= now:
             at = None
-        if push.reason == "push":
-            self.check_arguments(push)
         if at is None:
             payload["enqueued_at"] = stamp(now, self.config.redis.wire_version)
         else:
             payload.pop("enqueued_at", None)
-        return Prepared(payload, self._encode(payload), payload.get("queue", "default"), at)
+        if push.reason == "push":
+            self.check_arguments(push)
+        raw = self._encode(payload)
+        if push.reason == "push":
+            self._warn_if_large(payload, raw)
+        return Prepared(payload, raw, payload.get("queue", "default"), at)
 
     def _encode(self, payload: JobPayload) -> bytes:
         try:
-            raw = encode(payload)
+            return encode(payload)
         except ValueError as error:
             raise InvalidArguments(f"{payload['class']}: cannot be stored as JSON: {error}") from error
+
+    def _warn_if_large(self, payload: JobPayload, raw: bytes) -> None:
         if len(raw) > self.config.client.large_argument_bytes:
             logger.warning(
                 "%s: the arguments of job %s make it %d bytes large; pass an id and load the data in the job",
@@ -200,7 +220,6 @@ class Preparer:
                 payload.get("jid"),
                 len(raw),
             )
-        return raw
 
 
 def _last(push: Push) -> Push | None:

@@ -56,8 +56,9 @@ def take_replicas(payload: Mapping[str, Any], wait_replicas: int) -> tuple[Mappi
     """How many replicas to wait for: as asked, else by the payload, else by the declared job. Never stored."""
     job = declared_of(payload.get("class"))
     if "wait_replicas" in payload:
-        payload = dict(payload)
-        wait_replicas = wait_replicas or payload.pop("wait_replicas")
+        rest = dict(payload)
+        said = rest.pop("wait_replicas")
+        payload, wait_replicas = rest, wait_replicas or said
     elif job is not None:
         wait_replicas = wait_replicas or job.wait_replicas
     if wait_replicas:

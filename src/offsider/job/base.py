@@ -203,9 +203,18 @@ def _enqueuer(cls: type[Performs[P, R_co]]) -> Enqueuer[P, R_co]:
 
 def _with_hooks(cls: type[Job], declaration: JobDeclaration) -> JobDeclaration:
     """The declaration with the class's own ``retry_in`` and ``on_exhausted``, each called on a new object."""
+
+    def retry_in(
+        count: int, error: BaseException, payload: JobPayload
+    ) -> float | timedelta | Literal["kill", "discard"] | None:
+        return cls._make(None).retry_in(count, error, payload)
+
+    def on_exhausted(payload: JobPayload, error: BaseException) -> object:
+        return cls._make(None).on_exhausted(payload, error)
+
     hooked = JobDeclaration(**declaration)
     if "retry_in" not in declaration and cls.retry_in is not Job.retry_in:
-        hooked["retry_in"] = lambda *given: cls._make(None).retry_in(*given)
+        hooked["retry_in"] = retry_in
     if "on_exhausted" not in declaration and cls.on_exhausted is not Job.on_exhausted:
-        hooked["on_exhausted"] = lambda *given: cls._make(None).on_exhausted(*given)
+        hooked["on_exhausted"] = on_exhausted
     return hooked

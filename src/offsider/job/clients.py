@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import threading
-import weakref
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from offsider.client import AsyncClient, Client
 from offsider.job.declared import Declared
@@ -18,8 +17,8 @@ AnyClient: TypeAlias = Client | AsyncClient
 ClientSource: TypeAlias = AnyClient | Callable[[], AnyClient]
 
 _lock = threading.Lock()
-_clients: weakref.WeakKeyDictionary[Config | Capsule, Client] = weakref.WeakKeyDictionary()
-_async_clients: weakref.WeakKeyDictionary[Config | Capsule, AsyncClient] = weakref.WeakKeyDictionary()
+_Owner: TypeAlias = Config | Capsule
+_Kept = TypeVar("_Kept", Client, AsyncClient)
 
 
 def client_for(job: Declared, via: ClientSource | None) -> Client:
@@ -40,40 +39,40 @@ def async_client_for(job: Declared, via: ClientSource | None) -> AsyncClient:
     return _shared_async(chosen.config if isinstance(chosen, Client) else chosen)
 
 
-def _chosen(job: Declared, via: ClientSource | None) -> AnyClient | Config | Capsule:
+def _chosen(job: Declared, via: ClientSource | None) -> AnyClient | _Owner:
     source: ClientSource | None = via if via is not None else job.client
     if source is not None:
         return source if isinstance(source, Client | AsyncClient) else source()
     return current_capsule() or default_config()
 
 
-def _shared(owner: Config | Capsule) -> Client:
-    client = _clients.get(owner)
-    if client is None:
+def _shared(owner: _Owner) -> Client:
+    return _kept(owner, "_shared_client", _make)
+
+
+def _shared_async(owner: _Owner) -> AsyncClient:
+    return _kept(owner, "_shared_async_client", _make_async)
+
+
+def _kept(owner: _Owner, key: str, make: Callable[[_Owner], _Kept]) -> _Kept:
+    # Kept by its owner and not in a table of ours: a client refers to its configuration, so even a weak
+    # table would hold both for ever.
+    kept = vars(owner)
+    if key not in kept:
         with _lock:
-            client = _clients.get(owner)
-            if client is None:
-                client = _clients[owner] = _make(owner)
+            if key not in kept:
+                kept[key] = make(owner)
+    client: _Kept = kept[key]
     return client
 
 
-def _shared_async(owner: Config | Capsule) -> AsyncClient:
-    client = _async_clients.get(owner)
-    if client is None:
-        with _lock:
-            client = _async_clients.get(owner)
-            if client is None:
-                client = _async_clients[owner] = _make_async(owner)
-    return client
-
-
-def _make(owner: Config | Capsule) -> Client:
+def _make(owner: _Owner) -> Client:
     if isinstance(owner, Capsule):
         return Client(owner.config, owner.redis, middleware=owner.client_middleware)
     return Client(owner)
 
 
-def _make_async(owner: Config | Capsule) -> AsyncClient:
+def _make_async(owner: _Owner) -> AsyncClient:
     if isinstance(owner, Capsule):
         return AsyncClient(owner.config, middleware=owner.client_middleware)
     return AsyncClient(owner)

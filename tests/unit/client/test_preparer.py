@@ -70,6 +70,8 @@ def test_what_the_caller_gave_is_not_changed(client):
         ({"class": "X", "args": [], "jid": 7}, InvalidJob, "X: 'jid' is an integer"),
         ({"class": "X", "args": [], "at": "later"}, InvalidOptions, "must be seconds"),
         ({"class": "X", "args": [], "at": -1}, InvalidOptions, "must not be negative"),
+        ({"class": "X", "args": [], "wait_replicas": "2"}, InvalidOptions, "X: wait_replicas must be"),
+        ({"class": "X", "args": [], "extra": 5}, InvalidOptions, "X: extra must be a mapping"),
         ({"class": "X", "args": [], "custom": object()}, InvalidArguments, "X: cannot be stored as JSON"),
         ({"class": "X", "args": [object()]}, InvalidArguments, r"X: the argument 'args\[0\]' is a object"),
         ({"class": "X", "args": [1, {"a": float("nan")}]}, InvalidArguments, r"'args\[1\]' at \['a'\] is nan"),
@@ -80,6 +82,11 @@ def test_what_cannot_become_a_job_is_refused_before_anything_is_stored(client, s
     with pytest.raises(error, match=complaint):
         client.push(item)
     assert stored == []
+
+
+def test_extra_options_stand_beside_the_others(client, stored):
+    client.push({"class": "X", "args": [], "extra": {"own": 1}})
+    assert stored[0].payload["own"] == 1
 
 
 def test_large_integers_travel_exactly(client, stored):
@@ -208,7 +215,30 @@ def test_a_capsule_s_chain_takes_the_place_of_the_configuration_s(config, stored
     assert Client(config, middleware=chain).push({"class": "X", "args": []}) is None
 
 
+def test_middleware_that_tags_a_job_tags_neither_the_defaults_nor_the_caller_s_list(client, config, stored):
+    def tag(push, call_next):
+        push.payload["tags"].append("more")
+        return call_next(push)
+
+    config.client_middleware.add(tag)
+    config.jobs["tags"] = ["a"]
+    own = ["b"]
+    client.push({"class": "X", "args": []})
+    client.push({"class": "X", "args": []})
+    client.push({"class": "X", "args": [], "tags": own})
+    assert [job.payload["tags"] for job in stored] == [["a", "more"], ["a", "more"], ["b", "more"]]
+    assert own == ["b"]
+
+
 class TestReenqueue:
+    def test_an_odd_queue_name_of_ruby_is_no_obstacle(self, client, config):
+        config.client_middleware.add(lambda push, call_next: call_next(push))
+        assert client.reenqueue({"class": "X", "args": [], "queue": "a b"}, "schedule").queue == "a b"
+
+    def test_large_arguments_are_warned_about_once_only(self, client, caplog):
+        client.reenqueue({"class": "X", "args": ["x" * 1_000_000]}, "schedule")
+        assert caplog.text == ""
+
     def test_a_moved_job_gets_defaults_and_a_new_stamp_and_keeps_the_rest(self, client):
         payload = {"class": "X", "args": [], "jid": "j", "enqueued_at": 1, "retry_count": 2, "foreign": {"a": 1}}
         moved = client.reenqueue(payload, "retry")

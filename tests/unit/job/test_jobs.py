@@ -1,6 +1,8 @@
 """Declared jobs: functions and classes, options, clients, aliases."""
 
 import asyncio
+import gc
+import weakref
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -329,6 +331,16 @@ class TestClients:
             assert asyncio.run(declare().aenqueue(1)) is None
         assert [prepared.queue for prepared in stored] == ["worker", "worker"]
 
+    def test_a_configuration_and_its_client_go_together(self, declare, stored):
+        config = Config()
+        gone = weakref.ref(config)
+        with in_capsule(config.capsules["default"]):
+            declare().enqueue(1)
+            asyncio.run(declare().aenqueue(1))
+        del config
+        gc.collect()
+        assert gone() is None
+
     def test_a_client_takes_a_declared_job_for_its_class(self, declare, config, stored):
         add = declare(queue="low")
         Client(config).push({"class": add, "args": [1], "kwargs": {"c": 5}})
@@ -393,7 +405,9 @@ def test_wait_replicas_reaches_the_client_and_not_the_payload(declare, config):
     add.using(wait_replicas=2).enqueue(1)
     add.enqueue(1)
     declare(client=Asked(config), wait_replicas=1).enqueue(1)
-    assert asked == [(2, False), (0, False), (1, False)]
+    Asked(config).push({"class": add, "args": [1], "wait_replicas": 1}, wait_replicas=3)
+    Asked(config).push({"class": "X", "args": [1], "wait_replicas": 1})
+    assert asked == [(2, False), (0, False), (1, False), (3, False), (1, False)]
 
 
 def test_a_job_enqueued_after_commit_has_its_jid_at_once(declare, config, stored):
