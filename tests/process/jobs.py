@@ -1,0 +1,140 @@
+"""The application that most worker processes of the tests run: jobs that note in the ledger what they do.
+
+A job that lasts notes ``start`` and ``end``. Run again after an interruption it ends at once, so that a test
+sees its second run without another wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import threading
+import time
+
+from offsider import Config, current_job, job
+from tests.process.ledger import note
+
+FIRST_RUN = "first"
+
+
+def configure(config: Config) -> None:
+    if seconds := os.environ.get("TEST_LIVENESS_SECONDS"):
+        # Shorter than a setting may be: tests shall not wait for as long as a production system has to.
+        object.__setattr__(config.worker, "liveness_seconds", float(seconds))
+    config.on("job_reclaimed", lambda news: note("reclaimed", word=f"{news.identity} {news.interrupted_count}"))
+    config.on("lost_ownership", lambda news: note("lost ownership", news.job.jid, news.outcome))
+    config.death_handlers.append(lambda payload, error: note("death", payload.get("jid", ""), error))
+
+
+class RunAgain(Exception):
+    """The job was interrupted before: nothing is left to wait for."""
+
+
+def begin() -> str:
+    context = current_job()
+    note("start", context.jid, context.interrupted_count)
+    return context.jid
+
+
+def again() -> bool:
+    return current_job().interrupted_count > 0
+
+
+@job(name="Short")
+def short(number: int = 0, seconds: float = 0.0) -> None:
+    jid = begin()
+    time.sleep(seconds)
+    note("end", jid, number)
+
+
+@job(name="Long")
+def long(seconds: float) -> None:
+    """Python code that runs on: an exception reaches it between two bytecodes."""
+    jid = begin()
+    until = time.monotonic() + seconds
+    while not again() and time.monotonic() < until:
+        time.sleep(0.02)
+    note("end", jid)
+
+
+@job(name="Receiving")
+def receiving() -> None:
+    """Blocked in a system call: no exception can reach it."""
+    jid = begin()
+    if not again():
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            ours.recv(1)
+    note("end", jid)
+
+
+@job(name="Locked")
+def locked() -> None:
+    jid = begin()
+    if not again():
+        lock = threading.Lock()
+        lock.acquire()
+        lock.acquire()
+    note("end", jid)
+
+
+@job(name="Async")
+async def asynchronous(seconds: float) -> None:
+    jid = begin()
+    try:
+        if not again():
+            await asyncio.sleep(seconds)
+    except asyncio.CancelledError:
+        note("cancelled", jid)
+        raise
+    note("end", jid)
+
+
+@job(name="Wrapping")
+def wrapping(seconds: float) -> None:
+    """Turns whatever hits it into an error of its own."""
+    jid = begin()
+    until = time.monotonic() + seconds
+    try:
+        while not again() and time.monotonic() < until:
+            time.sleep(0.02)
+    except BaseException as error:
+        raise ValueError("wrapped") from error
+    note("end", jid)
+
+
+@job(name="Cleaning")
+def cleaning(seconds: float) -> None:
+    """Its own clean-up still runs at an interruption."""
+    jid = begin()
+    until = time.monotonic() + seconds
+    try:
+        while not again() and time.monotonic() < until:
+            time.sleep(0.02)
+    finally:
+        note("cleaned", jid)
+    note("end", jid)
+
+
+@job(name="Polite")
+def polite(seconds: float) -> None:
+    """Asks whether the worker wants to stop, and ends early then."""
+    jid = begin()
+    until = time.monotonic() + seconds
+    while time.monotonic() < until and not current_job().stopping:
+        time.sleep(0.02)
+    note("end", jid)
+
+
+@job(name="Failing")
+def failing(seconds: float = 0.0) -> None:
+    jid = begin()
+    time.sleep(seconds)
+    note("raise", jid)
+    raise RuntimeError("it fails")
+
+
+@job(name="Two")
+def two(first: int, second: int) -> None:
+    note("end", current_job().jid, first + second)

@@ -1,0 +1,44 @@
+"""Workers against an emptied Valkey; tests that ask for `raw_redis` or `redis_url` too would run on both servers.
+
+Fixtures
+    url       of the server
+    stored    a plain redis-py client of it
+    workers   starts worker processes; all are gone after the test
+    ledger    what their jobs noted
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+from tests.process.ledger import Ledger
+from tests.process.workers import Workers
+
+
+@pytest.fixture
+def url(embedded_url: str) -> str:
+    return embedded_url
+
+
+@pytest.fixture
+def stored(url: str) -> Iterator[redis.Redis]:
+    with redis.Redis.from_url(url) as client:
+        yield client
+
+
+@pytest.fixture
+def workers(url: str, tmp_path: Path) -> Iterator[Workers]:
+    started = Workers(tmp_path, url)
+    try:
+        yield started
+    finally:
+        started.close()
+
+
+@pytest.fixture
+def ledger(workers: Workers) -> Ledger:
+    return workers.ledger

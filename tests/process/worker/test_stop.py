@@ -1,0 +1,170 @@
+"""TERM and INT: running jobs get their time, what is left goes back, and the process is gone in time."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import pytest
+import redis
+
+from tests.process.stored import private, push, sorted_set, waiting
+from tests.waiting import wait_for
+
+TIMEOUT_SECONDS = 25
+#: The promise is 4 s; half of one more is for a machine on which six tests run at a time.
+MARGIN_SECONDS = 4.5
+
+
+@pytest.mark.parametrize("name", ["TERM", "INT"])
+def test_a_stop_lets_a_running_job_finish_and_ends_with_code_0(workers, stored, ledger, name):
+    jid = push(stored, "Short", 1, 1.0)
+    worker = workers.start("-c", "2")
+    wait_for(lambda: ledger.notes("start", jid=jid))
+    worker.send(name)
+    assert worker.ended() == 0
+    assert len(ledger.notes("end", jid=jid)) == 1
+    assert waiting(stored) == private(stored) == sorted_set(stored, "retry") == []
+    assert stored.scard("processes") == stored.hlen("offsider:owners") == 0
+
+
+def test_an_idle_worker_stops_at_once(workers):
+    worker = workers.start()
+    before = time.monotonic()
+    worker.stopped()
+    assert time.monotonic() - before < 5
+
+
+def test_a_second_signal_changes_nothing(workers, stored, ledger):
+    push(stored, "Short", 1, 1.5)
+    worker = workers.start()
+    wait_for(lambda: ledger.notes("start"))
+    for _ in range(3):
+        worker.send("TERM")
+        worker.send("INT")
+    assert worker.ended() == 0
+    assert len(ledger.notes("end")) == 1
+    assert worker.output.count("stopping: running jobs have") == 1
+
+
+@pytest.mark.timeout(150)
+def test_at_the_default_deadline_all_capsules_give_their_jobs_back_together(workers, stored, ledger):
+    """Two capsules, one deadline: whoever waited for them one after the other would need 50 s."""
+    app = workers.write("""
+        from tests.process.jobs import *  # the same jobs
+        from tests.process import jobs
+
+        def configure(config):
+            jobs.configure(config)
+            config.capsule("second", concurrency=3, queues=["second"])
+    """)
+    kinds = {"Long": [40], "Async": [40], "Wrapping": [40], "Receiving": [], "Locked": []}
+    jids = {push(stored, name, *args, queue=queue) for queue in ("default", "second") for name, args in kinds.items()}
+    worker = workers.start("-c", "5", app=app)
+    wait_for(lambda: len(ledger.notes("start")) == 8)
+
+    before = time.monotonic()
+    worker.send("TERM")
+    assert worker.ended(60) == 0
+    took = time.monotonic() - before
+    assert TIMEOUT_SECONDS - 1 <= took < TIMEOUT_SECONDS + MARGIN_SECONDS
+
+    started = set(ledger.counts("start"))
+    left = waiting(stored) + waiting(stored, "second")
+    assert {job["jid"] for job in left} == jids
+    assert {job["jid"] for job in left if job.get("interrupted_count") == 1} == started
+    assert private(stored) == sorted_set(stored, "retry") == sorted_set(stored, "dead") == []
+    assert stored.get("stat:failed") in (None, b"0")
+
+    for job in left:  # those that never ran would only be interrupted now
+        if job["jid"] not in started:
+            stored.lrem(f"queue:{job['queue']}", 0, _raw(stored, job))
+    workers.start("-q", "default", "-q", "second")
+    wait_for(lambda: set(ledger.counts("end")) == started)
+    assert set(ledger.counts("start").values()) == {2}
+
+
+def _raw(stored, job):
+    return next(raw for raw in stored.lrange(f"queue:{job['queue']}", 0, -1) if job["jid"].encode() in raw)
+
+
+@pytest.mark.parametrize(
+    "name, args",
+    [("Long", [40]), ("Async", [40]), ("Wrapping", [40]), ("Cleaning", [40]), ("Receiving", []), ("Locked", [])],
+)
+def test_a_job_that_is_not_done_by_the_deadline_runs_again_elsewhere(workers, stored, ledger, name, args):
+    jid = push(stored, name, *args)
+    worker = workers.start("-t", "1")
+    wait_for(lambda: ledger.notes("start", jid=jid))
+    before = time.monotonic()
+    worker.stopped()
+    assert time.monotonic() - before < 1 + MARGIN_SECONDS
+
+    (job,) = waiting(stored)
+    assert (job["jid"], job["interrupted_count"]) == (jid, 1)
+    assert "retry_count" not in job
+    assert private(stored) == sorted_set(stored, "retry") == sorted_set(stored, "dead") == []
+    assert stored.hlen("offsider:owners") == 0
+    if name == "Async":
+        assert len(ledger.notes("cancelled", jid=jid)) == 1
+    if name == "Cleaning":
+        assert len(ledger.notes("cleaned", jid=jid)) == 1
+
+    workers.start()
+    wait_for(lambda: ledger.notes("end", jid=jid))
+    assert ledger.words("start") == ["0", "1"]
+
+
+def test_a_job_may_ask_whether_the_worker_stops(workers, stored, ledger):
+    jid = push(stored, "Polite", 60)
+    worker = workers.start()
+    wait_for(lambda: ledger.notes("start", jid=jid))
+    worker.stopped(10)
+    assert len(ledger.notes("end", jid=jid)) == 1
+    assert waiting(stored) == []
+
+
+def test_a_stop_is_in_time_also_when_the_server_hangs(workers, make_server, ledger):
+    server = make_server(kind="redis7")
+    workers.url = server.url
+    with redis.Redis.from_url(server.url) as client:
+        jid = push(client, "Receiving")
+    worker = workers.start("-t", "1")
+    wait_for(lambda: ledger.notes("start", jid=jid))
+    os.kill(server.pid, signal.SIGSTOP)
+    try:
+        before = time.monotonic()
+        worker.send("TERM")
+        assert worker.ended() == 0
+        assert time.monotonic() - before < 1 + MARGIN_SECONDS
+    finally:
+        os.kill(server.pid, signal.SIGCONT)
+    with redis.Redis.from_url(server.url) as client:
+        assert len(waiting(client)) + len(private(client)) == 1  # for the next sweep, if it could not be given back
+
+
+def test_a_stop_while_the_application_loads_ends_the_start(workers):
+    worker = workers.start(
+        wait=False,
+        text="""
+        import time
+        print("loading", flush=True)
+        time.sleep(30)
+        """,
+    )
+    worker.until_says("loading")
+    worker.stopped(10)
+    assert "Traceback" not in worker.output
+
+
+def test_functions_registered_with_atexit_run(workers, ledger):
+    worker = workers.start(
+        text="""
+        import atexit
+        from tests.process.ledger import note
+        atexit.register(note, "atexit")
+        """
+    )
+    worker.stopped()
+    assert ledger.events() == ["atexit"]

@@ -1,0 +1,172 @@
+"""Worker processes of the tests: started, watched, signalled, and in the end always gone.
+
+worker = workers.start("-c", "2")        waits until it says that it runs
+worker.send("TERM")
+assert worker.ended(seconds=10) == 0     its exit code
+assert "stopping" in worker.output
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from tests.process.ledger import VARIABLE, Ledger
+from tests.waiting import wait_for
+
+ROOT = Path(__file__).resolve().parents[2]
+APPLICATION = "tests.process.jobs"
+MODULE = (sys.executable, "-m", "offsider", "worker")
+RUNNING = re.compile(r"\brunning <Capsule .* as (\S+:(\d+):[0-9a-f]{12})\b")
+START_SECONDS = 40.0
+
+
+class Worker:
+    """One process. Its output, errors included, goes to a file."""
+
+    def __init__(self, command: Sequence[str], file: Path, environ: Mapping[str, str], folder: Path) -> None:
+        self.file = file
+        with file.open("wb") as output:
+            self.process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd=folder,
+                env=environ,
+                start_new_session=True,  # so that children of it can be ended with it
+            )
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def output(self) -> str:
+        return self.file.read_text(errors="replace")
+
+    @property
+    def identity(self) -> str:
+        """The identity it started under."""
+        found = RUNNING.search(self.output)
+        assert found, self.output
+        return found[1]
+
+    @property
+    def runs(self) -> bool:
+        return self.process.poll() is None
+
+    def until_running(self) -> None:
+        self.until_says("running <Capsule", START_SECONDS)
+
+    def until_says(self, text: str, seconds: float = 20.0, *, times: int = 1) -> str:
+        """Wait for words in the output; answers the output."""
+        try:
+            wait_for(lambda: self.output.count(text) >= times or not self.runs, seconds)
+        except AssertionError:
+            raise AssertionError(f"not said within {seconds:g} s: {text!r}\n{self.output}") from None
+        assert self.output.count(text) >= times, f"ended without {text!r}:\n{self.output}"
+        return self.output
+
+    def send(self, name: str) -> None:
+        self.process.send_signal(getattr(signal, f"SIG{name}"))
+
+    def kill(self) -> None:
+        """As the kernel does when memory is short: no last words."""
+        self.process.kill()
+        self.process.wait()
+
+    def ended(self, seconds: float = 20.0) -> int:
+        """Wait for the end; answers the exit code."""
+        try:
+            return self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"{self.process.args} still runs after {seconds:g} s:\n{self.output}") from None
+
+    def stopped(self, seconds: float = 20.0) -> str:
+        """Send TERM, expect a clean end, answer the output."""
+        self.send("TERM")
+        assert self.ended(seconds) == 0, self.output
+        return self.output
+
+    def close(self) -> None:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, signal.SIGKILL)  # SIGKILL also ends what SIGSTOP holds
+        self.process.wait()
+
+
+class Workers:
+    """Starts workers that run against one server and note into one ledger.
+
+    Args:
+        folder: for application modules, output and ledger; the workers' current folder.
+        url: of the server.
+    """
+
+    def __init__(self, folder: Path, url: str) -> None:
+        self.folder = folder
+        self.url = url
+        self.ledger = Ledger(folder / "ledger")
+        self._started: list[Worker] = []
+
+    def write(self, text: str, name: str = "app.py") -> str:
+        """Write an application module into the current folder of the workers; answers its module name."""
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(textwrap.dedent(text))
+        return path.stem
+
+    def start(
+        self,
+        *options: str,
+        app: str | None = APPLICATION,
+        text: str | None = None,
+        environ: Mapping[str, str | None] | None = None,
+        command: Sequence[str] = MODULE,
+        folder: Path | None = None,
+        wait: bool = True,
+    ) -> Worker:
+        """Start a worker.
+
+        Args:
+            options: of the command line.
+            app: what ``-r`` names; None leaves it out.
+            text: an application in place of ``app``.
+            environ: variables to set; None removes one.
+            command: the program and its first words.
+            folder: its current folder.
+            wait: until it says that it runs.
+        """
+        if text is not None:
+            app = self.write(text)
+        words = [*command, *(("-r", app) if app else ()), *options]
+        file = self.folder / f"worker-{len(self._started)}.log"
+        worker = Worker(words, file, self._environ(environ or {}), folder or self.folder)
+        self._started.append(worker)
+        if wait:
+            worker.until_running()
+        return worker
+
+    def _environ(self, given: Mapping[str, str | None]) -> dict[str, str]:
+        environ: dict[str, str | None] = {
+            **os.environ,
+            "REDIS_URL": self.url,
+            "PYTHONPATH": str(ROOT),
+            "PYTHONUNBUFFERED": "1",
+            "NO_COLOR": "1",
+            VARIABLE: str(self.ledger.path),
+            **given,
+        }
+        return {name: value for name, value in environ.items() if value is not None}
+
+    def close(self) -> None:
+        """End whatever still runs."""
+        for worker in self._started:
+            worker.close()
