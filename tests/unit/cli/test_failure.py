@@ -1,0 +1,59 @@
+"""Failures are told in a few lines with the place in the user's code."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from offsider.cli.failure import explain, flush_output, give_up, place_of
+
+
+@pytest.fixture
+def run_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def run(text):
+        path = tmp_path / "app.py"
+        path.write_text(text)
+        with pytest.raises(BaseException) as caught:
+            exec(compile(text, str(path), "exec"), {})
+        return caught.value
+
+    return run
+
+
+def test_the_line_of_the_user_is_shown(run_file):
+    error = run_file("x = 1\nimport json\n\njson.loads('{')\n")
+    assert isinstance(error, json.JSONDecodeError)
+    assert place_of(error).startswith("app.py:4")
+    assert explain("cannot load app", error).splitlines()[1].startswith("  at app.py:4")
+
+
+def test_a_syntax_error_shows_its_own_line():
+    error = SyntaxError("invalid syntax", ("/elsewhere/app.py", 3, 1, "def x(:\n"))
+    text = explain("cannot load app", error)
+    assert text == "cannot load app: SyntaxError: invalid syntax\n  at /elsewhere/app.py:3: def x(:"
+
+
+def test_an_exit_is_explained():
+    assert "it ended the process itself: SystemExit(3)" in explain("x", SystemExit(3))
+
+
+def test_an_error_without_a_place_of_the_user_has_one_line():
+    assert explain("x", ValueError("a\nb")) == "x: ValueError: a"
+
+
+def test_the_traceback_is_for_those_who_ask(run_file, capsys):
+    error = run_file("1 / 0")
+    assert give_up("no", error) == 1
+    assert capsys.readouterr().err == "offsider: no\n"
+    assert give_up("no", error, verbose=True) == 1
+    assert "ZeroDivisionError: division by zero" in capsys.readouterr().err
+
+
+def test_flushing_tolerates_closed_streams(monkeypatch, tmp_path):
+    stream = (tmp_path / "x").open("w")
+    stream.close()
+    monkeypatch.setattr("sys.stdout", stream)
+    flush_output()

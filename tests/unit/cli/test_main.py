@@ -1,0 +1,41 @@
+"""The command and its words."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from offsider import __version__
+from offsider.cli.main import WORDS, main
+
+
+def call(*words):
+    return CliRunner().invoke(main, words)
+
+
+def test_help_lists_every_word():
+    result = call("-h")
+    assert result.exit_code == 0
+    for word in WORDS:
+        assert f"  {word} " in result.output
+
+
+@pytest.mark.parametrize("words", [["-V"], ["--version"], ["worker", "-V"]])
+def test_the_version_is_told(words):
+    assert call(*words).output == f"offsider {__version__}\n"
+
+
+def test_an_unknown_word_is_a_usage_error():
+    result = call("wroker")
+    assert result.exit_code == 2
+    assert "No such command" in result.output
+
+
+def test_the_module_is_the_command():
+    run = subprocess.run(
+        [sys.executable, "-m", "offsider", "--version"], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert run.stdout == f"offsider {__version__}\n"

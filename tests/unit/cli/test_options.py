@@ -1,0 +1,50 @@
+"""The command line becomes settings."""
+
+from __future__ import annotations
+
+import pytest
+
+from offsider.cli.options import WorkerOptions
+from offsider.core.errors import ConfigurationError
+
+
+@pytest.fixture(autouse=True)
+def empty_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def test_nothing_typed_overrides_nothing():
+    assert WorkerOptions().overrides() == {}
+
+
+def test_everything_typed():
+    config = WorkerOptions(
+        require=("app", "more.py"),
+        queue=("high,3", "low"),
+        concurrency="7",
+        environment="production",
+        tag="blue",
+        timeout="8.5",
+        verbose=True,
+        reload=True,
+    ).load_config()
+    assert config.worker.require == ("app", "more.py")
+    assert config.worker.queues == ("high,3", "low")
+    assert (config.worker.concurrency, config.worker.environment, config.worker.tag) == (7, "production", "blue")
+    assert (config.worker.timeout_seconds, config.log.level, config.worker.reload) == (8.5, "debug", True)
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (WorkerOptions(concurrency="many"), r"^-c, --concurrency: worker\.concurrency expects"),
+        (WorkerOptions(concurrency="0"), r"^-c, --concurrency: worker\.concurrency expects"),
+        (WorkerOptions(timeout="-1"), r"^-t, --timeout: worker\.timeout_seconds expects"),
+        (WorkerOptions(queue=("a", "a")), r"^-q, --queue: worker\.queues .*named twice"),
+        (WorkerOptions(queue=("",)), r"^-q, --queue: worker\.queues"),
+        (WorkerOptions(environment="a b"), r"^-e, --environment: worker\.environment expects"),
+    ],
+)
+def test_a_wrong_value_names_the_option(options, message):
+    with pytest.raises(ConfigurationError, match=message):
+        options.load_config()

@@ -1,0 +1,72 @@
+"""What a reloading parent watches, and how it starts its child."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from offsider.cli.options import WorkerOptions
+from offsider.cli.reload import arguments, changed, source_files, times, watched_folders
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def touch(*names):
+    for name in names:
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).write_text("")
+
+
+def test_the_child_gets_the_same_command_line_but_one_option():
+    options = WorkerOptions(
+        require=("app", "b.py"),
+        queue=("a,2", "b"),
+        concurrency="3",
+        config="x.toml",
+        environment="test",
+        tag="t",
+        timeout="5",
+        verbose=True,
+        embedded=True,
+        reload=True,
+    )
+    assert " ".join(arguments(options)) == (
+        "worker -r app -r b.py -q a,2 -q b -c 3 -C x.toml -e test -g t -t 5 -v --embedded"
+    )
+    assert arguments(WorkerOptions(reload=True)) == ["worker"]
+
+
+def test_sources_are_watched_and_packages_are_not(here):
+    touch("a.py", "sub/b.py", "offsider.toml", "config/sidekiq.yml")
+    touch("c.txt", ".venv/d.py", "node_modules/e.py", "x/__pycache__/f.py", "venv/lib/site-packages/g.py")
+    found = {str(Path(path).relative_to(here)) for path in source_files([here])}
+    assert found == {"a.py", "sub/b.py", "offsider.toml", "config/sidekiq.yml"}
+
+
+def test_files_that_come_go_or_change_are_told(here):
+    touch("a.py", "b.py", "same.py")
+    before = times([here])
+    os.utime("a.py", ns=(1, 1))
+    Path("b.py").unlink()
+    touch("c.py")
+    assert changed(before, times([here])) == ["a.py", "b.py", "c.py"]
+    assert changed(before, before) == []
+
+
+def test_a_file_that_vanishes_while_it_is_looked_at_is_left_out(here, monkeypatch):
+    monkeypatch.setattr("offsider.cli.reload.source_files", lambda folders: ["gone.py"])
+    assert times([here]) == {}
+
+
+def test_the_folder_of_an_application_elsewhere_is_watched_too(here, tmp_path_factory):
+    other = tmp_path_factory.mktemp("other")
+    (other / "jobs.py").write_text("")
+    assert watched_folders(WorkerOptions(require=(str(other / "jobs.py"),))) == [here, other]
+    touch("jobs.py")
+    assert watched_folders(WorkerOptions(require=("jobs",))) == [here]

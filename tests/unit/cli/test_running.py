@@ -1,0 +1,111 @@
+"""The main thread acts on signals one after another."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+import pytest
+
+from offsider.cli import running as running_module
+from offsider.cli.running import Running
+from offsider.wiring.config import Config
+
+
+class FakeLauncher:
+    def __init__(self):
+        self.config = Config()
+        self.calls = []
+        self.quieted = threading.Event()
+        self.may_stop = threading.Event()
+
+    def title(self):
+        return "a title"
+
+    def quiet(self):
+        self.calls.append("quiet")
+        self.quieted.set()
+
+    def stop(self):
+        self.calls.append("stop")
+        self.may_stop.wait(10)
+
+    def async_tasks(self):
+        self.calls.append("dump")
+        return []
+
+
+class FakeSignals:
+    """Answers scripted lists of names; a callable stands for something that happens meanwhile."""
+
+    def __init__(self, *script):
+        self.script = list(script)
+        self.pauses = []
+        self.failed = []
+
+    def wait(self, timeout_seconds):
+        self.pauses.append(timeout_seconds)
+        step = self.script.pop(0) if self.script else []
+        return step() or [] if callable(step) else step
+
+    def failures(self):
+        failed, self.failed = self.failed, []
+        return failed
+
+    def wake(self):
+        pass
+
+
+@pytest.fixture
+def told(monkeypatch):
+    states = []
+    monkeypatch.setattr(running_module.systemd, "notify", states.append)
+    return states
+
+
+@pytest.fixture
+def log(caplog):
+    logger = logging.getLogger("offsider")
+    logger.addHandler(caplog.handler)
+    caplog.set_level(logging.DEBUG, logger="offsider")
+    yield caplog
+    logger.removeHandler(caplog.handler)
+
+
+def test_a_life_quiet_dump_stop_and_a_dump_while_stopping(told, log):
+    launcher = FakeLauncher()
+    signals = FakeSignals(
+        ["TSTP"], lambda: launcher.quieted.wait(10) and None, ["TERM", "INT"], ["TTIN", "USR2"], launcher.may_stop.set
+    )
+    running = Running(launcher, signals)
+    running.until_stopped()
+    assert launcher.calls == ["quiet", "stop", "dump"]
+    assert told == ["READY=1", "STOPPING=1"]
+    assert "the signal USR2 means nothing here" in log.text
+    assert 0.2 <= running.seconds_left() <= 25 + 3.9
+
+
+def test_failures_of_earlier_handlers_are_logged(told, log):
+    launcher = FakeLauncher()
+    launcher.may_stop.set()
+    signals = FakeSignals(["TERM"])
+    signals.failed = [("TERM", ValueError("boom"))]
+    Running(launcher, signals).until_stopped()
+    assert "an earlier handler of TERM failed: ValueError: boom" in log.text
+
+
+def test_the_watchdog_is_fed_when_it_is_due(told, monkeypatch):
+    monkeypatch.setattr(running_module.systemd, "watchdog_seconds", lambda: 0.25)
+    launcher = FakeLauncher()
+    launcher.may_stop.set()
+    signals = FakeSignals(["TERM"])
+    Running(launcher, signals).until_stopped()
+    assert told[:2] == ["READY=1", "WATCHDOG=1"]
+    assert signals.pauses[0] <= 0.25
+
+
+def test_the_end_has_a_moment_even_when_the_deadline_has_passed(told):
+    launcher = FakeLauncher()
+    launcher.config.worker.timeout_seconds = 0
+    running = Running(launcher, FakeSignals())
+    assert running.seconds_left() == 0.2

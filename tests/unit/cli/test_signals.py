@@ -1,0 +1,150 @@
+"""Signals become names in a queue; handlers that were there before are called first."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+
+import pytest
+
+from offsider.cli.signals import SignalQueue, StoppedEarly
+from offsider.core.errors import ConfigurationError
+
+WAIT = 10.0
+NUMBERS = (signal.SIGTERM, signal.SIGINT, signal.SIGTSTP, signal.SIGTTIN)
+
+
+@pytest.fixture(autouse=True)
+def restored():
+    before = {number: signal.getsignal(number) for number in NUMBERS}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.fixture
+def queue():
+    made = SignalQueue()
+    made.install()
+    yield made
+    made.close()
+
+
+def send(number):
+    os.kill(os.getpid(), number)
+
+
+def collect(queue, count):
+    names = []
+    while len(names) < count:
+        arrived = queue.wait(WAIT)
+        assert arrived, f"only {names} arrived"
+        names += arrived
+    return names
+
+
+def test_signals_arrive_as_names(queue):
+    for number in NUMBERS:
+        send(number)
+    assert sorted(collect(queue, 4)) == ["INT", "TERM", "TSTP", "TTIN"]
+
+
+def test_signals_of_redis_arrive_too(queue):
+    threading.Thread(target=queue.put, args=("USR2",)).start()
+    assert collect(queue, 1) == ["USR2"]
+
+
+def test_a_wait_ends_after_its_time_or_a_wake(queue):
+    assert queue.wait(0) == []
+    queue.wake()
+    assert queue.wait(WAIT) == []
+
+
+def test_a_full_pipe_loses_nothing_that_was_put(queue):
+    for _ in range(70_000):
+        queue.wake()
+    queue.put("TERM")
+    assert collect(queue, 1) == ["TERM"]
+
+
+def test_earlier_handlers_are_called_first():
+    seen = []
+    signal.signal(signal.SIGTERM, lambda number, frame: seen.append(number))
+    queue = SignalQueue()
+    queue.install()
+    try:
+        send(signal.SIGTERM)
+        assert collect(queue, 1) == ["TERM"]
+        assert seen == [signal.SIGTERM]
+    finally:
+        queue.close()
+    send(signal.SIGTERM)
+    assert seen == [signal.SIGTERM] * 2
+
+
+def test_handlers_that_the_application_set_meanwhile_are_kept(queue):
+    seen = []
+    signal.signal(signal.SIGTERM, lambda number, frame: seen.append(number))
+    queue.install()
+    queue.install()
+    send(signal.SIGTERM)
+    assert collect(queue, 1) == ["TERM"]
+    assert seen == [signal.SIGTERM]
+
+
+@pytest.mark.parametrize("error", [ValueError("boom"), SystemExit(1)])
+def test_a_failing_earlier_handler_is_reported_and_the_signal_counts(error):
+    def fail(number, frame):
+        raise error
+
+    signal.signal(signal.SIGTERM, fail)
+    queue = SignalQueue()
+    queue.install()
+    try:
+        send(signal.SIGTERM)
+        assert collect(queue, 1) == ["TERM"]
+        assert queue.failures() == [("TERM", error)]
+        assert queue.failures() == []
+    finally:
+        queue.close()
+
+
+def test_ctrl_c_raises_nothing(queue):
+    send(signal.SIGINT)
+    assert collect(queue, 1) == ["INT"]
+
+
+def test_while_booting_a_stop_is_raised_at_once(queue):
+    queue.booting = True
+    with pytest.raises(StoppedEarly):
+        send(signal.SIGTERM)
+    send(signal.SIGTSTP)
+
+
+def test_closing_gives_everything_back():
+    before = [signal.getsignal(number) for number in NUMBERS]
+    fd = signal.set_wakeup_fd(-1)
+    signal.set_wakeup_fd(fd)
+    queue = SignalQueue()
+    queue.install()
+    queue.close()
+    assert [signal.getsignal(number) for number in NUMBERS] == before
+    assert signal.set_wakeup_fd(fd) == fd
+
+
+def test_only_the_main_thread_may_install():
+    errors = []
+
+    def install():
+        try:
+            queue.install()
+        except ConfigurationError as error:
+            errors.append(str(error))
+
+    queue = SignalQueue()
+    thread = threading.Thread(target=install)
+    thread.start()
+    thread.join()
+    queue.close()
+    assert "need the main thread" in errors[0]

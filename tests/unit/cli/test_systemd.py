@@ -1,0 +1,42 @@
+"""What systemd is told."""
+
+from __future__ import annotations
+
+import os
+import socket
+
+import pytest
+
+from offsider.cli.systemd import notify, watchdog_seconds
+
+
+def test_a_message_reaches_the_socket():
+    # A relative path: the whole one of pytest's folder may be too long for a socket.
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
+        listener.bind(f"\0offsider-test-{os.getpid()}")
+        assert notify("READY=1", {"NOTIFY_SOCKET": f"@offsider-test-{os.getpid()}"})
+        assert listener.recv(100) == b"READY=1"
+
+
+def test_without_systemd_nothing_happens():
+    assert not notify("READY=1", {})
+
+
+def test_a_socket_that_is_gone_is_no_error():
+    assert not notify("READY=1", {"NOTIFY_SOCKET": "/nowhere/at/all"})
+
+
+@pytest.mark.parametrize(
+    "environ, seconds",
+    [
+        ({}, None),
+        ({"WATCHDOG_USEC": "x"}, None),
+        ({"WATCHDOG_USEC": "20000000"}, 10.0),
+        ({"WATCHDOG_USEC": "1000000"}, 0.5),
+        ({"WATCHDOG_USEC": "999999"}, None),
+        ({"WATCHDOG_USEC": "20000000", "WATCHDOG_PID": "1"}, None),
+        ({"WATCHDOG_USEC": "20000000", "WATCHDOG_PID": str(os.getpid())}, 10.0),
+    ],
+)
+def test_the_watchdog_is_served_twice_as_often_as_it_looks(environ, seconds):
+    assert watchdog_seconds(environ) == seconds

@@ -1,0 +1,20 @@
+"""The process title, with setproctitle and without."""
+
+from __future__ import annotations
+
+import sys
+from types import SimpleNamespace
+
+from offsider.cli.title import title_setter
+
+
+def test_it_is_set_where_the_package_is_there(monkeypatch):
+    titles = []
+    monkeypatch.setitem(sys.modules, "setproctitle", SimpleNamespace(setproctitle=titles.append))
+    title_setter()("offsider 1.0 [0 of 5 busy]")
+    assert titles == ["offsider 1.0 [0 of 5 busy]"]
+
+
+def test_it_is_left_alone_where_it_is_not(monkeypatch):
+    monkeypatch.setitem(sys.modules, "setproctitle", None)
+    title_setter()("anything")

@@ -1,0 +1,14 @@
+"""``offsider version``."""
+
+from __future__ import annotations
+
+import platform
+
+from click.testing import CliRunner
+
+from offsider import __version__
+from offsider.cli.version import version
+
+
+def test_it_tells_both_versions():
+    assert CliRunner().invoke(version).output == f"offsider {__version__} (Python {platform.python_version()})\n"
