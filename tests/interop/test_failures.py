@@ -124,6 +124,15 @@ def test_a_job_that_used_up_its_last_try_here_after_failing_in_ruby_is_dead(ruby
     assert [run[0] for run in seen(jid)] == ["ruby", "python"]
 
 
+def test_options_that_ruby_set_to_nil_count_as_not_set(ruby, shown) -> None:
+    unset = "'retry' => nil, 'retry_for' => nil, 'retry_queue' => nil, 'dead' => nil, 'backtrace' => nil, 'tags' => nil"
+    jid = ruby(f"Sidekiq::Client.push('class' => 'PythonFail', 'args' => [], 'queue' => 'python', {unset})")
+
+    entry = shown(jid)
+
+    assert (entry["queue"], entry["count"], entry["backtrace"]) == ("python", 0, None)
+
+
 def test_a_job_that_died_here_can_be_retried_from_rubys_dead_set(client, ruby, shown, seen) -> None:
     jid = client.push({"class": "PythonFail", "args": [], "queue": "python", "retry": 0})
     dead = shown(jid, "DeadSet")

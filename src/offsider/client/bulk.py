@@ -57,8 +57,9 @@ class Bulk:
         if kwargs:
             payload["kwargs"] = kwargs
         payload["jid"] = self.jid or new_jid()
-        if "tags" in payload:
-            payload["tags"] = list(payload["tags"])  # middleware may tag a single job
+        tags = payload.get("tags")
+        if tags:
+            payload["tags"] = list(tags)  # middleware may tag a single job
         due = self._next_time(now)
         if due is not None:
             payload["at"] = due

@@ -93,8 +93,9 @@ class Retrier:
         return self._discard(decode(job.raw))
 
     def _retry_option(self, payload: JobPayload, declared: Declared | None) -> bool | int | None:
-        if "retry" in payload:
-            return payload["retry"]
+        retry = payload.get("retry")
+        if retry is not None:  # Ruby stores an option that was set to nil as null, which means "not set"
+            return retry
         return declared.options.get("retry", True) if declared is not None else True
 
     def _note_failure(self, payload: JobPayload, job: JobContext, error: BaseException) -> int:
@@ -108,15 +109,16 @@ class Retrier:
         else:
             payload["failed_at"] = now
             payload["retry_count"] = 0
-        lines = backtrace_lines(error, payload.get("backtrace", False))
+        lines = backtrace_lines(error, payload.get("backtrace") or False)
         if lines:
             payload["error_backtrace"] = compress(lines, self._wire_version)
         return payload["retry_count"]
 
     def _exhausted(self, payload: JobPayload, retry: int, count: int) -> bool:
-        if "retry_for" in payload:
+        retry_for = payload.get("retry_for")
+        if retry_for is not None:
             since = read_stamp(payload.get("failed_at"))
-            return since is not None and since + payload["retry_for"] < self._config.clock.now()
+            return since is not None and since + retry_for < self._config.clock.now()
         most = self._config.worker.max_retries if retry is True else int(retry)
         return count >= most
 
