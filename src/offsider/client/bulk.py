@@ -58,7 +58,7 @@ class Bulk:
             payload["kwargs"] = kwargs
         payload["jid"] = self.jid or new_jid()
         tags = payload.get("tags")
-        if tags:
+        if tags is not None:
             payload["tags"] = list(tags)  # middleware may tag a single job
         due = self._next_time(now)
         if due is not None:
