@@ -1,0 +1,115 @@
+"""The boot checks on real servers of every unusable or risky sort."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import redis as redis_py
+
+from offsider.core.errors import ConfigurationError, RedisUnavailable, UnsupportedServer
+from offsider.job import registry
+from offsider.job.function import job
+from offsider.wiring.config import Config
+from offsider.worker.boot_checks import check_boot
+
+
+def config_for(url, **redis):
+    config = Config()
+    config.redis.url = url
+    for key, value in redis.items():
+        setattr(config.redis, key, value)
+    return config
+
+
+def test_a_good_server_is_passed_in_silence(redis_url):
+    assert check_boot(config_for(redis_url)) == []
+
+
+def test_a_server_that_is_not_there(tmp_path):
+    with pytest.raises(RedisUnavailable, match="cannot be reached"):
+        check_boot(config_for(f"unix://{tmp_path}/nothing.sock"))
+
+
+def test_a_wrong_and_a_missing_password(make_server):
+    server = make_server(port=0, requirepass="hunter2")
+    for config in (config_for(server.url), config_for(server.url, password="hunter3")):
+        with pytest.raises(ConfigurationError, match="refused the login") as caught:
+            check_boot(config)
+        assert "hunter" not in str(caught.value)
+    assert check_boot(config_for(server.url, password="hunter2")) == []
+
+
+def test_a_replica(make_server):
+    master = make_server(port=0)
+    port = master.url.rpartition(":")[2].partition("/")[0]
+    replica = make_server(port=0, replicaof=f"127.0.0.1 {port}")
+    with pytest.raises(UnsupportedServer, match="read-only replica"):
+        check_boot(config_for(replica.url))
+
+
+def test_a_cluster(make_server):
+    server = make_server(port=0, cluster_enabled="yes")
+    with pytest.raises(UnsupportedServer, match="is a Cluster"):
+        check_boot(config_for(server.url))
+
+
+def test_eviction_and_no_persistence(make_server):
+    server = make_server(persist=False, save='""', maxmemory_policy="allkeys-lru")
+    policy, persistence = check_boot(config_for(server.url))
+    assert "maxmemory-policy is allkeys-lru" in policy
+    assert "neither AOF nor RDB" in persistence
+
+
+def test_a_full_server_is_a_warning_because_workers_make_room(make_server):
+    server = make_server(maxmemory="500kb")
+    [warning] = check_boot(config_for(server.url))
+    assert "out of memory" in warning
+
+
+@pytest.mark.parametrize("kind", ["redis7", "valkey"])
+def test_a_user_without_dangerous_commands_boots_with_what_is_unknown(make_server, kind):
+    server = make_server(kind=kind, port=0)
+    with redis_py.Redis.from_url(server.url) as client:
+        client.execute_command("ACL", "SETUSER", "minimal", "on", ">pw", "~*", "&*", "+@all", "-@dangerous")
+    [warning] = check_boot(config_for(server.url, username="minimal", password="pw"))
+    assert "this user may not call INFO, CONFIG" in warning
+    assert "unknown are maxmemory-policy, AOF, RDB" in warning
+
+
+def test_a_user_without_scripts_is_refused(make_server):
+    server = make_server(port=0)
+    with redis_py.Redis.from_url(server.url) as client:
+        client.execute_command("ACL", "SETUSER", "noscript", "on", ">pw", "~*", "+@all", "-@scripting")
+    with pytest.raises(UnsupportedServer, match="does not run Lua scripts"):
+        check_boot(config_for(server.url, username="noscript", password="pw"))
+
+
+def test_stored_names_that_nobody_registers_are_listed(redis_url, raw_redis):
+    raw_redis.lpush("queue:default", b'{"class":"Gone","args":[]}', b'{"class":"Here","args":[]}', b"not json")
+    raw_redis.zadd("retry", {b'{"class":"Renamed","args":[]}': 1})
+    with registry.isolated():
+        job(name="Here")(lambda: None)
+        [warning] = check_boot(config_for(redis_url))
+    assert "under names that nothing registers: Gone, Renamed (" in warning
+
+
+def test_an_older_ruby_process_needs_another_wire_version(redis_url, raw_redis):
+    for identity, told in (
+        ("ruby:1:ab", {"version": "7.3.10"}),
+        ("ruby:2:cd", {"version": "8.1.7"}),
+        ("ours:3:ef", {}),
+    ):
+        raw_redis.sadd("processes", identity)
+        raw_redis.hset(identity, "info", json.dumps(told))
+    raw_redis.hset("offsider:owners", "ours:3:ef", "{}")
+    [warning] = check_boot(config_for(redis_url))
+    assert "the process ruby:1:ab is Sidekiq 7" in warning
+    assert "set redis.wire_version = 7" in warning
+    assert check_boot(config_for(redis_url, wire_version=7)) == []
+
+
+def test_what_is_stored_never_keeps_a_worker_from_starting(redis_url, raw_redis):
+    raw_redis.set("processes", "of the wrong type")
+    [warning] = check_boot(config_for(redis_url))
+    assert "a look at what is stored failed" in warning

@@ -1,0 +1,67 @@
+"""Reading what servers of each kind say of themselves."""
+
+from __future__ import annotations
+
+import pytest
+
+from offsider.core.errors import RedisRefused
+from offsider.storage.server_info import ServerInfo, server_info
+
+NOPERM = RedisRefused("NOPERM this user has no permissions", code="NOPERM")
+
+
+class FakeRedis:
+    def __init__(self, *replies):
+        self.replies = list(replies)
+
+    def pipeline(self, commands, *, raise_errors):
+        assert raise_errors is False
+        return self.replies
+
+
+def hello(**fields):
+    return [item for name, value in fields.items() for item in (name.encode(), value)]
+
+
+INFO = b"""# Server\r\nredis_version:7.0.15\r\nredis_mode:standalone\r\n
+# Memory\r\nused_memory:100\r\nmaxmemory:50\r\nmaxmemory_policy:noeviction\r\n
+# Persistence\r\naof_enabled:1\r\n# Replication\r\nrole:master\r\n"""
+
+
+def test_a_redis_that_tells_everything():
+    answer = server_info(FakeRedis(hello(server=b"redis", version=b"7.0.15", proto=2), INFO, [b"save", b"3600 1"]))
+    assert answer == ServerInfo("redis", (7, 0, 15), "standalone", "master", "noeviction", True, True, 100, 50, ())
+    assert answer.version_text == "7.0.15"
+
+
+def test_hello_alone_is_enough_to_judge():
+    replies = hello(server=b"redis", version=b"7.2.1", mode=b"cluster", role=b"replica", modules=[])
+    answer = server_info(FakeRedis(replies, NOPERM, NOPERM))
+    assert answer == ServerInfo("redis", (7, 2, 1), "cluster", "replica", forbidden=("INFO", "CONFIG"))
+
+
+@pytest.mark.parametrize(
+    "lines, kind, version",
+    [
+        (b"redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:9.1.2", "valkey", (9, 1, 2)),
+        (b"redis_version:7.4.0\r\ndragonfly_version:df-v1.27.1", "dragonfly", (1, 27, 1)),
+        (b"redis_version:8.0-rc1", "redis", (8, 0)),
+        (b"", None, None),
+    ],
+)
+def test_kinds_and_their_own_versions(lines, kind, version):
+    answer = server_info(FakeRedis(NOPERM, lines, [b"save", b""]))
+    assert (answer.kind, answer.version, answer.rdb) == (kind, version, False)
+
+
+def test_an_old_servers_word_for_a_replica():
+    assert server_info(FakeRedis(NOPERM, b"role:slave", NOPERM)).role == "replica"
+
+
+def test_nothing_allowed_means_nothing_known():
+    assert server_info(FakeRedis(NOPERM, NOPERM, NOPERM)) == ServerInfo(forbidden=("HELLO", "INFO", "CONFIG"))
+
+
+def test_a_refused_login_is_raised():
+    with pytest.raises(RedisRefused):
+        server_info(FakeRedis(RedisRefused("NOAUTH Authentication required.", code="NOAUTH"), NOPERM, NOPERM))
