@@ -1,1 +1,61 @@
-"""What tests of applications with jobs need."""
+"""What tests of applications with jobs need: pushes kept in memory or run at once, and checks that read well.
+
+    from offsider import testing
+
+    with testing.fake() as enqueued:
+        sign_up("ada@example.com")
+        testing.assert_enqueued(welcome, "ada@example.com")
+        enqueued.drain()
+
+The names are found at first use: pytest loads the plugin of this package in every project that has offsider
+installed, and shall not become slower by it.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from offsider.testing.assertions import assert_enqueued, assert_not_enqueued
+    from offsider.testing.enqueued_job import EnqueuedJob
+    from offsider.testing.fake_clock import FakeClock
+    from offsider.testing.modes import disabled, fake, inline, use_fake, use_inline, use_redis
+    from offsider.testing.recorder import NothingEnqueued, Recorder
+    from offsider.testing.running_worker import RunningWorker
+
+__all__ = [
+    "EnqueuedJob",
+    "FakeClock",
+    "NothingEnqueued",
+    "Recorder",
+    "RunningWorker",
+    "assert_enqueued",
+    "assert_not_enqueued",
+    "disabled",
+    "fake",
+    "inline",
+    "use_fake",
+    "use_inline",
+    "use_redis",
+]
+
+_ELSEWHERE = {
+    "EnqueuedJob": "enqueued_job",
+    "FakeClock": "fake_clock",
+    "NothingEnqueued": "recorder",
+    "Recorder": "recorder",
+    "RunningWorker": "running_worker",
+    "assert_enqueued": "assertions",
+    "assert_not_enqueued": "assertions",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found: object = getattr(import_module(f"{__name__}.{_ELSEWHERE.get(name, 'modes')}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,68 @@
+"""Checks on the jobs of the `fake` mode that is on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from offsider.job.call import Call
+from offsider.job.enqueuer import Delay, Moment
+from offsider.testing.enqueued_job import AnyJob, EnqueuedJob
+from offsider.testing.modes import current_recorder
+
+
+def assert_enqueued(
+    job: AnyJob | Call[Any],
+    /,
+    *args: Any,
+    queue: str | None = None,
+    at: Moment | None = None,
+    in_: Delay | None = None,
+    count: int | None = None,
+    **kwargs: Any,
+) -> EnqueuedJob:
+    """Check that a job was enqueued, and answer the oldest that fits.
+
+    ::
+
+        assert_enqueued(welcome)                                    # with any arguments
+        assert_enqueued(welcome, 42)                                # with these
+        assert_enqueued(welcome, 42, queue="low", in_=60)
+        assert_enqueued(welcome.using(retry=5), 42)                 # with these options
+        assert_enqueued(welcome.call(42), count=2)                  # arguments checked by the type checker
+
+    Jobs that were drained do not count any more.
+
+    Args:
+        job: a job function or class, also after ``.using(...)``; ``job.call(...)``; or the name of a job that
+            lives elsewhere.
+        args: its arguments; none given means any. ``unittest.mock.ANY`` stands for any one. For exactly none,
+            and for parameters called like those below, use ``job.call(...)``.
+        queue: the queue it went to.
+        at: when it is due, an aware datetime or epoch seconds; within a second.
+        in_: when it is due, seconds or a timedelta from the push; within a second. 0: at once.
+        count: exactly so many of them; default: at least one.
+        kwargs: further arguments.
+
+    Raises:
+        AssertionError: there is none (or another number); the message lists what is there and the nearest.
+        InvalidArguments: the job could never be enqueued with these arguments.
+        ConfigurationError: fake mode is not on.
+    """
+    __tracebackhide__ = True
+    recorder = current_recorder("assert_enqueued")
+    return recorder.assert_enqueued(job, *args, queue=queue, at=at, in_=in_, count=count, **kwargs)
+
+
+def assert_not_enqueued(
+    job: AnyJob | Call[Any],
+    /,
+    *args: Any,
+    queue: str | None = None,
+    at: Moment | None = None,
+    in_: Delay | None = None,
+    **kwargs: Any,
+) -> None:
+    """Check that no such job was enqueued. Arguments and errors as for `assert_enqueued`."""
+    __tracebackhide__ = True
+    recorder = current_recorder("assert_not_enqueued")
+    recorder.assert_not_enqueued(job, *args, queue=queue, at=at, in_=in_, **kwargs)

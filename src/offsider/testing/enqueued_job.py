@@ -1,0 +1,108 @@
+"""One job as fake mode keeps it, and the ways to say which job is meant."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from offsider.client.prepared import Prepared
+from offsider.core.payload import JobPayload, decode, read_stamp
+from offsider.job.base import Job
+from offsider.job.call import Call
+from offsider.job.declared import Declared
+from offsider.job.enqueuer import Enqueuer
+from offsider.testing import wording
+
+AnyJob: TypeAlias = Enqueuer[..., Any] | type[Job] | str
+"""A job function, a job class, either with ``.using(...)``, or the stored name of a job that lives elsewhere."""
+
+
+@dataclass(frozen=True, repr=False)
+class EnqueuedJob:
+    """A job that was pushed.
+
+    Attributes:
+        payload: the job as a worker would read it: from JSON.
+        queue: where it would have gone.
+        at: epoch seconds at which it is due; None for at once.
+        raw: the bytes that Redis would have got.
+    """
+
+    payload: JobPayload
+    queue: str
+    at: float | None
+    raw: bytes
+
+    @classmethod
+    def of(cls, prepared: Prepared) -> EnqueuedJob:
+        return cls(decode(prepared.raw), prepared.queue, prepared.at, prepared.raw)
+
+    @property
+    def name(self) -> str:
+        """The stored name."""
+        return self.payload["class"]
+
+    @property
+    def jid(self) -> str:
+        return self.payload.get("jid", "")
+
+    @property
+    def args(self) -> list[Any]:
+        return self.payload["args"]
+
+    @property
+    def kwargs(self) -> Mapping[str, Any]:
+        """Keyword-only arguments; all others are in `args`."""
+        return self.payload.get("kwargs") or {}
+
+    @property
+    def tags(self) -> Sequence[str]:
+        return self.payload.get("tags") or ()
+
+    @property
+    def delay_seconds(self) -> float:
+        """From the push to when it is due; 0 for at once."""
+        if self.at is None:
+            return 0.0
+        created_at = read_stamp(self.payload.get("created_at"))
+        return self.at - (self.at if created_at is None else created_at)
+
+    def is_due(self, now_seconds: float) -> bool:
+        return self.at is None or self.at <= now_seconds
+
+    def prepared(self) -> Prepared:
+        """The push again, to run it."""
+        return Prepared(self.payload, self.raw, self.queue, self.at)
+
+    def __str__(self) -> str:
+        text = f"{wording.call(self.name, self.args, self.kwargs)} in queue {self.queue}"
+        if self.at is None:
+            return text
+        return f"{text}, due {wording.moment(self.at)} ({wording.delay(self.delay_seconds)})"
+
+    def __repr__(self) -> str:
+        return f"<{self}>"
+
+
+def declared_behind(job: AnyJob | Call[Any]) -> Declared | None:
+    """The declaration of a job that was declared in Python; None for a name.
+
+    Raises:
+        TypeError: this is no job.
+    """
+    if isinstance(job, str):
+        return None
+    declared = getattr(job, "declared", None)
+    if not isinstance(declared, Declared):
+        raise TypeError(f"expected a job function, a job class or the name of a job, got {job!r}")
+    return declared
+
+
+def name_of(job: AnyJob | Call[Any]) -> str:
+    """The stored name. Raises TypeError as `declared_behind`."""
+    if isinstance(job, str):
+        return job
+    declared = declared_behind(job)
+    assert declared is not None  # noqa: S101  # only a name has none
+    return declared.name

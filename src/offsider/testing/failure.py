@@ -1,0 +1,61 @@
+"""What a failed check says: what was expected, what there is, and which job comes nearest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from offsider.testing import wording
+from offsider.testing.enqueued_job import EnqueuedJob
+from offsider.testing.expectation import Expectation
+from offsider.wiring.nearest import nearest
+
+MOST_SHOWN = 20
+
+
+def not_enough(expected: Expectation, jobs: Sequence[EnqueuedJob], wanted: int | None, already_run: int) -> str:
+    """Fewer (or, with a number wanted, more) jobs than expected were found."""
+    found = sum(map(expected.matches, jobs))
+    if wanted is None:
+        first = f"not enqueued: {expected}"
+    else:
+        first = f"expected {wording.count(wanted, 'job')}, found {found}: {expected}"
+    lines = [first, *_listed(jobs), *_run(already_run)]
+    if not found:
+        lines += _nearest(expected, jobs)
+    return "\n".join(lines)
+
+
+def unexpected(expected: Expectation, jobs: Sequence[EnqueuedJob]) -> str:
+    """A job was found that should not be there."""
+    found = wording.count(sum(map(expected.matches, jobs)), "time")
+    return "\n".join([f"enqueued {found}, and should not be: {expected}", *_listed(jobs)])
+
+
+def _listed(jobs: Sequence[EnqueuedJob]) -> list[str]:
+    if not jobs:
+        return ["Nothing is enqueued."]
+    lines = [f"Enqueued, oldest first ({wording.count(len(jobs), 'job')}):"]
+    lines += [f"  {number}. {job}" for number, job in enumerate(jobs[:MOST_SHOWN], 1)]
+    if len(jobs) > MOST_SHOWN:
+        lines.append(f"  ... and {len(jobs) - MOST_SHOWN} more")
+    return lines
+
+
+def _run(already_run: int) -> list[str]:
+    if not already_run:
+        return []
+    return [f"{wording.count(already_run, 'job')} ran already and {'is' if already_run == 1 else 'are'} not counted."]
+
+
+def _nearest(expected: Expectation, jobs: Sequence[EnqueuedJob]) -> list[str]:
+    """The job of this name with the fewest differences, and these."""
+    candidates = [
+        (list(expected.differences(job)), number) for number, job in enumerate(jobs, 1) if job.name == expected.name
+    ]
+    if candidates:
+        differences, number = min(candidates, key=lambda candidate: len(candidate[0]))
+        return [f"Nearest is {number}: {'; '.join(differences)}."]
+    similar = nearest(expected.name, {job.name for job in jobs})
+    if similar is None:
+        return []
+    return [f"No job of that name is enqueued; one called {similar} is."]

@@ -1,0 +1,99 @@
+"""A real worker inside the test's process, and how a test waits for it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Self
+
+from offsider.core.errors import JobSignal, Shutdown
+from offsider.job import registry
+from offsider.storage import unfinished
+from offsider.wiring.config import Config
+from offsider.wiring.context import JobContext
+from offsider.worker.embed import EmbeddedWorker
+
+POLL_SECONDS = 0.02
+
+
+class RunningWorker:
+    """Runs jobs of a real server in threads of this process, between `start` and `stop` or in a ``with`` block.
+
+    Args:
+        config: which server and middleware; frozen by `start`. Unless it names queues, those of all declared jobs
+            are served at once, and any other within ten seconds. Jobs that fail go to the retry set as ever.
+
+    Attributes:
+        errors: what jobs raised so far, oldest first; ``Discard``, ``Skip`` and ``Reschedule`` are no errors.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.errors: list[BaseException] = []
+        self._worker = EmbeddedWorker(config)
+        self._redis = config.make_redis(1)
+
+    def start(self) -> Self:
+        """Begin to run jobs. Raises as `EmbeddedWorker.start`."""
+        if not self.config.worker.queues:
+            self.config.worker.queues = _queues_of_jobs(self.config)
+        for capsule in self.config.capsules.values():
+            capsule.server_middleware.prepend(self._watch)
+        self.config.error_handlers.append(self._note)
+        self._worker.start()
+        return self
+
+    def wait(self, timeout_seconds: float = 10.0) -> None:
+        """Wait until no job is in a queue and none is being run. Scheduled jobs and retries are not waited for.
+
+        Raises:
+            AssertionError: there are still jobs after so many seconds; the message tells where.
+        """
+        __tracebackhide__ = True
+        give_up = time.monotonic() + timeout_seconds
+        while counts := unfinished.count_by_queue(self._redis):
+            if time.monotonic() > give_up:
+                raise AssertionError(f"after {timeout_seconds:g} s there are still jobs: {self._described(counts)}")
+            time.sleep(POLL_SECONDS)
+
+    def stop(self) -> None:
+        """Come to an end; unfinished jobs go back to their queues."""
+        self._worker.stop()
+        self._redis.close()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.stop()
+
+    def _watch(self, job: JobContext, call_next: Callable[[JobContext], object]) -> object:
+        # The error handlers hear of an error after the job has left Redis: too late for who waited.
+        try:
+            return call_next(job)
+        except (JobSignal, Shutdown):
+            raise
+        except BaseException as error:
+            self._note(error, {})
+            raise
+
+    def _note(self, error: BaseException, _context: Mapping[str, object]) -> None:
+        if not any(error is known for known in self.errors):
+            self.errors.append(error)
+
+    def _described(self, counts: Mapping[str, int]) -> str:
+        served = {spec for capsule in self.config.capsules.values() for spec in capsule.queues}
+        words = [f"{number} {_place(name, served)}" for name, number in counts.items()]
+        return ", ".join(words) + (f"; jobs raised {self.errors!r}" if self.errors else "")
+
+
+def _queues_of_jobs(config: Config) -> list[str]:
+    fallback = config.jobs.stored.get("queue", "default")
+    return [*sorted({fallback, *(job.options.get("queue", fallback) for job in registry.all_jobs())}), "*"]
+
+
+def _place(name: str, served: set[str]) -> str:
+    if name == "(running)":
+        return "running"
+    return f"in queue {name}" if name in served else f"in queue {name}, which this worker does not serve"

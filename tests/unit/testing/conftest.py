@@ -1,0 +1,21 @@
+"""Jobs to enqueue, and a configuration that no file of this machine has a say in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from offsider import Config
+from offsider.job import registry
+from offsider.wiring.default import set_default_config
+
+
+@pytest.fixture(autouse=True)
+def config() -> Iterator[Config]:
+    """The process's default for the test."""
+    config = Config()
+    previous = set_default_config(config)
+    with registry.isolated():
+        yield config
+    set_default_config(previous)

@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+import pytest
+
+from offsider import Client, job
+from offsider.testing import fake
+from offsider.testing.enqueued_job import EnqueuedJob
+
+
+def test_it_shows_itself_as_a_call():
+    @job(name="remind")
+    def remind(user_id: int) -> None: ...
+
+    with fake() as enqueued:
+        remind.enqueue(42)
+        remind.enqueue_at(2e9, 42)
+    now, later = enqueued.jobs
+    assert repr(now) == "<remind(42) in queue default>"
+    assert str(later).startswith("remind(42) in queue default, due at 2033-05-18 03:33:20 UTC (in ")
+
+
+@pytest.mark.parametrize("created_at, delay", [({"created_at": 2e9 - 5}, 5.0), ({}, 0.0)])
+def test_the_delay_counts_from_the_push(created_at, delay):
+    kept = EnqueuedJob({"class": "X", "args": [], **created_at}, "default", 2e9, b"")
+    assert kept.delay_seconds == delay
+    assert not kept.is_due(2e9 - 1)
+    assert kept.is_due(2e9)
+
+
+def test_it_can_be_run_again_as_it_was_pushed(config):
+    pushed = Client(config).prepare(Client(config).build({"class": "X", "args": [[1]]}))
+    assert pushed is not None
+    kept = EnqueuedJob.of(pushed)
+    assert kept.prepared() == pushed
+    assert kept.args is not pushed.payload["args"]

@@ -1,0 +1,191 @@
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import threading
+from datetime import timedelta
+
+import pytest
+
+from offsider import ConfigurationError, InvalidArguments, Reschedule, job
+from offsider.testing import disabled, fake, inline, modes, use_fake, use_inline, use_redis
+from offsider.wiring import sinks
+
+
+@pytest.fixture
+def ran():
+    return []
+
+
+@pytest.fixture
+def note(ran):
+    @job(name="note")
+    def note(word: object) -> None:
+        ran.append(word)
+
+    return note
+
+
+# ------------------------------------------------------------------------------------------- fake
+
+
+def test_client_middleware_runs_in_fake_mode(config, note):
+    config.client_middleware.add(lambda push, call_next: None)
+    with fake() as enqueued:
+        assert note.enqueue("a") is None
+    assert enqueued.jobs == []
+
+
+def test_arguments_are_checked_in_fake_mode(note):
+    with fake(), pytest.raises(InvalidArguments, match="word"):
+        note.enqueue({1})
+
+
+def test_pushes_of_other_threads_and_of_event_loops_are_caught(note):
+    with fake() as enqueued:
+        thread = threading.Thread(target=note.enqueue, args=["thread"])
+        thread.start()
+        thread.join()
+        asyncio.run(note.aenqueue("loop"))
+    assert [kept.args for kept in enqueued.jobs] == [["thread"], ["loop"]]
+
+
+def test_modes_nest_and_the_innermost_wins(note, ran):
+    with fake() as outer:
+        note.enqueue("outer")
+        with inline():
+            note.enqueue("inline")
+            with fake() as inner:
+                note.enqueue("inner")
+        with disabled():
+            assert sinks.current() is None
+        note.enqueue("outer again")
+    assert sinks.current() is None
+    assert [kept.args for kept in outer.jobs] == [["outer"], ["outer again"]]
+    assert [kept.args for kept in inner.jobs] == [["inner"]]
+    assert ran == ["inline"]
+
+
+def test_a_mode_ends_when_the_block_fails():
+    with pytest.raises(RuntimeError), fake():
+        raise RuntimeError
+    assert sinks.current() is None
+
+
+def test_a_mode_can_decorate_a_test(note, ran):
+    @inline()
+    def test() -> None:
+        note.enqueue("a")
+
+    test()
+    assert ran == ["a"]
+
+
+# ----------------------------------------------------------------------------------------- inline
+
+
+def test_inline_runs_at_once_what_json_left_of_the_arguments(config, ran):
+    config.client.strict_args = "off"
+
+    @job(name="picky")
+    def picky(pair: object) -> None:
+        ran.append(pair)
+
+    with inline():
+        assert picky.enqueue((1, 2)) is not None
+    assert ran == [[1, 2]]
+
+
+def test_inline_runs_scheduled_and_bulk_jobs_at_once(note, ran):
+    with inline():
+        note.enqueue_in(timedelta(days=1), "a")
+        note.enqueue_many([("b",), ("c",)])
+    assert ran == ["a", "b", "c"]
+
+
+def test_inline_walks_client_and_server_middleware(config, note, ran):
+    def client_side(push, call_next):
+        ran.append("client")
+        return call_next(push)
+
+    def server_side(context, call_next):
+        ran.append("server")
+        return call_next(context)
+
+    def of_test(context, call_next):
+        ran.append("test")
+        return call_next(context)
+
+    config.client_middleware.add(client_side)
+    config.server_middleware.add(server_side)
+    with inline(server_middleware=[of_test]):
+        note.enqueue("a")
+    assert ran == ["client", "server", "test", "a"]
+
+
+def test_an_error_of_an_inline_job_comes_out_of_the_push():
+    @job(name="flaky")
+    def flaky() -> None:
+        raise RuntimeError("no luck")
+
+    @job(name="impatient")
+    def impatient() -> None:
+        raise Reschedule(60)
+
+    with inline():
+        with pytest.raises(RuntimeError, match="no luck"):
+            flaky.enqueue()
+        with pytest.raises(Reschedule):
+            impatient.enqueue()
+
+
+def test_inline_works_on_an_event_loop(ran):
+    @job(name="slow")
+    async def slow() -> None:
+        await asyncio.sleep(0)
+        ran.append("slow")
+
+    async def push() -> None:
+        await slow.aenqueue()
+
+    with inline():
+        asyncio.run(push())
+    assert ran == ["slow"]
+
+
+# --------------------------------------------------------------------------------------- for good
+
+
+def test_a_mode_can_hold_until_another_is_chosen(note, ran):
+    try:
+        enqueued = use_fake()
+        note.enqueue("kept")
+        use_inline()
+        note.enqueue("run")
+    finally:
+        use_redis()
+    assert [kept.args for kept in enqueued.jobs] == [["kept"]]
+    assert ran == ["run"]
+    assert sinks.current() is None
+
+
+def test_the_end_of_a_process_with_such_a_mode_is_silent():
+    program = "from offsider import testing; testing.use_fake()"
+    environ = {"OFFSIDER_ENV": "test"}
+    ended = subprocess.run([sys.executable, "-c", program], env=environ, capture_output=True, text=True, check=True)
+    assert ended.stdout + ended.stderr == ""
+
+
+@pytest.mark.parametrize("mode", ["fake", "inline"])
+def test_a_mode_outside_of_tests_is_warned_about(mode):
+    program = f"from offsider import testing\nwith testing.{mode}(): pass\ntesting.use_{mode}()"
+    ended = subprocess.run([sys.executable, "-c", program], env={}, capture_output=True, text=True, check=True)
+    assert ended.stderr.count(f"offsider's {mode} mode is on, and this does not look like a test") == 2
+
+
+def test_who_looks_at_enqueued_jobs_without_fake_mode_is_told():
+    with pytest.raises(ConfigurationError, match=r"assert_enqueued looks at .* but pushes go to Redis: use it inside"):
+        modes.current_recorder("assert_enqueued")
+    with inline(), pytest.raises(ConfigurationError, match="but inline mode is on"):
+        modes.current_recorder("assert_enqueued")

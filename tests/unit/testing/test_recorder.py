@@ -1,0 +1,254 @@
+from __future__ import annotations
+
+import pytest
+
+from offsider import Discard, Job, Reschedule, Skip, UnknownJob, current_job, job
+from offsider.testing import FakeClock, NothingEnqueued, fake
+
+
+@pytest.fixture
+def enqueued():
+    with fake() as recorder:
+        yield recorder
+
+
+@pytest.fixture
+def ran():
+    return []
+
+
+@pytest.fixture
+def note(ran):
+    @job(name="note")
+    def note(word: str, *, loud: bool = False) -> str:
+        ran.append(word.upper() if loud else word)
+        return word
+
+    return note
+
+
+@pytest.fixture
+def parent(note):
+    @job(name="parent")
+    def parent(generations: int) -> None:
+        note.enqueue(f"child of {generations}")
+        if generations:
+            parent.enqueue(generations - 1)
+
+    return parent
+
+
+# ---------------------------------------------------------------------------------------- looking
+
+
+def test_a_job_is_kept_as_a_worker_would_read_it(enqueued, note):
+    jid = note.using(queue="low", tags=["a"]).enqueue("hello", loud=True)
+    (kept,) = enqueued.jobs
+    assert (kept.name, kept.args, kept.kwargs, kept.queue, kept.at) == ("note", ["hello"], {"loud": True}, "low", None)
+    assert kept.jid == jid
+    assert kept.tags == ["a"]
+    assert kept.payload["retry"] is True
+    assert b'"class":"note"' in kept.raw
+
+
+def test_jobs_are_in_order_and_can_be_viewed_by_job_and_by_queue(enqueued, note, parent):
+    note.enqueue("a")
+    parent.using(queue="low").enqueue(0)
+    note.using(queue="low").enqueue("b")
+    assert [kept.name for kept in enqueued] == ["note", "parent", "note"]
+    assert [kept.args for kept in enqueued.jobs_of(note)] == [["a"], ["b"]]
+    assert [kept.name for kept in enqueued.queues["low"]] == ["parent", "note"]
+    assert enqueued.queues["nowhere"] == []
+    assert len(enqueued) == 3
+
+
+def test_a_class_job_and_a_name_can_be_asked_for(enqueued):
+    class Hard(Job, name="Hard"):
+        def perform(self) -> None: ...
+
+    Hard.enqueue()
+    assert len(enqueued.jobs_of(Hard)) == len(enqueued.jobs_of("Hard")) == 1
+    with pytest.raises(TypeError, match="expected a job function, a job class or the name of a job, got 3"):
+        enqueued.jobs_of(3)
+
+
+def test_bulk_pushes_are_kept_one_by_one(enqueued, note):
+    note.enqueue_many([("a",), ("b",)])
+    assert [kept.args for kept in enqueued.jobs] == [["a"], ["b"]]
+
+
+def test_clear_forgets_everything(enqueued, note):
+    note.enqueue("a")
+    enqueued.perform_one()
+    note.enqueue("b")
+    enqueued.clear()
+    assert enqueued.jobs == enqueued.performed == []
+
+
+def test_an_empty_recorder_is_true_and_shows_what_it_is(enqueued):
+    assert enqueued
+    assert repr(enqueued) == "<Recorder of 0 jobs>"
+
+
+# ---------------------------------------------------------------------------------------- running
+
+
+def test_drain_runs_everything_also_what_jobs_enqueue(enqueued, parent, ran):
+    parent.enqueue(1)
+    assert enqueued.drain() == 4
+    assert ran == ["child of 1", "child of 0"]
+    assert enqueued.jobs == []
+    assert [done.name for done in enqueued.performed] == ["parent", "note", "parent", "note"]
+
+
+def test_drain_of_one_job_leaves_the_others(enqueued, note, parent, ran):
+    parent.enqueue(1)
+    note.enqueue("other")
+    assert enqueued.drain(parent) == 2
+    assert ran == []
+    assert [kept.args[0] for kept in enqueued.jobs] == ["other", "child of 1", "child of 0"]
+    assert enqueued.drain_all() == 3
+
+
+def test_scheduled_jobs_are_drained_unless_told_otherwise(enqueued, note, ran, config):
+    with FakeClock().installed(config) as clock:
+        note.enqueue_in(60, "later")
+        assert enqueued.drain(only_due=True) == 0
+        clock.advance(60)
+        assert enqueued.drain(only_due=True) == 1
+        note.enqueue_in(60, "much later")
+        assert enqueued.drain() == 1
+    assert ran == ["later", "much later"]
+
+
+def test_keyword_only_arguments_and_the_current_job_reach_the_job(enqueued, note, ran):
+    @job(name="curious")
+    def curious() -> None:
+        ran.append(current_job().jid)
+
+    note.enqueue("a", loud=True)
+    jid = curious.enqueue()
+    enqueued.drain()
+    assert ran == ["A", jid]
+
+
+def test_an_async_job_is_run_to_its_end(enqueued, ran):
+    @job(name="slow")
+    async def slow() -> None:
+        ran.append("slow")
+
+    slow.enqueue()
+    enqueued.drain()
+    assert ran == ["slow"]
+
+
+def test_a_failure_ends_the_drain_and_names_the_job(enqueued, note, ran):
+    @job(name="flaky")
+    def flaky(number: int) -> None:
+        raise RuntimeError("no luck")
+
+    flaky.enqueue(42)
+    note.enqueue("after")
+    with pytest.raises(RuntimeError, match="no luck") as raised:
+        enqueued.drain()
+    assert raised.value.__notes__ == ["while running the job flaky(42)"]
+    assert [kept.name for kept in enqueued.jobs] == ["note"]
+    assert enqueued.performed == []
+
+
+def test_a_job_that_nobody_declared_cannot_be_drained(enqueued, config):
+    from offsider import Client
+
+    Client(config).push({"class": "RubyJob", "args": []})
+    with pytest.raises(UnknownJob, match="RubyJob"):
+        enqueued.drain()
+
+
+def test_a_rescheduled_job_waits_for_the_next_drain(enqueued, ran, config):
+    @job(name="patient")
+    def patient() -> None:
+        ran.append("asked")
+        raise Reschedule(60)
+
+    patient.enqueue()
+    with FakeClock(2e9).installed(config):
+        assert enqueued.drain() == 1
+        assert [kept.at for kept in enqueued.jobs] == [2e9 + 60]
+        assert enqueued.perform_one() is None
+    assert ran == ["asked", "asked"]
+    assert len(enqueued.jobs) == 1
+    assert enqueued.performed == []
+
+
+@pytest.mark.parametrize("signal", [Discard, Skip])
+def test_a_job_that_gives_itself_up_is_no_failure(enqueued, signal):
+    @job(name="modest")
+    def modest() -> None:
+        raise signal
+
+    modest.enqueue()
+    assert enqueued.drain() == 1
+
+
+def test_jobs_that_enqueue_themselves_for_ever_are_stopped(enqueued):
+    @job(name="endless")
+    def endless() -> None:
+        endless.enqueue()
+
+    endless.enqueue()
+    with pytest.raises(AssertionError, match=r"reached its limit, and there is still endless\(\)"):
+        enqueued.drain(limit=5)
+    assert len(enqueued.performed) == 5
+    assert len(enqueued.jobs) == 1
+
+
+def test_perform_one_runs_the_oldest_and_answers_its_result(enqueued, note, parent):
+    parent.enqueue(0)
+    note.enqueue("a")
+    note.enqueue("b")
+    assert enqueued.perform_one(note) == "a"
+    assert [kept.args for kept in enqueued.jobs] == [[0], ["b"]]
+
+
+def test_perform_one_says_so_when_there_is_none(enqueued, note, parent):
+    with pytest.raises(NothingEnqueued, match=r"^no job is enqueued$"):
+        enqueued.perform_one()
+    parent.enqueue(0)
+    with pytest.raises(NothingEnqueued, match=r"^no job note is enqueued; there are jobs of parent$"):
+        enqueued.perform_one(note)
+
+
+def test_what_a_drained_job_enqueues_stays_here_after_the_block_has_ended(parent):
+    with fake() as recorder:
+        parent.enqueue(0)
+    assert recorder.drain() == 2
+
+
+def test_server_middleware_of_the_configuration_and_of_the_test_runs(config, note):
+    order = []
+
+    def of_config(context, call_next):
+        order.append("config")
+        return call_next(context)
+
+    def of_test(context, call_next):
+        order.append(f"test {context.name}")
+        return call_next(context)
+
+    config.server_middleware.add(of_config)
+    with fake(server_middleware=[of_test]) as recorder:
+        note.enqueue("a")
+        recorder.drain()
+    assert order == ["config", "test note"]
+    assert of_test not in config.server_middleware
+
+
+def test_another_configuration_can_be_given(note, ran):
+    from offsider import Config
+
+    other = Config()
+    other.server_middleware.add(lambda context, call_next: ran.append("other"))
+    with fake(config=other) as recorder:
+        note.enqueue("a")
+        recorder.drain()
+    assert ran == ["other"]
