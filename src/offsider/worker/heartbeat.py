@@ -143,9 +143,10 @@ class Heartbeat:
             "started_at": self._started_at,
             "pid": os.getpid(),
             "tag": self._config.worker.tag,
-            "concurrency": self._concurrency(),
         }
-        if self._wire_version == 8:
+        if self._wire_version != 8:
+            info["concurrency"] = self._concurrency()
+        else:
             info["capsules"] = {
                 capsule.name: {
                     "concurrency": capsule.concurrency,
