@@ -43,9 +43,10 @@ class AsyncClient(Pushing):
         """
         payload, wait_replicas = take_replicas(payload, wait_replicas)
         push = self.build(payload)
-        if self.config.after_commit is None:
+        defer = self.config.after_commit
+        if defer is None:
             return await self.store(push, wait_replicas)
-        return self._after_commit(push, lambda: self._blocking.store(push, wait_replicas))
+        return self._after_commit(defer, push, lambda: self._blocking.store(push, wait_replicas))
 
     async def push_bulk(
         self,

@@ -193,7 +193,7 @@ class Preparer:
         payload = push.payload
         now = self.config.clock.now()
         at = payload.pop("at", None)
-        if at is not None and at <= now:
+        if at is not None and (at <= now or push.reason != "push"):  # a job that is moved was due already
             at = None
         if at is None:
             payload["enqueued_at"] = stamp(now, self.config.redis.wire_version)

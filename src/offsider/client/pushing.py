@@ -37,7 +37,9 @@ class Pushing:
         """
         return self._preparer.reenqueue(payload, reason, job=job)
 
-    def _after_commit(self, push: Push, store: Callable[[], object]) -> str:
+    def _after_commit(
+        self, defer: Callable[[Callable[[], None]], None], push: Push, store: Callable[[], object]
+    ) -> str:
         """Let ``store`` wait for the commit. The jid is known already, and bad arguments raise now."""
         self._preparer.check_arguments(push)
         jid = push.payload.get("jid", "")
@@ -45,10 +47,7 @@ class Pushing:
         def when_committed() -> None:
             store()
 
-        if self.config.after_commit is None:  # taken away meanwhile
-            when_committed()
-        else:
-            self.config.after_commit(when_committed)
+        defer(when_committed)
         return jid
 
 

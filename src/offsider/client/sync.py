@@ -55,9 +55,10 @@ class Client(Pushing):
         """
         payload, wait_replicas = take_replicas(payload, wait_replicas)
         push = self.build(payload)
-        if self.config.after_commit is None:
+        defer = self.config.after_commit
+        if defer is None:
             return self.store(push, wait_replicas)
-        return self._after_commit(push, lambda: self.store(push, wait_replicas))
+        return self._after_commit(defer, push, lambda: self.store(push, wait_replicas))
 
     def push_bulk(
         self,

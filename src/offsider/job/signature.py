@@ -65,8 +65,6 @@ class JobSignature:
             bound = self._signature.bind(*args, **kwargs)
         except TypeError as error:
             raise InvalidArguments(f"{self._name}: {error}; the job is {self}") from None
-        if not kwargs:
-            return list(args), {}
         return self._stored(bound)
 
     def check_fits(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:

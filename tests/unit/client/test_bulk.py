@@ -5,7 +5,7 @@ from itertools import count
 
 import pytest
 
-from offsider.client import Client, Prepared
+from offsider.client import Client
 from offsider.core.errors import InvalidArguments, InvalidJob, InvalidOptions
 from offsider.wiring import sinks
 
@@ -142,9 +142,3 @@ def test_what_makes_no_sense_is_refused_before_anything_is_stored(  # noqa: PLR0
     with pytest.raises(error, match=complaint):
         client.push_bulk({"class": "X", **items}, **options)
     assert stored == []
-
-
-def test_a_prepared_push_tells_its_jid(client, stored):
-    client.push({"class": "X", "args": [], "jid": "abc"})
-    assert isinstance(stored[0], Prepared)
-    assert stored[0].jid == "abc"

@@ -235,6 +235,16 @@ class TestReenqueue:
         config.client_middleware.add(lambda push, call_next: call_next(push))
         assert client.reenqueue({"class": "X", "args": [], "queue": "a b"}, "schedule").queue == "a b"
 
+    def test_middleware_cannot_send_it_back_to_the_schedule(self, client, config):
+        def later(push, call_next):
+            push.payload["at"] = 4_102_444_800
+            return call_next(push)
+
+        config.client_middleware.add(later)
+        moved = client.reenqueue({"class": "X", "args": []}, "schedule")
+        assert moved.at is None
+        assert moved.payload["enqueued_at"] == 1795216780652
+
     def test_large_arguments_are_warned_about_once_only(self, client, caplog):
         client.reenqueue({"class": "X", "args": ["x" * 1_000_000]}, "schedule")
         assert caplog.text == ""
@@ -266,33 +276,3 @@ class TestReenqueue:
     def test_a_payload_that_does_not_encode_raises(self, client):
         with pytest.raises(InvalidJob):
             client.reenqueue({"class": "X", "args": [], "foreign": float("nan")}, "schedule")
-
-
-class TestAfterCommit:
-    def test_the_jid_is_known_now_and_the_job_is_stored_later(self, client, config, stored):
-        callbacks = []
-        config.after_commit = callbacks.append
-        jid = client.push({"class": "X", "args": [1]})
-        assert stored == []
-        callbacks[0]()
-        assert [job.jid for job in stored] == [jid]
-
-    def test_middleware_runs_with_the_push(self, client, config, stored):
-        callbacks, seen = [], []
-        config.after_commit = callbacks.append
-        config.client_middleware.add(lambda push, call_next: seen.append(push.reason))
-        assert client.push({"class": "X", "args": []}) is not None
-        assert seen == []
-        callbacks[0]()
-        assert seen == ["push"]
-        assert stored == []
-
-    def test_bad_arguments_raise_where_they_are_given(self, client, config):
-        config.after_commit = lambda callback: None
-        with pytest.raises(InvalidArguments):
-            client.push({"class": "X", "args": [object()]})
-
-    def test_bulk_is_not_covered(self, client, config, stored):
-        config.after_commit = lambda callback: None
-        client.push_bulk({"class": "X", "args": [[1]]})
-        assert len(stored) == 1

@@ -1,6 +1,7 @@
 """Options: impossible ones are refused by name, and 0 is not False."""
 
 from datetime import timedelta
+from types import MappingProxyType
 
 import pytest
 
@@ -64,6 +65,7 @@ def test_impossible_options_are_refused_and_the_job_is_named(options, complaint)
         {"retry": False},
         {"retry": True, "retry_for": 60},
         {"retry_for": timedelta(hours=1)},
+        {"profile": "slow", "profiler_options": {"interval": 1}},
         {"backtrace": 0, "dead": False, "tags": ("a", "b"), "log_level": "WARN", "wait_replicas": 0},
     ],
     ids=str,
@@ -93,6 +95,7 @@ def test_only_what_belongs_into_the_payload_is_stored_and_in_order():
     options = {"retry": 0, "name": "X", "wait_replicas": 2, "tags": ("a",), "retry_for": timedelta(minutes=1)}
     assert list(wire_options(options).items()) == [("retry", 0), ("tags", ["a"]), ("retry_for", 60)]
     assert wire_options({"retry_for": timedelta(milliseconds=1500)}) == {"retry_for": 1.5}
+    assert wire_options({"profiler_options": MappingProxyType({"a": 1})}) == {"profiler_options": {"a": 1}}
     assert wire_options({"queue": "a", "extra": {"unique_for": 5}}) == {"queue": "a", "unique_for": 5}
 
 

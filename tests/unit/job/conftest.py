@@ -9,6 +9,7 @@ from offsider.job import registry
 from offsider.wiring import sinks
 from offsider.wiring.config import Config
 from offsider.wiring.default import set_default_config
+from tests.unit.job.both import make_class, make_function
 
 
 @pytest.fixture(autouse=True)
@@ -31,3 +32,8 @@ def stored(config) -> Iterator[list[Prepared]]:
     pushes: list[Prepared] = []
     with sinks.diverted(pushes.extend):
         yield pushes
+
+
+@pytest.fixture(params=[make_function, make_class], ids=["function", "class"])
+def declare(request):
+    return request.param

@@ -3,6 +3,8 @@
 import runpy
 import sys
 import textwrap
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 
 import pytest
 
@@ -10,6 +12,7 @@ from offsider import Job, job
 from offsider.core.errors import InvalidOptions, UnknownJob
 from offsider.job import registry
 from offsider.job.declared import module_name
+from offsider.wiring.config import Config
 
 
 def test_a_job_is_found_by_module_and_qualified_name():
@@ -109,6 +112,21 @@ def test_a_script_names_its_jobs_after_its_file(tmp_path, monkeypatch):
     before = sys.modules["__main__"]
     assert runpy.run_path(str(tmp_path / "shop.py"), run_name="__main__")["name"] == "shop.sell"
     assert sys.modules["__main__"] is before
+
+
+@pytest.mark.parametrize("spec, name", [("shop.app", "shop.app"), (None, "__main__")])
+def test_a_module_that_is_run_by_m_keeps_its_name_and_a_prompt_has_none(monkeypatch, spec, name):
+    main = ModuleType("__main__")
+    main.__spec__ = spec and ModuleSpec(spec, None)
+    monkeypatch.setitem(sys.modules, "__main__", main)
+    assert module_name("__main__") == name
+
+
+def test_good_declarations_pass_the_check_at_launch():
+    @job(queue="low")
+    def fine() -> None: ...
+
+    registry.check_all(Config())
 
 
 def test_other_modules_keep_their_names():

@@ -1,60 +1,14 @@
 """Both clients against real servers: what is stored, and what an error means."""
 
-import asyncio
 import threading
 
 import pytest
 
-from offsider.client import AsyncClient, Client
+from offsider.client import Client
 from offsider.core.errors import NotReplicated, QueueFull, RedisRefused, RedisUnavailable
 from offsider.core.payload import decode
-from offsider.wiring.config import Config
+from tests.redis.client.clients import config_for
 from tests.snapshot import snapshot
-
-
-def config_for(url: str) -> Config:
-    config = Config()
-    config.redis.url = url
-    return config
-
-
-class Awaited:
-    """The asynchronous client, used like the other one."""
-
-    def __init__(self, config: Config) -> None:
-        self.config = config
-
-    def _run(self, method, *args, **kwargs):
-        async def in_a_loop():
-            client = AsyncClient(self.config)
-            try:
-                return await getattr(client, method)(*args, **kwargs)
-            finally:
-                await client.close()
-
-        return asyncio.run(in_a_loop())
-
-    def push(self, *args, **kwargs):
-        return self._run("push", *args, **kwargs)
-
-    def push_bulk(self, *args, **kwargs):
-        return self._run("push_bulk", *args, **kwargs)
-
-    def close(self):
-        pass
-
-
-@pytest.fixture(params=[Client, Awaited], ids=["sync", "async"])
-def make_client(request):
-    made = []
-
-    def make(config):
-        made.append(request.param(config))
-        return made[-1]
-
-    yield make
-    for client in made:
-        client.close()
 
 
 def test_a_push_is_in_its_queue_and_the_queue_is_known(make_client, redis_url, raw_redis):
@@ -187,22 +141,12 @@ def test_threads_share_a_client(redis_url, raw_redis):
     client.close()
 
 
-def test_one_asynchronous_client_serves_several_loops_and_many_tasks(redis_url, raw_redis):
-    client = AsyncClient(config_for(redis_url))
-
-    async def push_twenty():
-        jids = await asyncio.gather(*(client.push({"class": "X", "args": []}) for _ in range(20)))
-        await client.close()
-        return jids
-
-    assert len({*asyncio.run(push_twenty()), *asyncio.run(push_twenty())}) == 40
-    assert raw_redis.llen("queue:default") == 40
+def test_a_bulk_push_that_middleware_stopped_touches_nothing(make_client, redis_url, raw_redis):
+    config = config_for(redis_url)
+    config.client_middleware.add(lambda push, call_next: None)
+    assert make_client(config).push_bulk({"class": "X", "args": [[1], [2]]}) == [None, None]
+    assert snapshot(raw_redis) == {}
 
 
-def test_an_asynchronous_push_after_commit_goes_through_a_blocking_client(redis_url, raw_redis):
-    config, callbacks = config_for(redis_url), []
-    config.after_commit = callbacks.append
-    jid = Awaited(config).push({"class": "X", "args": []})
-    assert raw_redis.llen("queue:default") == 0
-    callbacks[0]()
-    assert decode(raw_redis.lrange("queue:default", 0, 0)[0])["jid"] == jid
+def test_a_client_that_never_pushed_can_be_closed(embedded_url):
+    Client(config_for(embedded_url)).close()

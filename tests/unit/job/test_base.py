@@ -1,0 +1,77 @@
+"""A job made of a class: hooks, the run it is made for, and what is handed down."""
+
+from datetime import timedelta
+
+import pytest
+
+from offsider import Job, job
+from offsider.core.errors import InvalidArguments, NoCurrentJob
+from offsider.wiring.context import JobContext, running
+from tests.unit.job.both import make_function
+
+
+class TestHooks:
+    def test_of_a_function_are_options(self):
+        add = make_function(retry_in=lambda count, error, payload: count * 10, on_exhausted=lambda *_: "discard")
+        assert add.declared.retry_in(3, ValueError(), {}) == 30
+        assert add.declared.on_exhausted({}, ValueError()) == "discard"
+
+    def test_of_a_class_are_methods(self):
+        class Hooked(Job):
+            def perform(self) -> None: ...
+
+            def retry_in(self, count, error, payload):
+                return timedelta(seconds=count)
+
+            @staticmethod
+            def on_exhausted(payload, error):
+                return "discard"
+
+        assert Hooked.declared.retry_in(3, ValueError(), {}) == timedelta(seconds=3)
+        assert Hooked.declared.on_exhausted({}, ValueError()) == "discard"
+
+    def test_that_nobody_wrote_are_none(self, declare):
+        declared = declare().declared
+        assert declared.retry_in is None
+        assert declared.on_exhausted is None
+        plain = Job()
+        assert plain.retry_in(0, ValueError(), {"class": "X", "args": []}) is None
+        assert plain.on_exhausted({"class": "X", "args": []}, ValueError()) is None
+
+    def test_a_method_wins_over_an_inherited_option(self):
+        class Base(Job, retry_in=lambda *_: 1): ...
+
+        class Own(Base):
+            def perform(self) -> None: ...
+
+            def retry_in(self, count, error, payload):
+                return 2
+
+        assert Own.declared.retry_in(0, ValueError(), {}) == 2
+
+
+class TestRun:
+    def test_a_class_makes_a_new_object_for_each_run_that_knows_its_job(self):
+        class Who(Job, name="who"):
+            def perform(self) -> tuple[str, int]:
+                return self.jid, self.job.attempt
+
+        context = JobContext(payload={"class": "who", "args": [], "jid": "abc", "retry_count": 0}, queue="default")
+        instance = Who.declared.make(context)
+        assert instance is not Who.declared.make(context)
+        assert Who.declared.perform(instance, [], {}) == ("abc", 2)
+        with running(context):
+            assert Who().jid == "abc"
+        with pytest.raises(NoCurrentJob):
+            _ = Who().jid
+
+    def test_stored_arguments_that_no_longer_fit_are_told_with_the_signature(self, declare):
+        with pytest.raises(InvalidArguments, match=r"the stored arguments \[1, 2, 3\] do not fit.*add\(a: int"):
+            declare().declared.check_fits([1, 2, 3], {})
+
+    def test_a_coroutine_function_is_known_as_such(self):
+        @job
+        async def later() -> None: ...
+
+        assert later.declared.is_async
+        assert not make_function().declared.is_async

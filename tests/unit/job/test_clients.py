@@ -1,0 +1,94 @@
+"""Which client pushes a job."""
+
+import asyncio
+import gc
+import weakref
+
+import pytest
+
+from offsider import AsyncClient, Client
+from offsider.core.errors import InvalidArguments
+from offsider.wiring import sinks
+from offsider.wiring.config import Config
+from offsider.wiring.context import in_capsule
+
+
+class TestClients:
+    def test_the_default_configuration_pushes_when_nothing_else_is_said(self, declare, stored):
+        assert declare().enqueue(1) == stored[0].jid
+
+    def test_via_wins_over_the_job_s_own_client_which_may_be_a_function(self, declare, stored):
+        own, asked = Config(), Config()
+        own.jobs["queue"], asked.jobs["queue"] = "own", "asked"
+        declare(client=Client(own)).enqueue(1)
+        declare(client=lambda: Client(own)).enqueue(1)
+        declare(client=Client(own)).via(Client(asked)).using(retry=1).enqueue(1)
+        declare(client=AsyncClient(own)).enqueue(1)
+        assert [prepared.queue for prepared in stored] == ["own", "own", "asked", "own"]
+
+    def test_inside_a_worker_its_configuration_and_the_capsule_s_chain_push(self, declare, stored):
+        config = Config()
+        config.jobs["queue"] = "worker"
+        capsule = config.capsule("low")
+        capsule.client_middleware.add(lambda push, call_next: call_next(push))
+        with in_capsule(capsule):
+            declare().enqueue(1)
+            asyncio.run(declare().aenqueue(1))
+            capsule.client_middleware.add(lambda push, call_next: None)
+            assert declare().enqueue(1) is None
+            assert asyncio.run(declare().aenqueue(1)) is None
+        assert [prepared.queue for prepared in stored] == ["worker", "worker"]
+
+    def test_a_configuration_and_its_client_go_together(self, declare, stored):
+        config = Config()
+        gone = weakref.ref(config)
+        with in_capsule(config.capsules["default"]):
+            declare().enqueue(1)
+            asyncio.run(declare().aenqueue(1))
+        del config
+        gc.collect()
+        assert gone() is None
+
+    def test_a_client_takes_a_declared_job_for_its_class(self, declare, config, stored):
+        add = declare(queue="low")
+        Client(config).push({"class": add, "args": [1], "kwargs": {"c": 5}})
+        Client(config).push_bulk({"class": add.declared, "args": [[1], [2, 3]]})
+        assert [prepared.queue for prepared in stored] == ["low"] * 3
+        assert stored[0].payload["kwargs"] == {"c": 5}
+        with pytest.raises(InvalidArguments, match=r"^add: "):
+            Client(config).push({"class": add, "args": []})
+
+
+def test_wait_replicas_reaches_the_client_and_not_the_payload(declare, config):
+    asked = []
+
+    class Asked(Client):
+        def store(self, push, wait_replicas=0):
+            asked.append((wait_replicas, "wait_replicas" in push.payload))
+            return ""
+
+    add = declare(client=Asked(config))
+    add.using(wait_replicas=2).enqueue(1)
+    add.enqueue(1)
+    declare(client=Asked(config), wait_replicas=1).enqueue(1)
+    Asked(config).push({"class": add, "args": [1], "wait_replicas": 1}, wait_replicas=3)
+    Asked(config).push({"class": "X", "args": [1], "wait_replicas": 1})
+    assert asked == [(2, False), (0, False), (1, False), (3, False), (1, False)]
+
+
+def test_a_job_enqueued_after_commit_has_its_jid_at_once(declare, config, stored):
+    callbacks = []
+    config.after_commit = callbacks.append
+    jid = declare().enqueue(1)
+    assert stored == []
+    callbacks[0]()
+    assert stored[0].jid == jid
+
+
+def test_pushes_of_other_threads_and_modes_do_not_leak(declare, stored):
+    add = declare()
+    inner = []
+    with sinks.diverted(inner.extend):
+        add.enqueue(1)
+    add.enqueue(2)
+    assert ([job.payload["args"] for job in inner], [job.payload["args"] for job in stored]) == ([[1]], [[2]])
