@@ -1,0 +1,79 @@
+"""The ACL line that docs/deployment.md prints is enough for a worker; only questions of the boot checks are refused."""
+
+from __future__ import annotations
+
+import re
+import threading
+
+import pytest
+
+from offsider import Config, Reschedule, job
+from offsider.job import registry
+from offsider.wiring.default import set_default_config
+from offsider.worker.boot_checks import check_boot
+from offsider.worker.embed import EmbeddedWorker
+from tests.docs.snippets import ROOT
+
+LINE = re.compile(r"^user (\S+) (.+)$", re.MULTILINE)
+
+
+@pytest.fixture
+def config(redis_url, raw_redis):
+    name, rules = LINE.search((ROOT / "docs" / "deployment.md").read_text()).groups()
+    raw_redis.execute_command("ACL", "SETUSER", name, *rules.split())
+    raw_redis.execute_command("ACL", "LOG", "RESET")
+    config = Config()
+    config.redis.url = redis_url
+    config.redis.username = name
+    config.redis.password = re.search(r">(\S+)", rules)[1]
+    before = set_default_config(config)
+    with registry.isolated():
+        yield config
+    set_default_config(before)
+    raw_redis.execute_command("ACL", "DELUSER", name)
+
+
+def test_a_worker_does_all_its_work_with_it(config, raw_redis):
+    errors: list[str] = []
+    again: list[int] = []
+    finished = threading.Event()
+    config.error_handlers.append(lambda error, context: errors.append(f"{error} {context}"))
+    config.worker.queues = ["default", "*"]
+
+    @job(retry=False)
+    def drop() -> None:
+        raise ValueError("dropped")
+
+    @job
+    def fail() -> None:
+        raise ValueError("to the retry set")
+
+    @job(retry=0)
+    def die() -> None:
+        raise ValueError("to the dead set")
+
+    @job
+    def repeat() -> None:
+        again.append(1)
+        if len(again) == 1:
+            raise Reschedule(0.1)
+        finished.set()
+
+    with EmbeddedWorker(config):
+        drop.enqueue()
+        fail.enqueue()
+        die.enqueue()
+        raw_redis.lpush("queue:default", "no job")
+        repeat.using(wait_replicas=0).enqueue_in(0.1)
+        assert finished.wait(20), errors
+
+    assert raw_redis.zcard("retry") == 1
+    assert raw_redis.zcard("dead") == 2
+    assert not [error for error in errors if "refused" in error or "NOPERM" in error]
+    assert raw_redis.execute_command("ACL", "LOG") == []
+
+
+def test_the_boot_checks_say_what_they_could_not_ask(config):
+    warnings = check_boot(config)
+
+    assert any("unknown" in warning for warning in warnings)
