@@ -1,0 +1,246 @@
+"""``offsider worker`` as a whole: real processes, real signals, exit codes and last words."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+from tests.process.stored import push
+from tests.process.workers import Workers
+from tests.waiting import wait_for
+
+MODULE = (sys.executable, "-m", "offsider", "worker")
+
+
+@pytest.fixture
+def url(embedded_url: str) -> str:
+    return embedded_url
+
+
+@pytest.fixture
+def stored(url: str) -> Iterator[redis.Redis]:
+    with redis.Redis.from_url(url) as client:
+        yield client
+
+
+@pytest.fixture
+def workers(url: str, tmp_path: Path) -> Iterator[Workers]:
+    started = Workers(tmp_path, url)
+    try:
+        yield started
+    finally:
+        started.close()
+
+
+JOB = """
+from offsider import job
+from tests.process.ledger import note
+
+@job(name="Noting")
+def noting():
+    note("ran", word=__name__)
+"""
+
+
+# ------------------------------------------------------------------------------- starting and ending
+@pytest.mark.parametrize("name", ["TERM", "INT"])
+def test_a_stop_ends_with_exit_code_0(workers, name):
+    worker = workers.start()
+    worker.send(name)
+    assert worker.ended(10) == 0, worker.output
+    assert "stopping: running jobs have 25 s" in worker.output
+
+
+def test_the_command_equals_the_module(workers, stored):
+    command = shutil.which("offsider", path=str(Path(sys.executable).parent))
+    assert command, "the project is installed where the tests run"
+    worker = workers.start("-q", "default", text=JOB, command=(command, "worker"))
+    push(stored, "Noting")
+    wait_for(lambda: workers.ledger.words("ran"))
+    worker.stopped()
+
+
+@pytest.mark.parametrize(
+    "file, target, module",
+    [
+        ("plain.py", "plain", "plain"),
+        ("plain.py", "plain.py", "plain"),
+        ("some/folder/plain.py", "some/folder", "plain"),
+        ("some/folder/plain.py", "some/folder/plain.py", "plain"),
+    ],
+)
+def test_an_application_is_a_module_a_file_or_a_folder(workers, stored, file, target, module):
+    workers.write(JOB, file)
+    worker = workers.start(app=target)
+    push(stored, "Noting")
+    wait_for(lambda: workers.ledger.words("ran") == [module])
+    worker.stopped()
+
+
+def test_a_file_with_settings_is_found_beside_the_application(workers):
+    workers.write(JOB, "elsewhere/plain.py")
+    workers.write("concurrency = 3\n[log]\nformat = 'json'\n", "elsewhere/offsider.toml")
+    worker = workers.start("-g", "blue", app="elsewhere/plain.py")
+    worker.stopped()
+    lines = [json.loads(line) for line in worker.output.splitlines()]
+    assert "settings of elsewhere/offsider.toml" in lines[0]["msg"]
+    assert any("running <Capsule default: 3 of default" in line["msg"] for line in lines)
+    assert {tuple(line) for line in lines} == {("ts", "pid", "tid", "lvl", "msg", "ctx")}
+
+
+def test_configure_runs_before_the_freeze(workers, stored):
+    worker = workers.start(
+        text=JOB
+        + """
+def configure(config):
+    config.capsule("single", concurrency=1, queues=["alone"])
+    config.server_middleware.add(lambda job, call_next: (note("around", word=job.name), call_next(job))[1])
+"""
+    )
+    push(stored, "Noting", queue="alone")
+    wait_for(lambda: workers.ledger.words("ran"))
+    assert workers.ledger.words("around") == ["Noting"]
+    worker.stopped()
+
+
+# --------------------------------------------------------------------------------------- refusing
+@pytest.mark.parametrize(
+    "options, environ, message",
+    [
+        ([], {}, "which jobs? Name the application: offsider worker -r MODULE"),
+        (["-r", "nowhere"], {}, "cannot load nowhere: there is no module 'nowhere'"),
+        (["-r", "plain", "-c", "0"], {}, "-c, --concurrency: worker.concurrency expects a whole number"),
+        (["-r", "plain", "-q", "a", "-q", "a"], {}, "the queue 'a' is named twice"),
+        (["-r", "plain", "-C", "gone.toml"], {}, "gone.toml: there is no such configuration file"),
+        (["-r", "plain"], {"OFFSIDER_CONCURRENCY": "x"}, "OFFSIDER_CONCURRENCY: worker.concurrency expects"),
+        (["-r", "plain"], {"REDIS_URL": "redis://127.0.0.1:1/0"}, "redis://127.0.0.1:1/0 cannot be reached"),
+        (["-r", "plain"], {"REDIS_URL": "http://u:hunter2@h"}, "redis.url expects a URL that begins with redis://"),
+    ],
+)
+def test_what_is_wrong_is_one_line_and_exit_code_1(workers, options, environ, message):
+    workers.write(JOB, "plain.py")
+    worker = workers.start(*options, app=None, environ=environ, wait=False)
+    assert worker.ended() == 1
+    said = [line for line in worker.output.splitlines() if line.startswith("offsider: ")]
+    assert len(said) == 1
+    assert message in said[0]
+    assert "Traceback" not in worker.output
+    assert "hunter2" not in worker.output
+
+
+def test_a_broken_application_shows_its_line_and_the_traceback_on_request(workers):
+    broken = "import os\nimport not_there_at_all\n"
+    worker = workers.start(text=broken, wait=False)
+    assert worker.ended() == 1
+    assert worker.output == (
+        "offsider: cannot load app: ModuleNotFoundError: No module named 'not_there_at_all'\n"
+        "  at app.py:2: import not_there_at_all\n"
+    )
+    verbose = workers.start("-v", text=broken, wait=False)
+    assert verbose.ended() == 1
+    assert "Traceback (most recent call last):" in verbose.output
+
+
+def test_a_stop_while_the_application_loads_is_obeyed_at_once(workers):
+    # What PID 1 of a container needs: the kernel drops a TERM for which there is no handler.
+    worker = workers.start(
+        wait=False,
+        text="""
+        import threading
+        from tests.process.ledger import note
+        note("loading")
+        threading.Event().wait(60)
+        """,
+    )
+    wait_for(lambda: workers.ledger.notes("loading"))
+    worker.send("TERM")
+    assert worker.ended(10) == 0, worker.output
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux: /proc tells which signals are caught")
+def test_a_running_worker_catches_every_signal_it_knows(workers):
+    worker = workers.start()
+    status = Path(f"/proc/{worker.pid}/status").read_text()
+    mask = int(re.search(r"^SigCgt:\s*([0-9a-f]+)", status, re.MULTILINE)[1], 16)
+    caught = {number for number in range(1, 65) if mask >> (number - 1) & 1}
+    assert {2, 15, 20, 21} <= caught
+    worker.stopped()
+
+
+# ------------------------------------------------------------------------------------ surroundings
+def test_systemd_is_told_ready_watchdog_and_stopping(workers):
+    name = f"\0offsider-test-{os.getpid()}"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
+        listener.bind(name)
+        listener.settimeout(20)
+        environ = {"NOTIFY_SOCKET": "@" + name[1:], "WATCHDOG_USEC": "1000000"}
+        worker = workers.start(environ=environ)
+        heard = [listener.recv(100).decode() for _ in range(4)]
+        worker.send("TERM")
+        assert worker.ended() == 0
+        while heard[-1] != "STOPPING=1":
+            heard.append(listener.recv(100).decode())
+    assert heard[0] == "READY=1"
+    assert set(heard[1:-1]) == {"WATCHDOG=1"}
+
+
+@pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="needs Linux: /proc shows the title")
+def test_the_process_title_shows_tag_and_busy_threads(workers, stored):
+    pytest.importorskip("setproctitle")
+    worker = workers.start("-g", "blue", "-c", "2", "-t", "1")
+    title = Path(f"/proc/{worker.pid}/cmdline")
+    wait_for(lambda: re.match(rb"offsider \S+ blue \[0 of 2 busy\]\0*$", title.read_bytes()))
+    push(stored, "Long", 30)
+    wait_for(lambda: b"blue [1 of 2 busy]" in title.read_bytes())
+    worker.send("TSTP")
+    wait_for(lambda: b"blue [1 of 2 busy] stopping" in title.read_bytes())
+    worker.stopped()
+
+
+def test_an_embedded_server_comes_and_goes_with_the_worker(workers):
+    worker = workers.start("--embedded", text=JOB, environ={"REDIS_URL": None})
+    worker.until_says("embedded server: ")
+    url = re.search(r"embedded server: (\S+)", worker.output)[1]
+    with redis.Redis.from_url(url) as client:
+        push(client, "Noting")
+        wait_for(lambda: workers.ledger.words("ran"))
+    worker.stopped()
+    assert (workers.folder / ".offsider").is_dir()
+    with pytest.raises(redis.ConnectionError), redis.Redis.from_url(url) as client:
+        client.ping()
+
+
+# ----------------------------------------------------------------------------------------- reloading
+def test_a_change_of_the_source_starts_the_worker_anew(workers, stored):
+    changing = JOB + "WORD = 'first'\nnote('loaded', word=WORD)\n"
+    worker = workers.start("--reload", text=changing)
+    workers.write(changing.replace("first", "second"))
+    worker.until_says("reloading: app.py")
+    worker.until_says("running <Capsule", times=2)
+    assert workers.ledger.words("loaded") == ["first", "second"]
+    assert worker.output.count("stopping: running jobs") == 1
+
+    workers.write("def broken(:\n")
+    worker.until_says("cannot load app: SyntaxError")
+    assert worker.runs
+    workers.write(JOB)
+    worker.until_says("running <Capsule", times=3)
+    push(stored, "Noting")
+    wait_for(lambda: workers.ledger.words("ran"))
+    worker.stopped()
+    assert worker.output.count("stopping: running jobs") == 3  # two children for new files, one for good
+
+
+def test_a_reloading_worker_that_was_stopped_elsewhere_stays_stopped(workers, stored):
+    worker = workers.start("--reload", text=JOB)
+    stored.lpush(f"{worker.identity}-signals", "TERM")
+    assert worker.ended(30) == 0, worker.output

@@ -1,0 +1,66 @@
+"""From options to a worker that could start."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from contextlib import ExitStack
+
+import pytest
+
+from offsider.cli.boot import boot, configured
+from offsider.cli.options import WorkerOptions
+from offsider.core.errors import ConfigurationError
+from offsider.wiring.default import default_config, set_default_config
+
+
+@pytest.fixture(autouse=True)
+def surroundings(tmp_path, monkeypatch):
+    """An own folder, and a logger, a default configuration and modules that are put back."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    logger = logging.getLogger("offsider")
+    before = (logger.handlers[:], logger.level, logger.propagate)
+    modules = set(sys.modules)
+    previous = set_default_config(None)
+    yield
+    set_default_config(previous)
+    logger.handlers[:], logger.propagate = before[0], before[2]
+    logger.setLevel(before[1])
+    for name in set(sys.modules) - modules:
+        del sys.modules[name]
+
+
+def test_boot_loads_configures_and_checks(redis_url, raw_redis, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("REDIS_URL", redis_url)
+    monkeypatch.setenv("OFFSIDER_WORKER_CONCURENCY", "3")
+    raw_redis.lpush("queue:default", b'{"class":"Gone","args":[]}')
+    (tmp_path / "bootapp.py").write_text("def configure(config):\n    config.log.format = 'without_timestamp'\n")
+    with ExitStack() as resources:
+        config = boot(WorkerOptions(require=("bootapp",)), resources)
+    assert config.log.format == "without_timestamp"
+    assert default_config() is config
+    greeting, odd, gone = capsys.readouterr().out.splitlines()
+    assert "environment development" in greeting
+    assert greeting.startswith("INFO  pid=")
+    assert "did you mean OFFSIDER_WORKER_CONCURRENCY?" in odd
+    assert "nothing registers: Gone" in gone
+
+
+def test_the_tag_is_the_folders_name(tmp_path):
+    assert configured(WorkerOptions(require=("x",))).worker.tag == tmp_path.name
+    assert configured(WorkerOptions(require=("x",), tag="blue")).worker.tag == "blue"
+
+
+def test_an_application_is_needed(tmp_path):
+    with pytest.raises(ConfigurationError, match="Name the application"):
+        configured(WorkerOptions())
+    (tmp_path / "offsider.toml").write_text("require = ['x']")
+    assert configured(WorkerOptions()).worker.require == ("x",)
+
+
+def test_windows_is_for_clients(monkeypatch):
+    monkeypatch.setattr(os, "name", "nt")
+    with pytest.raises(ConfigurationError, match="needs a POSIX system"):
+        configured(WorkerOptions(require=("x",)))
