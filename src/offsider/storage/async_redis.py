@@ -7,10 +7,17 @@ import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from offsider.core.errors import ConfigurationError, OffsiderError, RedisRefused, RedisUnavailable
+from offsider.core.errors import ConfigurationError, OffsiderError, RedisRefused
 from offsider.storage.failures import REROUTE, translate
 from offsider.storage.keys import Keys
-from offsider.storage.redis import RedisSettings, connection_options, sentinel_addresses, sentinel_options
+from offsider.storage.redis import (
+    RedisSettings,
+    connection_options,
+    login_options,
+    pool_exhausted,
+    sentinel_addresses,
+    sentinel_options,
+)
 from offsider.storage.scripts import Argument, Command
 
 if TYPE_CHECKING:
@@ -47,10 +54,10 @@ class AsyncRedis:
         """Run several commands in one round trip; see ``storage.redis.Redis.pipeline``."""
         pool = self._pool()
         try:
-            await asyncio.wait_for(pool.slots.acquire(), self.settings.pool_wait_seconds)
+            async with asyncio.timeout(self.settings.pool_wait_seconds):
+                await pool.slots.acquire()
         except TimeoutError:
-            msg = f"all {self.size} connections to {self.settings.redacted_url} stayed in use"
-            raise RedisUnavailable(msg, ambiguous=False) from None
+            raise pool_exhausted(self.settings, self.size) from None
         try:
             connection = pool.free.pop() if pool.free else self._make(pool)
             replies = await self._exchange(connection, commands)
@@ -68,7 +75,7 @@ class AsyncRedis:
 
         server, sent = self.settings.redacted_url, False
         try:
-            if connection.is_connected and await connection.can_read():
+            if connection.is_connected and await self._is_stale(connection, RedisError):
                 await connection.disconnect(nowait=True)
             if not connection.is_connected:
                 await connection.connect()  # type: ignore[no-untyped-call]
@@ -86,6 +93,13 @@ class AsyncRedis:
             await connection.disconnect(nowait=True)
         return replies
 
+    async def _is_stale(self, connection: AbstractConnection, redis_error: type[Exception]) -> bool:
+        """See ``storage.redis.Wire``: closed by the server while it was idle, which is no failure."""
+        try:
+            return bool(await connection.can_read())
+        except redis_error:
+            return True
+
     async def _reply(self, connection: AbstractConnection) -> Any:
         from redis.exceptions import ResponseError
 
@@ -100,6 +114,9 @@ class AsyncRedis:
         loop = asyncio.get_running_loop()
         pool = self._pools.get(loop)
         if pool is None:
+            # The connections of a loop that has ended are of no use to anybody.
+            for ended in [other for other in self._pools if other.is_closed()]:
+                del self._pools[ended]
             pool = self._pools[loop] = _LoopPool(self._factory(), self.size)
         return pool
 
@@ -121,7 +138,7 @@ class AsyncRedis:
         options["maint_notifications_config"] = MaintNotificationsConfig(enabled=False)
         try:
             if settings.sentinels:
-                options["db"] = untyped_connection.parse_url(settings.url).get("db", 0)
+                options = login_options(untyped_connection.parse_url(settings.url)) | options
                 options["ssl"] = settings.url.startswith("rediss://")
                 addresses, own = sentinel_addresses(settings), sentinel_options(settings)
                 sentinels = untyped_sentinel.Sentinel(addresses, sentinel_kwargs=own)

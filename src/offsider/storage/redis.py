@@ -10,11 +10,11 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
 from offsider.core.errors import ConfigurationError, OffsiderError, RedisFailure, RedisRefused, RedisUnavailable
 from offsider.storage.failures import REROUTE, translate
@@ -66,7 +66,7 @@ def redact(url: str) -> str:
     if "@" in netloc:
         login, _, host = netloc.rpartition("@")
         netloc = f"{login.partition(':')[0]}:***@{host}" if ":" in login else f"{login}@{host}"
-    return urlunsplit((parts.scheme, netloc, parts.path, "", ""))
+    return f"{parts.scheme}://{netloc}{parts.path}"
 
 
 def connection_options(settings: RedisSettings, *, retry: object) -> dict[str, Any]:
@@ -127,7 +127,7 @@ def _make_factory(settings: RedisSettings) -> Any:
     options["maint_notifications_config"] = MaintNotificationsConfig(enabled=False)
     try:
         if settings.sentinels:
-            options["db"] = untyped_connection.parse_url(settings.url).get("db", 0)
+            options = login_options(untyped_connection.parse_url(settings.url)) | options
             options["ssl"] = settings.url.startswith("rediss://")
             sentinels = untyped_sentinel.Sentinel(
                 sentinel_addresses(settings), sentinel_kwargs=sentinel_options(settings)
@@ -139,8 +139,22 @@ def _make_factory(settings: RedisSettings) -> Any:
         raise ConfigurationError(msg) from error
 
 
+def login_options(parsed: Mapping[str, Any]) -> dict[str, Any]:
+    """What a URL says besides the address, which with Sentinels is theirs to tell."""
+    return {"db": 0} | {key: parsed[key] for key in ("db", "username", "password") if key in parsed}
+
+
 def sentinel_options(settings: RedisSettings) -> dict[str, Any]:
     return {"password": settings.sentinel_password or None, "socket_timeout": settings.connect_timeout_seconds}
+
+
+def pool_exhausted(settings: RedisSettings, size: int) -> RedisUnavailable:
+    """What a caller gets who waited in vain for a free connection."""
+    return RedisUnavailable(
+        f"all {size} connections to {settings.redacted_url} stayed in use for "
+        f"{settings.pool_wait_seconds:g} s: raise redis.client_pool_size or use fewer threads",
+        ambiguous=False,
+    )
 
 
 class Wire:
@@ -175,9 +189,7 @@ class Wire:
 
     def _connect(self, redis_error: type[Exception]) -> None:
         try:
-            # A server that restarted has closed the socket: found out before anything is sent,
-            # such a failure is not ambiguous.
-            if self._connection.is_connected and self._connection.can_read(0):
+            if self._connection.is_connected and self._is_stale(redis_error):
                 self.disconnect()
             if not self._connection.is_connected:
                 if self._was_connected:
@@ -192,6 +204,16 @@ class Wire:
         except BaseException:
             self.disconnect()
             raise
+
+    def _is_stale(self, redis_error: type[Exception]) -> bool:
+        """Whether the server has closed this idle connection, for example by a restart, or left a reply on it.
+
+        Found out before anything is sent, this is no failure: the command goes out on a new connection.
+        """
+        try:
+            return bool(self._connection.can_read(0))
+        except redis_error:
+            return True
 
     def _reply(self) -> Any:
         from redis.exceptions import ResponseError
@@ -226,10 +248,11 @@ class Redis:
         self._reset()
 
     def _reset(self) -> None:
-        self._pid = os.getpid()
         self._free: list[Wire] = []
         self._slots = threading.Semaphore(self.size)
         self._lock = threading.Lock()
+        # Last: a thread that sees the new pid must not find the parent's connections any more.
+        self._pid = os.getpid()
 
     @property
     def troubles(self) -> int:
@@ -287,11 +310,7 @@ class Redis:
             self._reset()
         slots = self._slots
         if not slots.acquire(timeout=self.settings.pool_wait_seconds):
-            msg = (
-                f"all {self.size} connections to {self.settings.redacted_url} stayed in use for "
-                f"{self.settings.pool_wait_seconds:g} s: raise redis.client_pool_size or use fewer threads"
-            )
-            raise RedisUnavailable(msg, ambiguous=False)
+            raise pool_exhausted(self.settings, self.size)
         try:
             wire = self._take()
             try:

@@ -1,0 +1,154 @@
+"""A TCP proxy before a server that fails on request: replies lost or held, connections reset or refused.
+
+    with FaultProxy(server.url) as proxy:
+        pool = Redis(RedisSettings(url=proxy.url), size=1)
+        proxy.lose_reply(b"LPUSH")      # the server carries it out, the caller never hears of it
+        proxy.lose_request(b"LPUSH")    # the server never hears of it, and the caller cannot tell the difference
+        proxy.hold()                    # replies wait ...
+        proxy.release()                 # ... until now
+        proxy.reset()                   # every connection breaks with RST
+        proxy.refuse(), proxy.accept()  # the address answers no more, and again
+
+Patterns are found in the bytes of a request: a command's name, or a script's ``sha``.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+from contextlib import suppress
+from typing import Self
+from urllib.parse import urlsplit
+
+_RST = struct.pack("ii", 1, 0)
+
+
+class FaultProxy:
+    """Stands between clients and one server; made for one test."""
+
+    def __init__(self, url: str) -> None:
+        self._target = urlsplit(url)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._lock = threading.Lock()
+        self._faults: list[tuple[bytes, bool]] = []
+        self._open: set[socket.socket] = set()
+        self._passing = threading.Event()
+        self._passing.set()
+        self._refusing = False
+        self.url = f"redis://127.0.0.1:{self._listener.getsockname()[1]}/0"
+        #: set when a reply has come that waits for `release`
+        self.holding = threading.Event()
+        #: requests or replies lost so far
+        self.lost = 0
+        #: connections taken so far
+        self.connections = 0
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._serve, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._refusing = True
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._passing.set()
+        self.reset()
+
+    def lose_reply(self, pattern: bytes, times: int = 1) -> None:
+        with self._lock:
+            self._faults += [(pattern, True)] * times
+
+    def lose_request(self, pattern: bytes, times: int = 1) -> None:
+        with self._lock:
+            self._faults += [(pattern, False)] * times
+
+    def hold(self) -> None:
+        self.holding.clear()
+        self._passing.clear()
+
+    def release(self) -> None:
+        self._passing.set()
+
+    def refuse(self) -> None:
+        self._refusing = True
+        self.reset()
+
+    def accept(self) -> None:
+        self._refusing = False
+
+    def reset(self) -> None:
+        with self._lock:
+            broken, self._open = self._open, set()
+        for connection in broken:
+            _break(connection)
+
+    def _serve(self) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                if self._refusing:
+                    _break(client)
+                    continue
+                server = self._connect()
+                with self._lock:
+                    self._open |= {client, server}
+                    self.connections += 1
+                doomed = threading.Event()
+                for pump in (self._requests, self._replies):
+                    threading.Thread(target=pump, args=(client, server, doomed), daemon=True).start()
+
+    def _connect(self) -> socket.socket:
+        if self._target.scheme == "unix":
+            server = socket.socket(socket.AF_UNIX)
+            server.connect(self._target.path)
+            return server
+        return socket.create_connection((self._target.hostname or "127.0.0.1", self._target.port or 6379))
+
+    def _requests(self, client: socket.socket, server: socket.socket, doomed: threading.Event) -> None:
+        with suppress(OSError):
+            while data := client.recv(1 << 16):
+                fault = self._fault(data)
+                if fault is not None:
+                    doomed.set()
+                    if not fault:
+                        break
+                server.sendall(data)
+        self._end(client, server)
+
+    def _replies(self, client: socket.socket, server: socket.socket, doomed: threading.Event) -> None:
+        with suppress(OSError):
+            while data := server.recv(1 << 16):
+                if not self._passing.is_set():
+                    self.holding.set()
+                    self._passing.wait()
+                if doomed.is_set():
+                    break
+                client.sendall(data)
+        self._end(client, server)
+
+    def _fault(self, data: bytes) -> bool | None:
+        with self._lock:
+            for fault in self._faults:
+                if fault[0] in data:
+                    self._faults.remove(fault)
+                    self.lost += 1
+                    return fault[1]
+        return None
+
+    def _end(self, *pair: socket.socket) -> None:
+        with self._lock:
+            self._open.difference_update(pair)
+        for connection in pair:
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+            connection.close()
+
+
+def _break(connection: socket.socket) -> None:
+    with suppress(OSError):
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RST)
+    with suppress(OSError):
+        connection.shutdown(socket.SHUT_RD)
+    connection.close()

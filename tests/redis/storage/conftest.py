@@ -1,0 +1,28 @@
+"""A pool of the façade under test, on an empty server; faults come from a proxy before it."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from offsider.storage.redis import Redis, RedisSettings
+from tests.faults import FaultProxy
+
+
+@pytest.fixture
+def pool(redis_url: str) -> Iterator[Redis]:
+    pool = Redis(RedisSettings(url=redis_url), size=4)
+    yield pool
+    pool.close()
+
+
+@pytest.fixture
+def proxy(redis_url: str) -> Iterator[FaultProxy]:
+    with FaultProxy(redis_url) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def proxied(proxy: FaultProxy) -> Iterator[Redis]:
+    pool = Redis(RedisSettings(url=proxy.url), size=4)
+    yield pool
+    pool.close()

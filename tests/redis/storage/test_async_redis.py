@@ -1,0 +1,160 @@
+"""The asynchronous façade keeps the same promises as the other one."""
+
+import asyncio
+import gc
+import os
+import signal
+import warnings
+
+import pytest
+
+from offsider.core.errors import QueueFull, RedisRefused, RedisUnavailable
+from offsider.storage import queues
+from offsider.storage.async_redis import AsyncRedis
+from offsider.storage.redis import Redis, RedisSettings
+from tests.faults import FaultProxy
+from tests.snapshot import snapshot
+
+
+def run(url: str, use, **settings):
+    """Call ``use(redis)`` on an event loop of its own."""
+
+    async def on_a_loop():
+        redis = AsyncRedis(RedisSettings(url=url, **settings), size=2)
+        try:
+            return await use(redis)
+        finally:
+            await redis.close()
+
+    return asyncio.run(on_a_loop())
+
+
+def test_a_push_stores_the_same_as_the_other_facade(redis_url, raw_redis, pool):
+    commands = queues.push_commands(pool.keys, "default", [b"{}"])
+    assert run(redis_url, lambda redis: redis.pipeline(commands)) == [1, 1]
+    stored = snapshot(raw_redis)
+    raw_redis.flushall()
+    assert pool.pipeline(commands) == [1, 1]
+    assert snapshot(raw_redis) == stored == {"queues": {b"default"}, "queue:default": [b"{}"]}
+
+
+def test_errors_are_raised_or_stand_in_the_list(redis_url):
+    commands = [("SET", "k", 1), ("LPUSH", "k", 1), ("GET", "k")]
+    with pytest.raises(RedisRefused) as refused:
+        run(redis_url, lambda redis: redis.pipeline(commands))
+    assert refused.value.code == "WRONGTYPE"
+    replies = run(redis_url, lambda redis: redis.pipeline(commands, raise_errors=False))
+    assert isinstance(replies[1], RedisRefused)
+    assert (replies[0], replies[2]) == (b"OK", b"1")
+
+
+def test_a_lost_reply_is_ambiguous_and_the_push_is_not_repeated(redis_url, proxy, raw_redis):
+    proxy.lose_reply(b"LPUSH", times=3)
+    with pytest.raises(RedisUnavailable) as failure:
+        run(proxy.url, lambda redis: redis.call("LPUSH", "queue:default", "{}"))
+    assert failure.value.ambiguous
+    assert raw_redis.lrange("queue:default", 0, -1) == [b"{}"]
+    assert proxy.lost == 1
+
+
+def test_a_server_that_cannot_be_reached_is_not_ambiguous(proxy):
+    proxy.refuse()
+    with pytest.raises(RedisUnavailable) as failure:
+        run(proxy.url, lambda redis: redis.call("PING"))
+    assert not failure.value.ambiguous
+
+
+def test_an_idle_connection_that_broke_is_replaced_without_an_error(proxy):
+    async def use(redis):
+        await redis.call("PING")
+        proxy.reset()
+        while not await broken(redis):  # noqa: ASYNC110 - the loop has to see the reset before the next command
+            await asyncio.sleep(0)
+        return await redis.call("INCR", "n")
+
+    async def broken(redis):
+        (connection,) = next(iter(redis._pools.values())).free
+        return await redis._is_stale(connection, Exception)
+
+    assert run(proxy.url, use) == 1
+    assert proxy.connections == 2
+
+
+def test_a_frozen_server_is_an_ambiguous_failure_in_time(make_server):
+    server = make_server(port=0)
+
+    async def use(redis):
+        await redis.call("PING")
+        os.kill(server.pid, signal.SIGSTOP)
+        try:
+            await redis.call("LPUSH", "l", 1)
+        finally:
+            os.kill(server.pid, signal.SIGCONT)
+
+    with pytest.raises(RedisUnavailable) as failure:
+        run(server.url, use, socket_timeout_seconds=0.2)
+    assert failure.value.ambiguous
+
+
+def test_a_full_server_is_a_full_queue(make_server):
+    server = make_server(maxmemory="1")
+    with pytest.raises(QueueFull):
+        run(server.url, lambda redis: redis.call("LPUSH", "l", 1))
+
+
+def test_cancelling_in_the_middle_of_a_call_does_not_poison_the_connection(proxy):
+    """The reply of the cancelled call must not be taken for that of the next one."""
+
+    async def use(redis):
+        await redis.call("SET", "k", "old")
+        proxy.hold()
+        call = asyncio.ensure_future(redis.call("GET", "k"))
+        await asyncio.to_thread(proxy.holding.wait)  # the server has carried it out
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        proxy.release()
+        return [await redis.call("ECHO", f"new {n}") for n in range(3)]
+
+    assert run(proxy.url, use) == [b"new 0", b"new 1", b"new 2"]
+
+
+def test_a_pool_that_is_used_up_says_what_to_do(redis_url):
+    async def use(redis):
+        blocked = [asyncio.ensure_future(redis.call("BLPOP", "never", 1)) for _ in range(2)]
+        await asyncio.sleep(0)
+        try:
+            with pytest.raises(RedisUnavailable, match=r"raise redis\.client_pool_size") as failure:
+                await redis.call("PING")
+            assert not failure.value.ambiguous
+        finally:
+            for call in blocked:
+                call.cancel()
+            await asyncio.gather(*blocked, return_exceptions=True)
+        return await redis.call("PING")
+
+    assert run(redis_url, use, pool_wait_seconds=0.01) == b"PONG"
+
+
+def test_many_tasks_share_few_connections(redis_url, raw_redis):
+    with FaultProxy(redis_url) as counting:
+        run(counting.url, lambda redis: asyncio.gather(*(redis.call("INCR", "n") for _ in range(50))))
+        assert raw_redis.get("n") == b"50"
+        assert counting.connections <= 2
+
+
+def test_each_event_loop_has_connections_of_its_own_and_ended_loops_keep_none(redis_url):
+    """A program may call asyncio.run for each push."""
+    redis = AsyncRedis(RedisSettings(url=redis_url), size=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)  # nobody closed what the ended loops had open
+        for n in range(1, 6):
+            assert asyncio.run(redis.call("INCR", "n")) == n
+            assert len(redis._pools) == 1
+        redis._pools.clear()
+        gc.collect()
+
+
+def test_the_asynchronous_facade_needs_the_same_settings(redis_url):
+    sync = Redis(RedisSettings(url=redis_url, key_prefix="p:"), size=1)
+    assert AsyncRedis(RedisSettings(url=redis_url, key_prefix="p:"), size=1).keys.queues == sync.keys.queues

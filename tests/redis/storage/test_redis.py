@@ -1,0 +1,350 @@
+"""The façade: errors as our own, nothing sent twice, no connection that a failure has poisoned."""
+
+import os
+import signal
+import threading
+
+import pytest
+import redis as redis_py
+
+from offsider.core.errors import ConfigurationError, QueueFull, RedisRefused, RedisUnavailable
+from offsider.storage import queues
+from offsider.storage.redis import Redis, RedisSettings, redact
+from offsider.storage.scripts import Script
+from tests.waiting import wait_for
+
+
+def test_replies_are_bytes_numbers_lists_and_none(pool):
+    replies = pool.pipeline([("SET", "k", "ü"), ("GET", "k"), ("INCR", "n"), ("GET", "none"), ("LRANGE", "l", 0, -1)])
+    assert replies == [b"OK", "ü".encode(), 1, None, []]
+
+
+def test_the_first_error_of_a_pipeline_is_raised_and_the_rest_was_carried_out(pool, raw_redis):
+    with pytest.raises(RedisRefused) as refused:
+        pool.pipeline([("SET", "k", 1), ("LPUSH", "k", 1), ("SET", "later", 1)])
+    assert refused.value.code == "WRONGTYPE"
+    assert raw_redis.get("later") == b"1"
+
+
+def test_errors_may_stand_in_the_list_instead(pool):
+    replies = pool.pipeline([("SET", "k", 1), ("LPUSH", "k", 1), ("GET", "k")], raise_errors=False)
+    assert isinstance(replies[1], RedisRefused)
+    assert (replies[0], replies[2]) == (b"OK", b"1")
+
+
+def test_an_error_reply_leaves_the_connection_usable(pool):
+    with pytest.raises(RedisRefused):
+        pool.call("LPUSH")
+    assert pool.call("PING") == b"PONG"
+    assert pool.troubles == 0
+
+
+# ------------------------------------------------------------------------------- lost replies
+
+
+def test_a_lost_reply_is_ambiguous_and_the_push_is_not_repeated(proxied, proxy, raw_redis):
+    """redis-py's own retries would leave several entries of one LPUSH."""
+    proxy.lose_reply(b"LPUSH", times=3)
+    with pytest.raises(RedisUnavailable) as failure:
+        proxied.pipeline(queues.push_commands(proxied.keys, "default", [b"{}"]))
+    assert failure.value.ambiguous
+    assert raw_redis.lrange("queue:default", 0, -1) == [b"{}"]
+    assert proxy.lost == 1
+
+
+def test_a_lost_request_is_as_ambiguous_and_nothing_is_stored(proxied, proxy, raw_redis):
+    proxy.lose_request(b"LPUSH")
+    with pytest.raises(RedisUnavailable) as failure:
+        proxied.call("LPUSH", "queue:default", "{}")
+    assert failure.value.ambiguous
+    assert raw_redis.llen("queue:default") == 0
+
+
+def test_a_server_that_cannot_be_reached_is_not_ambiguous(proxied, proxy):
+    proxy.refuse()
+    with pytest.raises(RedisUnavailable) as failure:
+        proxied.call("PING")
+    assert not failure.value.ambiguous
+    proxy.accept()
+    assert proxied.call("PING") == b"PONG"
+
+
+def test_an_idle_connection_that_broke_is_replaced_without_an_error(proxied, proxy, raw_redis):
+    """Nothing had been sent, so the command goes out on a new connection, once."""
+    proxied.call("PING")
+    proxy.reset()
+    assert proxied.call("LPUSH", "l", 1) == 1
+    assert raw_redis.llen("l") == 1
+    assert proxy.connections == 2
+    assert proxied.troubles == 1  # a beat may have been missed meanwhile: nobody is declared dead for a while
+
+
+def test_a_restart_of_the_server_is_no_failure_for_who_had_nothing_under_way(make_server):
+    server = make_server()
+    pool = Redis(RedisSettings(url=server.url), size=1)
+    pool.call("SET", "k", "v")
+    server.stop()
+    with pytest.raises(RedisUnavailable) as failure:
+        pool.call("GET", "k")
+    assert not failure.value.ambiguous
+    server.start()
+    assert pool.call("GET", "k") == b"v"
+    server.stop()
+    server.start()
+    assert pool.call("GET", "k") == b"v"
+    pool.close()
+
+
+def test_a_reply_of_the_past_is_never_taken_for_the_next(proxied, proxy):
+    """The reply that comes after the timeout lies on a connection that is thrown away."""
+    impatient = Redis(RedisSettings(url=proxy.url, socket_timeout_seconds=0.2), size=1)
+    impatient.call("SET", "a", "old")
+    proxy.hold()
+    with pytest.raises(RedisUnavailable) as failure:
+        impatient.call("GET", "a")
+    assert failure.value.ambiguous
+    proxy.release()
+    assert impatient.call("ECHO", "new") == b"new"
+
+
+def test_a_frozen_server_is_an_ambiguous_failure_in_time(make_server):
+    server = make_server(port=0)
+    pool = Redis(RedisSettings(url=server.url, socket_timeout_seconds=0.2), size=1)
+    pool.call("PING")
+    os.kill(server.pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(RedisUnavailable) as failure:
+            pool.call("LPUSH", "l", 1)
+    finally:
+        os.kill(server.pid, signal.SIGCONT)
+    assert failure.value.ambiguous
+    assert pool.call("PING") == b"PONG"
+    pool.close()
+
+
+def test_a_killed_connection_is_ambiguous_when_the_command_was_under_way(pool, raw_redis):
+    failures = []
+
+    def wait_in_vain():
+        try:
+            pool.call("BLPOP", "never", 4)
+        except RedisUnavailable as error:
+            failures.append(error)
+
+    waiting = threading.Thread(target=wait_in_vain)
+    waiting.start()
+    wait_for(lambda: any(client["cmd"] == "blpop" for client in raw_redis.client_list()))
+    (blocked,) = [client["id"] for client in raw_redis.client_list() if client["cmd"] == "blpop"]
+    raw_redis.client_kill_filter(_id=blocked)
+    waiting.join(5)
+    assert [failure.ambiguous for failure in failures] == [True]
+
+
+# ------------------------------------------------------------------------- the server says no
+
+
+def test_a_blocked_client_whose_master_became_a_replica_is_told_to_look_elsewhere(make_server):
+    server = make_server(port=0)
+    pool = Redis(RedisSettings(url=server.url), size=1)
+    refused = []
+
+    def wait_in_vain():
+        try:
+            pool.call("BLPOP", "never", 4)
+        except RedisRefused as error:
+            refused.append(error.code)
+
+    with redis_py.Redis.from_url(server.url) as control:
+        waiting = threading.Thread(target=wait_in_vain)
+        waiting.start()
+        wait_for(lambda: any(client["cmd"] == "blpop" for client in control.client_list()))
+        control.replicaof("127.0.0.1", 1)
+        waiting.join(5)
+        before = pool.troubles
+        with pytest.raises(RedisRefused) as readonly:
+            pool.call("SET", "k", 1)
+        control.config_set("replica-serve-stale-data", "no")
+        with pytest.raises(RedisRefused) as masterdown:
+            pool.call("GET", "k")
+    assert refused == ["UNBLOCKED"]
+    assert readonly.value.code == "READONLY"
+    assert masterdown.value.code == "MASTERDOWN"
+    assert pool.troubles >= before + 2
+    pool.close()
+
+
+def test_too_few_replicas_is_refused_with_its_code(make_server):
+    server = make_server(min_replicas_to_write="1")
+    with pytest.raises(RedisRefused) as refused:
+        Redis(RedisSettings(url=server.url), size=1).call("SET", "k", 1)
+    assert refused.value.code == "NOREPLICAS"
+
+
+def test_a_full_server_is_a_full_queue(make_server):
+    server = make_server(maxmemory="1")
+    pool = Redis(RedisSettings(url=server.url), size=1)
+    with pytest.raises(QueueFull, match="out of memory and refuses writes"):
+        pool.pipeline(queues.push_commands(pool.keys, "default", [b"{}"]))
+    assert pool.troubles == 2  # SADD and LPUSH
+    assert pool.call("LLEN", "queue:default") == 0
+
+
+def test_a_wrong_password_and_none_are_refused_not_unreachable(make_server):
+    server = make_server(port=0, requirepass="secret")
+    for password in ("", "wrong"):
+        with pytest.raises(RedisRefused) as refused:
+            Redis(RedisSettings(url=server.url, password=password), size=1).call("PING")
+        assert refused.value.code == "NOAUTH"
+    assert Redis(RedisSettings(url=server.url, password="secret"), size=1).call("PING") == b"PONG"
+
+
+def test_what_the_acl_forbids_is_refused(make_server):
+    server = make_server(port=0)
+    Redis(RedisSettings(url=server.url), size=1).call("ACL", "SETUSER", "poor", "on", ">pw", "+get", "+ping", "~open:*")
+    poor = Redis(RedisSettings(url=server.url, username="poor", password="pw"), size=1)
+    for forbidden in (("LPUSH", "open:l", 1), ("GET", "closed")):
+        with pytest.raises(RedisRefused) as refused:
+            poor.call(*forbidden)
+        assert refused.value.code == "NOPERM"
+    poor.close()
+
+
+def test_a_server_that_still_loads_is_unavailable_and_did_nothing(make_server):
+    server = make_server(port=0, key_load_delay="1000", loading_process_events_interval_bytes="1024")
+    with redis_py.Redis.from_url(server.url) as control:
+        for start in range(0, 20_000, 1000):
+            control.mset({f"k{n}": "x" * 40 for n in range(start, start + 1000)})
+        control.config_set("appendonly", "no")
+        control.save()
+    folder, binary = server.folder, server._binary
+    server.stop()
+    reborn = os.spawnv(
+        os.P_NOWAIT,
+        binary,
+        [str(binary), "--dir", str(folder), "--unixsocket", str(folder / "again"), "--port", "0", "--save", "",
+         "--key-load-delay", "1000", "--loading-process-events-interval-bytes", "1024", "--logfile", str(folder / "x")],
+    )  # fmt: skip
+    try:
+        pool = Redis(RedisSettings(url=f"unix://{folder / 'again'}"), size=1)
+        wait_for((folder / "again").exists)
+        with pytest.raises(RedisUnavailable, match="loading") as failure:
+            pool.call("GET", "k1")
+        assert not failure.value.ambiguous
+        pool.close()
+    finally:
+        os.kill(reborn, signal.SIGKILL)
+        os.waitpid(reborn, 0)
+
+
+# --------------------------------------------------------------------------- pool and threads
+
+
+def test_a_pool_that_is_used_up_says_what_to_do(redis_url):
+    small = Redis(RedisSettings(url=redis_url, pool_wait_seconds=0.01), size=1)
+    with small.wire(), pytest.raises(RedisUnavailable) as failure:
+        small.call("PING")
+    assert not failure.value.ambiguous
+    assert "all 1 connections to" in str(failure.value)
+    assert "raise redis.client_pool_size or use fewer threads" in str(failure.value)
+    assert small.call("PING") == b"PONG"
+    small.close()
+
+
+def test_many_threads_share_few_connections(proxied, proxy, raw_redis):
+    def push():
+        for _ in range(50):
+            proxied.call("INCR", "n")
+
+    threads = [threading.Thread(target=push) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert raw_redis.get("n") == b"400"
+    assert proxy.connections <= proxied.size
+
+
+def test_an_interrupt_between_command_and_reply_does_not_poison_the_connection(pool, monkeypatch):
+    """KeyboardInterrupt and Shutdown may land anywhere in user code that pushes."""
+    pool.call("SET", "k", "old")
+    with pool.wire() as wire:
+        connection = wire._connection
+    read = connection.read_response
+
+    def interrupted(*args, **kwargs):
+        monkeypatch.setattr(connection, "read_response", read)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(connection, "read_response", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        pool.call("GET", "k")
+    assert pool.call("ECHO", "new") == b"new"
+
+
+def test_a_forked_child_opens_connections_of_its_own(proxied, proxy, raw_redis):
+    proxied.call("SET", "k", "parent")
+    held = proxied.wire()
+    with held:  # a connection in use, and its slot taken, at the fork
+        child = os.fork()
+        if child == 0:
+            fine = all(proxied.call("INCR", "n") for _ in range(20)) and len(proxied._free) == 1
+            os._exit(0 if fine else 1)
+        for _ in range(20):
+            assert proxied.call("ECHO", "parent") == b"parent"
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert raw_redis.get("n") == b"20"
+    assert proxied.call("GET", "k") == b"parent"
+
+
+def test_a_closed_pool_may_be_used_again(pool):
+    pool.call("PING")
+    pool.close()
+    assert pool.call("PING") == b"PONG"
+
+
+def test_ping_takes_a_positive_time(pool):
+    assert pool.ping() > 0
+
+
+# ------------------------------------------------------------------------------------ scripts
+
+
+def test_a_script_goes_by_its_hash_and_by_its_text_after_a_flush(pool, raw_redis):
+    probe = Script("probe")
+    assert pool.run(probe, []) == 1
+    raw_redis.script_flush()
+    assert pool.run(probe, []) == 1
+    assert raw_redis.script_exists(probe.sha) == [True]
+
+
+# ----------------------------------------------------------------------------------- settings
+
+
+def test_an_unusable_url_names_the_setting():
+    with pytest.raises(ConfigurationError, match=r"redis\.url"):
+        Redis(RedisSettings(url="http://localhost"), size=1).call("PING")
+
+
+@pytest.mark.parametrize(
+    "settings, missing",
+    [
+        (RedisSettings(sentinels=("localhost",), sentinel_name="m"), r"redis\.sentinels: 'localhost'"),
+        (RedisSettings(sentinels=("localhost:26379",)), r"redis\.sentinel_name"),
+    ],
+)
+def test_half_given_sentinels_name_the_setting(settings, missing):
+    with pytest.raises(ConfigurationError, match=missing):
+        Redis(settings, size=1).call("PING")
+
+
+@pytest.mark.parametrize(
+    "url, shown",
+    [
+        ("redis://localhost:6379/0", "redis://localhost:6379/0"),
+        ("redis://:secret@localhost/0", "redis://:***@localhost/0"),
+        ("rediss://user:se@cret@host:1/2?password=x", "rediss://user:***@host:1/2"),
+        ("unix:///run/redis.sock?password=x", "unix:///run/redis.sock"),
+    ],
+)
+def test_a_password_is_never_shown(url, shown):
+    assert redact(url) == shown

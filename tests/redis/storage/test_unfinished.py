@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+from offsider.storage import owners, queues, unfinished, working
+from offsider.storage.owners import Lists
+from offsider.storage.working import Owner
+
+
+def test_jobs_in_queues_and_in_private_lists_are_counted(pool):
+    for queue, raws in (("a", [b"1", b"2"]), ("b", [b"3"])):
+        pool.pipeline(queues.push_commands(pool.keys, queue, raws))
+    owners.beat(pool, Lists("me", {"default": ["a"]}), 60_000)
+    assert unfinished.count_by_queue(pool) == {"a": 2, "b": 1}
+    (entry,) = working.claim(pool, Owner("me", "default"), ["a"], 1)
+    assert unfinished.count_by_queue(pool) == {"a": 1, "b": 1, "(running)": 1}
+    working.acknowledge(pool, entry)
+    assert unfinished.count_by_queue(pool) == {"a": 1, "b": 1}
+
+
+def test_an_empty_server_has_nothing_unfinished(pool):
+    assert unfinished.count_by_queue(pool) == {}
+
+
+def test_a_queue_that_appears_between_two_looks_is_seen(pool, monkeypatch):
+    found = queues.names(pool)
+
+    def names(_pool):
+        monkeypatch.undo()
+        pool.pipeline(queues.push_commands(pool.keys, "new", [b"1"]))
+        return found
+
+    monkeypatch.setattr(queues, "names", names)
+    assert unfinished.count_by_queue(pool) == {"new": 1}
