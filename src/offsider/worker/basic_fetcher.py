@@ -44,9 +44,20 @@ class BasicFetcher:
                 self._quiet.wait(OUTAGE_SECONDS)
                 continue
             self._outage.over()
-            if unit is not None:
+            if unit is not None and not self._returned(unit):
                 return unit
         return None
+
+    def _returned(self, unit: UnitOfWork) -> bool:
+        """A pop that was under way when the fetcher became quiet may still answer: that job goes back unrun."""
+        if not self._quiet.is_set():
+            return False
+        try:
+            self.requeue(unit)
+        except RedisFailure as error:
+            # This process alone has the job now, so rather run it than lose it.
+            self._outage.noticed(error)
+        return unit.settled
 
     def _pop(self) -> UnitOfWork | None:
         paused = queues.paused(self._redis)
