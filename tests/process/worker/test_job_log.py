@@ -1,0 +1,88 @@
+"""The lines of the log about jobs: each format, levels per job, and silence on request."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from tests.process.stored import push, sorted_set
+from tests.waiting import wait_for
+
+APP = """
+    import logging
+    from offsider import current_job, job
+
+    log = logging.getLogger("offsider")
+
+    @job(name="Talks")
+    def talks(breaks):
+        log.debug("the details")
+        log.info("the news")
+        current_job().log["rows"] = 7
+        if breaks:
+            raise ValueError("broken")
+"""
+PREFIX = {
+    "plain": r"INFO  \d{4}-\d\d-\d\dT[\d:.]+Z pid=\d+ tid=\w+ ",
+    "pretty": r"INFO  \d{4}-\d\d-\d\dT[\d:.]+Z pid=\d+ tid=\w+ ",  # no terminal here, hence no colours
+    "without_timestamp": r"INFO  pid=\d+ tid=\w+ ",
+}
+
+
+def run(workers, stored, *jids_wanted, **environ):
+    worker = workers.start("-c", "1", text=APP, wait=False, environ=environ)
+    wait_for(lambda: stored.llen("queue:default") == 0 and stored.hlen("offsider:owners") == 1)
+    wait_for(lambda: not list(stored.scan_iter("offsider:working:*")))
+    return worker.stopped()
+
+
+@pytest.mark.parametrize("style", PREFIX)
+def test_each_job_has_a_line_at_its_start_and_its_end(workers, stored, style):
+    fine, broken = push(stored, "Talks", False, tags=["a", "b"]), push(stored, "Talks", True)
+    said = run(workers, stored, OFFSIDER_LOG_FORMAT=style)
+    prefix = PREFIX[style]
+    assert re.search(f"^{prefix}jid={fine} class=Talks tags=a,b: start$", said, re.MULTILINE)
+    assert re.search(f"^{prefix}jid={fine} class=Talks tags=a,b: the news$", said, re.MULTILINE)
+    done = rf"^{prefix}jid={fine} class=Talks tags=a,b rows=7 elapsed=[\d.]+: done$"
+    assert re.search(done, said, re.MULTILINE)
+    assert re.search(rf"^{prefix}jid={broken} class=Talks rows=7 elapsed=[\d.]+: fail$", said, re.MULTILINE)
+    assert "the details" not in said
+
+
+def test_json_lines_hold_the_same_as_fields(workers, stored):
+    fine, broken = push(stored, "Talks", False, tags=["a"]), push(stored, "Talks", True)
+    said = run(workers, stored, OFFSIDER_LOG_FORMAT="json")
+    lines = [json.loads(line) for line in said.splitlines()]
+    by_job = {
+        jid: [line["msg"] for line in lines if line["ctx"].get("jid") == jid and line["lvl"] == "INFO"]
+        for jid in (fine, broken)
+    }
+    assert by_job == {fine: ["start", "the news", "done"], broken: ["start", "the news", "fail"]}
+    (done,) = [line for line in lines if line["msg"] == "done"]
+    assert (done["ctx"]["class"], done["ctx"]["tags"], done["ctx"]["rows"]) == ("Talks", "a", 7)
+    assert done["ctx"]["elapsed"] >= 0
+
+
+def test_the_job_log_can_be_left_out(workers, stored):
+    push(stored, "Talks", False)
+    said = run(workers, stored, OFFSIDER_LOG_JOB_LOG="false")
+    assert "the news" in said
+    assert not re.search(r": (start|done|fail)$", said, re.MULTILINE)
+
+
+def test_a_job_may_have_a_level_of_its_own(workers, stored):
+    loud = push(stored, "Talks", False, log_level="debug")
+    silent = push(stored, "Talks", False, log_level="error")
+    said = run(workers, stored)
+    assert f"jid={loud} class=Talks: the details" in said
+    assert silent not in said
+
+
+def test_a_failing_job_is_reported_with_its_error(workers, stored):
+    jid = push(stored, "Talks", True)
+    said = run(workers, stored)
+    assert "ValueError: broken" in said
+    assert jid in said
+    assert sorted_set(stored, "retry")[0]["error_message"] == "broken"
