@@ -32,7 +32,7 @@ def make_fetcher(config: Config, capsule: Capsule, ownership: Ownership) -> Fetc
 
 def _find(path: str) -> type:
     """The class that the operator's configuration names; never a name out of a payload."""
-    module, _, name = path.rpartition(".")
+    module, _, name = path.replace(":", ".").rpartition(".")
     try:
         return cast(type, getattr(importlib.import_module(module), name))
     except (ImportError, AttributeError, ValueError) as error:

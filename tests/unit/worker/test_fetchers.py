@@ -1,0 +1,33 @@
+"""The class that the setting names is found, written with a dot or with a colon."""
+
+import pytest
+
+from offsider.core.errors import ConfigurationError
+from offsider.wiring.config import Config
+from offsider.worker.fetchers import make_fetcher
+
+
+class Own:
+    """A fetcher as a user would write it."""
+
+    def __init__(self, *given) -> None:
+        self.given = given
+
+
+@pytest.mark.parametrize("between", [".", ":"])
+def test_a_class_of_the_users_is_made_with_what_it_needs(between, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "own_fetching", type("module", (), {"Own": Own}))
+    config = Config()
+    config.worker.fetcher = f"own_fetching{between}Own"
+
+    made = make_fetcher(config, "capsule", "ownership")
+
+    assert made.given == (config, "capsule", "ownership")
+
+
+def test_a_class_that_is_not_there_is_an_error_of_the_configuration():
+    config = Config()
+    config.worker.fetcher = "nowhere.Own"
+
+    with pytest.raises(ConfigurationError, match=r"worker\.fetcher: 'nowhere\.Own'"):
+        make_fetcher(config, "capsule", "ownership")
