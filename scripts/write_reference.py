@@ -1,0 +1,114 @@
+"""Writes the tables of settings and options into the docs from the code; with --check it only says what is old."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from offsider.cli.main import main as offsider
+from offsider.wiring.settings import SECTIONS, CapsuleSection, Section, Setting, declared_in
+
+ROOT = Path(__file__).resolve().parents[1]
+PART = re.compile(r"(<!-- (?P<name>[\w .]+): written by `python3 dev\.py docs` -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def section_table(section: type[Section]) -> str:
+    """One row for each setting of a section."""
+    lines = ["| Key | Default | Accepts | What it does |", "| --- | --- | --- | --- |"]
+    lines += [_setting_row(setting) for setting in declared_in(section).values()]
+    return "\n".join(lines)
+
+
+def _setting_row(setting: Setting) -> str:
+    return (
+        f"| `{setting.key}` | {_default(setting.default)} | {_cell(setting.kind.expects)} | {_cell(_what(setting))} |"
+    )
+
+
+def _what(setting: Setting) -> str:
+    notes = [setting.help]
+    if setting.aliases:
+        notes.append(f"Also written {_codes(setting.aliases)}.")
+    if setting.environment:
+        notes.append(f"Also read from {_codes(setting.environment)}, the first one that is set.")
+    if setting.option:
+        notes.append(f"Option `{setting.option}`.")
+    return " ".join(notes)
+
+
+def _codes(words: tuple[str, ...]) -> str:
+    return ", ".join(f"`{word}`" for word in words)
+
+
+def _default(value: object) -> str:
+    if value in ("", ()):
+        return "none"
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
+    return f"`{value:g}`" if isinstance(value, float) and value < 1e6 else f"`{_whole(value)}`"
+
+
+def _whole(value: object) -> object:
+    return int(value) if isinstance(value, float) else value
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def command_help(name: str) -> str:
+    """What a word does, and one row for each of its options."""
+    command = offsider.get_command(click.Context(offsider), name)
+    assert command is not None, name  # noqa: S101  # a page names a word that is gone
+    paragraphs = [" ".join(text.split()) for text in re.split(r"\n\s*\n", command.help or "")]
+    options = [option for option in command.params if isinstance(option, click.Option) and not option.hidden]
+    rows = [_option_row(option, click.Context(command)) for option in options]
+    table = ["| Option | What it does |", "| --- | --- |", *rows, "| `-h`, `--help` | This help. |"]
+    return "\n".join(["\n\n".join(paragraphs), "", *table])
+
+
+def _option_row(option: click.Option, context: click.Context) -> str:
+    metavar = "" if option.is_flag else f" {option.make_metavar(context)}"
+    names = ", ".join(f"`{name}{metavar}`" for name in option.opts)
+    return f"| {names} | {_cell(' '.join((option.help or '').split()))} |"
+
+
+def parts() -> dict[str, str]:
+    """Every written part by the name that the pages call it."""
+    tables = {f"settings of {section.section}": section_table(section) for section in SECTIONS}
+    tables["settings of capsules"] = section_table(CapsuleSection)
+    return tables | {
+        f"options of {name}": command_help(name) for name in offsider.list_commands(click.Context(offsider))
+    }
+
+
+def updated(page: str, written: dict[str, str]) -> str:
+    """The page with its written parts made anew; KeyError for a part that the code does not have."""
+    return PART.sub(lambda part: f"{part[1]}\n{written[part['name']]}\n\n{part[3]}", page)
+
+
+def outdated() -> Iterator[tuple[Path, str]]:
+    """Each page that differs from the code, and what it should be."""
+    written = parts()
+    for path in sorted((ROOT / "docs").glob("*.md")):
+        page = path.read_text()
+        if (wanted := updated(page, written)) != page:
+            yield path, wanted
+
+
+def main() -> int:
+    old = list(outdated())
+    for path, wanted in old:
+        if "--check" in sys.argv:
+            print(f"{path.relative_to(ROOT)} is not current: python3 dev.py docs")
+        else:
+            path.write_text(wanted)
+    return 1 if old and "--check" in sys.argv else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,49 @@
+"""The reference pages say what the code says."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from offsider.cli.main import WORDS
+from offsider.wiring.settings import every_setting
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def writer():
+    spec = importlib.util.spec_from_file_location("write_reference", ROOT / "scripts" / "write_reference.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_pages_are_current(writer):
+    assert [path.name for path, _ in writer.outdated()] == [], "run: python3 dev.py docs"
+
+
+def test_every_setting_is_on_the_page():
+    page = (ROOT / "docs" / "configuration.md").read_text()
+    assert [setting.path for setting in every_setting() if f"| `{setting.key}` |" not in page] == []
+
+
+def test_every_word_is_on_the_page():
+    page = (ROOT / "docs" / "command-line.md").read_text()
+    assert [word for word in WORDS if f"## `offsider {word}`" not in page] == []
+
+
+def test_a_part_that_the_code_does_not_have_is_an_error(writer):
+    page = "<!-- settings of nothing: written by `python3 dev.py docs` -->\n<!-- end -->"
+    with pytest.raises(KeyError):
+        writer.updated(page, writer.parts())
+
+
+def test_writing_again_changes_nothing(writer):
+    written = {"a": "text"}
+    page = writer.updated("x\n<!-- a: written by `python3 dev.py docs` -->\nold\n<!-- end -->\ny", written)
+    assert "old" not in page
+    assert "text" in page
+    assert writer.updated(page, written) == page
