@@ -85,7 +85,7 @@ class EnqueuedJob:
         return f"<{self}>"
 
 
-def declared_behind(job: AnyJob | Call[Any]) -> Declared | None:
+def declared_behind(job: AnyJob | Call[...]) -> Declared | None:
     """The declaration of a job that was declared in Python; None for a name.
 
     Raises:
@@ -99,7 +99,7 @@ def declared_behind(job: AnyJob | Call[Any]) -> Declared | None:
     return declared
 
 
-def name_of(job: AnyJob | Call[Any]) -> str:
+def name_of(job: AnyJob | Call[...]) -> str:
     """The stored name. Raises TypeError as `declared_behind`."""
     if isinstance(job, str):
         return job

@@ -82,7 +82,7 @@ class Expectation:
 
 
 def expect(
-    job: AnyJob | Call[Any],
+    job: AnyJob | Call[...],
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
     *,
@@ -109,7 +109,7 @@ def expect(
 
 
 def _stored(
-    job: AnyJob | Call[Any], declared: Declared | None, args: Sequence[Any], kwargs: Mapping[str, Any]
+    job: AnyJob | Call[...], declared: Declared | None, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> tuple[list[Any] | None, Mapping[str, Any]]:
     """The arguments as a payload has them; None when none were given, which is no statement."""
     if not (args or kwargs or isinstance(job, Call)):

@@ -146,7 +146,7 @@ class Recorder:
     # ----------------------------------------------------------------------------------- checking
     def assert_enqueued(
         self,
-        job: AnyJob | Call[Any],
+        job: AnyJob | Call[...],
         /,
         *args: Any,
         queue: str | None = None,
@@ -168,7 +168,7 @@ class Recorder:
 
     def assert_not_enqueued(
         self,
-        job: AnyJob | Call[Any],
+        job: AnyJob | Call[...],
         /,
         *args: Any,
         queue: str | None = None,
