@@ -1,0 +1,44 @@
+"""Messages that the troubleshooting page explains are ones that the code can say."""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+
+import pytest
+
+from tests.docs.snippets import ROOT
+
+PAGE = ROOT / "docs" / "troubleshooting.md"
+
+
+def messages() -> list[str]:
+    """What stands in code style in the first column of a table."""
+    rows = [line for line in PAGE.read_text().splitlines() if line.startswith("| `")]
+    return [message for row in rows for message in re.findall(r"`([^`]+)`", row.split(" | ")[0])]
+
+
+@cache
+def said() -> list[str]:
+    """Every text in the code, with a placeholder for each value."""
+    found: list[str] = []
+    for path in (ROOT / "src" / "offsider").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.JoinedStr):
+                parts = [part.value if isinstance(part, ast.Constant) else "…" for part in node.values]
+                found.append("".join(map(str, parts)))
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                found.append(re.sub(r"%(\.\d)?[a-z]", "…", node.value))
+    return found
+
+
+@pytest.mark.parametrize("message", [m for m in messages() if m not in {"at FILE:LINE", "QueueFull"}])
+def test_a_message_is_one_of_the_code(message):
+    parts = [re.escape(part.strip()) for part in message.split("…")]
+    wanted = re.compile(".*".join(part for part in parts if part), re.DOTALL)
+    assert any(wanted.search(text) for text in said()), message
+
+
+def test_the_page_explains_many_messages():
+    assert len(messages()) > 40
