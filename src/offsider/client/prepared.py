@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Any, Protocol, cast
 
 from offsider.core.payload import JobPayload
 from offsider.wiring.config import Config
@@ -57,7 +57,6 @@ class DeclaredJob(Protocol):
         ...
 
 
-@runtime_checkable
 class CallLike(Protocol):
     """The arguments of one job among many: what ``job.call(...)`` gives."""
 
