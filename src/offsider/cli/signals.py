@@ -5,6 +5,7 @@
    In between, while `booting`, TERM and INT raise `StoppedEarly`: nothing runs yet that would need an orderly stop.
 2. A signal writes its number into the pipe; the handlers that were there before ours are called first.
 3. `SignalQueue.wait` sleeps on the pipe and answers the names that arrived, those sent through Redis included.
+4. A process that a job forks off has its signals to itself: else a TERM for it would fill the worker's pipe.
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ class SignalQueue:
             raise ConfigurationError(f"a worker's signals need the main thread: {error}") from error
         if self._old_wakeup_fd is None:
             self._old_wakeup_fd = earlier_fd
+            os.register_at_fork(after_in_child=self._let_go)
         for number in self._numbers:
             handler = signal.getsignal(number)
             if handler == self._note:
@@ -71,6 +73,11 @@ class SignalQueue:
         if self._old_wakeup_fd is not None:
             signal.set_wakeup_fd(self._old_wakeup_fd)
             self._old_wakeup_fd = None
+
+    def _let_go(self) -> None:
+        """In a forked child: its signals are those of the application, as if no worker had been there."""
+        self._restore.update({number: self._earlier[number] for number in self._restore if number in self._earlier})
+        self.uninstall()
 
     def close(self) -> None:
         """Give the signals back and close the pipe."""
