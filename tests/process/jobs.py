@@ -11,6 +11,7 @@ import os
 import socket
 import threading
 import time
+from contextlib import suppress
 
 from offsider import Config, current_job, job
 from tests.process.ledger import note
@@ -114,6 +115,36 @@ def cleaning(seconds: float) -> None:
             time.sleep(0.02)
     finally:
         note("cleaned", jid)
+    note("end", jid)
+
+
+@job(name="Stubborn")
+def stubborn(seconds: float) -> None:
+    """Swallows whatever hits it, and goes on."""
+    jid = begin()
+    until = time.monotonic() + seconds
+    while not again() and time.monotonic() < until:
+        with suppress(BaseException):
+            time.sleep(0.02)
+    note("end", jid)
+
+
+@job(name="BlockingAsync")
+async def blocking_asynchronous() -> None:
+    """Holds the event loop, so that it cannot even be cancelled."""
+    jid = begin()
+    if not again():
+        threading.Event().wait()
+    note("end", jid)
+
+
+@job(name="StubbornAsync")
+async def stubborn_asynchronous(seconds: float) -> None:
+    jid = begin()
+    until = time.monotonic() + seconds
+    while not again() and time.monotonic() < until:
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(0.02)
     note("end", jid)
 
 

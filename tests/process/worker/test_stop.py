@@ -89,10 +89,20 @@ def _raw(stored, job):
     return next(raw for raw in stored.lrange(f"queue:{job['queue']}", 0, -1) if job["jid"].encode() in raw)
 
 
-@pytest.mark.parametrize(
-    "name, args",
-    [("Long", [40]), ("Async", [40]), ("Wrapping", [40]), ("Cleaning", [40]), ("Receiving", []), ("Locked", [])],
-)
+UNDONE = {
+    "Long": [40],
+    "Async": [40],
+    "Wrapping": [40],
+    "Cleaning": [40],
+    "Receiving": [],
+    "Locked": [],
+    "Stubborn": [40],
+    "StubbornAsync": [40],
+    "BlockingAsync": [],
+}
+
+
+@pytest.mark.parametrize("name, args", UNDONE.items(), ids=list(UNDONE))
 def test_a_job_that_is_not_done_by_the_deadline_runs_again_elsewhere(workers, stored, ledger, name, args):
     jid = push(stored, name, *args)
     worker = workers.start("-t", "1")
@@ -168,3 +178,33 @@ def test_functions_registered_with_atexit_run(workers, ledger):
     )
     worker.stopped()
     assert ledger.events() == ["atexit"]
+
+
+def test_threads_that_a_job_left_behind_do_not_hold_the_process(workers, stored, ledger):
+    app = """
+        import threading, time
+        from offsider import job
+        from tests.process.ledger import note
+
+        @job(name="Litters")
+        def litters():
+            threading.Thread(target=time.sleep, args=(60,)).start()
+            note("done")
+    """
+    push(stored, "Litters")
+    worker = workers.start(text=app)
+    wait_for(lambda: ledger.notes("done"))
+    worker.stopped(10)
+
+
+def test_a_stop_after_a_quiet_and_a_quiet_after_a_stop(workers, stored, ledger):
+    push(stored, "Short", 1, 2.0)
+    worker = workers.start()
+    wait_for(lambda: ledger.notes("start"))
+    worker.send("TSTP")
+    worker.until_says("quiet: no further")
+    worker.send("TERM")
+    worker.until_says("stopping: ")
+    worker.send("TSTP")
+    assert worker.ended() == 0
+    assert len(ledger.notes("end")) == 1

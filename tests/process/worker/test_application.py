@@ -1,0 +1,160 @@
+"""What `-r` may name, how the server may be named, and applications that cannot be loaded."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.process.stored import push
+from tests.process.workers import ROOT
+from tests.waiting import wait_for
+
+APP = """
+    from offsider import job
+    from tests.process.ledger import note
+
+    @job(name="{name}")
+    def here():
+        note("ran", word=__name__)
+"""
+
+
+def app(name: str = "Here") -> str:
+    return APP.format(name=name)
+
+
+def ran(stored, ledger, name: str = "Here") -> str:
+    """Have the job run; answers the module it is from."""
+    push(stored, name)
+    return wait_for(lambda: ledger.words("ran"))[0]
+
+
+def test_a_module_in_the_current_folder(workers, stored, ledger):
+    workers.start(text=app())
+    assert ran(stored, ledger) == "app"
+
+
+def test_a_module_in_a_package_in_the_current_folder(workers, stored, ledger):
+    workers.write("", "shop/__init__.py")
+    workers.write(app(), "shop/mails.py")
+    workers.start(app="shop.mails")
+    assert ran(stored, ledger) == "shop.mails"
+
+
+def test_a_module_on_pythonpath(workers, stored, ledger, tmp_path):
+    workers.write(app(), "library/distant.py")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    environ = {"PYTHONPATH": f"{ROOT}:{tmp_path / 'library'}"}
+    workers.start(app="distant", environ=environ, folder=elsewhere)
+    assert ran(stored, ledger) == "distant"
+
+
+def test_a_file_is_imported_under_the_name_it_has_in_its_package(workers, stored, ledger):
+    workers.write("", "shop/__init__.py")
+    workers.write(app(), "shop/mails.py")
+    workers.start(app="shop/mails.py")
+    assert ran(stored, ledger) == "shop.mails"
+
+
+def test_a_folder_with_several_modules(workers, stored, ledger):
+    workers.write(app("First"), "jobs/first.py")
+    workers.write(app("Second"), "jobs/second.py")
+    workers.start(app="jobs")
+    assert ran(stored, ledger, "First") == "first"
+    push(stored, "Second")
+    wait_for(lambda: ledger.words("ran") == ["first", "second"])
+
+
+def test_several_applications(workers, stored, ledger):
+    workers.write(app("First"), "first.py")
+    workers.write(app("Second"), "second.py")
+    workers.start("-r", "second.py", app="first")
+    push(stored, "First")
+    push(stored, "Second")
+    wait_for(lambda: sorted(ledger.words("ran")) == ["first", "second"])
+
+
+def test_the_installed_command_is_the_same_as_the_module(workers, stored, ledger):
+    command = (str(Path(sys.executable).with_name("offsider")), "worker")
+    worker = workers.start(text=app(), command=command)
+    assert ran(stored, ledger) == "app"
+    worker.stopped()
+
+
+@pytest.mark.parametrize("variable", ["REDIS_URL", "VALKEY_URL", "REDIS_PROVIDER", "OFFSIDER_REDIS_URL"])
+def test_the_server_is_named_by_the_environment(workers, stored, ledger, variable):
+    nowhere = "redis://127.0.0.1:1/0"
+    environ = {
+        "REDIS_URL": {"REDIS_URL": workers.url},
+        "VALKEY_URL": {"REDIS_URL": None, "VALKEY_URL": workers.url},
+        "REDIS_PROVIDER": {"REDIS_PROVIDER": "MY_URL", "MY_URL": workers.url, "REDIS_URL": nowhere},
+        "OFFSIDER_REDIS_URL": {"OFFSIDER_REDIS_URL": workers.url, "REDIS_URL": nowhere},
+    }[variable]
+    worker = workers.start(text=app(), environ=environ)
+    assert ran(stored, ledger) == "app"
+    worker.stopped()
+
+
+def test_a_key_prefix_is_before_every_key(workers, stored, ledger):
+    worker = workers.start(environ={"OFFSIDER_REDIS_KEY_PREFIX": "resque:gitlab:"})
+    stored.lpush("resque:gitlab:queue:default", b'{"class":"Failing","args":[],"jid":"a"}')
+    wait_for(lambda: stored.zcard("resque:gitlab:retry") == 1)
+    worker.stopped()
+    assert all(key.startswith(b"resque:gitlab:") for key in stored.scan_iter(count=1000))
+
+
+@pytest.mark.parametrize(
+    "text, words",
+    [
+        ("import no_such_module_here\n", ["cannot load app", "no_such_module_here", "app.py:1"]),
+        ("\n1 / 0\n", ["cannot load app", "ZeroDivisionError", "app.py:2", "1 / 0"]),
+        ("def broken(:\n", ["cannot load app", "SyntaxError", "app.py:1"]),
+        ("raise SystemExit(5)\n", ["cannot load app", "SystemExit(5)"]),
+        (
+            "def configure(config):\n    config.worker.concurrency = 0\n",
+            ["configure", "worker.concurrency", "app.py:2"],
+        ),
+        ("def configure(config):\n    config.nonsense = 0\n", ["configure", "nonsense"]),
+        ("from offsider import job\n@job(retry=-1)\ndef x(): ...\n", ["retry", "-1"]),
+        (
+            "from offsider import job\n@job(name='A')\ndef x(): ...\n@job(name='A')\ndef y(): ...\n",
+            ["cannot load app", "'A'", "app.py:4"],
+        ),
+    ],
+)
+def test_an_application_that_fails_names_the_cause_without_a_traceback(workers, text, words):
+    worker = workers.start(wait=False, text=text)
+    assert worker.ended() == 1
+    assert all(word in worker.output for word in words), worker.output
+    assert "Traceback" not in worker.output
+    assert "running <Capsule" not in worker.output
+
+
+@pytest.mark.parametrize("target", ["no_such_app", "no/such/file.py", "no.such.module"])
+def test_an_application_that_is_not_there(workers, target):
+    worker = workers.start(app=target, wait=False)
+    assert worker.ended() == 1
+    assert "cannot load" in worker.output
+    assert "Traceback" not in worker.output
+
+
+def test_an_empty_folder_is_no_application(workers, tmp_path):
+    (tmp_path / "empty").mkdir()
+    worker = workers.start(app="empty", wait=False)
+    assert worker.ended() == 1
+    assert "no Python module" in worker.output
+
+
+def test_without_an_application_the_worker_says_what_is_missing(workers):
+    worker = workers.start(app=None, wait=False)
+    assert worker.ended() == 1
+    assert "-r MODULE" in worker.output
+
+
+def test_on_request_the_whole_traceback_is_shown(workers):
+    worker = workers.start("-v", wait=False, text="1 / 0\n")
+    assert worker.ended() == 1
+    assert "Traceback" in worker.output

@@ -1,0 +1,112 @@
+"""Bytes that are no job, jobs that nobody declares, arguments that do not fit: told, kept, and stuck nowhere."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tests.process.stored import private, push, push_raw, sorted_set, waiting
+from tests.waiting import wait_for
+
+NO_JOB = {
+    "no JSON": b"hello",
+    "nothing": b"",
+    "cut off": b'{"class":"Short","args":[',
+    "a number": b"7",
+    "a list": b'["Short",[1]]',
+    "null": b"null",
+    "no class": b'{"args":[1],"jid":"a"}',
+    "an empty class": b'{"class":"","args":[1],"jid":"a"}',
+    "a class that is no string": b'{"class":7,"args":[1],"jid":"a"}',
+    "no args": b'{"class":"Short","jid":"a"}',
+    "args that are an object": b'{"class":"Short","args":{"number":1},"jid":"a"}',
+    "args that are null": b'{"class":"Short","args":null,"jid":"a"}',
+    "a jid that is a number": b'{"class":"Short","args":[1],"jid":7}',
+    "a retry that is a string": b'{"class":"Short","args":[1],"jid":"a","retry":"often"}',
+    "a retry_count that is a string": b'{"class":"Short","args":[1],"jid":"a","retry_count":"2"}',
+    "a queue that is a list": b'{"class":"Short","args":[1],"jid":"a","queue":["default"]}',
+    "kwargs that are a list": b'{"class":"Short","args":[1],"jid":"a","kwargs":[1]}',
+    "a lone surrogate": b'{"class":"Short","args":["\\ud800"],"jid":"a"}',
+    "a number beyond all numbers": b'{"class":"Short","args":[1e400],"jid":"a"}',
+    "not a number": b'{"class":"Short","args":[NaN],"jid":"a"}',
+    "5,000 levels": b'{"class":"Short","args":' + b"[" * 5000 + b"]" * 5000 + b',"jid":"a"}',
+    "no UTF-8": b'{"class":"Short","args":["\xff"],"jid":"a"}',
+    "200 random bytes": random.Random(7).randbytes(200),
+}
+
+
+def test_what_is_no_job_goes_to_the_dead_set_byte_for_byte_and_the_worker_lives(workers, stored, ledger):
+    push_raw(stored, *NO_JOB.values())
+    fine = push(stored, "Short", 1)
+    worker = workers.start("-c", "3")
+    wait_for(lambda: ledger.notes("end", jid=fine))
+    wait_for(lambda: stored.zcard("dead") == len(NO_JOB))
+    assert set(stored.zrange("dead", 0, -1)) == set(NO_JOB.values())
+    wait_for(lambda: private(stored) == [])
+    assert waiting(stored) == sorted_set(stored, "retry") == []
+    worker.stopped()
+    assert "a processor of capsule" not in worker.output
+    assert len(ledger.notes("start")) == 1
+
+
+def test_the_same_bytes_in_the_sets_block_nobody_behind_them(workers, stored, ledger):
+    fine = b'{"class":"Short","args":[1],"jid":"fine","queue":"default"}'
+    for name in ("schedule", "retry"):
+        stored.zadd(name, dict.fromkeys(NO_JOB.values(), 1.0))
+        stored.zadd(name, {fine.replace(b"fine", name.encode()): 2.0})
+    workers.start()
+    wait_for(lambda: set(ledger.counts("end")) == {"schedule", "retry"})
+    wait_for(lambda: stored.zcard("schedule") == stored.zcard("retry") == 0)
+    assert set(NO_JOB.values()) <= set(stored.zrange("dead", 0, -1))
+
+
+def test_a_job_without_a_jid_runs_and_is_given_one_when_it_fails(workers, stored, ledger):
+    push_raw(stored, b'{"class":"Short","args":[1]}', b'{"class":"Failing","args":[]}')
+    workers.start()
+    wait_for(lambda: ledger.notes("end"))
+    (retry,) = wait_for(lambda: sorted_set(stored, "retry"))
+    assert len(retry["jid"]) == 24
+    wait_for(lambda: private(stored) == [])
+
+
+def test_a_class_that_nobody_registered_is_retried_and_says_so(workers, stored):
+    push(stored, "Nobody::Knows")
+    worker = workers.start()
+    (retry,) = wait_for(lambda: sorted_set(stored, "retry"))
+    assert "Nobody::Knows" in retry["error_message"]
+    assert retry["retry_count"] == 0
+    assert "UnknownJob" in retry["error_class"]
+    worker.until_says("UnknownJob")
+    assert private(stored) == []
+
+
+@pytest.mark.parametrize(
+    "args, fields", [([1], {}), ([1, 2, 3], {}), ([1, 2], {"kwargs": {"third": 3}}), ([], {"kwargs": {"first": 1}})]
+)
+def test_arguments_that_no_longer_fit_are_retried_with_both_named(workers, stored, args, fields):
+    push(stored, "Two", *args, **fields)
+    workers.start()
+    (retry,) = wait_for(lambda: sorted_set(stored, "retry"))
+    assert "Two" in retry["error_message"]
+    assert "Two(first: int, second: int)" in retry["error_message"].replace("'", "")  # what the job takes
+    given = str(args)[1:-1] or "first"
+    assert given in retry["error_message"]  # what it was given
+    assert retry["error_class"].endswith("InvalidArguments")
+
+
+def test_big_numbers_survive_a_run_and_a_retry(workers, stored, ledger):
+    push(stored, "Two", 2**70, 1)
+    push(stored, "Failing", 0.0, big=2**70)
+    workers.start()
+    wait_for(lambda: ledger.words("end") == [str(2**70 + 1)])
+    (retry,) = wait_for(lambda: sorted_set(stored, "retry"))
+    assert retry["big"] == 2**70
+
+
+def test_a_queue_that_is_no_list_keeps_nobody_from_running(workers, stored, ledger):
+    stored.set("queue:odd", "a string")
+    worker = workers.start("-q", "odd", "-q", "default")
+    jid = push(stored, "Short", 1)
+    wait_for(lambda: ledger.notes("end", jid=jid))
+    worker.stopped()

@@ -1,0 +1,211 @@
+"""systemd, the process title, PID 1, `--reload`, and a worker inside another program."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from tests.process.stored import private, push, waiting
+from tests.process.workers import MODULE
+from tests.waiting import wait_for
+
+on_linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
+
+
+# ------------------------------------------------------------------------------------- systemd
+
+
+class Systemd:
+    """The socket that systemd would listen on."""
+
+    def __init__(self, path: str) -> None:
+        self.heard: list[str] = []
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.socket.bind(path)
+        self.socket.setblocking(False)
+
+    def hear(self) -> list[str]:
+        try:
+            while True:
+                self.heard.append(self.socket.recv(4096).decode())
+        except BlockingIOError:
+            return self.heard
+
+
+@pytest.fixture
+def systemd():
+    with tempfile.TemporaryDirectory(prefix="offsider-") as folder:
+        listening = Systemd(f"{folder}/notify")
+        yield listening
+        listening.socket.close()
+
+
+def test_systemd_is_told_ready_alive_and_stopping(workers, systemd):
+    environ = {"NOTIFY_SOCKET": systemd.socket.getsockname(), "WATCHDOG_USEC": "1000000", "WATCHDOG_PID": None}
+    worker = workers.start(environ=environ)
+    wait_for(lambda: systemd.hear().count("WATCHDOG=1") >= 4)
+    assert systemd.heard[0] == "READY=1"
+    worker.stopped()
+    assert [word for word in systemd.hear() if word != "WATCHDOG=1"] == ["READY=1", "STOPPING=1"]
+
+
+def test_a_watchdog_below_a_second_is_refused_and_the_worker_runs(workers, systemd):
+    environ = {"NOTIFY_SOCKET": systemd.socket.getsockname(), "WATCHDOG_USEC": "500000"}
+    worker = workers.start(environ=environ)
+    worker.until_says("watchdog of 0.5 s is too short")
+    worker.stopped()
+    assert systemd.hear() == ["READY=1", "STOPPING=1"]
+
+
+def test_a_worker_that_cannot_start_is_never_ready(workers, systemd):
+    worker = workers.start(wait=False, text="1 / 0\n", environ={"NOTIFY_SOCKET": systemd.socket.getsockname()})
+    assert worker.ended() == 1
+    assert systemd.hear() == []
+
+
+def test_a_socket_that_is_not_there_is_only_warned_about(workers):
+    worker = workers.start(environ={"NOTIFY_SOCKET": "/nowhere/notify"})
+    worker.until_says("systemd was not told READY=1")
+    worker.stopped()
+
+
+# --------------------------------------------------------------------------------------- title
+
+
+def title_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
+
+
+@on_linux
+def test_the_process_title_tells_how_busy_it_is(workers, stored, ledger):
+    worker = workers.start("-c", "3", "-g", "shop")
+    wait_for(lambda: title_of(worker.pid).startswith("offsider 0."))
+    assert title_of(worker.pid).endswith("shop [0 of 3 busy]")
+    push(stored, "Long", 60)
+    wait_for(lambda: title_of(worker.pid).endswith("shop [1 of 3 busy]"))
+    worker.send("TSTP")
+    wait_for(lambda: title_of(worker.pid).endswith("shop [1 of 3 busy] stopping"))
+
+
+# --------------------------------------------------------------------------------------- PID 1
+
+
+def may_unshare() -> bool:
+    program = shutil.which("unshare")
+    if program is None:
+        return False
+    tried = subprocess.run([program, "--pid", "--fork", "--mount-proc", "true"], capture_output=True, check=False)
+    return tried.returncode == 0
+
+
+@pytest.mark.parametrize("state", ["booting", "running"])
+def test_as_pid_1_of_a_container_it_obeys_term(workers, stored, ledger, state):
+    """The kernel drops signals for which PID 1 has no handler."""
+    if not may_unshare():
+        pytest.skip("needs the right to make a PID namespace: run as root")
+    app = """
+        import os, time
+        from tests.process.jobs import *
+        print("I am", os.getpid(), flush=True)
+        if os.environ["STATE"] == "booting":
+            time.sleep(60)
+    """
+    command = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child", *MODULE)
+    worker = workers.start(text=app, command=command, environ={"STATE": state}, wait=False)
+    worker.until_says("I am 1\n")
+    if state == "running":
+        worker.until_running()
+        push(stored, "Short", 1, 1.0)
+        wait_for(lambda: ledger.notes("start"))
+    (init,) = wait_for(lambda: Path(f"/proc/{worker.pid}/task/{worker.pid}/children").read_text().split())
+    os.kill(int(init), signal.SIGTERM)
+    assert worker.ended() == 0
+    assert len(ledger.notes("end")) == (state == "running")
+    assert waiting(stored) == private(stored) == []
+
+
+# ------------------------------------------------------------------------------------ --reload
+
+
+RELOADED = """
+    from offsider import job
+    from tests.process.ledger import note
+
+    @job(name="Versioned")
+    def versioned():
+        note("ran", word="{word}")
+"""
+
+
+def test_reload_starts_the_worker_anew_when_a_source_file_changes(workers, stored, ledger):
+    parent = workers.start("--reload", text=RELOADED.format(word="first"))
+    push(stored, "Versioned")
+    wait_for(lambda: ledger.words("ran") == ["first"])
+
+    workers.write(RELOADED.format(word="second"))
+    parent.until_says("running <Capsule", 30, times=2)
+    assert "reloading: app.py" in parent.output
+    push(stored, "Versioned")
+    wait_for(lambda: ledger.words("ran") == ["first", "second"])
+
+    workers.write("def broken(:\n")
+    parent.until_says("SyntaxError", 30)
+    workers.write(RELOADED.format(word="mended"))
+    parent.until_says("running <Capsule", 30, times=3)
+    push(stored, "Versioned")
+    wait_for(lambda: ledger.words("ran") == ["first", "second", "mended"])
+
+    parent.stopped()
+    assert stored.hlen("offsider:owners") == 0
+    assert len({item.pid for item in ledger.notes("ran")} | {parent.pid}) == 4
+
+
+# ------------------------------------------------------------------------------------ embedded
+
+PROGRAM = """
+    import signal, sys, threading
+    from offsider.worker.embed import EmbeddedWorker
+    from offsider import job
+    from offsider.wiring.config import Config
+    from tests.process.jobs import short
+    from tests.process.ledger import note
+
+    config = Config.load()
+    config.worker.concurrency = 2
+    config.on("beat", lambda: note("beat"))
+    done = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: done.set())
+    with EmbeddedWorker(config):
+        note("up", word=threading.active_count())
+        while not done.wait(0.1):
+            pass
+    note("down", word=signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL)
+"""
+
+
+def test_a_worker_inside_another_program_leaves_signals_to_it(workers, stored, ledger):
+    workers.write(PROGRAM, "program.py")
+    program = workers.start(app=None, command=(sys.executable, "program.py"), wait=False)
+    wait_for(lambda: ledger.notes("up"))
+    jid = push(stored, "Short", 1)
+    wait_for(lambda: ledger.notes("end", jid=jid))
+
+    (identity,) = wait_for(lambda: stored.smembers("processes"))
+    stored.lpush(identity + b"-signals", "TERM")
+    beats = len(ledger.notes("beat"))
+    wait_for(lambda: len(ledger.notes("beat")) > beats, 30)
+    jid = push(stored, "Short", 2)
+    wait_for(lambda: ledger.notes("end", jid=jid))
+    assert "program.py" in title_of(program.pid)
+
+    program.stopped()
+    assert ledger.words("down") == ["True"]
+    assert stored.hlen("offsider:owners") == stored.scard("processes") == 0
