@@ -77,7 +77,11 @@ class Settlement:
         """Write the outcome of a run."""
         if self._decided_elsewhere(unit, run.outcome):
             return self._lost(unit, run)
-        write, died = self._plan(unit, run)
+        try:
+            write, died = self._plan(unit, run)
+        except Exception as error:  # noqa: BLE001 - run again, it would end here again: once more, and for ever
+            self._config.handle_error(error, {"context": "no outcome could be decided; the job is in the dead set"})
+            write, died = self._bury(unit, unit.raw), None
         try:
             written = self._write(unit, write)
         except RedisFailure:
