@@ -30,7 +30,9 @@ INFO = {
     7: '{"hostname":"vm","started_at":1795216887.1052415,"pid":23358,"tag":"shop","concurrency":5,'
     '"queues":["critical","default","low"],"weights":[{"critical":3,"default":2,"low":0}],"labels":[],'
     f'"identity":"{IDENTITY}","version":"{__version__}","embedded":false}}',
-    8: '{"hostname":"vm","started_at":1795216887.1052415,"pid":23358,"tag":"shop","capsules":{"default":'
+    # What 8.1.7 writes, and ``concurrency``, which the pages of 6 and 7 add up over all processes.
+    8: '{"hostname":"vm","started_at":1795216887.1052415,"pid":23358,"tag":"shop","concurrency":5,'
+    '"capsules":{"default":'
     '{"concurrency":5,"mode":"weighted","weights":{"critical":3,"default":2,"low":0}}},'
     '"queues":["critical","default","low"],"weights":[{"critical":3,"default":2,"low":0}],"labels":[],'
     f'"identity":"{IDENTITY}","version":"{__version__}","embedded":false}}',

@@ -21,8 +21,7 @@ FIRST_RUN = "first"
 
 def configure(config: Config) -> None:
     if seconds := os.environ.get("TEST_LIVENESS_SECONDS"):
-        # Shorter than a setting may be: tests shall not wait for as long as a production system has to.
-        object.__setattr__(config.worker, "liveness_seconds", float(seconds))
+        config.worker.liveness_seconds = float(seconds)
     config.on("job_reclaimed", lambda news: note("reclaimed", word=f"{news.identity} {news.interrupted_count}"))
     config.on("lost_ownership", lambda news: note("lost ownership", news.job.jid, news.outcome))
     config.death_handlers.append(lambda payload, error: note("death", payload.get("jid", ""), error))

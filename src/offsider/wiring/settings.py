@@ -246,7 +246,7 @@ class WorkerSection(CapsuleSection):
     )
     liveness_seconds: float = setting(
         45.0,
-        kinds.seconds(minimum=10.0),
+        kinds.seconds(minimum=1.0),
         help="How long a process stays alive in the eyes of others after its last sign of life.",
     )
     max_retries: int = setting(25, kinds.whole(0), help="How often a job with `retry = true` is retried.")

@@ -143,10 +143,10 @@ class Heartbeat:
             "started_at": self._started_at,
             "pid": os.getpid(),
             "tag": self._config.worker.tag,
+            # Version 8 dropped it, but pages of older versions that look at the same server need it.
+            "concurrency": self._concurrency(),
         }
-        if self._wire_version != 8:
-            info["concurrency"] = self._concurrency()
-        else:
+        if self._wire_version == 8:
             info["capsules"] = {
                 capsule.name: {
                     "concurrency": capsule.concurrency,
