@@ -40,11 +40,6 @@ class Expectation:
     at: float | None = None
     delay_seconds: float | None = None
 
-    @property
-    def is_about_jobs_of_a_name(self) -> bool:
-        """Whether nothing but the name is said."""
-        return self.args is None and not self.options and self.at is None and self.delay_seconds is None
-
     def matches(self, job: EnqueuedJob) -> bool:
         return job.name == self.name and not any(self.differences(job))
 

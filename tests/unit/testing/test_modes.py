@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from offsider import ConfigurationError, InvalidArguments, Reschedule, job
+from offsider import ConfigurationError, InvalidArguments, Reschedule, job, testing
 from offsider.testing import disabled, fake, inline, modes, use_fake, use_inline, use_redis
 from offsider.wiring import sinks
 
@@ -189,3 +189,10 @@ def test_who_looks_at_enqueued_jobs_without_fake_mode_is_told():
         modes.current_recorder("assert_enqueued")
     with inline(), pytest.raises(ConfigurationError, match="but inline mode is on"):
         modes.current_recorder("assert_enqueued")
+
+
+def test_public_names_are_found_at_first_use():
+    assert set(testing.__all__) <= set(dir(testing))
+    assert all(getattr(testing, name) is not None for name in testing.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'fkae'"):
+        testing.fkae  # noqa: B018 - asking is the test
