@@ -6,7 +6,7 @@
         proxy.lose_request(b"LPUSH")    # the server never hears of it, and the caller cannot tell the difference
         proxy.hold()                    # replies wait ...
         proxy.release()                 # ... until now
-        proxy.reset()                   # every connection breaks with RST
+        proxy.reset(), proxy.close()    # every connection breaks with RST, or ends with FIN
         proxy.refuse(), proxy.accept()  # the address answers no more, and again
 
 Patterns are found in the bytes of a request: a command's name, or a script's ``sha``.
@@ -17,6 +17,7 @@ from __future__ import annotations
 import socket
 import struct
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Self
 from urllib.parse import urlsplit
@@ -33,6 +34,7 @@ class FaultProxy:
         self._lock = threading.Lock()
         self._faults: list[tuple[bytes, bool]] = []
         self._open: set[socket.socket] = set()
+        self._readers: set[threading.Thread] = set()
         self._passing = threading.Event()
         self._passing.set()
         self._refusing = False
@@ -79,10 +81,19 @@ class FaultProxy:
         self._refusing = False
 
     def reset(self) -> None:
+        self._leave(_break)
+
+    def close(self) -> None:
+        self._leave(_shut)
+
+    def _leave(self, how: Callable[[socket.socket], None]) -> None:
         with self._lock:
-            broken, self._open = self._open, set()
-        for connection in broken:
-            _break(connection)
+            connections, self._open = self._open, set()
+            readers, self._readers = self._readers, set()
+        for connection in connections:
+            how(connection)
+        for reader in readers:
+            reader.join()  # a socket that a thread reads from is closed when the thread has noticed
 
     def _serve(self) -> None:
         with suppress(OSError):
@@ -92,12 +103,14 @@ class FaultProxy:
                     _break(client)
                     continue
                 server = self._connect()
+                between = (client, server, threading.Event())
+                reader = threading.Thread(target=self._requests, args=between, daemon=True)
                 with self._lock:
                     self._open |= {client, server}
+                    self._readers.add(reader)
                     self.connections += 1
-                doomed = threading.Event()
-                for pump in (self._requests, self._replies):
-                    threading.Thread(target=pump, args=(client, server, doomed), daemon=True).start()
+                    reader.start()
+                threading.Thread(target=self._replies, args=between, daemon=True).start()
 
     def _connect(self) -> socket.socket:
         if self._target.scheme == "unix":
@@ -141,9 +154,13 @@ class FaultProxy:
         with self._lock:
             self._open.difference_update(pair)
         for connection in pair:
-            with suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
-            connection.close()
+            _shut(connection)
+
+
+def _shut(connection: socket.socket) -> None:
+    with suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
+    connection.close()
 
 
 def _break(connection: socket.socket) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from offsider.core.errors import ConfigurationError, OffsiderError, RedisRefused
 from offsider.storage.failures import REROUTE, translate
@@ -95,6 +95,9 @@ class AsyncRedis:
 
     async def _is_stale(self, connection: AbstractConnection, redis_error: type[Exception]) -> bool:
         """See ``storage.redis.Wire``: closed by the server while it was idle, which is no failure."""
+        reader = cast("asyncio.StreamReader | None", getattr(connection, "_reader", None))
+        if reader is not None and reader.exception() is not None:
+            return True  # a reset, which redis-py does not look for
         try:
             return bool(await connection.can_read())
         except redis_error:

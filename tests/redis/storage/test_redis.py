@@ -69,10 +69,11 @@ def test_a_server_that_cannot_be_reached_is_not_ambiguous(proxied, proxy):
     assert proxied.call("PING") == b"PONG"
 
 
-def test_an_idle_connection_that_broke_is_replaced_without_an_error(proxied, proxy, raw_redis):
+@pytest.mark.parametrize("how", ["reset", "close"])
+def test_an_idle_connection_that_broke_is_replaced_without_an_error(proxied, proxy, raw_redis, how):
     """Nothing had been sent, so the command goes out on a new connection, once."""
     proxied.call("PING")
-    proxy.reset()
+    getattr(proxy, how)()
     assert proxied.call("LPUSH", "l", 1) == 1
     assert raw_redis.llen("l") == 1
     assert proxy.connections == 2
