@@ -147,6 +147,19 @@ def test_ctrl_c_ends_it_in_order_and_leaves_no_process(folder, start_demo):
     wait_for(lambda: not any(map(is_alive, (server_pid, *worker_pids))))
 
 
+def test_a_demo_that_is_killed_takes_its_workers_and_its_server_along(folder, start_demo):
+    process = start_demo()
+    wait_for(lambda: ledger_has(folder, "done"))
+    server_pid = int((folder / "server" / "server.pid").read_text())
+    worker_pids = {int(path.stem) for path in (folder / "ledger").iterdir()} - {process.pid}
+    assert worker_pids
+
+    process.kill()
+    process.wait()
+
+    wait_for(lambda: not any(map(is_alive, (server_pid, *worker_pids))), seconds=30)
+
+
 def test_a_second_demo_in_the_same_folder_runs_what_the_first_one_left(folder, start_demo):
     first = start_demo()
     wait_for(lambda: ledger_has(folder, "failed"))

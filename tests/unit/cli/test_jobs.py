@@ -117,7 +117,9 @@ def test_the_ledger_is_kept_around_every_run(folder, raised, word):
     assert words(folder) == [word]
 
 
-def test_the_worker_is_told_to_keep_the_ledger():
+def test_the_worker_is_told_to_keep_the_ledger(monkeypatch, tmp_path):
+    monkeypatch.setattr(jobs, "tie", lambda config, folder: None)
+    monkeypatch.setenv(jobs.FOLDER_VARIABLE, str(tmp_path))
     config = Config()
     jobs.configure(config)
     assert jobs.keep_ledger in config.server_middleware

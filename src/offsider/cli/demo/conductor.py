@@ -25,6 +25,7 @@ from offsider.cli.demo import stored
 from offsider.cli.demo.account import Account, Tally
 from offsider.cli.demo.ledger import Ledger, LedgerReader, Line
 from offsider.cli.demo.library import Library
+from offsider.cli.demo.lifeline import SERVER_FOLDER
 from offsider.cli.demo.producers import PRODUCERS, Producers
 from offsider.cli.demo.screen import Screen, open_screen, picture
 from offsider.cli.demo.view import EVENTS, Rates, View
@@ -88,7 +89,7 @@ class Conductor:
         with ExitStack() as stack:
             stack.enter_context(_alone_in(self.folder))
             stack.enter_context(self._signals())
-            server = stack.enter_context(EmbeddedServer(self.folder / "server"))
+            server = stack.enter_context(EmbeddedServer(self.folder / SERVER_FOLDER))
             config = Config()
             config.redis.url = server.url
             account = self._play(config)

@@ -24,15 +24,17 @@ from typing import Literal
 from offsider import Config, Job, JobContext, JobPayload, Reschedule, Shutdown, Skip, current_job, job
 from offsider.cli.demo.ledger import Ledger
 from offsider.cli.demo.library import Library
+from offsider.cli.demo.lifeline import tie
 
-FOLDER_VARIABLE = "OFFSIDER_DEMO_FOLDER"
+FOLDER_VARIABLE = "DEMO_FOLDER"
 DICTIONARIES = (0.010, 0.020, 0.040)  # how slow each of them is, in seconds
 COPPER_COVERS = 8  # every so many-th batch wants a cover that cannot be printed
 
 
 def configure(config: Config) -> None:
-    """What the worker is told before it starts: to keep the ledger around every run."""
+    """What the worker is told before it starts: to keep the ledger around every run, and to end with the demo."""
     config.server_middleware.add(keep_ledger)
+    tie(config, _folder())
 
 
 def keep_ledger(job: JobContext, call_next: Callable[[JobContext], object]) -> object:
