@@ -37,10 +37,12 @@ TEST_WORKERS = os.environ.get("OFFSIDER_TEST_WORKERS", "6")
 def run(*command: str | Path) -> int:
     """Run a program in the project's folder with .venv first on PATH and return its exit code."""
     environ = os.environ | {"PATH": f"{BIN}{os.pathsep}{os.environ.get('PATH', '')}", "VIRTUAL_ENV": str(VENV)}
-    try:
-        return subprocess.run([str(part) for part in command], cwd=ROOT, env=environ, check=False).returncode
-    except KeyboardInterrupt:
-        return 130
+    program = subprocess.Popen([str(part) for part in command], cwd=ROOT, env=environ)
+    while True:
+        try:
+            return program.wait()
+        except KeyboardInterrupt:
+            continue  # the program got Ctrl-C too; subprocess.run would kill it before it has cleaned up
 
 
 def must(*command: str | Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -38,3 +40,24 @@ def test_ci_runs_the_same_word_as_people_do():
     text = (ROOT / ".ci" / "run").read_text()
     assert "export CI=true" in text
     assert "exec python3 dev.py test" in text
+
+
+def test_a_program_that_gets_ctrl_c_may_end_in_its_own_way(tmp_path):
+    lines = (
+        "import signal, sys, time",
+        "print('up', flush=True)",
+        "try: signal.pause()",
+        "except KeyboardInterrupt: time.sleep(1)",
+        "print('cleaned up', flush=True)",
+        "sys.exit(7)",
+    )
+    (tmp_path / "slow.py").write_text("\n".join(lines))
+    call = f"import dev, sys; sys.exit(dev.run(sys.executable, {str(tmp_path / 'slow.py')!r}))"
+    with subprocess.Popen(
+        [sys.executable, "-c", call], cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as outer:
+        assert outer.stdout is not None
+        assert outer.stdout.readline() == "up\n"
+        os.killpg(outer.pid, signal.SIGINT)
+        assert outer.stdout.read() == "cleaned up\n"
+        assert outer.wait() == 7
