@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from offsider.core.errors import ConfigurationError, OffsiderError, RedisRefused
+from offsider.core.errors import ConfigurationError, OffsiderError, RedisRefused, RedisUnavailable
 from offsider.storage.failures import REROUTE, translate
 from offsider.storage.keys import Keys
 from offsider.storage.redis import (
@@ -73,15 +73,25 @@ class AsyncRedis:
     async def _exchange(self, connection: AbstractConnection, commands: Sequence[Command]) -> list[Any]:
         from redis.exceptions import RedisError
 
-        server, sent = self.settings.redacted_url, False
+        settings = self.settings
+        server, answer_in, sent = settings.redacted_url, settings.socket_timeout_seconds, False
         try:
             if connection.is_connected and await self._is_stale(connection, RedisError):
                 await connection.disconnect(nowait=True)
             if not connection.is_connected:
-                await connection.connect()  # type: ignore[no-untyped-call]
+                async with asyncio.timeout(settings.connect_timeout_seconds + answer_in):
+                    await connection.connect()  # type: ignore[no-untyped-call]
             sent = True
-            await connection.send_packed_command(connection.pack_commands(commands), check_health=False)
-            replies = [await self._reply(connection) for _ in commands]
+            async with asyncio.timeout(answer_in):
+                await connection.send_packed_command(connection.pack_commands(commands), check_health=False)
+            replies: list[Any] = []
+            for _ in commands:
+                async with asyncio.timeout(answer_in):
+                    replies.append(await self._reply(connection))
+        except TimeoutError as error:
+            await connection.disconnect(nowait=True)
+            msg = f"{server} cannot be reached: no answer in {answer_in:g} s"
+            raise RedisUnavailable(msg, ambiguous=sent) from error
         except RedisError as error:
             await connection.disconnect(nowait=True)
             raise translate(error, sent=sent, server=server) from error
@@ -139,6 +149,8 @@ class AsyncRedis:
         settings = self.settings
         options = connection_options(settings, retry=Retry(NoBackoff(), 0))
         options["maint_notifications_config"] = MaintNotificationsConfig(enabled=False)
+        # redis-py would send under asyncio.wait_for, which in Python 3.11 may swallow a cancellation.
+        options["socket_timeout"] = None
         try:
             if settings.sentinels:
                 options = login_options(untyped_connection.parse_url(settings.url)) | options

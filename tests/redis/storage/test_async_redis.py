@@ -15,7 +15,6 @@ from offsider.storage.redis import Redis, RedisSettings
 from tests.faults import FaultProxy
 from tests.snapshot import snapshot
 
-
 PATIENT = {"socket_timeout_seconds": 30, "connect_timeout_seconds": 30}  # the machine may be busy
 
 
@@ -119,6 +118,24 @@ def test_cancelling_in_the_middle_of_a_call_does_not_poison_the_connection(proxy
         return [await redis.call("ECHO", f"new {n}") for n in range(3)]
 
     assert run(proxy.url, use) == [b"new 0", b"new 1", b"new 2"]
+
+
+def test_a_cancellation_is_never_swallowed(redis_url):
+    """At whichever step it comes, the call ends with CancelledError or with its result, at once."""
+
+    async def use(redis):
+        await redis.call("PING")
+        for steps in range(12):
+            call = asyncio.ensure_future(redis.call("BLPOP", "never", 25))
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            call.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                async with asyncio.timeout(10):
+                    await call
+        return await redis.call("PING")
+
+    assert run(redis_url, use) == b"PONG"
 
 
 def test_a_pool_that_is_used_up_says_what_to_do(redis_url):
