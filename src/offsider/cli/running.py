@@ -4,6 +4,7 @@
 2. TSTP quiets, TERM and INT stop, TTIN dumps; each, also those that came through Redis, is taken in turn.
 3. A stop runs in a thread of its own, so that a dump still works while jobs are waited for.
 4. In between: the process title each second, systemd's watchdog when it is due.
+5. A stop that hangs, in a handler of the application for example, is not waited for beyond what was promised.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 
 TITLE_SECONDS = 1.0
 # From the deadline of running jobs to the last instruction.
-LAST_SECONDS = 3.9
-LEAST_SECONDS = 0.2
+LAST_SECONDS = 3.85
+LEAST_SECONDS = 0.1
 
 
 class Running:
@@ -43,7 +44,7 @@ class Running:
         self._watchdog_seconds = systemd.watchdog_seconds()
         self._watchdog_due = 0.0
         self._stopper: threading.Thread | None = None
-        self._stopping_since = 0.0
+        self._deadline = 0.0
         self._actions: dict[str, Callable[[], None]] = {
             "TERM": self._stop,
             "INT": self._stop,
@@ -51,21 +52,25 @@ class Running:
             "TTIN": self._dump,
         }
 
-    def until_stopped(self) -> None:
-        """Returns when a stop is done."""
+    def until_stopped(self) -> int:
+        """Returns when a stop is done, or is too late; answers the exit code."""
         systemd.notify("READY=1")
         while self._stopper is None or self._stopper.is_alive():
+            if self._stopper is not None and self._deadline <= time.monotonic():
+                logger.error("the stop hangs: what is not given back yet, other workers will find")
+                self._dump()
+                return 1
             self._set_title(self._launcher.title())
             self._feed_watchdog()
             for name in self._signals.wait(self._pause_seconds()):
                 self.act_on(name)
             for name, error in self._signals.failures():
                 logger.error("an earlier handler of %s failed: %s", name, describe(error), exc_info=error)
+        return 0
 
     def seconds_left(self) -> float:
         """How long the end of the process may still take for a stop to keep its promise of timeout and 4 s."""
-        deadline = self._stopping_since + self._launcher.config.worker.timeout_seconds + LAST_SECONDS
-        return max(LEAST_SECONDS, deadline - time.monotonic())
+        return max(LEAST_SECONDS, self._deadline - time.monotonic())
 
     def act_on(self, name: str) -> None:
         """Do what a signal asks for; one that means nothing is logged."""
@@ -79,8 +84,10 @@ class Running:
     def _pause_seconds(self) -> float:
         due = [TITLE_SECONDS]
         if self._watchdog_seconds is not None:
-            due.append(max(0.0, self._watchdog_due - time.monotonic()))
-        return min(due)
+            due.append(self._watchdog_due - time.monotonic())
+        if self._stopper is not None:
+            due.append(self._deadline - time.monotonic())
+        return max(0.0, min(due))
 
     def _feed_watchdog(self) -> None:
         if self._watchdog_seconds is not None and time.monotonic() >= self._watchdog_due:
@@ -90,8 +97,9 @@ class Running:
     def _stop(self) -> None:
         if self._stopper is None:
             systemd.notify("STOPPING=1")
-            self._stopping_since = time.monotonic()
-            logger.info("stopping: running jobs have %g s", self._launcher.config.worker.timeout_seconds)
+            timeout_seconds = self._launcher.config.worker.timeout_seconds
+            self._deadline = time.monotonic() + timeout_seconds + LAST_SECONDS
+            logger.info("stopping: running jobs have %g s", timeout_seconds)
             self._stopper = threading.Thread(target=self._stop_launcher, name="offsider-stop")
             self._stopper.start()
 

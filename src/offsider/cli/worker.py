@@ -51,13 +51,13 @@ def run_worker(options: WorkerOptions) -> int:
     try:
         with ExitStack() as resources:
             running = _start(options, signals, resources)
-            running.until_stopped()
+            code = running.until_stopped()
     except BaseException as error:
         signals.close()
         if isinstance(error, StoppedEarly):
             return 0
         raise
-    return end_process(0, within_seconds=running.seconds_left())
+    return end_process(code, within_seconds=running.seconds_left())
 
 
 def _start(options: WorkerOptions, signals: SignalQueue, resources: ExitStack) -> Running:

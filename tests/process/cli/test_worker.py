@@ -60,6 +60,23 @@ def test_a_stop_ends_with_exit_code_0(workers, name):
     assert "stopping: running jobs have 25 s" in worker.output
 
 
+def test_a_stop_that_hangs_in_the_application_ends_in_time_all_the_same(workers):
+    worker = workers.start(
+        "-t",
+        "0",
+        text="""
+        import threading
+
+        def configure(config):
+            config.on("exit", threading.Event().wait)
+        """,
+    )
+    worker.send("TERM")
+    assert worker.ended(8) == 1
+    assert "the stop hangs" in worker.output
+    assert "offsider-stop" in worker.output
+
+
 def test_the_command_equals_the_module(workers, stored):
     command = shutil.which("offsider", path=str(Path(sys.executable).parent))
     assert command, "the project is installed where the tests run"
