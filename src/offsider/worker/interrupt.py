@@ -7,11 +7,14 @@ in a system call or holds the GIL is not reached until it comes back. So:
 2. `close` takes back an exception that was aimed but has not landed, so that it cannot land later.
 3. A thread that is not reached keeps its job; the job is given back in the last step of the stop and the
    process exits (rule 12).
+4. Nothing is aimed while CPython 3.11 traces functions, as coverage and debuggers have it do: until the exception
+   has landed every traced thread hangs at its next call, the one that stops the worker included.
 """
 
 from __future__ import annotations
 
 import ctypes
+import sys
 import threading
 from types import TracebackType
 
@@ -46,9 +49,9 @@ class Window:
             return
 
     def interrupt(self) -> bool:
-        """Raise `Shutdown` in the thread. False when it is not inside the window."""
+        """Raise `Shutdown` in the thread. False when it is not inside the window, or nothing may be aimed."""
         with self._lock:
-            if self._thread_id is None:
+            if self._thread_id is None or not _may_aim():
                 return False
             if self._aimed:
                 # Once is enough, and a second one could land where the first has been dealt with.
@@ -56,6 +59,10 @@ class Window:
             self._aimed = True
             _raise_in(self._thread_id, Shutdown)
             return True
+
+
+def _may_aim() -> bool:
+    return sys.version_info >= (3, 12) or (sys.gettrace() is None and threading.gettrace() is None)
 
 
 def _raise_in(thread_id: int, error: type[BaseException] | None) -> None:

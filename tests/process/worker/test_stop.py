@@ -61,7 +61,7 @@ def test_at_the_default_deadline_all_capsules_give_their_jobs_back_together(work
     """)
     kinds = {"Long": [40], "Async": [40], "Wrapping": [40], "Receiving": [], "Locked": []}
     jids = {push(stored, name, *args, queue=queue) for queue in ("default", "second") for name, args in kinds.items()}
-    worker = workers.start("-c", "5", app=app)
+    worker = workers.start("-c", "5", app=app, measured=False)
     wait_for(lambda: len(ledger.notes("start")) == 8)
 
     before = time.monotonic()
@@ -105,7 +105,7 @@ UNDONE = {
 @pytest.mark.parametrize("name, args", UNDONE.items(), ids=list(UNDONE))
 def test_a_job_that_is_not_done_by_the_deadline_runs_again_elsewhere(workers, stored, ledger, name, args):
     jid = push(stored, name, *args)
-    worker = workers.start("-t", "1")
+    worker = workers.start("-t", "1", measured=False)
     wait_for(lambda: ledger.notes("start", jid=jid))
     before = time.monotonic()
     worker.stopped()
@@ -208,3 +208,26 @@ def test_a_stop_after_a_quiet_and_a_quiet_after_a_stop(workers, stored, ledger):
     worker.send("TSTP")
     assert worker.ended() == 0
     assert len(ledger.notes("end")) == 1
+
+
+@pytest.mark.parametrize("name", ["Long", "Receiving"])
+def test_a_stop_is_in_time_also_below_a_tracer(workers, stored, ledger, name):
+    """Coverage and debuggers; CPython 3.11 would hang in them if the job were interrupted."""
+    app = """
+        import sys, threading
+        from tests.process.jobs import *
+
+        def trace(frame, event, argument):
+            return trace
+
+        def configure(config):
+            threading.settrace(trace)
+            sys.settrace(trace)
+    """
+    jid = push(stored, name, *([40] if name == "Long" else []))
+    worker = workers.start("-t", "1", text=app, measured=False)
+    wait_for(lambda: ledger.notes("start", jid=jid))
+    before = time.monotonic()
+    worker.stopped()
+    assert time.monotonic() - before < 1 + MARGIN_SECONDS + 1
+    assert [(job["jid"], job["interrupted_count"]) for job in waiting(stored)] == [(jid, 1)]
