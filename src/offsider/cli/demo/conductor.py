@@ -28,7 +28,7 @@ from offsider.cli.demo.library import Library
 from offsider.cli.demo.lifeline import SERVER_FOLDER
 from offsider.cli.demo.producers import PRODUCERS, Producers
 from offsider.cli.demo.screen import Screen, open_screen, picture
-from offsider.cli.demo.view import EVENTS, Rates, View
+from offsider.cli.demo.view import EMPTYING, EVENTS, RUNNING, Rates, View
 from offsider.cli.demo.workers import QUEUES, Worker
 from offsider.client import Client
 from offsider.core.errors import ConfigurationError
@@ -149,7 +149,7 @@ class Conductor:
     def _watch(self, screen: Screen, config: Config) -> View:
         """Show everything until it is time for the producers to stop; the last view."""
         while True:
-            view = self._look("running", config)
+            view = self._look(RUNNING, config)
             screen.show(view)
             if not self._look_after_workers() or self._interrupted.is_set():
                 return view
@@ -159,10 +159,11 @@ class Conductor:
             self._interrupted.wait(min(LOOK_SECONDS, left))
 
     def _drain(self, screen: Screen, config: Config) -> None:
-        """Let the workers finish what is there; a second Ctrl-C, or the time, ends it early."""
+        """Let the workers finish what is there; a further Ctrl-C, or the time, ends it early."""
         until = time.monotonic() + DRAIN_SECONDS
-        while time.monotonic() < until and self._interrupts < 2 and self._look_after_workers():
-            view = self._look("emptying the queues", config)
+        enough = 2 if self._interrupted.is_set() else 1
+        while time.monotonic() < until and self._interrupts < enough and self._look_after_workers():
+            view = self._look(EMPTYING, config)
             screen.show(view)
             if not (view.waiting or view.scheduled or view.retries or stored.other_keys(config)):
                 return

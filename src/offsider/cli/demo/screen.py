@@ -12,7 +12,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from offsider.cli.demo.view import View
+from offsider.cli.demo.view import EMPTYING, View
 
 BLOCKS = " ▁▂▃▄▅▆▇█"
 BAR_WIDTH = 24
@@ -109,7 +109,7 @@ def drawn(view: View) -> Panel:
     top.add_column(ratio=3)
     top.add_column(ratio=2)
     top.add_row(_queues(view), _numbers(view))
-    hint = "" if view.of_seconds else "Ctrl-C ends it"
+    hint = "Ctrl-C leaves the rest" if view.phase == EMPTYING else "" if view.of_seconds else "Ctrl-C ends it"
     return Panel(
         Group(top, Text(), _rates(view), Text(), _events(view)),
         title=f"[bold]offsider demo[/]  {view.phase}  {view.seconds:.0f}{end} s",

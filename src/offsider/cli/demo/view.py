@@ -6,6 +6,8 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+RUNNING = "running"
+EMPTYING = "emptying the queues"
 EVENTS = 8
 RATES = 60
 
