@@ -14,6 +14,7 @@ import inspect
 import pkgutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -95,12 +96,10 @@ def _import_file(path: Path) -> ModuleType:
 
 
 def _import_by_path(path: Path, name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise BrokenApplication(f"cannot load {path}: it is no Python file")
-    module = importlib.util.module_from_spec(spec)
+    loader = SourceFileLoader(name, str(path))
+    module = importlib.util.module_from_spec(ModuleSpec(name, loader, origin=str(path)))
     sys.modules[name] = module
-    spec.loader.exec_module(module)
+    loader.exec_module(module)
     return module
 
 

@@ -51,3 +51,11 @@ def test_frozen_ones_stay():
         defaults["retry"] = 3
     with pytest.raises(ConfigurationError, match=r"config\.jobs is frozen"):
         del defaults["retry"]
+
+
+def test_their_stored_form_is_made_once_for_each_change():
+    defaults = JobDefaults()
+    stored = defaults.stored
+    assert defaults.stored is stored
+    defaults["retry"] = 3
+    assert dict(defaults.stored) == {"retry": 3, "queue": "default"}

@@ -6,6 +6,8 @@ import io
 import json
 import logging
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -70,6 +72,34 @@ def test_a_line_of_a_job_tells_which_and_what_it_added():
         r"WARN  pid=\d+ tid=\w+ request=r1 jid=ab12 class=Hard tags=x,y rows=7 elapsed=0\.5: slow\n",
         stream.getvalue(),
     )
+
+
+def test_a_job_without_tags_shows_none():
+    stream = log_to("without_timestamp")
+    with running(JobContext({"class": "Hard", "args": [], "jid": "ab12"}, "default")):
+        logger.info("x")
+    assert stream.getvalue().endswith(" jid=ab12 class=Hard: x\n")
+
+
+def test_a_logger_class_of_the_application_is_left_alone():
+    text = (
+        "import logging\n"
+        "class Own(logging.Logger): pass\n"
+        "logging.setLoggerClass(Own)\n"
+        "from offsider.wiring.logs import logger\n"
+        "assert type(logger) is Own"
+    )
+    subprocess.run([sys.executable, "-c", text], check=True, timeout=60)
+
+
+def test_a_traceback_that_cannot_be_formatted_is_said_to_be_so(monkeypatch):
+    def fail(error):
+        raise RecursionError
+
+    stream = log_to("without_timestamp")
+    monkeypatch.setattr("traceback.format_exception", fail)
+    logger.error("x", exc_info=ValueError("boom"))
+    assert "(its traceback cannot be shown: RecursionError)" in stream.getvalue()
 
 
 def test_json_is_one_object_a_line():
