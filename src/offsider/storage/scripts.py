@@ -8,21 +8,34 @@ A script begins with a shebang line (``#!lua flags=…``), then a block of comme
     -- ARGV[1] name
     -- returns …
 
-Flags need Redis 7. ``allow-oom`` lets workers drain, retry and beat on a server that is full.
+Flags need Redis 7. ``allow-oom`` lets workers drain, retry and beat on a server that is full. For a server that
+does not know them, `drop_flags` leaves them out.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
+import threading
+import weakref
 from collections.abc import Sequence
 from importlib.resources import files
 from importlib.resources.abc import Traversable
+from typing import TYPE_CHECKING
+
+from offsider.core.errors import RedisRefused
+
+if TYPE_CHECKING:
+    from offsider.storage.redis import Redis
 
 Argument = str | bytes | int | float
 Command = tuple[Argument, ...]
 
 _DECLARED = re.compile(r"^-- (KEYS|ARGV)\[(\d+)(\.\.\.)?\] ", re.MULTILINE)
+
+_lock = threading.Lock()
+_every: weakref.WeakSet[Script] = weakref.WeakSet()
+_without_flags = False
 
 
 class Script:
@@ -39,6 +52,10 @@ class Script:
         self._use(self.source)
         self.keys, self.more_keys = self._declared("KEYS")
         self.arguments, self.more_arguments = self._declared("ARGV")
+        with _lock:
+            _every.add(self)
+            if _without_flags:
+                self.without_flags()
 
     def _use(self, text: str) -> None:
         self.text = text
@@ -58,3 +75,29 @@ class Script:
 
     def by_text(self, keys: Sequence[str], arguments: Sequence[Argument]) -> Command:
         return ("EVAL", self.text, len(keys), *keys, *arguments)
+
+
+def flags_are_accepted(redis: Redis) -> bool:
+    """Try one script with flags; False when the server runs scripts, but none with flags.
+
+    Raises:
+        RedisRefused: the server runs no scripts for this user.
+        RedisUnavailable: the server cannot be reached.
+    """
+    probe = Script("probe")
+    try:
+        redis.run(probe, [])
+    except RedisRefused:
+        probe.without_flags()
+        redis.run(probe, [])
+        return False
+    return True
+
+
+def drop_flags() -> None:
+    """From now on this process sends every script without its flags: what works then ends when memory is full."""
+    global _without_flags  # noqa: PLW0603 - scripts are constants of their modules, and so is this
+    with _lock:
+        _without_flags = True
+        for script in list(_every):
+            script.without_flags()

@@ -23,7 +23,7 @@ from offsider.core.payload import decode
 from offsider.job import registry
 from offsider.storage import owners, processes
 from offsider.storage.samples import stored_payloads
-from offsider.storage.scripts import Script
+from offsider.storage.scripts import drop_flags, flags_are_accepted
 from offsider.storage.server_info import ServerInfo, server_info
 
 if TYPE_CHECKING:
@@ -63,8 +63,8 @@ def check_server(config: Config, redis: Redis) -> list[str]:
     info = _asked(redis, where)
     for fatal in (check_mode, check_role, check_version):
         fatal(info, where)
-    check_scripts(redis, where)
-    warnings = (check_policy(info), check_persistence(info), check_memory(info), check_forbidden(info))
+    flags = check_scripts(redis, where)
+    warnings = (flags, check_policy(info), check_persistence(info), check_memory(info), check_forbidden(info))
     return [f"{where}: {warning}" for warning in warnings if warning]
 
 
@@ -102,14 +102,17 @@ def check_version(info: ServerInfo, where: str) -> None:
         )
 
 
-def check_scripts(redis: Redis, where: str) -> None:
-    """Without scripts nothing moves atomically."""
+def check_scripts(redis: Redis, where: str) -> str | None:
+    """Without scripts nothing moves atomically; without their flags nothing moves when memory is full."""
     try:
-        redis.run(Script("probe"), [])
+        if flags_are_accepted(redis):
+            return None
     except RedisRefused as error:
         raise UnsupportedServer(
-            f"{where} does not run Lua scripts with flags for this user, and reliable fetching needs them: {error}"
+            f"{where} does not run Lua scripts for this user, and reliable fetching needs them: {error}"
         ) from error
+    drop_flags()
+    return "it does not know script flags, so jobs cannot be taken, retried or finished while its memory is full"
 
 
 def check_policy(info: ServerInfo) -> str | None:

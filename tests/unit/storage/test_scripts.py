@@ -1,0 +1,105 @@
+"""Scripts declare their keys and arguments, and can do without flags."""
+
+import re
+from importlib.resources import files
+
+import pytest
+
+from offsider.core.errors import RedisRefused
+from offsider.storage import scripts
+from offsider.storage.scripts import Script, drop_flags, flags_are_accepted
+
+NAMES = sorted(
+    path.name.removesuffix(".lua") for path in files("offsider.storage.lua").iterdir() if path.name.endswith(".lua")
+)
+READ_ONLY = {"due", "probe"}
+WRITES = re.compile(
+    r"call\('(LMOVE|[LR]PUSH|[LR]POP|LREM|Z(?:ADD|REM\w*)|S(?:ADD|REM|ET)|H(?:SET|DEL)|DEL|UNLINK|EXPIRE)'"
+)
+
+
+@pytest.fixture
+def restored(monkeypatch):
+    """What `drop_flags` does to the process is taken back after the test."""
+    yield
+    monkeypatch.undo()
+    scripts._without_flags = False
+    for script in list(scripts._every):
+        script._use(script.source)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_head_of_a_script_says_what_it_is(name):
+    source = Script(name).source
+    flags = "no-writes,allow-oom" if name in READ_ONLY else "allow-oom"
+    assert source.startswith(f"#!lua flags={flags}\n-- "), "flags, then its purpose"
+    assert re.search(r"^-- returns ", source, re.MULTILINE), "what it answers"
+    assert len(source.splitlines()) <= 60
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_script_is_read_only_exactly_when_it_says_so(name):
+    source = Script(name).source
+    assert bool(WRITES.search(source.replace("pcall", "call"))) is (name not in READ_ONLY)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_index_that_is_used_is_declared(name):
+    script = Script(name)
+    for kind, declared, more in (
+        ("KEYS", script.keys, script.more_keys),
+        ("ARGV", script.arguments, script.more_arguments),
+    ):
+        code = "\n".join(line for line in script.source.splitlines() if not line.startswith("--"))
+        used = [int(index) for index in re.findall(rf"{kind}\[(\d+)\]", code)]
+        assert max(used, default=0) <= declared
+        assert more or not re.search(rf"{kind}\[[^\]\d]|#{kind}|unpack\({kind}", code)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_script_builds_a_key(name):
+    """Each key that is touched is a whole element of KEYS, or a local that is one (rule 26)."""
+    code = Script(name).source
+    locals_of_keys = set(re.findall(r"local (\w+), (\w+) = KEYS\[[^\]]+\], KEYS\[[^\]]+\]", code))
+    allowed = {name for pair in locals_of_keys for name in pair}
+    for command, key in re.findall(r"p?call\('(\w+)'(?:, ([^,)]+(?:\[[^\]]*\])?))?", code):
+        if command != "TIME":
+            assert key.startswith("KEYS[") or key in allowed, f"{command} of {key}"
+        assert ".." not in key
+
+
+def test_the_hash_is_that_of_the_text():
+    script = Script("probe")
+    assert script.by_hash(["k"], [1]) == ("EVALSHA", script.sha, 1, "k", 1)
+    assert script.by_text([], []) == ("EVAL", script.source, 0)
+
+
+def test_flags_can_be_dropped_for_scripts_of_now_and_later(restored):
+    before = Script("claim")
+    sha = before.sha
+    drop_flags()
+    for script in (before, Script("claim")):
+        assert not script.text.startswith("#!")
+        assert script.sha != sha
+        assert script.keys == 3
+
+
+class Server:
+    """Refuses scripts: those with flags, or all."""
+
+    def __init__(self, *, without_flags: bool) -> None:
+        self.without_flags = without_flags
+
+    def run(self, script, keys, arguments=()):
+        if script.text.startswith("#!") or not self.without_flags:
+            raise RedisRefused("ERR Unexpected flag in script shebang: allow-oom", code="ERR")
+        return 1
+
+
+def test_a_server_that_does_not_know_flags_is_recognised():
+    assert flags_are_accepted(Server(without_flags=True)) is False
+
+
+def test_a_server_that_runs_no_scripts_at_all_is_an_error():
+    with pytest.raises(RedisRefused):
+        flags_are_accepted(Server(without_flags=False))
