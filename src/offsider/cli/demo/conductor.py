@@ -50,7 +50,7 @@ class Conductor:
         folder: where everything is kept; None for a temporary one.
         seconds: when the producers stop; None for at Ctrl-C.
         concurrency: of each worker.
-        picture: where to save the screen as it was when the producers stopped.
+        picture: where to save the busiest screen.
 
     Attributes:
         workers: every worker that was started.
@@ -147,15 +147,18 @@ class Conductor:
     # -- watching
 
     def _watch(self, screen: Screen, config: Config) -> View:
-        """Show everything until it is time for the producers to stop; the last view."""
+        """Show everything until it is time for the producers to stop; the busiest view of the later half."""
+        busiest: View | None = None
         while True:
             view = self._look(RUNNING, config)
             screen.show(view)
+            if busiest is None or view.waiting > busiest.waiting or view.seconds > 2 * busiest.seconds:
+                busiest = view
             if not self._look_after_workers() or self._interrupted.is_set():
-                return view
+                return busiest
             left = LOOK_SECONDS if self._seconds is None else self._seconds - self._elapsed()
             if left <= 0:
-                return view
+                return busiest
             self._interrupted.wait(min(LOOK_SECONDS, left))
 
     def _drain(self, screen: Screen, config: Config) -> None:
