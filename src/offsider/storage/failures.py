@@ -49,7 +49,8 @@ def translate(error: RedisError, *, sent: bool, server: str) -> OffsiderError:
     if isinstance(error, exceptions.BusyLoadingError):
         return RedisUnavailable(f"{server} is still loading its data: {error}", ambiguous=False)
     if code != "NOAUTH" and isinstance(error, (exceptions.ConnectionError, exceptions.TimeoutError)):
-        return RedisUnavailable(f"{server} cannot be reached: {error}", ambiguous=sent)
+        way_out = "" if sent else " (is it running? REDIS_URL names another one)"
+        return RedisUnavailable(f"{server} cannot be reached: {error}{way_out}", ambiguous=sent)
     if code == "OOM":
         return QueueFull(
             f"{server} is out of memory and refuses writes: raise maxmemory, or let the workers drain the queues",
