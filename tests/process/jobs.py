@@ -7,7 +7,6 @@ sees its second run without another wait.
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 import threading
 import time
@@ -20,8 +19,6 @@ FIRST_RUN = "first"
 
 
 def configure(config: Config) -> None:
-    if seconds := os.environ.get("TEST_LIVENESS_SECONDS"):
-        config.worker.liveness_seconds = float(seconds)
     config.on("job_reclaimed", lambda news: note("reclaimed", word=f"{news.identity} {news.interrupted_count}"))
     config.on("lost_ownership", lambda news: note("lost ownership", news.job.jid, news.outcome))
     config.death_handlers.append(lambda payload, error: note("death", payload.get("jid", ""), error))

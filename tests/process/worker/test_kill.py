@@ -11,7 +11,7 @@ import pytest
 from tests.process.stored import private, push, push_raw, sorted_set, waiting
 from tests.waiting import wait_for
 
-FAST = {"TEST_LIVENESS_SECONDS": "3"}
+FAST = {"OFFSIDER_WORKER_LIVENESS_SECONDS": "3"}
 
 
 def test_the_jobs_of_a_killed_worker_run_again_in_another(workers, stored, ledger):

@@ -102,7 +102,7 @@ def test_a_job_that_ends_while_the_server_is_away_is_settled_when_it_is_back(wor
 
 
 def test_a_stop_without_a_server_is_in_time_and_the_job_comes_back_later(workers, restarting, ledger):
-    environ = {"TEST_LIVENESS_SECONDS": "3"}
+    environ = {"OFFSIDER_WORKER_LIVENESS_SECONDS": "3"}
     jid = push(restarting.client, "Long", 60)
     worker = workers.start("-c", "1", "-t", "1", environ=environ)
     wait_for(lambda: ledger.notes("start", jid=jid))
@@ -133,7 +133,7 @@ def test_while_the_server_hangs_nobody_is_declared_dead(workers, make_server, le
     """Its clock goes on while beats cannot be written: all of them look dead when it wakes (rule 7)."""
     server = make_server(kind="valkey")
     workers.url = server.url
-    environ = {"TEST_LIVENESS_SECONDS": "3"}
+    environ = {"OFFSIDER_WORKER_LIVENESS_SECONDS": "3"}
     with redis.Redis.from_url(server.url) as client:
         push(client, "Short", 1, 9.0)
         push(client, "Short", 2, 9.0)
