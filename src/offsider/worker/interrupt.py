@@ -3,8 +3,8 @@
 CPython can raise an exception in another thread, between two bytecodes of that thread; one that waits
 in a system call or holds the GIL is not reached until it comes back. So:
 
-1. `Window.open` right before ``perform``, `Window.close` right after. Outside, `interrupt` does nothing.
-2. `close` takes back an exception that was aimed but has not landed, so that it cannot land later.
+1. The window opens right before ``perform`` and closes right after. Outside, `interrupt` does nothing.
+2. Closing lets an exception that was aimed but has not landed do so there, so that it cannot land later.
 3. A thread that is not reached keeps its job; the job is given back in the last step of the stop and the
    process exits (rule 12).
 4. Nothing is aimed while CPython 3.11 traces functions, as coverage and debuggers have it do: until the exception
@@ -19,6 +19,8 @@ import threading
 from types import TracebackType
 
 from offsider.core.errors import Shutdown
+
+LANDING_JUMPS = 1000
 
 
 class Window:
@@ -40,11 +42,11 @@ class Window:
         while True:
             try:
                 with self._lock:
-                    thread_id, self._thread_id = self._thread_id, None
-                    if self._aimed and thread_id is not None:
-                        _raise_in(thread_id, None)
+                    self._thread_id = None
+                if self._aimed:
+                    _let_it_land()
             except Shutdown:
-                # It landed here, before the lock was ours: the job had already ended.
+                # It landed here and not in the job, which had already ended.
                 continue
             return
 
@@ -57,7 +59,8 @@ class Window:
                 # Once is enough, and a second one could land where the first has been dealt with.
                 return True
             self._aimed = True
-            _raise_in(self._thread_id, Shutdown)
+            target = ctypes.c_ulong(self._thread_id)
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(target, ctypes.py_object(Shutdown))
             return True
 
 
@@ -65,10 +68,13 @@ def _may_aim() -> bool:
     return sys.version_info >= (3, 12) or (sys.gettrace() is None and threading.gettrace() is None)
 
 
-def _raise_in(thread_id: int, error: type[BaseException] | None) -> None:
-    """Ask CPython to raise ``error`` in a thread; None takes back what was asked before."""
-    target = None if error is None else ctypes.py_object(error)
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread_id), target)
+def _let_it_land() -> None:
+    """Give an exception that is under way the jumps at which CPython raises it.
+
+    Taking it back instead (by aiming NULL) leaves CPython 3.11 looking for one at every jump from then on.
+    """
+    for _ in range(LANDING_JUMPS):
+        pass
 
 
 def caused_by_shutdown(error: BaseException) -> bool:
