@@ -185,6 +185,11 @@ FORMATTERS: Mapping[str, Callable[[], logging.Formatter]] = {
 class OffsiderHandler(logging.StreamHandler[TextIO]):
     """The handler that `setup_logging` installs; a second call replaces it."""
 
+    def format(self, record: logging.LogRecord) -> str:
+        """The line, with escapes for what the stream cannot carry: an emoji in ASCII, a lone surrogate in UTF-8."""
+        encoding: str = getattr(self.stream, "encoding", None) or "utf-8"
+        return super().format(record).encode(encoding, "backslashreplace").decode(encoding)
+
 
 def setup_logging(config: Config, stream: TextIO | None = None) -> logging.Handler:
     """Send the log of ``offsider`` to ``stream`` (default: standard output) in the format and level of ``[log]``.

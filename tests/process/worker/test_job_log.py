@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from tests.process.stored import push, sorted_set
+from tests.process.stored import payload, push, push_raw, sorted_set
 from tests.waiting import wait_for
 
 APP = """
@@ -86,3 +86,25 @@ def test_a_failing_job_is_reported_with_its_error(workers, stored):
     assert "ValueError: broken" in said
     assert jid in said
     assert sorted_set(stored, "retry")[0]["error_message"] == "broken"
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "utf-8"])
+def test_names_and_messages_of_any_kind_pass_through_the_log(workers, stored, ledger, encoding):
+    app = """
+        from offsider import job
+        from tests.process.ledger import note
+
+        @job(name="Größe::Übung✓")
+        def big(word):
+            raise ValueError(f"nicht möglich: {word} \\U0001f600 \\ud800")
+    """
+    job = payload("Größe::Übung✓", "ö", tags=["Ä"])
+    push_raw(stored, json.dumps(job, ensure_ascii=False).encode())
+    environ = {"PYTHONIOENCODING": encoding}
+    worker = workers.start("-q", "default", text=app, environ=environ)
+    (retry,) = wait_for(lambda: sorted_set(stored, "retry"))
+    assert retry["error_message"] == "nicht möglich: ö \U0001f600 ?"
+    said = worker.stopped()
+    assert "Logging error" not in said
+    shown = "\\U0001f600" if encoding == "ascii" else "\U0001f600"
+    assert f"{shown} \\ud800" in said
