@@ -98,8 +98,9 @@ class Launcher:
         self._ownership = Ownership(
             self._redis, {capsule.name: capsule.queues for capsule in capsules}, config.worker.liveness_seconds
         )
-        self._ownership.register()
+        # First, because what extensions make may fail, and shall leave no owner behind.
         self._build()
+        self._ownership.register()
         for service in self._services:
             service.start()
         for manager in self._managers:
