@@ -39,7 +39,12 @@ key                                            type    written by               
 
 from __future__ import annotations
 
+import re
+
 FENCE_SECONDS = 24 * 60 * 60
+
+_GLOB = re.compile(r"[*?\[\]\\]")
+_BACKSLASHED = r"\\\g<0>"
 
 
 class Keys:
@@ -93,9 +98,14 @@ class Keys:
         return f"{self.prefix}offsider:fenced:{identity}"
 
     def working(self, identity: str, capsule: str, queue: str) -> str:
-        return f"{self.prefix}offsider:working:{identity}:{capsule}:{queue}"
+        return f"{self.working_start}{identity}:{capsule}:{queue}"
+
+    @property
+    def working_start(self) -> str:
+        """What the keys of all private lists begin with."""
+        return f"{self.prefix}offsider:working:"
 
     @property
     def every_working(self) -> str:
         """The pattern that a SCAN for private lists matches."""
-        return f"{self.prefix}offsider:working:*"
+        return f"{_GLOB.sub(_BACKSLASHED, self.working_start)}*"

@@ -61,11 +61,17 @@ def beat(redis: Redis, lists: Lists, life_ms: int) -> None:
 
 
 def registered(redis: Redis) -> list[Lists]:
-    """Every owner in the registry."""
+    """Every owner in the registry. An entry that cannot be read is left out; the scan for strays finds its lists."""
     reply = redis.call("HGETALL", redis.keys.owners)
-    return [
-        Lists(identity.decode(), json.loads(queues)) for identity, queues in zip(reply[::2], reply[1::2], strict=True)
-    ]
+    pairs = zip(reply[::2], reply[1::2], strict=True)
+    return [lists for identity, queues in pairs if (lists := _parse_lists(identity, queues)) is not None]
+
+
+def _parse_lists(identity: bytes, queues: bytes) -> Lists | None:
+    try:
+        return Lists(identity.decode(), {capsule: tuple(names) for capsule, names in json.loads(queues).items()})
+    except (ValueError, TypeError, AttributeError):
+        return None
 
 
 def hold_lease(redis: Redis, holder: str, life_ms: int) -> bool:
@@ -147,8 +153,7 @@ def _scan(redis: Redis, pattern: str) -> Iterator[str]:
 
 def _parse_working(redis: Redis, key: str) -> tuple[Owner, str] | None:
     """Host, pid, nonce, capsule and queue out of a list's key; a host or queue may hold colons, others cannot."""
-    head = redis.keys.every_working.removesuffix("*")
-    parts = key.removeprefix(head).split(":")
+    parts = key.removeprefix(redis.keys.working_start).split(":")
     for index in range(1, len(parts) - 3):
         pid, nonce = parts[index], parts[index + 1]
         if pid.isdigit() and len(nonce) == 12:

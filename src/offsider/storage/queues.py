@@ -6,7 +6,8 @@ in a queue that nobody knows; the reply of LPUSH alone tells whether the job is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 
 from offsider.storage.keys import Keys
 from offsider.storage.redis import Redis
@@ -35,8 +36,8 @@ def wait_command(replicas: int, timeout_ms: int) -> Command:
 
 
 def names(redis: Redis) -> list[str]:
-    """Every queue that was ever pushed to and not deleted, sorted."""
-    return sorted(name.decode() for name in redis.call("SMEMBERS", redis.keys.queues))
+    """Every queue that was ever pushed to and not deleted, sorted; a name that is not UTF-8 is left out."""
+    return sorted(_readable(redis.call("SMEMBERS", redis.keys.queues)))
 
 
 def size(redis: Redis, queue: str) -> int:
@@ -79,7 +80,7 @@ def unpause(redis: Redis, queue: str) -> None:
 
 
 def paused(redis: Redis) -> set[str]:
-    return {name.decode() for name in redis.call("SMEMBERS", redis.keys.paused)}
+    return set(_readable(redis.call("SMEMBERS", redis.keys.paused)))
 
 
 def push_to_head(redis: Redis, queue: str, raw: bytes) -> None:
@@ -97,3 +98,9 @@ def pop_blocking(redis: Redis, served: Sequence[str], block_seconds: int) -> tup
         return None
     key, raw = reply
     return key.decode().removeprefix(redis.keys.queue("")), raw
+
+
+def _readable(names: Iterable[bytes]) -> Iterator[str]:
+    for name in names:
+        with suppress(UnicodeDecodeError):
+            yield name.decode()

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from offsider.core.errors import RedisRefused
 from offsider.storage.redis import Redis
 from offsider.storage.scripts import Argument, Script
 
@@ -21,6 +22,8 @@ PUT_BACK = Script("put_back")
 
 #: Redis' Lua unpacks at most 8,000 values, and a long script holds up everybody else.
 BATCH = 100
+
+_REFUSED = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +91,15 @@ def put_back(redis: Redis, entries: Sequence[tuple[Entry, bytes]], *, reclaiming
     Args:
         entries: jobs of one identity.
         reclaiming: the caller is not the owner but has fenced it.
+
+    Returns:
+        For each job whether it moved. One that did not is no longer in its list, or, when reclaiming, its
+        queue refuses it and the job stays for a later look.
+
+    Raises:
+        RedisRefused: a queue refuses its job, which stays in the private list; all others have moved.
     """
-    moved: list[bool] = []
+    replies: list[int] = []
     for start in range(0, len(entries), BATCH):
         batch = entries[start : start + BATCH]
         keys = [redis.keys.fenced(batch[0][0].owner.identity), redis.keys.queues]
@@ -97,8 +107,11 @@ def put_back(redis: Redis, entries: Sequence[tuple[Entry, bytes]], *, reclaiming
         for entry, payload in batch:
             keys += (_list(redis, entry.owner, entry.queue), redis.keys.queue(entry.queue))
             arguments += (entry.raw, payload, entry.queue)
-        moved += map(bool, redis.run(PUT_BACK, keys, arguments))
-    return moved
+        replies += redis.run(PUT_BACK, keys, arguments)
+    if not reclaiming and _REFUSED in replies:
+        queue = entries[replies.index(_REFUSED)][0].queue
+        raise RedisRefused(f"{redis.keys.queue(queue)} is not a list and takes no job back", code="WRONGTYPE")
+    return [reply == 1 for reply in replies]
 
 
 def copies(redis: Redis, entry: Entry) -> int:

@@ -36,6 +36,7 @@ EXPECTED = {
     "suspects": "offsider:suspects",
     "sweep": "offsider:sweep",
     "working": "offsider:working:host:1:abcdefabcdef:default:low",
+    "working_start": "offsider:working:",
     "every_working": "offsider:working:*",
 }
 
@@ -71,3 +72,7 @@ def test_no_other_module_spells_a_key():
         if word in path.read_text()
     }
     assert strangers == {}
+
+
+def test_the_pattern_of_private_lists_takes_the_prefix_literally():
+    assert Keys("odd[*]?\\:").every_working == r"odd\[\*\]\?\\:offsider:working:*"

@@ -6,7 +6,7 @@
 -- KEYS[3...] private list, queue; one pair for each job
 -- ARGV[1] 1 when the owner has to be fenced, 0 when it must not be
 -- ARGV[2...] payload as it was claimed, payload to store, name of the queue; for each job
--- returns {1 or 0 for each job}, 0 when it is no longer in its list, or the error FENCED
+-- returns {1, 0 when it is no longer in its list, -1 when its queue refuses it; for each job}, or the error FENCED
 if redis.call('EXISTS', KEYS[1]) ~= tonumber(ARGV[1]) then
   return redis.error_reply('FENCED the owner is not in the state that the caller takes for granted')
 end
@@ -14,13 +14,17 @@ local moved = {}
 for i = 1, (#ARGV - 1) / 3 do
   local list, queue = KEYS[1 + 2 * i], KEYS[2 + 2 * i]
   local raw, payload, name = ARGV[3 * i - 1], ARGV[3 * i], ARGV[3 * i + 1]
+  moved[i] = 0
   if redis.call('LPOS', list, raw) then
-    redis.call('RPUSH', queue, payload)
-    redis.pcall('SADD', KEYS[2], name)
-    redis.call('LREM', list, 1, raw)
-    moved[i] = 1
-  else
-    moved[i] = 0
+    -- A queue that is no list must not keep the jobs of the others from moving.
+    local pushed = redis.pcall('RPUSH', queue, payload)
+    if type(pushed) == 'table' then
+      moved[i] = -1
+    else
+      redis.pcall('SADD', KEYS[2], name)
+      redis.call('LREM', list, 1, raw)
+      moved[i] = 1
+    end
   end
 end
 return moved

@@ -1,0 +1,91 @@
+"""One walk through every verb that has a script, for servers that make a difference: full, clustered, restricted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from offsider.core.errors import Fenced
+from offsider.storage import job_sets, owners, processes, working
+from offsider.storage.job_sets import Move, Moved
+from offsider.storage.owners import Lists
+from offsider.storage.redis import Redis
+from offsider.storage.working import DeadSetLimits, Entry, Owner
+
+OWNER = Owner("host:1:aaaaaaaaaaaa", "default")
+LISTS = Lists(OWNER.identity, {"default": ("high", "low")})
+DEAD = Owner("host:2:bbbbbbbbbbbb", "default")
+DEAD_LISTS = Lists(DEAD.identity, {"default": ("high", "low")})
+LIMITS = DeadSetLimits()
+LONG_AGO = 1_000_000_000.0
+
+
+def seed(client: Any, keys: Any) -> None:
+    """What the walk needs; written with a plain client, since a full server takes no pushes."""
+    client.sadd(keys.queues, "high", "low")
+    client.lpush(keys.queue("low"), *(f"low {n}" for n in range(1, 8)))
+    client.lpush(keys.queue("high"), "high 1")
+    client.zadd(keys.schedule, {"due": LONG_AGO, "gone": LONG_AGO, "bad": LONG_AGO, "later": 9e9})
+    client.lpush(keys.working(DEAD.identity, "default", "low"), "orphan")
+    client.hset(keys.owners, DEAD.identity, '{"default": ["high", "low"]}')
+    client.lpush(keys.signals(OWNER.identity), "TSTP")
+
+
+def walk(redis: Redis) -> None:
+    """Call every verb and look at its answer."""
+    keys = redis.keys
+    owners.beat(redis, LISTS, 45_000)
+    _settle(redis)
+    assert job_sets.due(redis, keys.schedule, 10).members == [b"bad", b"due", b"gone"]
+    moves = [Move(b"due", b"due now", "low"), Move(b"nobody", b"x", "low"), Move(b"later", b"x", "low")]
+    assert job_sets.enqueue(redis, keys.schedule, moves, only_due=True) == [Moved.DONE, Moved.GONE, Moved.GONE]
+    assert job_sets.kill(redis, keys.schedule, b"bad", LIMITS)
+    assert job_sets.defer(redis, keys.schedule, b"gone", 60)
+    beat = processes.heartbeat(redis, OWNER.identity, {"info": "{}"}, {"1": "{}"}, wire_version=8)
+    assert (beat.known, beat.signal) == (False, "TSTP")
+    _reclaim(redis)
+    assert owners.forget(redis, LISTS, leaving=True)
+
+
+def _settle(redis: Redis) -> None:
+    claimed = working.claim(redis, OWNER, ("high", "low"), 6)
+    assert [entry.raw for entry in claimed] == [b"high 1", b"low 1", b"low 2", b"low 3", b"low 4", b"low 5"]
+    done, retried, rescheduled, buried, interrupted, returned = claimed
+    assert working.acknowledge(redis, done)
+    assert working.postpone(redis, retried, redis.keys.retry, b"retried", 15.5)
+    assert working.postpone(redis, rescheduled, redis.keys.schedule, b"again", 30)
+    assert working.bury(redis, buried, b"buried", LIMITS)
+    assert working.put_back(redis, [(interrupted, b"interrupted"), (returned, returned.raw)]) == [True, True]
+
+
+def _reclaim(redis: Redis) -> None:
+    assert owners.hold_lease(redis, OWNER.identity, 1000)
+    assert owners.look(redis, [DEAD.identity, OWNER.identity], 45_000) == []
+    assert owners.fence(redis, DEAD.identity)
+    assert not owners.fence(redis, OWNER.identity)
+    orphan = Entry(DEAD, "low", b"orphan")
+    assert owners.oldest(redis, DEAD_LISTS, 10) == [orphan]
+    assert working.put_back(redis, [(orphan, b"orphan again")], reclaiming=True) == [True]
+    assert not owners.forget(redis, DEAD_LISTS, leaving=False)
+    for write in (lambda: owners.beat(redis, DEAD_LISTS, 1000), lambda: working.acknowledge(redis, orphan)):
+        try:
+            write()
+        except Fenced:
+            continue
+        raise AssertionError("a fenced owner must not write")
+
+
+def left_behind(keys: Any, stored: dict[str, Any]) -> None:
+    """What the walk has to leave in Redis, seen by a snapshot."""
+    assert stored.pop(keys.queue("low")) == [b"due now", b"low 7", b"low 6", b"interrupted", b"low 5", b"orphan again"]
+    assert stored.pop(keys.queues) == {b"high", b"low"}
+    assert set(stored.pop(keys.schedule)) == {b"again", b"gone", b"later"}
+    assert set(stored.pop(keys.retry)) == {b"retried"}
+    assert set(stored.pop(keys.dead)) == {b"buried", b"bad"}
+    assert stored.pop(keys.fenced(DEAD.identity)) == b"1"
+    assert set(stored.pop(keys.owners)) == {DEAD.identity.encode()}
+    assert set(stored.pop(keys.suspects)) == {DEAD.identity.encode(), f"{DEAD.identity} empty".encode()}
+    assert stored.pop(keys.sweep) == OWNER.identity.encode()
+    assert stored.pop(keys.processes) == {OWNER.identity.encode()}
+    assert stored.pop(keys.process(OWNER.identity)) == {b"info": b"{}"}
+    assert stored.pop(keys.work(OWNER.identity)) == {b"1": b"{}"}
+    assert stored == {}

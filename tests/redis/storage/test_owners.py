@@ -1,0 +1,213 @@
+"""Who lives and who is dead, by the server's clock: nobody at first sight (rules 1, 2, 7, 22)."""
+
+import json
+
+import pytest
+
+from offsider.core.errors import Fenced
+from offsider.storage import owners
+from offsider.storage.owners import Lists
+from offsider.storage.redis import Redis, RedisSettings
+from offsider.storage.working import Entry, Owner
+from tests.snapshot import snapshot
+
+IDENTITY = "host:1:aaaaaaaaaaaa"
+LISTS = Lists(IDENTITY, {"default": ("high", "low")})
+ALIVE, FENCED = f"offsider:alive:{IDENTITY}", f"offsider:fenced:{IDENTITY}"
+WORKING = f"offsider:working:{IDENTITY}:default:low"
+LIFE_MS = 45_000
+
+
+def age(raw_redis, seconds: float, *, looks: int, last_seconds_ago: float = 0.0) -> None:
+    """Write down that looks were made: the first ``seconds`` ago, the last ``last_seconds_ago``."""
+    now = raw_redis.time()[0]
+    first, last = int((now - seconds) * 1000), int((now - last_seconds_ago) * 1000)
+    raw_redis.hset("offsider:suspects", IDENTITY, f"{first}:{last}:{looks}")
+
+
+# --------------------------------------------------------------------------------------- beat
+
+
+def test_a_beat_registers_the_lists_and_takes_a_suspicion_back(pool, raw_redis):
+    raw_redis.hset("offsider:suspects", mapping={IDENTITY: "1:2:3", f"{IDENTITY} empty": 1, "other": "1:2:3"})
+    owners.beat(pool, LISTS, LIFE_MS)
+    assert snapshot(raw_redis) == {
+        ALIVE: b"1",
+        "offsider:owners": {IDENTITY.encode(): b'{"default": ["high", "low"]}'},
+        "offsider:suspects": {b"other": b"1:2:3"},
+    }
+    assert LIFE_MS - 5000 < raw_redis.pttl(ALIVE) <= LIFE_MS
+    assert owners.registered(pool) == [LISTS]
+
+
+def test_a_beat_of_a_fenced_owner_writes_nothing(pool, raw_redis):
+    raw_redis.set(FENCED, 1)
+    with pytest.raises(Fenced):
+        owners.beat(pool, LISTS, LIFE_MS)
+    assert snapshot(raw_redis) == {FENCED: b"1"}
+
+
+def test_an_entry_of_the_registry_that_cannot_be_read_does_not_hide_the_others(pool, raw_redis):
+    owners.beat(pool, LISTS, LIFE_MS)
+    raw_redis.hset("offsider:owners", mapping={"a": "{", "b": "[]", "c": '{"default": 1}', b"\xff": "{}"})
+    assert owners.registered(pool) == [LISTS]
+
+
+# -------------------------------------------------------------------------------------- lease
+
+
+def test_the_lease_has_one_holder_who_may_prolong_it(pool, raw_redis):
+    assert owners.hold_lease(pool, "me", 5000)
+    assert not owners.hold_lease(pool, "you", 5000)
+    assert owners.hold_lease(pool, "me", 60_000)
+    assert raw_redis.pttl("offsider:sweep") > 10_000
+    raw_redis.delete("offsider:sweep")
+    assert owners.hold_lease(pool, "you", 5000)
+
+
+# --------------------------------------------------------------------------------------- look
+
+
+def look(pool) -> list[str]:
+    return owners.look(pool, [IDENTITY], LIFE_MS)
+
+
+def test_nobody_is_dead_at_first_sight(pool, raw_redis):
+    """A server that was frozen past a liveness life finds every owner silent at once."""
+    assert look(pool) == []
+    first, last, looks = raw_redis.hget("offsider:suspects", IDENTITY).split(b":")
+    assert (first, looks) == (last, b"1")
+
+
+def test_a_silence_of_three_looks_over_a_third_of_a_life_is_a_death(pool, raw_redis):
+    age(raw_redis, 16, looks=2, last_seconds_ago=3)
+    assert look(pool) == [IDENTITY]
+
+
+@pytest.mark.parametrize(
+    "seconds, looks, last_seconds_ago",
+    [
+        pytest.param(16, 1, 3, id="two looks are too few"),
+        pytest.param(13, 20, 3, id="less than a third of a life, however many looks"),
+        pytest.param(60, 20, 13, id="a gap of more than a quarter of a life between looks"),
+        pytest.param(-100, 20, -50, id="the clock went back"),
+    ],
+)
+def test_less_is_no_death(pool, raw_redis, seconds, looks, last_seconds_ago):
+    age(raw_redis, seconds, looks=looks, last_seconds_ago=last_seconds_ago)
+    assert look(pool) == []
+
+
+@pytest.mark.parametrize("last_seconds_ago", [13, -50])
+def test_after_a_gap_the_count_starts_anew(pool, raw_redis, last_seconds_ago):
+    age(raw_redis, 60, looks=20, last_seconds_ago=last_seconds_ago)
+    look(pool)
+    first, last, looks = raw_redis.hget("offsider:suspects", IDENTITY).split(b":")
+    assert (first, looks) == (last, b"1")
+
+
+def test_a_beat_between_two_looks_ends_the_suspicion(pool, raw_redis):
+    age(raw_redis, 60, looks=20)
+    raw_redis.set(ALIVE, 1)
+    assert look(pool) == []
+    assert snapshot(raw_redis) == {ALIVE: b"1"}
+
+
+def test_a_note_that_cannot_be_read_counts_for_nothing(pool, raw_redis):
+    raw_redis.hset("offsider:suspects", IDENTITY, "nonsense")
+    assert look(pool) == []
+
+
+def test_many_owners_are_looked_at_in_one_go(pool, raw_redis):
+    identities = [f"host:{n}:aaaaaaaaaaaa" for n in range(5000)]
+    raw_redis.set(f"offsider:alive:{identities[7]}", 1)
+    assert owners.look(pool, identities, LIFE_MS) == []
+    assert raw_redis.hlen("offsider:suspects") == 4999
+
+
+# -------------------------------------------------------------------------------------- fence
+
+
+def test_a_fence_stays_for_a_day(pool, raw_redis):
+    assert owners.fence(pool, IDENTITY)
+    assert snapshot(raw_redis) == {FENCED: b"1"}
+    assert 24 * 3600 - 5 < raw_redis.ttl(FENCED) <= 24 * 3600
+
+
+def test_an_owner_that_beats_again_is_not_fenced(pool, raw_redis):
+    raw_redis.set(ALIVE, 1)
+    assert not owners.fence(pool, IDENTITY)
+    assert snapshot(raw_redis) == {ALIVE: b"1"}
+
+
+# ------------------------------------------------------------------------------------- forget
+
+
+@pytest.fixture
+def registered(raw_redis):
+    raw_redis.hset("offsider:owners", IDENTITY, json.dumps(LISTS.queues))
+
+
+def test_a_clean_exit_leaves_nothing(pool, raw_redis):
+    owners.beat(pool, LISTS, LIFE_MS)
+    assert owners.forget(pool, LISTS, leaving=True)
+    assert snapshot(raw_redis) == {}
+
+
+def test_whoever_still_holds_jobs_is_not_forgotten(pool, raw_redis):
+    owners.beat(pool, LISTS, LIFE_MS)
+    raw_redis.lpush(WORKING, "job")
+    before = snapshot(raw_redis)
+    assert not owners.forget(pool, LISTS, leaving=True)
+    assert not owners.forget(pool, LISTS, leaving=False)
+    assert snapshot(raw_redis) == before
+
+
+def test_a_dead_owner_is_forgotten_after_two_empty_looks_a_minute_apart(pool, raw_redis, registered):
+    """A late script may fill a list after it was found empty."""
+    note = f"{IDENTITY} empty"
+    assert not owners.forget(pool, LISTS, leaving=False)
+    assert not owners.forget(pool, LISTS, leaving=False)
+    raw_redis.hset("offsider:suspects", note, (raw_redis.time()[0] - 55) * 1000)
+    assert not owners.forget(pool, LISTS, leaving=False)
+    raw_redis.hset("offsider:suspects", note, (raw_redis.time()[0] - 61) * 1000)
+    assert owners.forget(pool, LISTS, leaving=False)
+    assert snapshot(raw_redis) == {}
+
+
+def test_a_list_that_fills_between_the_two_looks_starts_the_minute_anew(pool, raw_redis, registered):
+    raw_redis.hset("offsider:suspects", f"{IDENTITY} empty", (raw_redis.time()[0] - 61) * 1000)
+    raw_redis.lpush(WORKING, "late")
+    assert not owners.forget(pool, LISTS, leaving=False)
+    raw_redis.delete(WORKING)
+    assert not owners.forget(pool, LISTS, leaving=False)
+    assert raw_redis.hexists("offsider:owners", IDENTITY)
+
+
+# ------------------------------------------------------------------------------------- strays
+
+
+def test_the_oldest_jobs_come_last_in_a_batch(pool, raw_redis):
+    raw_redis.lpush(WORKING, "first", "second", "third")
+    owner = Owner(IDENTITY, "default")
+    assert owners.oldest(pool, LISTS, 2) == [Entry(owner, "low", b"second"), Entry(owner, "low", b"first")]
+
+
+@pytest.mark.parametrize("prefix", ["", "resque:gitlab:", "odd[*]?:"])
+def test_lists_that_the_registry_does_not_know_are_adopted(redis_url, raw_redis, prefix):
+    pool = Redis(RedisSettings(url=redis_url, key_prefix=prefix), size=1)
+    owners.beat(pool, LISTS, LIFE_MS)
+    stray = "dyno:web.1:77:bbbbbbbbbbbb"
+    for identity, capsule, queue in ((stray, "default", "a:b"), (stray, "slow", "low"), (IDENTITY, "default", "new")):
+        raw_redis.lpush(pool.keys.working(identity, capsule, queue), "job")
+    raw_redis.lpush(pool.keys.working(IDENTITY, "default", "low"), "job")  # known
+    raw_redis.lpush(f"{prefix}offsider:working:nonsense", "job")
+    raw_redis.lpush("other:offsider:working:x:1:cccccccccccc:default:low", "job")
+    assert owners.adopt_strays(pool) == 3
+    found = {lists.identity: lists.queues for lists in owners.registered(pool)}
+    assert found == {
+        stray: {"default": ("a:b",), "slow": ("low",)},
+        IDENTITY: {"default": ("high", "low", "new")},
+    }
+    assert owners.adopt_strays(pool) == 0
+    pool.close()

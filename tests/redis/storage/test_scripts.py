@@ -1,0 +1,153 @@
+"""Every script on the servers that make a difference, called as its head declares."""
+
+from importlib.resources import files
+
+import pytest
+import redis as redis_py
+
+from offsider.core.errors import QueueFull, RedisRefused
+from offsider.storage import scripts
+from offsider.storage.redis import Redis, RedisSettings
+from offsider.storage.scripts import Script, drop_flags, flags_are_accepted
+from tests.redis.storage.every_verb import left_behind, seed, walk
+from tests.snapshot import snapshot
+from tests.waiting import wait_for
+
+NAMES = {
+    path.name.removesuffix(".lua") for path in files("offsider.storage.lua").iterdir() if path.name.endswith(".lua")
+}
+
+
+class Recording(Redis):
+    """Remembers which script was run with what."""
+
+    def __init__(self, settings: RedisSettings) -> None:
+        super().__init__(settings, size=2)
+        self.calls = []
+
+    def run(self, script, keys, arguments=()):
+        self.calls.append((script, len(keys), len(arguments)))
+        return super().run(script, keys, arguments)
+
+
+@pytest.fixture
+def with_flags():
+    """What a test does to the scripts of this process is taken back."""
+    yield
+    scripts._without_flags = False
+    for script in list(scripts._every):
+        script._use(script.source)
+
+
+def test_every_verb_works_and_leaves_what_it_should(pool, raw_redis):
+    seed(raw_redis, pool.keys)
+    walk(pool)
+    left_behind(pool.keys, snapshot(raw_redis))
+
+
+def test_every_script_is_called_with_the_keys_and_arguments_that_it_declares(redis_url, raw_redis):
+    recording = Recording(RedisSettings(url=redis_url))
+    seed(raw_redis, recording.keys)
+    walk(recording)
+    recording.run(Script("probe"), [])
+    assert {script.name for script, _, _ in recording.calls} == NAMES
+    for script, keys, arguments in recording.calls:
+        assert (keys, script.more_keys) == (script.keys, False) or (script.more_keys and keys >= script.keys), (
+            script.name
+        )
+        fits = arguments == script.arguments or (script.more_arguments and arguments >= script.arguments)
+        assert fits, f"{script.name} declares {script.arguments} arguments and got {arguments}"
+
+
+def test_a_prefix_stands_before_every_key_that_is_written(redis_url, raw_redis):
+    """Several applications may share a server: nothing of one may land in the other's keys."""
+    prefixed = Redis(RedisSettings(url=redis_url, key_prefix="resque:gitlab:"), size=2)
+    seed(raw_redis, prefixed.keys)
+    walk(prefixed)
+    assert all(key.startswith("resque:gitlab:") for key in snapshot(raw_redis))
+    left_behind(prefixed.keys, snapshot(raw_redis))
+
+
+@pytest.mark.parametrize("kind", ["redis7", "valkey"])
+def test_every_verb_works_on_a_server_in_cluster_mode_with_a_tagged_prefix(make_server, kind):
+    """There a key that a script builds, or does not declare, is an error (rule 26)."""
+    server = make_server(kind=kind, port=0, cluster_enabled="yes")
+    with redis_py.Redis.from_url(server.url) as client:
+        client.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
+        tagged = Redis(RedisSettings(url=server.url, key_prefix="{app}:"), size=2)
+        wait_for(lambda: b"cluster_state:ok" in tagged.call("CLUSTER", "INFO"))
+        seed(client, tagged.keys)
+        walk(tagged)
+        left_behind(tagged.keys, snapshot(client))
+        untagged = Redis(RedisSettings(url=server.url), size=1)
+        with pytest.raises(RedisRefused) as refused:
+            walk(untagged)
+        assert refused.value.code == "CROSSSLOT"
+        tagged.close()
+        untagged.close()
+
+
+@pytest.mark.parametrize("kind", ["redis7", "valkey"])
+def test_a_full_server_is_drained_by_every_verb(make_server, kind):
+    """LMOVE, ZADD and SET are refused when memory is full: only scripts that say allow-oom go on."""
+    server = make_server(kind=kind)
+    full = Redis(RedisSettings(url=server.url), size=2)
+    with redis_py.Redis.from_url(server.url) as client:
+        seed(client, full.keys)
+        client.config_set("maxmemory", 1)
+        with pytest.raises(QueueFull):
+            full.call("LMOVE", "queue:low", "elsewhere", "RIGHT", "LEFT")
+        walk(full)
+        left_behind(full.keys, snapshot(client))
+    full.close()
+
+
+def test_every_verb_works_without_flags(pool, raw_redis, with_flags):
+    drop_flags()
+    seed(raw_redis, pool.keys)
+    walk(pool)
+    left_behind(pool.keys, snapshot(raw_redis))
+
+
+def test_flags_are_what_lets_a_full_server_be_drained(make_server, with_flags):
+    server = make_server()
+    full = Redis(RedisSettings(url=server.url), size=2)
+    with redis_py.Redis.from_url(server.url) as client:
+        seed(client, full.keys)
+        client.config_set("maxmemory", 1)
+        drop_flags()
+        with pytest.raises(QueueFull):
+            walk(full)
+    full.close()
+
+
+def test_our_servers_accept_flags_and_an_unknown_one_is_noticed(pool, monkeypatch):
+    assert flags_are_accepted(pool) is True
+    original = Script._use
+
+    def with_an_unknown_flag(script, text):
+        original(script, text.replace("flags=no-writes", "flags=no-such-flag"))
+
+    monkeypatch.setattr(Script, "_use", with_an_unknown_flag)
+    assert flags_are_accepted(pool) is False
+
+
+def test_read_only_scripts_run_on_a_replica(make_server):
+    """Without no-writes they would be refused with READONLY, and a look at the schedule would be an error."""
+    server = make_server(port=0)
+    replica = Redis(RedisSettings(url=server.url), size=1)
+    replica.call("ZADD", "schedule", 1, "due")
+    replica.call("REPLICAOF", "127.0.0.1", "1")
+    due = Script("due")
+    assert replica.run(due, ["schedule"], [10])[1] == [b"due"]
+    with pytest.raises(RedisRefused) as refused:
+        replica.run(Script("defer"), ["schedule"], [b"due", "1"])
+    assert refused.value.code == "READONLY"
+    replica.close()
+
+
+def test_scripts_are_known_by_text_again_after_a_flush(pool, raw_redis):
+    seed(raw_redis, pool.keys)
+    raw_redis.script_flush()
+    walk(pool)
+    left_behind(pool.keys, snapshot(raw_redis))
