@@ -7,6 +7,7 @@ a Ruby one or a person at a web page.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -107,17 +108,28 @@ def size(redis: Redis, sorted_set: str) -> int:
 
 
 def each(redis: Redis, sorted_set: str) -> Iterator[tuple[bytes, float]]:
-    """Members with their scores, earliest first, read in pages; a member may be gone once it is seen."""
-    last, seen_at_last = "-inf", 0
+    """Members with their scores, earliest first, read in pages; a member may be gone once it is seen.
+
+    Each comes once, whatever is removed meanwhile: the next page begins behind the last member that was read,
+    by score and then by bytes, which is Redis' own order.
+    """
+    last: tuple[float, bytes] = (-math.inf, b"")
+    start, skip = b"-inf", 0
     while True:
-        reply = redis.call("ZRANGE", sorted_set, last, "+inf", "BYSCORE", "LIMIT", seen_at_last, _PAGE, "WITHSCORES")
-        for member, score in zip(reply[::2], reply[1::2], strict=True):
-            text = score.decode()
-            # Members of one score are skipped by count, so paging survives deletes before it.
-            last, seen_at_last = (text, seen_at_last + 1) if text == last else (text, 1)
-            yield member, float(score)
-        if not reply:
+        reply = redis.call("ZRANGE", sorted_set, start, "+inf", "BYSCORE", "LIMIT", skip, _PAGE, "WITHSCORES")
+        page = [(float(score), member) for member, score in zip(reply[::2], reply[1::2], strict=True)]
+        if skip and (not page or page[0] > last):
+            # Members of this score were removed, so others may have slipped into what is skipped.
+            skip = max(0, skip - _PAGE)
+            continue
+        yield from ((member, score) for score, member in page if (score, member) > last)
+        if len(page) < _PAGE:
             return
+        score = page[-1][0]
+        same = sum(1 for entry in page if entry[0] == score)
+        skip = same - 1 + (skip if same == len(page) and reply[-1] == start else 0)
+        start = reply[-1]
+        last = max(last, page[-1])
 
 
 def with_score(redis: Redis, sorted_set: str, score: float) -> list[bytes]:

@@ -12,5 +12,6 @@ local now = time[1] + time[2] / 1000000
 redis.call('ZADD', KEYS[2], string.format('%.6f', now), ARGV[1])
 redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', string.format('%.6f', now - ARGV[2]))
 redis.call('ZREMRANGEBYRANK', KEYS[2], 0, -ARGV[3])
-redis.call('ZREM', KEYS[1], ARGV[1])
+-- A dead job stays where it is, with a new time.
+if KEYS[1] ~= KEYS[2] then redis.call('ZREM', KEYS[1], ARGV[1]) end
 return 1

@@ -1,0 +1,199 @@
+"""Schedule, retry and dead set: compare, write, remove last; whoever removes the member has won."""
+
+import pytest
+
+from offsider.core.errors import RedisRefused
+from offsider.storage import job_sets
+from offsider.storage.job_sets import Move, Moved
+from offsider.storage.working import DeadSetLimits
+from tests.snapshot import snapshot
+
+FUTURE = 9e9
+LIMITS = DeadSetLimits()
+
+
+def now(raw_redis) -> float:
+    seconds, micros = raw_redis.time()
+    return seconds + micros / 1e6
+
+
+# ---------------------------------------------------------------------------------------- due
+
+
+def test_due_is_what_the_clock_of_the_server_says(pool, raw_redis):
+    """Also when the clock of this process is wrong (rule 22)."""
+    at = now(raw_redis)
+    raw_redis.zadd("schedule", {"past": at - 60, "just": at - 0.01, "soon": at + 60, "far": FUTURE})
+    due = job_sets.due(pool, "schedule", 10)
+    assert due.members == [b"past", b"just"]
+    assert due.next_in_seconds == pytest.approx(60, abs=5)
+
+
+def test_due_reads_a_batch_and_says_that_there_is_more(pool, raw_redis):
+    raw_redis.zadd("retry", {f"job {n}": n + 1 for n in range(5)})
+    due = job_sets.due(pool, "retry", 3)
+    assert due.members == [b"job 0", b"job 1", b"job 2"]
+    assert due.next_in_seconds is not None
+    assert due.next_in_seconds < 0
+
+
+def test_nothing_is_due_in_an_empty_set(pool, raw_redis):
+    assert job_sets.due(pool, "schedule", 10) == job_sets.Due([], None)
+    assert snapshot(raw_redis) == {}
+
+
+@pytest.mark.parametrize("score", ["-inf", "inf"])
+def test_scores_without_end_are_read(pool, raw_redis, score):
+    raw_redis.zadd("schedule", {"x": score})
+    due = job_sets.due(pool, "schedule", 10)
+    assert due.members == ([b"x"] if score == "-inf" else [])
+
+
+# ------------------------------------------------------------------------------------ enqueue
+
+
+def test_a_due_job_moves_to_the_tail_of_its_queue(pool, raw_redis):
+    raw_redis.zadd("retry", {"old": 1.0, "other": 2.0})
+    raw_redis.lpush("queue:low", "waiting")
+    assert job_sets.enqueue(pool, "retry", [Move(b"old", b"new", "low")], only_due=True) == [Moved.DONE]
+    assert snapshot(raw_redis) == {
+        "queues": {b"low"},
+        "queue:low": [b"new", b"waiting"],
+        "retry": {b"other": 2.0},
+    }
+
+
+def test_a_job_that_is_gone_is_not_pushed(pool, raw_redis):
+    """Another poller was faster: its removal of the member has won."""
+    assert job_sets.enqueue(pool, "retry", [Move(b"old", b"new", "low")], only_due=True) == [Moved.GONE]
+    assert snapshot(raw_redis) == {}
+
+
+def test_a_job_whose_score_was_edited_is_left_alone(pool, raw_redis):
+    """The bytes are the same, only the time has changed (rule 13)."""
+    raw_redis.zadd("schedule", {"job": FUTURE})
+    assert job_sets.enqueue(pool, "schedule", [Move(b"job", b"new", "low")], only_due=True) == [Moved.GONE]
+    assert snapshot(raw_redis) == {"schedule": {b"job": FUTURE}}
+
+
+def test_by_hand_a_job_moves_before_its_time(pool, raw_redis):
+    raw_redis.zadd("schedule", {"job": FUTURE})
+    assert job_sets.enqueue(pool, "schedule", [Move(b"job", b"new", "low")], only_due=False) == [Moved.DONE]
+    assert snapshot(raw_redis) == {"queues": {b"low"}, "queue:low": [b"new"]}
+
+
+def test_the_order_of_a_batch_is_kept(pool, raw_redis):
+    raw_redis.zadd("schedule", {f"{n}": n for n in range(1, 101)})
+    moves = [Move(f"{n}".encode(), f"{n}".encode(), "low") for n in range(1, 101)]
+    assert set(job_sets.enqueue(pool, "schedule", moves, only_due=True)) == {Moved.DONE}
+    assert [int(raw) for raw in reversed(raw_redis.lrange("queue:low", 0, -1))] == list(range(1, 101))
+
+
+def test_a_queue_that_is_no_list_keeps_neither_job_nor_the_others(pool, raw_redis):
+    raw_redis.set("queue:bad", "wrong")
+    raw_redis.zadd("schedule", {"a": 1, "b": 2, "c": 3})
+    moves = [Move(b"a", b"a", "low"), Move(b"b", b"b", "bad"), Move(b"c", b"c", "low")]
+    assert job_sets.enqueue(pool, "schedule", moves, only_due=True) == [Moved.DONE, Moved.REFUSED, Moved.DONE]
+    stored = snapshot(raw_redis)
+    assert stored["queue:low"] == [b"c", b"a"]
+    assert stored["schedule"] == {b"b": 2.0}
+    assert stored["queue:bad"] == b"wrong"
+
+
+def test_a_set_of_queues_of_the_wrong_type_does_not_stop_a_move(pool, raw_redis):
+    raw_redis.set("queues", "wrong")
+    raw_redis.zadd("schedule", {"a": 1})
+    assert job_sets.enqueue(pool, "schedule", [Move(b"a", b"a", "low")], only_due=True) == [Moved.DONE]
+
+
+# ------------------------------------------------------------------------------- kill and bury
+
+
+def test_a_killed_job_is_in_the_dead_set_as_it_was(pool, raw_redis):
+    raw_redis.zadd("retry", {"job": FUTURE})
+    assert job_sets.kill(pool, "retry", b"job", LIMITS)
+    stored = snapshot(raw_redis)
+    assert set(stored) == {"dead"}
+    assert stored["dead"][b"job"] == pytest.approx(now(raw_redis), abs=5)
+    assert not job_sets.kill(pool, "retry", b"job", LIMITS)
+
+
+def test_nothing_is_lost_when_the_dead_set_is_of_the_wrong_type(pool, raw_redis):
+    raw_redis.zadd("retry", {"job": FUTURE})
+    raw_redis.set("dead", "wrong")
+    before = snapshot(raw_redis)
+    with pytest.raises(RedisRefused):
+        job_sets.kill(pool, "retry", b"job", LIMITS)
+    assert snapshot(raw_redis) == before
+
+
+@pytest.mark.parametrize("how", ["kill", "bury"])
+def test_the_dead_set_is_cut_as_sidekiq_cuts_it(pool, raw_redis, how):
+    at = now(raw_redis)
+    raw_redis.zadd("dead", {f"old {n}": at - 100 + n for n in range(10)} | {"too old": at - 1000})
+    limits = DeadSetLimits(max_jobs=6, timeout_seconds=500)
+    if how == "kill":
+        raw_redis.zadd("retry", {"job": 1})
+        job_sets.kill(pool, "retry", b"job", limits)
+    else:
+        job_sets.bury(pool, b"job", at, limits)
+    assert raw_redis.zrange("dead", 0, -1) == [b"old 6", b"old 7", b"old 8", b"old 9", b"job"]
+
+
+# -------------------------------------------------------------------------------------- others
+
+
+def test_a_job_is_put_off_only_while_it_is_there(pool, raw_redis):
+    raw_redis.zadd("schedule", {"job": 1.0})
+    assert job_sets.defer(pool, "schedule", b"job", 60.5)
+    assert not job_sets.defer(pool, "schedule", b"none", 60.5)
+    (score,) = snapshot(raw_redis)["schedule"].values()
+    assert score == pytest.approx(now(raw_redis) + 60.5, abs=5)
+
+
+def test_adding_removing_and_counting(pool, raw_redis):
+    job_sets.add(pool, "schedule", b"a", 12.5)
+    job_sets.add(pool, "schedule", b"b", 12.5)
+    assert job_sets.size(pool, "schedule") == 2
+    assert job_sets.with_score(pool, "schedule", 12.5) == [b"a", b"b"]
+    assert job_sets.remove(pool, "schedule", b"a")
+    assert not job_sets.remove(pool, "schedule", b"a")
+    assert snapshot(raw_redis) == {"schedule": {b"b": 12.5}}
+
+
+@pytest.mark.parametrize("of_one_score", [1, 7, 49, 50, 51, 60, 500])
+def test_every_member_is_read_once_though_many_share_a_score(pool, raw_redis, of_one_score):
+    expected = {f"job {n:03}".encode(): float(n // of_one_score) for n in range(305)}
+    raw_redis.zadd("dead", expected)
+    read = list(job_sets.each(pool, "dead"))
+    assert len(read) == 305
+    assert dict(read) == expected
+
+
+@pytest.mark.parametrize("of_one_score", [1, 7, 50, 60, 500])
+@pytest.mark.parametrize("deleted", [1, 2, 3, 49])
+def test_reading_misses_nobody_while_members_are_deleted(pool, raw_redis, of_one_score, deleted):
+    """Whoever retries or deletes what it reads must reach every job."""
+    raw_redis.zadd("dead", {f"job {n:03}": n // of_one_score for n in range(305)})
+    seen = []
+    for number, (member, _) in enumerate(job_sets.each(pool, "dead")):
+        seen.append(member)
+        if number % deleted == 0:
+            raw_redis.zrem("dead", member)
+    assert sorted(seen) == [f"job {n:03}".encode() for n in range(305)]
+
+
+def test_reading_an_empty_set_gives_nothing(pool):
+    assert list(job_sets.each(pool, "dead")) == []
+
+
+def test_scanning_finds_what_matches(pool, raw_redis):
+    raw_redis.zadd("retry", {"HardJob 1": 1, "HardJob 2": 2, "Other": 3})
+    assert dict(job_sets.scan(pool, "retry", "*HardJob*")) == {b"HardJob 1": 1.0, b"HardJob 2": 2.0}
+
+
+def test_clearing_answers_what_was_there(pool, raw_redis):
+    raw_redis.zadd("retry", {"a": 1, "b": 2})
+    assert job_sets.clear(pool, "retry") == [b"a", b"b"]
+    assert job_sets.clear(pool, "retry") == []
+    assert snapshot(raw_redis) == {}

@@ -1,0 +1,76 @@
+"""Sidekiq's registry of processes, as its web pages read it."""
+
+import pytest
+
+from offsider.storage import processes
+from tests.snapshot import snapshot
+
+IDENTITY = "host:1:aaaaaaaaaaaa"
+FIELDS = {"info": '{"a":1}', "busy": 1, "quiet": "false"}
+STORED = {b"info": b'{"a":1}', b"busy": b"1", b"quiet": b"false"}
+
+
+@pytest.mark.parametrize("wire_version, work", [(8, "work"), (7, "work"), (6, "workers")])
+def test_a_heartbeat_shows_the_process_and_its_jobs_for_a_minute(pool, raw_redis, wire_version, work):
+    key = f"{IDENTITY}:{work}"
+    raw_redis.hset(key, "old thread", "{}")
+    beat = processes.heartbeat(pool, IDENTITY, FIELDS, {"tid": '{"queue":"low"}'}, wire_version=wire_version)
+    assert (beat.known, beat.signal) == (False, None)
+    assert snapshot(raw_redis) == {
+        "processes": {IDENTITY.encode()},
+        IDENTITY: STORED,
+        key: {b"tid": b'{"queue":"low"}'},
+    }
+    assert 50 < raw_redis.ttl(IDENTITY) <= 60
+    assert 50 < raw_redis.ttl(key) <= 60
+
+
+def test_the_second_heartbeat_is_known_and_idle_threads_vanish(pool, raw_redis):
+    processes.heartbeat(pool, IDENTITY, FIELDS, {"tid": "{}"}, wire_version=8)
+    beat = processes.heartbeat(pool, IDENTITY, {"info": "{}", "busy": 0, "quiet": "true"}, {}, wire_version=8)
+    assert beat.known
+    stored = snapshot(raw_redis)
+    assert set(stored) == {"processes", IDENTITY}
+    assert stored[IDENTITY][b"quiet"] == b"true"
+
+
+def test_signals_come_one_at_a_time_in_their_order(pool, raw_redis):
+    processes.send_signal(pool, IDENTITY, "TSTP")
+    processes.send_signal(pool, IDENTITY, "TERM")
+    assert 50 < raw_redis.ttl(f"{IDENTITY}-signals") <= 60
+    got = [processes.heartbeat(pool, IDENTITY, FIELDS, {}, wire_version=8).signal for _ in range(3)]
+    assert got == ["TSTP", "TERM", None]
+
+
+@pytest.mark.parametrize("wire_version", [6, 8])
+def test_leaving_takes_everything_along(pool, raw_redis, wire_version):
+    processes.heartbeat(pool, IDENTITY, FIELDS, {"tid": "{}"}, wire_version=wire_version)
+    processes.leave(pool, IDENTITY)
+    assert snapshot(raw_redis) == {}
+
+
+def test_identities_without_a_hash_are_pruned_by_one_process_a_minute(pool, raw_redis):
+    raw_redis.sadd("processes", "dead:1:x", "dead:2:x", IDENTITY)
+    raw_redis.hset(IDENTITY, "info", "{}")
+    assert processes.prune(pool) == 2
+    assert raw_redis.smembers("processes") == {IDENTITY.encode()}
+    raw_redis.sadd("processes", "dead:3:x")
+    assert processes.prune(pool) == 0
+    assert 50 < raw_redis.ttl("process_cleanup") <= 60
+    raw_redis.delete("process_cleanup")
+    assert processes.prune(pool) == 1
+
+
+def test_pruning_an_empty_registry_drops_nobody(pool):
+    assert processes.prune(pool) == 0
+
+
+def test_infos_are_those_of_the_living(pool, raw_redis):
+    raw_redis.hset(IDENTITY, "info", "{}")
+    assert processes.infos(pool, [IDENTITY, "dead:1:x"]) == {IDENTITY: b"{}"}
+    assert processes.infos(pool, []) == {}
+
+
+def test_identities_are_sorted(pool, raw_redis):
+    raw_redis.sadd("processes", "b:1:x", "a:1:x")
+    assert processes.identities(pool) == ["a:1:x", "b:1:x"]

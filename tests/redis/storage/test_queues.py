@@ -1,0 +1,85 @@
+"""Queues: pushed at the left, taken from the right."""
+
+import pytest
+
+from offsider.core.errors import RedisRefused
+from offsider.storage import queues
+from tests.snapshot import snapshot
+
+
+def test_a_push_stores_the_jobs_and_the_name_of_the_queue(pool, raw_redis):
+    assert pool.pipeline(queues.push_commands(pool.keys, "low", [b"a", b"b"])) == [1, 2]
+    assert snapshot(raw_redis) == {"queues": {b"low"}, "queue:low": [b"b", b"a"]}
+
+
+def test_the_job_is_stored_though_the_name_of_its_queue_is_refused(pool, raw_redis):
+    """The reply of LPUSH alone is the result: an error after it would make people push twice (rule 14)."""
+    raw_redis.set("queues", "wrong")
+    replies = pool.pipeline(queues.push_commands(pool.keys, "low", [b"a"]), raise_errors=False)
+    assert isinstance(replies[0], RedisRefused)
+    assert replies[-1] == 1
+    assert raw_redis.lrange("queue:low", 0, -1) == [b"a"]
+
+
+def test_scheduled_jobs_have_their_time_as_score(pool, raw_redis):
+    pool.pipeline(queues.schedule_commands(pool.keys, [(1_800_000_000.25, b"a"), (4e9, b"b")]))
+    assert snapshot(raw_redis) == {"schedule": {b"a": 1_800_000_000.25, b"b": 4e9}}
+
+
+def test_waiting_for_replicas_answers_how_many_have_it(pool):
+    assert pool.call(*queues.wait_command(1, 1)) == 0
+
+
+def test_names_sizes_and_pages(pool, raw_redis):
+    raw_redis.lpush("queue:low", *(f"{n}" for n in range(10)))
+    raw_redis.sadd("queues", "low", "high", b"\xff")
+    assert queues.names(pool) == ["high", "low"]
+    assert queues.size(pool, "low") == 10
+    assert queues.page(pool, "low", 0, 3) == [b"0", b"1", b"2"]
+    assert queues.page(pool, "low", 8, 5) == [b"8", b"9"]
+    assert queues.page(pool, "low", 10, 5) == []
+
+
+def test_one_job_is_deleted_by_its_bytes(pool, raw_redis):
+    raw_redis.lpush("queue:low", "a", "b", "a")
+    assert queues.delete_job(pool, "low", b"a")
+    assert raw_redis.lrange("queue:low", 0, -1) == [b"b", b"a"]
+    assert not queues.delete_job(pool, "low", b"z")
+
+
+def test_clearing_deletes_the_queue_and_answers_its_jobs(pool, raw_redis):
+    raw_redis.lpush("queue:low", "a", "b")
+    raw_redis.sadd("queues", "low", "high")
+    assert queues.clear(pool, "low") == [b"a", b"b"]
+    assert snapshot(raw_redis) == {"queues": {b"high"}}
+    assert queues.clear(pool, "low") == []
+
+
+def test_queues_are_paused_and_unpaused(pool, raw_redis):
+    queues.pause(pool, "low")
+    queues.pause(pool, "high")
+    assert queues.paused(pool) == {"low", "high"}
+    queues.unpause(pool, "low")
+    assert snapshot(raw_redis) == {"paused": {b"high"}}
+
+
+def test_a_job_at_the_head_is_the_next_to_be_popped(pool, raw_redis):
+    raw_redis.lpush("queue:low", "waiting")
+    queues.push_to_head(pool, "low", b"first")
+    assert queues.pop_blocking(pool, ["high", "low"], 1) == ("low", b"first")
+    assert queues.pop_blocking(pool, ["high", "low"], 1) == ("low", b"waiting")
+    assert snapshot(raw_redis) == {"queues": {b"low"}}
+
+
+def test_an_empty_queue_lets_the_pop_come_back_with_nothing(pool):
+    assert queues.pop_blocking(pool, ["none"], 1) is None
+
+
+@pytest.mark.parametrize("prefix", ["", "resque:gitlab:"])
+def test_the_name_of_a_popped_queue_has_no_prefix(redis_url, raw_redis, prefix):
+    from offsider.storage.redis import Redis, RedisSettings
+
+    prefixed = Redis(RedisSettings(url=redis_url, key_prefix=prefix), size=1)
+    raw_redis.lpush(f"{prefix}queue:a:b", "job")
+    assert queues.pop_blocking(prefixed, ["a:b"], 1) == ("a:b", b"job")
+    prefixed.close()

@@ -1,0 +1,43 @@
+"""The counters that Sidekiq's pages show."""
+
+import pytest
+
+from offsider.core.errors import RedisFailure
+from offsider.storage import stats
+from tests.snapshot import snapshot
+
+FIVE_YEARS = 157_680_000
+
+
+def test_counts_are_added_in_all_and_for_the_day(pool, raw_redis):
+    raw_redis.set("stat:processed", 10)
+    stats.add(pool, processed=3, failed=1, day="2026-11-21")
+    stats.add(pool, processed=2, failed=0, day="2026-11-22")
+    assert snapshot(raw_redis) == {
+        "stat:processed": b"15",
+        "stat:processed:2026-11-21": b"3",
+        "stat:processed:2026-11-22": b"2",
+        "stat:failed": b"1",
+        "stat:failed:2026-11-21": b"1",
+    }
+    assert stats.read(pool) == (15, 1)
+
+
+def test_the_counters_of_a_day_live_five_years_and_the_others_for_ever(pool, raw_redis):
+    stats.add(pool, processed=1, failed=1, day="2026-11-21")
+    for name in ("processed", "failed"):
+        assert FIVE_YEARS - 10 < raw_redis.ttl(f"stat:{name}:2026-11-21") <= FIVE_YEARS
+        assert raw_redis.ttl(f"stat:{name}") == -1
+
+
+def test_nothing_counted_is_nothing_written(pool, raw_redis):
+    stats.add(pool, processed=0, failed=0, day="2026-11-21")
+    assert snapshot(raw_redis) == {}
+    assert stats.read(pool) == (0, 0)
+
+
+def test_counts_are_written_together_or_not_at_all(proxied, proxy, raw_redis):
+    proxy.lose_request(b"INCRBY")
+    with pytest.raises(RedisFailure):
+        stats.add(proxied, processed=1, failed=1, day="2026-11-21")
+    assert snapshot(raw_redis) == {}
