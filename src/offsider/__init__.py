@@ -11,9 +11,6 @@ The public names are found at first use (PEP 562): web processes and command lin
 their jobs shall not pay for redis-py, nor for anything else they do not touch.
 """
 
-import sys
-from types import ModuleType
-
 TYPE_CHECKING = False  # checkers know this name; importing typing would be most of what `import offsider` costs
 if TYPE_CHECKING:
     from offsider.client import AsyncClient, Client
@@ -27,6 +24,7 @@ if TYPE_CHECKING:
         NoCurrentJob,
         NotReplicated,
         OffsiderError,
+        QueueFull,
         RedisFailure,
         RedisRefused,
         RedisUnavailable,
@@ -38,13 +36,14 @@ if TYPE_CHECKING:
     )
     from offsider.core.options import JobDeclaration, JobOptions
     from offsider.core.payload import JobPayload
-    from offsider.job.base import Job
-    from offsider.job.function import JobFunction, job
+    from offsider.jobs.base import Job
+    from offsider.jobs.function import JobFunction, job
     from offsider.wiring.config import Config
     from offsider.wiring.context import JobContext, current_job
     from offsider.wiring.default import configure_client
     from offsider.wiring.extension import Extension
     from offsider.wiring.middleware import ClientMiddleware, Push, ServerMiddleware
+    from offsider.worker.embed import EmbeddedWorker
 
 __version__ = "0.1.0"
 
@@ -55,6 +54,7 @@ __all__ = [
     "Config",
     "ConfigurationError",
     "Discard",
+    "EmbeddedWorker",
     "Extension",
     "InvalidArguments",
     "InvalidJob",
@@ -70,6 +70,7 @@ __all__ = [
     "NotReplicated",
     "OffsiderError",
     "Push",
+    "QueueFull",
     "RedisFailure",
     "RedisRefused",
     "RedisUnavailable",
@@ -89,18 +90,19 @@ _ELSEWHERE = {
     "Client": "client",
     "ClientMiddleware": "wiring.middleware",
     "Config": "wiring.config",
+    "EmbeddedWorker": "worker.embed",
     "Extension": "wiring.extension",
-    "Job": "job.base",
+    "Job": "jobs.base",
     "JobContext": "wiring.context",
     "JobDeclaration": "core.options",
-    "JobFunction": "job.function",
+    "JobFunction": "jobs.function",
     "JobOptions": "core.options",
     "JobPayload": "core.payload",
     "Push": "wiring.middleware",
     "ServerMiddleware": "wiring.middleware",
     "configure_client": "wiring.default",
     "current_job": "wiring.context",
-    "job": "job.function",
+    "job": "jobs.function",
 }
 
 
@@ -116,14 +118,3 @@ def __getattr__(name: str) -> object:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
-
-
-class _Surface(ModuleType):
-    """Keeps ``offsider.job`` the decorator: loading the package ``offsider/job`` would overwrite it with itself."""
-
-    def __setattr__(self, name: str, value: object) -> None:
-        if not (name in __all__ and isinstance(value, ModuleType)):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Surface

@@ -39,8 +39,8 @@ def test_type_checkers_see_exactly_the_public_names():
 
 
 def test_the_decorator_job_is_not_hidden_by_the_package_of_the_same_name():
-    importlib.import_module("offsider.job.function")
-    assert offsider.job is importlib.import_module("offsider.job.function").job
+    importlib.import_module("offsider.jobs.function")
+    assert offsider.job is importlib.import_module("offsider.jobs.function").job
 
 
 def test_a_name_that_is_not_there_is_an_attribute_error():

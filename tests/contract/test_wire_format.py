@@ -13,7 +13,7 @@ from offsider import Job, job
 from offsider.client import Client, Prepared
 from offsider.core.clock import Clock
 from offsider.core.payload import decode, encode, read_stamp
-from offsider.job import registry
+from offsider.jobs import registry
 from offsider.wiring import sinks
 from offsider.wiring.config import Config
 

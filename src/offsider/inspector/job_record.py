@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from offsider.core.backtrace import inflate
 from offsider.core.errors import MalformedPayload
@@ -73,9 +73,14 @@ class JobRecord:
 
     @property
     def error_backtrace(self) -> list[str]:
-        """The lines of the backtrace, inflated; empty when none was stored."""
-        text = self._known.get("error_backtrace")
-        return inflate(text) if text else []
+        """The lines of the backtrace, inflated; empty when none was stored, or nothing that can be read."""
+        stored: object = self._known.get("error_backtrace")
+        if isinstance(stored, list):  # Sidekiq before 5.2.6 did not compress
+            return [str(line) for line in cast("list[object]", stored)]
+        try:
+            return inflate(stored) if isinstance(stored, str) else []
+        except ValueError:
+            return []
 
     def _time(self, key: str) -> float | None:
         return read_stamp(self._known.get(key))

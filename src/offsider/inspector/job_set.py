@@ -49,7 +49,7 @@ class SetEntry(JobRecord):
         return self._set.enqueue(self.raw, decode(self.raw))
 
     def kill(self) -> bool:
-        """Move it to the dead set; death handlers run."""
+        """Move it to the dead set; death handlers run, with no error. A dead job counts as dead from now on."""
         return self._set.kill(self)
 
     def delete(self) -> bool:
@@ -89,7 +89,8 @@ class JobSet:
 
     def find_job(self, jid: str) -> SetEntry | None:
         """The job with this id; looks through the whole set."""
-        for raw, score in job_sets.scan(self._redis, self._key, f"*{jid}*"):
+        pattern = "".join("\\" + letter if letter in "*?[]\\^" else letter for letter in jid)
+        for raw, score in job_sets.scan(self._redis, self._key, f"*{pattern}*"):
             entry = SetEntry(self, raw, score)
             if entry.jid == jid:
                 return entry
@@ -104,7 +105,7 @@ class JobSet:
 
     def enqueue(self, member: bytes, payload: object) -> bool:
         """Move a member to its queue with a payload prepared anew, through client middleware."""
-        reason = "retry" if self.name == "retry" else "schedule"
+        reason = "schedule" if self.name == "schedule" else "retry"
         prepared = self._client.reenqueue(payload, reason)  # type: ignore[arg-type]
         if prepared is None:
             return job_sets.remove(self._redis, self._key, member)

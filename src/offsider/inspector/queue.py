@@ -15,7 +15,10 @@ _PAGE = 50
 
 
 class Queue:
-    """Iterating gives `JobRecord`, the one that runs next first.
+    """Iterating gives `JobRecord`, the one that runs next first, in pages.
+
+    Jobs that are deleted through this object while it is looked through disturb nothing. When workers take
+    jobs meanwhile, a job may come twice or be missed: a queue has no order that would stand still.
 
     Args:
         name: of the queue; it need not exist.
@@ -25,6 +28,7 @@ class Queue:
     def __init__(self, name: str, config: Config | None = None, *, redis: Redis | None = None) -> None:
         self.name = name
         self._config = config if config is not None else default_config()
+        self._deleted = 0
         self._redis = redis if redis is not None else self._config.make_redis(self._config.redis.client_pool_size)
 
     @classmethod
@@ -38,10 +42,15 @@ class Queue:
         return queues.size(self._redis, self.name)
 
     def __iter__(self) -> Iterator[JobRecord]:
-        start = 0
-        while page := queues.page(self._redis, self.name, start, _PAGE):
+        seen, deleted, size = 0, self._deleted, len(self)
+        while True:
+            # What is gone was in front of what comes next: taken by workers, or deleted by whoever looks.
+            gone = max(self._deleted - deleted, size - len(self))
+            page = queues.page(self._redis, self.name, max(0, seen - gone), _PAGE)
+            if not page:
+                return
             yield from map(JobRecord, page)
-            start += len(page)
+            seen += len(page)
 
     @property
     def latency_seconds(self) -> float:
@@ -69,6 +78,7 @@ class Queue:
         """Remove one job. False when it has left the queue meanwhile."""
         deleted = queues.delete_job(self._redis, self.name, record.raw)
         if deleted:
+            self._deleted += 1
             self._config.events.emit("job_removed", JobRemoved(record.raw, f"queue:{self.name}", "delete"))
         return deleted
 

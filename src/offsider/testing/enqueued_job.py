@@ -8,10 +8,10 @@ from typing import Any, TypeAlias
 
 from offsider.client.prepared import Prepared
 from offsider.core.payload import JobPayload, decode, read_stamp
-from offsider.job.base import Job
-from offsider.job.call import Call
-from offsider.job.declared import Declared
-from offsider.job.enqueuer import Enqueuer
+from offsider.jobs.base import Job
+from offsider.jobs.call import Call
+from offsider.jobs.declared import Declared
+from offsider.jobs.enqueuer import Enqueuer
 from offsider.testing import wording
 
 AnyJob: TypeAlias = Enqueuer[..., Any] | type[Job] | str

@@ -10,8 +10,8 @@ from typing import Any
 
 from offsider.client.prepared import Prepared
 from offsider.core.errors import OffsiderError, Reschedule
-from offsider.job.call import Call
-from offsider.job.enqueuer import Delay, Moment
+from offsider.jobs.call import Call
+from offsider.jobs.enqueuer import Delay, Moment
 from offsider.testing import failure, wording
 from offsider.testing.enqueued_job import AnyJob, EnqueuedJob, name_of
 from offsider.testing.expectation import expect

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from offsider.client.prepared import Prepared
-from offsider.job.inline import run_prepared
+from offsider.jobs.inline import run_prepared
 from offsider.testing import wording
 from offsider.wiring.config import Config
 from offsider.wiring.default import default_config

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Self
 
 from offsider.core.errors import JobSignal, Shutdown
-from offsider.job import registry
+from offsider.jobs import registry
 from offsider.storage import unfinished
 from offsider.wiring.config import Config
 from offsider.wiring.context import JobContext

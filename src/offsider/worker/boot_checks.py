@@ -20,7 +20,7 @@ from offsider.core.errors import (
     UnsupportedServer,
 )
 from offsider.core.payload import decode
-from offsider.job import registry
+from offsider.jobs import registry
 from offsider.storage import owners, processes
 from offsider.storage.samples import stored_payloads
 from offsider.storage.scripts import drop_flags, flags_are_accepted

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, cast
 
 from offsider.core.errors import Discard, MalformedPayload, Reschedule, Skip
 from offsider.core.payload import decode
-from offsider.job import registry
+from offsider.jobs import registry
 from offsider.wiring.context import JobContext, running
 from offsider.worker.interrupt import Window, caused_by_shutdown
 from offsider.worker.outcome import (
@@ -36,7 +36,7 @@ from offsider.worker.outcome import (
 )
 
 if TYPE_CHECKING:
-    from offsider.job.registry import Declared
+    from offsider.jobs.registry import Declared
     from offsider.wiring.capsule import Capsule
     from offsider.wiring.config import Config
     from offsider.worker.async_runner import AsyncRunner

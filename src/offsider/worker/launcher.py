@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 from offsider import __version__
 from offsider.client import Client
 from offsider.core.errors import RedisFailure
-from offsider.job import registry
+from offsider.jobs import registry
 from offsider.worker.discovery import Discovery
 from offsider.worker.fetcher import ReliableFetcher
 from offsider.worker.fetchers import make_fetcher

@@ -25,7 +25,7 @@ from offsider.core.payload import decode, encode, new_jid, read_stamp, stamp
 
 if TYPE_CHECKING:
     from offsider.core.payload import JobPayload
-    from offsider.job.registry import Declared
+    from offsider.jobs.registry import Declared
     from offsider.wiring.config import Config
     from offsider.wiring.context import JobContext
 

@@ -11,7 +11,7 @@ from django.conf import settings
 
 from offsider import Config, configure_client, job
 from offsider.inspector import Queue
-from offsider.job import registry
+from offsider.jobs import registry
 from offsider.wiring.default import set_default_config
 from offsider.worker.embed import EmbeddedWorker
 from tests.docs.snippets import ROOT, snippets

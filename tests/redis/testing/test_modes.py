@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from offsider import Config, job
-from offsider.job import registry
+from offsider.jobs import registry
 from offsider.testing import disabled, fake
 from offsider.wiring.default import set_default_config
 

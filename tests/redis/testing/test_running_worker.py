@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from offsider import Client, Config, Discard, UnknownJob, job
-from offsider.job import registry
+from offsider.jobs import registry
 from offsider.testing import RunningWorker
 from offsider.wiring.default import set_default_config
 

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from offsider import Config, Reschedule, job
-from offsider.job import registry
+from offsider.jobs import registry
 from offsider.wiring.default import set_default_config
 from offsider.worker.boot_checks import check_boot
 from offsider.worker.embed import EmbeddedWorker

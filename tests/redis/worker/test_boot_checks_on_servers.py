@@ -8,8 +8,8 @@ import pytest
 import redis as redis_py
 
 from offsider.core.errors import ConfigurationError, RedisUnavailable, UnsupportedServer
-from offsider.job import registry
-from offsider.job.function import job
+from offsider.jobs import registry
+from offsider.jobs.function import job
 from offsider.wiring.config import Config
 from offsider.worker.boot_checks import check_boot
 

@@ -13,7 +13,7 @@ from offsider import Config, job
 from offsider.client import Client
 from offsider.core.errors import InvalidOptions
 from offsider.inspector import RetrySet, ScheduledSet
-from offsider.job import registry
+from offsider.jobs import registry
 from offsider.storage.scripts import Script
 from offsider.wiring.context import JobContext
 from offsider.wiring.events import ExecutionFinished, JobRemoved

@@ -5,7 +5,7 @@ from __future__ import annotations
 from offsider import Config, job
 from offsider.client import Client
 from offsider.inspector import DeadSet, Queue
-from offsider.job import registry
+from offsider.jobs import registry
 from offsider.worker.embed import EmbeddedWorker
 from offsider.worker.retrier import Retrier
 from tests.waiting import wait_for

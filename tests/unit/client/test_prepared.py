@@ -5,7 +5,7 @@ import pytest
 from offsider import Job, job
 from offsider.client import Prepared
 from offsider.client.prepared import declared_of
-from offsider.job import registry
+from offsider.jobs import registry
 
 
 def test_a_prepared_push_tells_its_jid(client, stored):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from offsider import Config
-from offsider.job import registry
+from offsider.jobs import registry
 from offsider.wiring.default import set_default_config
 
 

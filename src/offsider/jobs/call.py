@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Generic, ParamSpec
 
-from offsider.job.declared import Declared
+from offsider.jobs.declared import Declared
 
 P = ParamSpec("P")
 

@@ -13,10 +13,10 @@ from typing import Any, Generic, ParamSpec, TypeVar, Unpack
 from offsider.client import AsyncClient, Client
 from offsider.core.errors import InvalidArguments, InvalidOptions
 from offsider.core.options import JobOptions, merge_options, wire_options
-from offsider.job.call import Call
-from offsider.job.clients import ClientSource, async_client_for, client_for
-from offsider.job.declared import ONLY_DECLARED, Declared, check_all_options
-from offsider.job.inline import run_prepared
+from offsider.jobs.call import Call
+from offsider.jobs.clients import ClientSource, async_client_for, client_for
+from offsider.jobs.declared import ONLY_DECLARED, Declared, check_all_options
+from offsider.jobs.inline import run_prepared
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Generic, ParamSpec, TypeVar, Unpack, overload
 
 from offsider.core.options import JobDeclaration
-from offsider.job import registry
-from offsider.job.declared import Declared
-from offsider.job.enqueuer import Enqueuer
+from offsider.jobs import registry
+from offsider.jobs.declared import Declared
+from offsider.jobs.enqueuer import Enqueuer
 
 P = ParamSpec("P")
 R = TypeVar("R")

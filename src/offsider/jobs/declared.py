@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from offsider.core.errors import InvalidOptions
 from offsider.core.options import JobDeclaration, check_options, wire_options
-from offsider.job.signature import JobSignature
+from offsider.jobs.signature import JobSignature
 from offsider.wiring.config import Config
 from offsider.wiring.context import JobContext
 

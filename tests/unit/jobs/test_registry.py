@@ -10,8 +10,8 @@ import pytest
 
 from offsider import Job, job
 from offsider.core.errors import InvalidOptions, UnknownJob
-from offsider.job import registry
-from offsider.job.declared import module_name
+from offsider.jobs import registry
+from offsider.jobs.declared import module_name
 from offsider.wiring.config import Config
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from offsider.core.errors import InvalidArguments
-from offsider.job.signature import JobSignature
+from offsider.jobs.signature import JobSignature
 
 
 def plain(a, b=2, c=3): ...

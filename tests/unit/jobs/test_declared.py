@@ -6,7 +6,7 @@ import pytest
 
 from offsider import Job, job
 from offsider.core.errors import InvalidOptions
-from offsider.job import registry
+from offsider.jobs import registry
 
 
 class TestOptions:

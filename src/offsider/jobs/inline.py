@@ -17,8 +17,8 @@ from typing import Any
 from offsider.client import Prepared
 from offsider.core.errors import Discard, Skip
 from offsider.core.payload import decode
-from offsider.job import registry
-from offsider.job.declared import Declared
+from offsider.jobs import registry
+from offsider.jobs.declared import Declared
 from offsider.wiring.config import Config
 from offsider.wiring.context import JobContext, running
 from offsider.wiring.middleware import ServerChain

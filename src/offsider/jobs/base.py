@@ -8,11 +8,11 @@ from typing import Any, ClassVar, Literal, ParamSpec, Protocol, TypeVar, Unpack,
 
 from offsider.core.options import JobDeclaration, JobOptions
 from offsider.core.payload import JobPayload
-from offsider.job import registry
-from offsider.job.call import Call
-from offsider.job.clients import ClientSource
-from offsider.job.declared import Declared
-from offsider.job.enqueuer import Delay, Due, Enqueuer, Moment
+from offsider.jobs import registry
+from offsider.jobs.call import Call
+from offsider.jobs.clients import ClientSource
+from offsider.jobs.declared import Declared
+from offsider.jobs.enqueuer import Delay, Due, Enqueuer, Moment
 from offsider.wiring.context import JobContext, current_job
 
 P = ParamSpec("P")

@@ -7,7 +7,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from offsider.core.errors import InvalidOptions, UnknownJob
-from offsider.job.declared import Declared
+from offsider.jobs.declared import Declared
 from offsider.wiring.config import Config
 
 __all__ = ["Declared", "all_jobs", "check_all", "find", "isolated", "names", "register"]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TypeAlias, TypeVar
 
 from offsider.client import AsyncClient, Client
-from offsider.job.declared import Declared
+from offsider.jobs.declared import Declared
 from offsider.wiring.capsule import Capsule
 from offsider.wiring.config import Config
 from offsider.wiring.context import current_capsule
