@@ -1,0 +1,23 @@
+"""A configuration for the server under test, and an ear for what is removed."""
+
+from __future__ import annotations
+
+import pytest
+
+from offsider.wiring.config import Config
+from offsider.wiring.events import JobRemoved
+
+
+@pytest.fixture
+def config(redis_url: str) -> Config:
+    config = Config()
+    config.redis.url = redis_url
+    return config
+
+
+@pytest.fixture
+def removed(config: Config) -> list[JobRemoved]:
+    """Every job_removed event from now on."""
+    heard: list[JobRemoved] = []
+    config.on("job_removed", heard.append)
+    return heard

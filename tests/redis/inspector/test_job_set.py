@@ -1,0 +1,271 @@
+"""The schedule, the retry set and the dead set: looking, and acting on one job at a time, which compares first."""
+
+from __future__ import annotations
+
+import pytest
+
+from offsider.core.errors import MalformedPayload, RedisRefused
+from offsider.core.payload import decode, read_stamp
+from offsider.inspector import DeadSet, RetrySet, ScheduledSet
+from offsider.wiring.default import set_default_config
+from tests.redis.inspector.payloads import JID, LINES, failed_job, job
+from tests.snapshot import snapshot
+
+SETS = [ScheduledSet, RetrySet, DeadSet]
+FUTURE = 4_102_444_800.25
+
+
+@pytest.fixture(params=SETS, ids=lambda kind: kind.name)
+def any_set(request, config):
+    return request.param(config)
+
+
+@pytest.fixture
+def deaths(config):
+    """What the death handlers were told."""
+    told: list = []
+    config.death_handlers.append(lambda payload, error: told.append((payload["jid"], error)))
+    return told
+
+
+def only(job_set):
+    (entry,) = job_set
+    return entry
+
+
+# ------------------------------------------------------------------------------------- looking
+
+
+def test_iterating_gives_the_earliest_first_with_its_time(any_set, raw_redis):
+    raw_redis.zadd(any_set.name, {job(2): FUTURE, job(1): 12.5})
+    assert len(any_set) == 2
+    assert [(entry.args, entry.at, entry.score) for entry in any_set] == [([1], 12.5, 12.5), ([2], FUTURE, FUTURE)]
+
+
+def test_all_of_120_jobs_of_one_time_are_seen_once(any_set, raw_redis):
+    raw_redis.zadd(any_set.name, {job(n): 5.0 for n in range(120)} | {job(1000): 4.0, job(2000): 6.0})
+    seen = [entry.args[0] for entry in any_set]
+    assert (seen[0], seen[-1]) == (1000, 2000)
+    assert sorted(seen[1:-1]) == list(range(120))
+
+
+@pytest.mark.parametrize("keep", [1, 3, 120])
+def test_deleting_while_looking_misses_no_job_of_the_same_time(any_set, raw_redis, keep):
+    raw_redis.zadd(any_set.name, {job(n): 5.0 for n in range(120)})
+    seen = []
+    for entry in any_set:
+        seen.append(entry.args[0])
+        if entry.args[0] % keep == 0:
+            assert entry.delete()
+    assert sorted(seen) == list(range(120))
+    assert len(any_set) == 120 - len(range(0, 120, keep))
+
+
+def test_jobs_that_others_remove_all_at_once_end_the_look(any_set, raw_redis):
+    raw_redis.zadd(any_set.name, {job(n): 5.0 for n in range(120)})
+    seen = []
+    for entry in any_set:
+        seen.append(entry)
+        raw_redis.delete(any_set.name)
+    assert len(seen) == 50
+
+
+@pytest.mark.parametrize("version", [6, 7, 8])
+def test_a_job_is_found_by_its_jid_whoever_wrote_it(any_set, raw_redis, version):
+    raw_redis.zadd(any_set.name, {job(n): n for n in range(60)} | {failed_job(version): 7.5})
+    entry = any_set.find_job(JID)
+    assert (entry.name, entry.queue, entry.score) == ("HardJob", "low", 7.5)
+    assert entry.error_backtrace == LINES
+    assert any_set.find_job("f" * 24) is None
+
+
+def test_a_jid_is_no_pattern_and_an_argument_is_no_jid(any_set, raw_redis):
+    raw_redis.zadd(any_set.name, {b'{"class":"X","args":["*"],"jid":"a[b]*?^c"}': 1, job(1): 2})
+    assert any_set.find_job("a[b]*?^c").jid == "a[b]*?^c"
+    assert any_set.find_job("*") is None
+
+
+# -------------------------------------------------------------------------------------- retry
+
+
+@pytest.mark.parametrize("version", [6, 7, 8])
+@pytest.mark.parametrize("kind", [RetrySet, DeadSet], ids=lambda kind: kind.name)
+def test_a_retry_goes_to_the_queue_and_does_not_count(config, raw_redis, kind, version):
+    raw_redis.zadd(kind.name, {failed_job(version): FUTURE})
+    config.redis.wire_version = version
+    before = config.clock.now()
+    assert only(kind(config)).retry()
+    stored = snapshot(raw_redis)
+    (raw,) = stored.pop("queue:low")
+    assert stored == {"queues": {b"low"}}
+    was, is_now = decode(failed_job(version)), decode(raw)
+    assert is_now.pop("retry_count") == was.pop("retry_count") - 1
+    written = is_now.pop("enqueued_at")
+    assert type(written) is type(was.pop("enqueued_at"))
+    assert read_stamp(written) >= before - 0.001
+    assert is_now == was
+
+
+def test_a_job_that_never_failed_has_no_count_to_go_down(config, raw_redis):
+    raw_redis.zadd("dead", {job(1): 1})
+    assert only(DeadSet(config)).retry()
+    assert "retry_count" not in decode(raw_redis.lindex("queue:default", 0))
+
+
+def test_a_job_that_has_moved_is_left_alone(any_set, raw_redis, removed, deaths):
+    raw_redis.zadd(any_set.name, {failed_job(8): FUTURE})
+    entry = only(any_set)
+    raw_redis.delete(any_set.name)
+    assert [entry.retry(), entry.add_to_queue(), entry.kill(), entry.delete()] == [False] * 4
+    assert snapshot(raw_redis) == {}
+    assert removed == deaths == []
+
+
+def test_of_two_who_retry_only_one_does(config, raw_redis):
+    raw_redis.zadd("retry", {failed_job(8): FUTURE})
+    one, other = only(RetrySet(config)), only(RetrySet(config))
+    assert [one.retry(), other.retry()] == [True, False]
+    assert raw_redis.llen("queue:low") == 1
+
+
+def test_client_middleware_is_told_why_and_may_stop_the_job(config, raw_redis):
+    reasons = []
+
+    def stop_three(push, call_next):
+        reasons.append(push.reason)
+        return None if push.payload["args"] == [3] else call_next(push)
+
+    config.client_middleware.add(stop_three)
+    for number, kind in enumerate(SETS, start=1):
+        raw_redis.zadd(kind.name, {job(number): FUTURE})
+        assert only(kind(config)).retry()
+    assert reasons == ["schedule", "retry", "retry"]
+    assert [decode(raw)["args"] for raw in raw_redis.lrange("queue:default", 0, -1)] == [[2], [1]]
+    assert raw_redis.zcard("dead") == 0  # stopped, as it would be at any push
+
+
+def test_a_queue_that_is_no_list_keeps_the_job_where_it_is(config, raw_redis):
+    raw_redis.set("queue:low", "wrong")
+    raw_redis.zadd("retry", {failed_job(8): FUTURE})
+    with pytest.raises(RedisRefused, match="queue:low is not a list and takes no jobs; the job stays in retry"):
+        only(RetrySet(config)).retry()
+    assert raw_redis.zscore("retry", failed_job(8)) == FUTURE
+
+
+# ------------------------------------------------------------------------------- add to queue
+
+
+def test_a_scheduled_job_is_added_to_its_queue_before_it_is_due(config, raw_redis):
+    raw_redis.zadd("schedule", {job(1): FUTURE})
+    assert only(ScheduledSet(config)).add_to_queue()
+    stored = snapshot(raw_redis)
+    (raw,) = stored.pop("queue:default")
+    assert stored == {"queues": {b"default"}}
+    assert {**decode(raw), "enqueued_at": 0, "retry": True} == {**decode(job(1)), "enqueued_at": 0, "retry": True}
+
+
+def test_adding_a_failed_job_to_its_queue_keeps_its_count(config, raw_redis):
+    raw_redis.zadd("retry", {failed_job(8): FUTURE})
+    assert only(RetrySet(config)).add_to_queue()
+    assert decode(raw_redis.lindex("queue:low", 0))["retry_count"] == 2
+
+
+# --------------------------------------------------------------------------------------- kill
+
+
+@pytest.mark.parametrize("kind", [ScheduledSet, RetrySet], ids=lambda kind: kind.name)
+def test_a_killed_job_is_dead_as_it_was_and_everybody_is_told(config, raw_redis, kind, removed, deaths):
+    raw_redis.zadd(kind.name, {failed_job(7): FUTURE})
+    assert only(kind(config)).kill()
+    stored = snapshot(raw_redis)
+    assert set(stored) == {"dead"}
+    assert stored["dead"] == {failed_job(7): pytest.approx(config.clock.now(), abs=5)}
+    assert deaths == [(JID, None)]
+    assert [(event.raw, event.where, event.how) for event in removed] == [(failed_job(7), kind.name, "kill")]
+
+
+def test_a_dead_job_that_is_killed_again_stays_with_a_new_time(config, raw_redis):
+    raw_redis.zadd("dead", {job(1): config.clock.now() - 1000})
+    assert only(DeadSet(config)).kill()
+    assert snapshot(raw_redis) == {"dead": {job(1): pytest.approx(config.clock.now(), abs=5)}}
+
+
+def test_a_broken_death_handler_is_reported_and_keeps_no_other_from_being_told(config, raw_redis):
+    reports, told = [], []
+
+    def broken(payload, error):
+        raise LookupError("broken")
+
+    config.error_handlers.append(lambda error, context: reports.append((str(error), context["context"])))
+    config.death_handlers.append(broken)
+    config.death_handlers.append(lambda payload, error: told.append(payload["jid"]))
+    raw_redis.zadd("retry", {failed_job(8): FUTURE})
+    assert only(RetrySet(config)).kill()
+    assert reports == [("broken", "a death handler")]
+    assert told == [JID]
+
+
+def test_killing_cuts_the_dead_set_to_its_limits(config, raw_redis):
+    config.worker.dead_max_jobs = 3
+    now = config.clock.now()
+    raw_redis.zadd("dead", {job(n): now - 100 + n for n in range(5)})
+    raw_redis.zadd("retry", {job(9): FUTURE})
+    assert only(RetrySet(config)).kill()
+    assert [entry.args for entry in DeadSet(config)] == [[4], [9]]
+
+
+# ---------------------------------------------------------------------------- delete and clear
+
+
+def test_deleting_takes_one_job(any_set, raw_redis, removed, deaths):
+    raw_redis.zadd(any_set.name, {job(1): 1, job(2): 2})
+    first, _ = any_set
+    assert first.delete()
+    assert not first.delete()
+    assert snapshot(raw_redis) == {any_set.name: {job(2): 2.0}}
+    assert [(event.raw, event.where, event.how) for event in removed] == [(job(1), any_set.name, "delete")]
+    assert deaths == []
+
+
+def test_clearing_tells_of_every_job(any_set, raw_redis, removed):
+    raw_redis.zadd(any_set.name, {job(1): 1, job(2): 2})
+    assert any_set.clear() == 2
+    assert any_set.clear() == 0
+    assert snapshot(raw_redis) == {}
+    assert [(event.raw, event.how) for event in removed] == [(job(1), "clear"), (job(2), "clear")]
+
+
+# -------------------------------------------------------------------------------- no job at all
+
+
+def test_bytes_that_are_no_job_can_be_killed_and_deleted_but_not_run(any_set, raw_redis, removed, deaths):
+    raw_redis.zadd(any_set.name, {b"\xff no job": FUTURE})
+    entry = only(any_set)
+    assert entry.malformed
+    for run in (entry.retry, entry.add_to_queue):
+        with pytest.raises(MalformedPayload):
+            run()
+    assert len(any_set) == 1
+    assert entry.kill()
+    assert deaths == []  # there is no job that could have died
+    assert only(DeadSet(any_set._config)).delete()
+    assert snapshot(raw_redis) == {}
+    assert [event.how for event in removed] == ["kill", "delete"]
+
+
+def test_a_key_prefix_is_before_every_key(config, raw_redis):
+    config.redis.key_prefix = "app:"
+    raw_redis.zadd("app:retry", {job(1): FUTURE, job(2): FUTURE})
+    first, second = RetrySet(config)
+    assert first.kill()
+    assert second.retry()
+    assert sorted(snapshot(raw_redis)) == ["app:dead", "app:queue:default", "app:queues"]
+
+
+def test_without_a_configuration_it_is_this_processes(config, raw_redis):
+    raw_redis.zadd("dead", {job(1): 1})
+    previous = set_default_config(config)
+    try:
+        assert len(DeadSet()) == 1
+    finally:
+        set_default_config(previous)
