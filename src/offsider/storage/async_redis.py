@@ -16,6 +16,7 @@ from offsider.storage.redis import (
     login_options,
     pool_exhausted,
     sentinel_addresses,
+    sentinel_clients,
     sentinel_options,
 )
 from offsider.storage.scripts import Argument, Command
@@ -169,3 +170,5 @@ class AsyncRedis:
         if pool is not None:
             for connection in pool.free:
                 await connection.disconnect()
+            for sentinel in sentinel_clients(pool.factory):
+                await sentinel.aclose()

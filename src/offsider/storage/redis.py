@@ -148,6 +148,11 @@ def sentinel_options(settings: RedisSettings) -> dict[str, Any]:
     return {"password": settings.sentinel_password or None, "socket_timeout": settings.connect_timeout_seconds}
 
 
+def sentinel_clients(factory: Any) -> list[Any]:
+    """redis-py's own connections to the Sentinels, which it leaves open."""
+    return list(factory.sentinel_manager.sentinels) if hasattr(factory, "sentinel_manager") else []
+
+
 def pool_exhausted(settings: RedisSettings, size: int) -> RedisUnavailable:
     """What a caller gets who waited in vain for a free connection."""
     return RedisUnavailable(
@@ -345,6 +350,8 @@ class Redis:
             idle, self._free = self._free, []
         for wire in idle:
             wire.disconnect()
+        for sentinel in sentinel_clients(self._factory):
+            sentinel.close()
 
 
 __all__ = ["Command", "Redis", "RedisFailure", "RedisSettings", "Wire", "redact"]
