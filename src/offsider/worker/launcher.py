@@ -25,6 +25,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from offsider import __version__
@@ -50,8 +51,11 @@ logger = logging.getLogger("offsider")
 
 SERVICE_CONNECTIONS = 10
 SETTLE_SECONDS = 3.0
+SERVICES_END_SECONDS = 0.2
 #: From the deadline to the return of `stop`, whatever Redis does; the promise is timeout + 4 s.
 LAST_SECONDS = 3.7
+#: What handlers of the stop's events get when its time is used up already.
+HANDLER_SECONDS = 0.1
 
 
 class Launcher:
@@ -140,6 +144,10 @@ class Launcher:
 
     def quiet(self) -> None:
         """Take no further jobs. Running ones go on, and the process stays. May be called twice."""
+        self._take_no_more()
+        self.config.events.emit("quiet", once=True)
+
+    def _take_no_more(self) -> None:
         with self._lock:
             if self.quieted:
                 return
@@ -149,7 +157,6 @@ class Launcher:
             self._scheduler.stop()
         for manager in self._managers:
             manager.quiet()
-        self.config.events.emit("quiet", once=True)
 
     def stop(self) -> None:
         """Come to an end by the deadline ``worker.timeout_seconds`` from now; returns when it is done.
@@ -163,15 +170,25 @@ class Launcher:
             self._stopped.wait()
             return
         deadline = time.monotonic() + self.config.worker.timeout_seconds
-        self.quiet()
-        self.config.events.emit("shutdown", once=True)
+        self._take_no_more()
+        self._announce("quiet", deadline)
+        self._announce("shutdown", deadline)
         self._wind_down(deadline)
         # Redis may be away: what is left to say is said beside a clock.
         farewell = threading.Thread(target=self._farewell, name="offsider-farewell", daemon=True)
         farewell.start()
         farewell.join(max(0.5, deadline + LAST_SECONDS - time.monotonic()))
-        self.config.events.emit("exit", once=True)
+        self._announce("exit", deadline + LAST_SECONDS)
         self._stopped.set()
+
+    def _announce(self, event: str, until: float) -> None:
+        """Call the handlers of an event beside a clock: one that hangs must not keep jobs from being given back."""
+        emit = partial(self.config.events.emit, event, once=True)
+        teller = threading.Thread(target=emit, name=f"offsider-{event}", daemon=True)
+        teller.start()
+        teller.join(max(HANDLER_SECONDS, until - time.monotonic()))
+        if teller.is_alive():
+            logger.warning("handlers of %s still run: the stop goes on without them", event)
 
     def _wind_down(self, deadline: float) -> None:
         for manager in self._managers:
@@ -189,18 +206,26 @@ class Launcher:
     def _farewell(self) -> None:
         for manager in self._managers:
             manager.give_back()
-        for service in self._services:
-            service.stop()
-        try:
-            # Without a heartbeat the start did not get far enough to leave anything behind.
-            if self._heartbeat is not None:
-                self._heartbeat.flush_counters()
-                self._heartbeat.leave()
-                self._ownership.leave()
-        except RedisFailure as error:
-            self.config.handle_error(error, {"context": "leaving the registries"})
+        self._end_services()
+        # Without a heartbeat the start did not get far enough to leave anything behind.
+        if self._heartbeat is not None:
+            for last in (self._heartbeat.flush_counters, self._heartbeat.leave, self._ownership.leave):
+                try:
+                    last()
+                except RedisFailure as error:
+                    self.config.handle_error(error, {"context": "leaving the registries"})
         for manager in self._managers:
             manager.close()
+        for pool in (self._redis, *(capsule.redis for capsule in self.config.capsules.values())):
+            pool.close()
+
+    def _end_services(self) -> None:
+        for service in self._services:
+            service.stop()
+        # A beat that is under way would put us back into the registries that we are about to leave.
+        give_up = time.monotonic() + SERVICES_END_SECONDS
+        for service in self._services:
+            service.join(max(0.0, give_up - time.monotonic()))
 
     def wait(self, timeout_seconds: float | None = None) -> bool:
         """Wait until `stop` is done; True when it is."""

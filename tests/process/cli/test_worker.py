@@ -66,9 +66,14 @@ def test_a_stop_that_hangs_in_the_application_ends_in_time_all_the_same(workers)
         "0",
         text="""
         import threading
+        from offsider.worker.fetcher import ReliableFetcher
+
+        class Hanging(ReliableFetcher):
+            def quiet(self):
+                threading.Event().wait()
 
         def configure(config):
-            config.on("exit", threading.Event().wait)
+            config.fetcher = Hanging
         """,
     )
     worker.send("TERM")

@@ -168,3 +168,18 @@ def test_a_worker_that_is_only_stopped_for_a_moment_keeps_its_jobs(workers, stor
     wait_for(lambda: ledger.notes("end"))
     assert len(ledger.notes("start")) == 1
     assert "lost ownership" not in pausing.output
+
+
+def test_a_woken_worker_that_is_told_to_stop_gives_back_nothing_that_is_not_its_own(workers, stored, ledger):
+    push(stored, "Receiving")
+    frozen = workers.start("-c", "1", "-t", "0", environ=FAST)
+    wait_for(lambda: ledger.notes("start"))
+    frozen.send("STOP")
+    other = workers.start("-c", "1", environ=FAST)
+    wait_for(lambda: ledger.notes("end", pid=other.pid), 30)
+    frozen.send("TERM")
+    frozen.send("CONT")
+    assert frozen.ended() == 0
+    other.stopped()
+    assert len(ledger.notes("start")) == 2
+    assert waiting(stored) == private(stored) == sorted_set(stored, "retry") == []

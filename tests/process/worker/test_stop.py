@@ -231,3 +231,28 @@ def test_a_stop_is_in_time_also_below_a_tracer(workers, stored, ledger, name):
     worker.stopped()
     assert time.monotonic() - before < 1 + MARGIN_SECONDS + 1
     assert [(job["jid"], job["interrupted_count"]) for job in waiting(stored)] == [(jid, 1)]
+
+
+@pytest.mark.parametrize("event", ["quiet", "shutdown", "exit"])
+def test_handlers_that_hang_do_not_hold_the_stop(workers, stored, ledger, event):
+    app = f"""
+        import time
+        from tests.process.jobs import *
+        from tests.process.ledger import note
+
+        def configure(config):
+            for name in ("quiet", "shutdown", "exit"):
+                config.on(name, lambda name=name: note(name))
+            config.on("{event}", lambda: time.sleep(60))
+    """
+    jid = push(stored, "Long", 40)
+    worker = workers.start("-t", "1", text=app, measured=False)
+    wait_for(lambda: ledger.notes("start", jid=jid))
+    before = time.monotonic()
+    worker.stopped()
+    assert time.monotonic() - before < 1 + MARGIN_SECONDS
+    assert [(job["jid"], job["interrupted_count"]) for job in waiting(stored)] == [(jid, 1)]
+    assert stored.hlen("offsider:owners") == 0
+    told = [name for name in ledger.events() if name in {"quiet", "shutdown", "exit"}]
+    assert told == [name for name in ("quiet", "shutdown", "exit") if name != event]
+    assert f"handlers of {event} still run" in worker.output
