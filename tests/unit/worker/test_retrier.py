@@ -1,0 +1,298 @@
+"""What becomes of a job that failed: another try, the dead set, or nothing; as Sidekiq decides it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from random import Random
+
+import pytest
+
+from offsider import Job, job
+from offsider.core import backoff
+from offsider.core.backtrace import inflate
+from offsider.core.clock import Clock
+from offsider.core.payload import decode, encode
+from offsider.jobs import registry
+from offsider.wiring.config import Config
+from offsider.wiring.context import JobContext
+from offsider.worker.retrier import Bury, Drop, Retrier, Retry, backtrace_lines, class_of, message_of
+
+NOW = 1_795_216_780.6525
+NOW_MS = 1_795_216_780_652
+STORED = {"class": "HardJob", "args": [1], "queue": "low", "jid": "a" * 24, "retry": True, "foreign": {"kept": 2**70}}
+
+
+class Stopped(Clock):
+    def now(self) -> float:
+        return NOW
+
+
+@pytest.fixture
+def config() -> Config:
+    config = Config()
+    config.clock = Stopped()
+    config.random = Random(1)
+    return config
+
+
+@pytest.fixture
+def reports(config) -> list[tuple[str, object]]:
+    told: list[tuple[str, object]] = []
+    config.error_handlers.append(lambda error, context: told.append((str(error), context["context"])))
+    return told
+
+
+@pytest.fixture
+def decide(config):
+    """The decision about a payload that differs from STORED in ``fields``; None takes a key out."""
+    with registry.isolated():
+
+        def decide(error: BaseException | None = None, **fields):
+            payload = {key: value for key, value in {**STORED, **fields}.items() if value is not None}
+            run = JobContext(payload=dict(payload), queue="taken_from", raw=encode(payload))
+            if payload["class"] in registry.names():
+                run.declared = registry.find(payload["class"])
+            return Retrier(config).decide(run, error or ValueError("boom"))
+
+        yield decide
+
+
+def stored(decision):
+    """The payload that is written."""
+    assert isinstance(decision, Retry | Bury)
+    return decode(decision.payload)
+
+
+# ---------------------------------------------------------------------------------- the count
+
+
+def test_the_first_failure_counts_zero_and_keeps_all_that_is_foreign(decide):
+    payload = stored(decide())
+    expected = {"error_message": "boom", "error_class": "ValueError", "failed_at": NOW_MS, "retry_count": 0}
+    assert payload == STORED | expected
+
+
+def test_later_failures_count_up_and_keep_the_first_time(decide):
+    payload = stored(decide(retry_count=0, failed_at=5))
+    assert (payload["retry_count"], payload["failed_at"], payload["retried_at"]) == (1, 5, NOW_MS)
+
+
+def test_a_retry_of_3_means_4_runs(decide):
+    decisions = [decide(retry=3, retry_count=count) for count in (None, 0, 1, 2)]
+    assert [type(decision) for decision in decisions] == [Retry, Retry, Retry, Bury]
+    assert stored(decisions[-1])["retry_count"] == 3
+
+
+def test_true_means_as_often_as_the_worker_says(decide, config):
+    assert isinstance(decide(retry_count=23), Retry)
+    assert isinstance(decide(retry_count=24), Bury)
+    config.worker.max_retries = 2
+    assert isinstance(decide(retry_count=1), Bury)
+    assert isinstance(decide(retry=30, retry_count=24), Retry)
+
+
+def test_zero_buries_at_once_and_false_forgets(decide):
+    assert stored(decide(retry=0))["retry_count"] == 0
+    decision = decide(retry=False)
+    assert isinstance(decision, Drop)
+    assert decision.dead == {**STORED, "retry": False}  # as it was: death handlers get no failure of ours
+
+
+def test_without_a_retry_the_declaration_says(decide):
+    @job(name="Once", retry=False)
+    def once() -> None: ...
+
+    @job(name="Plain")
+    def plain() -> None: ...
+
+    assert isinstance(decide(**{"class": "Once", "retry": None}), Drop)
+    assert isinstance(decide(**{"class": "Plain", "retry": None}), Retry)
+    assert isinstance(decide(**{"class": "Nobody", "retry": None}), Retry)
+
+
+def test_a_job_without_a_jid_gets_one(decide):
+    assert len(stored(decide(jid=None))["jid"]) == 24
+
+
+# ----------------------------------------------------------------------------------- how long
+
+
+def test_the_delay_is_sidekiqs(decide, config):
+    for count in (None, 0, 7):
+        config.random = Random(4)
+        after = 0 if count is None else count + 1
+        assert decide(retry_count=count).delay_seconds == backoff.retry_delay(after, Random(4))
+
+
+@pytest.mark.parametrize("failed_ago, kind", [(59, Retry), (61, Bury)])
+@pytest.mark.parametrize("form", [int, float])
+def test_retry_for_counts_from_the_first_failure_and_not_the_tries(decide, failed_ago, kind, form):
+    failed_at = int((NOW - failed_ago) * 1000) if form is int else NOW - failed_ago
+    assert isinstance(decide(retry_for=60, retry_count=99, failed_at=failed_at), kind)
+
+
+def test_a_first_failure_is_always_within_retry_for(decide):
+    assert isinstance(decide(retry_for=0.001), Retry)
+
+
+@pytest.mark.parametrize(
+    "asked, base", [(90, 90), (1.5, 1.5), (timedelta(minutes=2), 120), (None, None), (0, None), (-3, None)]
+)
+def test_retry_in_may_give_a_delay_to_which_jitter_is_added(decide, config, asked, base):
+    @job(name="Own", retry_in=lambda count, error, payload: asked)
+    def own() -> None: ...
+
+    config.random = Random(3)
+    expected = backoff.retry_delay(2, Random(3)) if base is None else base + backoff.jitter(2, Random(3))
+    assert decide(**{"class": "Own", "retry_count": 1}).delay_seconds == expected
+
+
+def test_retry_in_gets_count_error_and_payload(decide):
+    seen = []
+
+    class Own(Job, name="Own"):
+        def perform(self) -> None: ...
+
+        @staticmethod
+        def retry_in(count, error, payload):
+            seen.append((count, str(error), payload["retry_count"], payload["jid"]))
+
+    decide(**{"class": "Own", "retry_count": 4})
+    assert seen == [(5, "boom", 5, "a" * 24)]
+
+
+def test_retry_in_may_kill_or_discard(decide):
+    @job(name="Own", retry_in=lambda count, error, payload: str(error))
+    def own() -> None: ...
+
+    killed = decide(ValueError("kill"), **{"class": "Own"})
+    assert stored(killed)["retry_count"] == 0
+    discarded = decide(ValueError("discard"), **{"class": "Own"})
+    assert isinstance(discarded, Drop)
+    assert discarded.dead["discarded_at"] == NOW_MS
+
+
+@pytest.mark.parametrize("asked", ["soon", object(), float("nan"), float("inf"), [1]])
+def test_a_retry_in_that_makes_no_sense_falls_back_to_the_formula(decide, reports, asked):
+    @job(name="Own", retry_in=lambda count, error, payload: asked)
+    def own() -> None: ...
+
+    assert 15 <= decide(**{"class": "Own"}).delay_seconds < 25
+
+
+def test_a_retry_in_that_raises_is_reported_and_falls_back_to_the_formula(decide, reports):
+    @job(name="Own", retry_in=lambda count, error, payload: 1 / 0)
+    def own() -> None: ...
+
+    assert 15 <= decide(**{"class": "Own"}).delay_seconds < 25
+    assert reports == [("division by zero", "retry_in of Own")]
+
+
+# ---------------------------------------------------------------------------------- exhausted
+
+
+def test_on_exhausted_has_the_last_word(decide):
+    told = []
+
+    def last_word(payload, error):
+        told.append((payload["retry_count"], str(error)))
+        return "discard" if payload["args"] == [1] else None
+
+    @job(name="Last", retry=0, on_exhausted=last_word)
+    def last() -> None: ...
+
+    discarded = decide(**{"class": "Last", "retry": 0})
+    assert isinstance(discarded, Drop)
+    assert discarded.dead["discarded_at"] == NOW_MS
+    assert isinstance(decide(**{"class": "Last", "retry": 0, "args": [2]}), Bury)
+    assert isinstance(decide(**{"class": "Last", "retry": 1}), Retry)
+    assert told == [(0, "boom"), (0, "boom")]
+
+
+def test_on_exhausted_that_raises_is_reported_and_loses_no_job(decide, reports):
+    @job(name="Last", on_exhausted=lambda payload, error: 1 / 0)
+    def last() -> None: ...
+
+    assert isinstance(decide(**{"class": "Last", "retry": 0}), Bury)
+    assert reports == [("division by zero", "on_exhausted of Last")]
+
+
+def test_dead_false_keeps_a_job_out_of_the_dead_set(decide):
+    decision = decide(retry=0, dead=False)
+    assert isinstance(decision, Drop)
+    assert decision.dead["discarded_at"] == NOW_MS
+    assert isinstance(decide(retry=0, dead=True), Bury)
+    assert isinstance(decide(dead=False), Retry)
+
+
+def test_a_job_that_gives_itself_up_is_dated(config):
+    run = JobContext(payload=decode(encode(STORED)), queue="low", raw=encode(STORED))
+    assert Retrier(config).discard(run).dead == STORED | {"discarded_at": NOW_MS}
+
+
+# --------------------------------------------------------------------------- what is noted down
+
+
+def test_retries_go_to_the_retry_queue_if_there_is_one(decide):
+    assert stored(decide(retry_queue="later"))["queue"] == "later"
+    assert stored(decide())["queue"] == "low"
+    assert stored(decide(queue=None))["queue"] == "taken_from"
+
+
+def test_what_middleware_or_the_job_changed_is_not_stored(config):
+    run = JobContext(payload={**STORED, "args": ["changed"]}, queue="low", raw=encode(STORED))
+    assert stored(Retrier(config).decide(run, ValueError("boom")))["args"] == [1]
+
+
+class Unspeakable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+@pytest.mark.parametrize(
+    "error, message",
+    [
+        (ValueError("x" * 10_001), "x" * 10_000),
+        (ValueError("a \ud800 surrogate"), "a ? surrogate"),
+        (ValueError(), ""),
+        (Unspeakable(), "(the message of this error cannot be shown: its __str__ raised RuntimeError)"),
+    ],
+)
+def test_any_message_can_be_stored(decide, error, message):
+    assert message_of(error) == message
+    assert stored(decide(error))["error_message"] == message
+
+
+def test_the_class_of_an_error_has_its_module_unless_it_is_built_in():
+    assert class_of(KeyError()) == "KeyError"
+    assert class_of(Unspeakable()) == f"{__name__}.Unspeakable"
+
+
+def deep(levels: int) -> None:
+    if levels == 0:
+        raise LookupError("deep")
+    deep(levels - 1)
+
+
+@pytest.fixture
+def deep_error() -> BaseException:
+    with pytest.raises(LookupError) as caught:
+        deep(3)
+    return caught.value
+
+
+@pytest.mark.parametrize("wanted, lines", [(None, 0), (False, 0), (0, 0), (-1, 0), (2, 2), (True, 5), (99, 5)])
+def test_the_backtrace_has_as_many_lines_as_wanted_innermost_first(decide, deep_error, wanted, lines):
+    payload = stored(decide(deep_error, backtrace=wanted))
+    kept = inflate(payload["error_backtrace"]) if "error_backtrace" in payload else []
+    assert len(kept) == lines
+    assert kept == backtrace_lines(deep_error, True)[:lines]
+    assert all(line.endswith(":in `deep'") and line.startswith(__file__) for line in kept[:4])
+
+
+@pytest.mark.parametrize("version, stamp", [(6, NOW), (7, NOW), (8, NOW_MS)])
+def test_times_are_written_in_the_form_of_the_wire_version(decide, config, version, stamp):
+    config.redis.wire_version = version
+    assert stored(decide())["failed_at"] == stamp
+    assert stored(decide(retry_count=0, failed_at=1))["retried_at"] == stamp
+    assert decide(retry=0, dead=False).dead["discarded_at"] == stamp
