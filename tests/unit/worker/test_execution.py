@@ -1,0 +1,262 @@
+"""One run of a job, from its bytes to its outcome: the order of what surrounds it, and what each end means."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from contextlib import contextmanager
+
+import pytest
+
+from offsider import Discard, Job, Reschedule, Skip, current_job, job
+from offsider.core.errors import NoCurrentJob, Shutdown
+from offsider.core.payload import encode
+from offsider.jobs import registry
+from offsider.wiring.config import Config
+from offsider.worker.async_runner import AsyncRunner
+from offsider.worker.execution import Executor
+from offsider.worker.job_logger import JobLogger
+from offsider.worker.outcome import (
+    Discarded,
+    Failed,
+    Interrupted,
+    Malformed,
+    Rescheduled,
+    Skipped,
+    Succeeded,
+)
+from offsider.worker.unit_of_work import UnitOfWork
+
+
+@pytest.fixture(autouse=True)
+def forgotten():
+    with registry.isolated():
+        yield
+
+
+@pytest.fixture
+def config() -> Config:
+    return Config()
+
+
+@pytest.fixture
+def run(config):
+    """Runs a payload to its end, in the capsule ``default``."""
+    runner = AsyncRunner("loop-of-the-test")
+
+    def run(raw: bytes | None = None, *, stopping: bool = False, **fields):
+        raw = encode({"class": "J", "args": [], "queue": "low", "jid": "a" * 24, **fields}) if raw is None else raw
+        executor = Executor(config, config.capsules["default"], JobLogger(config), runner, lambda: stopping)
+        return executor.run(UnitOfWork("taken_from", raw))
+
+    yield run
+    runner.stop()
+
+
+def test_the_order_around_a_job_is_sidekiqs(config, run, caplog):
+    caplog.set_level(logging.INFO, logger="offsider")
+    steps: list[str] = []
+    # What is logged joins the other steps.
+    tap = logging.Handler()
+    tap.emit = lambda record: steps.append(f"log {record.getMessage()}")  # type: ignore[method-assign]
+    logging.getLogger("offsider").addHandler(tap)
+
+    @contextmanager
+    def reloader():
+        steps.append("reloader in")
+        yield
+        steps.append("reloader out")
+
+    def middleware(context, call_next):
+        steps.append("middleware in")
+        assert context.declared.name == "J"  # found before, so that middleware knows the job
+        call_next(context)
+        steps.append("middleware out")
+
+    class J(Job, name="J"):
+        def __init__(self) -> None:
+            steps.append("instance")
+
+        def perform(self) -> None:
+            steps.append(f"perform {self.jid}")
+
+    config.reloader = reloader
+    config.server_middleware.add(middleware)
+    try:
+        assert isinstance(run().outcome, Succeeded)
+    finally:
+        logging.getLogger("offsider").removeHandler(tap)
+    assert steps == [
+        "log start",
+        "reloader in",
+        "middleware in",
+        "instance",
+        f"perform {'a' * 24}",
+        "middleware out",
+        "reloader out",
+        "log done",
+    ]
+
+
+def test_an_unknown_class_fails_inside_the_reloader_and_before_middleware(config, run):
+    walked = []
+    config.server_middleware.add(lambda context, call_next: walked.append(1))
+    outcome = run(**{"class": "Nobody"}).outcome
+    assert isinstance(outcome, Failed)
+    assert type(outcome.error).__name__ == "UnknownJob"
+    assert "Nobody" in str(outcome.error)
+    assert walked == []
+
+
+def test_what_a_reloader_or_a_middleware_raises_is_a_failure_of_the_job(config, run):
+    @job(name="J")
+    def fine() -> None: ...
+
+    def broken(context, call_next):
+        raise LookupError("in middleware")
+
+    config.server_middleware.add(broken)
+    assert repr(run().outcome.error) == "LookupError('in middleware')"
+
+    def no_reloader():
+        raise OSError("no connection")
+
+    config.reloader = no_reloader
+    assert repr(run().outcome.error) == "OSError('no connection')"
+
+
+def test_middleware_that_does_not_call_on_ends_the_job_well(config, run):
+    ran = []
+
+    @job(name="J")
+    def never() -> None:
+        ran.append(1)
+
+    config.server_middleware.add(lambda context, call_next: None)
+    assert isinstance(run().outcome, Succeeded)
+    assert ran == []
+
+
+def caused_by_a_stop() -> None:
+    try:
+        raise Shutdown  # noqa: TRY301 - it shall be the cause
+    except Shutdown as error:
+        raise ValueError("closing the file failed") from error
+
+
+def while_stopping() -> None:
+    try:
+        raise Shutdown
+    finally:
+        {}["missing"]
+
+
+def raises(error: BaseException):
+    def raiser() -> None:
+        raise error
+
+    return raiser
+
+
+@pytest.mark.parametrize(
+    "perform, outcome",
+    [
+        (lambda: None, Succeeded),
+        (lambda: "an answer", Succeeded),
+        (raises(ValueError("boom")), Failed),
+        (raises(SystemExit(3)), Failed),
+        (raises(KeyboardInterrupt()), Failed),
+        (raises(Shutdown()), Interrupted),
+        (caused_by_a_stop, Interrupted),
+        (while_stopping, Interrupted),
+        (raises(Reschedule(12.5)), Rescheduled),
+        (raises(Discard("too old")), Discarded),
+        (raises(Skip("nothing to do")), Skipped),
+    ],
+)
+def test_every_end_of_a_job_is_an_outcome(run, perform, outcome):
+    job(name="J")(perform)
+    ended = run()
+    assert type(ended.outcome) is outcome
+    assert ended.job.jid == "a" * 24
+    assert ended.duration_seconds >= 0
+    assert ended.cpu_seconds >= 0
+
+
+def test_an_outcome_carries_what_the_job_said(run):
+    job(name="J")(raises(Reschedule(12.5)))
+    assert run().outcome == Rescheduled(12.5)
+    with registry.isolated():
+        job(name="K")(raises(Skip("nothing to do")))
+        assert run(**{"class": "K"}).outcome == Skipped("nothing to do")
+
+
+@pytest.mark.parametrize("raw", [b"", b"no json", b"[]", b'{"class":"J"}'])
+def test_bytes_that_are_no_job_end_at_once(run, raw):
+    ended = run(raw)
+    assert isinstance(ended.outcome, Malformed)
+    assert ended.outcome.error.raw == raw
+    assert ended.job is None
+
+
+def test_arguments_that_do_not_fit_are_a_failure_that_names_both(run):
+    @job(name="J")
+    def two(first: int, second: int) -> None: ...
+
+    outcome = run(args=[1]).outcome
+    assert isinstance(outcome, Failed)
+    assert "J(first: int, second: int)" in str(outcome.error).replace("'", "")
+
+
+def test_positional_and_keyword_only_arguments_reach_the_job(run):
+    got = []
+
+    @job(name="J")
+    def both(number: int, *, unit: str) -> None:
+        got.append((number, unit))
+
+    assert isinstance(run(args=[7], kwargs={"unit": "m"}).outcome, Succeeded)
+    assert got == [(7, "m")]
+
+
+def test_the_job_knows_itself_and_that_the_worker_stops(run):
+    seen = []
+
+    @job(name="J")
+    def looks() -> None:
+        context = current_job()
+        seen.append((context.jid, context.queue, context.stopping))
+
+    run()
+    run(stopping=True)
+    assert seen == [("a" * 24, "taken_from", False), ("a" * 24, "taken_from", True)]
+    with pytest.raises(NoCurrentJob):
+        current_job()
+
+
+def test_a_coroutine_runs_on_the_loop_of_the_capsule_with_its_own_job(run):
+    seen = []
+
+    @job(name="J")
+    async def waits() -> None:
+        seen.append((threading.current_thread().name, current_job().jid))
+        raise LookupError("from the loop")
+
+    outcome = run().outcome
+    assert isinstance(outcome, Failed)
+    assert str(outcome.error) == "from the loop"
+    assert seen == [("loop-of-the-test", "a" * 24)]
+
+
+def test_what_middleware_changes_does_not_change_what_is_stored(config, run):
+    @job(name="J")
+    def fine(word: str) -> None: ...
+
+    def changes(context, call_next):
+        context.payload["args"] = ["changed"]
+        call_next(context)
+
+    config.server_middleware.add(changes)
+    ended = run(args=["as pushed"])
+    assert ended.job.args == ["changed"]
+    assert b"as pushed" in ended.job.raw

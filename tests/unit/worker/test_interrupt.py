@@ -1,0 +1,152 @@
+"""A thread is stopped in the middle of a job, and never in the middle of our own bookkeeping."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+
+import pytest
+
+from offsider.core.errors import Shutdown
+from offsider.worker.interrupt import Window, caused_by_shutdown
+from tests.waiting import wait_for
+
+traced = sys.version_info < (3, 12) and (sys.gettrace() is not None or threading.gettrace() is not None)
+may_aim = pytest.mark.skipif(traced, reason="CPython 3.11 below a tracer: nothing is aimed")
+
+
+class Worker:
+    """A thread with a window, whose job and bookkeeping are given by the test."""
+
+    def __init__(self, job, afterwards=lambda: None) -> None:
+        self.window = Window()
+        self.caught: list[str] = []
+        self._job, self._afterwards = job, afterwards
+        self.thread = threading.Thread(target=self._run, daemon=True)
+        self.thread.start()
+
+    def _run(self) -> None:
+        try:
+            try:
+                with self.window:
+                    self._job()
+            except Shutdown:
+                self.caught.append("in the job")
+            self._afterwards()
+        except BaseException as error:
+            self.caught.append(f"outside: {error!r}")
+
+
+def busy(until: threading.Event):
+    def loop() -> None:
+        while not until.is_set():
+            pass
+
+    return loop
+
+
+@may_aim
+def test_a_job_is_interrupted_between_two_bytecodes():
+    worker = Worker(busy(threading.Event()))
+    wait_for(worker.window.interrupt)
+    worker.thread.join(10)
+    assert not worker.thread.is_alive()
+    assert worker.caught == ["in the job"]
+
+
+def test_outside_of_a_job_nothing_is_aimed():
+    ended, go_on = threading.Event(), threading.Event()
+
+    def bookkeeping() -> None:
+        ended.set()
+        go_on.wait(10)
+
+    worker = Worker(lambda: None, bookkeeping)
+    assert ended.wait(10)
+    assert not worker.window.interrupt()
+    go_on.set()
+    worker.thread.join(10)
+    assert worker.caught == []
+    assert not Window().interrupt()
+
+
+@may_aim
+def test_an_interruption_at_the_very_end_never_lands_in_the_bookkeeping():
+    """Many jobs that end while they are interrupted: what follows them is never hit."""
+    rounds, broken = [0], []
+    window = Window()
+    stop = threading.Event()
+
+    def many_jobs() -> None:
+        while not stop.is_set():
+            try:
+                with window:
+                    for _ in range(50):
+                        pass
+            except Shutdown:
+                pass
+            try:
+                rounds[0] += 1
+                for _ in range(50):
+                    pass
+            except BaseException as error:
+                broken.append(error)
+
+    thread = threading.Thread(target=many_jobs, daemon=True)
+    thread.start()
+    deadline = time.monotonic() + 1
+    while time.monotonic() < deadline:
+        window.interrupt()
+    stop.set()
+    thread.join(10)
+    assert not thread.is_alive()
+    assert broken == []
+    assert rounds[0] > 100
+
+
+@may_aim
+def test_a_second_interruption_is_the_same_as_the_first():
+    held = threading.Event()
+
+    def waits() -> None:
+        held.wait(10)  # a system call: the exception lands when it comes back
+
+    worker = Worker(waits)
+    wait_for(worker.window.interrupt)
+    assert worker.window.interrupt()
+    held.set()
+    worker.thread.join(10)
+    assert worker.caught in ([], ["in the job"])  # it may land at the end of the window, where it does no harm
+
+
+def test_below_a_tracer_of_3_11_nothing_is_aimed(monkeypatch):
+    monkeypatch.setattr("offsider.worker.interrupt._may_aim", lambda: False)
+    done = threading.Event()
+    worker = Worker(busy(done))
+    wait_for(lambda: worker.window._thread_id is not None)
+    assert not worker.window.interrupt()
+    done.set()
+    worker.thread.join(10)
+    assert worker.caught == []
+
+
+def chained(cause: BaseException, *, by: str) -> BaseException:
+    error = ValueError("what the job made of it")
+    setattr(error, by, cause)
+    return error
+
+
+def test_whatever_a_stop_causes_is_no_failure():
+    assert caused_by_shutdown(Shutdown())
+    assert caused_by_shutdown(chained(Shutdown(), by="__cause__"))
+    assert caused_by_shutdown(chained(Shutdown(), by="__context__"))
+    assert caused_by_shutdown(chained(chained(Shutdown(), by="__cause__"), by="__context__"))
+    assert not caused_by_shutdown(ValueError())
+    assert not caused_by_shutdown(chained(KeyError(), by="__cause__"))
+
+
+def test_a_chain_that_bites_its_tail_has_an_end():
+    one, other = ValueError(), KeyError()
+    one.__context__, other.__context__ = other, one
+    assert not caused_by_shutdown(one)
