@@ -55,12 +55,13 @@ class AsyncRunner:
         self._running.pop(thread_id, None)
         interrupted = thread_id in self._interrupted
         self._interrupted.discard(thread_id)
-        if task.cancelled():
-            done.set_exception(Shutdown() if interrupted else asyncio.CancelledError())
-        elif (error := task.exception()) is not None:
-            done.set_exception(error)
-        else:
+        error = asyncio.CancelledError() if task.cancelled() else task.exception()
+        if error is None:
             done.set_result(task.result())
+        elif interrupted and _caused_by_cancellation(error):
+            done.set_exception(Shutdown())
+        else:
+            done.set_exception(error)
 
     def cancel(self, thread_id: int) -> bool:
         """Cancel the coroutine that a thread waits for; it ends at its next ``await``. False if there is none."""
@@ -100,7 +101,7 @@ class AsyncRunner:
         asyncio.set_event_loop(loop)
         loop.call_soon(started.set)
         try:
-            loop.run_forever()
+            self._run(loop)
             left = asyncio.all_tasks(loop)
             for task in left:
                 task.cancel()
@@ -108,3 +109,24 @@ class AsyncRunner:
             loop.run_until_complete(loop.shutdown_asyncgens())
         finally:
             loop.close()
+
+    def _run(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Run the loop until `stop`. A job's SystemExit, which asyncio lets through, must not end it for all."""
+        while True:
+            try:
+                loop.run_forever()
+            except (SystemExit, KeyboardInterrupt):
+                continue  # the job has it already, as its outcome
+            return
+
+
+def _caused_by_cancellation(error: BaseException) -> bool:
+    """Whether the coroutine was on its way out because it was cancelled, whatever it made of that."""
+    seen: set[int] = set()
+    current: BaseException | None = error
+    while current is not None and id(current) not in seen:
+        if isinstance(current, asyncio.CancelledError):
+            return True
+        seen.add(id(current))
+        current = current.__cause__ or current.__context__
+    return False

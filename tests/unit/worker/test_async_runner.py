@@ -1,0 +1,171 @@
+"""Coroutines of jobs on one loop: results, errors and cancellations reach the thread that waits."""
+
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
+
+import pytest
+
+from offsider.core.errors import Shutdown
+from offsider.worker.async_runner import AsyncRunner
+from tests.waiting import wait_for
+
+TOPIC: ContextVar[str] = ContextVar("topic", default="none")
+
+
+@pytest.fixture
+def runner():
+    runner = AsyncRunner("test-loop")
+    yield runner
+    runner.stop()
+
+
+@pytest.fixture
+def threads():
+    with ThreadPoolExecutor(8) as threads:
+        yield threads
+
+
+async def answer(value):
+    await asyncio.sleep(0)
+    return value
+
+
+async def fail(error: BaseException):
+    await asyncio.sleep(0)
+    raise error
+
+
+def test_the_result_of_a_coroutine_comes_back(runner):
+    assert runner.run(answer(42)) == 42
+
+
+def test_an_error_of_a_coroutine_comes_back(runner):
+    with pytest.raises(ValueError, match="mine"):
+        runner.run(fail(ValueError("mine")))
+
+
+def test_context_variables_go_with_the_job(runner):
+    TOPIC.set("outer")
+
+    async def look():
+        return TOPIC.get()
+
+    assert runner.run(look()) == "outer"
+
+
+def test_coroutines_of_several_threads_run_at_the_same_time_on_one_loop(runner, threads):
+    met = threading.Barrier(4)
+    loops = []
+
+    async def meet():
+        loops.append(asyncio.get_running_loop())
+        await asyncio.to_thread(met.wait, 10)
+
+    for future in [threads.submit(runner.run, meet()) for _ in range(4)]:
+        future.result(10)
+    assert len(set(loops)) == 1
+
+
+class Waiting:
+    """A coroutine that waits for ever, in a thread of its own."""
+
+    def __init__(self, runner, threads, body=None):
+        self.entered = threading.Event()
+        self.body = body
+        self.thread_id = 0
+        self.outcome = threads.submit(self._run, runner)
+        assert self.entered.wait(10)
+
+    def _run(self, runner):
+        self.thread_id = threading.get_ident()
+        return runner.run(self._wait())
+
+    async def _wait(self):
+        self.entered.set()
+        if self.body is not None:
+            return await self.body()
+        return await asyncio.Event().wait()
+
+
+def test_cancelling_is_a_shutdown_for_the_thread(runner, threads):
+    waiting = Waiting(runner, threads)
+    assert runner.cancel(waiting.thread_id)
+    with pytest.raises(Shutdown):
+        waiting.outcome.result(10)
+    assert runner.tasks() == []
+
+
+def test_cancelling_reaches_only_the_coroutine_of_that_thread(runner, threads):
+    first, second = Waiting(runner, threads), Waiting(runner, threads)
+    assert len(runner.tasks()) == 2
+    runner.cancel(first.thread_id)
+    with pytest.raises(Shutdown):
+        first.outcome.result(10)
+    assert not second.outcome.done()
+    runner.cancel(second.thread_id)
+
+
+def test_a_job_that_cleans_up_with_an_error_was_stopped_all_the_same(runner, threads):
+    """It was on its way out because of the stop: no failure, no retry counted (row D3)."""
+
+    async def clumsy():
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise ConnectionError("closing what was closed already")
+
+    waiting = Waiting(runner, threads, clumsy)
+    runner.cancel(waiting.thread_id)
+    with pytest.raises(Shutdown):
+        waiting.outcome.result(10)
+
+
+def test_a_job_that_finishes_in_spite_of_the_stop_has_finished(runner, threads):
+    async def stubborn():
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            return "done"
+
+    waiting = Waiting(runner, threads, stubborn)
+    runner.cancel(waiting.thread_id)
+    assert waiting.outcome.result(10) == "done"
+
+
+def test_a_job_that_cancels_itself_is_no_shutdown(runner):
+    with pytest.raises(asyncio.CancelledError):
+        runner.run(fail(asyncio.CancelledError()))
+
+
+def test_there_is_nothing_to_cancel_for_a_thread_without_a_coroutine(runner):
+    assert not runner.cancel(1)
+    runner.run(answer(1))
+    assert not runner.cancel(threading.get_ident())
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()])
+def test_an_exit_in_one_coroutine_leaves_the_others_running(runner, threads, error):
+    """asyncio lets these two through its loop, which then ended for every job of the capsule."""
+    other = Waiting(runner, threads)
+    with pytest.raises(type(error)):
+        runner.run(fail(error))
+    assert runner.run(answer("still here")) == "still here"
+    runner.cancel(other.thread_id)
+    with pytest.raises(Shutdown):
+        other.outcome.result(10)
+
+
+def test_stopping_ends_the_loop_and_what_runs_on_it(runner, threads):
+    waiting = Waiting(runner, threads)
+    runner.stop()
+    with pytest.raises((asyncio.CancelledError, Shutdown)):
+        waiting.outcome.result(10)
+    wait_for(lambda: "test-loop" not in [thread.name for thread in threading.enumerate()])
+    runner.stop()
+
+
+def test_without_coroutines_there_is_no_loop():
+    AsyncRunner("idle-loop").stop()
+    assert "idle-loop" not in [thread.name for thread in threading.enumerate()]
