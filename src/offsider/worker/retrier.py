@@ -75,18 +75,20 @@ class Retrier:
             return Drop(payload)
         payload.setdefault("jid", job.jid or new_jid())
         count = self._note_failure(payload, job, error)
+        # Before the job's callbacks see it: what they put into it need not be JSON.
+        stored = encode(payload)
         if self._exhausted(payload, retry, count):
-            return self._exhaust(payload, declared, error)
+            return self._exhaust(payload, stored, declared, error)
         match self._asked_delay(declared, count, error, payload):
             case "kill":
-                return self._exhaust(payload, declared, error)
+                return self._exhaust(payload, stored, declared, error)
             case "discard":
                 return self._discard(payload)
             case float(delay):
                 delay += backoff.jitter(count, self._config.random)
             case _:
                 delay = backoff.retry_delay(count, self._config.random)
-        return Retry(encode(payload), delay)
+        return Retry(stored, delay)
 
     def discard(self, job: JobContext) -> Drop:
         """The job gave itself up."""
@@ -105,7 +107,9 @@ class Retrier:
         payload["error_class"] = class_of(error)
         if "retry_count" in payload:
             payload["retried_at"] = now
-            payload["retry_count"] += 1
+            payload["retry_count"] = max(0, payload["retry_count"] + 1)
+            if read_stamp(payload.get("failed_at")) is None:
+                payload["failed_at"] = now  # `retry_for` counts from there, and would never end without it
         else:
             payload["failed_at"] = now
             payload["retry_count"] = 0
@@ -137,7 +141,7 @@ class Retrier:
             return None
         return delay if 0 < delay < float("inf") else None
 
-    def _exhaust(self, payload: JobPayload, declared: Declared | None, error: BaseException) -> Decision:
+    def _exhaust(self, payload: JobPayload, stored: bytes, declared: Declared | None, error: BaseException) -> Decision:
         if declared is not None and declared.on_exhausted is not None:
             try:
                 if declared.on_exhausted(payload, error) == "discard":
@@ -146,7 +150,7 @@ class Retrier:
                 self._config.handle_error(own, {"context": f"on_exhausted of {payload['class']}", "job": payload})
         if payload.get("dead", True) is False:
             return self._discard(payload)
-        return Bury(encode(payload), payload)
+        return Bury(stored, payload)
 
     def _discard(self, payload: JobPayload) -> Drop:
         payload["discarded_at"] = stamp(self._config.clock.now(), self._wire_version)
@@ -165,7 +169,8 @@ def message_of(error: BaseException) -> str:
 def class_of(error: BaseException) -> str:
     """The error's class by its full name; built-in ones without their module."""
     kind = type(error)
-    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    return name.encode("utf-8", "replace").decode("utf-8")
 
 
 def backtrace_lines(error: BaseException, wanted: int) -> list[str]:
