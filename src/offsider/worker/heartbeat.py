@@ -13,7 +13,7 @@ import logging
 import os
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -80,12 +80,15 @@ class Heartbeat:
 
     def tick(self) -> float:
         """Beat once."""
-        try:
-            self.flush_counters()
-            self._beat()
-        except RedisFailure as error:
-            self._outage.noticed(error)
-        else:
+        well = True
+        # A full server refuses counters but not the rest: then the process must not vanish from the pages.
+        for step in (self.flush_counters, self._beat):
+            try:
+                step()
+            except RedisFailure as error:
+                well = False
+                self._outage.noticed(error)
+        if well:
             self._outage.over()
         return PAUSE_SECONDS_OF_6 if self._wire_version == 6 else PAUSE_SECONDS
 
@@ -116,12 +119,12 @@ class Heartbeat:
             self._work_state.as_sidekiq_shows(),
             wire_version=self._wire_version,
         )
-        processes.prune(self._redis)
+        if beat.signal and not self._embedded:
+            self._on_signal(beat.signal)
         if not beat.known:
             self._config.events.emit("heartbeat")
         self._config.events.emit("beat")
-        if beat.signal and not self._embedded:
-            self._on_signal(beat.signal)
+        processes.prune(self._redis)
 
     def _fields(self, identity: str) -> dict[str, Argument]:
         fields: dict[str, Argument] = {
@@ -163,7 +166,19 @@ class Heartbeat:
         if self._wire_version != 6:
             info["version"] = __version__
             info["embedded"] = self._embedded
-        return info | {name: value for field in self._config.info_fields for name, value in field().items()}
+        for field in self._config.info_fields:
+            info |= self._told_by(field)
+        return info
+
+    def _told_by(self, field: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
+        """Fields of an extension; when it fails, or they are not JSON, the process is shown without them."""
+        try:
+            told = dict(field())
+            json.dumps(told)
+        except Exception as error:  # noqa: BLE001 - a field that is missing must not hide the whole process
+            self._config.handle_error(error, {"context": "fields for the process's info"})
+            return {}
+        return told
 
     def _concurrency(self) -> int:
         return sum(capsule.concurrency for capsule in self._config.capsules.values())

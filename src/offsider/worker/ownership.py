@@ -55,7 +55,7 @@ class Ownership:
         with self._lock:
             identity = self.identity
             try:
-                self._beat()
+                self._beat(identity)
             except Fenced:
                 self.renew(identity)
 
@@ -64,30 +64,36 @@ class Ownership:
         with self._lock:
             if self.identity != fenced_identity:
                 return
-            self.identity = new_identity()
+            identity = new_identity()
+            # Registered before it is used: nothing may be claimed into lists that nobody would find.
+            self._beat(identity)
+            self.identity = identity
             logger.warning(
                 "%s was declared dead while it was silent; its jobs run elsewhere, this process goes on as %s",
                 fenced_identity,
-                self.identity,
+                identity,
             )
-            self._beat()
 
     def serve(self, capsule: str, queues: Iterable[str]) -> None:
         """Register further queues of a capsule, before anything is claimed from them."""
         with self._lock:
             known = self._queues[capsule]
-            new = [name for name in queues if name not in known]
-            if new:
-                known += new
-                self.register()
+            wider = list(dict.fromkeys((*known, *queues)))
+            if wider != known:
+                self._queues[capsule] = wider
+                try:
+                    self.register()
+                except BaseException:
+                    self._queues[capsule] = known  # not registered: the next call has to try again
+                    raise
 
     def leave(self) -> bool:
         """Strike the owner off at a clean exit; False when jobs are still in its lists for others to find."""
         with self._lock:
-            return owners.forget(self._redis, self._lists(), leaving=True)
+            return owners.forget(self._redis, self._lists(self.identity), leaving=True)
 
-    def _beat(self) -> None:
-        owners.beat(self._redis, self._lists(), self._life_ms)
+    def _beat(self, identity: str) -> None:
+        owners.beat(self._redis, self._lists(identity), self._life_ms)
 
-    def _lists(self) -> Lists:
-        return Lists(self.identity, {capsule: tuple(queues) for capsule, queues in self._queues.items()})
+    def _lists(self, identity: str) -> Lists:
+        return Lists(identity, {capsule: tuple(queues) for capsule, queues in self._queues.items()})
