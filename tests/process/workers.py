@@ -26,6 +26,8 @@ APPLICATION = "tests.process.jobs"
 MODULE = (sys.executable, "-m", "offsider", "worker")
 RUNNING = re.compile(r"\brunning <Capsule .* as (\S+:(\d+):[0-9a-f]{12})\b")
 START_SECONDS = 40.0
+#: With this variable coverage tells child processes to measure themselves.
+MEASURED = "COVERAGE_PROCESS_CONFIG"
 
 
 class Worker:
@@ -150,7 +152,7 @@ class Workers:
             app = self.write(text)
         words = [*command, *(("-r", app) if app else ()), *options]
         file = self.folder / f"worker-{len(self._started)}.log"
-        unmeasured = {} if measured else {"COVERAGE_PROCESS_CONFIG": None}
+        unmeasured = {} if measured else {MEASURED: None}
         worker = Worker(words, file, self._environ({**unmeasured, **(environ or {})}), folder or self.folder)
         self._started.append(worker)
         if wait:
@@ -170,6 +172,12 @@ class Workers:
         return {name: value for name, value in environ.items() if value is not None}
 
     def close(self) -> None:
-        """End whatever still runs."""
+        """End whatever still runs. A measured one may end by itself first: only then it leaves what it covered."""
+        running = [worker for worker in self._started if worker.runs]
+        if MEASURED in os.environ:
+            for worker in running:
+                worker.send("TERM")
+            with suppress(AssertionError):
+                wait_for(lambda: not any(worker.runs for worker in running), 2)
         for worker in self._started:
             worker.close()
