@@ -1,0 +1,81 @@
+"""A worker's parts on an empty server, without a launcher: each test puts together what it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from offsider.jobs import registry
+from offsider.wiring.config import Config
+from offsider.worker.fetcher import ReliableFetcher
+from offsider.worker.ownership import Ownership
+from tests.faults import FaultProxy
+
+PATIENT = 30.0
+
+
+@pytest.fixture
+def proxy(redis_url: str) -> Iterator[FaultProxy]:
+    with FaultProxy(redis_url) as proxy:
+        yield proxy
+
+
+def make_config(url: str) -> Config:
+    config = Config()
+    config.redis.url = url
+    config.redis.socket_timeout_seconds = config.redis.connect_timeout_seconds = PATIENT  # the machine may be busy
+    return config
+
+
+@pytest.fixture
+def worker_config(redis_url: str) -> Config:
+    return make_config(redis_url)
+
+
+@pytest.fixture
+def proxied_config(proxy: FaultProxy) -> Config:
+    return make_config(proxy.url)
+
+
+class Parts:
+    """What a launcher would make for the capsule ``default``."""
+
+    def __init__(self, config: Config, queues: tuple[str, ...] = ("default",)) -> None:
+        self.config = config
+        self.errors: list[tuple[BaseException, dict[str, object]]] = []
+        config.error_handlers.append(lambda error, context: self.errors.append((error, dict(context))))
+        self.capsule = config.capsules["default"]
+        self.capsule.queues = list(queues)
+        self.redis = config.make_redis(3)
+        self.ownership = Ownership(self.redis, {"default": queues}, config.worker.liveness_seconds)
+        self.fetcher = ReliableFetcher(config, self.capsule, self.ownership)
+
+    @property
+    def working(self) -> str:
+        return self.redis.keys.working(self.ownership.identity, "default", "default")
+
+    def close(self) -> None:
+        self.redis.close()
+        self.capsule.redis.close()
+
+
+@pytest.fixture
+def parts(worker_config: Config) -> Iterator[Parts]:
+    parts = Parts(worker_config)
+    yield parts
+    parts.close()
+
+
+@pytest.fixture
+def proxied(proxied_config: Config) -> Iterator[Parts]:
+    """The same with a fault proxy before the server."""
+    parts = Parts(proxied_config)
+    yield parts
+    parts.close()
+
+
+@pytest.fixture
+def no_jobs_left() -> Iterator[None]:
+    with registry.isolated():
+        yield

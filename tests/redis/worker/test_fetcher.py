@@ -1,0 +1,242 @@
+"""The life of a claim: shared by idle threads, honest about what it holds, and corrected after a lost reply."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from offsider.core.errors import RedisUnavailable
+from offsider.storage import working
+from offsider.worker import fetcher as fetcher_module
+from offsider.worker.unit_of_work import UnitOfWork
+from tests.redis.worker.conftest import Parts
+from tests.snapshot import snapshot
+from tests.waiting import wait_for
+
+
+def retrieved(parts: Parts, count: int) -> list[UnitOfWork]:
+    return [parts.fetcher.retrieve() for _ in range(count)]
+
+
+@pytest.fixture(autouse=True)
+def hurry(monkeypatch):
+    """An outage is looked at again at once; what is waited for here is a condition."""
+    monkeypatch.setattr(fetcher_module, "OUTAGE_SECONDS", 0.01)
+
+
+# -------------------------------------------------------------------------------------- taking
+
+
+def test_a_job_lies_in_the_private_list_while_it_runs(parts, raw_redis):
+    raw_redis.lpush("queue:default", "a", "b")
+    unit = parts.fetcher.retrieve()
+    assert (unit.queue, unit.raw) == ("default", b"a")
+    assert snapshot(raw_redis) == {"queue:default": [b"b"], parts.working: [b"a"]}
+    assert parts.fetcher.acknowledge(unit)
+    parts.fetcher.release(unit)
+    assert snapshot(raw_redis) == {"queue:default": [b"b"]}
+
+
+def test_a_thread_waits_for_a_job(parts, raw_redis):
+    units = []
+    waiting = threading.Thread(target=lambda: units.append(parts.fetcher.retrieve()))
+    waiting.start()
+    raw_redis.lpush("queue:default", "late")
+    waiting.join(10)
+    assert [unit.raw for unit in units] == [b"late"]
+
+
+def test_one_claim_serves_all_idle_threads_and_takes_no_more(parts, raw_redis, monkeypatch):
+    """A job that is claimed and waits for a free thread would be a job that nobody runs."""
+    limits = []
+    original = working.claim
+
+    def watched(redis, owner, queues, limit):
+        limits.append(limit)
+        return original(redis, owner, queues, limit)
+
+    monkeypatch.setattr(working, "claim", watched)
+    units = []
+    threads = [threading.Thread(target=lambda: units.append(parts.fetcher.retrieve())) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    wait_for(lambda: limits and limits[-1] == 4)
+    raw_redis.lpush("queue:default", *(f"job {n}" for n in range(10)))
+    for thread in threads:
+        thread.join(10)
+    assert sorted(unit.raw for unit in units) == [b"job 0", b"job 1", b"job 2", b"job 3"]
+    assert raw_redis.llen("queue:default") == 6
+
+
+def test_strict_queues_are_taken_in_their_order(worker_config, raw_redis):
+    parts = Parts(worker_config, ("high", "low"))
+    raw_redis.lpush("queue:low", "l1", "l2")
+    raw_redis.lpush("queue:high", "h1")
+    assert [unit.raw for unit in retrieved(parts, 3)] == [b"h1", b"l1", b"l2"]
+    parts.close()
+
+
+def test_a_quiet_fetcher_hands_out_nothing_and_wakes_who_waits(parts, raw_redis):
+    units = []
+    waiting = [threading.Thread(target=lambda: units.append(parts.fetcher.retrieve())) for _ in range(3)]
+    for thread in waiting:
+        thread.start()
+    parts.fetcher.quiet()
+    for thread in waiting:
+        thread.join(10)
+    raw_redis.lpush("queue:default", "job")
+    assert units == [None, None, None]
+    assert parts.fetcher.retrieve() is None
+    assert snapshot(raw_redis) == {"queue:default": [b"job"]}
+
+
+def test_a_paused_queue_is_left_alone_until_it_is_unpaused(parts, raw_redis):
+    raw_redis.sadd("paused", "default")
+    raw_redis.lpush("queue:default", "job")
+    units = []
+    waiting = threading.Thread(target=lambda: units.append(parts.fetcher.retrieve()))
+    waiting.start()
+    calls = raw_redis.info("commandstats")["cmdstat_evalsha"]["calls"]
+    wait_for(lambda: raw_redis.info("commandstats")["cmdstat_evalsha"]["calls"] > calls + 3)
+    assert units == []
+    raw_redis.srem("paused", "default")
+    waiting.join(10)
+    assert [unit.raw for unit in units] == [b"job"]
+
+
+# ------------------------------------------------------------------------------- giving back
+
+
+def test_jobs_that_go_back_run_next_and_tell_that_they_were_interrupted(parts, raw_redis):
+    raw_redis.lpush("queue:default", '{"class":"A","args":[]}', '{"class":"B","args":[]}', "waiting")
+    started, fresh = retrieved(parts, 2)
+    started.started = True
+    parts.fetcher.bulk_requeue([fresh, started])
+    assert snapshot(raw_redis) == {
+        "queues": {b"default"},
+        "queue:default": [
+            b"waiting",
+            b'{"class":"B","args":[]}',
+            b'{"class":"A","args":[],"interrupted_count":1}',
+        ],
+    }
+    assert started.settled
+
+
+def test_jobs_of_a_fenced_identity_are_not_given_back_twice(parts, raw_redis):
+    raw_redis.lpush("queue:default", "job")
+    unit = parts.fetcher.retrieve()
+    raw_redis.set(parts.redis.keys.fenced(parts.ownership.identity), 1)
+    before = snapshot(raw_redis)
+    parts.fetcher.requeue(unit)
+    assert snapshot(raw_redis) == before
+
+
+# -------------------------------------------------------------------------------------- fence
+
+
+def test_a_fenced_fetcher_goes_on_under_a_new_identity(parts, raw_redis):
+    """The old lists belong to whoever reclaims them (rule 2)."""
+    parts.ownership.register()
+    old = parts.ownership.identity
+    raw_redis.set(parts.redis.keys.fenced(old), 1)
+    raw_redis.lpush("queue:default", "job")
+    unit = parts.fetcher.retrieve()
+    new = parts.ownership.identity
+    assert new != old
+    assert unit.entry.owner.identity == new
+    assert raw_redis.lrange(parts.redis.keys.working(new, "default", "default"), 0, -1) == [b"job"]
+    assert {old.encode(), new.encode()} == set(raw_redis.hkeys("offsider:owners")), "registered before the claim"
+
+
+# --------------------------------------------------------------------------------- lost replies
+
+
+def test_jobs_of_a_claim_that_lost_its_reply_are_given_back_and_run(proxied, proxy, raw_redis):
+    """They lie in the private list of a live owner, and nobody knows of them (rule 8)."""
+    raw_redis.lpush("queue:default", "first", "second")
+    proxied.redis.run(working.CLAIM, ["x", "y", "q", "w"], [1, "none"])  # the hash is known to the server
+    proxy.lose_reply(working.CLAIM.sha.encode())
+    assert [unit.raw for unit in retrieved(proxied, 2)] == [b"first", b"second"]
+    assert snapshot(raw_redis) == {proxied.working: [b"second", b"first"], "queues": {b"default"}}
+    assert proxy.lost == 1
+    ((error, told),) = proxied.errors
+    assert isinstance(error, RedisUnavailable)
+    assert told["context"] == "fetcher of capsule default"
+
+
+def test_a_late_claim_is_found_by_the_second_look(proxied, proxy, raw_redis, monkeypatch):
+    """The server may still serve the old connection after the first comparison."""
+    monkeypatch.setattr(fetcher_module, "SECOND_LOOK_SECONDS", 0.2)
+    raw_redis.lpush("queue:default", "held")
+    held = proxied.fetcher.retrieve()
+    proxied.fetcher.doubt()
+    proxied.fetcher._reconcile()
+    raw_redis.lpush(proxied.working, "late")
+    assert proxied.fetcher.retrieve().raw == b"late"
+    assert held.raw in raw_redis.lrange(proxied.working, 0, -1), "what is held stays"
+    assert proxied.fetcher._reconcile_at == []
+
+
+def test_comparing_counts_equal_payloads(parts, raw_redis):
+    raw_redis.lpush("queue:default", "same", "same")
+    retrieved(parts, 2)
+    raw_redis.lpush(parts.working, "same", "other")
+    parts.fetcher.doubt()
+    parts.fetcher._reconcile()
+    assert raw_redis.lrange(parts.working, 0, -1) == [b"same", b"same"]
+    assert sorted(raw_redis.lrange("queue:default", 0, -1)) == [b"other", b"same"]
+
+
+def test_comparing_an_empty_list_reads_no_payloads(parts, raw_redis):
+    raw_redis.config_resetstat()
+    parts.fetcher.doubt()
+    parts.fetcher._reconcile()
+    stats = raw_redis.info("commandstats")
+    assert "cmdstat_llen" in stats
+    assert "cmdstat_lrange" not in stats
+
+
+def test_two_beats_that_see_more_than_is_held_cause_a_comparison(parts, raw_redis):
+    raw_redis.lpush(parts.working, "stray")
+    parts.fetcher.audit()
+    assert parts.fetcher._reconcile_at == []
+    parts.fetcher.audit()
+    assert parts.fetcher.retrieve().raw == b"stray"
+
+
+def test_one_beat_that_sees_more_causes_nothing(parts, raw_redis):
+    raw_redis.lpush(parts.working, "settled a moment later")
+    parts.fetcher.audit()
+    raw_redis.delete(parts.working)
+    parts.fetcher.audit()
+    parts.fetcher.audit()
+    assert parts.fetcher._reconcile_at == []
+
+
+def test_an_outage_is_reported_once_and_the_thread_lives_on(proxied, proxy, raw_redis):
+    proxy.refuse()
+    units = []
+    waiting = threading.Thread(target=lambda: units.append(proxied.fetcher.retrieve()))
+    waiting.start()
+    wait_for(lambda: proxied.errors)
+    troubles = proxied.capsule.redis.troubles
+    raw_redis.lpush("queue:default", "job")
+    proxy.accept()
+    waiting.join(10)
+    assert [unit.raw for unit in units] == [b"job"]
+    assert len(proxied.errors) == 1
+    assert proxied.capsule.redis.troubles == troubles == 0, "it was never connected before: a normal boot"
+
+
+def test_no_error_of_the_server_ends_the_thread(parts, raw_redis):
+    raw_redis.set("queue:default", "no list")
+    units = []
+    waiting = threading.Thread(target=lambda: units.append(parts.fetcher.retrieve()))
+    waiting.start()
+    wait_for(lambda: parts.errors)
+    raw_redis.delete("queue:default")
+    raw_redis.lpush("queue:default", "job")
+    waiting.join(10)
+    assert [unit.raw for unit in units] == [b"job"]
