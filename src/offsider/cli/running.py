@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 TITLE_SECONDS = 1.0
 # From the deadline of running jobs to the last instruction.
-LAST_SECONDS = 3.85
+LAST_SECONDS = 3.6
 LEAST_SECONDS = 0.1
 
 

@@ -83,7 +83,7 @@ class AsyncRunner:
             self._loop = self._thread = None
         if loop is not None and thread is not None:
             loop.call_soon_threadsafe(loop.stop)
-            thread.join(timeout=1)
+            thread.join(timeout=0.2)
 
     def _ready(self) -> asyncio.AbstractEventLoop:
         with self._lock:

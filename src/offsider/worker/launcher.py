@@ -12,7 +12,7 @@ Down (rule 12):
 
 1. Quiet: no further jobs, no scheduler. The process does not end by itself.
 2. Stop: quiet, then wait for running jobs, all capsules under one deadline.
-3. Interrupt what runs, and leave each thread up to three seconds to settle its own outcome.
+3. Interrupt what runs, and leave each thread a little time (2.5 s) to settle its own outcome.
 4. Give back what is left, in one last step.
 5. Flush the counters, leave the registries, ``exit`` handlers. The caller then ends the process: threads
    that could not be interrupted are still there.
@@ -50,10 +50,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger("offsider")
 
 SERVICE_CONNECTIONS = 10
-SETTLE_SECONDS = 3.0
+SETTLE_SECONDS = 2.5
 SERVICES_END_SECONDS = 0.2
 #: From the deadline to the return of `stop`, whatever Redis does; the promise is timeout + 4 s.
-LAST_SECONDS = 3.7
+LAST_SECONDS = 3.3
 #: What handlers of the stop's events get when its time is used up already.
 HANDLER_SECONDS = 0.1
 
