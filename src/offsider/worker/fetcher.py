@@ -70,11 +70,12 @@ class ReliableFetcher:
             self._hungry += 1
         try:
             while True:
+                if self._quiet.is_set():
+                    # What a claim that was under way still brings goes back unrun, by whoever leaves last.
+                    break
                 unit = self._take_ready()
                 if unit is not None:
                     return unit
-                if self._quiet.is_set():
-                    break
                 with self._lead:
                     if not self._ready and not self._quiet.is_set():
                         self._fetch()

@@ -91,6 +91,20 @@ def test_a_quiet_fetcher_hands_out_nothing_and_wakes_who_waits(parts, raw_redis)
     assert snapshot(raw_redis) == {"queue:default": [b"job"]}
 
 
+def test_what_a_claim_brings_after_the_quiet_goes_back_unrun(parts, raw_redis, monkeypatch):
+    raw_redis.lpush("queue:default", "a", "b")
+    original = working.claim
+
+    def quiet_meanwhile(*given):
+        entries = original(*given)
+        parts.fetcher.quiet()
+        return entries
+
+    monkeypatch.setattr(working, "claim", quiet_meanwhile)
+    assert parts.fetcher.retrieve() is None
+    assert snapshot(raw_redis) == {"queues": {b"default"}, "queue:default": [b"b", b"a"]}
+
+
 def test_a_paused_queue_is_left_alone_until_it_is_unpaused(parts, raw_redis):
     raw_redis.sadd("paused", "default")
     raw_redis.lpush("queue:default", "job")

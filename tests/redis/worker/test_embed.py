@@ -1,0 +1,92 @@
+"""A worker inside another program."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from offsider import Config, job
+from offsider.client import Client
+from offsider.core.errors import ConfigurationError, RedisUnavailable
+from offsider.embedded.address import free_port
+from offsider.jobs import registry
+from offsider.worker.embed import EmbeddedWorker
+from tests.waiting import wait_for
+
+
+@pytest.fixture(autouse=True)
+def no_jobs_left():
+    with registry.isolated():
+        yield
+
+
+@pytest.fixture
+def config(redis_url) -> Config:
+    config = Config()
+    config.redis.url = redis_url
+    return config
+
+
+def test_it_runs_jobs_between_start_and_stop_and_leaves_nothing_behind(config, raw_redis):
+    ran = threading.Event()
+    job(name="Runs")(ran.set)
+    with EmbeddedWorker(config):
+        Client(config).push({"class": "Runs", "args": []})
+        assert ran.wait(10)
+        wait_for(lambda: raw_redis.scard("processes"))
+    assert raw_redis.scard("processes") == raw_redis.hlen("offsider:owners") == 0
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("offsider-default")]
+
+
+def test_without_a_configuration_it_has_two_threads_of_what_a_client_uses(redis_url, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "offsider.toml").write_text(f'redis.url = "{redis_url}"\nworker.concurrency = 7\n')
+    assert EmbeddedWorker().config.worker.concurrency == 2
+    assert EmbeddedWorker().config.redis.url == redis_url
+    assert EmbeddedWorker(concurrency=3).config.worker.concurrency == 3
+
+
+def test_signals_that_were_left_for_it_are_not_meant_for_the_program_around_it(config, raw_redis):
+    beats = threading.Semaphore(0)
+    config.on("beat", beats.release)
+    ran = threading.Event()
+    job(name="Runs")(ran.set)
+    with EmbeddedWorker(config) as worker:
+        assert beats.acquire(timeout=10)
+        (identity,) = raw_redis.smembers("processes")
+        raw_redis.lpush(identity + b"-signals", "TERM")
+        worker._launcher._heartbeat.wake()
+        assert beats.acquire(timeout=10)
+        assert raw_redis.llen(identity + b"-signals") == 0
+        Client(config).push({"class": "Runs", "args": []})
+        assert ran.wait(10)
+
+
+def test_a_quiet_one_takes_no_further_jobs(config, raw_redis):
+    with EmbeddedWorker(config) as worker:
+        worker.quiet()
+        worker.quiet()
+        Client(config).push({"class": "Waits", "args": []})
+    assert raw_redis.llen("queue:default") == 1
+
+
+def test_it_lives_once(config):
+    worker = EmbeddedWorker(config)
+    worker.stop()  # never started: nothing to do
+    worker.quiet()
+    worker.start()
+    try:
+        with pytest.raises(ConfigurationError, match="was started before; make a new one"):
+            worker.start()
+    finally:
+        worker.stop()
+    with pytest.raises(ConfigurationError, match="was started before"):
+        worker.start()
+
+
+def test_without_a_server_it_says_so():
+    config = Config()
+    config.redis.url = f"redis://127.0.0.1:{free_port()}"
+    with pytest.raises(RedisUnavailable, match="cannot be reached"):
+        EmbeddedWorker(config).start()
