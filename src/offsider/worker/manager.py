@@ -20,6 +20,7 @@ from offsider.core.errors import RedisFailure
 from offsider.worker.async_runner import AsyncRunner
 from offsider.worker.execution import Executor
 from offsider.worker.job_logger import JobLogger
+from offsider.worker.outage import Outage
 from offsider.worker.processor import Processor
 from offsider.worker.settlement import Settlement
 
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from offsider.worker.work_state import WorkState
 
 logger = logging.getLogger("offsider")
+
+OUTAGE_SECONDS = 1.0
 
 
 class Manager:
@@ -53,6 +56,7 @@ class Manager:
         self._lock = threading.Lock()
         self._numbers = itertools.count(1)
         self._job_logger = JobLogger(config)
+        self._outage = Outage(f"giving back jobs of dead processors of capsule {capsule.name}", config)
         self._settlement = Settlement(config, capsule, fetcher, self._abandoned)
         self.async_runner = AsyncRunner(f"offsider-{capsule.name}-loop")
         self._processors: list[Processor] = []
@@ -122,8 +126,13 @@ class Manager:
         )
 
     def _replace(self, dead: Processor, error: BaseException) -> None:
-        self._config.handle_error(error, {"context": f"a processor of capsule {self._capsule.name} died"})
-        self._rescue(dead)
+        try:
+            self._config.handle_error(error, {"context": f"a processor of capsule {self._capsule.name} died"})
+        finally:  # also when a handler asks to exit: that ends the thread, and no more
+            self._fill_place_of(dead)
+            self._rescue(dead)
+
+    def _fill_place_of(self, dead: Processor) -> None:
         with self._lock:
             if dead in self._processors:
                 self._processors.remove(dead)
@@ -134,9 +143,15 @@ class Manager:
             replacement.start()
 
     def _rescue(self, dead: Processor) -> None:
+        """Give back the job of a dead processor; in the dying thread, which has time to wait for Redis."""
         unit = dead.unit
-        if unit is not None and not unit.settled:
+        while unit is not None and not unit.settled:
             try:
                 self._fetcher.requeue(unit)
             except RedisFailure as error:
-                self._config.handle_error(error, {"context": "giving back the job of a dead processor"})
+                self._outage.noticed(error)
+                if self._abandoned.wait(OUTAGE_SECONDS):
+                    return
+            else:
+                self._outage.over()
+                return

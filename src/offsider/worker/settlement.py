@@ -94,6 +94,8 @@ class Settlement:
         return Settled.WRITTEN if died is None else Settled.DIED
 
     def _decided_elsewhere(self, unit: UnitOfWork, outcome: Outcome) -> bool:
+        if unit.settled:  # given back while it still ran, in the last step of a stop
+            return True
         # A job's callbacks run before its outcome is written, so make sure first that it is ours to decide.
         if unit.entry is None or not isinstance(outcome, Failed):
             return False

@@ -1,0 +1,452 @@
+"""The processors of a capsule: kept alive, quieted, waited for, and what they leave is given back."""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+import time
+
+import pytest
+
+from offsider import job
+from offsider.core.errors import RedisUnavailable
+from offsider.core.payload import encode
+from offsider.worker.manager import Manager
+from offsider.worker.unit_of_work import UnitOfWork
+from offsider.worker.work_state import WorkState
+from tests.waiting import wait_for
+
+
+def unit(name, **fields):
+    return UnitOfWork("default", encode({"class": name, "args": [], "jid": "a" * 24, "retry": False, **fields}))
+
+
+class Fetcher:
+    """Hands out what is put into it; keeps what comes back. An error that is put in is raised by `retrieve`."""
+
+    def __init__(self):
+        self.waiting = queue.Queue()
+        self.acknowledged, self.requeued, self.given_back = [], [], []
+        self.failure = None
+        self.retrievers = set()
+        self._quiet = threading.Event()
+
+    def retrieve(self):
+        self.retrievers.add(threading.current_thread().name)
+        while not self._quiet.is_set():
+            try:
+                found = self.waiting.get(timeout=0.005)
+            except queue.Empty:
+                continue
+            if isinstance(found, BaseException):
+                raise found
+            return found
+        return None
+
+    def acknowledge(self, unit):
+        self.acknowledged.append(unit)
+        return True
+
+    def requeue(self, unit):
+        if self.failure:
+            raise self.failure
+        self.requeued.append(unit)
+
+    def bulk_requeue(self, units):
+        if self.failure:
+            raise self.failure
+        self.given_back += units
+        for unit in units:
+            unit.settled = True
+
+    def quiet(self):
+        self._quiet.set()
+
+
+@pytest.fixture
+def fetcher():
+    return Fetcher()
+
+
+@pytest.fixture
+def make(config):
+    """make(fetcher, capsule="default", concurrency=2) -> a manager, brought to its end after the test."""
+    made = []
+
+    def make(fetcher, capsule="default", concurrency=2):
+        capsule = config.capsule(capsule, concurrency=concurrency)
+        manager = Manager(config, capsule, fetcher, WorkState(), lambda: False)
+        made.append(manager)
+        return manager
+
+    yield make
+    for manager in made:
+        manager.quiet()
+        assert manager.wait(time.monotonic() + 10)
+        manager.close()
+
+
+def held_job():
+    """A job that runs until the test lets it go: a semaphore that counts its runs, and what they wait for."""
+    entered, go_on = threading.Semaphore(0), threading.Event()
+
+    @job(name="Held")
+    def held():
+        entered.release()
+        assert go_on.wait(10)
+
+    return entered, go_on
+
+
+def threads_of(manager):
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith(f"offsider-{manager.name}-")]
+
+
+def test_as_many_jobs_run_at_a_time_as_the_capsule_says(make, fetcher):
+    entered, go_on = held_job()
+    manager = make(fetcher, concurrency=3)
+    units = [unit("Held") for _ in range(4)]
+    for each in units:
+        fetcher.waiting.put(each)
+    manager.start()
+
+    assert all(entered.acquire(timeout=10) for _ in range(3))
+    assert fetcher.waiting.qsize() == 1
+    assert not entered.acquire(timeout=0.05)
+    assert len(threads_of(manager)) == 3
+    go_on.set()
+    wait_for(lambda: len(fetcher.acknowledged) == 4)
+
+
+def test_with_concurrency_1_jobs_run_strictly_one_after_another(make, fetcher):
+    order = []
+
+    @job(name="Noted")
+    def noted(number):
+        order.append(number)
+
+    for number in range(50):
+        fetcher.waiting.put(unit("Noted", args=[number]))
+    make(fetcher, concurrency=1).start()
+
+    wait_for(lambda: len(fetcher.acknowledged) == 50)
+    assert order == list(range(50))
+
+
+@pytest.mark.parametrize("error", [RuntimeError("our own bug"), SystemExit(1), KeyboardInterrupt()])
+def test_a_processor_that_dies_is_replaced_and_the_others_go_on(error, make, fetcher, reports):
+    ran = threading.Semaphore(0)
+
+    @job(name="Fine")
+    def fine():
+        ran.release()
+
+    manager = make(fetcher, concurrency=1)
+    manager.start()
+    fetcher.waiting.put(error)
+    fetcher.waiting.put(unit("Fine"))
+
+    assert ran.acquire(timeout=10)
+    assert reports == [(error, {"context": "a processor of capsule default died"})]
+    assert fetcher.retrievers == {"offsider-default-1", "offsider-default-2"}
+    wait_for(lambda: threads_of(manager) == ["offsider-default-2"])
+
+
+def test_the_job_of_a_dead_processor_is_given_back(make, fetcher, reports, monkeypatch):
+    @job(name="Fine")
+    def fine(): ...
+
+    manager = make(fetcher, concurrency=1)
+    breaks = [RuntimeError("our own bug")]
+
+    def settle(unit, run):
+        if breaks:
+            raise breaks.pop()
+        return settled(unit, run)
+
+    settled = manager._settlement.settle
+    monkeypatch.setattr(manager._settlement, "settle", settle)
+    first, second = unit("Fine"), unit("Fine")
+    fetcher.waiting.put(first)
+    fetcher.waiting.put(second)
+    manager.start()
+
+    wait_for(lambda: fetcher.acknowledged == [second])
+    assert fetcher.requeued == [first]
+    assert [str(error) for error, _ in reports] == ["our own bug"]
+
+
+def test_a_job_whose_outcome_was_written_is_not_given_back_by_a_dead_processor(make, fetcher, monkeypatch):
+    """The thread dies after that: a second copy would run the job again."""
+
+    @job(name="Fine")
+    def fine(): ...
+
+    manager = make(fetcher, concurrency=1)
+
+    def settle(unit, run):
+        unit.settled = True
+        raise SystemExit(1)
+
+    monkeypatch.setattr(manager._settlement, "settle", settle)
+    fetcher.waiting.put(unit("Fine"))
+    manager.start()
+
+    wait_for(lambda: "offsider-default-2" in fetcher.retrievers)
+    wait_for(lambda: threads_of(manager) == ["offsider-default-2"])
+    assert fetcher.requeued == []
+
+
+def test_the_job_of_a_dead_processor_is_given_back_as_soon_as_redis_is_there_again(make, fetcher, reports, monkeypatch):
+    """Meanwhile the processor is replaced, and the outage is reported once."""
+    monkeypatch.setattr("offsider.worker.manager.OUTAGE_SECONDS", 0.001)
+
+    @job(name="Fine")
+    def fine(): ...
+
+    manager = make(fetcher, concurrency=1)
+
+    def settle(unit, run):
+        raise RuntimeError("our own bug")
+
+    monkeypatch.setattr(manager._settlement, "settle", settle)
+    fetcher.failure = RedisUnavailable("gone")
+    only = unit("Fine")
+    fetcher.waiting.put(only)
+    manager.start()
+
+    wait_for(lambda: "offsider-default-2" in fetcher.retrievers)
+    wait_for(lambda: len(reports) == 2)
+    assert [str(error) for error, _ in reports] == ["our own bug", "gone"]
+    assert fetcher.requeued == []
+    fetcher.failure = None
+    wait_for(lambda: fetcher.requeued == [only])
+    assert len(reports) == 2
+
+
+def test_a_dead_processor_gives_up_when_the_worker_does(make, fetcher, reports, monkeypatch):
+    monkeypatch.setattr("offsider.worker.manager.OUTAGE_SECONDS", 60)
+
+    @job(name="Fine")
+    def fine(): ...
+
+    manager = make(fetcher, concurrency=1)
+    monkeypatch.setattr(manager._settlement, "settle", lambda unit, run: 1 / 0)
+    fetcher.failure = RedisUnavailable("gone")
+    fetcher.waiting.put(unit("Fine"))
+    manager.start()
+    wait_for(lambda: len(reports) == 2)
+    manager.quiet()
+
+    manager.give_back()
+
+    wait_for(lambda: threads_of(manager) == [])
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_an_error_handler_that_wants_to_exit_takes_no_processor_with_it(make, fetcher, config):
+    ran = threading.Semaphore(0)
+
+    @job(name="Fails")
+    def fails():
+        ran.release()
+        raise ValueError("boom")
+
+    def leave(error, context):
+        raise SystemExit(1)
+
+    config.error_handlers.append(leave)
+    manager = make(fetcher, concurrency=1)
+    manager.start()
+    for _ in range(3):
+        fetcher.waiting.put(unit("Fails"))
+
+    assert all(ran.acquire(timeout=10) for _ in range(3))
+    wait_for(lambda: len(threads_of(manager)) == 1)
+
+
+def test_nobody_is_replaced_once_the_manager_is_quiet(make, fetcher, reports):
+    entered, go_on = held_job()
+    manager = make(fetcher, concurrency=1)
+    fetcher.waiting.put(unit("Held"))
+    manager.start()
+    assert entered.acquire(timeout=10)
+
+    manager.quiet()
+    fetcher.acknowledge = lambda unit: (_ for _ in ()).throw(RuntimeError("our own bug"))
+    go_on.set()
+
+    assert manager.wait(time.monotonic() + 10)
+    assert [str(error) for error, _ in reports] == ["our own bug"]
+    assert fetcher.retrievers == {"offsider-default-1"}
+    assert threads_of(manager) == []
+
+
+def test_a_quiet_manager_ends_its_running_jobs_and_takes_no_more(make, fetcher):
+    entered, go_on = held_job()
+    manager = make(fetcher, concurrency=2)
+    running, later = unit("Held"), unit("Held")
+    fetcher.waiting.put(running)
+    manager.start()
+    assert entered.acquire(timeout=10)
+
+    manager.quiet()
+    manager.quiet()
+    wait_for(lambda: len(threads_of(manager)) == 1)
+    fetcher.waiting.put(later)
+    assert not manager.wait(time.monotonic() + 0.01)
+    go_on.set()
+
+    assert manager.wait(time.monotonic() + 10)
+    assert fetcher.acknowledged == [running]
+    assert fetcher.waiting.get_nowait() is later
+
+
+def test_a_manager_that_is_quiet_before_its_start_runs_nothing(make, fetcher):
+    fetcher.waiting.put(unit("Held"))
+    manager = make(fetcher)
+
+    manager.quiet()
+    manager.start()
+
+    assert manager.wait(time.monotonic() + 10)
+    assert fetcher.waiting.qsize() == 1
+
+
+def test_a_manager_that_never_started_has_nothing_to_wait_for(make, fetcher):
+    manager = make(fetcher)
+
+    manager.interrupt()
+
+    assert manager.wait(time.monotonic())
+    assert manager.give_back() == 0
+
+
+def test_what_still_runs_is_given_back_once(make, fetcher, caplog):
+    entered, go_on = held_job()
+    manager = make(fetcher, concurrency=3)
+    running = [unit("Held"), unit("Held")]
+    for each in running:
+        fetcher.waiting.put(each)
+    manager.start()
+    assert entered.acquire(timeout=10)
+    assert entered.acquire(timeout=10)
+    manager.quiet()
+
+    assert manager.give_back() == 2
+    assert manager.give_back() == 0
+
+    assert sorted(map(id, fetcher.given_back)) == sorted(map(id, running))
+    assert "gave back 2 jobs that did not end in time" in caplog.text
+    assert all(each.put_back.endswith(b'"interrupted_count":1}') for each in running)
+    go_on.set()
+
+
+def test_a_job_that_ends_after_it_was_given_back_has_a_void_run(make, fetcher, config, caplog):
+    """It is in its queue again; an outcome of this run would make a second job of it."""
+    lost, finished, deaths = [], [], []
+    config.on("lost_ownership", lost.append)
+    config.on("execution_finished", finished.append)
+    config.death_handlers.append(lambda *given: deaths.append(given))
+    entered, go_on = threading.Event(), threading.Event()
+
+    @job(name="Late")
+    def late():
+        entered.set()
+        assert go_on.wait(10)
+        raise ValueError("late, and failed too")
+
+    manager = make(fetcher, concurrency=1)
+    fetcher.waiting.put(unit("Late"))
+    manager.start()
+    assert entered.wait(10)
+    manager.quiet()
+    assert manager.give_back() == 1
+    go_on.set()
+    assert manager.wait(time.monotonic() + 10)
+
+    assert (fetcher.acknowledged, fetcher.requeued, finished, deaths) == ([], [], [], [])
+    assert [news.outcome for news in lost] == ["failed"]
+    assert "lost ownership" in caplog.text
+
+
+def test_what_cannot_be_given_back_is_reported_and_left_where_it_is(make, fetcher, reports):
+    entered, go_on = held_job()
+    manager = make(fetcher, concurrency=1)
+    fetcher.waiting.put(unit("Held"))
+    manager.start()
+    assert entered.acquire(timeout=10)
+    manager.quiet()
+    fetcher.failure = RedisUnavailable("gone")
+
+    assert manager.give_back() == 0
+
+    assert [context["context"] for _, context in reports] == ["giving jobs back at the stop"]
+    go_on.set()
+
+
+def test_an_interrupted_coroutine_goes_back_to_its_queue(make, fetcher):
+    entered = threading.Event()
+
+    @job(name="Waits")
+    async def waits():
+        entered.set()
+        await asyncio.Event().wait()
+
+    manager = make(fetcher, concurrency=1)
+    only = unit("Waits")
+    fetcher.waiting.put(only)
+    manager.start()
+    assert entered.wait(10)
+    manager.quiet()
+
+    manager.interrupt()
+
+    assert manager.wait(time.monotonic() + 10)
+    assert fetcher.requeued == [only]
+    assert manager.give_back() == 0
+
+
+def test_two_managers_have_threads_and_numbers_of_their_own(make):
+    first, second = Fetcher(), Fetcher()
+    ran = threading.Semaphore(0)
+
+    @job(name="Fine")
+    def fine():
+        ran.release()
+
+    high, low = make(first, "high", 2), make(second, "low", 1)
+    high.start()
+    low.start()
+    wait_for(lambda: (len(threads_of(high)), len(threads_of(low))) == (2, 1))
+    high.quiet()
+    assert high.wait(time.monotonic() + 10)
+
+    second.waiting.put(unit("Fine"))
+
+    assert ran.acquire(timeout=10)
+    assert threads_of(low) == ["offsider-low-1"]
+
+
+def test_a_broken_death_handler_and_a_broken_error_handler_harm_nobody(make, fetcher, config, reports):
+    told = []
+
+    def broken(*_):
+        raise LookupError("broken itself")
+
+    @job(name="Dies")
+    def dies():
+        raise ValueError("boom")
+
+    config.error_handlers.insert(0, broken)
+    config.death_handlers.append(broken)
+    config.death_handlers.append(lambda payload, error: told.append((payload["class"], str(error))))
+    fetcher.waiting.put(unit("Dies"))
+    fetcher.waiting.put(unit("Dies"))
+    make(fetcher, concurrency=1).start()
+
+    wait_for(lambda: len(told) == 2)
+    assert told == [("Dies", "boom")] * 2
+    assert {context["context"] for error, context in reports if isinstance(error, LookupError)} == {"a death handler"}
+    assert fetcher.retrievers == {"offsider-default-1"}
