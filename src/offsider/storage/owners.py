@@ -106,13 +106,13 @@ def forget(redis: Redis, lists: Lists, *, leaving: bool) -> bool:
     )
 
 
-def oldest(redis: Redis, lists: Lists, limit: int) -> list[Entry]:
-    """Up to ``limit`` jobs of each private list, those claimed first at the end of the answer.
+def newest(redis: Redis, lists: Lists, limit: int) -> list[Entry]:
+    """Up to ``limit`` jobs of each private list, those claimed last first.
 
-    Put back in this order at the head of a queue, the oldest is the first to run again.
+    Put back in this order at the head of a queue, batch after batch, the oldest is the first to run again.
     """
     owned = [(owner, queue) for owner, queues in lists.owners() for queue in queues]
-    commands = [("LRANGE", redis.keys.working(o.identity, o.capsule, queue), -limit, -1) for o, queue in owned]
+    commands = [("LRANGE", redis.keys.working(o.identity, o.capsule, queue), 0, limit - 1) for o, queue in owned]
     replies = redis.pipeline(commands)
     return [Entry(owner, queue, raw) for (owner, queue), raws in zip(owned, replies, strict=True) for raw in raws]
 

@@ -88,7 +88,7 @@ class Sweeper:
 
     def _reclaim(self, lists: Lists) -> None:
         reclaimed = 0
-        while entries := owners.oldest(self._redis, lists, working.BATCH):
+        while entries := owners.newest(self._redis, lists, working.BATCH):
             payloads = [interrupted(entry.raw) for entry in entries]
             moved = working.put_back(self._redis, list(zip(entries, payloads, strict=True)), reclaiming=True)
             for entry, payload, done in zip(entries, payloads, moved, strict=True):

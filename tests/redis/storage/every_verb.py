@@ -63,7 +63,7 @@ def _reclaim(redis: Redis) -> None:
     assert owners.fence(redis, DEAD.identity)
     assert not owners.fence(redis, OWNER.identity)
     orphan = Entry(DEAD, "low", b"orphan")
-    assert owners.oldest(redis, DEAD_LISTS, 10) == [orphan]
+    assert owners.newest(redis, DEAD_LISTS, 10) == [orphan]
     assert working.put_back(redis, [(orphan, b"orphan again")], reclaiming=True) == [True]
     assert not owners.forget(redis, DEAD_LISTS, leaving=False)
     for write in (lambda: owners.beat(redis, DEAD_LISTS, 1000), lambda: working.acknowledge(redis, orphan)):

@@ -187,10 +187,10 @@ def test_a_list_that_fills_between_the_two_looks_starts_the_minute_anew(pool, ra
 # ------------------------------------------------------------------------------------- strays
 
 
-def test_the_oldest_jobs_come_last_in_a_batch(pool, raw_redis):
+def test_the_newest_jobs_come_first_in_a_batch(pool, raw_redis):
     raw_redis.lpush(WORKING, "first", "second", "third")
     owner = Owner(IDENTITY, "default")
-    assert owners.oldest(pool, LISTS, 2) == [Entry(owner, "low", b"second"), Entry(owner, "low", b"first")]
+    assert owners.newest(pool, LISTS, 2) == [Entry(owner, "low", b"third"), Entry(owner, "low", b"second")]
 
 
 @pytest.mark.parametrize("prefix", ["", "resque:gitlab:", "odd[*]?:"])

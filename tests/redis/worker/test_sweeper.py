@@ -1,0 +1,308 @@
+"""Jobs of the dead come back; the living keep theirs (rules 1, 2, 7)."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+import pytest
+import redis as redis_py
+
+from offsider.core.errors import Fenced, QueueFull
+from offsider.core.payload import decode, encode
+from offsider.storage import working
+from offsider.worker import sweeper as sweeper_module
+from offsider.worker.sweeper import Sweeper
+from tests.redis.worker.conftest import Parts, make_config
+from tests.snapshot import snapshot
+
+DEAD = "host:2:dddddddddddd"
+LIFE = 45
+
+
+def payload(number: int, **extra) -> bytes:
+    return encode({"class": "HardJob", "args": [number], "jid": f"{number:024x}", "queue": "low"} | extra)
+
+
+@pytest.fixture
+def sweeper(parts) -> Sweeper:
+    parts.ownership.register()
+    return Sweeper(parts.config, parts.redis, parts.ownership)
+
+
+@pytest.fixture
+def reclaimed(parts) -> list:
+    told: list = []
+    parts.config.on("job_reclaimed", told.append)
+    return told
+
+
+class Corpse:
+    """An owner that has stopped beating, and the looks that were made at it."""
+
+    def __init__(self, client, keys, identity: str = DEAD, queues: tuple[str, ...] = ("low",)) -> None:
+        self.client, self.keys, self.identity = client, keys, identity
+        client.hset(keys.owners, identity, json.dumps({"default": queues}))
+
+    def holds(self, *raws: bytes, queue: str = "low") -> None:
+        self.client.lpush(self.keys.working(self.identity, "default", queue), *raws)
+
+    def was_looked_at(self, seconds: float = 20.0, looks: int = 5, last_seconds_ago: float = 3.0) -> None:
+        now = self.client.time()[0]
+        note = f"{int((now - seconds) * 1000)}:{int((now - last_seconds_ago) * 1000)}:{looks}"
+        self.client.hset(self.keys.suspects, self.identity, note)
+
+    @property
+    def fenced(self) -> bool:
+        return bool(self.client.exists(self.keys.fenced(self.identity)))
+
+    @property
+    def registered(self) -> bool:
+        return bool(self.client.hexists(self.keys.owners, self.identity))
+
+
+@pytest.fixture
+def corpse(parts, raw_redis) -> Corpse:
+    return Corpse(raw_redis, parts.redis.keys)
+
+
+# ------------------------------------------------------------------------------------- the dead
+
+
+def test_the_jobs_of_a_dead_owner_are_the_next_to_run_in_their_old_order(sweeper, corpse, raw_redis, reclaimed, caplog):
+    corpse.holds(payload(1), payload(2, interrupted_count=1), b"no job")
+    corpse.was_looked_at()
+    raw_redis.lpush("queue:low", "waiting")
+    with caplog.at_level(logging.WARNING, "offsider"):
+        sweeper.tick()
+    first, second, third, waiting = reversed(raw_redis.lrange("queue:low", 0, -1))
+    assert decode(first) == decode(payload(1)) | {"interrupted_count": 1}
+    assert decode(second)["interrupted_count"] == 2
+    assert (third, waiting) == (b"no job", b"waiting")
+    assert corpse.fenced
+    assert b"low" in raw_redis.smembers("queues")
+    assert f"{DEAD} is dead; gave its 3 jobs back" in caplog.text
+    assert sorted((news.queue, news.identity, news.interrupted_count) for news in reclaimed) == [
+        ("low", DEAD, 0),
+        ("low", DEAD, 1),
+        ("low", DEAD, 2),
+    ]
+
+
+def test_more_jobs_than_a_batch_come_back_in_order(sweeper, corpse, raw_redis):
+    count = working.BATCH * 2 + 17
+    corpse.holds(*(payload(n) for n in range(count)))
+    corpse.was_looked_at()
+    sweeper.tick()
+    assert [decode(raw)["args"] for raw in reversed(raw_redis.lrange("queue:low", 0, -1))] == [
+        [n] for n in range(count)
+    ]
+
+
+def test_one_queue_that_refuses_its_jobs_holds_up_no_other(sweeper, corpse, raw_redis, parts):
+    raw_redis.hset("offsider:owners", DEAD, json.dumps({"default": ["bad", "low"]}))
+    corpse.holds(payload(1), queue="bad")
+    corpse.holds(payload(2))
+    corpse.was_looked_at()
+    raw_redis.set("queue:bad", "wrong")
+    sweeper.tick()
+    assert raw_redis.llen("queue:low") == 1
+    assert raw_redis.llen(parts.redis.keys.working(DEAD, "default", "bad")) == 1
+    raw_redis.delete("queue:bad")
+    corpse.was_looked_at()
+    sweeper.tick()
+    assert raw_redis.llen("queue:bad") == 1, "found by a later look"
+
+
+def test_it_is_found_though_ruby_has_pruned_it_from_processes(sweeper, corpse, raw_redis):
+    """Our own registry is what counts."""
+    corpse.holds(payload(1))
+    corpse.was_looked_at()
+    assert raw_redis.smembers("processes") == set()
+    sweeper.tick()
+    assert raw_redis.llen("queue:low") == 1
+
+
+def test_a_dead_owner_is_forgotten_when_its_lists_stayed_empty_for_a_minute(sweeper, corpse, raw_redis):
+    corpse.was_looked_at()
+    sweeper.tick()
+    assert corpse.registered
+    corpse.was_looked_at()
+    raw_redis.hset("offsider:suspects", f"{DEAD} empty", (raw_redis.time()[0] - 61) * 1000)
+    sweeper.tick()
+    assert not corpse.registered
+    assert corpse.fenced
+    assert raw_redis.hlen("offsider:suspects") == 0
+
+
+def test_a_job_that_a_late_script_leaves_with_a_dead_owner_is_found(sweeper, corpse, raw_redis):
+    corpse.was_looked_at()
+    sweeper.tick()
+    corpse.holds(payload(1))
+    corpse.was_looked_at()
+    sweeper.tick()
+    assert raw_redis.llen("queue:low") == 1
+    assert corpse.registered
+
+
+def test_the_old_owner_can_write_nothing_any_more(sweeper, corpse, raw_redis, parts):
+    corpse.holds(payload(1))
+    corpse.was_looked_at()
+    sweeper.tick()
+    before = snapshot(raw_redis)
+    owner = working.Owner(DEAD, "default")
+    for write in (
+        lambda: working.claim(parts.redis, owner, ["low"], 1),
+        lambda: working.acknowledge(parts.redis, working.Entry(owner, "low", payload(1))),
+    ):
+        with pytest.raises(Fenced):
+            write()
+    assert snapshot(raw_redis) == before
+
+
+# ----------------------------------------------------------------------------------- the living
+
+
+def untouched(corpse, raw_redis) -> bool:
+    return not corpse.fenced and not raw_redis.exists("queue:low") and corpse.registered
+
+
+def test_nobody_is_dead_at_first_sight(sweeper, corpse, raw_redis):
+    corpse.holds(payload(1))
+    sweeper.tick()
+    assert untouched(corpse, raw_redis)
+
+
+@pytest.mark.parametrize(
+    "seen", [(20, 1, 3), (10, 9, 3), (3600, 99, 15)], ids=["too few looks", "too short a span", "a gap"]
+)
+def test_too_little_was_seen_for_a_death(sweeper, corpse, raw_redis, seen):
+    corpse.holds(payload(1))
+    corpse.was_looked_at(*seen)
+    sweeper.tick()
+    assert untouched(corpse, raw_redis)
+
+
+def test_an_owner_that_beats_again_at_the_last_moment_lives(sweeper, corpse, raw_redis, parts, monkeypatch):
+    corpse.holds(payload(1))
+    corpse.was_looked_at()
+    original = sweeper_module.owners.look
+
+    def look_and_beat(redis, identities, life_ms):
+        dead = original(redis, identities, life_ms)
+        raw_redis.set(parts.redis.keys.alive(DEAD), 1)
+        return dead
+
+    monkeypatch.setattr(sweeper_module.owners, "look", look_and_beat)
+    sweeper.tick()
+    assert untouched(corpse, raw_redis)
+
+
+def test_a_sweeper_never_reclaims_its_own_jobs(sweeper, raw_redis, parts):
+    raw_redis.lpush(parts.working, payload(1))
+    raw_redis.delete(parts.redis.keys.alive(parts.ownership.identity))
+    Corpse(raw_redis, parts.redis.keys, parts.ownership.identity).was_looked_at()
+    sweeper.tick()
+    assert raw_redis.llen(parts.working) == 1
+
+
+def test_one_process_sweeps_at_a_time(sweeper, corpse, raw_redis):
+    corpse.holds(payload(1))
+    corpse.was_looked_at()
+    raw_redis.set("offsider:sweep", "somebody else", ex=100)
+    sweeper.tick()
+    assert untouched(corpse, raw_redis)
+    raw_redis.delete("offsider:sweep")
+    sweeper.tick()
+    assert corpse.fenced
+
+
+def test_the_lease_outlasts_the_pause_between_looks(sweeper, raw_redis):
+    pause = sweeper.tick()
+    assert pause == pytest.approx(LIFE / 12)
+    assert raw_redis.pttl("offsider:sweep") > 2 * pause * 1000
+
+
+# -------------------------------------------------------------------------------- after trouble
+
+
+def test_after_trouble_nobody_is_declared_dead_for_two_lives(proxied, proxy, raw_redis, monkeypatch):
+    """Others could not beat either."""
+    clock = [1000.0]
+    monkeypatch.setattr(sweeper_module.time, "monotonic", lambda: clock[0])
+    proxied.ownership.register()
+    sweeper = Sweeper(proxied.config, proxied.redis, proxied.ownership)
+    sweeper.tick()
+    corpse = Corpse(raw_redis, proxied.redis.keys)
+    corpse.holds(payload(1))
+    proxy.reset()
+    corpse.was_looked_at()
+    sweeper.tick()
+    assert untouched(corpse, raw_redis)
+    clock[0] += 2 * LIFE - 1
+    corpse.was_looked_at()
+    sweeper.tick()
+    assert untouched(corpse, raw_redis)
+    clock[0] += 2
+    corpse.was_looked_at()
+    sweeper.tick()
+    assert corpse.fenced
+
+
+def test_a_full_server_is_trouble_too(make_server):
+    server = make_server()
+    parts = Parts(make_config(server.url))
+    with redis_py.Redis.from_url(server.url) as client:
+        parts.ownership.register()
+        sweeper = Sweeper(parts.config, parts.redis, parts.ownership)
+        sweeper.tick()
+        corpse = Corpse(client, parts.redis.keys)
+        corpse.was_looked_at()
+        client.config_set("maxmemory", 1)
+        with pytest.raises(QueueFull):
+            parts.redis.call("SET", "k", 1)
+        sweeper.tick()
+        assert not corpse.fenced
+    parts.close()
+
+
+def test_a_normal_boot_is_no_trouble(parts, corpse, raw_redis):
+    parts.ownership.register()
+    corpse.was_looked_at()
+    Sweeper(parts.config, parts.redis, parts.ownership).tick()
+    assert corpse.fenced
+
+
+def test_an_outage_is_reported_once(proxied, proxy, raw_redis):
+    sweeper = Sweeper(proxied.config, proxied.redis, proxied.ownership)
+    proxy.refuse()
+    sweeper.tick()
+    sweeper.tick()
+    assert [told["context"] for _, told in proxied.errors] == ["sweeper"]
+
+
+# -------------------------------------------------------------------------------------- strays
+
+
+def test_once_an_hour_lists_that_nobody_registered_are_looked_for(sweeper, raw_redis, parts, monkeypatch, caplog):
+    clock = [sweeper_module.time.monotonic()]
+    monkeypatch.setattr(sweeper_module.time, "monotonic", lambda: clock[0])
+    raw_redis.lpush(parts.redis.keys.working("host:9:eeeeeeeeeeee", "slow", "low"), payload(1))
+    sweeper.tick()
+    assert not raw_redis.hexists("offsider:owners", "host:9:eeeeeeeeeeee")
+    clock[0] += 3601
+    with caplog.at_level(logging.WARNING, "offsider"):
+        sweeper.tick()
+    assert json.loads(raw_redis.hget("offsider:owners", "host:9:eeeeeeeeeeee")) == {"slow": ["low"]}
+    assert "found 1 private lists" in caplog.text
+    now = raw_redis.time()[0]
+    raw_redis.hset("offsider:suspects", "host:9:eeeeeeeeeeee", f"{(now - 20) * 1000}:{(now - 3) * 1000}:5")
+    sweeper.tick()
+    assert raw_redis.llen("queue:low") == 1, "and then reclaimed like any other"
+
+
+def test_an_unreadable_entry_of_the_registry_does_not_end_the_sweep(sweeper, corpse, raw_redis):
+    raw_redis.hset("offsider:owners", "broken", "{")
+    corpse.was_looked_at()
+    sweeper.tick()
+    assert corpse.fenced
