@@ -1,0 +1,183 @@
+"""A process shows itself at each beat, counts what it did, and takes the signals that were left for it."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from offsider.wiring.config import Config
+from offsider.worker import heartbeat as heartbeat_module
+from offsider.worker.heartbeat import PAUSE_SECONDS, PAUSE_SECONDS_OF_6, SLOW_MICROSECONDS, Heartbeat
+from offsider.worker.unit_of_work import UnitOfWork
+from offsider.worker.work_state import WorkState
+from tests.snapshot import snapshot
+
+IDENTITY = "host:1:0123456789ab"
+
+
+class Beating:
+    """A heartbeat with all that it looks at in the hands of the test."""
+
+    def __init__(self, config: Config, *, embedded: bool = False) -> None:
+        self.config = config
+        self.state = WorkState()
+        self.owner = SimpleNamespace(identity=IDENTITY)
+        self.quiet = False
+        self.signals: list[str] = []
+        self.events: list[str] = []
+        for event in ("heartbeat", "beat"):
+            config.on(event, lambda event=event: self.events.append(event))
+        self.redis = config.make_redis(1)
+        self.heartbeat = Heartbeat(
+            config,
+            self.redis,
+            self.owner,
+            self.state,
+            quiet=lambda: self.quiet,
+            on_signal=self.signals.append,
+            embedded=embedded,
+        )
+        self.tick = self.heartbeat.tick
+
+
+@pytest.fixture
+def config(redis_url) -> Config:
+    config = Config()
+    config.redis.url = redis_url
+    return config
+
+
+@pytest.fixture
+def make(config):
+    made: list[Beating] = []
+
+    def make(**options) -> Beating:
+        made.append(Beating(config, **options))
+        return made[-1]
+
+    yield make
+    for beating in made:
+        beating.redis.close()
+
+
+@pytest.mark.parametrize("version, pause", [(6, PAUSE_SECONDS_OF_6), (7, PAUSE_SECONDS), (8, PAUSE_SECONDS)])
+def test_it_beats_every_ten_seconds_as_sidekiq_does(make, config, raw_redis, version, pause):
+    config.redis.wire_version = version
+    beating = make()
+    beating.state.begin("tid", UnitOfWork("low", b'{"class":"X","args":[]}'), 7.9)
+    assert beating.tick() == pause
+    work = f"{IDENTITY}:{'workers' if version == 6 else 'work'}"
+    assert json.loads(raw_redis.hget(work, "tid")) == {
+        "queue": "low",
+        "payload": '{"class":"X","args":[]}',
+        "run_at": 7,
+    }
+    assert raw_redis.ttl(IDENTITY) == raw_redis.ttl(work) == 60
+
+
+def test_each_beat_tells_how_things_are_now(make, raw_redis):
+    beating = make()
+    beating.tick()
+    first = raw_redis.hgetall(IDENTITY)
+    beating.quiet = True
+    beating.state.begin("tid", UnitOfWork("low", b"x"), 7.9)
+    beating.tick()
+    second = raw_redis.hgetall(IDENTITY)
+    assert (first[b"quiet"], first[b"busy"]) == (b"false", b"0")
+    assert (second[b"quiet"], second[b"busy"]) == (b"true", b"1")
+    assert int(second[b"rss"]) > 1000
+    assert 0 < int(second[b"rtt_us"]) < 10_000_000
+    assert float(second[b"beat"]) >= float(first[b"beat"])
+
+
+def test_counts_are_added_at_each_beat_and_kept_when_they_cannot_be_written(make, proxy, raw_redis, config):
+    config.redis.url = proxy.url
+    beating = make()
+    beating.state.count(failed=True)
+    beating.state.count(failed=False)
+    beating.tick()
+    proxy.refuse()
+    beating.state.count(failed=False)
+    beating.tick()
+    proxy.accept()
+    assert (raw_redis.get("stat:processed"), raw_redis.get("stat:failed")) == (b"2", b"1")
+    beating.tick()
+    assert (raw_redis.get("stat:processed"), raw_redis.get("stat:failed")) == (b"3", b"1")
+
+
+def test_the_first_beat_and_the_first_after_a_partition_are_told_apart_from_the_others(make, raw_redis):
+    beating = make()
+    beating.tick()
+    beating.tick()
+    assert beating.events == ["heartbeat", "beat", "beat"]
+    raw_redis.delete(IDENTITY)
+    beating.tick()
+    assert beating.events[3:] == ["heartbeat", "beat"]
+
+
+@pytest.mark.parametrize("embedded", [False, True])
+def test_a_signal_is_taken_at_each_beat_and_acted_upon_unless_embedded(make, raw_redis, embedded):
+    raw_redis.lpush(f"{IDENTITY}-signals", "TSTP", "TERM")
+    beating = make(embedded=embedded)
+    beating.tick()
+    beating.tick()
+    assert beating.signals == ([] if embedded else ["TSTP", "TERM"])
+    assert not raw_redis.exists(f"{IDENTITY}-signals")
+
+
+def test_five_slow_round_trips_in_a_row_are_warned_about_once(make, monkeypatch, caplog):
+    beating = make()
+    trips = iter([*[SLOW_MICROSECONDS * 2] * 4, 100, *[SLOW_MICROSECONDS * 2] * 8])
+    now = [0.0]
+
+    def clock():
+        # Called twice a beat: before the PING, and after it.
+        if clock.before:
+            now[0] += next(trips) / 1_000_000
+        clock.before = not clock.before
+        return now[0]
+
+    clock.before = False
+    monkeypatch.setattr(heartbeat_module, "time", SimpleNamespace(perf_counter=clock))
+    for _ in range(9):
+        beating.tick()
+    assert "a round trip to Redis takes" not in caplog.text
+    beating.tick()
+    assert caplog.text.count("a round trip to Redis takes") == 1
+    for _ in range(3):
+        beating.tick()
+    assert caplog.text.count("a round trip to Redis takes") == 1
+
+
+def test_a_new_identity_takes_the_place_of_the_old_one(make, raw_redis):
+    beating = make()
+    beating.tick()
+    beating.owner.identity = "host:1:ba9876543210"
+    beating.tick()
+    assert raw_redis.smembers("processes") == {b"host:1:ba9876543210"}
+    assert not raw_redis.exists(IDENTITY)
+    beating.heartbeat.leave()
+    assert set(snapshot(raw_redis)) <= {"process_cleanup"}
+
+
+def test_extensions_add_fields_to_the_info(make, config, raw_redis):
+    config.add_info(lambda: {"shop": {"region": "eu"}})
+    make().tick()
+    assert json.loads(raw_redis.hget(IDENTITY, "info"))["shop"] == {"region": "eu"}
+
+
+def test_an_outage_is_told_once_and_the_process_is_shown_again(make, proxy, raw_redis, config):
+    config.redis.url = proxy.url
+    reports = []
+    config.error_handlers.append(lambda error, context: reports.append(context["context"]))
+    beating = make()
+    proxy.refuse()
+    beating.tick()
+    beating.tick()
+    proxy.accept()
+    assert not raw_redis.exists(IDENTITY)
+    beating.tick()
+    assert reports == ["heartbeat"]
+    assert raw_redis.exists(IDENTITY)
