@@ -1,0 +1,39 @@
+"""A capsule that serves every queue finds new ones, and registers them first."""
+
+from __future__ import annotations
+
+import json
+
+from offsider.worker.discovery import PAUSE_SECONDS, Discovery
+from tests.redis.worker.conftest import Parts
+
+
+def discovery(config) -> tuple[Discovery, Parts]:
+    parts = Parts(config, ("first", "*"))
+    parts.ownership._queues["default"] = list(parts.capsule.queues)
+    return Discovery(config, parts.redis, parts.ownership, [parts.capsule]), parts
+
+
+def test_new_queues_are_registered_and_then_served(worker_config, raw_redis):
+    finder, parts = discovery(worker_config)
+    raw_redis.sadd("queues", "first", "new", b"\xff")
+    assert finder.tick() == PAUSE_SECONDS <= 10
+    assert parts.capsule.queues == ["first", "new"]
+    assert json.loads(raw_redis.hget("offsider:owners", parts.ownership.identity)) == {"default": ["first", "new"]}
+    raw_redis.lpush("queue:new", "job")
+    assert parts.fetcher.retrieve().raw == b"job"
+    parts.close()
+
+
+def test_what_could_not_be_registered_is_not_served(proxied_config, proxy, raw_redis):
+    finder, parts = discovery(proxied_config)
+    finder.tick()
+    raw_redis.sadd("queues", "new")
+    proxy.lose_request(b"offsider:owners")
+    finder.tick()
+    assert parts.capsule.queues == ["first"]
+    assert [told["context"] for _, told in parts.errors] == ["discovery of queues"]
+    finder.tick()
+    assert parts.capsule.queues == ["first", "new"]
+    assert raw_redis.hget("offsider:owners", parts.ownership.identity) == b'{"default": ["first", "new"]}'
+    parts.close()

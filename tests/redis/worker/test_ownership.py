@@ -1,0 +1,132 @@
+"""Who this worker is: registered before anything is claimed, and under a new name once it was declared dead."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import threading
+
+import pytest
+
+from offsider.core.errors import RedisUnavailable
+from offsider.storage import owners
+from offsider.worker.ownership import new_identity
+from tests.snapshot import snapshot
+
+
+def registered(client) -> dict[str, dict]:
+    return {name.decode(): json.loads(lists) for name, lists in client.hgetall("offsider:owners").items()}
+
+
+def test_an_identity_is_written_as_sidekiq_writes_it(monkeypatch):
+    host, pid, nonce = new_identity().rsplit(":", 2)
+    assert (host, pid) == (socket.gethostname(), str(os.getpid()))
+    assert re.fullmatch(r"[0-9a-f]{12}", nonce)
+    monkeypatch.setenv("DYNO", "worker.3")
+    assert new_identity().startswith("worker.3:")
+
+
+def test_each_identity_has_a_nonce_of_its_own_in_a_forked_child_too():
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(write, new_identity().encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    theirs = os.read(read, 1000).decode()
+    os.close(read)
+    os.close(write)
+    assert len({theirs.rpartition(":")[2], *(new_identity().rpartition(":")[2] for _ in range(100))}) == 101
+
+
+def test_registering_names_the_lists_and_beats(parts, raw_redis):
+    parts.ownership.register()
+    identity = parts.ownership.identity
+    assert snapshot(raw_redis) == {
+        f"offsider:alive:{identity}": b"1",
+        "offsider:owners": {identity.encode(): b'{"default": ["default"]}'},
+    }
+    assert 40_000 < raw_redis.pttl(f"offsider:alive:{identity}") <= 45_000
+
+
+def test_leaving_with_empty_lists_leaves_nothing(parts, raw_redis):
+    parts.ownership.register()
+    assert parts.ownership.leave()
+    assert snapshot(raw_redis) == {}
+
+
+def test_leaving_with_jobs_in_a_list_leaves_them_to_be_found(parts, raw_redis):
+    parts.ownership.register()
+    raw_redis.lpush(parts.working, "job")
+    assert not parts.ownership.leave()
+    assert list(registered(raw_redis)) == [parts.ownership.identity]
+
+
+# -------------------------------------------------------------------------------------- fence
+
+
+def test_a_fenced_owner_comes_back_under_a_new_identity(parts, raw_redis, caplog):
+    parts.ownership.register()
+    old = parts.ownership.identity
+    owners_fence(parts, raw_redis, old)
+    parts.ownership.register()
+    new = parts.ownership.identity
+    assert new.rpartition(":")[0] == old.rpartition(":")[0]
+    assert new != old
+    assert set(registered(raw_redis)) == {old, new}, "the old lists stay for whoever reclaims them"
+    assert f"{old} was declared dead" in caplog.text
+
+
+def owners_fence(parts, raw_redis, identity: str) -> None:
+    raw_redis.delete(parts.redis.keys.alive(identity))
+    assert owners.fence(parts.redis, identity)
+
+
+def test_an_identity_is_used_only_when_the_registry_has_it(proxied, proxy, raw_redis):
+    """Else a claim would fill lists that nobody finds (rule 1)."""
+    proxied.ownership.register()
+    old = proxied.ownership.identity
+    raw_redis.set(proxied.redis.keys.fenced(old), 1)
+    proxy.lose_request(owners.BEAT.sha.encode())
+    with pytest.raises(RedisUnavailable):
+        proxied.ownership.renew(old)
+    assert proxied.ownership.identity == old
+    proxied.ownership.renew(old)
+    assert proxied.ownership.identity in registered(raw_redis)
+
+
+def test_many_threads_that_are_refused_take_one_new_identity(parts, raw_redis):
+    parts.ownership.register()
+    old = parts.ownership.identity
+    threads = [threading.Thread(target=parts.ownership.renew, args=(old,)) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    assert len(registered(raw_redis)) == 2
+
+
+# ------------------------------------------------------------------------------ further queues
+
+
+def test_further_queues_are_registered_before_they_are_served(parts, raw_redis):
+    parts.ownership.register()
+    parts.ownership.serve("default", ["low", "default", "high"])
+    assert registered(raw_redis) == {parts.ownership.identity: {"default": ["default", "low", "high"]}}
+
+
+def test_known_queues_cost_nothing(parts, raw_redis):
+    parts.ownership.serve("default", ["default"])
+    assert snapshot(raw_redis) == {}
+
+
+def test_a_queue_that_could_not_be_registered_is_tried_again(proxied, proxy, raw_redis):
+    proxied.ownership.register()
+    proxy.lose_request(owners.BEAT.sha.encode())
+    with pytest.raises(RedisUnavailable):
+        proxied.ownership.serve("default", ["low"])
+    assert registered(raw_redis)[proxied.ownership.identity] == {"default": ["default"]}
+    proxied.ownership.serve("default", ["low"])
+    assert registered(raw_redis)[proxied.ownership.identity] == {"default": ["default", "low"]}
