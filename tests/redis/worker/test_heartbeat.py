@@ -1,237 +1,183 @@
-"""What pages see of this process, in the form of the Sidekiq that ``wire_version`` names."""
+"""A process shows itself at each beat, counts what it did, and takes the signals that were left for it."""
 
 from __future__ import annotations
 
-import datetime as dt
 import json
-import os
+from types import SimpleNamespace
 
 import pytest
-import redis as redis_py
 
-from offsider import __version__
-from offsider.storage import processes
+from offsider.wiring.config import Config
 from offsider.worker import heartbeat as heartbeat_module
-from offsider.worker.heartbeat import Heartbeat
+from offsider.worker.heartbeat import PAUSE_SECONDS, PAUSE_SECONDS_OF_6, SLOW_MICROSECONDS, Heartbeat
 from offsider.worker.unit_of_work import UnitOfWork
 from offsider.worker.work_state import WorkState
-from tests.redis.worker.conftest import Parts, make_config
 from tests.snapshot import snapshot
+
+IDENTITY = "host:1:0123456789ab"
 
 
 class Beating:
-    def __init__(self, parts: Parts, *, embedded: bool = False) -> None:
-        self.parts = parts
+    """A heartbeat with all that it looks at in the hands of the test."""
+
+    def __init__(self, config: Config, *, embedded: bool = False) -> None:
+        self.config = config
+        self.state = WorkState()
+        self.owner = SimpleNamespace(identity=IDENTITY)
+        self.quiet = False
         self.signals: list[str] = []
-        self.heard: list[str] = []
-        self.is_quiet = False
-        self.work_state = WorkState()
-        for name in ("heartbeat", "beat"):
-            parts.config.on(name, lambda name=name: self.heard.append(name))
+        self.events: list[str] = []
+        for event in ("heartbeat", "beat"):
+            config.on(event, lambda event=event: self.events.append(event))
+        self.redis = config.make_redis(1)
         self.heartbeat = Heartbeat(
-            parts.config,
-            parts.redis,
-            parts.ownership,
-            self.work_state,
-            quiet=lambda: self.is_quiet,
+            config,
+            self.redis,
+            self.owner,
+            self.state,
+            quiet=lambda: self.quiet,
             on_signal=self.signals.append,
             embedded=embedded,
         )
         self.tick = self.heartbeat.tick
 
-    @property
-    def identity(self) -> str:
-        return self.parts.ownership.identity
+
+@pytest.fixture
+def config(redis_url) -> Config:
+    config = Config()
+    config.redis.url = redis_url
+    return config
 
 
 @pytest.fixture
-def beating(parts) -> Beating:
-    return Beating(parts)
+def make(config):
+    made: list[Beating] = []
+
+    def make(**options) -> Beating:
+        made.append(Beating(config, **options))
+        return made[-1]
+
+    yield make
+    for beating in made:
+        beating.redis.close()
 
 
-def today(client) -> str:
-    return dt.datetime.fromtimestamp(client.time()[0], dt.UTC).strftime("%Y-%m-%d")
+@pytest.mark.parametrize("version, pause", [(6, PAUSE_SECONDS_OF_6), (7, PAUSE_SECONDS), (8, PAUSE_SECONDS)])
+def test_it_beats_every_ten_seconds_as_sidekiq_does(make, config, raw_redis, version, pause):
+    config.redis.wire_version = version
+    beating = make()
+    beating.state.begin("tid", UnitOfWork("low", b'{"class":"X","args":[]}'), 7.9)
+    assert beating.tick() == pause
+    work = f"{IDENTITY}:{'workers' if version == 6 else 'work'}"
+    assert json.loads(raw_redis.hget(work, "tid")) == {
+        "queue": "low",
+        "payload": '{"class":"X","args":[]}',
+        "run_at": 7,
+    }
+    assert raw_redis.ttl(IDENTITY) == raw_redis.ttl(work) == 60
 
 
-# ---------------------------------------------------------------------------------- what is shown
-
-
-def test_the_process_hash_has_the_fields_of_sidekiq(beating, raw_redis):
-    assert beating.tick() == 10.0
-    fields = raw_redis.hgetall(beating.identity)
-    assert set(fields) == {b"info", b"concurrency", b"busy", b"beat", b"rtt_us", b"quiet", b"rss"}
-    assert (fields[b"concurrency"], fields[b"busy"], fields[b"quiet"]) == (b"5", b"0", b"false")
-    assert abs(float(fields[b"beat"]) - raw_redis.time()[0]) < 60
-    assert int(fields[b"rtt_us"]) > 0
-    assert int(fields[b"rss"]) > 1000
-    assert raw_redis.smembers("processes") == {beating.identity.encode()}
-
-
-COMMON = {"hostname", "started_at", "pid", "tag", "concurrency", "queues", "labels", "identity"}
-
-
-@pytest.mark.parametrize(
-    "wire_version, more",
-    [(6, set()), (7, {"weights", "version", "embedded"}), (8, {"capsules", "weights", "version", "embedded"})],
-)
-def test_info_is_that_of_the_version_that_is_written(worker_config, raw_redis, wire_version, more):
-    worker_config.redis.wire_version = wire_version
-    worker_config.worker.tag = "shop"
-    worker_config.worker.labels = ["eu"]
-    worker_config.capsule("slow", concurrency=2, queues=["slow"])
-    beating = Beating(Parts(worker_config, ("high,2", "low,1")))
-    assert beating.tick() == (5.0 if wire_version == 6 else 10.0)
-    info = json.loads(raw_redis.hget(beating.identity, "info"))
-    assert set(info) == COMMON | more
-    assert (info["pid"], info["tag"], info["labels"]) == (os.getpid(), "shop", ["eu"])
-    assert (info["queues"], info["concurrency"]) == (["high", "low", "slow"], 7)
-    assert info["identity"] == beating.identity
-    if wire_version >= 7:
-        assert info["weights"] == [{"high": 2, "low": 1}, {"slow": 0}]
-        assert (info["version"], info["embedded"]) == (__version__, False)
-    if wire_version == 8:
-        assert info["capsules"]["slow"] == {"concurrency": 2, "mode": "strict", "weights": {"slow": 0}}
-    beating.parts.close()
-
-
-@pytest.mark.parametrize("wire_version, key", [(6, "workers"), (7, "work"), (8, "work")])
-def test_running_jobs_are_shown(worker_config, raw_redis, wire_version, key):
-    worker_config.redis.wire_version = wire_version
-    beating = Beating(Parts(worker_config))
-    beating.work_state.begin("tid", UnitOfWork("low", b'{"class":"X"}'), 1_795_216_780.9)
+def test_each_beat_tells_how_things_are_now(make, raw_redis):
+    beating = make()
     beating.tick()
-    shown = json.loads(raw_redis.hget(f"{beating.identity}:{key}", "tid"))
-    assert shown == {"queue": "low", "payload": '{"class":"X"}', "run_at": 1_795_216_780}
-    assert raw_redis.hget(beating.identity, "busy") == b"1"
-    beating.work_state.end("tid")
+    first = raw_redis.hgetall(IDENTITY)
+    beating.quiet = True
+    beating.state.begin("tid", UnitOfWork("low", b"x"), 7.9)
     beating.tick()
-    assert not raw_redis.exists(f"{beating.identity}:{key}")
-    beating.parts.close()
+    second = raw_redis.hgetall(IDENTITY)
+    assert (first[b"quiet"], first[b"busy"]) == (b"false", b"0")
+    assert (second[b"quiet"], second[b"busy"]) == (b"true", b"1")
+    assert int(second[b"rss"]) > 1000
+    assert 0 < int(second[b"rtt_us"]) < 10_000_000
+    assert float(second[b"beat"]) >= float(first[b"beat"])
 
 
-def test_a_quiet_process_says_so(beating, raw_redis):
-    beating.is_quiet = True
+def test_counts_are_added_at_each_beat_and_kept_when_they_cannot_be_written(make, proxy, raw_redis, config):
+    config.redis.url = proxy.url
+    beating = make()
+    beating.state.count(failed=True)
+    beating.state.count(failed=False)
     beating.tick()
-    assert raw_redis.hget(beating.identity, "quiet") == b"true"
-
-
-def test_extensions_add_fields_and_a_broken_one_hides_nothing(beating, raw_redis):
-    def broken():
-        raise KeyError("no field")
-
-    beating.parts.config.add_info(lambda: {"color": "green"})
-    beating.parts.config.add_info(broken)
-    beating.parts.config.add_info(lambda: {"object": object()})
-    beating.tick()
-    info = json.loads(raw_redis.hget(beating.identity, "info"))
-    assert info["color"] == "green"
-    assert "object" not in info
-    assert len(beating.parts.errors) == 2
-
-
-# -------------------------------------------------------------------------------------- events
-
-
-def test_the_first_beat_is_told_apart_from_the_others(beating, raw_redis):
-    beating.tick()
-    beating.tick()
-    assert beating.heard == ["heartbeat", "beat", "beat"]
-    raw_redis.delete(beating.identity)  # expired during a partition
-    beating.tick()
-    assert beating.heard[3:] == ["heartbeat", "beat"]
-
-
-def test_signals_that_others_left_are_passed_on(beating):
-    processes.send_signal(beating.parts.redis, beating.identity, "TSTP")
-    processes.send_signal(beating.parts.redis, beating.identity, "TERM")
-    beating.tick()
-    beating.tick()
-    assert beating.signals == ["TSTP", "TERM"]
-
-
-def test_a_worker_inside_another_program_ignores_signals(parts):
-    beating = Beating(parts, embedded=True)
-    processes.send_signal(parts.redis, beating.identity, "TERM")
-    beating.tick()
-    assert beating.signals == []
-
-
-def test_a_new_identity_replaces_the_old_one(beating, raw_redis):
-    beating.parts.ownership.register()
-    beating.tick()
-    old = beating.identity
-    beating.parts.ownership.renew(old)
-    beating.tick()
-    assert raw_redis.smembers("processes") == {beating.identity.encode()}
-    assert not raw_redis.exists(old)
-
-
-def test_leaving_takes_the_process_off_the_registry(beating, raw_redis):
-    beating.tick()
-    beating.heartbeat.leave()
-    assert set(snapshot(raw_redis)) == {"process_cleanup"}
-
-
-def test_dead_identities_are_pruned_along_the_way(beating, raw_redis):
-    raw_redis.sadd("processes", "gone:1:x")
-    beating.tick()
-    assert raw_redis.smembers("processes") == {beating.identity.encode()}
-
-
-# ------------------------------------------------------------------------------------- counters
-
-
-def test_counts_are_written_at_each_beat(beating, raw_redis):
-    for failed in (False, False, True):
-        beating.work_state.count(failed=failed)
-    beating.tick()
-    beating.tick()
-    day = today(raw_redis)
-    assert raw_redis.mget("stat:processed", "stat:failed", f"stat:processed:{day}", f"stat:failed:{day}") == [
-        b"3",
-        b"1",
-        b"3",
-        b"1",
-    ]
-
-
-def test_counts_are_kept_while_redis_is_away(proxied, proxy, raw_redis):
-    beating = Beating(proxied)
     proxy.refuse()
-    beating.work_state.count(failed=True)
+    beating.state.count(failed=False)
     beating.tick()
-    beating.work_state.count(failed=False)
-    beating.tick()
-    assert len(proxied.errors) == 1, "one report"
-    assert raw_redis.get("stat:processed") is None
     proxy.accept()
-    beating.tick()
     assert (raw_redis.get("stat:processed"), raw_redis.get("stat:failed")) == (b"2", b"1")
+    beating.tick()
+    assert (raw_redis.get("stat:processed"), raw_redis.get("stat:failed")) == (b"3", b"1")
 
 
-def test_a_process_that_drains_a_full_server_stays_visible_and_takes_signals(make_server):
-    server = make_server()
-    beating = Beating(Parts(make_config(server.url)))
-    with redis_py.Redis.from_url(server.url) as client:
-        processes.send_signal(beating.parts.redis, beating.identity, "TSTP")
-        client.config_set("maxmemory", 1)
-        beating.work_state.count(failed=False)
-        beating.tick()
-        assert client.hget(beating.identity, "busy") == b"0"
-        assert beating.signals == ["TSTP"]
-        assert beating.heard == ["heartbeat", "beat"]
-        client.config_set("maxmemory", 0)
-        beating.tick()
-        assert client.get("stat:processed") == b"1"
-    beating.parts.close()
+def test_the_first_beat_and_the_first_after_a_partition_are_told_apart_from_the_others(make, raw_redis):
+    beating = make()
+    beating.tick()
+    beating.tick()
+    assert beating.events == ["heartbeat", "beat", "beat"]
+    raw_redis.delete(IDENTITY)
+    beating.tick()
+    assert beating.events[3:] == ["heartbeat", "beat"]
 
 
-def test_a_slow_round_trip_is_warned_about_at_every_fifth_beat_at_most(beating, caplog, monkeypatch):
-    ticks = iter(range(1000))
-    monkeypatch.setattr(heartbeat_module.time, "perf_counter", lambda: next(ticks) * 0.06)
-    for _ in range(4):
+@pytest.mark.parametrize("embedded", [False, True])
+def test_a_signal_is_taken_at_each_beat_and_acted_upon_unless_embedded(make, raw_redis, embedded):
+    raw_redis.lpush(f"{IDENTITY}-signals", "TSTP", "TERM")
+    beating = make(embedded=embedded)
+    beating.tick()
+    beating.tick()
+    assert beating.signals == ([] if embedded else ["TSTP", "TERM"])
+    assert not raw_redis.exists(f"{IDENTITY}-signals")
+
+
+def test_five_slow_round_trips_in_a_row_are_warned_about_once(make, monkeypatch, caplog):
+    beating = make()
+    trips = iter([*[SLOW_MICROSECONDS * 2] * 4, 100, *[SLOW_MICROSECONDS * 2] * 8])
+    now = [0.0]
+
+    def clock():
+        # Called twice a beat: before the PING, and after it.
+        if clock.before:
+            now[0] += next(trips) / 1_000_000
+        clock.before = not clock.before
+        return now[0]
+
+    clock.before = False
+    monkeypatch.setattr(heartbeat_module, "time", SimpleNamespace(perf_counter=clock))
+    for _ in range(9):
         beating.tick()
     assert "a round trip to Redis takes" not in caplog.text
-    for _ in range(5):
+    beating.tick()
+    assert caplog.text.count("a round trip to Redis takes") == 1
+    for _ in range(3):
         beating.tick()
-    assert caplog.text.count("a round trip to Redis takes 60000 us") == 2
+    assert caplog.text.count("a round trip to Redis takes") == 1
+
+
+def test_a_new_identity_takes_the_place_of_the_old_one(make, raw_redis):
+    beating = make()
+    beating.tick()
+    beating.owner.identity = "host:1:ba9876543210"
+    beating.tick()
+    assert raw_redis.smembers("processes") == {b"host:1:ba9876543210"}
+    assert not raw_redis.exists(IDENTITY)
+    beating.heartbeat.leave()
+    assert set(snapshot(raw_redis)) <= {"process_cleanup"}
+
+
+def test_extensions_add_fields_to_the_info(make, config, raw_redis):
+    config.add_info(lambda: {"shop": {"region": "eu"}})
+    make().tick()
+    assert json.loads(raw_redis.hget(IDENTITY, "info"))["shop"] == {"region": "eu"}
+
+
+def test_an_outage_is_told_once_and_the_process_is_shown_again(make, proxy, raw_redis, config):
+    config.redis.url = proxy.url
+    reports = []
+    config.error_handlers.append(lambda error, context: reports.append(context["context"]))
+    beating = make()
+    proxy.refuse()
+    beating.tick()
+    beating.tick()
+    proxy.accept()
+    assert not raw_redis.exists(IDENTITY)
+    beating.tick()
+    assert reports == ["heartbeat"]
+    assert raw_redis.exists(IDENTITY)
