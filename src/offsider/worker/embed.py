@@ -48,7 +48,11 @@ class EmbeddedWorker:
             msg = "this embedded worker was started before; make a new one (with a new Config)"
             raise ConfigurationError(msg)
         self._launcher = Launcher(self.config, embedded=True)
-        self._launcher.start()
+        try:
+            self._launcher.start()
+        except BaseException:
+            self._launcher.stop()  # the program goes on, so what was started already must not
+            raise
 
     def quiet(self) -> None:
         """Take no further jobs; running ones go on."""

@@ -44,6 +44,7 @@ from offsider.worker.sweeper import Sweeper
 from offsider.worker.work_state import WorkState
 
 if TYPE_CHECKING:
+    from offsider.storage.redis import Redis
     from offsider.wiring.config import Config
     from offsider.wiring.service import Service
 
@@ -76,6 +77,8 @@ class Launcher:
         self.stopping = False
         self._lock = threading.Lock()
         self._stopped = threading.Event()
+        self._registered = False
+        self._pools: list[Redis] = []
         self._heartbeat: Heartbeat | None = None
         self._scheduler: Service | None = None
         self._services: list[Service] = []
@@ -99,12 +102,14 @@ class Launcher:
         config.events.emit("startup", once=True)
         self._redis = config.make_redis(SERVICE_CONNECTIONS)
         capsules = list(config.capsules.values())
+        self._pools = [self._redis, *(capsule.redis for capsule in capsules)]
         self._ownership = Ownership(
             self._redis, {capsule.name: capsule.queues for capsule in capsules}, config.worker.liveness_seconds
         )
         # First, because what extensions make may fail, and shall leave no owner behind.
         self._build()
         self._ownership.register()
+        self._registered = True
         for service in self._services:
             service.start()
         for manager in self._managers:
@@ -207,8 +212,7 @@ class Launcher:
         for manager in self._managers:
             manager.give_back()
         self._end_services()
-        # Without a heartbeat the start did not get far enough to leave anything behind.
-        if self._heartbeat is not None:
+        if self._registered and self._heartbeat is not None:
             for last in (self._heartbeat.flush_counters, self._heartbeat.leave, self._ownership.leave):
                 try:
                     last()
@@ -216,7 +220,7 @@ class Launcher:
                     self.config.handle_error(error, {"context": "leaving the registries"})
         for manager in self._managers:
             manager.close()
-        for pool in (self._redis, *(capsule.redis for capsule in self.config.capsules.values())):
+        for pool in self._pools:
             pool.close()
 
     def _end_services(self) -> None:

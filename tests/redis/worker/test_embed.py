@@ -11,6 +11,7 @@ from offsider.client import Client
 from offsider.core.errors import ConfigurationError, RedisUnavailable
 from offsider.embedded.address import free_port
 from offsider.jobs import registry
+from offsider.wiring.service import Loop
 from offsider.worker.embed import EmbeddedWorker
 from tests.waiting import wait_for
 
@@ -90,3 +91,16 @@ def test_without_a_server_it_says_so():
     config.redis.url = f"redis://127.0.0.1:{free_port()}"
     with pytest.raises(RedisUnavailable, match="cannot be reached"):
         EmbeddedWorker(config).start()
+
+
+def test_a_start_that_fails_leaves_nothing_running_in_the_program(config, raw_redis):
+    def fails_to_start(config):
+        service = Loop("offsider-broken", lambda: None, on_error=config.handle_error)
+        service.start = lambda: {}["missing"]  # type: ignore[method-assign]
+        return service
+
+    config.add_service(fails_to_start)
+    with pytest.raises(KeyError, match="missing"), EmbeddedWorker(config):
+        pytest.fail("it started")
+    wait_for(lambda: not [thread for thread in threading.enumerate() if thread.name.startswith("offsider-")])
+    assert raw_redis.scard("processes") == raw_redis.hlen("offsider:owners") == 0

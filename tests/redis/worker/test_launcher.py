@@ -1,0 +1,425 @@
+"""A worker is brought up in one order and down in another, on time, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from offsider import Config, __version__, current_job, job
+from offsider.client import Client
+from offsider.core.errors import ConfigurationError, InvalidOptions, RedisUnavailable
+from offsider.embedded.address import free_port
+from offsider.jobs import registry
+from offsider.wiring.service import Loop
+from offsider.worker import launcher as module
+from offsider.worker.launcher import Launcher
+from tests.waiting import wait_for
+
+
+@pytest.fixture(autouse=True)
+def no_jobs_left() -> Iterator[None]:
+    with registry.isolated():
+        yield
+
+
+@pytest.fixture
+def config(redis_url) -> Config:
+    return make_config(redis_url)
+
+
+@pytest.fixture
+def launch(config):
+    """launch() -> a launcher that was started, and is stopped after the test."""
+    started: list[Launcher] = []
+
+    def launch(config: Config = config, **options) -> Launcher:
+        launcher = Launcher(config, **options)
+        started.append(launcher)
+        launcher.start()
+        return launcher
+
+    yield launch
+    for launcher in started:
+        launcher.stop()
+
+
+def make_config(url: str) -> Config:
+    config = Config()
+    config.redis.url = url
+    config.worker.concurrency = 2
+    return config
+
+
+def push(config: Config, name: str, **fields) -> str | None:
+    return Client(config).push({"class": name, "args": [], **fields})
+
+
+def threads() -> list[str]:
+    return sorted(thread.name for thread in threading.enumerate() if thread.name.startswith("offsider-"))
+
+
+# -------------------------------------------------------------------------------------------- up
+
+
+def test_a_started_worker_has_its_services_its_threads_and_an_owner(config, launch, raw_redis):
+    launcher = launch()
+
+    assert threads() == [
+        "offsider-default-1",
+        "offsider-default-2",
+        "offsider-heartbeat",
+        "offsider-liveness",
+        "offsider-scheduler",
+        "offsider-sweeper",
+    ]
+    assert config.frozen
+    assert raw_redis.hkeys("offsider:owners") == [launcher.identity.encode()]
+    wait_for(lambda: raw_redis.smembers("processes") == {launcher.identity.encode()})
+
+
+def test_only_a_capsule_that_serves_all_queues_needs_discovery(config, launch):
+    config.capsule("rest", concurrency=1, queues=["*"])
+    ran = threading.Event()
+    job(name="Runs")(ran.set)
+    push(config, "Runs", queue="found")
+
+    launch()
+
+    assert "offsider-discovery" in threads()
+    assert ran.wait(10)  # what is there at the start is served at once
+
+
+def test_events_come_in_the_order_of_a_life(config, launch):
+    heard: list[str] = []
+    beaten = threading.Event()
+    for event in ("startup", "quiet", "shutdown", "exit", "heartbeat"):
+        config.on(event, lambda event=event: heard.append(event))
+    config.on("beat", beaten.set)
+    launcher = launch()
+    assert beaten.wait(10)
+
+    launcher.quiet()
+    launcher.quiet()
+    launcher.stop()
+    launcher.stop()
+    launcher.quiet()
+
+    assert heard == ["startup", "heartbeat", "quiet", "shutdown", "exit"]
+
+
+def test_a_job_that_is_declared_wrongly_ends_the_start_before_anything_is_written(config, raw_redis):
+    heard: list[str] = []
+    config.on("startup", lambda: heard.append("startup"))
+
+    @job(name="Wrong", retry=-1)
+    def wrong() -> None: ...
+
+    with pytest.raises(InvalidOptions, match="Wrong"):
+        Launcher(config).start()
+
+    assert heard == []
+    assert raw_redis.keys() == []
+    assert threads() == []
+
+
+def test_a_server_that_cannot_be_reached_ends_the_start():
+    launcher = Launcher(make_config(f"redis://127.0.0.1:{free_port()}"))
+
+    with pytest.raises(RedisUnavailable):
+        launcher.start()
+
+    assert threads() == []
+
+
+def failing(*_):
+    raise LookupError("a mistake of the application")
+
+
+class Broken(Loop):
+    """A service that cannot be started."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__("offsider-broken", failing, on_error=config.handle_error)
+        self.start = failing  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize(
+    "break_it",
+    [
+        lambda config: config.on("startup", failing),
+        lambda config: config.add_service(failing),
+        lambda config: config.add_service(Broken),
+        lambda config: setattr(config, "fetcher", "nowhere.Fetcher"),
+    ],
+    ids=["startup", "making a service", "starting a service", "making a fetcher"],
+)
+def test_a_start_that_fails_can_be_stopped_and_leaves_nothing_behind(break_it, config, raw_redis):
+    break_it(config)
+    launcher = Launcher(config)
+    with pytest.raises((LookupError, ConfigurationError)):
+        launcher.start()
+
+    launcher.stop()
+
+    assert launcher.wait(0)
+    wait_for(lambda: threads() == [])
+    assert raw_redis.hlen("offsider:owners") == raw_redis.scard("processes") == 0
+
+
+def test_a_launcher_that_was_never_started_can_be_stopped(config, raw_redis):
+    launcher = Launcher(config)
+
+    launcher.quiet()
+    launcher.stop()
+
+    assert launcher.wait(0)
+    assert raw_redis.keys() == []
+
+
+def test_services_of_extensions_are_started_and_stopped(config, launch):
+    ticked = threading.Event()
+
+    def tick() -> float:
+        ticked.set()
+        return 60
+
+    config.add_service(lambda config: Loop("offsider-extension", tick, on_error=config.handle_error))
+    launcher = launch()
+    assert ticked.wait(10)
+
+    launcher.stop()
+
+    wait_for(lambda: threads() == [])
+
+
+def test_two_workers_in_one_process_share_nothing(redis_url, launch):
+    ran = {"left": threading.Event(), "right": threading.Event()}
+    launchers = {}
+    for name, event in ran.items():
+        job(name=name)(lambda event=event: event.set())
+        config = make_config(redis_url)
+        config.worker.queues = [name]
+        launchers[name] = launch(config)
+
+    push(config, "left", queue="left")
+
+    assert ran["left"].wait(10)
+    launchers["left"].stop()
+    assert launchers["left"].identity != launchers["right"].identity
+    assert not launchers["right"].quieted
+    push(config, "right", queue="right")
+    assert ran["right"].wait(10)
+
+
+# ----------------------------------------------------------------------------------------- quiet
+
+
+def test_a_quiet_worker_takes_no_job_moves_none_and_stays(config, launch, raw_redis):
+    launcher = launch()
+    launcher.quiet()
+    wait_for(lambda: threads() == ["offsider-heartbeat", "offsider-liveness", "offsider-sweeper"])
+
+    push(config, "Waits")
+    raw_redis.zadd("schedule", {json.dumps({"class": "Due", "args": [], "queue": "due"}): time.time() - 60})
+
+    assert launcher.quieted
+    assert not launcher.stopping
+    assert not launcher.wait(0.1)
+    assert raw_redis.llen("queue:default") == 1
+    assert raw_redis.zcard("schedule") == 1
+    launcher.stop()
+    assert raw_redis.zcard("schedule") == 1
+
+
+def test_running_jobs_are_told_and_finish(config, launch, raw_redis):
+    entered, go_on, told = threading.Event(), threading.Event(), []
+
+    @job(name="Long")
+    def long() -> None:
+        entered.set()
+        assert go_on.wait(10)
+        told.append(current_job().stopping)
+
+    launcher = launch()
+    push(config, "Long")
+    assert entered.wait(10)
+    launcher.quiet()
+    stopping = threading.Thread(target=launcher.stop)
+    stopping.start()
+    go_on.set()
+    stopping.join(10)
+
+    assert told == [True]
+    assert raw_redis.get("stat:processed") == b"1"
+    assert raw_redis.llen("queue:default") == 0
+
+
+@pytest.mark.parametrize(
+    "signal, then",
+    [("TSTP", (True, False)), ("TERM", (True, True)), ("INT", (True, True)), ("HUP", (False, False))],
+)
+def test_signals_left_in_redis_are_acted_upon(signal, then, launch, raw_redis, caplog):
+    quieted, stopped = then
+    launcher = launch()
+    wait_for(lambda: raw_redis.scard("processes"))
+
+    raw_redis.lpush(f"{launcher.identity}-signals", signal)
+    launcher._heartbeat.wake()
+
+    wait_for(lambda: raw_redis.exists(f"{launcher.identity}-signals") == 0)
+    if stopped:
+        assert launcher.wait(10)
+    elif not quieted:
+        wait_for(lambda: "means nothing" in caplog.text)
+    wait_for(lambda: launcher.quieted == quieted)
+    assert launcher.stopping == stopped
+    wait_for(lambda: ("the signal HUP means nothing here" in caplog.text) == (signal == "HUP"))
+
+
+# ------------------------------------------------------------------------------------------ stop
+
+
+def test_a_stopped_worker_leaves_neither_threads_nor_traces(config, launch, raw_redis):
+    ran = threading.Event()
+    job(name="Runs")(ran.set)
+    launcher = launch()
+    push(config, "Runs")
+    assert ran.wait(10)
+
+    launcher.stop()
+
+    wait_for(lambda: threads() == [])
+    lasting = {key for key in raw_redis.scan_iter() if raw_redis.ttl(key) == -1}
+    assert lasting <= {b"queues", b"stat:processed", b"stat:failed"}
+    assert raw_redis.get("stat:processed") == b"1"
+
+
+def test_all_capsules_stop_under_one_deadline(config, launch, raw_redis, monkeypatch):
+    """What cannot be reached is given back in the last step, all of it, and its late ends are void."""
+    monkeypatch.setattr(module, "SETTLE_SECONDS", 0.2)
+    entered, go_on = threading.Semaphore(0), threading.Event()
+
+    @job(name="Deaf")
+    def deaf() -> None:
+        entered.release()
+        assert go_on.wait(20)  # in one system call: no thread is reached there
+
+    config.worker.timeout_seconds = 0.3
+    config.worker.queues = ["first"]
+    config.capsule("other", concurrency=1, queues=["second"])
+    launcher = launch()
+    for queue in ("first", "second"):
+        push(config, "Deaf", queue=queue)
+        assert entered.acquire(timeout=10)
+
+    started = time.monotonic()
+    launcher.stop()
+
+    assert time.monotonic() - started < 2
+    assert raw_redis.hlen("offsider:owners") == 0
+    for queue in ("first", "second"):
+        [raw] = raw_redis.lrange(f"queue:{queue}", 0, -1)
+        assert json.loads(raw)["interrupted_count"] == 1
+    go_on.set()
+    wait_for(lambda: threads() == [])
+    assert [raw_redis.llen("queue:first"), raw_redis.llen("queue:second")] == [1, 1]
+    assert raw_redis.get("stat:processed") in (None, b"0")
+
+
+def test_what_can_be_reached_is_interrupted_and_runs_again_elsewhere(config, launch, raw_redis):
+    entered = threading.Semaphore(0)
+
+    @job(name="Waits")
+    async def waits() -> None:
+        entered.release()
+        await asyncio.Event().wait()
+
+    config.worker.timeout_seconds = 0.1
+    launcher = launch()
+    push(config, "Waits")
+    assert entered.acquire(timeout=10)
+
+    launcher.stop()
+
+    wait_for(lambda: threads() == [])
+    [raw] = raw_redis.lrange("queue:default", 0, -1)
+    assert json.loads(raw)["interrupted_count"] == 1
+    assert raw_redis.zcard("retry") == 0
+
+
+def test_a_second_stop_waits_for_the_first(config, launch):
+    entered, go_on, order = threading.Event(), threading.Event(), []
+
+    @job(name="Long")
+    def long() -> None:
+        entered.set()
+        assert go_on.wait(10)
+        order.append("job")
+
+    def stop() -> None:
+        launcher.stop()
+        order.append("stopped")
+
+    launcher = launch()
+    push(config, "Long")
+    assert entered.wait(10)
+    stoppers = [threading.Thread(target=stop) for _ in range(2)]
+    for stopper in stoppers:
+        stopper.start()
+    assert not launcher.wait(0.1)
+    go_on.set()
+    for stopper in stoppers:
+        stopper.join(10)
+
+    assert order == ["job", "stopped", "stopped"]
+
+
+# ------------------------------------------------------------------------------------- shown to all
+
+
+def test_the_title_tells_version_tag_and_how_many_threads_are_busy(config, launch):
+    entered, go_on = threading.Event(), threading.Event()
+
+    @job(name="Long")
+    def long() -> None:
+        entered.set()
+        assert go_on.wait(10)
+
+    config.worker.tag = "shop"
+    config.capsule("other", concurrency=3, queues=["other"])
+    launcher = launch()
+    assert launcher.title() == f"offsider {__version__} shop [0 of 5 busy]"
+    push(config, "Long")
+    assert entered.wait(10)
+    assert launcher.title() == f"offsider {__version__} shop [1 of 5 busy]"
+    launcher.quiet()
+    assert launcher.title() == f"offsider {__version__} shop [1 of 5 busy] stopping"
+    go_on.set()
+
+
+def test_coroutines_that_run_are_there_for_a_dump(config, launch):
+    entered, leave = threading.Event(), []
+
+    @job(name="Waits")
+    async def waits() -> None:
+        gone = asyncio.Event()
+        leave.append((asyncio.get_running_loop(), gone))
+        entered.set()
+        await gone.wait()
+
+    launcher = launch()
+    assert launcher.async_tasks() == []
+    push(config, "Waits")
+    assert entered.wait(10)
+
+    [task] = launcher.async_tasks()
+
+    assert not task.done()
+    [(loop, gone)] = leave
+    loop.call_soon_threadsafe(gone.set)
+    wait_for(lambda: launcher.async_tasks() == [])
