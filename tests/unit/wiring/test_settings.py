@@ -75,3 +75,9 @@ def test_the_connections_settings_do_not_show_secrets_when_printed():
     section.password = "hunter2"
     section.url = "redis://:hunter2@host/0"
     assert "hunter2" not in repr(section)
+
+
+def test_what_nobody_set_is_as_in_sidekiq():
+    worker = WorkerSection()
+    assert (worker.concurrency, worker.timeout_seconds, worker.max_retries) == (5, 25, 25)
+    assert (worker.dead_max_jobs, worker.dead_timeout_seconds) == (10_000, 180 * 86_400)
