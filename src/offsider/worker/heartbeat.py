@@ -195,7 +195,7 @@ class Heartbeat:
                 list(self._round_trips),
                 SLOW_MICROSECONDS,
             )
-            # Start over, so that the warning comes at every fifth beat at most.
+            # Start over, so that the warning comes at every fourth beat at most.
             last = self._round_trips[-1]
             self._round_trips.clear()
             self._round_trips.append(last)
