@@ -11,7 +11,6 @@ import redis as redis_py
 from offsider import job
 from offsider.core.errors import Discard, MalformedPayload, RedisRefused, RedisUnavailable
 from offsider.core.payload import decode, encode
-from offsider.jobs import registry
 from offsider.storage import working
 from offsider.wiring.context import JobContext
 from offsider.worker import settlement as settlement_module
@@ -324,4 +323,3 @@ def test_the_errors_of_an_outage_are_ours(faulty, proxy, raw_redis):
     assert isinstance(error, RedisUnavailable)
     assert error.ambiguous
     assert told["context"] == "settling jobs of capsule default"
-    assert registry.names() == frozenset()
