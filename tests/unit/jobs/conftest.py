@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 
 import pytest
-from tests.unit.job.both import make_class, make_function
 
 from offsider.client import Prepared
 from offsider.jobs import registry
 from offsider.wiring import sinks
 from offsider.wiring.config import Config
 from offsider.wiring.default import set_default_config
+from tests.unit.jobs.both import make_class, make_function
 
 
 @pytest.fixture(autouse=True)

@@ -3,11 +3,11 @@
 from datetime import timedelta
 
 import pytest
-from tests.unit.job.both import make_function
 
 from offsider import Job, job
 from offsider.core.errors import InvalidArguments, NoCurrentJob
 from offsider.wiring.context import JobContext, running
+from tests.unit.jobs.both import make_function
 
 
 class TestHooks:

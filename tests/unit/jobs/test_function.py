@@ -1,6 +1,6 @@
 """A job made of a function."""
 
-from tests.unit.job.both import make_function
+from tests.unit.jobs.both import make_function
 
 
 def test_a_job_function_is_still_a_function():
