@@ -114,6 +114,17 @@ def put_back(redis: Redis, entries: Sequence[tuple[Entry, bytes]], *, reclaiming
     return [reply == 1 for reply in replies]
 
 
+def owns(redis: Redis, entry: Entry) -> bool:
+    """Whether the job is still its owner's: in the private list, and the owner not declared dead."""
+    fenced, found = redis.pipeline(
+        [
+            ("EXISTS", redis.keys.fenced(entry.owner.identity)),
+            ("LPOS", _list(redis, entry.owner, entry.queue), entry.raw),
+        ]
+    )
+    return not fenced and found is not None
+
+
 def copies(redis: Redis, entry: Entry) -> int:
     """How many entries of these very bytes lie in the private list of ``entry``."""
     return len(redis.call("LPOS", _list(redis, entry.owner, entry.queue), entry.raw, "COUNT", 0))

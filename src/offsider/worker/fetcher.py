@@ -21,14 +21,14 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from offsider.core.errors import Fenced, RedisFailure, RedisUnavailable
+from offsider.core.errors import Fenced, RedisFailure, RedisRefused, RedisUnavailable
 from offsider.storage import working
 from offsider.worker.held import Held
 from offsider.worker.outage import Outage
 from offsider.worker.unit_of_work import UnitOfWork
 
 if TYPE_CHECKING:
-    from offsider.storage.working import Entry
+    from offsider.storage.working import Entry, Owner
     from offsider.wiring.capsule import Capsule
     from offsider.wiring.config import Config
     from offsider.worker.ownership import Ownership
@@ -218,10 +218,21 @@ class ReliableFetcher:
                     held[entry] -= 1
                 else:
                     unknown.append(entry)
+            self._give_back_unknown(owner, unknown)
+        self._reconcile_at.pop(0)
+
+    def _give_back_unknown(self, owner: Owner, unknown: Sequence[Entry]) -> None:
+        try:
             working.put_back(self._redis, [(entry, entry.raw) for entry in reversed(unknown)])
+        except Fenced:
+            # Then whoever fenced us gives them back.
+            self._ownership.renew(owner.identity)
+        except RedisRefused as error:
+            # One queue that takes no jobs must not end all claims; the next beats find its job again.
+            self._config.handle_error(error, {"context": "giving back jobs whose claim had lost its reply"})
+        else:
             if unknown:
                 logger.warning("gave back %d jobs whose claim had lost its reply", len(unknown))
-        self._reconcile_at.pop(0)
 
 
 def _entry(unit: UnitOfWork) -> Entry:

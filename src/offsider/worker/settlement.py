@@ -100,7 +100,7 @@ class Settlement:
         if unit.entry is None or not isinstance(outcome, Failed):
             return False
         try:
-            return working.copies(self._redis, unit.entry) == 0
+            return not working.owns(self._redis, unit.entry)
         except RedisFailure:
             return False
 

@@ -238,6 +238,13 @@ def test_what_reclaiming_cannot_move_stays_for_a_later_look(pool, raw_redis, cla
     assert snapshot(raw_redis) == before
 
 
+def test_who_owns_a_job(pool, raw_redis, claimed):
+    assert working.owns(pool, ENTRY)
+    assert not working.owns(pool, Entry(ME, "low", b"another"))
+    raw_redis.set("offsider:fenced:host:1:aaaaaaaaaaaa", 1)
+    assert not working.owns(pool, ENTRY)
+
+
 def test_lists_are_counted_and_read(pool, raw_redis):
     raw_redis.lpush(LIST, "a", "b", "a")
     raw_redis.lpush("offsider:working:host:1:aaaaaaaaaaaa:default:high", "c")

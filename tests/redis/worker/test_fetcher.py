@@ -254,3 +254,45 @@ def test_no_error_of_the_server_ends_the_thread(parts, raw_redis):
     raw_redis.lpush("queue:default", "job")
     waiting.join(10)
     assert [unit.raw for unit in units] == [b"job"]
+
+
+def test_a_stray_that_its_queue_refuses_does_not_end_all_claims(worker_config, raw_redis):
+    parts = Parts(worker_config, ("bad", "good"))
+    raw_redis.lpush(parts.redis.keys.working(parts.ownership.identity, "default", "bad"), "stray")
+    raw_redis.set("queue:bad", "wrong")
+    raw_redis.lpush("queue:good", "job")
+    parts.fetcher.doubt()
+    assert parts.fetcher.retrieve().raw == b"job"
+    assert [told["context"] for _, told in parts.errors] == ["giving back jobs whose claim had lost its reply"]
+    parts.close()
+
+
+def test_a_comparison_of_a_fenced_fetcher_goes_on_under_a_new_identity(parts, raw_redis):
+    parts.ownership.register()
+    old = parts.ownership.identity
+    raw_redis.lpush(parts.working, "stray")
+    raw_redis.set(parts.redis.keys.fenced(old), 1)
+    raw_redis.lpush("queue:default", "job")
+    parts.fetcher.doubt()
+    unit = parts.fetcher.retrieve()
+    assert unit.entry.owner.identity == parts.ownership.identity != old
+    assert raw_redis.lrange(parts.redis.keys.working(old, "default", "default"), 0, -1) == [b"stray"]
+
+
+def test_each_capsule_has_lists_of_its_own(worker_config, raw_redis):
+    """A comparison in one must not give back what the other runs (rule 9)."""
+    parts = Parts(worker_config)
+    other = worker_config.capsule("other", concurrency=1, queues=["default"])
+    others_fetcher = fetcher_module.ReliableFetcher(worker_config, other, parts.ownership)
+    raw_redis.lpush("queue:default", "mine", "theirs")
+    parts.fetcher.retrieve()
+    assert others_fetcher.retrieve().raw == b"theirs"
+    parts.fetcher.doubt()
+    parts.fetcher._reconcile()
+    identity = parts.ownership.identity
+    assert snapshot(raw_redis) == {
+        f"offsider:working:{identity}:default:default": [b"mine"],
+        f"offsider:working:{identity}:other:default": [b"theirs"],
+    }
+    other.redis.close()
+    parts.close()

@@ -141,7 +141,7 @@ def test_bytes_that_are_no_job_go_to_the_dead_set_as_they_are(settling, raw_redi
 # --------------------------------------------------------------------------- owned by others
 
 
-@pytest.mark.parametrize("how", ["reclaimed", "fenced"])
+@pytest.mark.parametrize("how", ["reclaimed", "fenced", "fenced, not reclaimed yet"])
 @pytest.mark.parametrize(
     "ending",
     [
@@ -164,9 +164,10 @@ def test_the_outcome_of_a_job_that_others_own_is_void(settling, raw_redis, caplo
     def hard_job(number: int) -> None: ...
 
     unit = settling.claim(raw_redis, raw)
-    if how == "fenced":
+    if how.startswith("fenced"):
         raw_redis.set(settling.parts.redis.keys.fenced(settling.parts.ownership.identity), 1)
-    raw_redis.rpoplpush(settling.parts.working, "queue:default")
+    if not how.endswith("yet"):
+        raw_redis.rpoplpush(settling.parts.working, "queue:default")
     before = snapshot(raw_redis)
     with caplog.at_level(logging.WARNING, "offsider"):
         assert settling.settle(unit, outcome) is Settled.LOST
