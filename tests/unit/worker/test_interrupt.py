@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import sys
 import threading
 import time
@@ -12,8 +13,16 @@ from offsider.core.errors import Shutdown
 from offsider.worker.interrupt import Window, caused_by_shutdown
 from tests.waiting import wait_for
 
-traced = sys.version_info < (3, 12) and (sys.gettrace() is not None or threading.gettrace() is not None)
-may_aim = pytest.mark.skipif(traced, reason="CPython 3.11 below a tracer: nothing is aimed")
+
+@pytest.fixture
+def untraced():
+    """Coverage, which traces in CPython 3.11, is put aside: below a tracer nothing is aimed."""
+    own, of_threads = sys.gettrace(), threading.gettrace()
+    sys.settrace(None)
+    threading.settrace(None)  # type: ignore[arg-type]
+    yield
+    sys.settrace(own)
+    threading.settrace(of_threads)  # type: ignore[arg-type]
 
 
 class Worker:
@@ -46,7 +55,7 @@ def busy(until: threading.Event):
     return loop
 
 
-@may_aim
+@pytest.mark.usefixtures("untraced")
 def test_a_job_is_interrupted_between_two_bytecodes():
     worker = Worker(busy(threading.Event()))
     wait_for(worker.window.interrupt)
@@ -71,7 +80,7 @@ def test_outside_of_a_job_nothing_is_aimed():
     assert not Window().interrupt()
 
 
-@may_aim
+@pytest.mark.usefixtures("untraced")
 def test_an_interruption_at_the_very_end_never_lands_in_the_bookkeeping():
     """Many jobs that end while they are interrupted: what follows them is never hit."""
     rounds, broken = [0], []
@@ -105,7 +114,7 @@ def test_an_interruption_at_the_very_end_never_lands_in_the_bookkeeping():
     assert rounds[0] > 100
 
 
-@may_aim
+@pytest.mark.usefixtures("untraced")
 def test_a_second_interruption_is_the_same_as_the_first():
     held = threading.Event()
 
@@ -118,6 +127,70 @@ def test_a_second_interruption_is_the_same_as_the_first():
     held.set()
     worker.thread.join(10)
     assert worker.caught in ([], ["in the job"])  # it may land at the end of the window, where it does no harm
+
+
+@pytest.mark.usefixtures("untraced")
+def test_one_that_comes_too_late_lands_in_the_closing_and_harms_nobody():
+    """The job has ended well, so it has not been interrupted."""
+    inside, end = threading.Event(), threading.Event()
+
+    def job():
+        inside.set()
+        assert end.wait(10)
+
+    worker = Worker(job)
+    assert inside.wait(10)
+    with worker.window._lock:
+        end.set()
+        wait_for(lambda: sys._current_frames()[worker.thread.ident].f_code.co_name == "__exit__")
+        worker.window._aimed = True
+        aim(worker.thread)
+    worker.thread.join(10)
+
+    assert not worker.thread.is_alive()
+    assert worker.caught == []
+
+
+def aim(thread):
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(Shutdown))
+
+
+@pytest.mark.usefixtures("untraced")
+def test_a_window_can_be_used_again_after_an_interruption():
+    rounds = 300
+    inside, landed = threading.Semaphore(0), []
+    window = Window()
+
+    def jobs():
+        for _ in range(rounds):
+            try:
+                with window:
+                    inside.release()
+                    while True:
+                        pass
+            except Shutdown:
+                landed.append(window._thread_id)
+
+    thread = threading.Thread(target=jobs, daemon=True)
+    thread.start()
+    for _ in range(rounds):
+        assert inside.acquire(timeout=10)
+        assert window.interrupt()
+    thread.join(10)
+
+    assert landed == [None] * rounds
+    assert not window.interrupt()
+
+
+@pytest.mark.usefixtures("untraced")
+def test_an_error_of_the_job_is_not_hidden_by_a_late_interruption():
+    def fails():
+        raise LookupError("of the job")
+
+    worker = Worker(fails)
+    worker.thread.join(10)
+
+    assert worker.caught == ["outside: LookupError('of the job')"]
 
 
 def test_below_a_tracer_of_3_11_nothing_is_aimed(monkeypatch):
