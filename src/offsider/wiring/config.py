@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from random import Random
 from types import MappingProxyType
@@ -255,8 +255,9 @@ class Config:
         for handler in self.error_handlers:
             try:
                 handler(error, context)
-            except Exception:  # noqa: BLE001  # the last resort must not fail itself
-                logger.exception("an error handler failed while it reported %s", describe(error))
+            except (Exception, SystemExit):  # noqa: BLE001  # the last resort must not fail itself
+                with suppress(Exception):  # a filter or a handler of the log may be what is broken
+                    logger.exception("an error handler failed while it reported %s", describe(error))
 
     def _log_error(self, error: BaseException, context: Mapping[str, object]) -> None:
         """One line; the traceback too in development and at the level debug."""

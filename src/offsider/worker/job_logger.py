@@ -6,8 +6,9 @@ every line that is logged while it runs. A payload's ``log_level`` holds for its
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from offsider.wiring.logs import job_level, logger
@@ -22,21 +23,27 @@ class JobLogger:
     """Writes the job log of one worker; ``log.job_log = false`` switches these lines off."""
 
     def __init__(self, config: Config) -> None:
+        self._config = config
         self._silent = not config.log.job_log
 
     @contextmanager
     def around(self, job: JobContext) -> Generator[None]:
         """The job's own log level, and its line ``start``."""
         with job_level(job.payload.get("log_level")):
-            if not self._silent:
-                logger.info("start")
+            self._write("start")
             yield
 
     def ended(self, outcome: Outcome, duration_seconds: float) -> None:
         """The line of the end."""
-        if self._silent:
-            return
         fields: dict[str, object] = {"elapsed": round(duration_seconds, 3)}
         if isinstance(outcome, Rescheduled):
             fields["again_in"] = outcome.delay_seconds
-        logger.info("fail" if isinstance(outcome, (Failed, Interrupted)) else "done", extra={"fields": fields})
+        self._write("fail" if isinstance(outcome, (Failed, Interrupted)) else "done", fields)
+
+    def _write(self, word: str, fields: Mapping[str, object] = MappingProxyType({})) -> None:
+        if self._silent:
+            return
+        try:
+            logger.info(word, extra={"fields": fields})
+        except Exception as error:  # noqa: BLE001 - a filter or handler of the application that breaks is no job's fault
+            self._config.handle_error(error, {"context": "the job log"})

@@ -174,6 +174,25 @@ def test_every_error_handler_hears_of_an_error_and_a_failing_one_is_contained(co
     assert "an error handler failed while it reported ValueError: boom" in log[1].getMessage()
 
 
+def test_reporting_an_error_never_raises_even_when_the_log_is_broken_or_a_handler_exits(config, log):
+    seen, logger = [], logging.getLogger("offsider")
+
+    def broken(record):
+        raise LookupError("a broken filter")
+
+    def leave(error, context):
+        raise SystemExit(1)
+
+    config.error_handlers.append(leave)
+    config.error_handlers.append(lambda error, context: seen.append(str(error)))
+    logger.addFilter(broken)
+    try:
+        config.handle_error(ValueError("boom"), {})
+    finally:
+        logger.removeFilter(broken)
+    assert seen == ["boom"]
+
+
 def test_the_traceback_is_logged_in_development_and_not_in_production(config, log):
     config.handle_error(ValueError("boom"), {})
     config.worker.environment = "production"

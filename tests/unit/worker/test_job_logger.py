@@ -95,3 +95,25 @@ def test_it_goes_back_also_when_the_run_breaks(config):
     with pytest.raises(LookupError):
         break_off()
     assert logger.isEnabledFor(logging.WARNING)
+
+
+def test_a_log_that_is_broken_is_reported_and_no_fault_of_the_job(config, reports, caplog):
+    """Else a job that has run would run again: its outcome could not be written."""
+    caplog.set_level(logging.INFO, logger="offsider")
+
+    def broken(record):
+        if record.getMessage() in {"start", "done"}:
+            raise LookupError("a broken filter")
+        return True
+
+    ran = []
+    logger.addFilter(broken)
+    try:
+        with JobLogger(config).around(job()):
+            ran.append(1)
+        JobLogger(config).ended(Succeeded(), 1.0)
+    finally:
+        logger.removeFilter(broken)
+
+    assert ran == [1]
+    assert [(type(error), context) for error, context in reports] == [(LookupError, {"context": "the job log"})] * 2

@@ -245,7 +245,8 @@ def test_a_dead_processor_gives_up_when_the_worker_does(make, fetcher, reports, 
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_an_error_handler_that_wants_to_exit_takes_no_processor_with_it(make, fetcher, config):
+@pytest.mark.parametrize("signal", [SystemExit(1), KeyboardInterrupt()])
+def test_an_error_handler_that_wants_to_exit_takes_no_processor_with_it(signal, make, fetcher, config):
     ran = threading.Semaphore(0)
 
     @job(name="Fails")
@@ -254,7 +255,7 @@ def test_an_error_handler_that_wants_to_exit_takes_no_processor_with_it(make, fe
         raise ValueError("boom")
 
     def leave(error, context):
-        raise SystemExit(1)
+        raise signal
 
     config.error_handlers.append(leave)
     manager = make(fetcher, concurrency=1)
