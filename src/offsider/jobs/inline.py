@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
-from collections.abc import Awaitable
+from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -51,31 +51,26 @@ def run_prepared(
     with running(job):
         job.declared = declared if declared is not None else registry.find(job.name)
         try:
-            return _finished(chain.compose(_perform)(job))
+            return chain.compose(_perform)(job)
         except (Discard, Skip):
             return None
 
 
 def _perform(job: JobContext) -> object:
+    """The innermost step. As in a worker, an ``async def`` job has ended when ``call_next`` returns."""
     declared = job.declared
     assert isinstance(declared, Declared)  # noqa: S101  # set by the only caller
     declared.check_fits(job.args, job.kwargs)
-    return declared.perform(declared.make(job), job.args, job.kwargs)
+    result = declared.perform(declared.make(job), job.args, job.kwargs)
+    return _run_to_its_end(result) if inspect.iscoroutine(result) else result
 
 
-def _finished(result: object) -> object:
-    """The result of an ``async def`` job, which is run to its end."""
-    if not inspect.isawaitable(result):
-        return result
+def _run_to_its_end(coroutine: Coroutine[Any, Any, object]) -> object:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(_wait_for(result))
+        return asyncio.run(coroutine)
     # This thread's loop is busy with whoever called us, so the job gets a loop in another thread.
     context = contextvars.copy_context()
     with ThreadPoolExecutor(1) as other_thread:
-        return other_thread.submit(context.run, asyncio.run, _wait_for(result)).result()
-
-
-async def _wait_for(result: Awaitable[object]) -> object:
-    return await result
+        return other_thread.submit(context.run, asyncio.run, coroutine).result()

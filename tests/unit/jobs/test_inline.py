@@ -91,3 +91,70 @@ def test_an_async_job_runs_even_inside_a_running_loop(config):
         return double.run_inline(4)
 
     assert asyncio.run(inside()) == (8, "asynchronous")
+
+
+@pytest.fixture
+def lived(config):
+    """What middleware saw of an async job; like most middleware, it does not hand the result on."""
+    seen = []
+
+    def around(context, call_next):
+        seen.append("begins")
+        try:
+            call_next(context)
+        finally:
+            seen.append("ends")
+
+    config.server_middleware.add(around)
+    return seen
+
+
+def test_middleware_ends_after_an_async_job(config, lived):
+    @job
+    async def slow():
+        await asyncio.sleep(0)
+        lived.append("job")
+
+    slow.run_inline()
+    assert lived == ["begins", "job", "ends"]
+
+
+def test_middleware_ends_after_an_async_job_inside_a_running_loop(config, lived):
+    @job
+    async def slow():
+        await asyncio.sleep(0)
+        lived.append("job")
+
+    async def inside():
+        slow.run_inline()
+
+    asyncio.run(inside())
+    assert lived == ["begins", "job", "ends"]
+
+
+def test_middleware_sees_the_error_of_an_async_job(config):
+    caught = []
+
+    def around(context, call_next):
+        try:
+            call_next(context)
+        except RuntimeError as error:
+            caught.append(str(error))
+
+    config.server_middleware.add(around)
+
+    @job
+    async def fails():
+        await asyncio.sleep(0)
+        raise RuntimeError("no luck")
+
+    fails.run_inline()
+    assert caught == ["no luck"]
+
+
+def test_a_decorator_that_hides_the_coroutine_does_not_keep_it_from_running(config):
+    @job
+    def hidden():
+        return double.declared.perform(None, (4,), {})
+
+    assert hidden.run_inline()[0] == 8
