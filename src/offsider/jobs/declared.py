@@ -35,7 +35,6 @@ class Declared:
         retry_in: ``retry_in(count, error, payload)``, or None.
         on_exhausted: ``on_exhausted(payload, error)``, or None.
         client: the client that pushes it, or a function that gives it, or None.
-        is_async: whether running it gives an awaitable.
     """
 
     def __init__(
@@ -56,7 +55,6 @@ class Declared:
         self.on_exhausted: Callable[..., Any] | None = declaration.get("on_exhausted")
         self.client: Any = declaration.get("client")
         self.signature = JobSignature(self.name, run, is_method=make is not None)
-        self.is_async = inspect.iscoroutinefunction(run)
         self._run = run
         self._make = make
         self._wire: dict[str, Any] | None = None
@@ -92,7 +90,10 @@ class Declared:
         self.signature.check_fits(args, kwargs)
 
     def perform(self, instance: object, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """Run it: its result, or an awaitable of it when `is_async`."""
+        """Run it: its result, or the coroutine of an ``async def`` job, which the caller runs to its end.
+
+        Whether it is one shows in what comes back, and only there: decorators hide it from the function.
+        """
         return self._run(*args, **kwargs) if self._make is None else self._run(instance, *args, **kwargs)
 
     # Pushing it

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from offsider import Job, job
+from offsider import Job
 from offsider.core.errors import InvalidArguments, NoCurrentJob
 from offsider.wiring.context import JobContext, running
 from tests.unit.jobs.both import make_function
@@ -68,10 +68,3 @@ class TestRun:
     def test_stored_arguments_that_no_longer_fit_are_told_with_the_signature(self, declare):
         with pytest.raises(InvalidArguments, match=r"the stored arguments \[1, 2, 3\] do not fit.*add\(a: int"):
             declare().declared.check_fits([1, 2, 3], {})
-
-    def test_a_coroutine_function_is_known_as_such(self):
-        @job
-        async def later() -> None: ...
-
-        assert later.declared.is_async
-        assert not make_function().declared.is_async
