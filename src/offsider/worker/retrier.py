@@ -136,7 +136,7 @@ class Retrier:
             if asked in ("kill", "discard"):
                 return str(asked)
             delay = asked.total_seconds() if isinstance(asked, timedelta) else float(asked or 0)
-        except Exception as own:  # noqa: BLE001 - a broken retry_in falls back to the formula
+        except BaseException as own:  # noqa: BLE001 - a broken retry_in, even one that exits, falls back to the formula
             self._config.handle_error(own, {"context": f"retry_in of {payload['class']}", "job": payload})
             return None
         return delay if 0 < delay < float("inf") else None
@@ -146,7 +146,7 @@ class Retrier:
             try:
                 if declared.on_exhausted(payload, error) == "discard":
                     return self._discard(payload)
-            except Exception as own:  # noqa: BLE001 - a broken callback must not lose the job
+            except BaseException as own:  # noqa: BLE001 - a broken callback must not lose the job
                 self._config.handle_error(own, {"context": f"on_exhausted of {payload['class']}", "job": payload})
         if payload.get("dead", True) is False:
             return self._discard(payload)

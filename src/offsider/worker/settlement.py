@@ -217,7 +217,7 @@ class Settlement:
         for handler in self._config.death_handlers:
             try:
                 handler(payload, error)
-            except Exception as own:  # noqa: BLE001 - a broken handler must not keep the others from being told
+            except BaseException as own:  # noqa: BLE001 - a broken handler must not keep the others from being told
                 self._config.handle_error(own, {"context": "a death handler", "job": payload})
 
 

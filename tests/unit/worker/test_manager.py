@@ -430,11 +430,12 @@ def test_two_managers_have_threads_and_numbers_of_their_own(make):
     assert threads_of(low) == ["offsider-low-1"]
 
 
-def test_a_broken_death_handler_and_a_broken_error_handler_harm_nobody(make, fetcher, config, reports):
+@pytest.mark.parametrize("kind", [LookupError, SystemExit])
+def test_a_broken_death_handler_and_a_broken_error_handler_harm_nobody(kind, make, fetcher, config, reports):
     told = []
 
     def broken(*_):
-        raise LookupError("broken itself")
+        raise kind("broken itself")
 
     @job(name="Dies")
     def dies():
@@ -449,5 +450,5 @@ def test_a_broken_death_handler_and_a_broken_error_handler_harm_nobody(make, fet
 
     wait_for(lambda: len(told) == 2)
     assert told == [("Dies", "boom")] * 2
-    assert {context["context"] for error, context in reports if isinstance(error, LookupError)} == {"a death handler"}
+    assert {context["context"] for error, context in reports if isinstance(error, kind)} == {"a death handler"}
     assert fetcher.retrievers == {"offsider-default-1"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio import CancelledError
 from datetime import timedelta
 from random import Random
 
@@ -296,3 +297,82 @@ def test_times_are_written_in_the_form_of_the_wire_version(decide, config, versi
     assert stored(decide())["failed_at"] == stamp
     assert stored(decide(retry_count=0, failed_at=1))["retried_at"] == stamp
     assert decide(retry=0, dead=False).dead["discarded_at"] == stamp
+
+
+# ------------------------------------------------------------------------------- cases at the rim
+
+
+class Highest(Random):
+    """Draws the highest number, and remembers what was asked of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[tuple[int, int]] = []
+
+    def randint(self, a: int, b: int) -> int:
+        self.asked.append((a, b))
+        return b
+
+
+@pytest.mark.parametrize("count", range(25))
+def test_the_formula_digit_by_digit(decide, config, count):
+    config.random = Highest()
+    decision = decide(retry_count=count - 1 if count else None)
+    assert config.random.asked == [(0, 10 * (count + 1) - 1)]
+    assert decision.delay_seconds == count**4 + 15 + 10 * (count + 1) - 1
+
+
+def test_twenty_five_retries_take_about_three_weeks(decide):
+    delays = [decide(retry_count=count).delay_seconds for count in (None, *range(24))]
+    assert 20 <= sum(delays) / 86_400 <= 21
+
+
+@pytest.mark.parametrize("asked", [10**400, "", [], float("-inf"), timedelta(0), timedelta(days=-1), -0.0, False])
+def test_more_that_is_no_delay(decide, asked):
+    @job(name="Own", retry_in=lambda count, error, payload: asked)
+    def own() -> None: ...
+
+    assert 15 <= decide(**{"class": "Own"}).delay_seconds < 25
+
+
+@pytest.mark.parametrize("signal", [SystemExit(1), KeyboardInterrupt(), CancelledError(), GeneratorExit()])
+def test_a_callback_that_wants_to_exit_is_only_broken(decide, reports, signal):
+    """Else the thread would die before the outcome is written, and the job would run again, uncounted, for ever."""
+
+    def leave(*_):
+        raise signal
+
+    @job(name="Leaves", retry_in=leave, on_exhausted=leave)
+    def leaves() -> None: ...
+
+    assert isinstance(decide(**{"class": "Leaves"}), Retry)
+    assert isinstance(decide(**{"class": "Leaves", "retry": 0}), Bury)
+    assert [context for _, context in reports] == ["retry_in of Leaves", "on_exhausted of Leaves"]
+
+
+@pytest.mark.parametrize("version", [6, 7, 8])
+def test_the_backtrace_is_broken_into_lines_for_sidekiq_6_alone(decide, config, deep_error, version):
+    config.redis.wire_version = version
+    text = stored(decide(deep_error, backtrace=True))["error_backtrace"]
+    assert ("\n" in text) == (version == 6)
+    assert inflate(text) == backtrace_lines(deep_error, True)
+
+
+@pytest.mark.parametrize("text", ["x" * 20_000, "💣" * 20_000, "\ud83d" * 20_000])
+def test_messages_of_20_000_characters_are_stored_to_their_half(decide, text):
+    kept = stored(decide(ValueError(text)))["error_message"]
+    assert kept == text[:10_000].replace("\ud83d", "?")
+
+
+def test_an_error_that_was_never_raised_has_no_backtrace(decide):
+    assert "error_backtrace" not in stored(decide(ValueError("made, not raised"), backtrace=True))
+
+
+def test_a_job_that_asks_to_be_killed_hears_of_its_end_and_may_stay_out_of_the_dead_set(decide):
+    told = []
+
+    @job(name="Own", retry_in=lambda *_: "kill", on_exhausted=lambda payload, error: told.append(payload["jid"]))
+    def own() -> None: ...
+
+    assert isinstance(decide(**{"class": "Own", "dead": False}), Drop)
+    assert told == ["a" * 24]
