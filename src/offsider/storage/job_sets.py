@@ -20,6 +20,7 @@ DUE = Script("due")
 ENQUEUE = Script("enqueue")
 KILL = Script("kill")
 DEFER = Script("defer")
+DROP = Script("drop")
 
 _PAGE = 50
 
@@ -68,9 +69,9 @@ def enqueue(redis: Redis, sorted_set: str, moves: Sequence[Move], *, only_due: b
     return [Moved(int(reply)) for reply in redis.run(ENQUEUE, keys, arguments)]
 
 
-def kill(redis: Redis, sorted_set: str, member: bytes, limits: DeadSetLimits) -> bool:
-    """Move a member to the dead set as it is. False when it was gone."""
-    arguments: list[Argument] = [member, limits.timeout_seconds, limits.max_jobs]
+def kill(redis: Redis, sorted_set: str, member: bytes, limits: DeadSetLimits, *, only_due: bool = False) -> bool:
+    """Move a member to the dead set as it is. False when it was gone, or was to be due and is not."""
+    arguments: list[Argument] = [member, limits.timeout_seconds, limits.max_jobs, int(only_due)]
     return bool(redis.run(KILL, [sorted_set, redis.keys.dead], arguments))
 
 
@@ -94,13 +95,18 @@ def add(redis: Redis, sorted_set: str, payload: bytes, at: float) -> None:
 
 
 def defer(redis: Redis, sorted_set: str, member: bytes, delay_seconds: float) -> bool:
-    """Make a member due later, counted from now by the server's clock."""
+    """Make a member due later, counted from now by the server's clock; never earlier than it is."""
     return bool(redis.run(DEFER, [sorted_set], [member, repr(delay_seconds)]))
 
 
 def remove(redis: Redis, sorted_set: str, member: bytes) -> bool:
     """Delete a member. False when it was gone."""
     return bool(redis.call("ZREM", sorted_set, member))
+
+
+def drop(redis: Redis, sorted_set: str, member: bytes) -> bool:
+    """Delete a member that is due. False when it was gone, or was given a later score."""
+    return bool(redis.run(DROP, [sorted_set], [member]))
 
 
 def size(redis: Redis, sorted_set: str) -> int:

@@ -60,13 +60,20 @@ class Scheduler:
     def tick(self) -> float:
         """Move what is due; answers the seconds until there is more to do."""
         keys = self._redis.keys
-        try:
-            pauses = [self._enqueue_due(keys.retry, "retry"), self._enqueue_due(keys.schedule, "schedule")]
-        except RedisFailure as error:
-            self._outage.noticed(error)
-            return LONGEST_SLEEP_SECONDS
-        self._outage.over()
-        return min(LONGEST_SLEEP_SECONDS, *pauses)
+        pauses: list[float] = []
+        failure: RedisFailure | None = None
+        # Each set by itself: a key of the wrong type in the place of one must not hold up the other.
+        sets: tuple[tuple[str, Reason], ...] = ((keys.retry, "retry"), (keys.schedule, "schedule"))
+        for sorted_set, reason in sets:
+            try:
+                pauses.append(self._enqueue_due(sorted_set, reason))
+            except RedisFailure as error:
+                failure = error
+        if failure is None:
+            self._outage.over()
+        else:
+            self._outage.noticed(failure)
+        return min([LONGEST_SLEEP_SECONDS, *pauses])
 
     def _enqueue_due(self, sorted_set: str, reason: Reason) -> float:
         """One batch, so that the other set has its turn too."""
@@ -100,12 +107,12 @@ class Scheduler:
             return None
         if prepared is None:
             logger.info("client middleware stopped job %s on its way out of %s", payload.get("jid"), sorted_set)
-            job_sets.remove(self._redis, sorted_set, member)
+            job_sets.drop(self._redis, sorted_set, member)
             return None
         return Move(member, prepared.raw, prepared.queue)
 
     def _bury(self, sorted_set: str, member: bytes, error: MalformedPayload) -> None:
-        if job_sets.kill(self._redis, sorted_set, member, self._limits):
+        if job_sets.kill(self._redis, sorted_set, member, self._limits, only_due=True):
             self._config.handle_error(error, {"context": f"a malformed payload in {sorted_set}", "jobstr": member})
 
     def _put_off(self, sorted_set: str, member: bytes) -> None:

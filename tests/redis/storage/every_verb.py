@@ -39,6 +39,7 @@ def walk(redis: Redis) -> None:
     moves = [Move(b"due", b"due now", "low"), Move(b"nobody", b"x", "low"), Move(b"later", b"x", "low")]
     assert job_sets.enqueue(redis, keys.schedule, moves, only_due=True) == [Moved.DONE, Moved.GONE, Moved.GONE]
     assert job_sets.kill(redis, keys.schedule, b"bad", LIMITS)
+    assert not job_sets.drop(redis, keys.schedule, b"nobody")
     assert job_sets.defer(redis, keys.schedule, b"gone", 60)
     beat = processes.heartbeat(redis, OWNER.identity, {"info": "{}"}, {"1": "{}"}, wire_version=8)
     assert (beat.known, beat.signal) == (False, "TSTP")

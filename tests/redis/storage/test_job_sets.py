@@ -197,3 +197,18 @@ def test_clearing_answers_what_was_there(pool, raw_redis):
     assert job_sets.clear(pool, "retry") == [b"a", b"b"]
     assert job_sets.clear(pool, "retry") == []
     assert snapshot(raw_redis) == {}
+
+
+def test_a_job_that_was_put_off_for_longer_meanwhile_keeps_its_time(pool, raw_redis):
+    raw_redis.zadd("schedule", {b"job": FUTURE})
+    assert not job_sets.defer(pool, "schedule", b"job", 60)
+    assert not job_sets.drop(pool, "schedule", b"job")
+    assert not job_sets.kill(pool, "schedule", b"job", LIMITS, only_due=True)
+    assert snapshot(raw_redis) == {"schedule": {b"job": FUTURE}}
+
+
+def test_a_job_that_is_due_can_be_dropped_once(pool, raw_redis):
+    raw_redis.zadd("schedule", {b"job": 1, b"other": 2})
+    assert job_sets.drop(pool, "schedule", b"job")
+    assert not job_sets.drop(pool, "schedule", b"job")
+    assert raw_redis.zrange("schedule", 0, -1) == [b"other"]

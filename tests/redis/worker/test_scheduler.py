@@ -332,3 +332,12 @@ def test_as_a_service_it_starts_without_an_initial_wait_and_stops(scheduling, ra
     wait_for(lambda: moved(raw_redis))
     one.stop()
     assert one.join(10)
+
+
+def test_a_set_of_the_wrong_type_does_not_hold_up_the_other(scheduling, raw_redis):
+    raw_redis.set("retry", "no set")
+    raw_redis.zadd("schedule", {payload(): LONG_AGO})
+    one = scheduling()
+    one.tick()
+    assert moved(raw_redis)
+    assert [told["context"] for _, told in one.errors] == ["scheduler"]
