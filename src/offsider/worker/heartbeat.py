@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from offsider import __version__
 from offsider.core.errors import RedisFailure
 from offsider.storage import processes, stats
+from offsider.storage.processes import Beat
 from offsider.wiring.service import Loop
 from offsider.worker.outage import Outage
 from offsider.worker.resident_memory import resident_kilobytes
@@ -70,6 +72,8 @@ class Heartbeat:
         self._started_at = config.clock.now()
         self._round_trips: deque[int] = deque(maxlen=ROUND_TRIPS)
         self._shown_as = ""
+        self._writing = threading.Lock()
+        self._left = False
         self._outage = Outage("heartbeat", config)
         self._loop = Loop("offsider-heartbeat", self.tick, on_error=config.handle_error)
         self.name = self._loop.name
@@ -103,28 +107,37 @@ class Heartbeat:
             raise
 
     def leave(self) -> None:
-        """Take the process off the registry."""
-        processes.leave(self._redis, self._shown_as or self._ownership.identity)
+        """Take the process off the registry, for good."""
+        with self._writing:
+            self._left = True
+            processes.leave(self._redis, self._shown_as or self._ownership.identity)
 
     def _beat(self) -> None:
-        identity = self._ownership.identity
-        if self._shown_as not in ("", identity):
-            processes.leave(self._redis, self._shown_as)
-        self._shown_as = identity
-        self._time_round_trip()
-        beat = processes.heartbeat(
-            self._redis,
-            identity,
-            self._fields(identity),
-            self._work_state.as_sidekiq_shows(),
-            wire_version=self._wire_version,
-        )
+        with self._writing:
+            # A beat that is late must not bring a process back that has left.
+            beat = None if self._left else self._write()
+        if beat is None:
+            return
         if beat.signal and not self._embedded:
             self._on_signal(beat.signal)
         if not beat.known:
             self._config.events.emit("heartbeat")
         self._config.events.emit("beat")
         processes.prune(self._redis)
+
+    def _write(self) -> Beat:
+        identity = self._ownership.identity
+        if self._shown_as not in ("", identity):
+            processes.leave(self._redis, self._shown_as)
+        self._shown_as = identity
+        self._time_round_trip()
+        return processes.heartbeat(
+            self._redis,
+            identity,
+            self._fields(identity),
+            self._work_state.as_sidekiq_shows(),
+            wire_version=self._wire_version,
+        )
 
     def _fields(self, identity: str) -> dict[str, Argument]:
         fields: dict[str, Argument] = {

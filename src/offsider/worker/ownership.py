@@ -45,14 +45,17 @@ class Ownership:
         self._queues = {capsule: list(names) for capsule, names in queues.items()}
         self._life_ms = int(liveness_seconds * 1000)
         self._lock = threading.RLock()
+        self._left = False
         self.identity = new_identity()
 
     def owner(self, capsule: str) -> Owner:
         return Owner(self.identity, capsule)
 
     def register(self) -> None:
-        """Beat; when fenced meanwhile, come back under a new nonce."""
+        """Beat; when fenced meanwhile, come back under a new nonce. Nothing once the owner has left."""
         with self._lock:
+            if self._left:
+                return
             identity = self.identity
             try:
                 self._beat(identity)
@@ -90,6 +93,8 @@ class Ownership:
     def leave(self) -> bool:
         """Strike the owner off at a clean exit; False when jobs are still in its lists for others to find."""
         with self._lock:
+            # A beat that waits for this lock would put the owner back.
+            self._left = True
             return owners.forget(self._redis, self._lists(self.identity), leaving=True)
 
     def _beat(self, identity: str) -> None:

@@ -130,3 +130,10 @@ def test_a_queue_that_could_not_be_registered_is_tried_again(proxied, proxy, raw
     assert registered(raw_redis)[proxied.ownership.identity] == {"default": ["default"]}
     proxied.ownership.serve("default", ["low"])
     assert registered(raw_redis)[proxied.ownership.identity] == {"default": ["default", "low"]}
+
+
+def test_a_late_beat_does_not_bring_an_owner_back_that_has_left(parts, raw_redis):
+    parts.ownership.register()
+    assert parts.ownership.leave()
+    parts.ownership.register()
+    assert snapshot(raw_redis) == {}
