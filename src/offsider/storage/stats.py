@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import logging
+
 from offsider.storage.redis import Redis
 from offsider.storage.scripts import Command
+
+logger = logging.getLogger("offsider")
 
 DAY_EXPIRY_SECONDS = 157_680_000  # five years, as Sidekiq keeps them
 
@@ -20,7 +24,11 @@ def add(redis: Redis, *, processed: int, failed: int, day: str) -> None:
                 ("EXPIRE", daily, DAY_EXPIRY_SECONDS),
             ]
     if commands:
-        redis.pipeline([("MULTI",), *commands, ("EXEC",)])
+        replies = redis.pipeline([("MULTI",), *commands, ("EXEC",)])[-1]
+        # Redis does not roll back: what it took must not be counted again, so a refusal is only told.
+        for command, reply in zip(commands, replies, strict=True):
+            if isinstance(reply, Exception):
+                logger.error("the counter %s lost %s: %s", command[1], command[2], reply)
 
 
 def read(redis: Redis) -> tuple[int, int]:

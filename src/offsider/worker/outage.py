@@ -1,4 +1,4 @@
-"""One report when Redis goes away, one line when it is back, instead of one a second."""
+"""One report when Redis goes away and one a minute while it stays away, one line when it is back."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from offsider.wiring.config import Config
 
 logger = logging.getLogger("offsider")
+
+AGAIN_SECONDS = 60.0
 
 
 class Outage:
@@ -26,19 +28,22 @@ class Outage:
         self._config = config
         self._lock = threading.Lock()
         self._since: float | None = None
+        self._report_at = 0.0
 
     def noticed(self, error: Exception) -> None:
-        """Report the first failure of a row."""
+        """Report the first failure of a row, and once a minute that it goes on."""
+        now = time.monotonic()
         with self._lock:
-            first = self._since is None
-            if first:
-                self._since = time.monotonic()
-        if first:
+            self._since = now if self._since is None else self._since
+            due = now >= self._report_at
+            if due:
+                self._report_at = now + AGAIN_SECONDS
+        if due:
             self._config.handle_error(error, {"context": self._where})
 
     def over(self) -> None:
         """It works again."""
         with self._lock:
-            since, self._since = self._since, None
+            since, self._since, self._report_at = self._since, None, 0.0
         if since is not None:
             logger.info("%s: Redis is online, %.1f s of downtime", self._where, time.monotonic() - since)

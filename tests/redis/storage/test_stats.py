@@ -41,3 +41,11 @@ def test_counts_are_written_together_or_not_at_all(proxied, proxy, raw_redis):
     with pytest.raises(RedisFailure):
         stats.add(proxied, processed=1, failed=1, day="2026-11-21")
     assert snapshot(raw_redis) == {}
+
+
+def test_a_counter_of_the_wrong_type_is_told_and_does_not_double_the_others(pool, raw_redis, caplog):
+    raw_redis.sadd("stat:failed", "x")
+    stats.add(pool, processed=3, failed=1, day="2026-11-21")
+    assert raw_redis.get("stat:processed") == b"3"
+    assert raw_redis.get("stat:failed:2026-11-21") == b"1"
+    assert "stat:failed lost 1" in caplog.text
