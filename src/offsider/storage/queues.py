@@ -88,7 +88,7 @@ def push_to_head(redis: Redis, queue: str, raw: bytes) -> None:
     redis.pipeline([("SADD", redis.keys.queues, queue), ("RPUSH", redis.keys.queue(queue), raw)])
 
 
-def pop_blocking(redis: Redis, served: Sequence[str], block_seconds: int) -> tuple[str, bytes] | None:
+def pop_blocking(redis: Redis, served: Sequence[str], block_seconds: float) -> tuple[str, bytes] | None:
     """Take a job out of Redis: from here on it exists in the caller's memory only.
 
     ``block_seconds`` has to be shorter than the socket timeout.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from offsider.wiring.config import Config
     from offsider.worker.ownership import Ownership
 
-BLOCK_SECONDS = 2
+BLOCK_SECONDS = 2.0
 OUTAGE_SECONDS = 1.0
 
 
@@ -32,6 +32,8 @@ class BasicFetcher:
         self._capsule = capsule
         self._redis = capsule.redis
         self._outage = Outage(f"fetcher of capsule {capsule.name}", config)
+        # A read that gave up before the server answers would lose the job that this answer brings.
+        self._block_seconds = min(BLOCK_SECONDS, config.redis.socket_timeout_seconds / 2)
         self._quiet = threading.Event()
 
     def retrieve(self) -> UnitOfWork | None:
@@ -64,9 +66,9 @@ class BasicFetcher:
         served = [name for name in self._capsule.fetch_order(self._config.random) if name not in paused]
         if not served:
             # BRPOP without keys is an error; Sidekiq's issue 4825.
-            self._quiet.wait(BLOCK_SECONDS)
+            self._quiet.wait(self._block_seconds)
             return None
-        popped = queues.pop_blocking(self._redis, served, BLOCK_SECONDS)
+        popped = queues.pop_blocking(self._redis, served, self._block_seconds)
         return UnitOfWork(*popped) if popped else None
 
     def acknowledge(self, unit: UnitOfWork) -> bool:

@@ -123,7 +123,7 @@ class Launcher:
             fetcher = make_fetcher(config, capsule, ownership)
             if isinstance(fetcher, ReliableFetcher):
                 audits.append(fetcher.audit)
-            self._managers.append(Manager(config, capsule, fetcher, self.work_state, lambda: self.quieted))
+            self._managers.append(Manager(config, capsule, fetcher, self.work_state, lambda: self.stopping))
         self._heartbeat = Heartbeat(
             config,
             redis,

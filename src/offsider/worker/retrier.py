@@ -122,7 +122,8 @@ class Retrier:
         retry_for = payload.get("retry_for")
         if retry_for is not None:
             since = read_stamp(payload.get("failed_at"))
-            return since is not None and since + retry_for < self._config.clock.now()
+            # A stamp that nobody can read must not keep a job alive for ever.
+            return since is None or since + retry_for < self._config.clock.now()
         most = self._config.worker.max_retries if retry is True else int(retry)
         return count >= most
 
