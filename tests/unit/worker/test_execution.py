@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pytest
 
 from offsider import Discard, Job, Reschedule, Skip, current_job, job
-from offsider.core.errors import NoCurrentJob, Shutdown
+from offsider.core.errors import InvalidArguments, NoCurrentJob, Shutdown
 from offsider.core.payload import encode
 from offsider.jobs import registry
 from offsider.wiring.config import Config
@@ -260,3 +261,133 @@ def test_what_middleware_changes_does_not_change_what_is_stored(config, run):
     ended = run(args=["as pushed"])
     assert ended.job.args == ["changed"]
     assert b"as pushed" in ended.job.raw
+
+
+@pytest.mark.parametrize(
+    "signal, outcome",
+    [
+        (Skip("not today"), Skipped),
+        (Discard("too old"), Discarded),
+        (Reschedule(3), Rescheduled),
+        (Shutdown(), Interrupted),
+        (SystemExit(1), Failed),
+        (asyncio.CancelledError(), Failed),
+    ],
+)
+@pytest.mark.parametrize("where", ["middleware", "reloader", "coroutine", "making the object"])
+def test_signals_mean_the_same_wherever_they_are_raised(config, run, signal, outcome, where):
+    def leave(*_):
+        raise signal
+
+    if where == "middleware":
+        config.server_middleware.add(leave)
+    elif where == "reloader":
+        config.reloader = leave
+
+    class J(Job, name="J"):
+        def __init__(self) -> None:
+            if where == "making the object":
+                leave()
+
+        async def perform(self) -> None:
+            if where == "coroutine":
+                leave()
+
+    assert type(run().outcome) is outcome
+
+
+def test_middleware_that_takes_an_error_to_itself_makes_a_success_of_it(config, run):
+    @job(name="J")
+    def fails() -> None:
+        raise LookupError("forgiven")
+
+    def forgive(context, call_next):
+        with suppress(LookupError):
+            call_next(context)
+
+    config.server_middleware.add(forgive)
+    assert isinstance(run().outcome, Succeeded)
+
+
+def test_what_cleans_up_runs_after_a_failure_too(config, run):
+    steps: list[str] = []
+
+    @contextmanager
+    def reloader():
+        try:
+            yield
+        finally:
+            steps.append("reloader out")
+
+    def middleware(context, call_next):
+        try:
+            return call_next(context)
+        finally:
+            steps.append("middleware out")
+
+    job(name="J")(raises(SystemExit(3)))
+    config.reloader = reloader
+    config.server_middleware.add(middleware)
+    assert isinstance(run().outcome, Failed)
+    assert steps == ["middleware out", "reloader out"]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"args": []},
+        {"args": [1, 2, 3]},
+        {"args": [1], "kwargs": {}},
+        {"args": [1, 2], "kwargs": {"speed": 3}},
+        {"args": [1], "kwargs": {"first": 1, "unit": "m"}},
+    ],
+)
+def test_whatever_does_not_fit_is_told_with_what_was_stored_and_what_the_job_takes(run, fields):
+    ran = []
+
+    class J(Job, name="J"):
+        def perform(self, first: int, second: int = 2, *, unit: str) -> None:
+            ran.append(1)
+
+    outcome = run(**fields).outcome
+    assert isinstance(outcome, Failed)
+    assert isinstance(outcome.error, InvalidArguments)
+    message = str(outcome.error).replace("'", "")
+    assert f"the stored arguments {fields['args']}" in message
+    assert "J(first: int, second: int = 2, *, unit: str)" in message
+    assert ran == []
+
+
+def test_each_run_of_a_class_has_an_object_of_its_own_that_knows_its_job(run):
+    objects = []
+
+    class J(Job, name="J"):
+        def perform(self, word: str, *, loud: bool = False) -> None:
+            objects.append((self, self.jid, self.job.args, word, loud))
+
+    run(args=["a"], jid="b" * 24)
+    run(args=["c"], kwargs={"loud": True}, jid="d" * 24)
+    assert [seen[1:] for seen in objects] == [("b" * 24, ["a"], "a", False), ("d" * 24, ["c"], "c", True)]
+    assert objects[0][0] is not objects[1][0]
+
+
+def test_outside_of_perform_nothing_can_be_interrupted(config):
+    seen: list[tuple[str, bool]] = []
+    executor: Executor
+
+    def tell(where: str) -> None:
+        seen.append((where, executor.window._thread_id is not None))
+
+    def middleware(context, call_next):
+        tell("before")
+        call_next(context)
+        tell("after")
+
+    @job(name="J")
+    def looks() -> None:
+        tell("inside")
+
+    config.server_middleware.add(middleware)
+    executor = Executor(config, config.capsules["default"], JobLogger(config), AsyncRunner("none"), lambda: False)
+    executor.run(UnitOfWork("default", encode({"class": "J", "args": []})))
+    assert seen == [("before", False), ("inside", True), ("after", False)]
