@@ -128,16 +128,25 @@ def test_nothing_is_lost_when_the_dead_set_is_of_the_wrong_type(pool, raw_redis)
 
 
 @pytest.mark.parametrize("how", ["kill", "bury"])
-def test_the_dead_set_is_cut_as_sidekiq_cuts_it(pool, raw_redis, how):
+@pytest.mark.parametrize(
+    "ages, kept",
+    [
+        ([1000, 501, 499, 5], [499, 5]),
+        ([10, 9, 8, 7, 6, 5, 4], [7, 6, 5, 4]),
+        ([501, 4, 3, 2, 1], [4, 3, 2, 1]),
+    ],
+    ids=["by age", "by number", "by both"],
+)
+def test_the_dead_set_is_cut_as_sidekiq_cuts_it(pool, raw_redis, how, ages, kept):
     at = now(raw_redis)
-    raw_redis.zadd("dead", {f"old {n}": at - 100 + n for n in range(10)} | {"too old": at - 1000})
+    raw_redis.zadd("dead", {f"{age}": at - age for age in ages})
     limits = DeadSetLimits(max_jobs=6, timeout_seconds=500)
     if how == "kill":
         raw_redis.zadd("retry", {"job": 1})
         job_sets.kill(pool, "retry", b"job", limits)
     else:
         job_sets.bury(pool, b"job", at, limits)
-    assert raw_redis.zrange("dead", 0, -1) == [b"old 6", b"old 7", b"old 8", b"old 9", b"job"]
+    assert raw_redis.zrange("dead", 0, -1) == [*(f"{age}".encode() for age in kept), b"job"]
 
 
 # -------------------------------------------------------------------------------------- others
