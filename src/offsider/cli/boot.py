@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from offsider import __version__
 from offsider.cli.application import folder_beside, load_application
 from offsider.core.errors import ConfigurationError
-from offsider.wiring.default import set_default_config
+from offsider.wiring.default import set_worker_config
 from offsider.wiring.logs import logger, setup_logging
 from offsider.worker.boot_checks import check_boot
 
@@ -66,7 +66,7 @@ def configured(options: WorkerOptions) -> Config:
     if not config.worker.tag:
         config.worker.tag = Path.cwd().name
     # Jobs that push further jobs outside of a worker thread, in threads of their own, shall reach the same server.
-    set_default_config(config)
+    set_worker_config(config)
     return config
 
 

@@ -12,6 +12,7 @@ Configure = TypeVar("Configure", bound=Callable[[Config], object])
 
 _lock = threading.RLock()
 _default: Config | None = None
+_worker: Config | None = None
 
 
 def default_config() -> Config:
@@ -35,10 +36,25 @@ def set_default_config(config: Config | None) -> Config | None:
         return previous
 
 
+def set_worker_config(config: Config) -> None:
+    """Make the configuration of a worker the default of its process, whose clients it then configures as well."""
+    global _worker  # noqa: PLW0603  # the one default of the process, and whether it is a worker's
+    with _lock:
+        set_default_config(config)
+        _worker = config
+
+
 def configure_client(function: Configure) -> Configure:
     """Call ``function(config)`` with the default configuration now; also usable as a decorator.
 
     For web processes and scripts that push jobs: set ``config.redis.url``, add client middleware.
+
+    In a worker's process nothing is called: ``configure(config)`` of the application has the word there. So one
+    module may have both, and one function may be both.
     """
-    function(default_config())
+    with _lock:
+        config = default_config()
+        is_worker = config is _worker
+    if not is_worker:
+        function(config)
     return function

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.docs.snippets import snippets
 from tests.process.stored import push
 from tests.process.workers import ROOT
 from tests.waiting import wait_for
@@ -75,6 +77,32 @@ def test_several_applications(workers, stored, ledger):
     push(stored, "First")
     push(stored, "Second")
     wait_for(lambda: sorted(ledger.words("ran")) == ["first", "second"])
+
+
+def test_the_extension_of_the_documentation_boots(workers, stored, ledger):
+    page = snippets((ROOT / "docs" / "extending.md").read_text())
+    module = next(snippet for snippet in page if snippet.word == "file")
+    worker = workers.start(text=module.text)
+    assert json.loads(stored.hget(worker.identity, "info"))["deadlines"] == {"version": 1}
+    worker.stopped()
+
+
+def test_what_is_given_to_configure_client_is_not_called_in_a_worker(workers):
+    worker = workers.start(
+        text="""
+        from offsider import configure_client
+
+        @configure_client
+        def of_web_processes(config):
+            print("called for a client")
+
+        def configure(config):
+            print("called for a worker")
+        """
+    )
+    worker.stopped()
+    assert "called for a worker" in worker.output
+    assert "called for a client" not in worker.output
 
 
 def test_the_installed_command_is_the_same_as_the_module(workers, stored, ledger):

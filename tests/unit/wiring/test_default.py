@@ -6,7 +6,7 @@ import pytest
 
 from offsider.core.errors import ConfigurationError
 from offsider.wiring.config import Config
-from offsider.wiring.default import configure_client, default_config, set_default_config
+from offsider.wiring.default import configure_client, default_config, set_default_config, set_worker_config
 
 
 @pytest.fixture(autouse=True)
@@ -39,6 +39,22 @@ def test_a_client_is_configured_at_once():
 
     assert default_config().redis.url == "redis://elsewhere"
     assert callable(configure)
+
+
+def test_in_a_worker_the_client_is_left_to_the_worker():
+    called = []
+    set_worker_config(config := Config())
+    assert default_config() is config
+    assert configure_client(called.append) == called.append
+    assert called == []
+
+
+def test_a_default_in_place_of_a_workers_is_a_clients_again():
+    called = []
+    set_worker_config(Config())
+    set_default_config(mine := Config())
+    configure_client(called.append)
+    assert called == [mine]
 
 
 def test_what_is_wrong_is_raised_at_first_use(tmp_path):
