@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from offsider.core.errors import RedisRefused
+from offsider.core.errors import Fenced, RedisRefused
 from offsider.storage.redis import Redis
 from offsider.storage.scripts import Argument, Script
 
@@ -126,8 +126,21 @@ def owns(redis: Redis, entry: Entry) -> bool:
 
 
 def copies(redis: Redis, entry: Entry) -> int:
-    """How many entries of these very bytes lie in the private list of ``entry``."""
-    return len(redis.call("LPOS", _list(redis, entry.owner, entry.queue), entry.raw, "COUNT", 0))
+    """How many entries of these very bytes lie in the private list of ``entry``.
+
+    Raises:
+        Fenced: the owner was declared dead; what is missing from its list may have been taken by others.
+    """
+    # In this order: an owner that is fenced in between is fenced before anything leaves its list.
+    found, fenced = redis.pipeline(
+        [
+            ("LPOS", _list(redis, entry.owner, entry.queue), entry.raw, "COUNT", 0),
+            ("EXISTS", redis.keys.fenced(entry.owner.identity)),
+        ]
+    )
+    if fenced:
+        raise Fenced(f"{entry.owner.identity} was declared dead", code="FENCED")
+    return len(found)
 
 
 def count(redis: Redis, owner: Owner, queues: Sequence[str]) -> int:

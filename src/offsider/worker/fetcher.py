@@ -95,13 +95,21 @@ class ReliableFetcher:
 
     def bulk_requeue(self, units: Sequence[UnitOfWork]) -> None:
         """All these jobs go back; those of a fenced identity are somebody else's already."""
-        by_identity: dict[str, list[tuple[Entry, bytes]]] = {}
+        by_identity: dict[str, list[UnitOfWork]] = {}
         for unit in units:
-            entry = _entry(unit)
-            by_identity.setdefault(entry.owner.identity, []).append((entry, unit.put_back))
-        for entries in by_identity.values():
+            by_identity.setdefault(_entry(unit).owner.identity, []).append(unit)
+        for owned in by_identity.values():
+            for start in range(0, len(owned), working.BATCH):
+                self._put_back(owned[start : start + working.BATCH])
+
+    def _put_back(self, units: Sequence[UnitOfWork]) -> None:
+        try:
             with suppress(Fenced):
-                working.put_back(self._redis, entries)
+                working.put_back(self._redis, [(_entry(unit), unit.put_back) for unit in units])
+        except RedisFailure:
+            # Some may be back and some not: the next comparison finds those that are not.
+            self.doubt()
+            raise
         for unit in units:
             self.release(unit)
 
@@ -211,7 +219,7 @@ class ReliableFetcher:
         owner = self._ownership.owner(self._capsule.name)
         queues = self._capsule.queues
         held = self._held.of(owner.identity)
-        if working.count(self._redis, owner, queues) > 0:
+        if working.count(self._redis, owner, queues) != held.total():
             unknown: list[Entry] = []
             for entry in working.contents(self._redis, owner, queues):
                 if held[entry] > 0:

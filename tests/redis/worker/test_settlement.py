@@ -234,6 +234,25 @@ def test_with_an_equal_job_in_flight_a_lost_answer_ends_just_one(faulty, proxy, 
     assert faulty.lost == []
 
 
+def test_a_run_that_lost_its_job_while_its_settle_had_no_answer_is_void(faulty, proxy, raw_redis, monkeypatch):
+    """Missing from the own list may mean written, but not for an owner that was fenced meanwhile."""
+    unit = faulty.claim(raw_redis, DYING)
+    keys = faulty.parts.capsule.redis.keys
+
+    def others_take_it(seconds: float) -> bool:
+        raw_redis.set(keys.fenced(unit.entry.owner.identity), 1)
+        raw_redis.lmove(faulty.parts.working, "queue:default", "RIGHT", "RIGHT")
+        return False
+
+    monkeypatch.setattr(faulty.abandoned, "wait", others_take_it)
+    proxy.lose_request(known(raw_redis, working.BURY))
+    assert faulty.settle(unit, Failed(ValueError("broken"))) is Settled.LOST
+    assert faulty.deaths == []
+    assert len(faulty.lost) == 1
+    assert raw_redis.lrange("queue:default", 0, -1) == [DYING]
+    assert raw_redis.zcard("dead") == 0
+
+
 def test_a_settle_waits_until_the_server_is_back(faulty, proxy, raw_redis):
     unit = faulty.claim(raw_redis)
     proxy.refuse()
