@@ -68,7 +68,10 @@ OPTIONS = (
         help="A queue to serve; may be given several times, '*' is every queue there is. Without weights the order "
         "is strict; with weights a queue is looked at first as often as its weight says. Default: default.",
     ),
-    click.option("-c", "--concurrency", metavar="N", help="How many jobs run at a time. Default: 5."),
+    click.option(
+        "-c", "--concurrency", metavar="N",
+        help="How many jobs run at a time. Default: RAILS_MAX_THREADS or 5.",
+    ),
     click.option(
         "-C", "--config", metavar="FILE",
         help="The configuration file. Default: offsider.toml, pyproject.toml or config/sidekiq.yml, here or beside "
@@ -76,7 +79,7 @@ OPTIONS = (
     ),
     click.option(
         "-e", "--environment", metavar="NAME",
-        help="Default: OFFSIDER_ENV, APP_ENV or development.",
+        help="Default: OFFSIDER_ENV, APP_ENV, RAILS_ENV, RACK_ENV or development.",
     ),
     click.option("-g", "--tag", metavar="TAG", help="Shown in the process title and the web page."),
     click.option(

@@ -349,7 +349,7 @@ def _override(name: str, value: object) -> Assignment:
 
 
 def _environment(document: Document, given: Iterable[Assignment], environ: Mapping[str, str]) -> str:
-    """Which part of the file's environments holds: ``-e``, ``OFFSIDER_ENV``, ``APP_ENV``, then the file itself."""
+    """Which part of the file's environments holds: by ``-e``, the environment's variables, then the file itself."""
     for item in given:
         if (item.section, item.key) == ("worker", "environment"):
             return str(item.value)

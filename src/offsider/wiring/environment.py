@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from offsider.core.errors import ConfigurationError
 from offsider.wiring.nearest import nearest
-from offsider.wiring.settings import Setting, every_setting
+from offsider.wiring.settings import Setting, by_name, every_setting
 from offsider.wiring.sources import Assignment
 
 DEFAULT_ENVIRONMENT = "development"
@@ -30,14 +30,21 @@ def from_environ(environ: Mapping[str, str]) -> Iterator[Assignment]:
 
 
 def from_platform(environ: Mapping[str, str]) -> Iterator[Assignment]:
-    """What the platform suggests, below every file: Heroku's log has time stamps already."""
+    """What the platform suggests, below every file.
+
+    Heroku's log has time stamps already. ``RAILS_MAX_THREADS`` is the number of threads where web and worker
+    processes, of Rails or beside it, are set up alike; Sidekiq takes it for its default too.
+    """
     if "DYNO" in environ:
         yield Assignment("log", "format", "without_timestamp", "DYNO")
+    if threads := environ.get("RAILS_MAX_THREADS"):
+        concurrency = by_name()["worker.concurrency"]
+        yield Assignment(concurrency.section, concurrency.key, concurrency.kind.parse(threads), "RAILS_MAX_THREADS")
 
 
 def environment_name(environ: Mapping[str, str]) -> str | None:
-    """The environment by ``OFFSIDER_ENV``, else ``APP_ENV``; None when neither is set."""
-    variables = ("OFFSIDER_WORKER_ENVIRONMENT", "OFFSIDER_ENVIRONMENT", "OFFSIDER_ENV", "APP_ENV")
+    """The environment by the variables of ``worker.environment``; None when none of them is set."""
+    variables = by_name()["worker.environment"].variables
     return next((environ[name] for name in variables if environ.get(name)), None)
 
 

@@ -188,7 +188,12 @@ class CapsuleSection(Section):
 
     section: ClassVar[str] = "capsules.NAME"
 
-    concurrency: int = setting(5, kinds.whole(1, 1000), help="How many jobs run at a time.", cli="-c, --concurrency")
+    concurrency: int = setting(
+        5,
+        kinds.whole(1, 1000),
+        help="How many jobs run at a time. The worker's own is that of `RAILS_MAX_THREADS` when nothing else sets it.",
+        cli="-c, --concurrency",
+    )
     queues: Sequence[str] = setting(
         (),
         kinds.QUEUES,
@@ -228,7 +233,7 @@ class WorkerSection(CapsuleSection):
         "development",
         kinds.text(r"[\w.-]+", "a word such as production"),
         help="Which of the file's `environments` applies, and what jobs may ask for.",
-        env=("OFFSIDER_ENV", "APP_ENV"),
+        env=("OFFSIDER_ENV", "APP_ENV", "RAILS_ENV", "RACK_ENV"),
         cli="-e, --environment",
     )
     tag: str = setting(

@@ -59,12 +59,31 @@ def test_redis_provider_holds_a_name(tmp_path):
         ({"OFFSIDER_ENV": "staging", "APP_ENV": "production"}, "staging"),
         ({"APP_ENV": "production"}, "production"),
         ({"OFFSIDER_WORKER_ENVIRONMENT": "a", "OFFSIDER_ENV": "b"}, "a"),
+        ({"APP_ENV": "", "RAILS_ENV": "test", "RACK_ENV": "production"}, "test"),
+        ({"APP_ENV": "staging", "RAILS_ENV": "test"}, "staging"),
+        ({"RACK_ENV": "production"}, "production"),
         ({"APP_ENV": ""}, "development"),
         ({}, "development"),
     ],
 )
 def test_the_name_of_the_environment(tmp_path, environ, name):
     assert load(tmp_path, **environ).worker.environment == name
+
+
+def test_the_environments_of_a_file_follow_the_same_order(tmp_path):
+    (tmp_path / "offsider.toml").write_text("tag = 'any'\n[environments.test]\ntag = 'of test'\n")
+    assert load(tmp_path, RAILS_ENV="test", RACK_ENV="production").worker.tag == "of test"
+    assert load(tmp_path, APP_ENV="production", RAILS_ENV="test").worker.tag == "any"
+
+
+def test_rails_max_threads_is_the_default_of_concurrency_and_no_more(tmp_path):
+    assert load(tmp_path, RAILS_MAX_THREADS="12").worker.concurrency == 12
+    assert load(tmp_path, RAILS_MAX_THREADS="").worker.concurrency == 5
+    assert load(tmp_path, RAILS_MAX_THREADS="12", OFFSIDER_CONCURRENCY="3").worker.concurrency == 3
+    (tmp_path / "offsider.toml").write_text("concurrency = 4")
+    assert load(tmp_path, RAILS_MAX_THREADS="12").worker.concurrency == 4
+    with pytest.raises(ConfigurationError, match=r"RAILS_MAX_THREADS: worker\.concurrency expects a whole number"):
+        load(tmp_path, RAILS_MAX_THREADS="many")
 
 
 def test_a_misspelt_variable_is_a_warning_and_a_platforms_own_is_none(tmp_path):
