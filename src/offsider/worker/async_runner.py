@@ -29,6 +29,7 @@ class AsyncRunner:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._running: dict[int, asyncio.Task[Any]] = {}
+        self._waiting: set[int] = set()
         self._interrupted: set[int] = set()
 
     def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
@@ -41,14 +42,21 @@ class AsyncRunner:
         thread_id = threading.get_ident()
         # The job's context variables (current_job and the log context) go with it.
         context = contextvars.copy_context()
-        self._ready().call_soon_threadsafe(self._begin, coroutine, done, thread_id, context)
-        return done.result()
+        loop = self._ready()
+        self._waiting.add(thread_id)
+        try:
+            loop.call_soon_threadsafe(self._begin, coroutine, done, thread_id, context)
+            return done.result()
+        finally:
+            self._waiting.discard(thread_id)
 
     def _begin(
         self, coroutine: Coroutine[Any, Any, Any], done: Future[Any], thread_id: int, context: contextvars.Context
     ) -> None:
         task = asyncio.get_running_loop().create_task(coroutine, context=context)
         self._running[thread_id] = task
+        if thread_id in self._interrupted:  # before it could begin
+            task.cancel()
         task.add_done_callback(lambda task: self._end(task, done, thread_id))
 
     def _end(self, task: asyncio.Task[Any], done: Future[Any], thread_id: int) -> None:
@@ -65,12 +73,17 @@ class AsyncRunner:
 
     def cancel(self, thread_id: int) -> bool:
         """Cancel the coroutine that a thread waits for; it ends at its next ``await``. False if there is none."""
-        loop, task = self._loop, self._running.get(thread_id)
-        if loop is None or task is None:
+        loop = self._loop
+        if loop is None or thread_id not in self._waiting:
             return False
         self._interrupted.add(thread_id)
-        loop.call_soon_threadsafe(task.cancel)
+        loop.call_soon_threadsafe(self._cancel, thread_id)
         return True
+
+    def _cancel(self, thread_id: int) -> None:
+        task = self._running.get(thread_id)
+        if task is not None:
+            task.cancel()
 
     def tasks(self) -> list[asyncio.Task[Any]]:
         """The tasks that are on the loop right now, for a dump."""

@@ -169,3 +169,27 @@ def test_stopping_ends_the_loop_and_what_runs_on_it(runner, threads):
 def test_without_coroutines_there_is_no_loop():
     AsyncRunner("idle-loop").stop()
     assert "idle-loop" not in [thread.name for thread in threading.enumerate()]
+
+
+def test_a_coroutine_that_is_cancelled_before_it_begins_never_runs_on(runner, threads):
+    """The loop is busy while the stop comes: the coroutine waits for its first step."""
+    busy, go = threading.Event(), threading.Event()
+
+    async def block():
+        busy.set()
+        go.wait(10)
+
+    first = threads.submit(runner.run, block())
+    assert busy.wait(10)
+    known: list[int] = []
+
+    def second_job():
+        known.append(threading.get_ident())
+        return runner.run(answer(1))
+
+    second = threads.submit(second_job)
+    wait_for(lambda: known and runner.cancel(known[0]))
+    go.set()
+    first.result(10)
+    with pytest.raises(Shutdown):
+        second.result(10)
