@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 
 import pytest
@@ -296,3 +297,34 @@ def test_each_capsule_has_lists_of_its_own(worker_config, raw_redis):
     }
     other.redis.close()
     parts.close()
+
+
+def test_a_job_that_a_claim_brings_when_the_fetcher_is_quiet_goes_back_unrun(parts, raw_redis, monkeypatch):
+    raw_redis.lpush("queue:default", "job")
+    original = working.claim
+
+    def too_late(*args):
+        parts.fetcher.quiet()
+        return original(*args)
+
+    monkeypatch.setattr(working, "claim", too_late)
+    assert parts.fetcher.retrieve() is None
+    assert snapshot(raw_redis) == {"queues": {b"default"}, "queue:default": [b"job"]}
+    assert parts.fetcher._held.of(parts.ownership.identity).total() == 0
+
+
+def test_one_job_goes_back(parts, raw_redis):
+    raw_redis.lpush("queue:default", "job")
+    unit = parts.fetcher.retrieve()
+    parts.fetcher.requeue(unit)
+    assert snapshot(raw_redis) == {"queues": {b"default"}, "queue:default": [b"job"]}
+    assert unit.settled
+
+
+def test_the_end_of_an_outage_is_logged(proxied, proxy, raw_redis, caplog):
+    proxy.refuse()
+    proxied.fetcher._fetch()
+    proxy.accept()
+    with caplog.at_level(logging.INFO, "offsider"):
+        proxied.fetcher._fetch()
+    assert "fetcher of capsule default: Redis is online" in caplog.text
