@@ -24,7 +24,7 @@ class AsyncClient(Pushing):
 
     Args:
         config: as for `Client`.
-        redis: a pool to share.
+        redis: the pool to use; default: the one that all asynchronous clients of the configuration share.
         middleware: as for `Client`.
     """
 
@@ -66,15 +66,12 @@ class AsyncClient(Pushing):
 
     @property
     def redis(self) -> AsyncRedis:
-        """The pool, made at first use."""
-        if self._redis is None:
-            self._redis = self.config.make_async_redis(self.config.redis.client_pool_size)
-        return self._redis
+        """The pool."""
+        return self.config.shared_async_redis() if self._redis is None else self._redis
 
     async def close(self) -> None:
-        """Close the idle connections of the running loop."""
-        if self._redis is not None:
-            await self._redis.close()
+        """Close the idle connections of the running loop; the client may be used again."""
+        await self.redis.close()
 
     async def store(self, push: Push, wait_replicas: int = 0) -> str | None:
         """As `Client.store`."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -21,15 +20,14 @@ class Client(Pushing):
 
     Args:
         config: defaults, middleware, strict arguments, and the server.
-        redis: a pool to share; default: a pool of its own with ``redis.client_pool_size`` connections, opened
-            at the first push.
+        redis: the pool to use; default: the one that all clients of the configuration share, opened at the
+            first push.
         middleware: a chain in place of the configuration's (a capsule has a copy of its own).
     """
 
     def __init__(self, config: Config, redis: Redis | None = None, *, middleware: ClientChain | None = None) -> None:
         super().__init__(config, middleware)
         self._redis = redis
-        self._lock = threading.Lock()
 
     def push(self, payload: Mapping[str, Any], *, wait_replicas: int = 0) -> str | None:
         """Store one job and answer its jid, or None when client middleware stopped it.
@@ -98,17 +96,12 @@ class Client(Pushing):
 
     @property
     def redis(self) -> Redis:
-        """The pool, made at first use."""
-        if self._redis is None:
-            with self._lock:
-                if self._redis is None:
-                    self._redis = self.config.make_redis(self.config.redis.client_pool_size)
-        return self._redis
+        """The pool."""
+        return self.config.shared_redis() if self._redis is None else self._redis
 
     def close(self) -> None:
-        """Close idle connections; the client may be used again."""
-        if self._redis is not None:
-            self._redis.close()
+        """Close the idle connections of its pool; the client may be used again."""
+        self.redis.close()
 
     def store(self, push: Push, wait_replicas: int = 0) -> str | None:
         """Run client middleware on a push from `build` and store it. Does not look at ``after_commit``."""

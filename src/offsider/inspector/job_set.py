@@ -10,7 +10,6 @@ from offsider.core.payload import decode
 from offsider.inspector.job_record import JobRecord
 from offsider.storage import job_sets
 from offsider.storage.job_sets import Move, Moved
-from offsider.storage.redis import Redis
 from offsider.storage.working import DeadSetLimits
 from offsider.wiring.config import Config
 from offsider.wiring.default import default_config
@@ -68,13 +67,10 @@ class JobSet:
 
     def __init__(self, config: Config | None = None) -> None:
         self._config = config if config is not None else default_config()
-        self._client = Client(self._config)
+        self._redis = self._config.shared_redis()
+        self._client = Client(self._config, self._redis)
         section = self._config.worker
         self._limits = DeadSetLimits(section.dead_max_jobs, section.dead_timeout_seconds)
-
-    @property
-    def _redis(self) -> Redis:
-        return self._client.redis
 
     @property
     def _key(self) -> str:

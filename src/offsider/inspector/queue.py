@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from offsider.inspector.job_record import JobRecord
 from offsider.storage import queues
-from offsider.storage.redis import Redis
 from offsider.wiring.config import Config
 from offsider.wiring.default import default_config
 from offsider.wiring.events import JobRemoved
@@ -25,18 +24,17 @@ class Queue:
         config: which server; default: this process's.
     """
 
-    def __init__(self, name: str, config: Config | None = None, *, redis: Redis | None = None) -> None:
+    def __init__(self, name: str, config: Config | None = None) -> None:
         self.name = name
         self._config = config if config is not None else default_config()
         self._deleted = 0
-        self._redis = redis if redis is not None else self._config.make_redis(self._config.redis.client_pool_size)
+        self._redis = self._config.shared_redis()
 
     @classmethod
     def all(cls, config: Config | None = None) -> list[Queue]:
         """Every known queue, by name."""
         config = config if config is not None else default_config()
-        redis = config.make_redis(config.redis.client_pool_size)
-        return [cls(name, config, redis=redis) for name in queues.names(redis)]
+        return [cls(name, config) for name in queues.names(config.shared_redis())]
 
     def __len__(self) -> int:
         return queues.size(self._redis, self.name)

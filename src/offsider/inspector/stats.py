@@ -34,19 +34,16 @@ class Stats:
     def read(cls, config: Config | None = None) -> Stats:
         """Look now."""
         config = config if config is not None else default_config()
-        redis = config.make_redis(1)
-        try:
-            processed, failed = stats.read(redis)
-            sizes = {name: queues.size(redis, name) for name in queues.names(redis)}
-            return cls(
-                processed=processed,
-                failed=failed,
-                enqueued=sum(sizes.values()),
-                scheduled=job_sets.size(redis, redis.keys.schedule),
-                retries=job_sets.size(redis, redis.keys.retry),
-                dead=job_sets.size(redis, redis.keys.dead),
-                processes=len(processes.identities(redis)),
-                queues=sizes,
-            )
-        finally:
-            redis.close()
+        redis = config.shared_redis()
+        processed, failed = stats.read(redis)
+        sizes = {name: queues.size(redis, name) for name in queues.names(redis)}
+        return cls(
+            processed=processed,
+            failed=failed,
+            enqueued=sum(sizes.values()),
+            scheduled=job_sets.size(redis, redis.keys.schedule),
+            retries=job_sets.size(redis, redis.keys.retry),
+            dead=job_sets.size(redis, redis.keys.dead),
+            processes=len(processes.identities(redis)),
+            queues=sizes,
+        )

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias
 
 from offsider.client import AsyncClient, Client
 from offsider.jobs.declared import Declared
@@ -16,9 +15,7 @@ from offsider.wiring.default import default_config
 AnyClient: TypeAlias = Client | AsyncClient
 ClientSource: TypeAlias = AnyClient | Callable[[], AnyClient]
 
-_lock = threading.Lock()
 _Owner: TypeAlias = Config | Capsule
-_Kept = TypeVar("_Kept", Client, AsyncClient)
 
 
 def client_for(job: Declared, via: ClientSource | None) -> Client:
@@ -47,23 +44,11 @@ def _chosen(job: Declared, via: ClientSource | None) -> AnyClient | _Owner:
 
 
 def _shared(owner: _Owner) -> Client:
-    return _kept(owner, "_shared_client", _make)
+    return owner.kept.get(Client, lambda: _make(owner))
 
 
 def _shared_async(owner: _Owner) -> AsyncClient:
-    return _kept(owner, "_shared_async_client", _make_async)
-
-
-def _kept(owner: _Owner, key: str, make: Callable[[_Owner], _Kept]) -> _Kept:
-    # Kept by its owner and not in a table of ours: a client refers to its configuration, so even a weak
-    # table would hold both for ever.
-    kept = vars(owner)
-    if key not in kept:
-        with _lock:
-            if key not in kept:
-                kept[key] = make(owner)
-    client: _Kept = kept[key]
-    return client
+    return owner.kept.get(AsyncClient, lambda: _make_async(owner))
 
 
 def _make(owner: _Owner) -> Client:

@@ -69,12 +69,11 @@ def offsider_server(offsider_session_server: EmbeddedServer, offsider_config: Co
     from offsider.wiring.default import set_default_config
 
     offsider_config.redis.url = offsider_session_server.url
-    redis = offsider_config.make_redis(1)
-    redis.call("FLUSHALL")
-    redis.close()
+    offsider_config.shared_redis().call("FLUSHALL")
     previous = set_default_config(offsider_config)
     yield offsider_session_server
     set_default_config(previous)
+    offsider_config.close()
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from offsider.core.errors import ConfigurationError
+from offsider.wiring.kept import Kept
 from offsider.wiring.middleware import ClientChain, ServerChain
 from offsider.wiring.queue_spec import EVERY, QueueSpec, parse_all
 from offsider.wiring.settings import CapsuleSection
@@ -58,6 +59,7 @@ class Capsule:
         self.name = name
         self.settings = settings
         self.config = config
+        self.kept = Kept()
         self._lock = threading.Lock()
         self._client_middleware: ClientChain | None = None
         self._server_middleware: ServerChain | None = None

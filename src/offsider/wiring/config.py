@@ -33,6 +33,7 @@ from offsider.wiring.events import Events
 from offsider.wiring.extension import Extension, WebTab
 from offsider.wiring.frozen import Listing, frozen_error
 from offsider.wiring.job_defaults import JobDefaults
+from offsider.wiring.kept import Kept
 from offsider.wiring.logs import describe, logger
 from offsider.wiring.middleware import Chain, ClientChain, Push, ServerChain
 from offsider.wiring.nearest import suggest
@@ -80,6 +81,7 @@ class Config:
             pushes go through it.
         queue_resolver: answers the queue of a push, or None to leave it; runs before client middleware.
         clock, random: replaceable in tests.
+        kept: what those who use this configuration share, such as pools and clients.
         file: the configuration file that was read, if any.
         warnings: what was odd but no error; the command line logs them.
     """
@@ -96,6 +98,7 @@ class Config:
         self._fetcher: str | type | None = None
         self._extensions: dict[str, Extension] = {}
         self._job_options: dict[str, Callable[[object], None]] = {}
+        self.kept = Kept()
         self.file: Path | None = None
         self.warnings: list[str] = []
         self.redis = RedisSection()
@@ -248,6 +251,25 @@ class Config:
         from offsider.storage.async_redis import AsyncRedis
 
         return AsyncRedis(self.redis, size=size)
+
+    def shared_redis(self) -> Redis:
+        """The pool of everything in this process that has none of its own: clients, and whoever looks at queues.
+
+        Made at first use, with ``redis.client_pool_size`` connections; thread-safe.
+        """
+        return self.kept.get(Redis, lambda: self.make_redis(self.redis.client_pool_size))
+
+    def shared_async_redis(self) -> AsyncRedis:
+        """The same for asyncio: so many connections for each event loop."""
+        from offsider.storage.async_redis import AsyncRedis  # see `make_async_redis`
+
+        return self.kept.get(AsyncRedis, lambda: self.make_async_redis(self.redis.client_pool_size))
+
+    def close(self) -> None:
+        """Close the idle connections of the shared pool, which may be used again."""
+        redis = self.kept.peek(Redis)
+        if redis is not None:
+            redis.close()
 
     # ----------------------------------------------------------------------------------- errors
     def handle_error(self, error: BaseException, context: Mapping[str, object]) -> None:

@@ -178,7 +178,10 @@ class RedisSection(Section, RedisSettings):
         RedisSettings.tls_verify, kinds.FLAG, help="Check the server's certificate and host name."
     )
     client_pool_size: int = setting(
-        5, kinds.whole(1), help="Connections for pushing outside of a worker; a worker's capsules have their own pools."
+        5,
+        kinds.whole(1),
+        help="Connections of a process for pushing and for looking at what is stored, and again of each event loop "
+        "that pushes. A worker's capsules have pools of their own.",
     )
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from offsider.client import Client
-from offsider.inspector import Queue
+from offsider.inspector import DeadSet, Queue, RetrySet, ScheduledSet, Stats
+from offsider.wiring.config import Config
 from offsider.wiring.default import set_default_config
 from tests.redis.inspector.payloads import JID, failed_job, job
 from tests.snapshot import snapshot
@@ -142,3 +143,16 @@ def test_without_a_configuration_it_is_this_processes(config, raw_redis):
         assert len(Queue("default")) == 1
     finally:
         set_default_config(previous)
+
+
+def test_whoever_looks_or_pushes_shares_one_pool(config, monkeypatch):
+    made = []
+    make = Config.make_redis
+    monkeypatch.setattr(Config, "make_redis", lambda self, size: made.append(make(self, size)) or made[-1])
+    for number in range(3):
+        Client(config).push({"class": "A", "args": [number]})
+        assert [queue.name for queue in Queue.all(config)] == ["default"]
+        assert len(Queue("default", config)) == Stats.read(config).enqueued == number + 1
+        assert [len(kind(config)) for kind in (ScheduledSet, RetrySet, DeadSet)] == [0, 0, 0]
+    assert len(made) == 1
+    made[0].close()

@@ -204,3 +204,23 @@ def test_pools_share_the_settings(config):
     assert config.make_redis(4).size == 4
     assert config.make_redis(1).settings is config.redis
     assert config.make_async_redis(2).settings is config.redis
+
+
+def test_one_pool_is_shared_by_all_who_have_none_of_their_own(config):
+    config.redis.client_pool_size = 7
+    assert config.shared_redis() is config.shared_redis()
+    assert config.shared_redis().size == 7
+    assert config.shared_async_redis() is config.shared_async_redis()
+    assert config.shared_async_redis().size == 7
+    assert Config().shared_redis() is not config.shared_redis()
+
+
+def test_the_shared_pool_is_made_after_the_freeze_too(config):
+    config.freeze()
+    assert config.shared_redis() is config.shared_redis()
+
+
+def test_a_configuration_that_opened_nothing_can_be_closed(config):
+    config.close()
+    config.shared_redis()
+    config.close()
