@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from offsider.client import Client
-from offsider.core.errors import MalformedPayload, RedisRefused
+from offsider.core.errors import RedisRefused
 from offsider.core.payload import decode
 from offsider.inspector.job_record import JobRecord
 from offsider.storage import job_sets
@@ -152,6 +152,3 @@ class DeadSet(JobSet):
     """Jobs that will not be tried again, and bytes that never were jobs."""
 
     name = "dead"
-
-
-__all__ = ["DeadSet", "JobSet", "MalformedPayload", "RetrySet", "ScheduledSet", "SetEntry"]

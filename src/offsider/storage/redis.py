@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from offsider.core.errors import ConfigurationError, OffsiderError, RedisFailure, RedisRefused, RedisUnavailable
+from offsider.core.errors import ConfigurationError, OffsiderError, RedisRefused, RedisUnavailable
 from offsider.storage.failures import REROUTE, translate
 from offsider.storage.keys import Keys
 from offsider.storage.scripts import Argument, Command, Script
@@ -352,6 +352,3 @@ class Redis:
             wire.disconnect()
         for sentinel in sentinel_clients(self._factory):
             sentinel.close()
-
-
-__all__ = ["Command", "Redis", "RedisFailure", "RedisSettings", "Wire", "redact"]
