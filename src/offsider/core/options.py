@@ -37,9 +37,10 @@ class JobOptions(TypedDict, total=False):
     log_level: str
     """The level of this job's log lines: debug, info, warning, error or critical."""
     profile: str
-    """A name under which runs of this job are profiled."""
+    """A name for the profiler of Ruby workers and of what reads the payload. offsider carries it and profiles
+    nothing itself yet."""
     profiler_options: Mapping[str, Any]
-    """Passed to the profiler."""
+    """What that profiler is told, carried in the same way."""
     wait_replicas: int
     """Wait until so many replicas confirmed the push. Not stored."""
     extra: Mapping[str, Any]
