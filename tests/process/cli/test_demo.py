@@ -57,6 +57,15 @@ def end_of(process: subprocess.Popen[str]) -> tuple[str, list[int]]:
     return output, [int(number) for number in match.groups()]
 
 
+def interrupt_twice(process: subprocess.Popen[str]) -> None:
+    """The second Ctrl-C does not wait for the queues to become empty. Too early it would be one with the first."""
+    assert process.stdout is not None
+    process.send_signal(signal.SIGINT)
+    said = iter(process.stdout.readline, "")
+    assert any("emptying the queues" in line for line in said)
+    process.send_signal(signal.SIGINT)
+
+
 def ledger_of(folder: Path) -> list[list[str]]:
     return [line.split(" ") for path in (folder / "ledger").iterdir() for line in path.read_text().splitlines()]
 
@@ -137,9 +146,7 @@ def test_ctrl_c_ends_it_in_order_and_leaves_no_process(folder, start_demo):
     server_pid = int((folder / "server" / "server.pid").read_text())
     worker_pids = {int(path.stem) for path in (folder / "ledger").iterdir()} - {process.pid}
 
-    process.send_signal(signal.SIGINT)
-    time.sleep(0.3)
-    process.send_signal(signal.SIGINT)  # the second one does not wait for the queues to become empty
+    interrupt_twice(process)
     output, (*_, lost) = end_of(process)
 
     assert lost == 0, output
@@ -163,9 +170,7 @@ def test_a_demo_that_is_killed_takes_its_workers_and_its_server_along(folder, st
 def test_a_second_demo_in_the_same_folder_runs_what_the_first_one_left(folder, start_demo):
     first = start_demo()
     wait_for(lambda: ledger_has(folder, "failed"))
-    first.send_signal(signal.SIGINT)
-    time.sleep(0.3)
-    first.send_signal(signal.SIGINT)
+    interrupt_twice(first)
     _, (processed, _, _, _, left, _) = end_of(first)
 
     output, (processed_in_all, *_, left_at_last, lost) = end_of(start_demo("--seconds", "1"))

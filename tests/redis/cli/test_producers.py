@@ -1,7 +1,5 @@
 """Producers note what the server acknowledged, and stop when they are told."""
 
-import time
-
 import pytest
 
 from offsider.cli.demo import producers as module
@@ -11,6 +9,7 @@ from offsider.cli.demo.producers import Producers
 from offsider.cli.demo.stored import other_keys
 from offsider.client import Client
 from offsider.wiring.config import Config
+from tests.waiting import wait_for
 
 
 @pytest.fixture
@@ -23,11 +22,17 @@ def play(redis_url, tmp_path, monkeypatch):
     library.fill()
     happened = []
 
-    def go(*, waiting: int = 0):
+    def go(until, *, waiting: int = 0):
         client = Client(config)
-        producers = Producers(client, Ledger(tmp_path), library, waiting=lambda: waiting, happened=happened.append)
+        looks = []
+
+        def look() -> int:
+            looks.append(waiting)
+            return waiting
+
+        producers = Producers(client, Ledger(tmp_path), library, waiting=look, happened=happened.append)
         producers.start()
-        time.sleep(0.4)
+        wait_for(lambda: until(looks, happened))
         producers.stop()
         client.close()
         return config, list(LedgerReader(tmp_path).news()), happened
@@ -36,7 +41,7 @@ def play(redis_url, tmp_path, monkeypatch):
 
 
 def test_the_ledger_knows_exactly_what_is_stored(play):
-    config, lines, happened = play()
+    config, lines, happened = play(lambda looks, happened: happened)
 
     assert {line.word for line in lines} == {"pushed"}
     assert {line.name for line in lines} == {"sum_up", "print_cover", "count_words", "poison"}
@@ -45,6 +50,6 @@ def test_the_ledger_knows_exactly_what_is_stored(play):
 
 
 def test_producers_wait_while_enough_is_waiting(play):
-    _, lines, _ = play(waiting=module.ENOUGH_WAITING + 1)
+    _, lines, _ = play(lambda looks, _: len(looks) > 10, waiting=module.ENOUGH_WAITING + 1)
 
     assert not lines
