@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+from contextlib import nullcontext
 
 import pytest
 import redis as redis_py
@@ -50,6 +51,7 @@ def test_a_lost_reply_is_ambiguous_and_the_push_is_not_repeated(proxied, proxy, 
     assert failure.value.ambiguous
     assert raw_redis.lrange("queue:default", 0, -1) == [b"{}"]
     assert proxy.lost == 1
+    assert proxied.troubles == 1
 
 
 def test_a_lost_request_is_as_ambiguous_and_nothing_is_stored(proxied, proxy, raw_redis):
@@ -77,7 +79,7 @@ def test_an_idle_connection_that_broke_is_replaced_without_an_error(proxied, pro
     assert proxied.call("LPUSH", "l", 1) == 1
     assert raw_redis.llen("l") == 1
     assert proxy.connections == 2
-    assert proxied.troubles == 1  # a beat may have been missed meanwhile: nobody is declared dead for a while
+    assert proxied.troubles == 0  # proxies close what is idle: that must not keep the dead from being found
 
 
 def test_a_restart_of_the_server_is_no_failure_for_who_had_nothing_under_way(make_server):
@@ -282,25 +284,45 @@ def test_an_interrupt_between_command_and_reply_does_not_poison_the_connection(p
     assert pool.call("ECHO", "new") == b"new"
 
 
-def test_a_forked_child_opens_connections_of_its_own(proxied, proxy, raw_redis):
-    proxied.call("SET", "k", "parent")
-    held = proxied.wire()
-    with held:  # a connection in use, and its slot taken, at the fork
+@pytest.mark.parametrize("in_use", [False, True], ids=["idle", "in use"])
+def test_a_forked_child_opens_connections_of_its_own(pool, raw_redis, in_use):
+    """Two processes on one socket would read each other's replies."""
+    mine = pool.call("CLIENT", "ID")
+    with pool.wire() if in_use else nullcontext():
         child = os.fork()
         if child == 0:
-            fine = all(proxied.call("INCR", "n") for _ in range(20)) and len(proxied._free) == 1
+            theirs = pool.call("CLIENT", "ID")
+            fine = theirs != mine and all(pool.call("INCR", "n") for _ in range(20)) and len(pool._free) == 1
             os._exit(0 if fine else 1)
-        for _ in range(20):
-            assert proxied.call("ECHO", "parent") == b"parent"
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert raw_redis.get("n") == b"20"
-    assert proxied.call("GET", "k") == b"parent"
+    assert pool.call("CLIENT", "ID") == mine, "and leaves its parent's alone"
 
 
-def test_a_closed_pool_may_be_used_again(pool):
-    pool.call("PING")
+def test_a_closed_pool_has_no_connections_and_may_be_used_again(pool, raw_redis):
+    mine = pool.call("CLIENT", "ID")
     pool.close()
+    wait_for(lambda: mine not in [int(client["id"]) for client in raw_redis.client_list()])
     assert pool.call("PING") == b"PONG"
+
+
+def test_a_server_that_cannot_be_reached_any_more_is_trouble(proxied, proxy):
+    proxied.call("PING")
+    proxy.refuse()
+    with pytest.raises(RedisUnavailable):
+        proxied.call("PING")
+    assert proxied.troubles >= 1
+
+
+def test_after_a_role_has_changed_a_new_connection_looks_for_the_master(make_server):
+    server = make_server(port=0)
+    pool = Redis(RedisSettings(url=server.url), size=1)
+    first = pool.call("CLIENT", "ID")
+    pool.call("REPLICAOF", "127.0.0.1", "1")
+    with pytest.raises(RedisRefused):
+        pool.call("SET", "k", 1)
+    assert pool.call("CLIENT", "ID") != first
+    pool.close()
 
 
 def test_ping_takes_a_positive_time(pool):

@@ -322,6 +322,9 @@ def test_units_without_a_private_list_are_settled_one_write_after_the_other(sett
     unit = UnitOfWork("default", DYING)
     assert settling.settle(unit, Failed(ValueError())) is Settled.DIED
     assert set(stored(raw_redis)) == {"dead"}
+    unit = UnitOfWork("default", RAW)
+    assert settling.settle(unit, Interrupted()) is Settled.WRITTEN
+    assert settling.settlement._fetcher.returned == [unit]
 
 
 class Listless:
@@ -329,10 +332,14 @@ class Listless:
 
     def __init__(self) -> None:
         self.done = []
+        self.returned = []
 
     def acknowledge(self, unit) -> bool:
         self.done.append(unit)
         return True
+
+    def requeue(self, unit) -> None:
+        self.returned.append(unit)
 
 
 def test_the_errors_of_an_outage_are_ours(faulty, proxy, raw_redis):
