@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
+from urllib.parse import parse_qs, urlsplit
 
 from offsider.wiring.queue_spec import parse_all
 
@@ -123,6 +124,26 @@ def _check_flag(value: object) -> bool:
     return value
 
 
+def _check_url(value: object) -> str:
+    if not isinstance(value, str) or not _URL.fullmatch(value):
+        raise _refuse()
+    # redis-py takes database 0 for a path that is no number, so that is found out here. No message repeats a part of
+    # the URL: a password with a "/" or "?" that nobody escaped ends up in it.
+    try:
+        parts = urlsplit(value)
+        _ = parts.port
+    except ValueError:
+        raise ValueError(
+            "its host and port cannot be read; in a password, write % / ? # @ : as %25 %2F %3F ..."
+        ) from None
+    databases = parse_qs(parts.query, keep_blank_values=True).get("db", [])
+    if parts.scheme != "unix" and parts.path not in ("", "/"):
+        databases = [*databases, parts.path.removeprefix("/")]
+    if not all(_DATABASE.fullmatch(database) for database in databases):
+        raise ValueError("the database, after the host or in ?db=, is a number, as in redis://localhost:6379/0")
+    return value
+
+
 def _parse_flag(value: str) -> object:
     word = value.strip().lower()
     return {**dict.fromkeys(_YES, True), **dict.fromkeys(_NO, False)}.get(word, value)
@@ -142,13 +163,11 @@ def _parse_float(value: str) -> object:
         return value
 
 
+_URL = re.compile(r"(rediss?|unix)://\S+")
+_DATABASE = re.compile(r"[0-9]+")
 _YES = ("true", "yes", "on", "1")
 _NO = ("false", "no", "off", "0", "")
 
 FLAG = Kind("true or false", _check_flag, _parse_flag)
 QUEUES = Kind('a list of queues, each "name", "name,weight" or [name, weight]', _check_queues, str.split)
-URL = text(
-    r"(rediss?|unix)://\S+",
-    "a URL that begins with redis://, rediss:// (TLS) or unix://",
-    secret=True,
-)
+URL = Kind("a URL that begins with redis://, rediss:// (TLS) or unix://", _check_url, secret=True)

@@ -46,6 +46,13 @@ def test_where_the_server_is(tmp_path, environ, url):
     assert load(tmp_path, **environ).redis.url == url
 
 
+def test_a_wrong_database_names_the_variable_and_not_the_password(tmp_path):
+    expected = r"REDIS_URL: redis\.url expects a URL .*: the database, .*, is a number"
+    with pytest.raises(ConfigurationError, match=expected) as caught:
+        load(tmp_path, REDIS_URL="redis://:hunter2@host:1/abc")
+    assert "hunter2" not in str(caught.value)
+
+
 def test_redis_provider_holds_a_name(tmp_path):
     with pytest.raises(ConfigurationError, match="holds the name of a variable"):
         load(tmp_path, REDIS_PROVIDER="redis://a")

@@ -82,3 +82,44 @@ def test_what_does_not(kind, given):
 )
 def test_how_text_is_read(kind, text, parsed):
     assert kind.parse(text) == parsed
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://host",
+        "redis://host/",
+        "redis://host:1/15",
+        "rediss://user:p%2Fq@host/2?db=3",
+        "redis://[::1]:6379/0",
+        "redis://host?db=4",
+        "unix:///run/redis.sock",
+        "unix:///run/redis.sock?db=0",
+    ],
+)
+def test_a_url_may_name_its_database(url):
+    assert kinds.URL.check(url) == url
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://host:1/abc",
+        "redis://host/0/1",
+        "redis://host/-1",
+        "redis://host/0x1",
+        "redis://host?db=abc",
+        "redis://host/0?db=",
+        "unix:///run/redis.sock?db=one",
+    ],
+)
+def test_a_database_that_is_no_number_is_not_taken_for_database_0(url):
+    with pytest.raises(ValueError, match=r"the database, after the host or in \?db=, is a number"):
+        kinds.URL.check(url)
+
+
+@pytest.mark.parametrize("url", ["redis://host:port/0", "redis://[::1/0", "redis://user:hunter2/3@host/0"])
+def test_a_url_that_cannot_be_read_is_refused_and_not_repeated(url):
+    with pytest.raises(ValueError, match="host and port cannot be read") as caught:
+        kinds.URL.check(url)
+    assert "hunter2" not in str(caught.value)
