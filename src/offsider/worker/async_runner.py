@@ -11,6 +11,7 @@ import contextvars
 import threading
 from collections.abc import Coroutine
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any
 
 from offsider.core.errors import Shutdown
@@ -124,13 +125,11 @@ class AsyncRunner:
             loop.close()
 
     def _run(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Run the loop until `stop`. A job's SystemExit, which asyncio lets through, must not end it for all."""
-        while True:
-            try:
+        """Run the loop until `stop`. No job may end it for all, by SystemExit, which asyncio lets through, or else."""
+        while self._loop is loop:
+            # What was raised is the outcome of its job already, or nobody's: that of a task left behind.
+            with suppress(SystemExit, KeyboardInterrupt):
                 loop.run_forever()
-            except (SystemExit, KeyboardInterrupt):
-                continue  # the job has it already, as its outcome
-            return
 
 
 def _caused_by_cancellation(error: BaseException) -> bool:

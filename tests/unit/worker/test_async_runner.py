@@ -193,3 +193,30 @@ def test_a_coroutine_that_is_cancelled_before_it_begins_never_runs_on(runner, th
     first.result(10)
     with pytest.raises(Shutdown):
         second.result(10)
+
+
+@pytest.mark.parametrize("how", ["stop", "exit", "left behind"])
+def test_no_job_ends_the_loop_for_the_others(runner, how):
+    async def harm():
+        if how == "stop":
+            asyncio.get_running_loop().stop()
+        elif how == "exit":
+            raise SystemExit(3)
+        else:
+
+            async def later():
+                raise SystemExit(3)
+
+            tasks.append(asyncio.get_running_loop().create_task(later()))
+        return "done"
+
+    tasks: list[asyncio.Task[None]] = []
+    if how == "exit":
+        with pytest.raises(SystemExit):
+            runner.run(harm())
+    else:
+        assert runner.run(harm()) == "done"
+    wait_for(lambda: all(task.done() for task in tasks))
+    for task in tasks:
+        assert isinstance(task.exception(), SystemExit)
+    assert runner.run(answer(42)) == 42
