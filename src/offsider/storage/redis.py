@@ -197,8 +197,7 @@ class Wire:
             if self._connection.is_connected and self._is_stale(redis_error):
                 self.disconnect()
             if not self._connection.is_connected:
-                if self._was_connected:
-                    self._report_trouble()
+                # No trouble in itself: proxies close what is idle. An outage is noticed by what fails in it.
                 self._connection.connect()
                 self._was_connected = True
         except redis_error as error:

@@ -226,6 +226,18 @@ def test_the_lease_outlasts_the_pause_between_looks(sweeper, raw_redis):
 # -------------------------------------------------------------------------------- after trouble
 
 
+def test_a_server_that_closes_idle_connections_does_not_keep_the_dead_from_being_found(proxied, proxy, raw_redis):
+    proxied.ownership.register()
+    sweeper = Sweeper(proxied.config, proxied.redis, proxied.ownership)
+    sweeper.tick()
+    corpse = Corpse(raw_redis, proxied.redis.keys)
+    corpse.holds(payload(1))
+    proxy.reset()
+    corpse.was_looked_at()
+    sweeper.tick()
+    assert corpse.fenced
+
+
 def test_after_trouble_nobody_is_declared_dead_for_two_lives(proxied, proxy, raw_redis, monkeypatch):
     """Others could not beat either."""
     clock = [1000.0]
@@ -235,7 +247,9 @@ def test_after_trouble_nobody_is_declared_dead_for_two_lives(proxied, proxy, raw
     sweeper.tick()
     corpse = Corpse(raw_redis, proxied.redis.keys)
     corpse.holds(payload(1))
-    proxy.reset()
+    proxy.refuse()
+    sweeper.tick()
+    proxy.accept()
     corpse.was_looked_at()
     sweeper.tick()
     assert untouched(corpse, raw_redis)
