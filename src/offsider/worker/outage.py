@@ -7,6 +7,9 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+from offsider.core.errors import QueueFull, RedisRefused
+from offsider.storage.failures import REROUTE
+
 if TYPE_CHECKING:
     from offsider.wiring.config import Config
 
@@ -28,22 +31,33 @@ class Outage:
         self._config = config
         self._lock = threading.Lock()
         self._since: float | None = None
-        self._report_at = 0.0
+        self._report_at: dict[str, float] = {}
 
     def noticed(self, error: Exception) -> None:
-        """Report the first failure of a row, and once a minute that it goes on."""
+        """Report the first failure of a row, and once a minute that it goes on.
+
+        A refusal (a key of the wrong type, a missing right) is no outage: others get through meanwhile.
+        """
         now = time.monotonic()
+        kind = _kind(error)
         with self._lock:
-            self._since = now if self._since is None else self._since
-            due = now >= self._report_at
+            if kind == "outage" and self._since is None:
+                self._since = now
+            due = now >= self._report_at.get(kind, 0.0)
             if due:
-                self._report_at = now + AGAIN_SECONDS
+                self._report_at[kind] = now + AGAIN_SECONDS
         if due:
             self._config.handle_error(error, {"context": self._where})
 
     def over(self) -> None:
         """It works again."""
         with self._lock:
-            since, self._since, self._report_at = self._since, None, 0.0
+            since, self._since = self._since, None
+            self._report_at.pop("outage", None)
         if since is not None:
             logger.info("%s: Redis is online, %.1f s of downtime", self._where, time.monotonic() - since)
+
+
+def _kind(error: Exception) -> str:
+    refused = isinstance(error, RedisRefused) and not isinstance(error, QueueFull) and error.code not in REROUTE
+    return "refusal" if refused else "outage"

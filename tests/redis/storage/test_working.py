@@ -257,3 +257,9 @@ def test_lists_are_counted_and_read(pool, raw_redis):
     ]
     assert working.copies(pool, Entry(ME, "low", b"a")) == 2
     assert working.copies(pool, Entry(ME, "low", b"z")) == 0
+
+
+def test_a_queue_that_is_no_list_is_named(pool, raw_redis):
+    raw_redis.set("queue:wrong", "x")
+    with pytest.raises(RedisRefused, match=r"WRONGTYPE .*\(queue:wrong\)"):
+        working.claim(pool, ME, ["wrong", "low"], 1)

@@ -2,7 +2,7 @@
 
 import logging
 
-from offsider.core.errors import RedisUnavailable
+from offsider.core.errors import RedisRefused, RedisUnavailable
 from offsider.worker.outage import Outage
 
 
@@ -30,3 +30,13 @@ def test_an_outage_that_goes_on_is_reported_again_after_a_minute(config, reports
         outage.noticed(RedisUnavailable("gone"))
         clock[0] += 1
     assert len(reports) == 3
+
+
+def test_a_refusal_among_successes_is_no_outage_and_is_told_once_a_minute(config, reports, caplog):
+    outage = Outage("fetcher", config)
+    with caplog.at_level(logging.INFO, "offsider"):
+        for _ in range(5):
+            outage.noticed(RedisRefused("WRONGTYPE queue:wrong", code="WRONGTYPE"))
+            outage.over()
+    assert len(reports) == 1
+    assert "Redis is online" not in caplog.text

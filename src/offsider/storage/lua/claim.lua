@@ -17,7 +17,7 @@ for i = 1, #ARGV - 1 do
   if redis.call('SISMEMBER', KEYS[2], ARGV[i + 1]) == 0 then
     while wanted > 0 do
       local raw = redis.pcall('LMOVE', KEYS[1 + 2 * i], KEYS[2 + 2 * i], 'RIGHT', 'LEFT')
-      if type(raw) == 'table' then refused = raw end
+      if type(raw) == 'table' then refused = redis.error_reply(raw.err .. ' (' .. KEYS[1 + 2 * i] .. ')') end
       if type(raw) ~= 'string' then break end
       moved[#moved + 1], moved[#moved + 2], wanted = i, raw, wanted - 1
     end
