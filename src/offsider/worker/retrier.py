@@ -102,7 +102,7 @@ class Retrier:
 
     def _note_failure(self, payload: JobPayload, job: JobContext, error: BaseException) -> int:
         now = stamp(self._config.clock.now(), self._wire_version)
-        payload["queue"] = payload.get("retry_queue") or payload.get("queue") or job.queue
+        payload["queue"] = payload.get("retry_queue") or job.queue
         payload["error_message"] = message_of(error)
         payload["error_class"] = class_of(error)
         if "retry_count" in payload:

@@ -70,7 +70,7 @@ def stored(decision):
 def test_the_first_failure_counts_zero_and_keeps_all_that_is_foreign(decide):
     payload = stored(decide())
     expected = {"error_message": "boom", "error_class": "ValueError", "failed_at": NOW_MS, "retry_count": 0}
-    assert payload == STORED | expected
+    assert payload == STORED | expected | {"queue": "taken_from"}
 
 
 def test_later_failures_count_up_and_keep_the_first_time(decide):
@@ -234,10 +234,9 @@ def test_a_job_that_gives_itself_up_is_dated(config):
 # --------------------------------------------------------------------------- what is noted down
 
 
-def test_retries_go_to_the_retry_queue_if_there_is_one(decide):
+def test_retries_go_to_the_retry_queue_or_to_where_the_job_was_taken_from(decide):
     assert stored(decide(retry_queue="later"))["queue"] == "later"
-    assert stored(decide())["queue"] == "low"
-    assert stored(decide(queue=None))["queue"] == "taken_from"
+    assert stored(decide())["queue"] == "taken_from"
 
 
 def test_what_middleware_or_the_job_changed_is_not_stored(config):
