@@ -4,7 +4,8 @@
    after the application was loaded, it takes the pipe and the handlers back and keeps those of the application.
    In between, while `booting`, TERM and INT raise `StoppedEarly`: nothing runs yet that would need an orderly stop.
 2. A signal writes its number into the pipe; the handlers that were there before ours are called first.
-3. `SignalQueue.wait` sleeps on the pipe and answers the names that arrived, those sent through Redis included.
+3. `SignalQueue.wait` sleeps on the pipe and answers the names that arrived. Those sent through Redis come
+   here as well: the process sends them to itself.
 4. A process that a job forks off has its signals to itself: else a TERM for it would fill the worker's pipe.
 """
 
@@ -20,6 +21,7 @@ from types import FrameType
 from typing import Any
 
 from offsider.core.errors import ConfigurationError
+from offsider.wiring.logs import logger
 
 NAMES = ("TERM", "INT", "TSTP", "TTIN")
 STOPS = ("TERM", "INT")
@@ -31,6 +33,15 @@ class StoppedEarly(BaseException):
     """TERM or INT came before the worker had started. Not an Exception: no application shall swallow it."""
 
 
+def send_to_self(name: str) -> None:
+    """Do as if the process had got the signal: one that came through Redis reaches the application's handlers too."""
+    number = getattr(signal, f"SIG{name}", None) if name in NAMES else None
+    if number is None:
+        logger.warning("the signal %s means nothing here", name)
+    else:
+        os.kill(os.getpid(), number)
+
+
 class SignalQueue:
     """The signals that wait to be acted upon. Made in the main thread, which is also the one that waits."""
 
@@ -38,7 +49,6 @@ class SignalQueue:
         self._numbers = {int(getattr(signal, f"SIG{name}")): name for name in names if hasattr(signal, f"SIG{name}")}
         self._earlier: dict[int, Callable[[int, FrameType | None], Any]] = {}
         self._restore: dict[int, Any] = {}
-        self._put: deque[str] = deque()
         self._failures: deque[Failure] = deque()
         self._reading, self._writing = os.pipe()
         os.set_blocking(self._reading, False)
@@ -85,11 +95,6 @@ class SignalQueue:
         os.close(self._reading)
         os.close(self._writing)
 
-    def put(self, name: str) -> None:
-        """Add a signal that came by another way. Any thread may call this."""
-        self._put.append(name)
-        self.wake()
-
     def wake(self) -> None:
         """End a `wait` early."""
         with suppress(BlockingIOError):  # full: whoever waits is awake already
@@ -102,8 +107,6 @@ class SignalQueue:
         if readable:
             numbers = os.read(self._reading, 4096)
             names = [self._numbers[number] for number in numbers if number in self._numbers]
-        while self._put:
-            names.append(self._put.popleft())
         return names
 
     def failures(self) -> list[Failure]:

@@ -14,7 +14,7 @@ from offsider.cli.ending import end_process
 from offsider.cli.failure import explain, give_up
 from offsider.cli.options import WorkerOptions, worker_options
 from offsider.cli.running import Running
-from offsider.cli.signals import SignalQueue, StoppedEarly
+from offsider.cli.signals import SignalQueue, StoppedEarly, send_to_self
 from offsider.core.errors import OffsiderError
 
 
@@ -74,7 +74,7 @@ def _start(options: WorkerOptions, signals: SignalQueue, resources: ExitStack) -
     from offsider.worker.launcher import Launcher
 
     launcher = Launcher(config)
-    launcher.on_signal = signals.put
+    launcher.on_signal = send_to_self
     try:
         launcher.start()
     except OffsiderError:

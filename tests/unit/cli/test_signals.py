@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from offsider.cli.signals import SignalQueue, StoppedEarly
+from offsider.cli.signals import SignalQueue, StoppedEarly, send_to_self
 from offsider.core.errors import ConfigurationError
 
 WAIT = 10.0
@@ -50,22 +50,30 @@ def test_signals_arrive_as_names(queue):
     assert sorted(collect(queue, 4)) == ["INT", "TERM", "TSTP", "TTIN"]
 
 
-def test_signals_of_redis_arrive_too(queue):
-    threading.Thread(target=queue.put, args=("USR2",)).start()
-    assert collect(queue, 1) == ["USR2"]
-
-
 def test_a_wait_ends_after_its_time_or_a_wake(queue):
     assert queue.wait(0) == []
     queue.wake()
     assert queue.wait(WAIT) == []
 
 
-def test_a_full_pipe_loses_nothing_that_was_put(queue):
-    for _ in range(70_000):
-        queue.wake()
-    queue.put("TERM")
-    assert collect(queue, 1) == ["TERM"]
+def test_a_signal_that_came_through_redis_reaches_the_handlers_of_the_application_too():
+    seen = []
+    signal.signal(signal.SIGTSTP, lambda number, frame: seen.append(number))
+    queue = SignalQueue()
+    queue.install()
+    try:
+        send_to_self("TSTP")
+        assert collect(queue, 1) == ["TSTP"]
+        assert seen == [signal.SIGTSTP]
+    finally:
+        queue.close()
+        signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+
+
+@pytest.mark.parametrize("name", ["KILL", "HUP", "NONSENSE", ""])
+def test_nobody_can_send_other_signals_through_redis(name, caplog):
+    send_to_self(name)
+    assert f"the signal {name} means nothing here" in caplog.text
 
 
 def test_earlier_handlers_are_called_first():
