@@ -48,6 +48,7 @@ class Job:
 
     Raises (by the class statement):
         InvalidOptions: another job has this name; keyword-only parameters with ``shared_with_ruby``.
+        InvalidJob: ``perform`` is a generator, whose body no worker would run.
     """
 
     declared: ClassVar[Declared]

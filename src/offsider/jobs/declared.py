@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from offsider.core.errors import InvalidOptions
+from offsider.core.errors import InvalidJob, InvalidOptions
 from offsider.core.options import JobDeclaration, check_options, wire_options
 from offsider.jobs.signature import JobSignature
 from offsider.wiring.config import Config
@@ -59,6 +59,11 @@ class Declared:
         self._make = make
         self._wire: dict[str, Any] | None = None
         self._accepted_by: weakref.WeakSet[Config] = weakref.WeakSet()
+        if inspect.isgeneratorfunction(run) or inspect.isasyncgenfunction(run):
+            raise InvalidJob(
+                f"{self.name} has a yield, which makes it a generator: a run would only make the generator, and never "
+                f"reach its body; return nothing, or enqueue a job of its own for each step ({self.place})"
+            )
         if declaration.get("shared_with_ruby") and self.signature.keyword_only:
             raise InvalidOptions(
                 f"{self.name} is shared with Ruby, which would drop keyword-only arguments silently: "

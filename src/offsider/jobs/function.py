@@ -57,6 +57,7 @@ def job(
 
     Raises:
         InvalidOptions: another job has this name; keyword-only parameters with ``shared_with_ruby``.
+        InvalidJob: the function is a generator, whose body no worker would run.
     """
 
     def declare(function: Callable[P, R]) -> JobFunction[P, R]:

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from offsider import Job, job
-from offsider.core.errors import InvalidOptions
+from offsider.core.errors import InvalidJob, InvalidOptions
 from offsider.jobs import registry
 
 
@@ -109,3 +109,30 @@ def test_declared_options_lie_below_those_of_using(declare, config, stored):
 
 def test_a_declaration_shows_its_name(declare):
     assert repr(declare().declared) == "<job add>"
+
+
+class TestGenerators:
+    """Called, they give a generator and run nothing: such a job would count as done."""
+
+    def test_a_function_with_a_yield_is_refused_at_its_declaration(self):
+        with pytest.raises(InvalidJob, match=r"steps has a yield, .* never reach its body; .*test_declared\.py:\d+"):
+
+            @job(name="steps")
+            def steps():
+                yield 1
+
+        assert "steps" not in registry.names()
+
+    def test_an_asynchronous_one_too(self):
+        with pytest.raises(InvalidJob, match="steps has a yield"):
+
+            @job(name="steps")
+            async def steps():
+                yield 1
+
+    def test_and_the_perform_of_a_class(self):
+        with pytest.raises(InvalidJob, match="steps has a yield"):
+
+            class Steps(Job, name="steps"):
+                def perform(self):
+                    yield 1
