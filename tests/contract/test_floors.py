@@ -6,7 +6,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import grimp
+import pytest
+
 ROOT = Path(__file__).parents[2]
+# A capsule belongs to a configuration which has capsules; what runs in one knows it; what extends one is given it.
+CONFIGURATION = {
+    f"offsider.wiring.{name}" for name in ("capsule", "config", "context", "events", "extension", "middleware")
+}
+# The package names its public classes for type checkers, and the worker tells the package's version.
+PACKAGE = {"offsider", *(f"offsider.worker.{name}" for name in ("embed", "heartbeat", "launcher"))}
 
 
 def test_no_module_imports_from_a_floor_above_its_own():
@@ -15,3 +24,11 @@ def test_no_module_imports_from_a_floor_above_its_own():
         [lint_imports, "--no-logo", "--no-cache"], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr
+
+
+@pytest.mark.parametrize("by_types_too, expected", [(False, []), (True, [PACKAGE, CONFIGURATION])])
+def test_there_is_no_ring_of_modules_but_the_ones_listed(by_types_too, expected):
+    graph = grimp.build_graph("offsider", exclude_type_checking_imports=not by_types_too, cache_dir=None)
+    reached = {module: {module, *graph.find_upstream_modules(module)} for module in graph.modules}
+    rings = {frozenset(other for other in reached[one] if one in reached[other]) for one in graph.modules}
+    assert sorted((set(ring) for ring in rings if len(ring) > 1), key=sorted) == expected

@@ -42,12 +42,12 @@ def boot(options: WorkerOptions, resources: ExitStack) -> Config:
         RedisFailure: the server cannot be reached.
     """
     config = configured(options)
-    setup_logging(config)
+    setup_logging(config.log)
     if options.embedded:
         config.redis.url = start_embedded_server(resources)
     load_application(config.worker.require, config)
     # Once more: the application may have changed the format or the level.
-    setup_logging(config)
+    setup_logging(config.log)
     _greet(config)
     for warning in (*config.warnings, *check_boot(config)):
         logger.warning("%s", warning)

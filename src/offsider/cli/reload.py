@@ -48,7 +48,7 @@ class Reloader:
 
     def run(self) -> int:
         """Returns the exit code once a stop was asked for."""
-        setup_logging(configured(self._options))
+        setup_logging(configured(self._options).log)
         signals = SignalQueue()
         signals.install()
         try:

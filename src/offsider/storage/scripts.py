@@ -21,12 +21,9 @@ import weakref
 from collections.abc import Sequence
 from importlib.resources import files
 from importlib.resources.abc import Traversable
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 from offsider.core.errors import RedisRefused
-
-if TYPE_CHECKING:
-    from offsider.storage.redis import Redis
 
 Argument = str | bytes | int | float
 Command = tuple[Argument, ...]
@@ -77,7 +74,13 @@ class Script:
         return ("EVAL", self.text, len(keys), *keys, *arguments)
 
 
-def flags_are_accepted(redis: Redis) -> bool:
+class RunsScripts(Protocol):
+    """What of `Redis` runs a script; the class itself stands above this module."""
+
+    def run(self, script: Script, keys: Sequence[str], arguments: Sequence[Argument] = ()) -> Any: ...
+
+
+def flags_are_accepted(redis: RunsScripts) -> bool:
     """Try one script with flags; False when the server runs scripts, but none with flags.
 
     Raises:

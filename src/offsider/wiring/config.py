@@ -39,6 +39,8 @@ from offsider.wiring.middleware import Chain, ClientChain, Push, ServerChain
 from offsider.wiring.nearest import suggest
 from offsider.wiring.service import Service
 from offsider.wiring.settings import (
+    CAPSULES,
+    JOBS,
     CapsuleSection,
     ClientSection,
     LogSection,
@@ -321,7 +323,7 @@ class Config:
         if document is not None:
             environment = _environment(document, given, environ)
             self._assign_all(sources.from_document(document, environment, environ))
-        self._assign_all(from_environ(environ))
+        self._assign_all(from_environ(environ, self._capsules))
         self._assign_all(given)
 
     def _assign_all(self, assignments: Iterable[Assignment]) -> None:
@@ -329,9 +331,9 @@ class Config:
             self._assign(item)
 
     def _assign(self, item: Assignment) -> None:
-        if item.section == sources.JOBS:
+        if item.section == JOBS:
             self.jobs.assign(item.key, item.value, origin=item.origin)
-        elif item.section.startswith(f"{sources.CAPSULES}."):
+        elif item.section.startswith(f"{CAPSULES}."):
             name = item.section.partition(".")[2]
             self._assign_capsule(name, item.key, item.value, item.origin)
         else:

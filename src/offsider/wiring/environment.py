@@ -2,21 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Collection, Iterator, Mapping
 
 from offsider.core.errors import ConfigurationError
+from offsider.wiring.job_defaults import TEXTUAL, from_text
 from offsider.wiring.nearest import nearest
-from offsider.wiring.settings import Setting, by_name, every_setting
-from offsider.wiring.sources import Assignment
+from offsider.wiring.settings import CapsuleSection, Setting, by_name, declared_in, every_setting
+from offsider.wiring.sources import CAPSULES, JOBS, Assignment
 
 DEFAULT_ENVIRONMENT = "development"
 PREFIX = "OFFSIDER_"
 # Read elsewhere: the path of the embedded server's program.
 FOREIGN = frozenset({"OFFSIDER_VALKEY_SERVER"})
+_OPTION = {f"{PREFIX}JOBS_{option.upper()}": option for option in TEXTUAL}
+_OF_A_CAPSULE = re.compile(r"OFFSIDER_CAPSULES_(?P<name>.+)_(?P<key>[A-Z]+)")
 
 
-def from_environ(environ: Mapping[str, str]) -> Iterator[Assignment]:
-    """One assignment for each setting that the environment speaks of."""
+def from_environ(environ: Mapping[str, str], capsules: Collection[str] = ()) -> Iterator[Assignment]:
+    """One assignment for each setting that the environment speaks of.
+
+    Args:
+        environ: the environment.
+        capsules: the names of those there are, for variables such as ``OFFSIDER_CAPSULES_EXPORTS_CONCURRENCY``.
+    """
+    yield from _of_sections(environ)
+    for variable, option in _OPTION.items():
+        if variable in environ:
+            yield Assignment(JOBS, option, from_text(option, environ[variable]), variable)
+    for variable in sorted(environ):
+        yield from _of_capsule(variable, environ[variable], capsules)
+
+
+def _of_sections(environ: Mapping[str, str]) -> Iterator[Assignment]:
     for setting in every_setting():
         for variable in setting.variables:
             value = environ.get(variable)
@@ -27,6 +45,16 @@ def from_environ(environ: Mapping[str, str]) -> Iterator[Assignment]:
             else:
                 yield Assignment(setting.section, setting.key, setting.kind.parse(value), variable)
             break
+
+
+def _of_capsule(variable: str, value: str, capsules: Collection[str]) -> Iterator[Assignment]:
+    match = _OF_A_CAPSULE.fullmatch(variable)
+    setting = declared_in(CapsuleSection).get(match["key"].lower()) if match else None
+    if match and setting:
+        # Variables have neither small letters nor "-" and ".", which names of capsules may have.
+        known = (name for name in capsules if re.sub(r"[-.]", "_", name).upper() == match["name"].upper())
+        name = next(known, match["name"].lower())
+        yield Assignment(f"{CAPSULES}.{name}", setting.key, setting.kind.parse(value), variable)
 
 
 def from_platform(environ: Mapping[str, str]) -> Iterator[Assignment]:
@@ -53,10 +81,15 @@ def odd_variables(environ: Mapping[str, str]) -> Iterator[str]:
 
     Not an error: container platforms put variables like ``OFFSIDER_REDIS_PORT`` there for a service of that name.
     """
-    known = {variable for setting in every_setting() for variable in setting.variables}
+    known = {variable for setting in every_setting() for variable in setting.variables} | set(_OPTION)
     for variable in sorted(environ):
         if variable.startswith(PREFIX) and variable not in known | FOREIGN:
-            match = nearest(variable, known)
+            of_capsule = _OF_A_CAPSULE.fullmatch(variable)
+            keys = declared_in(CapsuleSection)
+            if of_capsule and of_capsule["key"].lower() in keys:
+                continue
+            ways = {f"{PREFIX}CAPSULES_{of_capsule['name']}_{key.upper()}" for key in keys} if of_capsule else known
+            match = nearest(variable, ways)
             if match:
                 yield f"the environment variable {variable} sets nothing; did you mean {match}?"
 

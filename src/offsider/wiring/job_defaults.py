@@ -2,15 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping
 from types import MappingProxyType
 from typing import Any
 
 from offsider.core.errors import ConfigurationError, InvalidOptions
 from offsider.core.options import check_options, check_retry_pair, wire_options
+from offsider.wiring import kinds
 from offsider.wiring.frozen import frozen_error
 
 WHERE = "jobs (default options)"
+
+
+def from_text(key: str, text: str) -> object:
+    """A default in the form that `JobDefaults.assign` takes, from the text of an environment variable."""
+    return TEXTUAL.get(key, str)(text)
+
+
+def _flag(text: str) -> object:
+    return kinds.FLAG.parse(text) if text.strip() else text
+
+
+def _flag_or_whole(text: str) -> object:
+    number = kinds.whole(0).parse(text)
+    return number if isinstance(number, int) else _flag(text)
+
+
+def _seconds(text: str) -> object:
+    number = kinds.seconds().parse(text)
+    return int(number) if isinstance(number, float) and number.is_integer() else number
+
+
+# The options whose value a single text can hold, and how it is read.
+TEXTUAL: Mapping[str, Callable[[str], object]] = {
+    "queue": str,
+    "retry": _flag_or_whole,
+    "retry_for": _seconds,
+    "retry_queue": str,
+    "dead": _flag,
+    "backtrace": _flag_or_whole,
+    "log_level": str,
+}
 
 
 class JobDefaults(MutableMapping[str, Any]):

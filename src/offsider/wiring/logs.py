@@ -17,12 +17,10 @@ import traceback
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
 from offsider.wiring.context import current_job_or_none
-
-if TYPE_CHECKING:
-    from offsider.wiring.config import Config
+from offsider.wiring.settings import LogSection
 
 _job_level: ContextVar[int | None] = ContextVar("offsider_job_level", default=None)
 
@@ -191,13 +189,13 @@ class OffsiderHandler(logging.StreamHandler[TextIO]):
         return super().format(record).encode(encoding, "backslashreplace").decode(encoding)
 
 
-def setup_logging(config: Config, stream: TextIO | None = None) -> logging.Handler:
+def setup_logging(settings: LogSection, stream: TextIO | None = None) -> logging.Handler:
     """Send the log of ``offsider`` to ``stream`` (default: standard output) in the format and level of ``[log]``.
 
     The application's own loggers are left alone. Colours only appear on a terminal and without ``NO_COLOR``.
     """
     target = stream if stream is not None else sys.stdout
-    style = config.log.format
+    style = settings.format
     if style == "pretty" and not _wants_colour(target):
         style = "plain"
     handler = OffsiderHandler(target)
@@ -205,7 +203,7 @@ def setup_logging(config: Config, stream: TextIO | None = None) -> logging.Handl
     for old in [old for old in logger.handlers if isinstance(old, OffsiderHandler)]:
         logger.removeHandler(old)
     logger.addHandler(handler)
-    logger.setLevel(LEVELS[config.log.level])
+    logger.setLevel(LEVELS[settings.level])
     # Else an application that configured the root logger would see every line twice.
     logger.propagate = False
     return handler

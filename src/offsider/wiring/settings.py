@@ -19,6 +19,13 @@ from offsider.wiring.frozen import frozen_error
 from offsider.wiring.kinds import Kind
 from offsider.wiring.nearest import suggest
 
+# What a file is made of.
+CAPSULES = "capsules"
+JOBS = "jobs"
+ENVIRONMENTS = "environments"
+SECTION_NAMES = ("redis", "worker", "client", "log")
+GROUPS = (*SECTION_NAMES, JOBS, CAPSULES)
+
 T = TypeVar("T")
 
 

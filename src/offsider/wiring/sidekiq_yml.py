@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from offsider.core.errors import ConfigurationError
 from offsider.wiring.nearest import suggest
-from offsider.wiring.sources import ENVIRONMENTS, GROUPS
+from offsider.wiring.settings import ENVIRONMENTS, GROUPS
 
 _SYMBOL = re.compile(r":[A-Za-z_]\w*")
 

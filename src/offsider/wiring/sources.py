@@ -14,13 +14,17 @@ from typing import Any, cast
 
 from offsider.core.errors import ConfigurationError
 from offsider.wiring.nearest import suggest
-from offsider.wiring.settings import CapsuleSection, Setting, by_name, declared_in
-
-CAPSULES = "capsules"
-JOBS = "jobs"
-ENVIRONMENTS = "environments"
-SECTION_NAMES = ("redis", "worker", "client", "log")
-GROUPS = (*SECTION_NAMES, JOBS, CAPSULES)
+from offsider.wiring.settings import (
+    CAPSULES,
+    ENVIRONMENTS,
+    GROUPS,
+    JOBS,
+    SECTION_NAMES,
+    CapsuleSection,
+    Setting,
+    by_name,
+    declared_in,
+)
 
 _REFERENCE = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}|\$\{")
 

@@ -38,7 +38,7 @@ def log_to(style, level="info", stream=None):
     config.log.format = style
     config.log.level = level
     stream = stream or io.StringIO()
-    setup_logging(config, stream)
+    setup_logging(config.log, stream)
     return stream
 
 
