@@ -21,6 +21,7 @@ from redis.retry import Retry
 
 from offsider.storage.async_redis import AsyncRedis
 from offsider.storage.redis import Redis, RedisSettings
+from tests.waiting import wait_for
 
 ROOT = Path(__file__).parents[2]
 
@@ -92,10 +93,11 @@ def test_the_pinned_versions_are_those_of_this_contract():
 def test_commands_are_packed_in_one_go_and_sent_without_a_health_check(talk):
     server, connection = talk
     connection.send_packed_command(connection.pack_commands([("PING",), ("SET", "k", b"\xff", 1)]), check_health=False)
+    expected = b"*1\r\n$4\r\nPING\r\n*4\r\n$3\r\nSET\r\n$1\r\nk\r\n$1\r\n\xff\r\n$1\r\n1\r\n"
+    wait_for(lambda: len(server.received) >= len(expected))
+    assert bytes(server.received) == expected
     server.say(b"+PONG\r\n+OK\r\n")
     assert [connection.read_response(), connection.read_response()] == [b"PONG", b"OK"]
-    expected = b"*1\r\n$4\r\nPING\r\n*4\r\n$3\r\nSET\r\n$1\r\nk\r\n$1\r\n\xff\r\n$1\r\n1\r\n"
-    assert bytes(server.received) == expected
 
 
 def test_nothing_to_read_is_said_at_once(talk):
