@@ -107,3 +107,68 @@ def test_a_misspelt_variable_is_a_warning_and_a_platforms_own_is_none(tmp_path):
 def test_heroku_adds_the_time_itself(tmp_path):
     assert load(tmp_path, DYNO="worker.1").log.format == "without_timestamp"
     assert load(tmp_path, DYNO="worker.1", OFFSIDER_LOG_FORMAT="json").log.format == "json"
+
+
+class TestDefaultsOfJobs:
+    @pytest.mark.parametrize(
+        "option, given, final",
+        [
+            ("queue", "low", "low"),
+            ("retry", "3", 3),
+            ("retry", "1", 1),
+            ("retry", "false", False),
+            ("retry", "yes", True),
+            ("retry_for", "3600", 3600),
+            ("retry_for", "0.5", 0.5),
+            ("retry_queue", "slow", "slow"),
+            ("dead", "no", False),
+            ("backtrace", "20", 20),
+            ("backtrace", "on", True),
+            ("log_level", "debug", "debug"),
+        ],
+    )
+    def test_each_option_that_a_text_can_hold_has_a_variable(self, tmp_path, option, given, final):
+        config = load(tmp_path, **{f"OFFSIDER_JOBS_{option.upper()}": given})
+        assert config.jobs[option] == final
+        assert type(config.jobs[option]) is type(final)
+
+    def test_it_stands_above_the_file(self, tmp_path):
+        (tmp_path / "offsider.toml").write_text("[jobs]\nretry = 7")
+        assert load(tmp_path, OFFSIDER_JOBS_RETRY="3").jobs["retry"] == 3
+
+    @pytest.mark.parametrize("value", ["often", "-1", "", "1.5"])
+    def test_a_wrong_value_names_the_variable(self, tmp_path, value):
+        with pytest.raises(ConfigurationError, match=r"OFFSIDER_JOBS_RETRY: jobs .*: retry must be True, False or"):
+            load(tmp_path, OFFSIDER_JOBS_RETRY=value)
+
+    def test_a_misspelt_one_is_warned_about(self, tmp_path):
+        [warning] = load(tmp_path, OFFSIDER_JOBS_RETRI="3").warnings
+        assert warning == "the environment variable OFFSIDER_JOBS_RETRI sets nothing; did you mean OFFSIDER_JOBS_RETRY?"
+
+
+class TestCapsules:
+    def test_a_capsule_of_the_file_is_found_whatever_the_case(self, tmp_path):
+        (tmp_path / "offsider.toml").write_text("[capsules.My-Exports]\nconcurrency = 5\nqueues = ['exports']")
+        config = load(
+            tmp_path, OFFSIDER_CAPSULES_MY_EXPORTS_CONCURRENCY="1", OFFSIDER_CAPSULES_MY_EXPORTS_QUEUES="a b,2"
+        )
+        assert list(config.capsules) == ["default", "My-Exports"]
+        assert config.capsules["My-Exports"].concurrency == 1
+        assert config.capsules["My-Exports"].queues == ["a", "b"]
+
+    def test_else_it_is_made_in_small_letters(self, tmp_path):
+        config = load(tmp_path, OFFSIDER_CAPSULES_X_CONCURRENCY="1", OFFSIDER_CAPSULES_X_MODE="random")
+        assert config.capsules["x"].concurrency == 1
+        assert config.capsules["x"].mode == "random"
+        assert config.warnings == []
+
+    def test_default_is_the_worker(self, tmp_path):
+        assert load(tmp_path, OFFSIDER_CAPSULES_DEFAULT_CONCURRENCY="2").worker.concurrency == 2
+
+    def test_a_wrong_value_names_the_variable(self, tmp_path):
+        with pytest.raises(ConfigurationError, match=r"OFFSIDER_CAPSULES_X_CONCURRENCY: .*concurrency expects a whole"):
+            load(tmp_path, OFFSIDER_CAPSULES_X_CONCURRENCY="many")
+
+    def test_a_misspelt_key_is_warned_about(self, tmp_path):
+        [warning] = load(tmp_path, OFFSIDER_CAPSULES_X_CONCURENCY="1").warnings
+        assert warning.endswith("did you mean OFFSIDER_CAPSULES_X_CONCURRENCY?")
