@@ -10,9 +10,9 @@ import grimp
 import pytest
 
 ROOT = Path(__file__).parents[2]
-# A capsule belongs to a configuration which has capsules; what runs in one knows it; what extends one is given it.
+# A capsule belongs to a configuration which has capsules; the context names the capsule, and the log reads the context.
 CONFIGURATION = {
-    f"offsider.wiring.{name}" for name in ("capsule", "config", "context", "events", "extension", "middleware")
+    f"offsider.wiring.{name}" for name in ("capsule", "config", "context", "events", "extension", "logs", "middleware")
 }
 # The package names its public classes for type checkers, and the worker tells the package's version.
 PACKAGE = {"offsider", *(f"offsider.worker.{name}" for name in ("embed", "heartbeat", "launcher"))}
