@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from offsider.core.errors import ConfigurationError
+from offsider.wiring.job_defaults import from_text
 from offsider.wiring.nearest import suggest
 from offsider.wiring.settings import (
     CAPSULES,
@@ -146,7 +147,9 @@ def _walk(tree: Mapping[str, object], origin: str, environ: Mapping[str, str] | 
             yield from _section(key, _table(value, origin, key), origin, environ)
         elif key == JOBS:
             for name, default in _table(value, origin, key).items():
-                yield Assignment(JOBS, name, _fill_in(default, origin, environ), origin)
+                filled = _fill_in(default, origin, environ)
+                read = from_text(name, filled) if isinstance(filled, _Filled) else filled
+                yield Assignment(JOBS, name, read, origin)
         elif key == CAPSULES:
             yield from _capsules(_table(value, origin, key), origin, environ)
         else:

@@ -180,3 +180,20 @@ def test_variables_of_other_environments_need_not_be_set(load):
     assert load(text).worker.tag == ""
     with pytest.raises(ConfigurationError, match=r"\[environments\.production\]: the environment variable TAG"):
         load(text, APP_ENV="production")
+
+
+def test_a_variable_may_stand_for_a_number_or_a_flag_in_the_defaults_of_jobs(load):
+    text = """
+        [jobs]
+        retry = "${N}"
+        backtrace = "${LINES:-20}"
+        dead = "${DEAD}"
+        queue = "${QUEUE}"
+    """
+    jobs = load(text, N="3", DEAD="no", QUEUE="low").jobs
+    assert dict(jobs) == {"retry": 3, "backtrace": 20, "dead": False, "queue": "low"}
+    assert type(jobs["queue"]) is str
+    with pytest.raises(
+        ConfigurationError, match=r"offsider\.toml: jobs .*: retry must be True, False or a whole number"
+    ):
+        load(text, N="often", DEAD="no", QUEUE="low")
