@@ -141,6 +141,7 @@ class Preparer:
         known = self._bases.get(job)
         if known is not None and known[0] is defaults:
             return known[1]
+        self.config.jobs.check_for_push(self.config.job_options)
         base = merge_options(DEFAULTS, defaults, {} if job is None else job.stored_options(self.config))
         self._bases[job] = (defaults, base)
         return base

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from offsider.core.errors import ConfigurationError, InvalidOptions
-from offsider.core.options import check_options, check_retry_pair, wire_options
+from offsider.core.options import check_options, wire_options
 from offsider.wiring import kinds
 from offsider.wiring.frozen import frozen_error
 
@@ -71,7 +71,7 @@ class JobDefaults(MutableMapping[str, Any]):
 
         Raises:
             ConfigurationError: the value is impossible, or the worker has been launched. Whether a key is known
-                is decided at the freeze, since extensions may bring options of their own.
+                is decided at the freeze and at a push, since extensions may bring options of their own.
         """
         self._check_open()
         try:
@@ -84,10 +84,13 @@ class JobDefaults(MutableMapping[str, Any]):
     def check(self, known_extra: Collection[str]) -> None:
         """ConfigurationError when a key is unknown or two of them exclude each other."""
         try:
-            check_options(self._options, job_name=WHERE, known_extra=known_extra)
-            check_retry_pair(self._options)
+            self.check_for_push(known_extra)
         except InvalidOptions as error:
             raise ConfigurationError(str(error)) from None
+
+    def check_for_push(self, known_extra: Collection[str]) -> None:
+        """The same as InvalidOptions: in a process that only pushes, nothing is ever frozen."""
+        check_options(self._options, job_name=WHERE, known_extra=known_extra)
 
     def freeze(self) -> None:
         self._frozen = True

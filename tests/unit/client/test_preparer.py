@@ -41,6 +41,23 @@ def test_the_defaults_of_the_configuration_lie_below_the_push(client, config, st
     assert "retry_for" not in stored[3].payload
 
 
+def test_a_default_that_nobody_knows_is_refused_at_the_first_push(client, config, stored):
+    config.jobs["retri"] = 1
+    for _ in range(2):
+        with pytest.raises(
+            InvalidOptions, match=r"jobs \(default options\): unknown option 'retri'; known options are"
+        ):
+            client.push({"class": "X", "args": []})
+    assert stored == []
+
+
+def test_unless_an_extension_knows_it(client, config, stored):
+    config.jobs["unique_for"] = 60
+    config.add_job_option("unique_for", lambda value: None)
+    client.push({"class": "X", "args": []})
+    assert stored[0].payload["unique_for"] == 60
+
+
 def test_a_given_jid_and_creation_time_are_kept(client, stored):
     assert client.push({"class": "X", "args": [], "jid": "a" * 24, "created_at": 5}) == "a" * 24
     assert stored[0].payload["created_at"] == 5
