@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterator, Mapping
 from offsider.core.errors import ConfigurationError
 from offsider.wiring.job_defaults import TEXTUAL, from_text
 from offsider.wiring.nearest import nearest
-from offsider.wiring.settings import CapsuleSection, Setting, by_name, declared_in, every_setting
-from offsider.wiring.sources import CAPSULES, JOBS, Assignment
+from offsider.wiring.settings import CAPSULES, JOBS, CapsuleSection, Setting, by_name, declared_in, every_setting
+from offsider.wiring.sources import Assignment
 
 DEFAULT_ENVIRONMENT = "development"
 PREFIX = "OFFSIDER_"
