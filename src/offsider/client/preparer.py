@@ -19,7 +19,7 @@ from offsider.client.times import due_at
 from offsider.core.arguments import check_json, explain
 from offsider.core.errors import InvalidArguments, InvalidJob, InvalidOptions
 from offsider.core.options import check_known, check_queue_name, merge_options
-from offsider.core.payload import JobPayload, encode, new_jid, stamp, wrong_shape
+from offsider.core.payload import JobPayload, check_nesting, encode, new_jid, stamp, wrong_shape
 from offsider.wiring.config import Config
 from offsider.wiring.middleware import ClientChain, Push
 
@@ -209,7 +209,9 @@ class Preparer:
 
     def _encode(self, payload: JobPayload) -> bytes:
         try:
-            return encode(payload)
+            raw = encode(payload)
+            check_nesting(raw, payload)  # whatever strict_args says: no worker could read it
+            return raw
         except ValueError as error:
             raise InvalidArguments(f"{payload['class']}: cannot be stored as JSON: {error}") from error
 

@@ -134,6 +134,14 @@ def _check_rewritable(raw: bytes, payload: object) -> None:
     """What loads must also dump, else a job that fails could not be stored again."""
     if b"\\ud" in raw or b"\\uD" in raw:  # only an escape can smuggle a lone surrogate past UTF-8
         encode({"": payload})
+    check_nesting(raw, payload)
+
+
+_CONTAINERS = (list, dict, tuple)  # JSON makes an array of a tuple
+
+
+def check_nesting(raw: bytes, payload: object) -> None:
+    """ValueError when ``payload``, encoded as ``raw``, is nested too deeply to be read by `decode`."""
     if raw.count(b"[") + raw.count(b"{") > MAX_NESTING and _depth(payload) > MAX_NESTING:
         raise ValueError(f"nested deeper than {MAX_NESTING} levels")
 
@@ -141,13 +149,13 @@ def _check_rewritable(raw: bytes, payload: object) -> None:
 def _depth(value: object) -> int:
     """How many containers stand in each other, counted without recursion."""
     depth = 0
-    level: list[object] = [value] if isinstance(value, list | dict) else []
+    level: list[object] = [value] if isinstance(value, _CONTAINERS) else []
     while level:
         depth += 1
         below: list[object] = []
         for container in level:
             items = cast("dict[str, object]", container).values() if isinstance(container, dict) else container
-            below += [item for item in cast("Iterable[object]", items) if isinstance(item, list | dict)]
+            below += [item for item in cast("Iterable[object]", items) if isinstance(item, _CONTAINERS)]
         level = below
     return depth
 

@@ -293,3 +293,24 @@ class TestReenqueue:
     def test_a_payload_that_does_not_encode_raises(self, client):
         with pytest.raises(InvalidJob):
             client.reenqueue({"class": "X", "args": [], "foreign": float("nan")}, "schedule")
+
+
+def nested(levels, kind):
+    value = []
+    for _ in range(levels - 1):
+        value = {"a": value} if kind is dict else kind([value])
+    return value
+
+
+@pytest.mark.parametrize("mode", ["raise", "warn", "off"])
+@pytest.mark.parametrize("kind", [list, tuple, dict])
+def test_what_is_nested_too_deeply_to_be_read_again_is_never_stored(client, config, stored, mode, kind):
+    config.client.strict_args = mode
+    # The payload and its list of arguments are levels as well.
+    client.push({"class": "X", "args": [nested(498, kind if mode == "off" else list)]})
+    assert decode(stored[0].raw)
+    with pytest.raises(InvalidArguments, match=r"X: .*nested deeper than \d+ levels"):
+        client.push({"class": "X", "args": [nested(499, list)]})
+    with pytest.raises(InvalidArguments, match=r"X: cannot be stored as JSON: nested deeper than 500 levels"):
+        client.push({"class": "X", "args": [], "custom": nested(500, kind)})
+    assert len(stored) == 1
