@@ -11,6 +11,7 @@ from typing import Self
 
 from offsider.core.errors import ConfigurationError
 from offsider.wiring.config import Config
+from offsider.wiring.default import default_config
 from offsider.worker.launcher import Launcher
 
 EMBEDDED_CONCURRENCY = 2
@@ -25,14 +26,21 @@ class EmbeddedWorker:
             serve()
 
     Args:
-        config: default: what a client of this process uses (the settings file of the current folder and the
-            environment), with ``concurrency`` threads. It is frozen by `start`.
+        config: default: the very configuration that clients of this process use (the settings file of the current
+            folder, the environment, and what ``configure_client`` said), with ``concurrency`` threads. It is frozen
+            by `start`.
         concurrency: how many jobs run at a time, when no ``config`` is given.
+
+    Raises:
+        ConfigurationError: no ``config`` is given, and that of the process serves a worker already.
     """
 
     def __init__(self, config: Config | None = None, *, concurrency: int = EMBEDDED_CONCURRENCY) -> None:
         if config is None:
-            config = Config.load()
+            config = default_config()
+            if config.frozen:
+                msg = "the configuration of this process serves a worker already; give this one a new Config"
+                raise ConfigurationError(msg)
             config.worker.concurrency = concurrency
         self.config = config
         self._launcher: Launcher | None = None

@@ -6,11 +6,12 @@ import threading
 
 import pytest
 
-from offsider import Config, job
+from offsider import Config, configure_client, job
 from offsider.client import Client
 from offsider.core.errors import ConfigurationError, RedisUnavailable
 from offsider.embedded.address import free_port
 from offsider.jobs import registry
+from offsider.wiring.default import set_default_config
 from offsider.wiring.service import Loop
 from offsider.worker.embed import EmbeddedWorker
 from tests.waiting import wait_for
@@ -40,12 +41,41 @@ def test_it_runs_jobs_between_start_and_stop_and_leaves_nothing_behind(config, r
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("offsider-default")]
 
 
+@pytest.fixture
+def no_default_yet():
+    before = set_default_config(None)
+    yield
+    set_default_config(before)
+
+
+@pytest.mark.usefixtures("no_default_yet")
 def test_without_a_configuration_it_has_two_threads_of_what_a_client_uses(redis_url, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "offsider.toml").write_text(f'redis.url = "{redis_url}"\nworker.concurrency = 7\n')
     assert EmbeddedWorker().config.worker.concurrency == 2
     assert EmbeddedWorker().config.redis.url == redis_url
     assert EmbeddedWorker(concurrency=3).config.worker.concurrency == 3
+
+
+@pytest.mark.usefixtures("no_default_yet")
+def test_without_a_configuration_it_serves_what_clients_of_the_process_were_told_to_use(
+    redis_url, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    ran = threading.Event()
+    runs = job(name="Runs", queue="elsewhere")(ran.set)
+
+    @configure_client
+    def configure(config: Config) -> None:
+        config.redis.url = redis_url
+        config.redis.key_prefix = "shop:"
+        config.worker.queues = ["elsewhere"]
+
+    with EmbeddedWorker():
+        runs.enqueue()
+        assert ran.wait(10)
+    with pytest.raises(ConfigurationError, match="serves a worker already; give this one a new Config"):
+        EmbeddedWorker()
 
 
 def test_signals_that_were_left_for_it_are_not_meant_for_the_program_around_it(config, raw_redis):
