@@ -126,6 +126,7 @@ Report.perform_inline("x")
 client = Client(Config())
 assert_type(client.push({"class": send, "args": [1], "queue": "low", "own": {"a": 1}}, wait_replicas=1), str | None)
 assert_type(client.push_bulk({"class": "X", "args": [[1], [2]]}, spread_interval=60), list[str | None])
+assert_type(client.push_bulk({"class": "X", "args": [[1]]}, spread_interval=timedelta(minutes=1)), list[str | None])
 assert_type(send.via(client).enqueue(1), str | None)
 assert_type(send.via(lambda: client).enqueue(1), str | None)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
 from offsider.client import bulk
@@ -53,7 +54,7 @@ class AsyncClient(Pushing):
         items: Mapping[str, Any],
         *,
         batch_size: int | None = None,
-        spread_interval: float | None = None,
+        spread_interval: float | timedelta | None = None,
         wait_replicas: int = 0,
     ) -> list[str | None]:
         """As `Client.push_bulk`."""

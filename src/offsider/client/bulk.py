@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
+from datetime import timedelta
 from itertools import islice, repeat
 from random import Random
 from typing import Any, cast
@@ -32,24 +33,29 @@ class Bulk:
     Attributes:
         template: the push that each job is a copy of.
         calls: the arguments of each job.
-        times: when each is due; endless.
+        times: when each is due.
+        timed_singly: each job has a time of its own; else ``times`` are endless.
         jid: the id of the only job, when it was given.
     """
 
     template: Push
     calls: Iterator[Any]
     times: Iterator[Any]
+    timed_singly: bool
     batch_size: int
     jid: str | None
 
     def batches(self, preparer: Preparer) -> Iterator[list[Prepared | None]]:
         """Batch after batch, with None for each job that middleware stopped."""
         now = preparer.config.clock.now()
-        while True:
-            pushes = [self._push(call, now) for call in islice(self.calls, self.batch_size)]
-            if not pushes:
-                return
+        ahead: list[Any] = []
+        while calls := [*ahead, *islice(self.calls, self.batch_size - len(ahead))]:
+            pushes = [self._push(call, now) for call in calls]
+            if self.timed_singly:  # too many times are told before the last batch is stored
+                ahead = list(islice(self.calls, 1))
+                self._refuse_times_left(ahead)
             yield [preparer.prepare(push) for push in pushes]
+        self._refuse_times_left(ahead)
 
     def _push(self, call: object, now: float) -> Push:
         payload = cast(JobPayload, dict(self.template.payload))
@@ -86,8 +92,14 @@ class Bulk:
             raise InvalidOptions("at must hold as many times as there are jobs; it holds fewer")
         return None if when is None else due_at(cast(When, when), now)
 
+    def _refuse_times_left(self, calls_left: list[Any]) -> None:
+        if self.timed_singly and not calls_left and next(self.times, _NO_MORE) is not _NO_MORE:
+            raise InvalidOptions("at must hold as many times as there are jobs; it holds more")
 
-def plan(preparer: Preparer, items: Mapping[str, Any], batch_size: int | None, spread_interval: float | None) -> Bulk:
+
+def plan(
+    preparer: Preparer, items: Mapping[str, Any], batch_size: int | None, spread_interval: float | timedelta | None
+) -> Bulk:
     """Check a bulk push before anything of it is stored.
 
     Raises:
@@ -105,6 +117,7 @@ def plan(preparer: Preparer, items: Mapping[str, Any], batch_size: int | None, s
         template=preparer.build_template(template),
         calls=calls,
         times=_times(preparer, at, args, spread_interval),
+        timed_singly=_is_many(at),
         batch_size=_checked_size(batch_size, scheduled=at is not None or spread_interval is not None),
         jid=jid,
     )
@@ -123,27 +136,32 @@ def _only_one(calls: Iterator[Any]) -> Iterator[Any]:
     return iter(first)
 
 
-def _times(preparer: Preparer, at: Any, args: Any, spread_interval: float | None) -> Iterator[Any]:
+def _times(preparer: Preparer, at: Any, args: Any, spread_interval: float | timedelta | None) -> Iterator[Any]:
     if at is not None and spread_interval is not None:
         raise InvalidOptions("at and spread_interval exclude each other; give one of them")
     if spread_interval is not None:
         return _spread(preparer.config.random, _checked_spread(spread_interval))
-    if not isinstance(at, Iterable) or isinstance(at, str):
+    if not _is_many(at):
         if at is not None:
             due_at(cast(When, at), 0.0)  # a bad time is told even when there are no jobs
         return repeat(at)
     if isinstance(at, Sized) and isinstance(args, Sized) and len(at) != len(args):
         raise InvalidOptions(f"at must hold as many times as there are jobs: {len(at)} for {len(args)}")
-    return iter(cast(Iterable[Any], at))  # type: ignore[redundant-cast]  # pyright lost the type at Sized
+    return iter(cast("Iterable[Any]", at))
+
+
+def _is_many(at: Any) -> bool:
+    return isinstance(at, Iterable) and not isinstance(at, str)
 
 
 def _spread(random: Random, seconds: float) -> Iterator[float]:
     return (random.random() * seconds for _ in repeat(None))
 
 
-def _checked_spread(seconds: object) -> float:
+def _checked_spread(interval: object) -> float:
+    seconds = interval.total_seconds() if isinstance(interval, timedelta) else interval
     if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 < seconds < 1e9:
-        raise InvalidOptions(f"spread_interval must be a positive number of seconds, got {seconds!r}")
+        raise InvalidOptions(f"spread_interval must be a positive number of seconds or a timedelta, got {interval!r}")
     return max(float(seconds), MIN_SPREAD_SECONDS)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
 from offsider.client import bulk
@@ -63,7 +64,7 @@ class Client(Pushing):
         items: Mapping[str, Any],
         *,
         batch_size: int | None = None,
-        spread_interval: float | None = None,
+        spread_interval: float | timedelta | None = None,
         wait_replicas: int = 0,
     ) -> list[str | None]:
         """Store many jobs of one class and answer their jids, one for each, None for those that were stopped.
@@ -76,9 +77,10 @@ class Client(Pushing):
 
         Args:
             items: as for `push`, but ``args`` holds a list for each job and may be any iterable; ``at`` may be
-                one time or one for each job.
+                one time, or exactly one for each job, from any iterable as well.
             batch_size: jobs in one round trip; default 1,000, or 100 when they are scheduled.
-            spread_interval: schedule the jobs at random over so many seconds (5 at least) from now.
+            spread_interval: schedule the jobs at random over so many seconds from now, or a timedelta (5 seconds at
+                least).
             wait_replicas: as for `push`, for each batch; NotReplicated then names the last job of the batch.
 
         Each batch is stored at once, so what was pushed before an error stays. ``after_commit`` does not

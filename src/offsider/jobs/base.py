@@ -138,7 +138,7 @@ class Job:
         calls: Iterable[Call[P] | Sequence[Any]],
         *,
         at: Due | None = None,
-        spread_interval: float | None = None,
+        spread_interval: float | timedelta | None = None,
         batch_size: int | None = None,
     ) -> list[str | None]:
         """Store many jobs in few round trips and answer their jids. See `Enqueuer`."""
@@ -181,7 +181,7 @@ class Job:
         calls: Iterable[Call[P] | Sequence[Any]],
         *,
         at: Due | None = None,
-        spread_interval: float | None = None,
+        spread_interval: float | timedelta | None = None,
         batch_size: int | None = None,
     ) -> list[str | None]:
         """As `enqueue_many`, without blocking the event loop."""

@@ -78,7 +78,7 @@ class Enqueuer(Generic[P, R]):
         calls: Iterable[Call[P] | Sequence[Any]],
         *,
         at: Due | None = None,
-        spread_interval: float | None = None,
+        spread_interval: float | timedelta | None = None,
         batch_size: int | None = None,
     ) -> list[str | None]:
         """Store many jobs in few round trips and answer their jids, one for each call.
@@ -86,7 +86,7 @@ class Enqueuer(Generic[P, R]):
         Args:
             calls: ``job.call(...)`` values, whose types are checked, or tuples of arguments; may be lazy.
             at: one time for all, or one for each: seconds or a timedelta from now, an aware datetime.
-            spread_interval: start the jobs at random within so many seconds (5 at least).
+            spread_interval: start the jobs at random within so many seconds, or a timedelta (5 seconds at least).
             batch_size: jobs in one round trip; default 1,000, or 100 when they are for later.
         """
         client = client_for(self.declared, self._client)
@@ -128,7 +128,7 @@ class Enqueuer(Generic[P, R]):
         calls: Iterable[Call[P] | Sequence[Any]],
         *,
         at: Due | None = None,
-        spread_interval: float | None = None,
+        spread_interval: float | timedelta | None = None,
         batch_size: int | None = None,
     ) -> list[str | None]:
         """As `enqueue_many`, without blocking the event loop."""

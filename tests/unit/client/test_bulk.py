@@ -90,7 +90,7 @@ def test_each_job_may_have_its_time_and_the_past_is_now(client, stored):
 
 
 def test_lazy_times_go_with_lazy_jobs(client, stored):
-    client.push_bulk({"class": "X", "args": ([n] for n in range(3)), "at": (10 * n for n in count(1))}, batch_size=2)
+    client.push_bulk({"class": "X", "args": ([n] for n in range(3)), "at": (10 * n for n in range(1, 4))}, batch_size=2)
     assert [round(job.at - 1795216780.6525) for job in stored] == [10, 20, 30]
 
 
@@ -99,6 +99,11 @@ def test_jobs_are_spread_at_random(client, stored):
     delays = [job.at - 1795216780.6525 for job in stored if job.at]
     assert 0 < min(delays) < 10
     assert 90 < max(delays) < 100
+
+
+def test_over_a_timedelta_too(client, stored):
+    client.push_bulk({"class": "X", "args": [[n] for n in range(500)]}, spread_interval=timedelta(minutes=2))
+    assert 110 < max(job.at - 1795216780.6525 for job in stored if job.at) < 120
 
 
 def test_they_are_spread_over_five_seconds_at_least(client, stored):
@@ -124,12 +129,16 @@ def test_a_jid_may_be_given_for_one_job(client):
         ({"args": [[1], [2]], "at": [60]}, {}, InvalidOptions, "1 for 2"),
         ({"args": [[1]], "at": []}, {}, InvalidOptions, "0 for 1"),
         ({"args": iter([[1], [2]]), "at": iter([60])}, {}, InvalidOptions, "holds fewer"),
+        ({"args": iter([[1], [2]]), "at": iter([60, 70, 80])}, {}, InvalidOptions, "holds more"),
+        ({"args": [[1], [2]], "at": iter([60, 70, 80])}, {"batch_size": 2}, InvalidOptions, "holds more"),
+        ({"args": [], "at": iter([60])}, {}, InvalidOptions, "holds more"),
         ({"args": [[1]], "at": "60"}, {}, InvalidOptions, "must be seconds"),
         ({"args": [[1]], "at": float("nan")}, {}, InvalidOptions, "must be finite"),
         ({"args": [], "at": -1}, {}, InvalidOptions, "must not be negative"),
         ({"args": [[1]], "at": [datetime(2100, 1, 1)]}, {}, InvalidOptions, "no time zone"),  # noqa: DTZ001
         ({"args": [[1]], "at": 60}, {"spread_interval": 60}, InvalidOptions, "exclude each other"),
-        ({"args": [[1]]}, {"spread_interval": 0}, InvalidOptions, "positive number of seconds"),
+        ({"args": [[1]]}, {"spread_interval": 0}, InvalidOptions, "positive number of seconds or a timedelta"),
+        ({"args": [[1]]}, {"spread_interval": timedelta(0)}, InvalidOptions, "positive number of seconds"),
         ({"args": [[1]]}, {"spread_interval": float("nan")}, InvalidOptions, "positive number of seconds"),
         ({"args": [[1]]}, {"batch_size": 0}, InvalidOptions, "batch_size must be 1 or more"),
         ({"args": [[1]], "retry": -1}, {}, InvalidOptions, "retry must be"),
