@@ -45,8 +45,7 @@ def test_ci_runs_the_same_word_as_people_do():
 def test_a_program_that_gets_ctrl_c_may_end_in_its_own_way(tmp_path):
     lines = (
         "import signal, sys, time",
-        "print('up', flush=True)",
-        "try: signal.pause()",
+        "try: print('up', flush=True); signal.pause()",
         "except KeyboardInterrupt: time.sleep(1)",
         "print('cleaned up', flush=True)",
         "sys.exit(7)",
