@@ -16,7 +16,7 @@ from typing import Any, Literal, cast
 
 from offsider.client.prepared import DeclaredJob, Prepared, declared_of
 from offsider.client.times import due_at
-from offsider.core.arguments import check_json, explain
+from offsider.core.arguments import check_json, explain, odd_keys
 from offsider.core.errors import InvalidArguments, InvalidJob, InvalidOptions
 from offsider.core.options import check_known, check_queue_name, merge_options
 from offsider.core.payload import JobPayload, check_nesting, encode, new_jid, stamp, wrong_shape
@@ -26,6 +26,8 @@ from offsider.wiring.middleware import ClientChain, Push
 logger = logging.getLogger("offsider")
 
 _SHARED = frozenset({"tags", "profiler_options"})
+_CONTAINERS = frozenset({dict, list, tuple})
+_ARGUMENTS = frozenset({"args", "kwargs"})
 DEFAULTS: dict[str, Any] = {"retry": True, "queue": "default"}
 
 
@@ -88,9 +90,11 @@ class Preparer:
         if mode == "off":
             return
         message = _unsafe_argument(push)
-        if message is None:
-            return
-        if mode == "raise":
+        if message is not None:
+            self._complain(message)
+
+    def _complain(self, message: str) -> None:
+        if self.config.client.strict_args == "raise":
             raise InvalidArguments(message)
         logger.warning("%s", message)
 
@@ -166,6 +170,9 @@ class Preparer:
                 payload["at"] = due
 
     def _check_shape(self, payload: Mapping[str, Any]) -> None:
+        odd = [key for key in cast("Mapping[object, Any]", payload) if not isinstance(key, str)]
+        if odd:
+            raise InvalidJob(f"{payload.get('class')}: the keys of a job are strings, got {odd[0]!r}")
         wrong = wrong_shape(payload)
         if wrong:
             raise InvalidJob(f"{payload.get('class')}: {wrong}")
@@ -204,6 +211,7 @@ class Preparer:
             self.check_arguments(push)
         raw = self._encode(payload)
         if push.reason == "push":
+            self._check_own_keys(payload)  # after the encoding, which no cycle passes
             self._warn_if_large(payload, raw)
         return Prepared(payload, raw, payload.get("queue", "default"), at)
 
@@ -214,6 +222,14 @@ class Preparer:
             return raw
         except ValueError as error:
             raise InvalidArguments(f"{payload['class']}: cannot be stored as JSON: {error}") from error
+
+    def _check_own_keys(self, payload: JobPayload) -> None:
+        """What the caller put beside the arguments may hold what JSON changes, but for keys, which may then collide."""
+        if self.config.client.strict_args == "off":
+            return
+        for name, value in payload.items():
+            if type(value) in _CONTAINERS and name not in _ARGUMENTS and (keys := odd_keys(value)):
+                self._complain(f"{payload['class']}: {name!r} has the key {keys[0]!r}; JSON keys are strings")
 
     def _warn_if_large(self, payload: JobPayload, raw: bytes) -> None:
         if len(raw) > self.config.client.large_argument_bytes:

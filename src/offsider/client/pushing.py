@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from offsider.client.prepared import Prepared, declared_of
 from offsider.client.preparer import Preparer
+from offsider.core.errors import InvalidJob
 from offsider.core.options import check_known
 from offsider.core.payload import JobPayload
 from offsider.wiring.config import Config
@@ -22,6 +23,7 @@ class Pushing:
 
     def build(self, payload: Mapping[str, Any]) -> Push:
         """The push of ``payload`` before client middleware, checked and completed. Nothing is stored."""
+        check_push(payload)
         return self._preparer.build(payload)
 
     def prepare(self, push: Push) -> Prepared | None:
@@ -51,8 +53,18 @@ class Pushing:
         return jid
 
 
+def check_push(payload: object) -> None:
+    """InvalidJob, saying what a push is, when this is none."""
+    if not isinstance(payload, Mapping):
+        raise InvalidJob(f'a push is a mapping like {{"class": "HardJob", "args": [1]}}, got {payload!r}')
+
+
 def take_replicas(payload: Mapping[str, Any], wait_replicas: int) -> tuple[Mapping[str, Any], int]:
-    """How many replicas to wait for: as asked, else by the payload, else by the declared job. Never stored."""
+    """How many replicas to wait for: as asked, else by the payload, else by the declared job. Never stored.
+
+    InvalidJob when what was pushed is no mapping at all.
+    """
+    check_push(payload)
     job = declared_of(payload.get("class"))
     if "wait_replicas" in payload:
         rest = dict(payload)

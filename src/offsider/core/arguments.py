@@ -48,6 +48,20 @@ def check_json(value: object) -> Unsafe | None:
     return Unsafe((), value, reason) if reason else None
 
 
+def odd_keys(value: object) -> list[object]:
+    """The keys that are no strings, of every dict inside ``value``, which holds no cycle."""
+    odd: list[object] = []
+    containers = [value]
+    for container in containers:
+        if isinstance(container, dict):
+            pairs = cast("dict[object, object]", container)
+            odd += [key for key in pairs if not isinstance(key, str)]
+            containers += pairs.values()
+        elif isinstance(container, list | tuple):
+            containers += cast("list[object]", container)
+    return odd
+
+
 def explain(job_name: str, parameter_name: str, unsafe: Unsafe) -> str:
     """A message for people: the job, the argument, what it holds, and the way out."""
     place = f" at {_render(unsafe.path)}" if unsafe.path else ""

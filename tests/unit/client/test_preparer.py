@@ -314,3 +314,52 @@ def test_what_is_nested_too_deeply_to_be_read_again_is_never_stored(client, conf
     with pytest.raises(InvalidArguments, match=r"X: cannot be stored as JSON: nested deeper than 500 levels"):
         client.push({"class": "X", "args": [], "custom": nested(500, kind)})
     assert len(stored) == 1
+
+
+@pytest.mark.parametrize("wrong", [None, [], "HardJob", 5])
+def test_what_is_no_mapping_is_told_what_a_push_is(client, stored, wrong):
+    for push in (client.push, client.push_bulk, client.build):
+        with pytest.raises(InvalidJob, match=r'a push is a mapping like \{"class": "HardJob", "args": \[1\]\}, got'):
+            push(wrong)
+    assert stored == []
+
+
+class TestKeysThatAreNoStrings:
+    """JSON would make strings of them."""
+
+    def test_of_the_push_are_refused(self, client, config, stored):
+        config.client.strict_args = "off"
+        with pytest.raises(InvalidJob, match="X: the keys of a job are strings, got 5"):
+            client.push({"class": "X", "args": [], 5: 1})
+        with pytest.raises(InvalidJob, match="X: the keys of a job are strings, got 5"):
+            client.push_bulk({"class": "X", "args": [[]], 5: 1})
+        assert stored == []
+
+    def test_nor_may_middleware_put_them_there(self, client, config, stored):
+        @config.client_middleware.add
+        def number(push, call_next):
+            push.payload[5] = 1
+            return call_next(push)
+
+        with pytest.raises(InvalidJob, match="X: the keys of a job are strings, got 5"):
+            client.push({"class": "X", "args": []})
+        assert stored == []
+
+    @pytest.mark.parametrize("custom", [{5: 1}, {"a": [({"b": {5: 1}},)]}])
+    def test_deeper_down_strict_arguments_decide(self, client, config, stored, caplog, custom):
+        push = {"class": "X", "args": [], "custom": custom}
+        with pytest.raises(InvalidArguments, match="X: 'custom' has the key 5; JSON keys are strings"):
+            client.push(push)
+        assert stored == []
+        config.client.strict_args = "warn"
+        client.push(push)
+        assert "X: 'custom' has the key 5; JSON keys are strings" in caplog.text
+        caplog.clear()
+        config.client.strict_args = "off"
+        client.push(push)
+        assert not caplog.records
+        assert len(stored) == 2
+
+    def test_other_values_of_ones_own_pass(self, client, stored):
+        client.push({"class": "X", "args": [], "custom": {"a": [(1, {"b": None})]}})
+        assert decode(stored[0].raw)["custom"] == {"a": [[1, {"b": None}]]}
