@@ -34,7 +34,12 @@ def _epoch_seconds(when: object, now_seconds: float) -> float:
         return now_seconds + _of_delay(when.total_seconds(), when)
     if isinstance(when, int | float) and not isinstance(when, bool):
         return _of_number(when, now_seconds)
-    raise InvalidOptions(f"a time must be seconds, a timedelta or an aware datetime, got {when!r}")
+    raise InvalidOptions(expected_time(when))
+
+
+def expected_time(given: object) -> str:
+    """What a time can be, for the message about one that is none."""
+    return f"a time must be seconds, a timedelta or an aware datetime, got {given!r}"
 
 
 def _of_datetime(when: datetime) -> float:

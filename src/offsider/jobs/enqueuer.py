@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any, Generic, ParamSpec, TypeVar, Unpack
 
 from offsider.client import AsyncClient, Client
+from offsider.client.times import expected_time
 from offsider.core.errors import InvalidArguments, InvalidOptions
 from offsider.core.options import JobOptions, merge_options, wire_options
 from offsider.jobs.call import Call
@@ -163,6 +164,8 @@ class Enqueuer(Generic[P, R]):
         return {**item, "kwargs": kwargs} if kwargs else item
 
     def _later_item(self, when: object, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        if when is None:  # in a pushed mapping it means now, here it is a mistake
+            raise InvalidOptions(f"{self.declared.name}: {expected_time(when)}")
         item = {"class": self.declared, "args": args, "at": when}
         return {**item, "kwargs": kwargs} if kwargs else item
 

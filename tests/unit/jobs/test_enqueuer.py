@@ -125,3 +125,13 @@ class TestSidekiqNames:
         add.set(queue="low").perform_in(60, 1)
         add.perform_bulk([[1], [2]])
         assert [prepared.queue for prepared in stored] == ["default", "low", "default", "default"]
+
+
+def test_no_time_is_not_taken_for_now(declare, stored):
+    add = declare()
+    for enqueue in (add.enqueue_in, add.enqueue_at):
+        with pytest.raises(
+            InvalidOptions, match="add: a time must be seconds, a timedelta or an aware datetime, got None"
+        ):
+            enqueue(None, 1)
+    assert stored == []
