@@ -47,7 +47,10 @@ class Declared:
         self.target = target
         self.module = module_name(target.__module__)
         self.qualname = target.__qualname__
-        self.name = declaration.get("name") or f"{self.module}.{self.qualname}"
+        own_name = f"{self.module}.{self.qualname}"
+        self.name = declaration.get("name", own_name)
+        if not self.name:
+            raise InvalidOptions(f"{own_name}: a name must be a string that is not empty, got {self.name!r}")
         self.aliases = tuple(declaration.get("aliases", ()))
         given = cast("dict[str, Any]", declaration)
         self.options = {key: value for key, value in given.items() if key not in ONLY_DECLARED}

@@ -111,6 +111,14 @@ def test_a_declaration_shows_its_name(declare):
     assert repr(declare().declared) == "<job add>"
 
 
+@pytest.mark.parametrize("name", ["", None])
+def test_an_empty_name_is_not_taken_for_none_given(name):
+    with pytest.raises(InvalidOptions, match=rf"test_declared\..*add: a name must be a string .*, got {name!r}"):
+
+        @job(name=name)
+        def add(): ...
+
+
 class TestGenerators:
     """Called, they give a generator and run nothing: such a job would count as done."""
 
