@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Any, ClassVar, Literal, ParamSpec, Protocol, TypeVar, Unpack, cast
 
+from offsider.core.errors import InvalidJob
 from offsider.core.options import JobDeclaration, JobOptions
 from offsider.core.payload import JobPayload
 from offsider.jobs import registry
@@ -14,6 +16,7 @@ from offsider.jobs.clients import ClientSource
 from offsider.jobs.declared import Declared
 from offsider.jobs.enqueuer import Delay, Due, Enqueuer, Moment
 from offsider.wiring.context import JobContext, current_job
+from offsider.wiring.nearest import nearest
 
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
@@ -48,7 +51,7 @@ class Job:
 
     Raises (by the class statement):
         InvalidOptions: another job has this name; keyword-only parameters with ``shared_with_ruby``.
-        InvalidJob: ``perform`` is a generator, whose body no worker would run.
+        InvalidJob: ``perform`` is a generator, whose body no worker would run; or it is misspelt.
     """
 
     declared: ClassVar[Declared]
@@ -64,6 +67,9 @@ class Job:
         if perform is not None:
             cls.declared = Declared(cls, perform, _with_hooks(cls, cls._declaration), cls._make)
             registry.register(cls.declared)
+        else:
+            _refuse_misspelt(cls)
+            registry.note_base(cls)
 
     @property
     def job(self) -> JobContext:
@@ -199,7 +205,19 @@ class Job:
 
 
 def _enqueuer(cls: type[Performs[P, R_co]]) -> Enqueuer[P, R_co]:
-    return Enqueuer(cast("type[Job]", cls).declared)
+    declared = getattr(cls, "declared", None)
+    if declared is None:
+        raise InvalidJob(f"{cls.__module__}.{cls.__qualname__} has no method perform, so it is no job")
+    return Enqueuer(declared)
+
+
+def _refuse_misspelt(cls: type[Job]) -> None:
+    for name, value in cls.__dict__.items():
+        if inspect.isfunction(value) and not name.startswith("_") and nearest(name, ("perform",), cutoff=0.85):
+            raise InvalidJob(
+                f"{cls.__module__}.{cls.__qualname__} has a method {name} and no perform; if it is what the job runs, "
+                "call it perform; if this is a base of jobs, give it a less similar name"
+            )
 
 
 def _with_hooks(cls: type[Job], declaration: JobDeclaration) -> JobDeclaration:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import threading
+import weakref
 from collections.abc import Generator
 from contextlib import contextmanager
 
@@ -10,10 +12,13 @@ from offsider.core.errors import InvalidOptions, UnknownJob
 from offsider.jobs.declared import Declared
 from offsider.wiring.config import Config
 
-__all__ = ["Declared", "all_jobs", "check_all", "find", "isolated", "names", "register"]
+__all__ = ["Declared", "all_jobs", "check_all", "find", "isolated", "names", "note_base", "register"]
+
+logger = logging.getLogger("offsider")
 
 _lock = threading.Lock()
 _jobs: dict[str, Declared] = {}
+_bases: weakref.WeakSet[type] = weakref.WeakSet()
 
 
 def register(job: Declared) -> None:
@@ -33,6 +38,11 @@ def register(job: Declared) -> None:
             del _jobs[name]
         for name in (job.name, *job.aliases):
             _jobs[name] = job
+
+
+def note_base(cls: type) -> None:
+    """Remember a class of jobs that is none itself, having no ``perform``: without a subclass that is odd."""
+    _bases.add(cls)
 
 
 def find(name: str) -> Declared:
@@ -62,11 +72,16 @@ def all_jobs() -> list[Declared]:
 def check_all(config: Config) -> None:
     """Check every declaration against ``config`` and its extensions, before a worker starts.
 
+    A class of jobs that has neither ``perform`` nor subclasses is warned about.
+
     Raises:
         InvalidOptions: the first option that is unknown or impossible.
     """
     for job in all_jobs():
         job.check(config)
+    for base in sorted(_bases, key=lambda base: base.__qualname__):
+        if not base.__subclasses__():
+            logger.warning("%s.%s has no method perform, so it is no job", base.__module__, base.__qualname__)
 
 
 @contextmanager

@@ -5,7 +5,8 @@ from datetime import timedelta
 import pytest
 
 from offsider import Job
-from offsider.core.errors import InvalidArguments, NoCurrentJob
+from offsider.core.errors import InvalidArguments, InvalidJob, NoCurrentJob
+from offsider.jobs import registry
 from offsider.wiring.context import JobContext, running
 from tests.unit.jobs.both import make_function
 
@@ -68,3 +69,44 @@ class TestRun:
     def test_stored_arguments_that_no_longer_fit_are_told_with_the_signature(self, declare):
         with pytest.raises(InvalidArguments, match=r"the stored arguments \[1, 2, 3\] do not fit.*add\(a: int"):
             declare().declared.check_fits([1, 2, 3], {})
+
+
+class TestWithoutPerform:
+    @pytest.mark.parametrize("name", ["perfom", "preform", "performs", "Perform"])
+    def test_a_misspelt_one_is_told_at_the_declaration(self, name):
+        with pytest.raises(
+            InvalidJob, match=rf"Mistyped has a method {name} and no perform; if it is what the job runs"
+        ):
+            type(Job)("Mistyped", (Job,), {name: lambda self: None})
+
+    def test_a_base_may_have_whatever_else(self):
+        class Base(Job, retry=3):
+            def perform_all(self): ...
+            def _perform(self): ...
+            def run(self): ...
+
+        class Own(Base):
+            def perform(self) -> None: ...
+
+        assert Own.declared.options == {"retry": 3}
+
+    def test_to_push_it_names_the_class(self, stored):
+        class Base(Job): ...
+
+        for push in (Base.enqueue, Base.run_inline, lambda: Base.enqueue_in(5), lambda: Base.using(queue="low")):
+            with pytest.raises(InvalidJob, match=r"test_base\..*Base has no method perform, so it is no job"):
+                push()
+        assert stored == []
+
+    def test_a_worker_warns_of_one_that_has_no_subclass_either(self, config, caplog):
+        class Base(Job): ...
+
+        class Lonely(Job): ...
+
+        class Own(Base):
+            def perform(self) -> None: ...
+
+        registry.check_all(config)
+        assert f"{Lonely.__qualname__} has no method perform, so it is no job" in caplog.text
+        assert f"{Base.__qualname__} has no method" not in caplog.text
+        assert Own.declared in registry.all_jobs()
