@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from offsider.wiring.config import Config
 
 
+# What an application raises by itself: a Ctrl-C or a TERM at this time is StoppedEarly, never KeyboardInterrupt.
+ITS_OWN = (Exception, SystemExit, KeyboardInterrupt)
+
+
 class BrokenApplication(ConfigurationError):
     """The application could not be imported or configured; the cause is chained."""
 
@@ -55,7 +59,7 @@ def load_application(targets: Iterable[str], config: Config) -> list[ModuleType]
             modules += _import_target(target)
         except BrokenApplication:
             raise
-        except (Exception, SystemExit) as error:
+        except ITS_OWN as error:
             raise BrokenApplication(explain(f"cannot load {target}", error)) from error
     _configure(modules, config)
     return modules
@@ -153,7 +157,7 @@ def _configure(modules: Iterable[ModuleType], config: Config) -> None:
             raise BrokenApplication(f"{module.__name__}.configure(config) must be a plain function, not async")
         try:
             function(config)
-        except (Exception, SystemExit) as error:
+        except ITS_OWN as error:
             raise BrokenApplication(explain(f"{module.__name__}.configure(config) failed", error)) from error
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from offsider.cli.application import BrokenApplication
+from offsider.cli.application import ITS_OWN, BrokenApplication
 from offsider.cli.boot import boot, configured
 from offsider.cli.ending import end_process
 from offsider.cli.failure import explain, give_up
@@ -79,7 +79,7 @@ def _start(options: WorkerOptions, signals: SignalQueue, resources: ExitStack) -
         launcher.start()
     except OffsiderError:
         raise
-    except Exception as error:
+    except ITS_OWN as error:
         # A handler of the event startup may raise anything, and shall end the start.
         raise BrokenApplication(explain("the worker cannot start", error)) from error
     return Running(launcher, signals)

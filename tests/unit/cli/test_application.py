@@ -101,6 +101,7 @@ def test_one_function_is_called_once_and_foreign_ones_never(write):
             "cannot load a2: ModuleNotFoundError: No module named 'not_there_at_all'\n  at a2.py:2: import not_there",
         ),
         ({"a3": "def x(:\n"}, "a3", "cannot load a3: SyntaxError"),
+        ({"a4": "\nraise KeyboardInterrupt"}, "a4", "cannot load a4: KeyboardInterrupt\n  at a4.py:2: raise Keyb"),
         ({"a4": "import sys\nsys.exit(3)"}, "a4", "it ended the process itself: SystemExit(3)\n  at a4.py:2"),
         ({"a5": "raise ValueError('boom')"}, "a5.py", "cannot load a5.py: ValueError: boom\n  at a5.py:1"),
         (
