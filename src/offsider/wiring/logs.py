@@ -15,7 +15,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import TextIO
 
@@ -187,6 +187,18 @@ class OffsiderHandler(logging.StreamHandler[TextIO]):
         """The line, with escapes for what the stream cannot carry: an emoji in ASCII, a lone surrogate in UTF-8."""
         encoding: str = getattr(self.stream, "encoding", None) or "utf-8"
         return super().format(record).encode(encoding, "backslashreplace").decode(encoding)
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # logging's name
+        """Whoever read the lines is gone (``offsider worker | head``): the work goes on, and is told about once."""
+        if not isinstance(sys.exception(), BrokenPipeError):
+            super().handleError(record)
+            return
+        with suppress(OSError, ValueError):
+            # What is written from now on, by jobs too, goes nowhere instead of failing.
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self.stream.fileno())
+            os.close(nowhere)
+            sys.stderr.write("offsider: nobody reads the log any more: it is written no further\n")
 
 
 def setup_logging(settings: LogSection, stream: TextIO | None = None) -> logging.Handler:

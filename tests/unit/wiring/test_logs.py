@@ -8,6 +8,7 @@ import logging
 import re
 import subprocess
 import sys
+import textwrap
 
 import pytest
 
@@ -229,3 +230,34 @@ def test_base_36(number, digits):
 
 def test_times_are_utc_with_milliseconds():
     assert timestamp(1795216887.1092) == "2026-11-20T23:21:27.109Z"
+
+
+def test_when_nobody_reads_it_any_more_it_says_so_once_and_fails_nobody():
+    program = """
+        import sys
+        from offsider.wiring.config import Config
+        from offsider.wiring.logs import logger, setup_logging
+        setup_logging(Config().log)
+        logger.info("one")
+        sys.stdin.readline()
+        for _ in range(3):
+            logger.info("two")
+            print("three", flush=True)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(program)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
+        assert process.stdout.readline().endswith("one\n")
+        process.stdout.close()
+        process.stdin.write("go on\n")
+        process.stdin.close()
+        said = process.stderr.read()
+    assert said == "offsider: nobody reads the log any more: it is written no further\n"
+    assert process.returncode == 0
+
+
+def test_another_error_of_the_stream_is_reported_as_ever(capsys):
+    stream = log_to("plain")
+    stream.close()
+    logger.info("x")
+    assert "--- Logging error ---" in capsys.readouterr().err
