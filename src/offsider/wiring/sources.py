@@ -73,17 +73,25 @@ def find(path: Path | None, folders: Iterable[Path]) -> Document | None:
     """The one configuration file: ``path`` if given, else the first that is found in the folders.
 
     Raises:
-        ConfigurationError: ``path`` is not there, or a file cannot be read.
+        ConfigurationError: ``path`` is not there, or a file cannot be read; or there is none but Sidekiq's with ERB.
     """
     if path is not None:
         if not path.is_file():
             raise ConfigurationError(f"{path}: there is no such configuration file")
         return read(path, wanted=True)
-    for folder in dict.fromkeys(folders):
+    folders = list(dict.fromkeys(folders))
+    for folder in folders:
         for name in ("offsider.toml", "pyproject.toml", "config/sidekiq.yml"):
             document = read(folder / name) if (folder / name).is_file() else None
             if document is not None:
                 return document
+    for folder in folders:
+        template = folder / "config" / "sidekiq.yml.erb"
+        if template.is_file():
+            raise ConfigurationError(
+                f"{short(template)}: ERB is Ruby and is not run, so nothing of this file would hold; write it as "
+                "config/sidekiq.yml with ${VARIABLE} in the place of <%= … %>, or as offsider.toml"
+            )
     return None
 
 

@@ -197,3 +197,14 @@ def test_a_variable_may_stand_for_a_number_or_a_flag_in_the_defaults_of_jobs(loa
         ConfigurationError, match=r"offsider\.toml: jobs .*: retry must be True, False or a whole number"
     ):
         load(text, N="often", DEAD="no", QUEUE="low")
+
+
+def test_a_template_of_sidekiqs_that_stands_alone_is_refused_and_not_passed_over(load, tmp_path):
+    template = tmp_path / "config" / "sidekiq.yml.erb"
+    template.parent.mkdir()
+    template.write_text(":concurrency: 5")
+    with pytest.raises(
+        ConfigurationError, match=r"sidekiq\.yml\.erb: ERB is Ruby and is not run, .*write it as config"
+    ):
+        load()
+    assert load("concurrency = 3").worker.concurrency == 3
