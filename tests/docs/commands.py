@@ -7,6 +7,7 @@ import shlex
 from pathlib import Path
 
 import click
+
 from offsider.cli import main as command_line
 
 ROOT = Path(__file__).parents[2]
