@@ -7,8 +7,10 @@ import signal
 import warnings
 
 import pytest
+import redis as redis_py
+from redis.asyncio.connection import AbstractConnection
 
-from offsider.core.errors import QueueFull, RedisRefused, RedisUnavailable
+from offsider.core.errors import ConfigurationError, QueueFull, RedisRefused, RedisUnavailable
 from offsider.storage import queues
 from offsider.storage.async_redis import AsyncRedis
 from offsider.storage.redis import Redis, RedisSettings
@@ -177,3 +179,25 @@ def test_each_event_loop_has_connections_of_its_own_and_ended_loops_keep_none(re
 def test_the_asynchronous_facade_needs_the_same_settings(redis_url):
     sync = Redis(RedisSettings(url=redis_url, key_prefix="p:"), size=1)
     assert AsyncRedis(RedisSettings(url=redis_url, key_prefix="p:"), size=1).keys.queues == sync.keys.queues
+
+
+def test_an_unusable_url_names_the_setting():
+    with pytest.raises(ConfigurationError, match=r"redis\.url"):
+        run("http://localhost", lambda redis: redis.call("PING"))
+
+
+def test_an_idle_connection_that_cannot_be_asked_is_replaced(redis_url, monkeypatch):
+    """TLS finds out about the end of a connection while it reads, and says so with an error."""
+    asked = []
+
+    async def can_read(self):
+        asked.append(self)
+        raise redis_py.ConnectionError("closed")
+
+    async def use(redis):
+        monkeypatch.setattr(AbstractConnection, "can_read", can_read)
+        return [await redis.call("CLIENT", "ID") for _ in range(2)]
+
+    first, second = run(redis_url, use)
+    assert first != second
+    assert len(asked) == 1

@@ -201,6 +201,12 @@ def test_scanning_finds_what_matches(pool, raw_redis):
     assert dict(job_sets.scan(pool, "retry", "*HardJob*")) == {b"HardJob 1": 1.0, b"HardJob 2": 2.0}
 
 
+def test_scanning_goes_through_a_big_set(pool, raw_redis):
+    members = {f"job {number}": number for number in range(1_000)}
+    raw_redis.zadd("retry", members)
+    assert dict(job_sets.scan(pool, "retry", "*")) == {name.encode(): score for name, score in members.items()}
+
+
 def test_clearing_answers_what_was_there(pool, raw_redis):
     raw_redis.zadd("retry", {"a": 1, "b": 2})
     assert job_sets.clear(pool, "retry") == [b"a", b"b"]

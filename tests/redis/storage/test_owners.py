@@ -193,6 +193,14 @@ def test_the_newest_jobs_come_first_in_a_batch(pool, raw_redis):
     assert owners.newest(pool, LISTS, 2) == [Entry(owner, "low", b"third"), Entry(owner, "low", b"second")]
 
 
+def test_a_stray_list_is_found_among_many_keys(redis_url, raw_redis):
+    pool = Redis(RedisSettings(url=redis_url), size=1)
+    raw_redis.mset({f"cache:{number}": 1 for number in range(2_500)})
+    raw_redis.lpush(pool.keys.working("dyno:1:bbbbbbbbbbbb", "default", "low"), "job")
+    assert owners.adopt_strays(pool) == 1
+    pool.close()
+
+
 @pytest.mark.parametrize("prefix", ["", "resque:gitlab:", "odd[*]?:"])
 def test_lists_that_the_registry_does_not_know_are_adopted(redis_url, raw_redis, prefix):
     pool = Redis(RedisSettings(url=redis_url, key_prefix=prefix), size=1)

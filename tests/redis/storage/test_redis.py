@@ -284,6 +284,23 @@ def test_an_interrupt_between_command_and_reply_does_not_poison_the_connection(p
     assert pool.call("ECHO", "new") == b"new"
 
 
+def test_an_interrupt_while_it_connects_leaves_no_half_open_connection(pool, monkeypatch):
+    with pool.wire() as wire:
+        connection = wire._connection
+    connect = connection.connect
+
+    def interrupted():
+        connect()
+        monkeypatch.setattr(connection, "connect", connect)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(connection, "connect", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        pool.call("PING")
+    assert not connection.is_connected
+    assert pool.call("ECHO", "new") == b"new"
+
+
 @pytest.mark.parametrize("in_use", [False, True], ids=["idle", "in use"])
 def test_a_forked_child_opens_connections_of_its_own(pool, raw_redis, in_use):
     """Two processes on one socket would read each other's replies."""

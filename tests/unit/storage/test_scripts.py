@@ -84,6 +84,14 @@ def test_flags_can_be_dropped_for_scripts_of_now_and_later(restored):
         assert script.keys == 3
 
 
+def test_flags_are_dropped_once(restored):
+    script = Script("claim")
+    script.without_flags()
+    text = script.text
+    script.without_flags()
+    assert script.text == text
+
+
 class Server:
     """Refuses scripts: those with flags, or all."""
 

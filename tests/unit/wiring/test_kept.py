@@ -32,18 +32,33 @@ def test_what_is_made_may_ask_for_another_kind():
     assert two.one is kept.peek(One)
 
 
-def test_threads_that_ask_at_once_get_the_same_one():
-    kept, begin, made = Kept(), threading.Barrier(8), []
+class Noticed:
+    """A lock that tells who has to wait for it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.contested = threading.Event()
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(blocking=False):
+            self.contested.set()
+            self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+def test_threads_that_ask_at_once_get_the_same_one(monkeypatch):
+    kept, lock, made = Kept(), Noticed(), []
+    monkeypatch.setattr(kept, "_lock", lock)
 
     def make() -> One:
+        second.append(threads.submit(kept.get, One, make))
+        assert lock.contested.wait(20)
         made.append(One())
         return made[-1]
 
-    def ask(_number: int) -> One:
-        begin.wait()
-        return kept.get(One, make)
-
-    with ThreadPoolExecutor(8) as threads:
-        found = set(threads.map(ask, range(8)))
-    assert found == set(made)
-    assert len(made) == 1
+    second = []
+    with ThreadPoolExecutor(1) as threads:
+        first = kept.get(One, make)
+    assert [first] == made == [second[0].result()]
