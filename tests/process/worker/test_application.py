@@ -83,7 +83,8 @@ def test_the_extension_of_the_documentation_boots(workers, stored, ledger):
     page = snippets((ROOT / "docs" / "extending.md").read_text())
     module = next(snippet for snippet in page if snippet.word == "file")
     worker = workers.start(text=module.text)
-    assert json.loads(stored.hget(worker.identity, "info"))["deadlines"] == {"version": 1}
+    info = wait_for(lambda: stored.hget(worker.identity, "info"))  # comes with the first heartbeat
+    assert json.loads(info)["deadlines"] == {"version": 1}
     worker.stopped()
 
 
