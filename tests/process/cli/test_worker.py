@@ -75,6 +75,7 @@ def test_a_stop_that_hangs_in_the_application_ends_in_time_all_the_same(workers)
         def configure(config):
             config.fetcher = Hanging
         """,
+        measured=False,  # coverage saves its data at os._exit, which is no time for a tracer to be alive
     )
     worker.send("TERM")
     assert worker.ended(8) == 1

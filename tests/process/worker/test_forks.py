@@ -32,11 +32,6 @@ APP = """
     def push_some():
         for number in range(3):
             short.enqueue(number)
-
-    @job(name="Pool", retry=False)
-    def pool():
-        with fork.Pool(2) as workers:  # ends them with TERM
-            note("sum", word=sum(workers.map(abs, [-1, -2, -3])))
 """
 
 
@@ -44,8 +39,6 @@ def test_a_signal_for_the_child_of_a_job_is_none_for_the_worker(workers, stored,
     worker = workers.start("-c", "1", text=APP)
     push(stored, "Terminates")
     wait_for(lambda: ledger.words("child") == ["-15"])
-    push(stored, "Pool")
-    wait_for(lambda: ledger.words("sum") == ["6"])
     jid = push(stored, "Short", 1)
     wait_for(lambda: ledger.notes("end", jid=jid))
     assert "stopping" not in worker.output
