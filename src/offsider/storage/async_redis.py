@@ -152,11 +152,12 @@ class AsyncRedis:
         options["maint_notifications_config"] = MaintNotificationsConfig(enabled=False)
         # redis-py would send under asyncio.wait_for, which in Python 3.11 may swallow a cancellation.
         options["socket_timeout"] = None
+        addresses = sentinel_addresses(settings) if settings.sentinels else []
         try:
-            if settings.sentinels:
+            if addresses:
                 options = login_options(untyped_connection.parse_url(settings.url)) | options
                 options["ssl"] = settings.url.startswith("rediss://")
-                addresses, own = sentinel_addresses(settings), sentinel_options(settings)
+                own = sentinel_options(settings, retry=Retry(NoBackoff(), 0))
                 sentinels = untyped_sentinel.Sentinel(addresses, sentinel_kwargs=own)
                 return untyped_sentinel.SentinelConnectionPool(settings.sentinel_name, sentinels, **options)
             return untyped_connection.ConnectionPool.from_url(settings.url, **options)

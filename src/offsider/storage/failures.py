@@ -48,6 +48,11 @@ def translate(error: RedisError, *, sent: bool, server: str) -> OffsiderError:
     code = error_code(error)
     if isinstance(error, exceptions.BusyLoadingError):
         return RedisUnavailable(f"{server} is still loading its data: {error}", ambiguous=False)
+    if type(error).__name__ == "MasterNotFoundError":
+        return RedisUnavailable(
+            f"{server}: no Sentinel answered with a master: do they run, and is redis.sentinel_name right?",
+            ambiguous=False,
+        )
     if code != "NOAUTH" and isinstance(error, (exceptions.ConnectionError, exceptions.TimeoutError)):
         way_out = "" if sent else " (is it running? REDIS_URL names another one)"
         return RedisUnavailable(f"{server} cannot be reached: {error}{way_out}", ambiguous=sent)

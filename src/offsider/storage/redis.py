@@ -125,13 +125,13 @@ def _make_factory(settings: RedisSettings) -> Any:
     untyped_sentinel: Any = sentinel
     options = connection_options(settings, retry=Retry(NoBackoff(), 0))
     options["maint_notifications_config"] = MaintNotificationsConfig(enabled=False)
+    addresses = sentinel_addresses(settings) if settings.sentinels else []
     try:
-        if settings.sentinels:
+        if addresses:
             options = login_options(untyped_connection.parse_url(settings.url)) | options
             options["ssl"] = settings.url.startswith("rediss://")
-            sentinels = untyped_sentinel.Sentinel(
-                sentinel_addresses(settings), sentinel_kwargs=sentinel_options(settings)
-            )
+            own = sentinel_options(settings, retry=Retry(NoBackoff(), 0))
+            sentinels = untyped_sentinel.Sentinel(addresses, sentinel_kwargs=own)
             return untyped_sentinel.SentinelConnectionPool(settings.sentinel_name, sentinels, **options)
         return untyped_connection.ConnectionPool.from_url(settings.url, **options)
     except ValueError as error:
@@ -144,8 +144,14 @@ def login_options(parsed: Mapping[str, Any]) -> dict[str, Any]:
     return {"db": 0} | {key: parsed[key] for key in ("db", "username", "password") if key in parsed}
 
 
-def sentinel_options(settings: RedisSettings) -> dict[str, Any]:
-    return {"password": settings.sentinel_password or None, "socket_timeout": settings.connect_timeout_seconds}
+def sentinel_options(settings: RedisSettings, *, retry: object) -> dict[str, Any]:
+    """How the Sentinels are asked: one that takes the connection and is silent must not use up a liveness life."""
+    return {
+        "password": settings.sentinel_password or None,
+        "socket_timeout": settings.connect_timeout_seconds,
+        "socket_connect_timeout": settings.connect_timeout_seconds,
+        "retry": retry,
+    }
 
 
 def sentinel_clients(factory: Any) -> list[Any]:

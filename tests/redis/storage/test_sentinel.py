@@ -1,12 +1,15 @@
 """Sentinels tell where the master is; login and database come from the URL, its address does not count."""
 
 import asyncio
+import socket
 import subprocess
+import time
+from dataclasses import replace
 
 import pytest
 import redis as redis_py
 
-from offsider.core.errors import RedisUnavailable
+from offsider.core.errors import ConfigurationError, OffsiderError, RedisUnavailable
 from offsider.embedded.address import free_port
 from offsider.storage.async_redis import AsyncRedis
 from offsider.storage.redis import Redis, RedisSettings
@@ -15,8 +18,8 @@ from tests.waiting import wait_for
 NOWHERE = "redis://:secret@nowhere.invalid:1/3"
 
 
-def answers(port: int) -> bool:
-    with redis_py.Redis(port=port) as client:
+def answers(port: int, password: str) -> bool:
+    with redis_py.Redis(port=port, password=password or None) as client:
         try:
             return bool(client.ping())
         except redis_py.ConnectionError:
@@ -24,7 +27,12 @@ def answers(port: int) -> bool:
 
 
 @pytest.fixture
-def sentinel(make_server, tmp_path):
+def password(request) -> str:
+    return getattr(request, "param", "")
+
+
+@pytest.fixture
+def sentinel(make_server, tmp_path, password):
     master = make_server(port=0, requirepass="secret")
     port = free_port()
     conf = tmp_path / "sentinel.conf"
@@ -33,9 +41,11 @@ def sentinel(make_server, tmp_path):
         f"port {port}\nbind 127.0.0.1\ndir {tmp_path}\n"
         f"sentinel monitor orders 127.0.0.1 {master_port} 1\nsentinel auth-pass orders secret\n"
     )
+    if password:
+        conf.write_text(conf.read_text() + f"requirepass {password}\n")
     process = subprocess.Popen([master._binary, conf, "--sentinel"], stdout=subprocess.DEVNULL)
     try:
-        wait_for(lambda: answers(port))
+        wait_for(lambda: answers(port, password))
         yield f"127.0.0.1:{port}", master_port
     finally:
         process.kill()
@@ -72,3 +82,45 @@ def test_a_master_that_nobody_knows_is_unavailable(sentinel):
 def test_messages_name_the_sentinels_and_no_password():
     settings = RedisSettings(url=NOWHERE, sentinels=("a:1", "b:2"), sentinel_name="orders")
     assert settings.redacted_url == "sentinel://a:1,b:2/orders"
+
+
+@pytest.mark.parametrize("password", ["watchword"], indirect=True)
+def test_sentinels_may_have_a_password_of_their_own(sentinel, password):
+    address, _ = sentinel
+    given = {"url": NOWHERE, "sentinels": (address,), "sentinel_name": "orders"}
+    pool = Redis(RedisSettings(**given, sentinel_password=password), size=1)
+    assert pool.call("PING") == b"PONG"
+    pool.close()
+    without = Redis(RedisSettings(**given), size=1)
+    with pytest.raises(OffsiderError):
+        without.call("PING")
+
+
+def test_a_silent_sentinel_costs_one_connect_timeout_and_is_passed_over(sentinel):
+    """One that accepts and never answers, as a frozen host does, must not use up a liveness life."""
+    address, _ = sentinel
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        frozen = f"127.0.0.1:{silent.getsockname()[1]}"
+        settings = RedisSettings(
+            url=NOWHERE, sentinels=(frozen, address), sentinel_name="orders", connect_timeout_seconds=0.5
+        )
+        started = time.monotonic()
+        pool = Redis(settings, size=1)
+        assert pool.call("PING") == b"PONG"
+        pool.close()
+        alone = Redis(replace(settings, sentinels=(frozen,)), size=1)
+        with pytest.raises(RedisUnavailable, match="no Sentinel answered with a master"):
+            alone.call("PING")
+        assert time.monotonic() - started < 10
+
+
+@pytest.mark.parametrize(
+    "given, key",
+    [
+        ({"sentinels": ("a",), "sentinel_name": "orders"}, "redis.sentinels"),
+        ({"sentinels": ("a:1",)}, "redis.sentinel_name"),
+    ],
+)
+def test_wrong_settings_are_named_by_their_own_key(given, key):
+    with pytest.raises(ConfigurationError, match=rf"^{key}: "):
+        Redis(RedisSettings(**given), size=1).call("PING")
