@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from offsider.wiring.logs import job_level, logger
-from offsider.worker.outcome import Failed, Interrupted, Outcome, Rescheduled
+from offsider.worker.outcome import Discarded, Failed, Interrupted, Outcome, Rescheduled, Skipped
 
 if TYPE_CHECKING:
     from offsider.wiring.config import Config
@@ -36,8 +36,15 @@ class JobLogger:
     def ended(self, outcome: Outcome, duration_seconds: float) -> None:
         """The line of the end."""
         fields: dict[str, object] = {"elapsed": round(duration_seconds, 3)}
-        if isinstance(outcome, Rescheduled):
-            fields["again_in"] = outcome.delay_seconds
+        match outcome:
+            case Rescheduled(delay_seconds):
+                fields["again_in"] = delay_seconds
+            case Discarded(error):
+                fields["discarded"] = str(error) or True
+            case Skipped(reason):
+                fields["skipped"] = reason or True
+            case _:
+                pass
         self._write("fail" if isinstance(outcome, (Failed, Interrupted)) else "done", fields)
 
     def _write(self, word: str, fields: Mapping[str, object] = MappingProxyType({})) -> None:

@@ -42,8 +42,6 @@ def test_a_job_starts_at_info(config, lines):
     "outcome, word",
     [
         (Succeeded(), "done"),
-        (Skipped("nothing"), "done"),
-        (Discarded(Discard("old")), "done"),
         (Failed(ValueError("boom")), "fail"),
         (Interrupted(), "fail"),
         (Malformed(MalformedPayload(b"", "empty")), "done"),
@@ -53,6 +51,21 @@ def test_how_a_job_ended_and_how_long_it_took(outcome, word, config, lines):
     JobLogger(config).ended(outcome, 1.23456)
 
     assert lines() == [("INFO", word, {"elapsed": 1.235})]
+
+
+@pytest.mark.parametrize(
+    "outcome, field",
+    [
+        (Skipped("nothing"), {"skipped": "nothing"}),
+        (Skipped(""), {"skipped": True}),
+        (Discarded(Discard("no way")), {"discarded": "no way"}),
+        (Discarded(Discard()), {"discarded": True}),
+    ],
+)
+def test_a_job_that_ended_itself_says_how_and_why(outcome, field, config, lines):
+    JobLogger(config).ended(outcome, 0.5)
+
+    assert lines() == [("INFO", "done", {"elapsed": 0.5} | field)]
 
 
 def test_a_rescheduled_job_says_when_it_comes_again(config, lines):
