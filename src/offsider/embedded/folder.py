@@ -25,6 +25,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
+from offsider.core.errors import ConfigurationError
 from offsider.embedded.address import Address
 
 
@@ -33,7 +34,12 @@ class Folder:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path).absolute()
-        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigurationError(
+                f"the embedded server needs a folder {self.path}, which cannot be made: {error}"
+            ) from error
         self.conf = self.path / "server.conf"
         self.log = self.path / "server.log"
         self.pid_file = self.path / "server.pid"

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from offsider.core.errors import ConfigurationError
 from offsider.embedded.address import Address
 from offsider.embedded.folder import Folder
 
@@ -67,3 +68,9 @@ def test_the_last_words_are_the_end_of_the_log(folder):
     assert folder.last_words() == "(no log)"
     folder.log.write_text("a\nb\nc\n")
     assert folder.last_words(2) == "b\nc"
+
+
+def test_a_file_in_the_place_of_the_folder_is_told_in_words(tmp_path):
+    (tmp_path / ".offsider").touch()
+    with pytest.raises(ConfigurationError, match=r"needs a folder .*\.offsider, which cannot be made"):
+        Folder(tmp_path / ".offsider")
