@@ -68,7 +68,7 @@ def explain(job_name: str, parameter_name: str, unsafe: Unsafe) -> str:
     return (
         f"{job_name}: the argument {parameter_name!r}{place} {unsafe.reason}. "
         f"Job arguments travel as JSON: {_way_out(unsafe.value)}. "
-        '(strict_args = "warn" or "off" in [client] turns this check down.)'
+        '(For what JSON can still carry, strict_args in [client] may be "warn" or "off".)'
     )
 
 
@@ -133,7 +133,10 @@ def _why_not(leaf: object) -> str:
         return "" if _is_unicode(cast(str, leaf)) else "holds a lone surrogate, which UTF-8 cannot carry"
     if kind is float:
         return "" if math.isfinite(cast(float, leaf)) else f"is {leaf}, which JSON has no form for"
-    return "" if kind in _PLAIN else f"is a {_type_name(leaf)}"
+    if kind in _PLAIN:
+        return ""
+    name = _type_name(leaf)
+    return f"is {'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"
 
 
 def _is_unicode(text: str) -> bool:

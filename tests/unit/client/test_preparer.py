@@ -90,7 +90,7 @@ def test_what_the_caller_gave_is_not_changed(client):
         ({"class": "X", "args": [], "wait_replicas": "2"}, InvalidOptions, "X: wait_replicas must be"),
         ({"class": "X", "args": [], "extra": 5}, InvalidOptions, "X: extra must be a mapping"),
         ({"class": "X", "args": [], "custom": object()}, InvalidArguments, "X: cannot be stored as JSON"),
-        ({"class": "X", "args": [object()]}, InvalidArguments, r"X: the argument 'args\[0\]' is a object"),
+        ({"class": "X", "args": [object()]}, InvalidArguments, r"X: the argument 'args\[0\]' is an object"),
         ({"class": "X", "args": [1, {"a": float("nan")}]}, InvalidArguments, r"'args\[1\]' at \['a'\] is nan"),
         ({"class": "X", "args": [{1: 2}]}, InvalidArguments, "JSON keys are strings"),
     ],

@@ -78,7 +78,7 @@ def test_arguments_that_do_not_fit_are_told_when_enqueued(declare, stored):
 
 def test_arguments_that_are_not_json_are_told_by_the_parameter_s_name(declare, stored):
     add = declare()
-    with pytest.raises(InvalidArguments, match="add: the argument 'b' is a object"):
+    with pytest.raises(InvalidArguments, match="add: the argument 'b' is an object"):
         add.enqueue(1, object())
     with pytest.raises(InvalidArguments, match="add: the argument 'c' is a tuple"):
         add.enqueue(1, c=(1, 2))
