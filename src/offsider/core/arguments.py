@@ -127,14 +127,12 @@ def _bad_key(container: _Container) -> str:
 
 
 def _why_not(leaf: object) -> str:
-    """Why a value that is no container cannot travel; empty when it can."""
+    """Why a value that is neither container nor plain cannot travel; empty when it can."""
     kind = type(leaf)
     if kind is str:
         return "" if _is_unicode(cast(str, leaf)) else "holds a lone surrogate, which UTF-8 cannot carry"
     if kind is float:
         return "" if math.isfinite(cast(float, leaf)) else f"is {leaf}, which JSON has no form for"
-    if kind in _PLAIN:
-        return ""
     name = _type_name(leaf)
     return f"is {'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"
 
