@@ -1,0 +1,58 @@
+"""What the health endpoint is told, and for which reasons."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from offsider.worker.health_state import HealthState, WorkerHealth
+
+
+def worker(pid: int, **given: Any) -> WorkerHealth:
+    now = time.monotonic()
+    return WorkerHealth(pid, **{"state": "ready", "beaten_at": now, "told_at": now, **given})
+
+
+def state(*workers: WorkerHealth, expected: int = 1) -> HealthState:
+    return HealthState(expected, {item.pid: item for item in workers})
+
+
+def test_a_worker_that_takes_jobs_is_live_and_ready():
+    health = state(worker(7))
+    assert health.live() == health.ready() == []
+
+
+def test_before_the_first_worker_nothing_is_ready_but_all_is_alive():
+    assert HealthState().ready() == ["0 of 1 workers take jobs"]
+    assert HealthState().live() == []
+
+
+@pytest.mark.parametrize(
+    "given, reason",
+    [
+        ({"state": "quiet"}, "worker 7 is quiet"),
+        ({"state": "stopping"}, "worker 7 is stopping"),
+        ({"beaten_at": None}, "worker 7: Redis has taken no beat for a liveness life (45 s)"),
+        ({"beaten_at": 0.0, "life_seconds": 0.001}, "worker 7: Redis has taken no beat for a liveness life (0.001 s)"),
+        ({"told_at": None}, "worker 7 is silent for a liveness life: does a job hold its interpreter?"),
+    ],
+)
+def test_what_a_restart_does_not_mend_is_not_ready_but_live(given, reason):
+    health = state(worker(7, **given))
+    assert health.ready() == [reason]
+    assert health.live() == []
+
+
+def test_a_part_that_is_stuck_asks_for_a_restart():
+    health = state(worker(7, stuck=("its fetch loop stands still",)))
+    assert health.live() == health.ready() == ["worker 7: its fetch loop stands still"]
+
+
+def test_those_on_their_way_out_are_no_lack_beside_enough_others():
+    assert state(worker(7, state="stopping"), worker(8)).ready() == []
+    assert state(worker(7, state="stopping"), worker(8), expected=3).ready() == [
+        "worker 7 is stopping",
+        "1 of 3 workers take jobs",
+    ]
