@@ -81,13 +81,20 @@ def hold_lease(redis: Redis, holder: str, life_ms: int) -> bool:
 
 def look(redis: Redis, identities: Sequence[str], life_ms: int) -> list[str]:
     """Look once at each owner and answer those that may be declared dead now."""
-    keys = [redis.keys.suspects, *(redis.keys.alive(identity) for identity in identities)]
+    keys = [redis.keys.suspects]
+    for identity in identities:
+        keys += (redis.keys.alive(identity), redis.keys.fenced(identity))
     return [identity.decode() for identity in redis.run(LOOK, keys, [life_ms, *identities])]
 
 
-def fence(redis: Redis, identity: str) -> bool:
-    """Shut an owner out. False when it beats again."""
-    return bool(redis.run(FENCE, [redis.keys.alive(identity), redis.keys.fenced(identity)], [FENCE_SECONDS]))
+def fence(redis: Redis, lists: Lists, *, proven: bool = False) -> bool:
+    """Shut an owner out. False when it beats again.
+
+    Args:
+        proven: whoever calls saw the process end; then a beat that has not run out says nothing.
+    """
+    keys = [redis.keys.alive(lists.identity), redis.keys.fenced(lists.identity), *lists.keys(redis)]
+    return bool(redis.run(FENCE, keys, [FENCE_SECONDS, int(proven)]))
 
 
 def forget(redis: Redis, lists: Lists, *, leaving: bool) -> bool:

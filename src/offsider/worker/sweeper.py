@@ -3,10 +3,9 @@
 1. Hold the lease, or leave it to whoever has it.
 2. Look once at every owner. Who was silent in three looks, over a third of a liveness life and without a
    gap, may be declared dead (the server's clock decides).
-3. Fence it: from now on its claims, beats and settles write nothing.
-4. Move its jobs to the head of their queues, each with ``interrupted_count`` raised.
-5. Forget it once its lists were empty in two looks a minute apart.
-6. Once an hour scan for private lists that the registry does not know.
+3. Fence it and give back its jobs; see `reclaim`. Whoever is fenced already needs no looks.
+4. Forget it once its lists were empty in two looks a minute apart.
+5. Once an hour scan for private lists that the registry does not know.
 
 After trouble with Redis nobody is declared dead for two liveness lives: others could not beat either.
 """
@@ -15,15 +14,14 @@ from __future__ import annotations
 
 import logging
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
-from offsider.core.errors import MalformedPayload, RedisFailure
-from offsider.core.payload import decode
-from offsider.storage import owners, working
-from offsider.wiring.events import JobReclaimed
+from offsider.core.errors import RedisFailure
+from offsider.storage import owners
 from offsider.wiring.service import Loop
 from offsider.worker.outage import Outage
-from offsider.worker.unit_of_work import interrupted
+from offsider.worker.reclaim import reclaim
 
 if TYPE_CHECKING:
     from offsider.storage.owners import Lists
@@ -82,30 +80,11 @@ class Sweeper:
         if time.monotonic() < self._hold_until:
             return
         for lists in others:
-            if lists.identity in dead and owners.fence(self._redis, lists.identity):
-                self._reclaim(lists)
+            if lists.identity in dead and self._reclaim(lists) is not None:
                 owners.forget(self._redis, lists, leaving=False)
 
-    def _reclaim(self, lists: Lists) -> None:
-        reclaimed = 0
-        while entries := owners.newest(self._redis, lists, working.BATCH):
-            payloads = [interrupted(entry.raw) for entry in entries]
-            moved = working.put_back(self._redis, list(zip(entries, payloads, strict=True)), reclaiming=True)
-            for entry, payload, done in zip(entries, payloads, moved, strict=True):
-                if done:
-                    reclaimed += 1
-                    self._tell(entry.queue, payload, lists.identity)
-            if not any(moved):
-                break
-        if reclaimed:
-            logger.warning("%s is dead; gave its %d jobs back to their queues", lists.identity, reclaimed)
-
-    def _tell(self, queue: str, raw: bytes, identity: str) -> None:
-        try:
-            count = decode(raw).get("interrupted_count", 0)
-        except MalformedPayload:
-            count = 0
-        self._config.events.emit("job_reclaimed", JobReclaimed(raw, queue, identity, count))
+    def _reclaim(self, lists: Lists) -> int | None:
+        return reclaim(self._redis, lists, announce=partial(self._config.events.emit, "job_reclaimed"))
 
     def _scan(self) -> None:
         self._scan_at = time.monotonic() + SCAN_SECONDS

@@ -61,8 +61,9 @@ def _settle(redis: Redis) -> None:
 def _reclaim(redis: Redis) -> None:
     assert owners.hold_lease(redis, OWNER.identity, 1000)
     assert owners.look(redis, [DEAD.identity, OWNER.identity], 45_000) == []
-    assert owners.fence(redis, DEAD.identity)
-    assert not owners.fence(redis, OWNER.identity)
+    assert not owners.fence(redis, LISTS)
+    assert owners.fence(redis, DEAD_LISTS)
+    assert owners.look(redis, [DEAD.identity, OWNER.identity], 45_000) == [DEAD.identity]
     orphan = Entry(DEAD, "low", b"orphan")
     assert owners.newest(redis, DEAD_LISTS, 10) == [orphan]
     assert working.put_back(redis, [(orphan, b"orphan again")], reclaiming=True) == [True]
@@ -82,7 +83,7 @@ def left_behind(keys: Any, stored: dict[str, Any]) -> None:
     assert set(stored.pop(keys.schedule)) == {b"again", b"gone", b"later"}
     assert set(stored.pop(keys.retry)) == {b"retried"}
     assert set(stored.pop(keys.dead)) == {b"buried", b"bad"}
-    assert stored.pop(keys.fenced(DEAD.identity)) == b"1"
+    assert stored.pop(keys.fenced(DEAD.identity)) == b"1 1"
     assert set(stored.pop(keys.owners)) == {DEAD.identity.encode()}
     assert set(stored.pop(keys.suspects)) == {DEAD.identity.encode(), f"{DEAD.identity} empty".encode()}
     assert stored.pop(keys.sweep) == OWNER.identity.encode()

@@ -113,6 +113,14 @@ def test_a_beat_between_two_looks_ends_the_suspicion(pool, raw_redis):
     assert snapshot(raw_redis) == {ALIVE: b"1"}
 
 
+def test_whoever_is_fenced_is_dead_at_first_sight(pool, raw_redis):
+    """What the one who fenced it could not finish is taken by the next sweep."""
+    raw_redis.set(ALIVE, 1)
+    owners.fence(pool, LISTS, proven=True)
+    raw_redis.set(ALIVE, 1)
+    assert look(pool) == [IDENTITY]
+
+
 def test_a_note_that_cannot_be_read_counts_for_nothing(pool, raw_redis):
     raw_redis.hset("offsider:suspects", IDENTITY, "nonsense")
     assert look(pool) == []
@@ -128,16 +136,33 @@ def test_many_owners_are_looked_at_in_one_go(pool, raw_redis):
 # -------------------------------------------------------------------------------------- fence
 
 
-def test_a_fence_stays_for_a_day(pool, raw_redis):
-    assert owners.fence(pool, IDENTITY)
-    assert snapshot(raw_redis) == {FENCED: b"1"}
+def test_a_fence_stays_for_a_day_and_says_how_many_jobs_were_held(pool, raw_redis):
+    raw_redis.lpush(WORKING, "one", "two")
+    raw_redis.lpush(f"offsider:working:{IDENTITY}:default:high", "three")
+    assert owners.fence(pool, LISTS)
+    assert raw_redis.get(FENCED) == b"3 3"
     assert 24 * 3600 - 5 < raw_redis.ttl(FENCED) <= 24 * 3600
+
+
+def test_a_second_fence_keeps_what_the_first_one_noted(pool, raw_redis):
+    owners.fence(pool, LISTS)
+    raw_redis.lpush(WORKING, "late")
+    raw_redis.expire(FENCED, 5)
+    assert owners.fence(pool, LISTS)
+    assert raw_redis.get(FENCED) == b"0 0"
+    assert raw_redis.ttl(FENCED) > 24 * 3600 - 5
 
 
 def test_an_owner_that_beats_again_is_not_fenced(pool, raw_redis):
     raw_redis.set(ALIVE, 1)
-    assert not owners.fence(pool, IDENTITY)
+    assert not owners.fence(pool, LISTS)
     assert snapshot(raw_redis) == {ALIVE: b"1"}
+
+
+def test_a_death_that_was_seen_outweighs_a_beat(pool, raw_redis):
+    raw_redis.set(ALIVE, 1)
+    assert owners.fence(pool, LISTS, proven=True)
+    assert snapshot(raw_redis) == {FENCED: b"0 0"}
 
 
 # ------------------------------------------------------------------------------------- forget

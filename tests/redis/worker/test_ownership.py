@@ -81,7 +81,7 @@ def test_a_fenced_owner_comes_back_under_a_new_identity(parts, raw_redis, caplog
 
 def owners_fence(parts, raw_redis, identity: str) -> None:
     raw_redis.delete(parts.redis.keys.alive(identity))
-    assert owners.fence(parts.redis, identity)
+    assert owners.fence(parts.redis, owners.Lists(identity, {}))
 
 
 def test_an_identity_is_used_only_when_the_registry_has_it(proxied, proxy, raw_redis):
