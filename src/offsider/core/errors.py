@@ -11,6 +11,8 @@
     ├── UnknownJob (LookupError)            no job is registered under this name
     ├── MalformedPayload (ValueError)       stored bytes that are not a job
     ├── NoCurrentJob (LookupError)          current_job() outside a job
+    ├── EmbeddedProcess                     a signal for a worker that is part of another program
+    ├── PoisonPill                          a job that processes die of; never raised, told to death handlers
     ├── RedisFailure                        the server did not do what was asked
     │   ├── RedisUnavailable                no answer; `ambiguous` says whether it may have acted
     │   ├── RedisRefused                    an error reply; the server did not act
@@ -28,6 +30,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from datetime import timedelta
 
 
@@ -74,6 +77,27 @@ class MalformedPayload(OffsiderError, ValueError):
 
 class NoCurrentJob(OffsiderError, LookupError):
     """``current_job()`` was called where no job is running."""
+
+
+class EmbeddedProcess(OffsiderError):
+    """A worker inside another program takes no signals through Redis: they would stop that program's work."""
+
+
+class PoisonPill(OffsiderError):
+    """A job that processes die of: the error of a job that was buried for it. ``identities`` names the processes.
+
+    Nobody raises it, since nobody is left to. Death handlers get it, and the dead set shows it.
+    """
+
+    def __init__(self, identities: Sequence[str]) -> None:
+        super().__init__(
+            f"{len(identities)} processes died while they ran this job, the last one while it ran nothing else: "
+            f"{', '.join(identities)}"
+        )
+        self.identities = tuple(identities)
+
+    def __reduce__(self) -> tuple[type[PoisonPill], tuple[tuple[str, ...]]]:
+        return type(self), (self.identities,)
 
 
 class RedisFailure(OffsiderError):

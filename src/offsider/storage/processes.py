@@ -12,6 +12,8 @@ HEARTBEAT = Script("heartbeat")
 
 EXPIRY_SECONDS = 60
 _CLEANUP_SECONDS = 60
+#: The fields of a process's hash that are looked at.
+SHOWN = ("info", "busy", "beat", "quiet", "rtt_us", "rss")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,12 @@ def send_signal(redis: Redis, identity: str, signal: str) -> None:
     redis.pipeline([("MULTI",), ("LPUSH", key, signal), ("EXPIRE", key, EXPIRY_SECONDS), ("EXEC",)])
 
 
+def take_signal(redis: Redis, identity: str) -> str | None:
+    """Take a signal that was left, as a heartbeat does, without beating."""
+    signal = redis.call("RPOP", redis.keys.signals(identity))
+    return signal.decode() if signal else None
+
+
 def identities(redis: Redis) -> list[str]:
     return sorted(identity.decode() for identity in redis.call("SMEMBERS", redis.keys.processes))
 
@@ -84,3 +92,15 @@ def infos(redis: Redis, listed: Sequence[str]) -> dict[str, bytes]:
         return {}
     replies = redis.pipeline([("HGET", redis.keys.process(identity), "info") for identity in listed])
     return {identity: info for identity, info in zip(listed, replies, strict=True) if info is not None}
+
+
+def hashes(redis: Redis, listed: Sequence[str]) -> dict[str, dict[str, bytes]]:
+    """What each process last wrote of itself, field by field; those that wrote nothing for a minute are left out."""
+    if not listed:
+        return {}
+    replies = redis.pipeline([("HMGET", redis.keys.process(identity), *SHOWN) for identity in listed])
+    return {
+        identity: {field: value for field, value in zip(SHOWN, values, strict=True) if value is not None}
+        for identity, values in zip(listed, replies, strict=True)
+        if any(value is not None for value in values)
+    }

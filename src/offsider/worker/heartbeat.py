@@ -4,6 +4,7 @@
 2. Time a PING.
 3. Write the process and its running jobs, and take a signal: one script.
 4. Tell listeners: ``heartbeat`` at the first beat and after a partition, ``beat`` at each.
+5. Between two beats, look for a signal a few times, so that ``offsider stop`` need not wait for the next one.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +39,7 @@ logger = logging.getLogger("offsider")
 
 PAUSE_SECONDS = 10.0
 PAUSE_SECONDS_OF_6 = 5.0
+LOOK_SECONDS = 2.5
 SLOW_MICROSECONDS = 50_000
 ROUND_TRIPS = 5
 
@@ -75,12 +78,34 @@ class Heartbeat:
         self._writing = threading.Lock()
         self._left = False
         self._outage = Outage("heartbeat", config)
-        self._loop = Loop("offsider-heartbeat", self.tick, on_error=config.handle_error)
+        self._beat_due = 0.0
+        self._beat_asked = False
+        self._loop = Loop("offsider-heartbeat", self._beat_or_look, on_error=config.handle_error)
         self.name = self._loop.name
         self.start = self._loop.start
         self.stop = self._loop.stop
         self.join = self._loop.join
-        self.wake = self._loop.wake
+
+    def wake(self) -> None:
+        """Beat now."""
+        self._beat_asked = True
+        self._loop.wake()
+
+    def _beat_or_look(self) -> float:
+        now = time.monotonic()
+        if self._beat_asked or now >= self._beat_due:
+            self._beat_asked = False
+            self._beat_due = now + self.tick()
+        elif not self._embedded:
+            self.look()
+        return min(LOOK_SECONDS, max(0.0, self._beat_due - now))
+
+    def look(self) -> None:
+        """Take a signal that was left since the last beat; while the server is away there is none."""
+        with suppress(RedisFailure):
+            signal = processes.take_signal(self._redis, self._shown_as or self._ownership.identity)
+            if signal:
+                self._on_signal(signal)
 
     def tick(self) -> float:
         """Beat once."""

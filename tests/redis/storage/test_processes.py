@@ -42,6 +42,12 @@ def test_signals_come_one_at_a_time_in_their_order(pool, raw_redis):
     assert got == ["TSTP", "TERM", None]
 
 
+def test_a_signal_can_be_taken_between_two_beats(pool, raw_redis):
+    processes.send_signal(pool, IDENTITY, "TSTP")
+    assert processes.take_signal(pool, IDENTITY) == "TSTP"
+    assert processes.take_signal(pool, IDENTITY) is None
+
+
 @pytest.mark.parametrize("wire_version", [6, 8])
 def test_leaving_takes_everything_along(pool, raw_redis, wire_version):
     processes.heartbeat(pool, IDENTITY, FIELDS, {"tid": "{}"}, wire_version=wire_version)
@@ -69,6 +75,12 @@ def test_infos_are_those_of_the_living(pool, raw_redis):
     raw_redis.hset(IDENTITY, "info", "{}")
     assert processes.infos(pool, [IDENTITY, "dead:1:x"]) == {IDENTITY: b"{}"}
     assert processes.infos(pool, []) == {}
+
+
+def test_hashes_are_those_of_the_living_field_by_field(pool, raw_redis):
+    raw_redis.hset(IDENTITY, mapping={"info": "{}", "quiet": "true", "of our own": "x"})
+    assert processes.hashes(pool, [IDENTITY, "dead:1:x"]) == {IDENTITY: {"info": b"{}", "quiet": b"true"}}
+    assert processes.hashes(pool, []) == {}
 
 
 def test_identities_are_sorted(pool, raw_redis):

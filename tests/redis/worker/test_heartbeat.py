@@ -13,6 +13,7 @@ from offsider.worker.heartbeat import PAUSE_SECONDS, PAUSE_SECONDS_OF_6, SLOW_MI
 from offsider.worker.unit_of_work import UnitOfWork
 from offsider.worker.work_state import WorkState
 from tests.snapshot import snapshot
+from tests.waiting import wait_for
 
 IDENTITY = "host:1:0123456789ab"
 
@@ -181,3 +182,39 @@ def test_an_outage_is_told_once_and_the_process_is_shown_again(make, proxy, raw_
     beating.tick()
     assert reports == ["heartbeat"]
     assert raw_redis.exists(IDENTITY)
+
+
+def test_a_signal_need_not_wait_for_the_next_beat(make, raw_redis, monkeypatch):
+    monkeypatch.setattr(heartbeat_module, "LOOK_SECONDS", 0.02)
+    beating = make()
+    beating.heartbeat.start()
+    wait_for(lambda: beating.events == ["heartbeat", "beat"])
+    raw_redis.lpush(f"{IDENTITY}-signals", "TSTP", "TERM")
+    wait_for(lambda: beating.signals == ["TSTP", "TERM"])
+    assert beating.events == ["heartbeat", "beat"]
+    beating.heartbeat.wake()
+    wait_for(lambda: beating.events == ["heartbeat", "beat", "beat"])
+    beating.heartbeat.stop()
+    assert beating.heartbeat.join(10)
+
+
+def test_between_two_beats_an_embedded_worker_does_not_look(make, raw_redis):
+    beating = make(embedded=True)
+    raw_redis.lpush(f"{IDENTITY}-signals", "TERM")
+    beating.heartbeat._beat_or_look()
+    raw_redis.lpush(f"{IDENTITY}-signals", "TERM")
+    assert beating.heartbeat._beat_or_look() <= heartbeat_module.LOOK_SECONDS
+    assert raw_redis.llen(f"{IDENTITY}-signals") == 1
+    assert beating.signals == []
+
+
+def test_while_the_server_is_away_there_are_no_signals_and_no_errors(make, proxy, config, raw_redis):
+    config.redis.url = proxy.url
+    beating = make()
+    beating.tick()
+    proxy.refuse()
+    beating.heartbeat.look()
+    proxy.accept()
+    raw_redis.lpush(f"{IDENTITY}-signals", "TERM")
+    beating.heartbeat.look()
+    assert beating.signals == ["TERM"]
