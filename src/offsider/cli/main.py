@@ -10,7 +10,14 @@ import click
 from offsider import __version__
 
 # word -> module below offsider.cli, in which a click command has the word's name
-WORDS = {"worker": "worker", "demo": "demo", "version": "version"}
+WORDS = {
+    "worker": "worker",
+    "quiet": "remote",
+    "stop": "remote",
+    "dump": "remote",
+    "demo": "demo",
+    "version": "version",
+}
 
 
 class Words(click.Group):

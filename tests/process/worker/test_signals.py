@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 from tests.process.stored import push, waiting
@@ -56,6 +60,21 @@ def test_signals_left_in_redis_are_obeyed_at_the_next_beat(workers, stored, name
     else:
         wait_for(lambda: stored.hget(worker.identity, "quiet") == b"true", BEAT_SECONDS)
         assert worker.runs
+
+
+def test_workers_are_quieted_and_stopped_from_elsewhere(workers, url):
+    worker = workers.start()
+    _, _, nonce = worker.identity.split(":")
+    offsider("quiet", nonce, url=url)
+    worker.until_says("quiet: no further jobs are taken")
+    offsider("stop", str(worker.pid), url=url)
+    assert worker.ended() == 0
+
+
+def offsider(*words: str, url: str) -> None:
+    """As typed on another machine."""
+    command = [sys.executable, "-m", "offsider", *words]
+    subprocess.run(command, check=True, env=os.environ | {"REDIS_URL": url}, timeout=40)
 
 
 def test_a_dump_shows_threads_and_asyncio_tasks(workers, stored, ledger):
