@@ -16,6 +16,7 @@ from offsider.storage.scripts import Script
 from offsider.storage.working import Entry, Owner
 
 BEAT = Script("beat")
+PROLONG = Script("prolong")
 LEASE = Script("lease")
 LOOK = Script("look")
 FENCE = Script("fence")
@@ -58,6 +59,22 @@ def beat(redis: Redis, lists: Lists, life_ms: int) -> None:
         [keys.fenced(lists.identity), keys.alive(lists.identity), keys.owners, keys.suspects],
         [lists.identity, json.dumps(lists.queues), life_ms],
     )
+
+
+def prolong(redis: Redis, identity: str, life_ms: int) -> bool:
+    """Beat on behalf of an owner that registered itself; False when it has left or was declared dead."""
+    keys = redis.keys
+    return bool(
+        redis.run(
+            PROLONG, [keys.fenced(identity), keys.alive(identity), keys.owners, keys.suspects], [identity, life_ms]
+        )
+    )
+
+
+def lists_of(redis: Redis, identity: str) -> Lists | None:
+    """What one owner has registered; None when it has left, or its entry cannot be read."""
+    queues = redis.call("HGET", redis.keys.owners, identity)
+    return None if queues is None else _parse_lists(identity.encode(), queues)
 
 
 def registered(redis: Redis) -> list[Lists]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 from offsider.core.errors import Fenced
-from offsider.storage import job_sets, owners, processes, working
+from offsider.storage import job_sets, owners, processes, strikes, working
 from offsider.storage.job_sets import Move, Moved
 from offsider.storage.owners import Lists
 from offsider.storage.redis import Redis
@@ -25,7 +26,7 @@ def seed(client: Any, keys: Any) -> None:
     client.lpush(keys.queue("low"), *(f"low {n}" for n in range(1, 8)))
     client.lpush(keys.queue("high"), "high 1")
     client.zadd(keys.schedule, {"due": LONG_AGO, "gone": LONG_AGO, "bad": LONG_AGO, "later": 9e9})
-    client.lpush(keys.working(DEAD.identity, "default", "low"), "orphan")
+    client.lpush(keys.working(DEAD.identity, "default", "low"), "orphan", "pill")
     client.hset(keys.owners, DEAD.identity, '{"default": ["high", "low"]}')
     client.lpush(keys.signals(OWNER.identity), "TSTP")
 
@@ -34,6 +35,8 @@ def walk(redis: Redis) -> None:
     """Call every verb and look at its answer."""
     keys = redis.keys
     owners.beat(redis, LISTS, 45_000)
+    assert owners.prolong(redis, LISTS.identity, 45_000)
+    assert owners.lists_of(redis, LISTS.identity) == LISTS
     _settle(redis)
     assert job_sets.due(redis, keys.schedule, 10).members == [b"bad", b"due", b"gone"]
     moves = [Move(b"due", b"due now", "low"), Move(b"nobody", b"x", "low"), Move(b"later", b"x", "low")]
@@ -65,8 +68,11 @@ def _reclaim(redis: Redis) -> None:
     assert owners.fence(redis, DEAD_LISTS)
     assert owners.look(redis, [DEAD.identity, OWNER.identity], 45_000) == [DEAD.identity]
     orphan = Entry(DEAD, "low", b"orphan")
-    assert owners.newest(redis, DEAD_LISTS, 10) == [orphan]
-    assert working.put_back(redis, [(orphan, b"orphan again")], reclaiming=True) == [True]
+    pill = Entry(DEAD, "low", b"pill")
+    assert owners.newest(redis, DEAD_LISTS, 10) == [pill, orphan]
+    assert strikes.bury(redis, pill, b"poison", LIMITS)
+    assert strikes.reclaim(redis, [(orphan, b"orphan again")]) == [True]
+    assert strikes.died_with(redis, b"orphan") == [DEAD.identity]
     assert not owners.forget(redis, DEAD_LISTS, leaving=False)
     for write in (lambda: owners.beat(redis, DEAD_LISTS, 1000), lambda: working.acknowledge(redis, orphan)):
         try:
@@ -82,10 +88,12 @@ def left_behind(keys: Any, stored: dict[str, Any]) -> None:
     assert stored.pop(keys.queues) == {b"high", b"low"}
     assert set(stored.pop(keys.schedule)) == {b"again", b"gone", b"later"}
     assert set(stored.pop(keys.retry)) == {b"retried"}
-    assert set(stored.pop(keys.dead)) == {b"buried", b"bad"}
-    assert stored.pop(keys.fenced(DEAD.identity)) == b"1 1"
+    assert set(stored.pop(keys.dead)) == {b"buried", b"bad", b"poison"}
+    assert stored.pop(keys.fenced(DEAD.identity)) == b"2 0"
     assert set(stored.pop(keys.owners)) == {DEAD.identity.encode()}
     assert set(stored.pop(keys.suspects)) == {DEAD.identity.encode(), f"{DEAD.identity} empty".encode()}
+    for raw in (b"orphan", b"pill"):
+        assert set(stored.pop(keys.strikes(hashlib.sha256(raw).hexdigest()))) == {DEAD.identity.encode()}
     assert stored.pop(keys.sweep) == OWNER.identity.encode()
     assert stored.pop(keys.processes) == {OWNER.identity.encode()}
     assert stored.pop(keys.process(OWNER.identity)) == {b"info": b"{}"}

@@ -47,6 +47,29 @@ def test_a_beat_of_a_fenced_owner_writes_nothing(pool, raw_redis):
     assert snapshot(raw_redis) == {FENCED: b"1"}
 
 
+def test_a_beat_on_behalf_of_an_owner_prolongs_its_life_and_leaves_its_registration(pool, raw_redis):
+    owners.beat(pool, LISTS, 5000)
+    raw_redis.hset("offsider:suspects", mapping={IDENTITY: "1:2:3", f"{IDENTITY} empty": 1})
+    assert owners.prolong(pool, IDENTITY, LIFE_MS)
+    assert LIFE_MS - 5000 < raw_redis.pttl(ALIVE) <= LIFE_MS
+    assert not raw_redis.exists("offsider:suspects")
+    assert owners.lists_of(pool, IDENTITY) == LISTS
+
+
+def test_a_beat_on_behalf_of_an_owner_that_has_left_does_not_put_it_back(pool, raw_redis):
+    assert not owners.prolong(pool, IDENTITY, LIFE_MS)
+    assert snapshot(raw_redis) == {}
+    assert owners.lists_of(pool, IDENTITY) is None
+
+
+def test_a_beat_on_behalf_of_a_fenced_owner_writes_nothing(pool, raw_redis):
+    owners.beat(pool, LISTS, LIFE_MS)
+    owners.fence(pool, LISTS, proven=True)
+    before = snapshot(raw_redis)
+    assert not owners.prolong(pool, IDENTITY, LIFE_MS)
+    assert snapshot(raw_redis) == before
+
+
 def test_an_entry_of_the_registry_that_cannot_be_read_does_not_hide_the_others(pool, raw_redis):
     owners.beat(pool, LISTS, LIFE_MS)
     raw_redis.hset("offsider:owners", mapping={"a": "{", "b": "[]", "c": '{"default": 1}', b"\xff": "{}"})
