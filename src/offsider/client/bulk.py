@@ -34,6 +34,7 @@ class Bulk:
         template: the push that each job is a copy of.
         calls: the arguments of each job.
         times: when each is due.
+        is_timed: there are times at all.
         timed_singly: each job has a time of its own; else ``times`` are endless.
         jid: the id of the only job, when it was given.
     """
@@ -41,6 +42,7 @@ class Bulk:
     template: Push
     calls: Iterator[Any]
     times: Iterator[Any]
+    is_timed: bool
     timed_singly: bool
     batch_size: int
     jid: str | None
@@ -50,16 +52,26 @@ class Bulk:
         now = preparer.config.clock.now()
         ahead: list[Any] = []
         while calls := [*ahead, *islice(self.calls, self.batch_size - len(ahead))]:
-            pushes = [self._push(call, now) for call in calls]
+            arguments = [self._arguments(call) for call in calls]
+            pushes = [] if self._are_alike(preparer, arguments) else [self._push(*pair, now) for pair in arguments]
             if self.timed_singly:  # too many times are told before the last batch is stored
                 ahead = list(islice(self.calls, 1))
                 self._refuse_times_left(ahead)
-            yield [preparer.prepare(push) for push in pushes]
+            if pushes:
+                yield [preparer.prepare(push) for push in pushes]
+            else:
+                yield [*preparer.prepare_alike(self.template, [args for args, _ in arguments])]
         self._refuse_times_left(ahead)
 
-    def _push(self, call: object, now: float) -> Push:
+    def _are_alike(self, preparer: Preparer, arguments: list[tuple[list[Any], dict[str, Any]]]) -> bool:
+        """Whether the jobs differ in arguments by position and in jid alone."""
+        if self.is_timed or self.jid is not None or not preparer.passes_unchanged:
+            return False
+        return not any(kwargs for _, kwargs in arguments)
+
+    def _push(self, args: list[Any], kwargs: dict[str, Any], now: float) -> Push:
         payload = cast(JobPayload, dict(self.template.payload))
-        payload["args"], kwargs = self._arguments(call)
+        payload["args"] = args
         if kwargs:
             payload["kwargs"] = kwargs
         payload["jid"] = self.jid or new_jid()
@@ -110,6 +122,7 @@ def plan(
     args = template.get("args")
     at = template.pop("at", None)
     jid = template.get("jid")
+    is_timed = at is not None or spread_interval is not None
     calls = _calls(template.get("class"), args)
     if jid is not None:
         calls = _only_one(calls)
@@ -117,8 +130,9 @@ def plan(
         template=preparer.build_template(template),
         calls=calls,
         times=_times(preparer, at, args, spread_interval),
+        is_timed=is_timed,
         timed_singly=_is_many(at),
-        batch_size=_checked_size(batch_size, scheduled=at is not None or spread_interval is not None),
+        batch_size=_checked_size(batch_size, scheduled=is_timed),
         jid=jid,
     )
 

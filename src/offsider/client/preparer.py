@@ -10,16 +10,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import copy
 from typing import Any, Literal, cast
 
 from offsider.client.prepared import DeclaredJob, Prepared, declared_of
+from offsider.client.stencil import Stencil
 from offsider.client.times import due_at
-from offsider.core.arguments import check_json, explain, odd_keys
+from offsider.core.arguments import are_plain, check_json, explain, odd_keys
 from offsider.core.errors import InvalidArguments, InvalidJob, InvalidOptions
 from offsider.core.options import check_known, check_queue_name, merge_options
-from offsider.core.payload import JobPayload, check_nesting, encode, new_jid, stamp, wrong_shape
+from offsider.core.payload import JobPayload, check_nesting, encode, new_jid, new_jids, stamp, wrong_shape
 from offsider.wiring.config import Config
 from offsider.wiring.middleware import ClientChain, Push
 
@@ -69,6 +70,31 @@ class Preparer:
         passed = self._through_middleware(push)
         return None if passed is None else self._finish(passed)
 
+    @property
+    def passes_unchanged(self) -> bool:
+        """Whether neither a queue resolver nor client middleware looks at pushes."""
+        return self.config.queue_resolver is None and not len(self._middleware)
+
+    def prepare_alike(self, template: Push, calls: Sequence[list[Any]]) -> list[Prepared]:
+        """Bytes for jobs that go to their queue now and differ in arguments and jid alone, with ``passes_unchanged``.
+
+        Raises:
+            InvalidJob: as `prepare`.
+        """
+        now = stamp(self.config.clock.now(), self.config.redis.wire_version)
+        shared: dict[str, Any] = {**template.payload, "enqueued_at": now}
+        self._encode(cast(JobPayload, shared))
+        self._check_own_keys(cast(JobPayload, shared))
+        stencil, job, queue = Stencil(shared), template.job, shared["queue"]
+        jobs: list[Prepared] = []
+        for args, jid in zip(calls, new_jids(len(calls)), strict=True):
+            payload = cast(JobPayload, {**shared, "args": args, "jid": jid})
+            self._check_arguments(payload, job)
+            raw = self._fill(stencil, payload)
+            self._warn_if_large(payload, raw)
+            jobs.append(Prepared(payload, raw, queue, None))
+        return jobs
+
     def reenqueue(
         self, payload: JobPayload, reason: Literal["schedule", "retry"], *, job: object | None = None
     ) -> Prepared | None:
@@ -86,10 +112,14 @@ class Preparer:
 
     def check_arguments(self, push: Push) -> None:
         """Raise or warn, as ``client.strict_args`` says, about arguments that JSON does not carry unchanged."""
-        mode = self.config.client.strict_args
-        if mode == "off":
+        self._check_arguments(push.payload, push.job)
+
+    def _check_arguments(self, payload: JobPayload, job: object | None) -> None:
+        if self.config.client.strict_args == "off":
             return
-        message = _unsafe_argument(push)
+        if are_plain(payload["args"]) and "kwargs" not in payload:  # most jobs
+            return
+        message = _unsafe_argument(payload, job)
         if message is not None:
             self._complain(message)
 
@@ -223,6 +253,14 @@ class Preparer:
         except ValueError as error:
             raise InvalidArguments(f"{payload['class']}: cannot be stored as JSON: {error}") from error
 
+    def _fill(self, stencil: Stencil, payload: JobPayload) -> bytes:
+        try:
+            raw = stencil.fill(payload["args"], payload.get("jid", ""))
+            check_nesting(raw, payload)
+            return raw
+        except (ValueError, TypeError, RecursionError):
+            return self._encode(payload)  # raises the error that says which job it is
+
     def _check_own_keys(self, payload: JobPayload) -> None:
         """What the caller put beside the arguments may hold what JSON changes, but for keys, which may then collide."""
         if self.config.client.strict_args == "off":
@@ -245,12 +283,11 @@ def _last(push: Push) -> Push | None:
     return push
 
 
-def _unsafe_argument(push: Push) -> str | None:
-    payload = push.payload
+def _unsafe_argument(payload: JobPayload, declared: object | None) -> str | None:
     for position, value in enumerate(payload["args"]):
         unsafe = check_json(value)
         if unsafe is not None:
-            job = cast("DeclaredJob | None", push.job)
+            job = cast("DeclaredJob | None", declared)
             name = f"args[{position}]" if job is None else job.parameter_name(position)
             return explain(payload["class"], name, unsafe)
     for name, value in payload.get("kwargs", {}).items():

@@ -11,7 +11,7 @@ import decimal
 import enum
 import math
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias, cast
 
@@ -31,6 +31,14 @@ class Unsafe:
     path: tuple[str | int, ...]
     value: object
     reason: str
+
+
+def are_plain(values: Iterable[object]) -> bool:
+    """Whether a quick look finds nothing that `check_json` would have to look at."""
+    for value in values:  # noqa: SIM110  # all() takes twice as long
+        if type(value) not in _PLAIN and not (type(value) is str and value.isascii()):
+            return False
+    return True
 
 
 def check_json(value: object) -> Unsafe | None:

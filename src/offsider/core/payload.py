@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn, Required, TypedDict, cast
 
 from offsider.core.errors import MalformedPayload
@@ -61,7 +61,28 @@ def new_jid() -> str:
     return secrets.token_hex(12)
 
 
-_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+def new_jids(count: int) -> list[str]:
+    """As many fresh job ids, drawn at once for jobs that are stored at once; none is kept for later."""
+    digits = secrets.token_hex(12 * count)
+    return [digits[start : start + 24] for start in range(0, len(digits), 24)]
+
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":"))
+
+
+def _text_encoder() -> Callable[[Any], str]:
+    """`_ENCODER.encode` without its making an encoder in C for each call, which takes as long as a payload."""
+    make: Any = getattr(json.encoder, "c_make_encoder", None)
+    if make is None:  # a Python without that part in C
+        return _ENCODER.encode
+    quote = json.encoder.encode_basestring  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
+    # No markers to find cycles by: threads share the encoder, and a cycle ends in RecursionError as well.
+    chunks = make(None, _ENCODER.default, quote, None, ":", ",", False, False, False)
+    return lambda value: "".join(chunks(value, 0))
+
+
+encode_text = _text_encoder()
+"""A part of a payload as JSON text. Raises whatever ``json`` raises; `encode` makes one ValueError of it."""
 
 
 def encode(payload: Mapping[str, Any]) -> bytes:
@@ -70,7 +91,7 @@ def encode(payload: Mapping[str, Any]) -> bytes:
     Raises ValueError for whatever is not JSON (UnicodeEncodeError, for a lone surrogate, is one).
     """
     try:
-        return _ENCODER.encode(payload).encode("utf-8")
+        return encode_text(payload).encode("utf-8")
     except TypeError as error:
         raise ValueError(str(error)) from error
     except RecursionError as error:

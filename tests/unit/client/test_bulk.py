@@ -5,8 +5,11 @@ from itertools import count
 
 import pytest
 
+from offsider import job
 from offsider.client import Client
 from offsider.core.errors import InvalidArguments, InvalidJob, InvalidOptions
+from offsider.core.payload import decode
+from offsider.jobs import registry
 from offsider.wiring import sinks
 
 
@@ -59,6 +62,61 @@ def test_jobs_differ_in_arguments_and_jid_only(client, stored):
     assert (first.pop("args"), second.pop("args")) == ([1], [2])
     assert first.pop("jid") != second.pop("jid")
     assert first == second
+
+
+@pytest.mark.parametrize("custom", [{}, {"custom": {"a": ["é", 1.5, None]}, "tags": ["a"], "queue": "low", "retry": 3}])
+def test_the_quick_way_of_jobs_that_are_alike_stores_what_a_push_each_would(client, config, stored, custom):
+    args = [[1, "two", 3], [], [[{"deep": ["é"]}], "naïve", 1.5], [2**70]]
+    client.push_bulk({"class": "X", "args": args, **custom})
+    config.client_middleware.add(lambda push, call_next: call_next(push))  # which may change any job
+    client.push_bulk({"class": "X", "args": args, **custom})
+    quick, slow = stored[:4], stored[4:]
+    assert [job.raw.replace(job.jid.encode(), b"") for job in quick] == [
+        job.raw.replace(job.jid.encode(), b"") for job in slow
+    ]
+    assert [list(decode(job.raw)) for job in quick] == [list(job.payload) for job in quick]
+    assert [decode(job.raw) for job in quick] == [job.payload for job in quick]
+
+
+def test_jobs_with_and_without_keyword_only_arguments_go_in_one_batch(client, stored):
+    with registry.isolated():
+
+        @job(name="paint")
+        def paint(number: int, *, colour: str = "red") -> None: ...
+
+        client.push_bulk({"class": paint, "args": [paint.call(1), paint.call(2, colour="blue"), [3]]})
+    assert [job.payload["args"] for job in stored] == [[1], [2], [3]]
+    assert [job.payload.get("kwargs") for job in stored] == [None, {"colour": "blue"}, None]
+
+
+def test_a_queue_resolver_sees_each_job(client, config, stored):
+    config.queue_resolver = lambda push: f"shard{push.payload['args'][0] % 2}"
+    client.push_bulk({"class": "X", "args": [[1], [2], [3]]})
+    assert [job.queue for job in stored] == ["shard1", "shard0", "shard1"]
+
+
+@pytest.mark.parametrize("bad, complaint", [((1,), "is a tuple"), ({1, 2}, "is a set"), (object(), "object")])
+def test_a_bad_argument_of_any_job_is_named(client, stored, bad, complaint):
+    with pytest.raises(InvalidArguments, match=rf"X: the argument 'args\[1\]' .*{complaint}"):
+        client.push_bulk({"class": "X", "args": [[1, 2], [1, bad]]})
+    assert stored == []
+
+
+def test_arguments_that_nobody_can_read_again_are_refused_whatever_strict_arguments_say(client, config, stored):
+    config.client.strict_args = "off"
+    deep: list[object] = []
+    for _ in range(600):
+        deep = [deep]
+    for bad in (deep, float("nan"), object()):
+        with pytest.raises(InvalidArguments, match="X: cannot be stored as JSON"):
+            client.push_bulk({"class": "X", "args": [[1], [bad]]})
+    assert stored == []
+
+
+def test_large_arguments_of_one_job_are_told(client, stored, caplog):
+    client.push_bulk({"class": "X", "args": [["small"], ["x" * 1_100_000]]})
+    assert caplog.text.count("the arguments of job") == 1
+    assert stored[1].jid in caplog.text
 
 
 def test_stopped_jobs_answer_none_in_their_place(client, config, stored):

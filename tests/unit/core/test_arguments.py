@@ -10,7 +10,7 @@ import uuid
 import pytest
 from hypothesis import given, strategies as st
 
-from offsider.core.arguments import check_json, explain
+from offsider.core.arguments import are_plain, check_json, explain
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -26,6 +26,17 @@ UNSAFE = st.sampled_from(
 def test_json_values_pass_and_come_back_equal(value):
     assert check_json(value) is None
     assert json.loads(json.dumps(value)) == value
+
+
+@given(st.lists(JSON | UNSAFE))
+def test_the_quick_look_passes_nothing_that_the_long_one_finds(values):
+    if are_plain(values):
+        assert [check_json(value) for value in values] == [None] * len(values)
+
+
+@pytest.mark.parametrize("values", [[], [1, True, None, "a"]])
+def test_most_arguments_pass_the_quick_look(values):
+    assert are_plain(values)
 
 
 @given(JSON, UNSAFE, st.lists(st.sampled_from(["list", "dict"]), max_size=6))

@@ -5,8 +5,9 @@ import json
 import pytest
 from hypothesis import given, strategies as st
 
+from offsider.core import payload as payload_module
 from offsider.core.errors import MalformedPayload
-from offsider.core.payload import MAX_NESTING, decode, encode, new_jid, read_stamp, stamp
+from offsider.core.payload import MAX_NESTING, decode, encode, encode_text, new_jid, new_jids, read_stamp, stamp
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -68,6 +69,13 @@ def test_endless_nesting_raises_value_error():
         deep = [deep]
     with pytest.raises(ValueError, match="nested"):
         encode({"args": deep})
+
+
+@given(JSON)
+def test_a_python_without_the_encoder_in_c_writes_the_same(value):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("json.encoder.c_make_encoder", None)
+        assert payload_module._text_encoder()(value) == encode_text(value)
 
 
 def nested(levels: int) -> bytes:
@@ -148,8 +156,8 @@ def test_numbers_of_any_size_survive():
 
 
 def test_jids_are_24_hex_digits_and_differ():
-    jids = {new_jid() for _ in range(1000)}
-    assert len(jids) == 1000
+    jids = {new_jid() for _ in range(1000)} | set(new_jids(1000))
+    assert len(jids) == 2000
     assert all(len(jid) == 24 and int(jid, 16) >= 0 for jid in jids)
 
 
