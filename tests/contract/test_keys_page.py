@@ -34,6 +34,7 @@ EVERY_KEY = {
     "suspects": "offsider:suspects",
     "sweep": "offsider:sweep",
     "working": "offsider:working:<identity>:<cap>:<queue>",
+    "strikes": "offsider:strikes:<jid>",
 }
 NO_KEYS = {"prefix", "working_start", "every_working"}  # parts and patterns of keys
 

@@ -32,6 +32,7 @@ key                                            type    written by               
 ``offsider:suspects``                          hash    sweep (looks at a silent owner)    never
 ``offsider:sweep``                             string  sweep (the lease)                  3 looks
 ``offsider:working:<identity>:<cap>:<queue>``  list    claim                              never
+``offsider:strikes:<jid>``                     zset    sweep (identity -> its death)      72 h
 =============================================  ======  =================================  ==============
 
 ``key_prefix`` stands before every one of them.
@@ -42,6 +43,7 @@ from __future__ import annotations
 import re
 
 FENCE_SECONDS = 24 * 60 * 60
+STRIKE_SECONDS = 72 * 60 * 60
 
 _GLOB = re.compile(r"[*?\[\]\\]")
 _BACKSLASHED = r"\\\g<0>"
@@ -96,6 +98,10 @@ class Keys:
 
     def fenced(self, identity: str) -> str:
         return f"{self.prefix}offsider:fenced:{identity}"
+
+    def strikes(self, jid: str) -> str:
+        """The deaths that a job was there at; a job without a jid goes by a digest."""
+        return f"{self.prefix}offsider:strikes:{jid}"
 
     def working(self, identity: str, capsule: str, queue: str) -> str:
         return f"{self.working_start}{identity}:{capsule}:{queue}"

@@ -17,7 +17,7 @@ OnError: TypeAlias = Callable[[BaseException, dict[str, object]], None]
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 
 LIFECYCLE = ("startup", "quiet", "shutdown", "exit", "heartbeat", "beat")
-NEWS = ("execution_finished", "job_removed", "job_reclaimed", "lost_ownership")
+NEWS = ("execution_finished", "job_removed", "job_reclaimed", "job_poisoned", "lost_ownership")
 NAMES = LIFECYCLE + NEWS
 # Whoever came up last goes down first.
 REVERSED = frozenset({"quiet", "shutdown", "exit"})
@@ -65,6 +65,15 @@ class JobReclaimed:
 
 
 @dataclass(frozen=True)
+class JobPoisoned:
+    """A job is in the dead set, because the processes ``identities`` died of it. ``raw`` is what was stored."""
+
+    raw: bytes
+    queue: str
+    identities: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class LostOwnership:
     """A run ended after its job had been reclaimed by others: its outcome was not written."""
 
@@ -77,7 +86,8 @@ class Events:
 
     Lifecycle handlers take no argument: ``startup`` (an error aborts the launch), ``quiet``, ``shutdown``, ``exit``
     (these three in reverse order), ``heartbeat`` (the first beat, and the first after a partition), ``beat``.
-    News handlers take one: `ExecutionFinished`, `JobRemoved`, `JobReclaimed`, `LostOwnership`.
+    News handlers take one: `ExecutionFinished`, `JobRemoved`, `JobReclaimed`, `JobPoisoned`,
+    `LostOwnership`.
     A failing handler is reported to ``on_error`` and does not stop the others.
     """
 

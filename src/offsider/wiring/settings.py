@@ -264,6 +264,12 @@ class WorkerSection(CapsuleSection):
         kinds.seconds(minimum=1.0),
         help="How long a process stays alive in the eyes of others after its last sign of life.",
     )
+    max_strikes: int = setting(
+        3,
+        kinds.whole(-1),
+        help="A job is buried when so many processes died while they ran it, the last one while it ran nothing else. "
+        "Below 1: never.",
+    )
     max_retries: int = setting(25, kinds.whole(0), help="How often a job with `retry = true` is retried.")
     dead_max_jobs: int = setting(10_000, kinds.whole(1), help="The dead set is cut to fewer than so many jobs.")
     dead_timeout_seconds: float = setting(

@@ -17,9 +17,10 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
-from offsider.core.errors import RedisFailure
+from offsider.core.errors import RedisFailure, RedisRefused
 from offsider.storage import owners
 from offsider.wiring.service import Loop
+from offsider.worker.burial import Burial
 from offsider.worker.outage import Outage
 from offsider.worker.reclaim import reclaim
 
@@ -45,6 +46,7 @@ class Sweeper:
         self._ownership = ownership
         self._life_seconds = config.worker.liveness_seconds
         self._pause_seconds = self._life_seconds / LOOKS_PER_LIFE
+        self._burial = Burial(config, redis)
         self._troubles = 0
         self._hold_until = 0.0
         self._scan_at = time.monotonic() + SCAN_SECONDS
@@ -80,11 +82,23 @@ class Sweeper:
         if time.monotonic() < self._hold_until:
             return
         for lists in others:
-            if lists.identity in dead and self._reclaim(lists) is not None:
-                owners.forget(self._redis, lists, leaving=False)
+            if lists.identity in dead:
+                self._reclaim(lists)
 
-    def _reclaim(self, lists: Lists) -> int | None:
-        return reclaim(self._redis, lists, announce=partial(self._config.events.emit, "job_reclaimed"))
+    def _reclaim(self, lists: Lists) -> None:
+        try:
+            reclaimed = reclaim(
+                self._redis,
+                lists,
+                max_strikes=self._config.worker.max_strikes,
+                announce=partial(self._config.events.emit, "job_reclaimed"),
+                bury=self._burial.bury,
+            )
+            if reclaimed is not None:
+                owners.forget(self._redis, lists, leaving=False)
+        except RedisRefused as error:
+            # One owner whose keys are of the wrong type must not keep the jobs of the others.
+            self._outage.noticed(error)
 
     def _scan(self) -> None:
         self._scan_at = time.monotonic() + SCAN_SECONDS

@@ -1,4 +1,4 @@
-"""The jobs of one dead owner: fenced first, then moved, each told (rules 2, 3, 5)."""
+"""The jobs of one dead owner: fenced first, then moved, each told; poison pills apart (rules 2, 3, 5, 6)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import logging
 import pytest
 
 from offsider.core.payload import decode, encode
+from offsider.storage import strikes, working
 from offsider.storage.owners import Lists
 from offsider.worker.reclaim import reclaim
+from offsider.worker.unit_of_work import interrupted
 
 IDENTITY = "host:2:dddddddddddd"
 LISTS = Lists(IDENTITY, {"default": ("high", "low")})
@@ -71,3 +73,111 @@ def test_a_second_call_takes_what_the_first_one_had_to_leave(redis, raw_redis):
     raw_redis.delete("queue:low")
     raw_redis.set(ALIVE, 1)
     assert reclaim(redis, LISTS) == 1, "it is fenced: no beat of it counts any more"
+
+
+# --------------------------------------------------------------------------------- poison pills
+
+
+class Deaths:
+    """Owners that die one after the other with a job, and what becomes of it."""
+
+    def __init__(self, redis, raw_redis) -> None:
+        self.redis, self.raw_redis = redis, raw_redis
+        self.buried: list = []
+        self.count = 0
+
+    def die(self, *companions: bytes, bury: bool = True, **options) -> int | None:
+        """The next owner claims the job, and others, and dies."""
+        self.count += 1
+        lists = Lists(f"host:{self.count}:dddddddddddd", {"default": ("low",), "slow": ("high",)})
+        mine = self.redis.keys.working(lists.identity, "default", "low")
+        raw = self.raw_redis.rpop("queue:low")
+        self.raw_redis.lpush(mine, raw)
+        for companion in companions:
+            self.raw_redis.lpush(self.redis.keys.working(lists.identity, "slow", "high"), companion)
+        return self.reclaim(lists, bury=bury, **options)
+
+    def reclaim(self, lists: Lists, *, bury: bool = True, **options) -> int | None:
+        bury_it = (lambda entry, identities: self.buried.append((entry, list(identities)))) if bury else None
+        return reclaim(self.redis, lists, bury=bury_it, **options)
+
+
+@pytest.fixture
+def deaths(redis, raw_redis) -> Deaths:
+    raw_redis.lpush("queue:low", payload(7))
+    return Deaths(redis, raw_redis)
+
+
+def identities(*numbers: int) -> list[str]:
+    return [f"host:{number}:dddddddddddd" for number in numbers]
+
+
+def test_a_job_that_kills_three_processes_the_last_one_alone_is_a_pill(deaths, raw_redis):
+    assert deaths.die(payload(1), payload(2)) == 3
+    assert deaths.die() == 1
+    assert deaths.buried == []
+    assert deaths.die() == 0
+    ((entry, died),) = deaths.buried
+    assert decode(entry.raw)["interrupted_count"] == 2
+    assert died == identities(1, 2, 3)
+    assert raw_redis.llen("queue:low") == 0
+
+
+def test_whoever_dies_in_company_is_not_buried_however_often(deaths, raw_redis):
+    for number in range(10):
+        assert deaths.die(payload(100 + number)) == 2
+    assert deaths.buried == []
+    assert deaths.die() == 0, "until it was alone"
+    assert len(deaths.buried) == 1
+
+
+def test_a_keeper_leaves_the_pill_to_a_sweeper(deaths, redis, raw_redis):
+    deaths.die()
+    deaths.die()
+    assert deaths.die(bury=False, proven=True) == 0
+    lists = Lists(identities(3)[0], {"default": ("low",), "slow": ("high",)})
+    left = redis.keys.working(lists.identity, "default", "low")
+    assert raw_redis.llen(left) == 1
+    assert raw_redis.llen("queue:low") == 0
+    assert deaths.reclaim(lists) == 0
+    assert [died for _, died in deaths.buried] == [identities(1, 2, 3)]
+
+
+def test_the_number_of_strikes_can_be_set(deaths):
+    deaths.die(max_strikes=2)
+    assert deaths.die(max_strikes=2) == 0
+    assert [died for _, died in deaths.buried] == [identities(1, 2)]
+
+
+@pytest.mark.parametrize("never", [0, -1])
+def test_below_one_nothing_is_buried(deaths, never):
+    for _ in range(5):
+        assert deaths.die(max_strikes=never) == 1
+    assert deaths.buried == []
+
+
+def test_a_late_script_that_brings_another_job_makes_it_unknowable_who_did_it(deaths, redis, raw_redis):
+    deaths.die()
+    deaths.die()
+    deaths.die(bury=False)
+    raw_redis.lpush(redis.keys.working(identities(3)[0], "slow", "high"), payload(1))
+    lists = Lists(identities(3)[0], {"default": ("low",), "slow": ("high",)})
+    assert deaths.reclaim(lists) == 2
+    assert deaths.buried == []
+
+
+def test_what_the_owner_itself_puts_back_is_no_strike(redis, raw_redis, deaths):
+    """A stop, a deadline, a pause: the owner lives and gives the job back."""
+    owner = working.Owner(IDENTITY, "default")
+    for _ in range(5):
+        (entry,) = working.claim(redis, owner, ["low"], 1)
+        assert working.put_back(redis, [(entry, interrupted(entry.raw))]) == [True]
+    assert strikes.died_with(redis, raw_redis.lindex("queue:low", 0)) == []
+
+
+def test_more_jobs_than_a_batch_from_several_lists(redis, raw_redis):
+    raw_redis.lpush(LOW, *(payload(n) for n in range(150)))
+    raw_redis.lpush(HIGH, *(payload(n) for n in range(150, 300)))
+    assert reclaim(redis, LISTS) == 300
+    assert [decode(raw)["args"][0] for raw in reversed(raw_redis.lrange("queue:low", 0, -1))] == list(range(150))
+    assert len(list(raw_redis.scan_iter("offsider:strikes:*", count=1000))) == 300

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 
 import pytest
 import redis as redis_py
@@ -320,3 +321,91 @@ def test_an_unreadable_entry_of_the_registry_does_not_end_the_sweep(sweeper, cor
     corpse.was_looked_at()
     sweeper.tick()
     assert corpse.fenced
+
+
+# ---------------------------------------------------------------------------------- poison pills
+
+
+def test_a_pill_is_buried_by_the_sweep_and_told_once(sweeper, corpse, raw_redis, parts):
+    poisoned, deaths = [], []
+    parts.config.on("job_poisoned", poisoned.append)
+    parts.config.death_handlers.append(lambda payload, error: deaths.append((payload["jid"], type(error).__name__)))
+    now = raw_redis.time()[0]
+    raw_redis.zadd(f"offsider:strikes:{7:024x}", {"host:8:eeeeeeeeeeee": now - 60, "host:9:eeeeeeeeeeee": now - 30})
+    corpse.holds(payload(7, interrupted_count=2))
+    corpse.was_looked_at()
+    sweeper.tick()
+    sweeper.tick()
+    assert raw_redis.zcard("dead") == 1
+    assert not raw_redis.exists("queue:low")
+    assert [news.identities for news in poisoned] == [("host:8:eeeeeeeeeeee", "host:9:eeeeeeeeeeee", DEAD)]
+    assert deaths == [(f"{7:024x}", "PoisonPill")]
+
+
+def test_the_setting_decides_how_many_strikes_bury(sweeper, corpse, raw_redis, parts):
+    parts.config.worker.max_strikes = -1
+    now = raw_redis.time()[0]
+    raw_redis.zadd(f"offsider:strikes:{7:024x}", {f"host:{n}:eeeeeeeeeeee": now - n for n in range(1, 9)})
+    corpse.holds(payload(7, interrupted_count=8))
+    corpse.was_looked_at()
+    sweeper.tick()
+    assert (raw_redis.llen("queue:low"), raw_redis.zcard("dead")) == (1, 0)
+
+
+def test_an_owner_whose_jobs_cannot_be_taken_holds_up_no_other(sweeper, corpse, raw_redis, parts):
+    bad = Corpse(raw_redis, parts.redis.keys, "host:1:aaaaaaaaaaaa")
+    raw_redis.set(parts.redis.keys.working(bad.identity, "default", "low"), "wrong")
+    bad.was_looked_at()
+    corpse.holds(payload(1))
+    corpse.was_looked_at()
+    sweeper.tick()
+    assert raw_redis.llen("queue:low") == 1
+    assert [context["context"] for _, context in parts.errors] == ["sweeper"]
+
+
+# ------------------------------------------------------------------------------------- together
+
+
+def test_a_new_process_sweeps_at_once(corpse, raw_redis, redis_url):
+    """Whatever its own age: the only one that is left may be the one that was just started."""
+    corpse.holds(payload(1))
+    corpse.was_looked_at()
+    fresh = Parts(make_config(redis_url))
+    fresh.ownership.register()
+    Sweeper(fresh.config, fresh.redis, fresh.ownership).tick()
+    assert raw_redis.llen("queue:low") == 1
+    fresh.close()
+
+
+def test_eight_sweepers_give_each_of_a_thousand_orphans_back_once(redis_url, raw_redis, parts, monkeypatch):
+    """The lease is out of the way here, as if each of them had lost it while it swept."""
+    monkeypatch.setattr(sweeper_module.owners, "hold_lease", lambda *_: True)
+    corpses = [Corpse(raw_redis, parts.redis.keys, f"host:{n}:dddddddddddd") for n in range(10)]
+    for n, dead in enumerate(corpses):
+        dead.holds(*(payload(number) for number in range(n * 100, n * 100 + 100)))
+        dead.was_looked_at()
+    told: list = []
+    crew = [Parts(make_config(redis_url)) for _ in range(8)]
+    start = threading.Barrier(len(crew))
+
+    def sweep(one: Parts) -> None:
+        one.config.on("job_reclaimed", told.append)
+        one.ownership.register()
+        sweeper = Sweeper(one.config, one.redis, one.ownership)
+        start.wait(20)
+        sweeper.tick()
+
+    threads = [threading.Thread(target=sweep, args=(one,)) for one in crew]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    back = [decode(raw) for raw in raw_redis.lrange("queue:low", 0, -1)]
+    assert sorted(job["args"][0] for job in back) == list(range(1000))
+    assert {job["interrupted_count"] for job in back} == {1}
+    assert len(told) == 1000
+    assert all(raw_redis.zcard(f"offsider:strikes:{n:024x}") == 1 for n in range(1000))
+    assert not list(raw_redis.scan_iter("offsider:working:*"))
+    for one in crew:
+        assert one.errors == []
+        one.close()
