@@ -1,9 +1,10 @@
 # One-line aliases; the words themselves are in dev.py.
-.PHONY: demo test lint types bench docs lock
+.PHONY: demo test lint types bench scoreboard docs lock
 demo:  ; python3 dev.py demo
 test:  ; python3 dev.py test
 lint:  ; python3 dev.py lint
 types: ; python3 dev.py types
 bench: ; python3 dev.py bench
+scoreboard: ; python3 dev.py scoreboard
 docs:  ; python3 dev.py docs
 lock:  ; python3 dev.py lock

@@ -2,11 +2,12 @@
 """One door to the project's tools: makes .venv from the pinned requirements, then runs the real programs.
 
     python3 dev.py demo [--seconds N]     a small application on its own server; its last line counts what was lost
-    python3 dev.py test                   lint, types, every test, and the coverage of the lower floors
+    python3 dev.py test                   lint, types, every test, the lower floors' coverage, the scoreboard
     python3 dev.py test PATH... [-k x]    pytest alone, with these arguments (`--` before them is allowed)
     python3 dev.py lint [--fix]           ruff, its formatter, and the floors (import-linter)
     python3 dev.py types                  mypy and pyright, both strict
     python3 dev.py bench [NAME ...]       a program of bench/
+    python3 dev.py scoreboard [--tier full] [--row R1 ...]   do faults to workers and servers, and count what was lost
     python3 dev.py docs [--check]         write what the docs take from the code and the tests
     python3 dev.py lock [--upgrade]       pin requirements/*.txt anew from pyproject.toml
 
@@ -146,6 +147,7 @@ def test(words: Sequence[str]) -> int:
     run("coverage", "report")
     if complete:  # else the tests that were skipped would be missing in the sum
         results["coverage"] = covered_floors()
+    results["scoreboard"] = scoreboard([])
     failed = [name for name, code in results.items() if code]
     print(f"dev.py: {'failed: ' + ', '.join(failed) if failed else 'passed: ' + ', '.join(results)}", flush=True)
     return 1 if failed else 0
@@ -163,6 +165,11 @@ def bench(words: Sequence[str]) -> int:
     if not words or words[0] not in programs:
         sys.exit(f"dev.py bench: choose one of: {' '.join(programs) or '(none yet)'}")
     return run("python", f"bench/{words[0]}.py", *words[1:])
+
+
+def scoreboard(words: Sequence[str]) -> int:
+    prepare("dev")
+    return run("python", "-m", "bench.scoreboard", *words)
 
 
 def docs(words: Sequence[str]) -> int:
@@ -192,7 +199,7 @@ def _all_of(*steps: Sequence[str | Path]) -> int:
 def main() -> int:
     if sys.version_info < (3, 11):  # noqa: UP036 - an older python3 shall read a sentence, not a traceback
         sys.exit("dev.py: offsider needs Python 3.11 or newer")
-    words = {word.__name__: word for word in (demo, test, lint, types, bench, docs, lock)}
+    words = {word.__name__: word for word in (demo, test, lint, types, bench, scoreboard, docs, lock)}
     if len(sys.argv) < 2 or sys.argv[1] not in words:
         print(__doc__)
         return 0 if sys.argv[1:] in ([], ["-h"], ["--help"]) else 2

@@ -6,6 +6,7 @@
         proxy.lose_request(b"LPUSH")    # the server never hears of it, and the caller cannot tell the difference
         proxy.hold()                    # replies wait ...
         proxy.release()                 # ... until now
+        proxy.black_hole()              # requests wait as well, also those of new connections, until `release`
         proxy.reset(), proxy.close()    # every connection breaks with RST, or ends with FIN
         proxy.refuse(), proxy.accept()  # the address answers no more, and again
 
@@ -37,6 +38,8 @@ class FaultProxy:
         self._readers: set[threading.Thread] = set()
         self._passing = threading.Event()
         self._passing.set()
+        self._flowing = threading.Event()
+        self._flowing.set()
         self._refusing = False
         self.url = f"redis://127.0.0.1:{self._listener.getsockname()[1]}/0"
         #: set when a reply has come that waits for `release`
@@ -55,7 +58,7 @@ class FaultProxy:
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
-        self._passing.set()
+        self.release()
         self.reset()
 
     def lose_reply(self, pattern: bytes, times: int = 1) -> None:
@@ -70,7 +73,12 @@ class FaultProxy:
         self.holding.clear()
         self._passing.clear()
 
+    def black_hole(self) -> None:
+        self.hold()
+        self._flowing.clear()
+
     def release(self) -> None:
+        self._flowing.set()
         self._passing.set()
 
     def refuse(self) -> None:
@@ -122,6 +130,7 @@ class FaultProxy:
     def _requests(self, client: socket.socket, server: socket.socket, doomed: threading.Event) -> None:
         with suppress(OSError):
             while data := client.recv(1 << 16):
+                self._flowing.wait()
                 fault = self._fault(data)
                 if fault is not None:
                     doomed.set()

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-WORDS = {"demo", "test", "lint", "types", "bench", "docs", "lock"}
+WORDS = {"demo", "test", "lint", "types", "bench", "scoreboard", "docs", "lock"}
 
 
 def dev(*words: str) -> subprocess.CompletedProcess[str]:

@@ -1,0 +1,111 @@
+"""The ledger of a row: effects of jobs, counted in a second server that no fault ever touches.
+
+1. The row starts a server for the ledger and hands its socket to the workers (``SCOREBOARD_LEDGER``).
+2. A job counts its effect as the last thing it does: one ``HINCRBY`` by jid, sent and not waited for. What was
+   sent is counted also when the sender is killed in the next instant, because the bytes are in the socket.
+3. At the end the row reads the whole hash.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections import Counter
+from typing import Any
+
+import redis
+
+VARIABLE = "SCOREBOARD_LEDGER"
+RAN = "ran"
+RECOVERED = "recovered"
+
+
+class Effects:
+    """The side of the jobs: one connection for each process, opened at its first effect.
+
+    Args:
+        path: of the ledger server's socket.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        self._socket: socket.socket | None = None
+        self._pid = 0
+
+    def count(self, table: str, *members: str) -> None:
+        """Count each member once more in a table."""
+        lines = "".join(f"HINCRBY {table} {member} 1\r\n" for member in members)
+        with self._lock:
+            self._connected().sendall(lines.encode())
+
+    def ran(self, jid: str, interrupted_count: int = 0) -> None:
+        """A job has had its effect."""
+        self.count(RAN, jid)
+        if interrupted_count:
+            self.count(RECOVERED, jid)
+
+    def read(self, table: str, member: str) -> int:
+        """One figure; over a connection of its own, since the other one hears no reply."""
+        with redis.Redis(unix_socket_path=self._path) as reader:
+            found: Any = reader.hget(table, member)
+            return int(found or 0)
+
+    def close(self) -> None:
+        with self._lock:
+            if self._socket is not None:
+                self._socket.close()
+                self._socket = None
+
+    def _connected(self) -> socket.socket:
+        if self._socket is None or self._pid != os.getpid():
+            self._socket = socket.socket(socket.AF_UNIX)
+            self._socket.connect(self._path)
+            self._socket.sendall(b"CLIENT REPLY OFF\r\n")
+            self._pid = os.getpid()
+        return self._socket
+
+
+class Ledger:
+    """The side of the row.
+
+    Args:
+        path: of the ledger server's socket.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._redis: Any = redis.Redis(unix_socket_path=path, decode_responses=True)
+
+    def counts(self, table: str = RAN) -> Counter[str]:
+        """How often each jid is in a table."""
+        return Counter({jid: int(count) for jid, count in self._redis.hgetall(table).items()})
+
+    def size(self, table: str = RAN) -> int:
+        """How many jids are in a table."""
+        return int(self._redis.hlen(table))
+
+    def get(self, table: str, member: str) -> int:
+        return int(self._redis.hget(table, member) or 0)
+
+    def set(self, table: str, member: str, value: int) -> None:
+        self._redis.hset(table, member, value)
+
+    def clear(self) -> None:
+        self._redis.flushall()
+
+    def until(self, size: int, *, quiet_seconds: float, table: str = RAN) -> bool:
+        """Wait until so many jids are there; False when no further one came for ``quiet_seconds``."""
+        have, since = -1, time.monotonic()
+        while (now := self.size(table)) < size:
+            if now > have:
+                have, since = now, time.monotonic()
+            elif time.monotonic() - since > quiet_seconds:
+                return False
+            time.sleep(0.02)
+        return True
+
+    def close(self) -> None:
+        self._redis.close()

@@ -1,0 +1,221 @@
+"""The ground a row is played on: its folder, servers, workers, clients, ledger and dice. All gone afterwards.
+
+server = ground.server()
+fleet = ground.workers(server.url)
+worker = fleet.start("-c", "4")
+jids = ground.push(ground.client(server.url), 1000, ms=2)
+ground.ledger.until(1000, quiet_seconds=20)
+report.tally = ground.tally(jids, server)
+"""
+
+from __future__ import annotations
+
+import random
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+from bench.scoreboard.effects import RAN, RECOVERED, VARIABLE, Effects, Ledger
+from bench.scoreboard.holdings import Holdings, entries
+from bench.scoreboard.row import Tally
+from bench.scoreboard.servers import Server
+from offsider import Client, Config
+from tests.faults import FaultProxy
+from tests.process.workers import MODULE, Worker, Workers
+from tests.waiting import wait_for
+
+T = TypeVar("T")
+
+APPLICATION = "bench.scoreboard.application"
+LIVENESS_SECONDS = 2.0
+
+
+class Ground:
+    """What a row plays with.
+
+    Args:
+        tier: ``"smoke"`` or ``"full"``.
+        seed: of the dice.
+    """
+
+    def __init__(self, tier: str, seed: int) -> None:
+        self.tier = tier
+        self.dice = random.Random(seed)
+        self._stack = ExitStack()
+        self._servers = 0
+
+    def __enter__(self) -> Self:
+        # Short, because the paths of sockets have to be.
+        folder = tempfile.TemporaryDirectory(prefix="offsider-", ignore_cleanup_errors=True)
+        self.folder = Path(self._stack.enter_context(folder))
+        self.ledger = Ledger(self.server(persist=False).socket_path)
+        self._stack.callback(self.ledger.close)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def pick(self, *, smoke: T, full: T) -> T:
+        """The value of this tier."""
+        return full if self.tier == "full" else smoke
+
+    # --- what is in it ------------------------------------------------------------------------------
+
+    def server(self, *, persist: bool = True, **config: str) -> Server:
+        """A further server; keywords become lines of its configuration (`_` is read as `-`)."""
+        self._servers += 1
+        lines = {key.replace("_", "-"): value for key, value in config.items()}
+        server = Server(self.folder / f"s{self._servers}", persist=persist, config=lines)
+        self._stack.callback(server.close)
+        return server
+
+    def proxy(self, server: Server) -> FaultProxy:
+        return self._stack.enter_context(FaultProxy(server.url))
+
+    def client(self, url: str, **settings: Any) -> Client:
+        """A client; keywords are settings of the section ``redis``."""
+        config = Config()
+        config.redis.url = url
+        for name, value in settings.items():
+            setattr(config.redis, name, value)
+        client = Client(config)
+        self._stack.callback(client.close)
+        return client
+
+    def workers(self, url: str, *, liveness_seconds: float = LIVENESS_SECONDS, **environ: str) -> Fleet:
+        """Workers of one server; keywords are further variables of their environment."""
+        self._servers += 1
+        folder = self.folder / f"w{self._servers}"
+        folder.mkdir()
+        settings = {
+            VARIABLE: self.ledger.path,
+            "OFFSIDER_LIVENESS_SECONDS": str(liveness_seconds),
+            "OFFSIDER_JOB_LOG": "false",
+            "OFFSIDER_ENV": "production",
+            **environ,
+        }
+        fleet = Fleet(Workers(folder, url), settings, self.ledger)
+        self._stack.callback(fleet.close)
+        return fleet
+
+    # --- what is done in it -------------------------------------------------------------------------
+
+    def effects(self) -> Effects:
+        """The side of the jobs, for a row that runs some of them itself."""
+        effects = Effects(self.ledger.path)
+        self._stack.callback(effects.close)
+        return effects
+
+    def push(self, client: Client, jobs: int, *, ms: float = 0, name: str = "scoreboard.Work") -> list[str]:
+        """Push so many jobs; answers their jids."""
+        pushed = client.push_bulk({"class": name, "args": [[number, ms] for number in range(jobs)]})
+        return [jid for jid in pushed if jid is not None]
+
+    def settled(self, server: Server, *, seconds: float = 10.0) -> bool:
+        """Wait until no job lies in a private list; False when some still do after ``seconds``."""
+        until = time.monotonic() + seconds
+        while entries(server.raw):
+            if time.monotonic() > until:
+                return False
+            time.sleep(0.05)
+        return True
+
+    def tally(self, acked: Sequence[str], server: Server, *, pushed: int | None = None) -> Tally:
+        """What became of the jobs whose push returned."""
+        effects, mine = self.ledger.counts(RAN), set(acked)
+        missing = mine - effects.keys()
+        held = Holdings.of(server.raw)
+        dead, private, waiting = (missing.intersection(place) for place in (held.dead, held.private, held.waiting))
+        return Tally(
+            pushed=len(acked) if pushed is None else pushed,
+            acked=len(mine),
+            ran=len(mine) - len(missing),
+            lost=len(missing - dead - private - waiting),
+            duplicated=sum(effects[jid] - 1 for jid in mine & effects.keys()),
+            recovered=len(mine & self.ledger.counts(RECOVERED).keys()),
+            buried=len(dead),
+            stranded=len(private - waiting - dead),
+            left=len(waiting - dead),
+        )
+
+
+class Fleet:
+    """Worker processes that serve one server.
+
+    Args:
+        workers: starts them.
+        settings: their environment.
+        ledger: in which they count.
+    """
+
+    def __init__(self, workers: Workers, settings: dict[str, str], ledger: Ledger) -> None:
+        self._workers = workers
+        self._settings = settings
+        self._ledger = ledger
+        self._rolls = 0
+        self.all: list[Worker] = []
+
+    def start(
+        self, *options: str, wait: bool = True, app: str = APPLICATION, command: Sequence[str] = MODULE, **environ: str
+    ) -> Worker:
+        """Start a worker; keywords are further variables of its environment."""
+        settings = self._settings | environ
+        worker = self._workers.start(*options, app=app, environ=settings, command=command, measured=False, wait=False)
+        self.all.append(worker)
+        if wait:
+            worker.until_running()
+        return worker
+
+    @property
+    def running(self) -> list[Worker]:
+        return [worker for worker in self.all if worker.runs]
+
+    @property
+    def output(self) -> str:
+        return "".join(worker.output for worker in self.all)
+
+    def missing_threads(self, client: Client, threads: int, *, seconds: float = 15.0) -> int:
+        """How many of so many threads do not answer: each gets a job that holds it until all hold one."""
+        self._rolls += 1
+        roll = f"roll{self._rolls}"
+        client.push_bulk({"class": "scoreboard.RollCall", "args": [[roll]] * threads})
+        give_up = time.monotonic() + seconds
+        while (present := self._ledger.get("present", roll)) < threads and time.monotonic() < give_up:
+            time.sleep(0.05)
+        self._ledger.set("dismissed", roll, 1)
+        return threads - present
+
+    def stop(self, *, seconds: float = 40.0) -> list[int]:
+        """TERM to all; answers their exit codes."""
+        running = self.running
+        for worker in running:
+            worker.send("TERM")
+        return [worker.ended(seconds) for worker in running]
+
+    def close(self) -> None:
+        self._workers.close()
+
+
+def until(condition: Callable[[], T], seconds: float = 40.0, what: str = "") -> T:
+    """The condition's first true answer.
+
+    Raises:
+        AssertionError: there was none in time.
+    """
+    return wait_for(condition, seconds, what)
+
+
+def until_more(ground: Ground, jobs: int, *, of: float, seconds: float) -> bool:
+    """Wait until so many further jobs had their effect, or the time is over; False when ``of`` are through."""
+    wanted, deadline = min(ground.ledger.size() + jobs, of), time.monotonic() + seconds
+    while ground.ledger.size() < wanted and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return ground.ledger.size() < of
+
+
+def fences(server: Server) -> int:
+    """How many owners were declared dead; the fences stand for a day."""
+    return sum(1 for _ in server.raw.scan_iter("offsider:fenced:*", count=1000))

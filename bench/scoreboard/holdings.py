@@ -1,0 +1,44 @@
+"""Where the jobs of a server lie: what every row asks at its end."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass
+class Holdings:
+    """Jids by the kind of place."""
+
+    waiting: list[str] = field(default_factory=list[str])
+    dead: list[str] = field(default_factory=list[str])
+    private: list[str] = field(default_factory=list[str])
+
+    @classmethod
+    def of(cls, raw: Any) -> Holdings:
+        """Everything that the server of this redis-py client holds."""
+        found = cls()
+        for key in raw.scan_iter("queue:*", count=1000):
+            found.waiting += jids(raw.lrange(key, 0, -1))
+        for key in ("retry", "schedule"):
+            found.waiting += jids(raw.zrange(key, 0, -1))
+        found.dead += jids(raw.zrange("dead", 0, -1))
+        found.private += jids(entries(raw))
+        return found
+
+
+def jids(payloads: Iterable[bytes]) -> list[str]:
+    found: list[str] = []
+    for payload in payloads:
+        with suppress(ValueError, KeyError, TypeError):
+            found.append(json.loads(payload)["jid"])
+    return found
+
+
+def entries(raw: Any) -> list[bytes]:
+    """Everything that lies in private lists."""
+    keys = raw.scan_iter("offsider:working:*", count=1000)
+    return [entry for key in keys for entry in raw.lrange(key, 0, -1)]

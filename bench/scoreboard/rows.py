@@ -1,0 +1,11 @@
+"""Every row, in its order."""
+
+from __future__ import annotations
+
+from bench.scoreboard import kills, memory_full, network, replies, restarts
+from bench.scoreboard.row import Row
+
+_MODULES = (kills, restarts, network, replies, memory_full)
+_FOUND = [item for module in _MODULES for item in vars(module).values() if isinstance(item, Row)]
+
+ROWS: dict[str, Row] = {item.name: item for item in sorted(_FOUND, key=lambda item: int(item.name[1:]))}

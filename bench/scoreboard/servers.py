@@ -1,0 +1,76 @@
+"""Servers that can be killed, started again in the same place, and frozen."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import redis
+
+from offsider.embedded import EmbeddedServer
+
+
+class Server:
+    """One server of a row: listens at one port of loopback, over all its lives.
+
+    Args:
+        folder: of its data.
+        persist: keep an append-only file, synced once a second.
+        config: further lines of its configuration.
+        binary: the program; None takes the one that is found.
+    """
+
+    def __init__(
+        self, folder: Path, *, persist: bool = True, config: Mapping[str, str] | None = None, binary: Path | None = None
+    ) -> None:
+        self._folder = folder
+        self._persist = persist
+        self._config = config
+        self._binary = binary
+        self._life = self._start(0)
+        self.url = self._life.url
+        self.port = int(self.url.rpartition(":")[2].partition("/")[0])
+        #: a plain redis-py client, for seeding and looking
+        self.raw: Any = redis.Redis(port=self.port, socket_timeout=60)
+
+    @property
+    def socket_path(self) -> str:
+        return str(self._folder / "server.sock")
+
+    @property
+    def pid(self) -> int:
+        return self._life.pid or 0
+
+    def kill(self) -> None:
+        """``kill -9``: what was not written is gone."""
+        pid = self.pid
+        os.kill(pid, signal.SIGKILL)
+        while self._life.pid == pid:
+            time.sleep(0.002)
+
+    def start_again(self) -> None:
+        """In the same folder, at the same port."""
+        self._life = self._start(self.port)
+
+    def freeze(self) -> None:
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        os.kill(self.pid, signal.SIGCONT)
+
+    def close(self) -> None:
+        self.raw.close()
+        with suppress(ProcessLookupError):
+            self.thaw()
+        self._life.stop()
+
+    def _start(self, port: int) -> EmbeddedServer:
+        server = EmbeddedServer(
+            self._folder, port=port, persist=self._persist, config=self._config, binary=self._binary
+        )
+        return server.start()
