@@ -63,7 +63,7 @@ def test_every_verb_works_over_tls(tls_server):
     pool.call("LPUSH", keys.queue("low"), *(f"low {n}" for n in range(1, 8)))
     pool.call("LPUSH", keys.queue("high"), "high 1")
     pool.call("ZADD", keys.schedule, 1, "due", 1, "gone", 1, "bad", 9e9, "later")
-    pool.call("LPUSH", keys.working("host:2:bbbbbbbbbbbb", "default", "low"), "orphan")
+    pool.call("LPUSH", keys.working("host:2:bbbbbbbbbbbb", "default", "low"), "orphan", "pill")
     pool.call("LPUSH", keys.signals("host:1:aaaaaaaaaaaa"), "TSTP")
     walk(pool)
     pool.close()
