@@ -141,6 +141,11 @@ def newest(redis: Redis, lists: Lists, limit: int) -> list[Entry]:
     return [Entry(owner, queue, raw) for (owner, queue), raws in zip(owned, replies, strict=True) for raw in raws]
 
 
+def held(redis: Redis, lists: Lists) -> int:
+    """How many jobs lie in all private lists of an owner."""
+    return sum(redis.pipeline([("LLEN", key) for key in lists.keys(redis)]))
+
+
 def adopt_strays(redis: Redis) -> int:
     """Register the owners of private lists that the registry does not know; the number of lists found.
 

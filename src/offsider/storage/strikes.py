@@ -19,6 +19,7 @@ from offsider.storage.working import DeadSetLimits, Entry
 RECLAIM = Script("reclaim")
 POISON = Script("poison")
 STRIKES = Script("strikes")
+PUT_LAST = Script("put_last")
 
 _ALONE = b"1 1"
 
@@ -65,6 +66,17 @@ def died_with(redis: Redis, raw: bytes) -> list[str]:
 def died_alone(redis: Redis, identity: str) -> bool:
     """Whether a fenced owner held one job in all when it died, which nobody has taken since."""
     return bool(redis.call("GET", redis.keys.fenced(identity)) == _ALONE)
+
+
+def put_last(redis: Redis, entry: Entry) -> bool:
+    """The owner sends a job to the far end of its queue; False when the job is no longer its own.
+
+    Raises:
+        Fenced: the owner was declared dead.
+    """
+    keys = redis.keys
+    own = [keys.fenced(entry.owner.identity), _list(redis, entry)]
+    return bool(redis.run(PUT_LAST, [*own, keys.queue(entry.queue), keys.queues], [entry.raw, entry.queue]))
 
 
 def _list(redis: Redis, entry: Entry) -> str:

@@ -54,6 +54,8 @@ def _settle(redis: Redis) -> None:
     claimed = working.claim(redis, OWNER, ("high", "low"), 6)
     assert [entry.raw for entry in claimed] == [b"high 1", b"low 1", b"low 2", b"low 3", b"low 4", b"low 5"]
     done, retried, rescheduled, buried, interrupted, returned = claimed
+    (suspect,) = working.claim(redis, OWNER, ("low",), 1)
+    assert strikes.put_last(redis, suspect)
     assert working.acknowledge(redis, done)
     assert working.postpone(redis, retried, redis.keys.retry, b"retried", 15.5)
     assert working.postpone(redis, rescheduled, redis.keys.schedule, b"again", 30)
@@ -69,6 +71,7 @@ def _reclaim(redis: Redis) -> None:
     assert owners.look(redis, [DEAD.identity, OWNER.identity], 45_000) == [DEAD.identity]
     orphan = Entry(DEAD, "low", b"orphan")
     pill = Entry(DEAD, "low", b"pill")
+    assert owners.held(redis, DEAD_LISTS) == 2
     assert owners.newest(redis, DEAD_LISTS, 10) == [pill, orphan]
     assert strikes.bury(redis, pill, b"poison", LIMITS)
     assert strikes.reclaim(redis, [(orphan, b"orphan again")]) == [True]
@@ -84,7 +87,7 @@ def _reclaim(redis: Redis) -> None:
 
 def left_behind(keys: Any, stored: dict[str, Any]) -> None:
     """What the walk has to leave in Redis, seen by a snapshot."""
-    assert stored.pop(keys.queue("low")) == [b"due now", b"low 7", b"low 6", b"interrupted", b"low 5", b"orphan again"]
+    assert stored.pop(keys.queue("low")) == [b"due now", b"low 6", b"low 7", b"interrupted", b"low 5", b"orphan again"]
     assert stored.pop(keys.queues) == {b"high", b"low"}
     assert set(stored.pop(keys.schedule)) == {b"again", b"gone", b"later"}
     assert set(stored.pop(keys.retry)) == {b"retried"}
