@@ -78,12 +78,27 @@ class Worker:
         return self.output
 
     def send(self, name: str) -> None:
-        self.process.send_signal(getattr(signal, f"SIG{name}"))
+        """Signal the process. STOP and CONT are for the whole group, as when a machine is suspended."""
+        number = getattr(signal, f"SIG{name}")
+        if name in {"STOP", "CONT"}:
+            os.killpg(self.process.pid, number)
+        else:
+            self.process.send_signal(number)
 
     def kill(self) -> None:
-        """As the kernel does when memory is short: no last words."""
+        """As when the machine goes: no last words, and no keeper that sees the end."""
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+    def kill_alone(self) -> None:
+        """As the kernel does when memory is short: this process and no other."""
         self.process.kill()
         self.process.wait()
+
+    @property
+    def keeper(self) -> int | None:
+        """The pid of its keeper; None when it has none, or it has gone."""
+        return keeper_of(self.pid)
 
     def ended(self, seconds: float = 20.0) -> int:
         """Wait for the end; answers the exit code."""
@@ -102,6 +117,16 @@ class Worker:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGKILL)  # SIGKILL also ends what SIGSTOP holds
         self.process.wait()
+
+
+def keeper_of(pid: int) -> int | None:
+    """The pid of the keeper that a worker or a supervisor has started."""
+    children = Path(f"/proc/{pid}/task/{pid}/children")
+    for child in children.read_text().split() if children.exists() else ():
+        with suppress(OSError):
+            if b"keeper of" in Path(f"/proc/{child}/cmdline").read_bytes():
+                return int(child)
+    return None
 
 
 class Workers:

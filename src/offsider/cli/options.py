@@ -30,6 +30,7 @@ class WorkerOptions:
     verbose: bool = False
     embedded: bool = False
     reload: bool = False
+    no_keeper: bool = False
 
     def overrides(self) -> dict[str, object]:
         """Settings by name. Their values are checked where all others are."""
@@ -44,6 +45,7 @@ class WorkerOptions:
         }
         given: Mapping[str, object] = {"require": self.require, "queues": self.queue, "reload": self.reload}
         settings |= {name: value for name, value in given.items() if value}
+        settings |= {"keeper": False} if self.no_keeper else {}
         return settings | ({"level": "debug"} if self.verbose else {})
 
     def load_config(self, *, beside: Path | None = None) -> Config:
@@ -91,5 +93,9 @@ OPTIONS = (
         "--embedded", is_flag=True, help="Start a Valkey server for this worker, for development. Data in .offsider."
     ),
     click.option("--reload", is_flag=True, help="Start anew when a source file changes, for development."),
+    click.option(
+        "--no-keeper", is_flag=True,
+        help="No process beside the worker that beats for it while a job holds the interpreter.",
+    ),
     click.version_option(__version__, "-V", "--version", message="offsider %(version)s"),
 )  # fmt: skip

@@ -105,6 +105,7 @@ def arguments(options: WorkerOptions) -> list[str]:
         "-t": options.timeout,
     }
     words += [word for option, value in valued.items() if value is not None for word in (option, value)]
+    words += ["--no-keeper"] * options.no_keeper
     return words + ["-v"] * options.verbose + ["--embedded"] * options.embedded
 
 

@@ -12,10 +12,13 @@ from offsider.cli.application import ITS_OWN, BrokenApplication
 from offsider.cli.boot import boot, configured
 from offsider.cli.ending import end_process
 from offsider.cli.failure import explain, give_up
+from offsider.cli.keeper import start_keeper
 from offsider.cli.options import WorkerOptions, worker_options
 from offsider.cli.running import Running
 from offsider.cli.signals import SignalQueue, StoppedEarly, send_to_self
 from offsider.core.errors import OffsiderError
+from offsider.wiring.logs import setup_logging
+from offsider.worker.keeper.link import KeeperLink
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -32,17 +35,23 @@ def worker(**given: Any) -> None:
 def run(options: WorkerOptions) -> int:
     """Run a worker, or with ``reload`` a process that runs one; answers the exit code."""
     try:
-        if configured(options).worker.reload:
+        config = configured(options)
+        if config.worker.reload:
             from offsider.cli.reload import Reloader  # imported here: for development only
 
             return Reloader(options).run()
-        return run_worker(options)
+        setup_logging(config.log)
+        return run_worker(options, start_keeper(config))
     except OffsiderError as error:
         return give_up(str(error), error, verbose=options.verbose)
 
 
-def run_worker(options: WorkerOptions) -> int:
+def run_worker(options: WorkerOptions, keeper: KeeperLink | None = None) -> int:
     """Boot, run, stop. Returns only when the worker was stopped before it ran; else it ends the process itself.
+
+    Args:
+        options: the command line.
+        keeper: forked before; told who the worker is.
 
     Raises:
         OffsiderError: it cannot start; the message is for the person at the terminal.
@@ -50,7 +59,7 @@ def run_worker(options: WorkerOptions) -> int:
     signals = SignalQueue()
     try:
         with ExitStack() as resources:
-            running = _start(options, signals, resources)
+            running = _start(options, signals, resources, keeper)
             code = running.until_stopped()
     except BaseException as error:
         signals.close()
@@ -60,7 +69,7 @@ def run_worker(options: WorkerOptions) -> int:
     return end_process(code, within_seconds=running.seconds_left())
 
 
-def _start(options: WorkerOptions, signals: SignalQueue, resources: ExitStack) -> Running:
+def _start(options: WorkerOptions, signals: SignalQueue, resources: ExitStack, keeper: KeeperLink | None) -> Running:
     """Everything up to a running launcher."""
     # Before the application is imported: as PID 1 of a container, a process without a handler ignores TERM.
     signals.booting = True
@@ -73,7 +82,7 @@ def _start(options: WorkerOptions, signals: SignalQueue, resources: ExitStack) -
     # Imported here: it brings the whole engine, and a broken application shall be told about at once.
     from offsider.worker.launcher import Launcher
 
-    launcher = Launcher(config)
+    launcher = Launcher(config, keeper=keeper)
     launcher.on_signal = send_to_self
     try:
         launcher.start()

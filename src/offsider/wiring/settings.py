@@ -281,6 +281,13 @@ class WorkerSection(CapsuleSection):
     reload: bool = setting(
         False, kinds.FLAG, help="Start the worker anew when a source file changes. For development.", cli="--reload"
     )
+    keeper: bool = setting(
+        True,
+        kinds.FLAG,
+        help="Have a small process beside the worker that beats for it while a job holds the interpreter, and gives "
+        "its jobs back at once when it dies.",
+        cli="--no-keeper",
+    )
 
 
 @dataclass(repr=False)

@@ -35,6 +35,7 @@ from offsider.jobs import registry
 from offsider.worker.discovery import Discovery
 from offsider.worker.fetcher import ReliableFetcher
 from offsider.worker.fetchers import make_fetcher
+from offsider.worker.health_state import QUIET, READY, STOPPING
 from offsider.worker.heartbeat import Heartbeat
 from offsider.worker.liveness import Liveness
 from offsider.worker.manager import Manager
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from offsider.storage.redis import Redis
     from offsider.wiring.config import Config
     from offsider.wiring.service import Service
+    from offsider.worker.keeper.link import KeeperLink
 
 logger = logging.getLogger("offsider")
 
@@ -65,11 +67,15 @@ class Launcher:
     Args:
         config: frozen by `start`.
         embedded: the worker lives inside another program: signals left in Redis are not acted upon.
+        keeper: told who the worker is and how it fares.
     """
 
-    def __init__(self, config: Config, *, embedded: bool = False) -> None:
+    def __init__(self, config: Config, *, embedded: bool = False, keeper: KeeperLink | None = None) -> None:
         self.config = config
         self.embedded = embedded
+        self._keeper = keeper
+        if keeper is not None:
+            keeper.state = self.state
         #: What is done about ``TSTP``, ``TERM`` and ``TTIN`` that others left in Redis.
         self.on_signal: Callable[[str], None] = self._act_on
         self.work_state = WorkState()
@@ -104,7 +110,10 @@ class Launcher:
         capsules = list(config.capsules.values())
         self._pools = [self._redis, *(capsule.redis for capsule in capsules)]
         self._ownership = Ownership(
-            self._redis, {capsule.name: capsule.queues for capsule in capsules}, config.worker.liveness_seconds
+            self._redis,
+            {capsule.name: capsule.queues for capsule in capsules},
+            config.worker.liveness_seconds,
+            self._keeper,
         )
         # First, because what extensions make may fail, and shall leave no owner behind.
         self._build()
@@ -135,7 +144,7 @@ class Launcher:
         )
         self._scheduler = Scheduler(config, redis, Client(config, redis))
         self._services = [
-            Liveness(config, ownership, audits),
+            Liveness(config, ownership, audits, self._keeper),
             Sweeper(config, redis, ownership),
             self._heartbeat,
             self._scheduler,
@@ -158,6 +167,7 @@ class Launcher:
                 return
             self.quieted = True
         logger.info("quiet: no further jobs are taken")
+        self._tell_keeper()
         if self._scheduler is not None:
             self._scheduler.stop()
         for manager in self._managers:
@@ -175,6 +185,7 @@ class Launcher:
             self._stopped.wait()
             return
         deadline = time.monotonic() + self.config.worker.timeout_seconds
+        self._tell_keeper()
         self._take_no_more()
         self._announce("quiet", deadline)
         self._announce("shutdown", deadline)
@@ -234,6 +245,16 @@ class Launcher:
     def wait(self, timeout_seconds: float | None = None) -> bool:
         """Wait until `stop` is done; True when it is."""
         return self._stopped.wait(timeout_seconds)
+
+    def state(self) -> str:
+        """``"ready"``, ``"quiet"`` or ``"stopping"``, as a health endpoint shows it."""
+        if self.stopping:
+            return STOPPING
+        return QUIET if self.quieted else READY
+
+    def _tell_keeper(self) -> None:
+        if self._keeper is not None:
+            self._keeper.repeat()
 
     def title(self) -> str:
         """The process title: name, version, tag, how many threads are busy, and whether it is going."""

@@ -3,7 +3,8 @@
 1. A launcher draws an identity ``host:pid:nonce``; the nonce is new for every launcher and fork.
 2. `register` beats once, so that the registry knows every list before the first claim fills one.
 3. Each later beat rewrites the registration and prolongs the life.
-4. When the server answers FENCED, others have declared this owner dead: `renew` draws a new nonce. What
+4. The keeper, where there is one, is told of each registration and of a clean end.
+5. When the server answers FENCED, others have declared this owner dead: `renew` draws a new nonce. What
    was claimed under the old one is settled under the old one, and void.
 """
 
@@ -15,12 +16,16 @@ import secrets
 import socket
 import threading
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from offsider.core.errors import Fenced
 from offsider.storage import owners
 from offsider.storage.owners import Lists
 from offsider.storage.redis import Redis
 from offsider.storage.working import Owner
+
+if TYPE_CHECKING:
+    from offsider.worker.keeper.link import KeeperLink
 
 logger = logging.getLogger("offsider")
 
@@ -38,14 +43,22 @@ class Ownership:
         redis: where the registry is.
         queues: for each capsule the queues it serves.
         liveness_seconds: how long a beat keeps the owner alive.
+        keeper: told who the owner is; it beats as well, and gives the jobs back when the process dies.
     """
 
-    def __init__(self, redis: Redis, queues: Mapping[str, Iterable[str]], liveness_seconds: float) -> None:
+    def __init__(
+        self,
+        redis: Redis,
+        queues: Mapping[str, Iterable[str]],
+        liveness_seconds: float,
+        keeper: KeeperLink | None = None,
+    ) -> None:
         self._redis = redis
         self._queues = {capsule: list(names) for capsule, names in queues.items()}
         self._life_ms = int(liveness_seconds * 1000)
         self._lock = threading.RLock()
         self._left = False
+        self._keeper = keeper
         self.identity = new_identity()
 
     def owner(self, capsule: str) -> Owner:
@@ -95,10 +108,16 @@ class Ownership:
         with self._lock:
             # A beat that waits for this lock would put the owner back.
             self._left = True
-            return owners.forget(self._redis, self._lists(self.identity), leaving=True)
+            left = owners.forget(self._redis, self._lists(self.identity), leaving=True)
+            if left and self._keeper is not None:
+                self._keeper.left()
+            return left
 
     def _beat(self, identity: str) -> None:
-        owners.beat(self._redis, self._lists(identity), self._life_ms)
+        lists = self._lists(identity)
+        owners.beat(self._redis, lists, self._life_ms)
+        if self._keeper is not None:
+            self._keeper.owns(lists, self._life_ms, self._redis.settings)
 
     def _lists(self, identity: str) -> Lists:
         return Lists(identity, {capsule: tuple(queues) for capsule, queues in self._queues.items()})

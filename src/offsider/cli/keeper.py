@@ -1,0 +1,73 @@
+"""Forking the keeper: before the application is imported, while the process has one thread and no connection.
+
+1. The process forks; the child is the keeper and never returns.
+2. The keeper takes no orders from a terminal or a process manager: it goes when its worker has gone, and not before
+   that worker's jobs are back.
+3. The worker keeps the link, over which it tells who it is.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+from typing import TYPE_CHECKING, NoReturn
+
+from offsider.cli.failure import flush_output
+from offsider.cli.title import title_setter
+from offsider.wiring.logs import describe, logger
+from offsider.worker.keeper.channel import Channel
+from offsider.worker.keeper.link import KeeperLink
+
+if TYPE_CHECKING:
+    from offsider.wiring.config import Config
+
+# What a terminal or a process manager sends to a whole group, or a person by mistake.
+IGNORED = ("TERM", "INT", "QUIT", "HUP", "TSTP", "TTIN", "TTOU", "USR1", "USR2")
+
+
+def start_keeper(config: Config) -> KeeperLink | None:
+    """A keeper for this process; None, with a warning, where there shall or can be none."""
+    if not config.worker.keeper or not hasattr(os, "fork"):
+        warn_of_no_keeper(config)
+        return None
+    channel = Channel()
+    keeper_pid = fork_keeper(config, channel, os.getpid())
+    channel.only_send()
+    return KeeperLink(channel, keeper_pid)
+
+
+def warn_of_no_keeper(config: Config) -> None:
+    logger.warning(
+        "there is no keeper: when a job holds the interpreter for %g s (worker.liveness_seconds), others take this "
+        "worker for dead, and its jobs run twice",
+        config.worker.liveness_seconds,
+    )
+
+
+def fork_keeper(config: Config, channel: Channel, starter_pid: int) -> int:
+    """Fork a keeper that reads from ``channel``; answers its pid. Does not return in the keeper."""
+    flush_output()
+    pid = os.fork()
+    if pid == 0:
+        _keep(config, channel, starter_pid)
+    return pid
+
+
+def _keep(config: Config, channel: Channel, starter_pid: int) -> NoReturn:
+    try:
+        for name in IGNORED:
+            signal.signal(getattr(signal, f"SIG{name}"), signal.SIG_IGN)
+        channel.only_receive()
+        title_setter()(f"offsider keeper of {starter_pid}")
+        gc.freeze()
+        # Imported here, in the keeper alone: the worker brings the engine when it needs it.
+        from offsider.worker.keeper.keeping import Keeper
+
+        Keeper(config, channel, starter_pid).run()
+    except BaseException as error:  # noqa: BLE001  # nobody is there to raise it to; the workers go on alone
+        logger.error("the keeper fails: %s", describe(error), exc_info=error)
+        flush_output()
+        os._exit(1)
+    flush_output()
+    os._exit(0)

@@ -1,0 +1,87 @@
+"""The worker's side of its keeper: tells it who the worker is, at each beat and at each change.
+
+When the keeper is gone the worker says so once, and goes on alone: its own beats keep it alive as long as no job holds
+the interpreter for a liveness life.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from offsider.storage.owners import Lists
+from offsider.storage.redis import RedisSettings
+from offsider.worker.health_state import READY
+from offsider.worker.keeper.channel import Channel, KeeperGone
+from offsider.worker.keeper.report import LEFT, Report, encode
+
+logger = logging.getLogger("offsider")
+
+
+class KeeperLink:
+    """What a worker tells its keeper. Safe for threads; never waits, never raises.
+
+    Args:
+        channel: to the keeper.
+        keeper_pid: of a keeper that is this process's own child and has to be reaped here; 0 when it is another's.
+
+    Attributes:
+        state: asked at each report for the worker's state.
+        stuck: asked at each report for what is broken in the worker and stays so.
+    """
+
+    def __init__(self, channel: Channel, keeper_pid: int = 0) -> None:
+        self._channel = channel
+        self._keeper_pid = keeper_pid
+        self._lock = threading.Lock()
+        self._last: tuple[Lists, int, RedisSettings] | None = None
+        self._gone = False
+        self.state: Callable[[], str] = lambda: READY
+        self.stuck: Callable[[], Sequence[str]] = tuple
+
+    @property
+    def gone(self) -> bool:
+        """Whether the keeper has ended before this worker."""
+        return self._gone
+
+    def owns(self, lists: Lists, life_ms: int, redis: RedisSettings) -> None:
+        """The worker answers for these lists from now on."""
+        with self._lock:
+            self._last = (lists, life_ms, redis)
+            self._report()
+
+    def repeat(self) -> None:
+        """Say it once more, with the state of now; nothing before the first `owns` and after `left`."""
+        with self._lock:
+            self._report()
+
+    def left(self) -> None:
+        """The worker has left the registries with nothing in its lists: its end leaves nothing to do."""
+        with self._lock:
+            self._report(LEFT)
+            self._last = None
+
+    def _report(self, state: str = "") -> None:
+        if self._last is None or self._gone:
+            return
+        lists, life_ms, redis = self._last
+        report = Report(os.getpid(), lists, life_ms, redis, state or self.state(), tuple(self.stuck()))
+        try:
+            self._channel.send(encode(report))
+        except KeeperGone as error:
+            self._gone = True
+            self._reap()
+            logger.warning(
+                "the keeper is gone (%s): this process goes on alone; a job that holds the interpreter for %g s "
+                "now makes others take it for dead",
+                error,
+                life_ms / 1000,
+            )
+
+    def _reap(self) -> None:
+        if self._keeper_pid:
+            with suppress(ChildProcessError):  # the application has reaped it
+                os.waitpid(self._keeper_pid, os.WNOHANG)

@@ -1,0 +1,256 @@
+"""The keeper beats for workers and gives the jobs of the dead back at once, whatever Redis does (rule 10)."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from offsider.storage import owners
+from offsider.storage.owners import Lists
+from offsider.storage.redis import RedisSettings
+from offsider.storage.working import Owner, claim
+from offsider.worker.keeper.channel import Channel
+from offsider.worker.keeper.keeping import Keeper
+from offsider.worker.keeper.report import Orders, Report, encode
+from tests.process.stored import push
+from tests.waiting import wait_for
+
+LIFE_MS = 9000
+
+
+class Process:
+    """A process that a report may be about."""
+
+    def __init__(self, redis_settings: RedisSettings) -> None:
+        self.process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+        self.lists = Lists(f"host:{self.process.pid}:aaaaaaaaaaaa", {"default": ("default",)})
+        self.redis = redis_settings
+
+    def report(self, state: str = "ready", **changes) -> bytes:
+        given = {"lists": self.lists, "life_ms": LIFE_MS, "redis": self.redis, "state": state, **changes}
+        return encode(Report(self.process.pid, **given))
+
+    @property
+    def alive_key(self) -> str:
+        return f"offsider:alive:{self.lists.identity}"
+
+    @property
+    def working(self) -> str:
+        return f"offsider:working:{self.lists.identity}:default:default"
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        self.process.stdin.close()
+
+
+@pytest.fixture
+def channel():
+    made = Channel()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def worker(worker_config):
+    made = Process(RedisSettings(url=worker_config.redis.url))
+    yield made
+    made.end()
+
+
+@pytest.fixture
+def starter():
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        yield process
+        process.kill()
+
+
+@pytest.fixture
+def keeper(worker_config, channel, starter):
+    return Keeper(worker_config, channel, starter.pid)
+
+
+@pytest.fixture
+def proxied_keeper(proxied_config, channel, starter):
+    return Keeper(proxied_config, channel, starter.pid)
+
+
+def claim_jobs(parts_redis, worker, count: int) -> None:
+    owners.beat(parts_redis, worker.lists, LIFE_MS)
+    assert len(claim(parts_redis, Owner(worker.lists.identity, "default"), ["default"], count)) == count
+
+
+def test_it_beats_for_a_worker_that_has_registered_itself(keeper, worker, parts, raw_redis):
+    owners.beat(parts.redis, worker.lists, 1000)
+    keeper._channel.send(worker.report())
+    assert keeper.turn()
+    assert raw_redis.pttl(worker.alive_key) > 8000
+    assert keeper.health.ready() == []
+    beaten = keeper.health.workers[worker.process.pid].beaten_at
+    keeper.turn()
+    assert keeper.health.workers[worker.process.pid].beaten_at == beaten, "a ninth of the life has not passed"
+    assert 0 < keeper._pause_seconds() <= LIFE_MS / 1000 / 9
+
+
+def test_it_beats_at_once_under_a_new_identity(keeper, worker, parts, raw_redis):
+    owners.beat(parts.redis, worker.lists, LIFE_MS)
+    keeper._channel.send(worker.report())
+    keeper.turn()
+    renewed = Lists(f"host:{worker.process.pid}:bbbbbbbbbbbb", worker.lists.queues)
+    owners.beat(parts.redis, renewed, 1000)
+    keeper._channel.send(worker.report(lists=renewed))
+    keeper.turn()
+    assert raw_redis.pttl(f"offsider:alive:{renewed.identity}") > 8000
+
+
+def test_the_jobs_of_a_dead_worker_are_back_at_once(keeper, worker, parts, raw_redis, caplog):
+    push(raw_redis, "Short", 1)
+    push(raw_redis, "Short", 2)
+    claim_jobs(parts.redis, worker, 2)
+    keeper._channel.send(worker.report())
+    keeper.turn()
+    worker.end()
+    with caplog.at_level(logging.WARNING, "offsider"):
+        keeper.turn()
+    assert raw_redis.llen("queue:default") == 2
+    assert not raw_redis.exists(worker.working, worker.alive_key)
+    assert raw_redis.exists(f"offsider:fenced:{worker.lists.identity}")
+    assert "is dead; gave its 2 jobs back" in caplog.text
+    assert keeper.health.workers == {}
+
+
+def test_what_the_server_hands_a_dead_worker_afterwards_comes_back_too(keeper, worker, parts, raw_redis):
+    claim_jobs(parts.redis, worker, 0)
+    keeper._channel.send(worker.report())
+    keeper.turn()
+    worker.end()
+    keeper.turn()
+    push(raw_redis, "Short", 1)
+    raw_redis.lmove("queue:default", worker.working, "RIGHT", "LEFT")  # a pop that was parked
+    wait_for(lambda: keeper.turn() and raw_redis.llen("queue:default") == 1, 5)
+
+
+def test_the_lists_are_those_that_the_registry_knows(keeper, worker, parts, raw_redis):
+    """The worker has begun to serve a further queue, and died before the keeper heard of it."""
+    keeper._channel.send(worker.report())
+    keeper.turn()
+    wider = Lists(worker.lists.identity, {"default": ("default", "late")})
+    owners.beat(parts.redis, wider, LIFE_MS)
+    push(raw_redis, "Short", 1, queue="late")
+    raw_redis.lmove("queue:late", f"offsider:working:{worker.lists.identity}:default:late", "RIGHT", "LEFT")
+    worker.end()
+    keeper.turn()
+    assert raw_redis.llen("queue:late") == 1
+
+
+def test_a_worker_that_has_left_is_not_fenced_nor_beaten_for(keeper, worker, parts, raw_redis):
+    keeper._channel.send(worker.report())
+    keeper.turn()
+    keeper._channel.send(worker.report("left"))
+    worker.end()
+    keeper.turn()
+    assert raw_redis.keys("offsider:*") == []
+
+
+def test_what_a_worker_said_last_counts_though_its_end_is_seen_in_the_same_turn(keeper, worker, raw_redis):
+    keeper._channel.send(worker.report())
+    keeper._channel.send(worker.report("left"))
+    worker.end()
+    keeper.turn()
+    assert raw_redis.keys("offsider:fenced:*") == []
+
+
+def test_a_beat_that_redis_does_not_take_is_tried_again(proxied_keeper, proxy, worker, parts, caplog):
+    keeper = proxied_keeper
+    owners.beat(parts.redis, worker.lists, LIFE_MS)
+    keeper._channel.send(worker.report(redis=RedisSettings(url=proxy.url, connect_timeout_seconds=0.5)))
+    proxy.refuse()
+    with caplog.at_level(logging.WARNING, "offsider"):
+        for _ in range(3):
+            keeper.turn()
+            keeper._kept[worker.process.pid].beat_at = 0.0
+    assert [record.message.count("cannot") or 1 for record in caplog.records] == [1], "one report, not one a beat"
+    assert keeper.health.ready() != []
+    proxy.accept()
+    wait_for(lambda: keeper.turn() and not keeper.health.ready(), 10)
+
+
+def test_a_death_while_redis_is_away_is_made_good_when_it_is_back(proxied_keeper, proxy, worker, parts, raw_redis):
+    keeper = proxied_keeper
+    push(raw_redis, "Short", 1)
+    claim_jobs(parts.redis, worker, 1)
+    keeper._channel.send(worker.report(redis=RedisSettings(url=proxy.url, connect_timeout_seconds=0.5)))
+    keeper.turn()
+    proxy.refuse()
+    worker.end()
+    keeper.turn()
+    assert raw_redis.llen("queue:default") == 0
+    proxy.accept()
+    wait_for(lambda: keeper.turn() and raw_redis.llen("queue:default"), 10)
+
+
+def test_a_death_that_cannot_be_made_good_for_two_lives_is_left_to_others(proxied_keeper, proxy, worker, caplog):
+    keeper = proxied_keeper
+    keeper._channel.send(encode(Orders(no_more=True)))
+    keeper._channel.send(worker.report(life_ms=1, redis=RedisSettings(url=proxy.url, connect_timeout_seconds=0.5)))
+    proxy.refuse()
+    keeper.turn()
+    worker.end()
+    with caplog.at_level(logging.WARNING, "offsider"):
+        wait_for(lambda: not keeper.turn(), 10)
+    assert "its jobs are left to other workers" in caplog.text
+
+
+def test_it_goes_when_its_starter_has_gone_and_nothing_is_left(keeper, starter):
+    assert keeper.turn()
+    starter.kill()
+    starter.wait()
+    assert not keeper.turn()
+
+
+def test_it_stays_for_workers_that_outlive_the_starter(keeper, starter, worker):
+    keeper._channel.send(worker.report())
+    starter.kill()
+    starter.wait()
+    assert keeper.turn()
+    keeper._channel.send(worker.report("left"))
+    worker.end()
+    assert not keeper.turn()
+
+
+def test_a_supervisor_tells_how_many_there_shall_be_and_when_no_more_come(keeper):
+    keeper._channel.send(encode(Orders(expected=3)))
+    keeper._channel.send(b"nonsense")
+    assert keeper.turn()
+    assert keeper.health.expected == 3
+    keeper._channel.send(encode(Orders(expected=3, no_more=True)))
+    assert not keeper.turn()
+
+
+def test_it_sleeps_until_something_happens(keeper, worker, parts):
+    """An idle keeper costs a few wake-ups in a life, and an end wakes it at once."""
+    owners.beat(parts.redis, worker.lists, LIFE_MS)
+    keeper._channel.send(worker.report(life_ms=900_000))
+    keeper.turn()
+    assert keeper._pause_seconds() > 50
+    started = time.monotonic()
+    worker.end()
+    keeper._selector.select(20)
+    assert time.monotonic() - started < 5
+
+
+def test_without_pidfds_it_looks_twice_a_second(monkeypatch, worker_config, channel, worker):
+    monkeypatch.delattr(os, "pidfd_open", raising=False)
+    keeper = Keeper(worker_config, channel, os.getpid())
+    keeper._channel.send(worker.report())
+    keeper.turn()
+    assert keeper._pause_seconds() <= 0.5
+    keeper._channel.send(worker.report("left"))
+    worker.end()
+    keeper.turn()
+    assert keeper.health.workers == {}

@@ -1,0 +1,50 @@
+"""The datagrams between workers and their keeper: nobody waits, nothing is torn, a new reader goes on."""
+
+from __future__ import annotations
+
+import pytest
+
+from offsider.worker.keeper.channel import Channel, KeeperGone
+
+
+@pytest.fixture
+def channel():
+    made = Channel()
+    yield made
+    made.close()
+
+
+def test_datagrams_arrive_whole_and_in_order(channel):
+    assert channel.receive() is None
+    assert channel.send(b"a" * 100_000)
+    assert channel.send(b"second")
+    assert channel.receive() == b"a" * 100_000
+    assert channel.receive() == b"second"
+    assert channel.receive() is None
+
+
+def test_nobody_waits_for_a_reader_that_stands_still(channel):
+    sent = 0
+    while channel.send(b"x" * 10_000):
+        sent += 1
+    assert sent > 1
+    assert channel.receive() == b"x" * 10_000
+    assert channel.send(b"there is room again")
+
+
+def test_what_the_system_does_not_take_is_dropped(channel):
+    assert not channel.send(b"x" * 50_000_000)
+    assert channel.receive() is None
+
+
+def test_a_writer_notices_that_nobody_reads_any_more(channel):
+    channel.only_send()
+    with pytest.raises(KeeperGone):
+        channel.send(b"anybody?")
+
+
+def test_a_reader_sees_nothing_strange_when_the_writer_goes(channel):
+    channel.send(b"last words")
+    channel.only_receive()
+    assert channel.receive() == b"last words"
+    assert channel.receive() is None

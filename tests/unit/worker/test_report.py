@@ -1,0 +1,31 @@
+"""What a worker tells its keeper survives the way there, and nonsense does no harm."""
+
+from __future__ import annotations
+
+import pytest
+
+from offsider.storage.owners import Lists
+from offsider.storage.redis import RedisSettings
+from offsider.worker.keeper.report import Orders, Report, Unreadable, decode, encode
+
+REPORT = Report(
+    4711,
+    Lists("host:4711:aaaaaaaaaaaa", {"default": ("high", "low"), "exports": ("ü",)}),
+    45_000,
+    RedisSettings(url="redis://:secret@example:6379/3", key_prefix="shop:", sentinels=("a:1", "b:2")),
+    "quiet",
+    ("its fetch loop stands still",),
+)
+
+
+@pytest.mark.parametrize("message", [REPORT, Orders(expected=4, no_more=True), Orders()])
+def test_a_message_arrives_as_it_was_sent(message):
+    assert decode(encode(message)) == message
+
+
+@pytest.mark.parametrize(
+    "datagram",
+    [b"", b"{", b"[]", b"{}", b"7", b'{"report": {}}', b'{"report": 7}', b'{"orders": {"more": 1}}', b"\xff\xfe"],
+)
+def test_what_is_no_message_is_told_apart(datagram):
+    assert isinstance(decode(datagram), Unreadable)
