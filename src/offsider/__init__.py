@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from offsider.core.errors import (
         ConfigurationError,
         Discard,
+        HardTimeout,
         InvalidArguments,
         InvalidJob,
         InvalidOptions,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
         Reschedule,
         Shutdown,
         Skip,
+        SoftTimeout,
         UnknownJob,
         UnsupportedServer,
     )
@@ -57,6 +59,7 @@ __all__ = [
     "Discard",
     "EmbeddedWorker",
     "Extension",
+    "HardTimeout",
     "InvalidArguments",
     "InvalidJob",
     "InvalidOptions",
@@ -80,6 +83,7 @@ __all__ = [
     "ServerMiddleware",
     "Shutdown",
     "Skip",
+    "SoftTimeout",
     "UnknownJob",
     "UnsupportedServer",
     "configure_client",

@@ -13,6 +13,8 @@
     ├── NoCurrentJob (LookupError)          current_job() outside a job
     ├── EmbeddedProcess                     a signal for a worker that is part of another program
     ├── PoisonPill                          a job that processes die of; never raised, told to death handlers
+    ├── SoftTimeout                         the job has run for its soft_timeout; it may clean up
+    ├── HardTimeout                         the job has run for its hard_timeout, and has failed
     ├── RedisFailure                        the server did not do what was asked
     │   ├── RedisUnavailable                no answer; `ambiguous` says whether it may have acted
     │   ├── RedisRefused                    an error reply; the server did not act
@@ -98,6 +100,17 @@ class PoisonPill(OffsiderError):
 
     def __reduce__(self) -> tuple[type[PoisonPill], tuple[tuple[str, ...]]]:
         return type(self), (self.identities,)
+
+
+class SoftTimeout(OffsiderError):
+    """Raised in a job that has run for its ``soft_timeout``: time to clean up and end.
+
+    A job that lets it through has failed. One that swallows it goes on until its ``hard_timeout``, if it has one.
+    """
+
+
+class HardTimeout(OffsiderError):
+    """The job has run for its ``hard_timeout``: it has failed, whatever it still does."""
 
 
 class RedisFailure(OffsiderError):

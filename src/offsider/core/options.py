@@ -36,6 +36,11 @@ class JobOptions(TypedDict, total=False):
     """Labels to see and filter by."""
     log_level: str
     """The level of this job's log lines: debug, info, warning, error or critical."""
+    soft_timeout: float | timedelta
+    """After so many seconds `SoftTimeout` is raised in the job, which may clean up. One that it lets through is a
+    failure."""
+    hard_timeout: float | timedelta
+    """After so many seconds the job has failed with `HardTimeout`; a worker that cannot end it ends itself."""
     profile: str
     """A name for the profiler of Ruby workers and of what reads the payload. offsider carries it and profiles
     nothing itself yet."""
@@ -67,7 +72,9 @@ class JobDeclaration(JobOptions, total=False):
 
 QUEUE_NAME = re.compile(r"[A-Za-z0-9_.:-]+")
 LOG_LEVELS = frozenset({"debug", "info", "warn", "warning", "error", "fatal", "critical"})
-MAX_RETRY_FOR_SECONDS = 1e9  # a larger number is a point in time given by mistake; Sidekiq refuses it too
+MAX_SECONDS = 1e9  # a larger number is a point in time given by mistake; Sidekiq refuses it too
+# Options that may be given as a timedelta and are stored in seconds.
+DURATIONS = frozenset({"retry_for", "soft_timeout", "hard_timeout"})
 
 # Options that Redis never sees.
 TRANSIENT = frozenset(
@@ -92,6 +99,7 @@ def check_options(options: Mapping[str, Any], *, job_name: str, known_extra: Col
         for key, value in options.items():
             _check_option(key, value, known_extra)
         check_retry_pair(options)
+        check_limits(options)
     except InvalidOptions as error:
         raise InvalidOptions(f"{job_name}: {error}") from None
 
@@ -104,6 +112,7 @@ def check_known(payload: Mapping[str, Any], *, job_name: str) -> None:
             if check:
                 check(key, payload[key])
         check_retry_pair(payload)
+        check_limits(payload)
     except InvalidOptions as error:
         raise InvalidOptions(f"{job_name}: {error}") from None
 
@@ -112,6 +121,13 @@ def check_retry_pair(options: Mapping[str, Any]) -> None:
     """``retry_for`` replaces the number of retries, so both together are refused; ``retry=True`` says nothing."""
     if options.get("retry_for") is not None and options.get("retry", True) is not True:
         raise InvalidOptions(f"retry={options['retry']!r} and retry_for exclude each other; give one of them")
+
+
+def check_limits(options: Mapping[str, Any]) -> None:
+    """A soft limit is of use only before the hard one."""
+    soft, hard = (_as_seconds(options.get(key)) for key in ("soft_timeout", "hard_timeout"))
+    if soft is not None and hard is not None and soft >= hard:
+        raise InvalidOptions(f"soft_timeout must be less than hard_timeout, got {soft:g} and {hard:g} seconds")
 
 
 def wire_options(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -138,7 +154,7 @@ def merge_options(first: Mapping[str, Any], *later: Mapping[str, Any]) -> dict[s
 
 
 def _wire_value(key: str, value: Any) -> Any:
-    if key == "retry_for" and isinstance(value, timedelta):
+    if key in DURATIONS and isinstance(value, timedelta):
         seconds = value.total_seconds()
         return int(seconds) if seconds.is_integer() else seconds
     if key == "tags" and value is not None:
@@ -176,10 +192,14 @@ def _check_retry(key: str, value: Any) -> None:
         raise InvalidOptions(f"{key} must be True, False or a whole number >= 0, got {value!r}")
 
 
-def _check_retry_for(key: str, value: Any) -> None:
-    seconds = value.total_seconds() if isinstance(value, timedelta) else value
+def _as_seconds(value: Any) -> Any:
+    return value.total_seconds() if isinstance(value, timedelta) else value
+
+
+def _check_duration(key: str, value: Any) -> None:
+    seconds = _as_seconds(value)
     is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
-    if not is_number or not math.isfinite(seconds) or not 0 < seconds <= MAX_RETRY_FOR_SECONDS:
+    if not is_number or not math.isfinite(seconds) or not 0 < seconds <= MAX_SECONDS:
         raise InvalidOptions(f"{key} must be a positive number of seconds (up to 1e9) or a timedelta, got {value!r}")
 
 
@@ -221,12 +241,14 @@ def _check_replicas(key: str, value: Any) -> None:
 _CHECKS: dict[str, Callable[[str, Any], None]] = {
     "queue": _check_queue,
     "retry": _check_retry,
-    "retry_for": _check_retry_for,
+    "retry_for": _check_duration,
     "retry_queue": _check_queue,
     "dead": _check_switch,
     "backtrace": _check_retry,
     "tags": _check_tags,
     "log_level": _check_log_level,
+    "soft_timeout": _check_duration,
+    "hard_timeout": _check_duration,
     "profile": _check_text,
     "profiler_options": _check_mapping,
     "wait_replicas": _check_replicas,

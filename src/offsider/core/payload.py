@@ -32,6 +32,8 @@ JobPayload = TypedDict(
         "backtrace": bool | int | None,
         "tags": list[str] | None,
         "log_level": str | None,
+        "soft_timeout": int | float | None,
+        "hard_timeout": int | float | None,
         "profile": str,
         "profiler_options": dict[str, Any],
         "bid": str,
@@ -49,7 +51,8 @@ JobPayload = TypedDict(
     },
     total=False,
 )
-"""Sidekiq's payload keys, and two of ours: ``kwargs`` (keyword-only arguments) and ``interrupted_count``.
+"""Sidekiq's payload keys, and some of ours: ``kwargs`` (keyword-only arguments), ``interrupted_count`` and the limits
+``soft_timeout`` and ``hard_timeout`` (seconds).
 
 Other keys are allowed and survive every round trip. The four ``*_at`` stamps are integer milliseconds
 (Sidekiq 8) or float seconds (6, 7): read them with `read_stamp`.
@@ -198,6 +201,7 @@ _OPTIONAL_TEXT: _Types = frozenset({str, _NONE})
 _WHOLE: _Types = frozenset({int})
 _SWITCH: _Types = frozenset({bool, _NONE})
 _SWITCH_OR_WHOLE: _Types = frozenset({bool, int, _NONE})
+_SECONDS: _Types = frozenset({int, float, _NONE})
 _LIST: _Types = frozenset({list})
 _OBJECT: _Types = frozenset({dict})
 
@@ -210,13 +214,15 @@ _SHAPE: dict[str, _Types] = {
     "jid": _TEXT,
     "queue": _TEXT,
     "retry": _SWITCH_OR_WHOLE,
-    "retry_for": frozenset({int, float, _NONE}),
+    "retry_for": _SECONDS,
     "retry_queue": _OPTIONAL_TEXT,
     "retry_count": _WHOLE,
     "dead": _SWITCH,
     "backtrace": _SWITCH_OR_WHOLE,
     "tags": frozenset({list, _NONE}),
     "log_level": _OPTIONAL_TEXT,
+    "soft_timeout": _SECONDS,
+    "hard_timeout": _SECONDS,
     "interrupted_count": _WHOLE,
 }
 _NOT_EMPTY = frozenset({"class", "jid", "queue"})

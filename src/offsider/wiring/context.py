@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -29,6 +30,8 @@ class JobContext:
         raw: the bytes as they lie in Redis.
         declared: what the registry knows about the job; None when no such job is registered.
         log: fields added to the log lines of this run: ``current_job().log["rows"] = 7``.
+        ends_at: when its time is up, by the monotonic clock in seconds; None without a limit. Read it through
+            `deadline` and `time_left_seconds`.
         is_stopping: answers whether the worker is on its way out; read it through `stopping`.
     """
 
@@ -37,6 +40,7 @@ class JobContext:
     raw: bytes = b""
     declared: object | None = None
     log: dict[str, object] = field(default_factory=dict[str, object])
+    ends_at: float | None = field(default=None, repr=False, compare=False)
     is_stopping: Callable[[], bool] = field(default=_never, repr=False, compare=False)
 
     @property
@@ -82,6 +86,17 @@ class JobContext:
     def stopping(self) -> bool:
         """True when the worker wants to stop: a long job may then finish early, before it is interrupted."""
         return self.is_stopping()
+
+    @property
+    def deadline(self) -> float | None:
+        """Epoch seconds when its time is up: its soft limit, or the hard one without a soft one. None without both."""
+        left = self.time_left_seconds
+        return None if left is None else time.time() + left
+
+    @property
+    def time_left_seconds(self) -> float | None:
+        """Seconds until `deadline`, 0 when it has passed. None without a limit."""
+        return None if self.ends_at is None else max(0.0, self.ends_at - time.monotonic())
 
 
 _job: ContextVar[JobContext | None] = ContextVar("offsider_job", default=None)

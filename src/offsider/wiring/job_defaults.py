@@ -42,6 +42,8 @@ TEXTUAL: Mapping[str, Callable[[str], object]] = {
     "dead": _flag,
     "backtrace": _flag_or_whole,
     "log_level": str,
+    "soft_timeout": _seconds,
+    "hard_timeout": _seconds,
 }
 
 

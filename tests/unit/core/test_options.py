@@ -35,6 +35,10 @@ def test_empty_and_odd_queue_names_are_refused(name):
         ({"retry_for": 2e9}, "positive number of seconds"),
         ({"retry_for": True}, "positive number of seconds"),
         ({"retry_for": timedelta(-1)}, "positive number of seconds"),
+        ({"soft_timeout": 0}, "soft_timeout must be a positive number of seconds"),
+        ({"hard_timeout": "60"}, "hard_timeout must be a positive number of seconds"),
+        ({"soft_timeout": 60, "hard_timeout": 60}, "soft_timeout must be less than hard_timeout, got 60 and 60"),
+        ({"soft_timeout": timedelta(hours=1), "hard_timeout": 60}, "less than hard_timeout, got 3600 and 60"),
         ({"queue": ""}, "queue must be letters"),
         ({"retry_queue": "a b"}, "retry_queue must be letters"),
         ({"dead": 0}, "dead must be True or False"),
@@ -65,6 +69,8 @@ def test_impossible_options_are_refused_and_the_job_is_named(options, complaint)
         {"retry": False},
         {"retry": True, "retry_for": 60},
         {"retry_for": timedelta(hours=1)},
+        {"soft_timeout": 0.5},
+        {"soft_timeout": 60, "hard_timeout": timedelta(minutes=2)},
         {"profile": "slow", "profiler_options": {"interval": 1}},
         {"backtrace": 0, "dead": False, "tags": ("a", "b"), "log_level": "WARN", "wait_replicas": 0},
     ],
@@ -89,12 +95,16 @@ def test_keys_of_a_payload_that_nobody_knows_pass():
     check_known({"class": "X", "args": [], "custom": {"x": 1}}, job_name="X")
     with pytest.raises(InvalidOptions, match="X: retry"):
         check_known({"class": "X", "args": [], "retry": -1}, job_name="X")
+    with pytest.raises(InvalidOptions, match="X: soft_timeout must be less"):
+        check_known({"class": "X", "args": [], "soft_timeout": 2, "hard_timeout": 1}, job_name="X")
 
 
 def test_only_what_belongs_into_the_payload_is_stored_and_in_order():
     options = {"retry": 0, "name": "X", "wait_replicas": 2, "tags": ("a",), "retry_for": timedelta(minutes=1)}
     assert list(wire_options(options).items()) == [("retry", 0), ("tags", ["a"]), ("retry_for", 60)]
     assert wire_options({"retry_for": timedelta(milliseconds=1500)}) == {"retry_for": 1.5}
+    limits = {"soft_timeout": timedelta(seconds=90), "hard_timeout": timedelta(milliseconds=99_500)}
+    assert wire_options(limits) == {"soft_timeout": 90, "hard_timeout": 99.5}
     assert wire_options({"profiler_options": MappingProxyType({"a": 1})}) == {"profiler_options": {"a": 1}}
     assert wire_options({"queue": "a", "extra": {"unique_for": 5}}) == {"queue": "a", "unique_for": 5}
 

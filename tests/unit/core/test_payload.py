@@ -113,6 +113,8 @@ def nested(levels: int) -> bytes:
         (b'{"class":"X","args":[],"kwargs":[]}', "'kwargs' is an array"),
         (b'{"class":"X","args":[],"tags":"a"}', "'tags' is a string"),
         (b'{"class":"X","args":[],"interrupted_count":"1"}', "'interrupted_count' is a string"),
+        (b'{"class":"X","args":[],"soft_timeout":"1m"}', "'soft_timeout' is a string"),
+        (b'{"class":"X","args":[],"hard_timeout":true}', "'hard_timeout' is a boolean, expected"),
         (b'{"class":"X","args":[],"log_level":3}', "'log_level' is an integer"),
         (b'{"class":"X","args":["\\ud800"]}', "lone surrogate"),
         (b'{"class":"X","args":["\\uDFFF"]}', "lone surrogate"),

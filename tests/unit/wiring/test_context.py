@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import time
 
 import pytest
 
@@ -43,6 +44,16 @@ def test_stopping_asks_the_worker_each_time():
     answers = iter([False, True])
     context = JobContext({"class": "X", "args": []}, "q", is_stopping=lambda: next(answers))
     assert [context.stopping, context.stopping] == [False, True]
+
+
+def test_the_time_that_is_left_counts_down_to_nothing():
+    limited = job()
+    assert (limited.deadline, limited.time_left_seconds) == (None, None)
+    limited.ends_at = time.monotonic() + 100
+    assert 99 < limited.time_left_seconds <= 100
+    assert abs(limited.deadline - time.time() - 100) < 1
+    limited.ends_at = time.monotonic() - 5
+    assert limited.time_left_seconds == 0
 
 
 def test_outside_of_a_job_there_is_none():

@@ -120,6 +120,8 @@ class TestDefaultsOfJobs:
             ("retry", "yes", True),
             ("retry_for", "3600", 3600),
             ("retry_for", "0.5", 0.5),
+            ("soft_timeout", "60", 60),
+            ("hard_timeout", "90.5", 90.5),
             ("retry_queue", "slow", "slow"),
             ("dead", "no", False),
             ("backtrace", "20", 20),
