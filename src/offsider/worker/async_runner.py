@@ -2,6 +2,10 @@
 
 A processor's thread hands a coroutine to the loop and waits for it: middleware, context, outcome and
 settling are the same for both kinds of jobs, and a cancelled job cannot take our bookkeeping with it.
+
+A time limit is raised at the job's ``await``: the task is cancelled, and on its way into the coroutine the
+CancelledError becomes the limit's error, which is a CancelledError too. So the job may catch either, and whatever
+of asyncio stands in between cleans up as at any cancellation.
 """
 
 from __future__ import annotations
@@ -9,9 +13,11 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
+from types import TracebackType
 from typing import Any
 
 from offsider.core.errors import Shutdown
@@ -32,9 +38,13 @@ class AsyncRunner:
         self._running: dict[int, asyncio.Task[Any]] = {}
         self._waiting: set[int] = set()
         self._interrupted: set[int] = set()
+        self._limited: dict[int, Callable[[], BaseException]] = {}
 
-    def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+    def run(self, coroutine: Coroutine[Any, Any, Any], *, limited: bool = False) -> Any:
         """Run a coroutine to its end and answer its result; called by a processor's thread.
+
+        Args:
+            limited: it has a time limit, so `limit` may be called for it.
 
         Raises:
             Shutdown: `cancel` was called for this thread.
@@ -44,6 +54,8 @@ class AsyncRunner:
         # The job's context variables (current_job and the log context) go with it.
         context = contextvars.copy_context()
         loop = self._ready()
+        if limited:
+            coroutine = _Limited(coroutine, partial(self._limit_of, thread_id))
         self._waiting.add(thread_id)
         try:
             loop.call_soon_threadsafe(self._begin, coroutine, done, thread_id, context)
@@ -56,7 +68,7 @@ class AsyncRunner:
     ) -> None:
         task = asyncio.get_running_loop().create_task(coroutine, context=context)
         self._running[thread_id] = task
-        if thread_id in self._interrupted:  # before it could begin
+        if thread_id in self._interrupted or thread_id in self._limited:  # before it could begin
             task.cancel()
         task.add_done_callback(lambda task: self._end(task, done, thread_id))
 
@@ -64,7 +76,8 @@ class AsyncRunner:
         self._running.pop(thread_id, None)
         interrupted = thread_id in self._interrupted
         self._interrupted.discard(thread_id)
-        error = asyncio.CancelledError() if task.cancelled() else task.exception()
+        self._limited.pop(thread_id, None)
+        error = _cancellation_of(task) if task.cancelled() else task.exception()
         if error is None:
             done.set_result(task.result())
         elif interrupted and _caused_by_cancellation(error):
@@ -80,6 +93,39 @@ class AsyncRunner:
         self._interrupted.add(thread_id)
         loop.call_soon_threadsafe(self._cancel, thread_id)
         return True
+
+    def limit(self, thread_id: int, error: Callable[[], BaseException]) -> bool:
+        """Raise what ``error()`` makes at the next ``await`` of the coroutine that a thread waits for.
+
+        Args:
+            error: makes a CancelledError that is also the error of a time limit. Called on the loop, when it lands.
+
+        Returns:
+            False when the thread waits for no coroutine.
+        """
+        loop = self._loop
+        if loop is None or not self.waits(thread_id):
+            return False
+        self._limited[thread_id] = error
+        loop.call_soon_threadsafe(self._cancel, thread_id)
+        return True
+
+    def waits(self, thread_id: int) -> bool:
+        """Whether a thread waits for a coroutine."""
+        return thread_id in self._waiting
+
+    @property
+    def loop_thread_id(self) -> int | None:
+        return None if self._thread is None else self._thread.ident
+
+    def _limit_of(self, thread_id: int) -> BaseException | None:
+        make = self._limited.pop(thread_id, None)
+        if make is None or thread_id in self._interrupted:
+            return None
+        task = self._running.get(thread_id)
+        if task is not None:
+            task.uncancel()  # what the job does next is not cancelled
+        return make()
 
     def _cancel(self, thread_id: int) -> None:
         task = self._running.get(thread_id)
@@ -130,6 +176,43 @@ class AsyncRunner:
             # What was raised is the outcome of its job already, or nobody's: that of a task left behind.
             with suppress(SystemExit, KeyboardInterrupt):
                 loop.run_forever()
+
+
+def _cancellation_of(task: asyncio.Task[Any]) -> BaseException:
+    """What ended a cancelled task: the error of a time limit, when it was one."""
+    try:
+        task.exception()
+    except asyncio.CancelledError as error:
+        return error
+    return asyncio.CancelledError()
+
+
+class _Limited(Coroutine[Any, Any, Any]):
+    """A coroutine into which a CancelledError comes as the error of a time limit, when there is one."""
+
+    def __init__(self, coroutine: Coroutine[Any, Any, Any], limit: Callable[[], BaseException | None]) -> None:
+        self._coroutine = coroutine
+        self._limit = limit
+
+    def __await__(self) -> Any:
+        return self._coroutine.__await__()
+
+    def send(self, value: Any) -> Any:
+        return self._coroutine.send(value)
+
+    def throw(self, kind: Any, value: Any = None, trace: TracebackType | None = None) -> Any:  # noqa: ARG002
+        error = kind if value is None else value
+        if isinstance(error, asyncio.CancelledError) or error is asyncio.CancelledError:
+            error = self._limit() or error
+        return self._coroutine.throw(error)
+
+    def close(self) -> None:
+        self._coroutine.close()
+
+    @property
+    def cr_frame(self) -> Any:
+        """For `asyncio.Task.get_stack`, which a dump asks."""
+        return getattr(self._coroutine, "cr_frame", None)
 
 
 def _caused_by_cancellation(error: BaseException) -> bool:

@@ -4,6 +4,7 @@ CPython can raise an exception in another thread, between two bytecodes of that 
 in a system call or holds the GIL is not reached until it comes back. So:
 
 1. The window opens right before ``perform`` and closes right after. Outside, `interrupt` does nothing.
+   A stop raises `Shutdown`; a time limit raises `SoftTimeout` or `HardTimeout`.
 2. Closing lets an exception that was aimed but has not landed do so there, so that it cannot land later.
 3. A thread that is not reached keeps its job; the job is given back in the last step of the stop and the
    process exits (rule 12).
@@ -18,8 +19,9 @@ import sys
 import threading
 from types import TracebackType
 
-from offsider.core.errors import Shutdown
+from offsider.core.errors import HardTimeout, Shutdown, SoftTimeout
 
+AIMED = (Shutdown, SoftTimeout, HardTimeout)
 LANDING_JUMPS = 1000
 
 
@@ -29,12 +31,12 @@ class Window:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._thread_id: int | None = None
-        self._aimed = False
+        self._aimed: type[BaseException] | None = None
 
     def __enter__(self) -> None:
         with self._lock:
             self._thread_id = threading.get_ident()
-            self._aimed = False
+            self._aimed = None
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -43,25 +45,34 @@ class Window:
             try:
                 with self._lock:
                     self._thread_id = None
-                if self._aimed:
+                if self._aimed is not None:
                     _let_it_land()
-            except Shutdown:
+            except AIMED:
                 # It landed here and not in the job, which had already ended.
                 continue
             return
 
-    def interrupt(self) -> bool:
-        """Raise `Shutdown` in the thread. False when it is not inside the window, or nothing may be aimed."""
+    def interrupt(self, error: type[BaseException] = Shutdown) -> bool:
+        """Raise ``error`` in the thread. False when it is not inside the window, or nothing may be aimed.
+
+        Args:
+            error: one of those in `AIMED`, or derived from one.
+        """
         with self._lock:
             if self._thread_id is None or not _may_aim():
                 return False
-            if self._aimed:
+            if self._aimed in (error, Shutdown):
                 # Once is enough, and a second one could land where the first has been dealt with.
                 return True
-            self._aimed = True
+            self._aimed = error
             target = ctypes.c_ulong(self._thread_id)
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(target, ctypes.py_object(Shutdown))
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(target, ctypes.py_object(error))
             return True
+
+    @property
+    def thread_id(self) -> int | None:
+        """The thread that is inside the window now, as `threading.get_ident` tells it."""
+        return self._thread_id
 
 
 def _may_aim() -> bool:

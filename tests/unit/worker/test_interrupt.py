@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from offsider.core.errors import Shutdown
+from offsider.core.errors import HardTimeout, Shutdown, SoftTimeout
 from offsider.worker.interrupt import Window, caused_by_shutdown
 from tests.waiting import wait_for
 
@@ -143,7 +143,7 @@ def test_one_that_comes_too_late_lands_in_the_closing_and_harms_nobody():
     with worker.window._lock:
         end.set()
         wait_for(lambda: sys._current_frames()[worker.thread.ident].f_code.co_name == "__exit__")
-        worker.window._aimed = True
+        worker.window._aimed = Shutdown
         aim(worker.thread)
     worker.thread.join(10)
 
@@ -180,6 +180,43 @@ def test_a_window_can_be_used_again_after_an_interruption():
 
     assert landed == [None] * rounds
     assert not window.interrupt()
+
+
+@pytest.mark.usefixtures("untraced")
+def test_a_job_that_swallowed_a_time_limit_can_still_be_stopped():
+    swallowed = []
+
+    def swallows() -> None:
+        while True:
+            try:
+                while True:
+                    pass
+            except (SoftTimeout, HardTimeout) as error:
+                swallowed.append(type(error))
+
+    worker = Worker(swallows)
+    wait_for(lambda: worker.window.interrupt(SoftTimeout))
+    wait_for(lambda: swallowed == [SoftTimeout])
+    assert worker.window.interrupt(SoftTimeout)  # the same again is not raised again
+    assert worker.window.interrupt(HardTimeout)
+    wait_for(lambda: swallowed == [SoftTimeout, HardTimeout])
+    assert worker.window.interrupt()
+    worker.thread.join(10)
+    assert worker.caught == ["in the job"]
+    assert swallowed == [SoftTimeout, HardTimeout]
+
+
+@pytest.mark.usefixtures("untraced")
+def test_after_a_stop_has_been_aimed_a_time_limit_is_of_no_matter():
+    held = threading.Event()
+    worker = Worker(lambda: held.wait(10))
+    wait_for(worker.window.interrupt)
+    assert worker.window.interrupt(SoftTimeout)
+    assert worker.window._aimed is Shutdown
+    assert worker.window.thread_id == worker.thread.ident
+    held.set()
+    worker.thread.join(10)
+    assert worker.caught in ([], ["in the job"])
 
 
 @pytest.mark.usefixtures("untraced")

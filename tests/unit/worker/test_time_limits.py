@@ -1,0 +1,247 @@
+"""What happens to a job that runs longer than it may, step by step, with a clock in the hands of the test."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from datetime import timedelta
+from types import SimpleNamespace
+
+import pytest
+
+from offsider.core.errors import HardTimeout, SoftTimeout
+from offsider.wiring.context import JobContext
+from offsider.worker.time_limits import GRACE_SECONDS, IDLE_SECONDS, STALE_ENTRIES, Limits, TimeLimits, limits_of
+from tests.waiting import wait_for
+
+
+class Reach:
+    """A job that gets the error at once, later, or never."""
+
+    def __init__(self, *, lands: bool = True, aims: bool = True) -> None:
+        self.lands, self.aims = lands, aims
+        self.aimed: list[tuple[type, str]] = []
+        self.landed = lambda: None
+
+    def aim(self, kind, message, landed):
+        self.aimed.append((kind, message))
+        self.landed = landed
+        if self.lands:
+            landed()
+        return self.aims
+
+    def place(self) -> str:
+        return "app.py:7 in waits"
+
+
+class Scene:
+    """Limits whose thread does not run: the test ticks."""
+
+    def __init__(self, config) -> None:
+        self.now = 1000.0
+        self.config = config
+        self.limits = TimeLimits(config, lambda: self.now)
+        self.limits.stop()
+        self.overruns: list[tuple[str, float]] = []
+
+    def watch(self, soft=None, hard=None, reach=None):
+        job = JobContext({"class": "Slow", "args": [], "jid": "ab"}, "default")
+        return self.limits.watch(job, Limits(soft, hard), reach or Reach(), self._overrun)
+
+    def _overrun(self, error, seconds) -> None:
+        assert isinstance(error, HardTimeout)
+        self.overruns.append((str(error), seconds))
+
+    def at(self, seconds: float) -> float:
+        """Tick so long after the start."""
+        self.now = 1000.0 + seconds
+        return self.limits.tick()
+
+
+@pytest.fixture
+def scene(config, caplog):
+    caplog.set_level(logging.INFO, logger="offsider")
+    return Scene(config)
+
+
+SOFT = (SoftTimeout, "the job has run for its soft limit of 5 s")
+HARD = (HardTimeout, "the job has run for its hard limit of 10 s")
+
+
+def test_nothing_is_done_before_the_limit(scene):
+    reach = Reach()
+    scene.watch(5, 10, reach)
+    assert scene.at(0) == 5
+    assert scene.at(4.5) == 0.5
+    assert reach.aimed == []
+
+
+def test_at_each_limit_its_error_is_raised_and_then_the_job_is_given_up(scene, caplog):
+    reach = Reach()
+    watched = scene.watch(5, 10, reach)
+    assert scene.at(5) == GRACE_SECONDS
+    assert reach.aimed == [SOFT]
+    assert scene.at(6) == 4
+    assert scene.at(10) == GRACE_SECONDS
+    assert reach.aimed == [SOFT, HARD]
+    assert scene.overruns == []
+    assert scene.at(11) == IDLE_SECONDS
+    assert scene.overruns == [(HARD[1], 11.0)]
+    assert not scene.limits.end(watched)
+    [record] = caplog.records
+    assert record.levelname == "ERROR"
+    assert "job ab (Slow) still runs at app.py:7 in waits, though its hard limit of 10 s" in record.getMessage()
+
+
+@pytest.mark.parametrize("ends_at", [0, 4, 5.5, 10.5])
+def test_a_job_that_ends_is_left_alone(scene, caplog, ends_at):
+    reach = Reach()
+    watched = scene.watch(5, 10, reach)
+    for moment in (5, 6, 10):
+        if moment < ends_at:
+            scene.at(moment)
+    before = list(reach.aimed)
+    assert scene.limits.end(watched)
+    assert scene.at(100) == IDLE_SECONDS
+    assert (reach.aimed, scene.overruns, caplog.records) == (before, [], [])
+
+
+def test_a_job_that_cannot_be_reached_is_told_about_once_with_its_place(scene, caplog):
+    reach = Reach(lands=False)
+    watched = scene.watch(5, None, reach)
+    scene.at(5)
+    assert caplog.records == []
+    assert scene.at(6) == IDLE_SECONDS
+    [record] = caplog.records
+    assert record.levelname == "WARNING"
+    assert "job ab (Slow) is not interruptible: its soft limit of 5 s has passed" in record.getMessage()
+    assert "at app.py:7 in waits" in record.getMessage()
+    assert reach.aimed == [SOFT]  # it is under way, and lands when the call comes back
+    scene.now += 100
+    assert scene.limits.end(watched)
+    assert len(caplog.records) == 1
+
+
+def test_where_nothing_could_be_aimed_it_is_tried_once_more(scene):
+    """The job had not entered its window yet."""
+    reach = Reach(lands=False, aims=False)
+    scene.watch(5, None, reach)
+    scene.at(5)
+    scene.at(6)
+    assert reach.aimed == [SOFT, SOFT]
+
+
+def test_a_place_that_nobody_knows_is_left_out(scene, caplog):
+    reach = Reach(lands=False)
+    reach.place = lambda: ""
+    scene.watch(5, None, reach)
+    scene.at(5)
+    scene.at(6)
+    assert "in C code, where Python" in caplog.text
+
+
+def test_a_job_that_held_the_interpreter_is_told_about_when_it_ends(scene, caplog):
+    """The thread of the limits could not run either."""
+    watched = scene.watch(5, 10)
+    scene.now += 8
+    assert scene.limits.end(watched)
+    assert [record.getMessage() for record in caplog.records] == [
+        "job ab (Slow) ended 3.0 s after its time limit: nothing could be raised in it"
+    ]
+
+
+def test_a_job_that_cleans_up_for_long_is_no_news(scene, caplog):
+    watched = scene.watch(5, None)
+    scene.at(5)
+    scene.at(6)
+    scene.now += 100
+    assert scene.limits.end(watched)
+    assert caplog.records == []
+
+
+def test_a_hard_limit_close_to_the_soft_one_does_not_wait_for_it(scene):
+    reach = Reach()
+    scene.watch(9.5, 10, reach)
+    assert scene.at(9.5) == 0.5
+    assert scene.at(10) == GRACE_SECONDS
+    assert [kind for kind, _ in reach.aimed] == [SoftTimeout, HardTimeout]
+
+
+def test_a_hard_limit_alone_is_one_too(scene):
+    reach = Reach()
+    scene.watch(None, 10, reach)
+    assert scene.at(9) == 1
+    scene.at(10)
+    scene.at(11)
+    assert reach.aimed == [HARD]
+    assert len(scene.overruns) == 1
+
+
+def test_many_jobs_are_served_in_the_order_of_their_limits(scene):
+    reaches = [Reach() for _ in range(3)]
+    for reach, soft in zip(reaches, (3, 1, 2), strict=True):
+        scene.watch(soft, None, reach)
+    assert scene.at(1) == 1
+    assert [len(reach.aimed) for reach in reaches] == [0, 1, 0]
+    scene.at(3)
+    assert [len(reach.aimed) for reach in reaches] == [1, 1, 1]
+
+
+def test_short_jobs_with_long_limits_leave_nothing_behind(scene):
+    for _ in range(5 * STALE_ENTRIES):
+        scene.limits.end(scene.watch(600, 1200))
+    assert len(scene.limits._due) <= STALE_ENTRIES + 3
+
+
+def test_a_job_knows_how_much_time_it_has(config):
+    limits = TimeLimits(config)
+    limits.stop()
+    job = JobContext({"class": "Slow", "args": []}, "default")
+    limits.watch(job, Limits(100, 200), Reach(), lambda error, seconds: None)
+    assert 99 < job.time_left_seconds <= 100
+    limits.watch(job, Limits(None, 200), Reach(), lambda error, seconds: None)
+    assert 199 < job.time_left_seconds <= 200
+
+
+def names() -> list[str]:
+    return [thread.name for thread in threading.enumerate()]
+
+
+def test_the_thread_begins_with_the_first_job_and_wakes_for_an_earlier_limit(config):
+    limits = TimeLimits(config)
+    limits.start()
+    assert "offsider-time-limits" not in names()
+    job = JobContext({"class": "Slow", "args": []}, "default")
+    limits.watch(job, Limits(600, None), Reach(), lambda error, seconds: None)
+    assert names().count("offsider-time-limits") == 1
+    reach = Reach()
+    limits.watch(job, Limits(0.02, None), reach, lambda error, seconds: None)
+    wait_for(lambda: reach.aimed)
+    limits.stop()
+    assert limits.join(10)
+
+
+@pytest.mark.parametrize(
+    "payload, declared, defaults, expected",
+    [
+        ({}, {}, {}, None),
+        ({"soft_timeout": 5}, {}, {}, Limits(5, None)),
+        ({"hard_timeout": 5.5}, {}, {}, Limits(None, 5.5)),
+        ({}, {"soft_timeout": timedelta(minutes=1)}, {}, Limits(60, None)),
+        ({}, {}, {"hard_timeout": 9}, Limits(None, 9)),
+        ({"soft_timeout": 5}, {"soft_timeout": 6, "hard_timeout": 7}, {"hard_timeout": 9}, Limits(5, 7)),
+        ({"soft_timeout": None}, {"soft_timeout": 6}, {}, Limits(6, None)),
+        ({"hard_timeout": 5}, {"soft_timeout": 6}, {}, Limits(None, 5)),
+        ({"soft_timeout": 0, "hard_timeout": -1}, {"soft_timeout": 6}, {}, None),
+    ],
+)
+def test_limits_come_from_the_payload_the_declaration_and_the_configuration(
+    payload, declared, defaults, expected, config
+):
+    config.jobs.update(defaults)
+    job = JobContext({"class": "Slow", "args": [], **payload}, "default", declared=SimpleNamespace(options=declared))
+    assert limits_of(job, config) == expected
+
+
+def test_a_job_that_nobody_declared_may_have_limits_too(config):
+    assert limits_of(JobContext({"class": "X", "args": [], "soft_timeout": 5}, "default"), config) == Limits(5, None)
