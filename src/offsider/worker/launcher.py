@@ -106,6 +106,8 @@ class Launcher:
         config.freeze()
         registry.check_all(config)
         config.events.emit("startup", once=True)
+        if self._keeper is not None:
+            self._keeper.max_strikes = config.worker.max_strikes
         self._redis = config.make_redis(SERVICE_CONNECTIONS)
         capsules = list(config.capsules.values())
         self._pools = [self._redis, *(capsule.redis for capsule in capsules)]

@@ -16,7 +16,7 @@ from offsider.storage.redis import RedisSettings
 from offsider.storage.working import Owner, claim
 from offsider.worker.keeper.channel import Channel
 from offsider.worker.keeper.keeping import Keeper
-from offsider.worker.keeper.report import Orders, Report, encode
+from offsider.worker.keeper.messages import Orders, Report, encode
 from tests.process.stored import push
 from tests.waiting import wait_for
 
@@ -122,6 +122,22 @@ def test_the_jobs_of_a_dead_worker_are_back_at_once(keeper, worker, parts, raw_r
     assert raw_redis.exists(f"offsider:fenced:{worker.lists.identity}")
     assert "is dead; gave its 2 jobs back" in caplog.text
     assert keeper.health.workers == {}
+
+
+@pytest.mark.parametrize("strikes", [(3, 1), (4, 0), (0, 0)], ids=str)
+def test_a_poison_pill_is_left_to_those_who_know_the_callbacks(keeper, worker, parts, raw_redis, strikes):
+    """A job that was alone with its process when that died, for the third time."""
+    max_strikes, left_for_others = strikes
+    jid = push(raw_redis, "Short", 1)
+    raw_redis.zadd(f"offsider:strikes:{jid}", {f"host:{number}:aaaaaaaaaaaa": time.time() for number in range(2)})
+    claim_jobs(parts.redis, worker, 1)
+    keeper._channel.send(worker.report(max_strikes=max_strikes))
+    keeper.turn()
+    worker.end()
+    keeper.turn()
+    assert raw_redis.llen(worker.working) == left_for_others
+    assert raw_redis.llen("queue:default") == 1 - left_for_others
+    assert not raw_redis.exists("dead")
 
 
 def test_what_the_server_hands_a_dead_worker_afterwards_comes_back_too(keeper, worker, parts, raw_redis):

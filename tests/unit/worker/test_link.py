@@ -11,7 +11,7 @@ from offsider.storage.owners import Lists
 from offsider.storage.redis import RedisSettings
 from offsider.worker.keeper.channel import Channel
 from offsider.worker.keeper.link import KeeperLink
-from offsider.worker.keeper.report import Report, decode
+from offsider.worker.keeper.messages import Report, decode
 
 LISTS = Lists("host:1:aaaaaaaaaaaa", {"default": ("low",)})
 REDIS = RedisSettings()

@@ -24,7 +24,7 @@ from offsider.storage import owners
 from offsider.storage.redis import Redis, RedisSettings
 from offsider.worker.health_state import HealthState, WorkerHealth
 from offsider.worker.keeper.endings import LOOK_SECONDS, Ending
-from offsider.worker.keeper.report import LEFT, Orders, Report, decode
+from offsider.worker.keeper.messages import LEFT, Orders, Report, decode
 from offsider.worker.liveness import BEATS_PER_LIFE
 from offsider.worker.outage import Outage
 from offsider.worker.reclaim import reclaim
@@ -150,7 +150,7 @@ class Keeper:
             try:
                 redis = self._redis(dead.report.redis)
                 lists = owners.lists_of(redis, identity) or dead.report.lists
-                reclaim(redis, lists, proven=True)
+                reclaim(redis, lists, proven=True, max_strikes=dead.report.max_strikes)
                 owners.forget(redis, lists, leaving=False)
             except RedisFailure as error:
                 self._outage.noticed(error)

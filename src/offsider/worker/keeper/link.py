@@ -16,7 +16,7 @@ from offsider.storage.owners import Lists
 from offsider.storage.redis import RedisSettings
 from offsider.worker.health_state import READY
 from offsider.worker.keeper.channel import Channel, KeeperGone
-from offsider.worker.keeper.report import LEFT, Report, encode
+from offsider.worker.keeper.messages import LEFT, Report, encode
 
 logger = logging.getLogger("offsider")
 
@@ -31,6 +31,7 @@ class KeeperLink:
     Attributes:
         state: asked at each report for the worker's state.
         stuck: asked at each report for what is broken in the worker and stays so.
+        max_strikes: ``worker.max_strikes``; the keeper leaves what would have to be buried to others.
     """
 
     def __init__(self, channel: Channel, keeper_pid: int = 0) -> None:
@@ -41,6 +42,7 @@ class KeeperLink:
         self._gone = False
         self.state: Callable[[], str] = lambda: READY
         self.stuck: Callable[[], Sequence[str]] = tuple
+        self.max_strikes = 3
 
     @property
     def gone(self) -> bool:
@@ -68,7 +70,9 @@ class KeeperLink:
         if self._last is None or self._gone:
             return
         lists, life_ms, redis = self._last
-        report = Report(os.getpid(), lists, life_ms, redis, state or self.state(), tuple(self.stuck()))
+        report = Report(
+            os.getpid(), lists, life_ms, redis, state or self.state(), tuple(self.stuck()), self.max_strikes
+        )
         try:
             self._channel.send(encode(report))
         except KeeperGone as error:

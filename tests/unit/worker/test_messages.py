@@ -6,7 +6,7 @@ import pytest
 
 from offsider.storage.owners import Lists
 from offsider.storage.redis import RedisSettings
-from offsider.worker.keeper.report import Orders, Report, Unreadable, decode, encode
+from offsider.worker.keeper.messages import Orders, Report, Unreadable, decode, encode
 
 REPORT = Report(
     4711,
@@ -15,6 +15,7 @@ REPORT = Report(
     RedisSettings(url="redis://:secret@example:6379/3", key_prefix="shop:", sentinels=("a:1", "b:2")),
     "quiet",
     ("its fetch loop stands still",),
+    7,
 )
 
 

@@ -29,6 +29,7 @@ class Report:
         redis: where its lists are.
         state: one of `health_state`'s, or ``"left"``.
         stuck: what the worker says is broken in itself.
+        max_strikes: ``worker.max_strikes`` as the application left it.
     """
 
     pid: int
@@ -37,6 +38,7 @@ class Report:
     redis: RedisSettings
     state: str = READY
     stuck: tuple[str, ...] = ()
+    max_strikes: int = 3
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,7 @@ def encode(message: Report | Orders) -> bytes:
         "redis": redis,
         "state": message.state,
         "stuck": message.stuck,
+        "max_strikes": message.max_strikes,
     }
     return json.dumps({"report": told}).encode()
 
@@ -90,4 +93,5 @@ def _report(told: Mapping[str, Any]) -> Report:
         RedisSettings(**redis),
         told["state"],
         tuple(told["stuck"]),
+        told["max_strikes"],
     )
