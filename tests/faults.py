@@ -130,7 +130,9 @@ class FaultProxy:
     def _requests(self, client: socket.socket, server: socket.socket, doomed: threading.Event) -> None:
         with suppress(OSError):
             while data := client.recv(1 << 16):
-                self._flowing.wait()
+                while not self._flowing.wait(0.05):
+                    if client not in self._open:  # broken meanwhile
+                        return
                 fault = self._fault(data)
                 if fault is not None:
                     doomed.set()

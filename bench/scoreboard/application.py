@@ -2,40 +2,37 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
 from collections.abc import Mapping
 from typing import Any
 
+from bench.scoreboard import crash, shifted_clock
 from bench.scoreboard.effects import VARIABLE, Effects
-from offsider import Config, current_job, job
-from offsider.core.clock import Clock
+from offsider import Config, Discard, Reschedule, current_job, job
+from offsider.wiring.events import JobPoisoned
 
-CLOCK = "SCOREBOARD_CLOCK_SECONDS"
 ROLL_CALL_SECONDS = 30.0
 
 effects = Effects(os.environ[VARIABLE])
 
 
 def configure(config: Config) -> None:
+    crash.install(effects)
+    config.on("job_poisoned", _poisoned)
     config.death_handlers.append(_death)
-    if offset := float(os.environ.get(CLOCK, "0")):
-        config.clock = ShiftedClock(offset)
-
-
-class ShiftedClock(Clock):
-    """A wall clock that is wrong by so many seconds; what measures durations stays right."""
-
-    def __init__(self, offset_seconds: float) -> None:
-        self._offset_seconds = offset_seconds
-
-    def now(self) -> float:
-        return super().now() + self._offset_seconds
+    if offset := float(os.environ.get(shifted_clock.VARIABLE, "0")):
+        config.clock = shifted_clock.ShiftedClock(offset)
 
 
 def _death(payload: Mapping[str, Any], _error: BaseException | None) -> None:
     effects.count("deaths", payload.get("jid") or "none")
+
+
+def _poisoned(news: JobPoisoned) -> None:
+    effects.count("poisoned", json.loads(news.raw)["jid"])
 
 
 def ran() -> None:
@@ -80,3 +77,70 @@ def roll_call(roll: str) -> None:
     until = time.monotonic() + ROLL_CALL_SECONDS
     while not effects.read("dismissed", roll) and time.monotonic() < until:
         time.sleep(0.05)
+
+
+@job(name="scoreboard.Hold")
+def hold(_number: int = 0, _ms: float = 0) -> None:
+    """Lasts until its process dies; afterwards it has its effect at once."""
+    context = current_job()
+    if context.interrupted_count == 0:
+        effects.count("held", context.jid)
+        time.sleep(600)
+    if context.interrupted_count > 1:
+        effects.count("again", context.jid)
+    ran()
+
+
+@job(name="scoreboard.Flaky", retry=5)
+def flaky() -> None:
+    """Fails the first time."""
+    if current_job().attempt == 1:
+        raise RuntimeError("the first time it fails")
+    ran()
+
+
+@job(name="scoreboard.Rescheduling")
+def rescheduling() -> None:
+    """Puts itself off the first time."""
+    jid = current_job().jid
+    if not effects.read("put_off", jid):
+        effects.count("put_off", jid)
+        raise Reschedule(0.01)
+    ran()
+
+
+@job(name="scoreboard.Discarding")
+def discarding() -> None:
+    """Gives itself up after its effect."""
+    ran()
+    raise Discard("enough")
+
+
+@job(name="scoreboard.Dying", retry=0)
+def dying() -> None:
+    """Fails, and is not tried again."""
+    raise RuntimeError("it always fails")
+
+
+@job(name="scoreboard.DyingBefore")
+def dying_before() -> None:
+    """Its first process is killed before the effect."""
+    if current_job().interrupted_count == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    ran()
+
+
+@job(name="scoreboard.DyingAfter")
+def dying_after() -> None:
+    """Its first process is killed after the effect: this one runs twice."""
+    ran()
+    if current_job().interrupted_count == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+@job(name="scoreboard.Due")
+def due(at: float) -> None:
+    """Tells when it runs more than a second too early, by the clock of the ledger's server."""
+    if effects.server_time() < at - 1:
+        effects.count("early", current_job().jid)
+    ran()

@@ -49,15 +49,23 @@ class Effects:
 
     def read(self, table: str, member: str) -> int:
         """One figure; over a connection of its own, since the other one hears no reply."""
-        with redis.Redis(unix_socket_path=self._path) as reader:
-            found: Any = reader.hget(table, member)
-            return int(found or 0)
+        with self._asking() as reader:
+            return int(reader.hget(table, member) or 0)
+
+    def server_time(self) -> float:
+        """Seconds since the epoch by the ledger's server, whose clock is right."""
+        with self._asking() as reader:
+            seconds, microseconds = reader.time()
+            return float(seconds) + float(microseconds) / 1e6
 
     def close(self) -> None:
         with self._lock:
             if self._socket is not None:
                 self._socket.close()
                 self._socket = None
+
+    def _asking(self) -> Any:
+        return redis.Redis(unix_socket_path=self._path)
 
     def _connected(self) -> socket.socket:
         if self._socket is None or self._pid != os.getpid():

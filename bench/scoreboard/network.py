@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 
 from bench.scoreboard.ground import Ground, until
+from bench.scoreboard.processes import resident_mb
 from bench.scoreboard.restarts import THREADS, all_alive, seconds_to_resume
 from bench.scoreboard.row import Report, row
 from bench.scoreboard.servers import Server
 from tests.faults import FaultProxy
-from tests.process.workers import Worker
 
 PROCESSES = 2
 GROWTH_MB = 20
@@ -32,7 +31,7 @@ def black_hole(ground: Ground, report: Report) -> None:
     for worker in pair:
         worker.until_running()
     until(lambda: ground.ledger.size() > jobs * 0.1)
-    before = resident_mb(*pair)
+    before = sum(resident_mb(worker.pid) for worker in pair)
 
     proxy.black_hole()
     time.sleep(silence_seconds)
@@ -46,7 +45,7 @@ def black_hole(ground: Ground, report: Report) -> None:
 
     ground.ledger.until(jobs, quiet_seconds=40)
     ground.settled(server)
-    growth = resident_mb(*pair) - before
+    growth = sum(resident_mb(worker.pid) for worker in pair) - before
     report.tally = ground.tally(acked, server)
     report.nothing_missing()
     report.count(f"RSS grows by < {GROWTH_MB} MB: {growth:.1f}", growth < GROWTH_MB)
@@ -94,9 +93,3 @@ def reset_while_feeding(ground: Ground, server: Server, proxy: FaultProxy, secon
         proxy.reset()
         count += 1
     return acked, count
-
-
-def resident_mb(*workers: Worker) -> float:
-    """Resident memory of processes."""
-    pages = sum(int(Path(f"/proc/{worker.pid}/statm").read_text("ascii").split()[1]) for worker in workers)
-    return pages * 4096 / 2**20

@@ -1,0 +1,77 @@
+"""Clocks of machines that are wrong, and that jump."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+
+from bench.scoreboard.ground import Ground
+from bench.scoreboard.row import Report, row
+from bench.scoreboard.shifted_clock import VARIABLE as CLOCK
+from offsider import Client
+from offsider.core.payload import new_jid
+
+LIBRARIES = ("libfaketimeMT.so.1", "libfaketime.so.1")
+
+
+@row(
+    "R13",
+    "two workers whose clocks differ by 5 min, one of which jumps by +1 h and -1 h, run scheduled jobs",
+    bar="no job > 1 s early; lost 0; duplicates 0",
+)
+def wrong_clocks(ground: Ground, report: Report) -> None:
+    server = ground.server()
+    client = ground.client(server.url)
+    fleet = ground.workers(server.url)
+    acked: list[str] = []
+    library = faketime() if ground.tier == "full" else None
+    if library is None:
+        if ground.tier == "full":
+            report.partial.append("clocks are wrong by offsider's clock alone: libfaketime is not installed")
+        for offset in (3600, -3600):
+            pair = [fleet.start("-c", "2", wait=False, **{CLOCK: str(wrong)}) for wrong in (offset, offset - 300)]
+            for worker in pair:
+                worker.until_running()
+            acked += push_scheduled(ground, client)
+            ground.ledger.until(len(acked), quiet_seconds=20)
+            for worker in pair:
+                worker.stopped()
+    else:
+        jumping = ground.folder / "jumping"
+        jumping.write_text("+0")
+        fake = {"LD_PRELOAD": library, "FAKETIME_DONT_FAKE_MONOTONIC": "1", "FAKETIME_NO_CACHE": "1"}
+        skewed, jumps = {"FAKETIME": "-300"}, {"FAKETIME_TIMESTAMP_FILE": str(jumping)}
+        for worker in [fleet.start("-c", "2", wait=False, **fake, **given) for given in (skewed, jumps)]:
+            worker.until_running()
+        for jump in ("+3600", "-3600", "+0"):
+            acked += push_scheduled(ground, client)
+            time.sleep(1)
+            jumping.write_text(jump)
+            ground.ledger.until(len(acked), quiet_seconds=20)
+        report.figure("clocks by", Path(library).name)
+    ground.settled(server)
+    report.tally = ground.tally(acked, server)
+    report.nothing_missing()
+    report.count(f"duplicates 0, got {report.tally.duplicated}", report.tally.duplicated == 0)
+    early = ground.ledger.size("early")
+    report.count(f"early by > 1 s: 0, got {early}", early == 0)
+    report.partial.append("cron slots: there are no periodic jobs yet")
+
+
+def push_scheduled(ground: Ground, client: Client) -> list[str]:
+    """Jobs that are due in 1 to 3 s."""
+    acked: list[str] = []
+    for _ in range(ground.pick(smoke=60, full=1_000)):
+        at, jid = time.time() + ground.dice.uniform(1.0, 3.0), new_jid()
+        client.push({"class": "scoreboard.Due", "args": [at], "jid": jid, "at": at})
+        acked.append(jid)
+    return acked
+
+
+def faketime() -> str | None:
+    """The library that lies about time, when Debian's package ``libfaketime`` is there."""
+    if shutil.which("faketime") is None:
+        return None
+    found = [path for name in LIBRARIES for path in Path("/usr/lib").glob(f"*/faketime/{name}")]
+    return str(found[0]) if found else None

@@ -1,0 +1,106 @@
+"""Lets a worker die at a chosen request to the server: just before it is sent, or when it has been carried out.
+
+1. A row puts ``SCOREBOARD_CRASH`` into the environment of one worker: a regular expression, which of the requests that
+   match it, and ``before`` or ``after``.
+2. The application calls `install`, which wraps ``send`` and ``sendall`` of sockets in that process alone. The
+   package itself has no hook for this.
+3. At the request the process notes what it was in the ledger, and is gone as after ``kill -9``. ``after`` waits for
+   the reply, so that the server has acted and nobody has heard of it.
+
+What is sent tells more than names of functions: it stays the same when the code between changes.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import signal
+import socket
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from bench.scoreboard.effects import Effects
+from offsider.storage import scripts
+
+VARIABLE = "SCOREBOARD_CRASH"
+REPLY_MS = 300
+WAIT = "waiting pop"
+
+_COMMAND = re.compile(rb"^\*\d+\r\n\$\d+\r\n(\w+)\r\n(?:\$40\r\n([0-9a-f]{40})\r\n)?", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Point:
+    """Where to die.
+
+    Attributes:
+        pattern: found in the bytes of a request.
+        number: which of the requests with it, from 1.
+        after: when the server has carried it out, else before it is sent.
+    """
+
+    pattern: str
+    number: int
+    after: bool
+
+    def as_text(self) -> str:
+        return f"{'after' if self.after else 'before'} {self.number} {self.pattern}"
+
+    @classmethod
+    def from_text(cls, text: str) -> Point:
+        when, number, pattern = text.split(" ", 2)
+        return cls(pattern, int(number), when == "after")
+
+
+def install(effects: Effects) -> None:
+    """Wrap the sockets of this process, when its environment asks for it."""
+    if text := os.environ.get(VARIABLE):
+        crash = _Crash(Point.from_text(text), effects)
+        for name in ("sendall", "send"):
+            setattr(socket.socket, name, crash.around(getattr(socket.socket, name)))
+
+
+class _Crash:
+    def __init__(self, point: Point, effects: Effects) -> None:
+        self._point = point
+        self._pattern = re.compile(point.pattern.encode(), re.DOTALL)
+        self._effects = effects
+        self._lock = threading.Lock()
+        self._seen = 0
+        self._dying = False
+
+    def around(self, send: Callable[..., Any]) -> Callable[..., Any]:
+        def sending(connection: socket.socket, data: Any, *flags: int) -> Any:
+            request = bytes(data)
+            if not self._dying and request.startswith(b"*") and self._is_now(request):
+                self._die(connection, request, send)
+            return send(connection, data, *flags)
+
+        return sending
+
+    def _is_now(self, request: bytes) -> bool:
+        if not self._pattern.search(request):
+            return False
+        with self._lock:
+            self._seen += 1
+            return self._seen == self._point.number
+
+    def _die(self, connection: socket.socket, request: bytes, send: Callable[..., Any]) -> None:
+        self._dying = True
+        self._effects.count("crashes", f"{'after' if self._point.after else 'before'}:{label(request)}")
+        if self._point.after:
+            send(connection, request)
+            poller = select.poll()
+            poller.register(connection, select.POLLIN)
+            poller.poll(REPLY_MS)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def label(request: bytes) -> str:
+    """What a request is: names of scripts, else of commands."""
+    names = {script.sha.encode(): script.name for script in [*scripts._every]}  # noqa: SLF001 - for words alone
+    found = [names.get(sha) or command.decode().lower() for command, sha in _COMMAND.findall(request)]
+    return "+".join(dict.fromkeys(found)) or "request"

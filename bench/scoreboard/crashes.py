@@ -1,0 +1,128 @@
+"""Processes that die exactly between two steps."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from contextlib import suppress
+from subprocess import TimeoutExpired
+
+from bench.scoreboard.crash import VARIABLE, Point
+from bench.scoreboard.ground import Fleet, Ground
+from bench.scoreboard.row import Report, row
+from bench.scoreboard.servers import Server
+from offsider import Client
+from offsider.core.payload import new_jid
+
+#: A request that moves a due job: it names a sorted set and a queue, and no private list.
+MOVE = r"\A(?!.*offsider:working:).*\r\n(?:retry|schedule)\r\n.*queue:"
+#: A request that touches a job anywhere.
+ANY_STEP = r"offsider:working:|queue:|\r\n(?:retry|schedule|dead)\r\n"
+DIES_WITHIN_SECONDS = 8.0
+KINDS = ("Work", "Flaky", "Rescheduling", "Discarding", "Dying")
+DEADLY = ("DyingBefore", "DyingAfter")
+
+
+@row(
+    "R16",
+    "a worker dies 1,000 times in the move of due jobs from schedule and retry set to their queue: before the request, "
+    "and when the server has carried it out",
+    bar="lost 0; duplicates <= deaths",
+)
+def scheduler_dies(ground: Ground, report: Report) -> None:
+    deaths = ground.pick(smoke=10, full=1_000)
+    server = ground.server()
+    client = ground.client(server.url)
+    fleet = ground.workers(server.url)
+    acked: list[str] = []
+    for _ in range(deaths):
+        acked += push_due_jobs(client, server)
+        die_at(fleet, Point(MOVE, ground.dice.randint(1, 2), after=ground.dice.random() < 0.5))
+    fleet.start("-c", "4")
+    ground.ledger.until(len(acked), quiet_seconds=20)
+    ground.settled(server)
+    report.tally = ground.tally(acked, server)
+    report.nothing_missing()
+    died = ground.ledger.counts("crashes").total()
+    report.count(f"duplicates <= deaths: {report.tally.duplicated} <= {died}", report.tally.duplicated <= died)
+    report.count(f"deaths in a move >= {deaths // 2}, got {died}", died >= deaths // 2)
+    report.figure("deaths in a move", died)
+
+
+@row(
+    "R17",
+    "a worker dies at each request by which a job is claimed, retried, rescheduled, discarded, buried, acknowledged or "
+    "moved, before it and after it, and before and after the effect of a job",
+    bar="lost 0 at every point; duplicates <= deaths; no job is stored twice",
+)
+def dies_anywhere(ground: Ground, report: Report) -> None:
+    points = [Point(ANY_STEP, number, after) for number in range(1, 41) for after in (False, True)]
+    points = ground.pick(smoke=ground.dice.sample(points[:40], 14), full=points * 3)
+    server = ground.server()
+    client = ground.client(server.url)
+    fleet = ground.workers(server.url)
+    acked: dict[str, str] = {}
+    for point in points:
+        for kind in KINDS:
+            acked[push(client, kind)] = kind
+        acked[push(client, "Work", at=time.time() + 0.01)] = "Work"
+        die_at(fleet, point)
+    for kind in DEADLY:
+        acked[push(client, kind)] = kind
+    finish(ground, fleet, server, acked)
+
+    mortal = {jid for jid, kind in acked.items() if kind == "Dying"}
+    report.tally = ground.tally([jid for jid in acked if jid not in mortal], server)
+    report.nothing_missing()
+    dead = Counter(json.loads(raw)["jid"] for raw in server.raw.zrange("dead", 0, -1))
+    report.count(
+        f"out of tries and in the dead set {len(mortal)}, got {len(mortal & dead.keys())}", mortal <= dead.keys()
+    )
+    report.count(f"stored twice 0, got {dead.total() - len(dead)}", dead.total() == len(dead))
+    crashes = ground.ledger.counts("crashes")
+    died = crashes.total() + len(DEADLY)
+    report.count(f"duplicates <= deaths: {report.tally.duplicated} <= {died}", report.tally.duplicated <= died)
+    report.figure("deaths", died)
+    report.figure("points", ", ".join(f"{name} {times}" for name, times in sorted(crashes.items())))
+    report.partial.append("batches: there are none yet")
+
+
+def push(client: Client, kind: str, *, at: float | None = None) -> str:
+    retry = 0 if kind == "Dying" else 5
+    job: dict[str, object] = {"class": f"scoreboard.{kind}", "args": [], "jid": new_jid(), "retry": retry}
+    client.push(job | ({"at": at} if at else {}))
+    return str(job["jid"])
+
+
+def push_due_jobs(client: Client, server: Server) -> list[str]:
+    """Jobs that are due in both sorted sets."""
+    scheduled = [push(client, "Work", at=time.time() + 0.02) for _ in range(3)]
+    retried = {new_jid(): 1 for _ in range(3)}
+    job: dict[str, object] = {"class": "scoreboard.Work", "args": [], "queue": "default"}
+    server.raw.zadd("retry", {json.dumps(job | {"jid": jid}): score for jid, score in retried.items()})
+    return [*scheduled, *retried]
+
+
+def die_at(fleet: Fleet, point: Point) -> None:
+    """Start a worker that dies there; one that does not come there is killed."""
+    worker = fleet.start("-c", "1", wait=False, **{VARIABLE: point.as_text()})
+    with suppress(TimeoutExpired):
+        worker.process.wait(DIES_WITHIN_SECONDS)
+    if worker.runs:
+        worker.kill()
+
+
+def finish(ground: Ground, fleet: Fleet, server: Server, acked: dict[str, str]) -> None:
+    """Let healthy workers, replaced when a job kills them, run all that is left; retries are due at once."""
+    wanted = sum(kind != "Dying" for kind in acked.values())
+    worker = fleet.start("-c", "4", wait=False)
+    give_up = time.monotonic() + 60
+    while (ground.ledger.size() < wanted or server.raw.zcard("retry")) and time.monotonic() < give_up:
+        if not worker.runs:
+            worker = fleet.start("-c", "4", wait=False)
+        for member, score in server.raw.zrange("retry", 0, -1, withscores=True):
+            if score > time.time():
+                server.raw.zadd("retry", {member: 1}, xx=True)
+        time.sleep(0.1)
+    ground.settled(server)

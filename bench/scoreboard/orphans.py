@@ -1,0 +1,61 @@
+"""Jobs whose owners died with their machines, and many who would take them over."""
+
+from __future__ import annotations
+
+import time
+
+from bench.scoreboard.ground import Fleet, Ground, until
+from bench.scoreboard.holdings import entries
+from bench.scoreboard.processes import kill_host
+from bench.scoreboard.row import Report, row
+from bench.scoreboard.servers import Server
+
+SWEEPERS = 8
+
+
+@row(
+    "R29",
+    "1,000 jobs run when their machines are gone; 8 processes look for them at once. Then the same, and 4 of the 8 are "
+    "killed while they take them over",
+    bar="lost 0; every job is given back once; with kills: lost 0, duplicates <= kills x threads",
+    heavy=True,
+)
+def orphan_race(ground: Ground, report: Report) -> None:
+    jobs = ground.pick(smoke=150, full=1_000)
+    server = ground.server()
+    fleet = ground.workers(server.url)
+    acked = make_orphans(ground, fleet, server, jobs)
+    sweepers = [fleet.start("-c", "2", wait=False) for _ in range(SWEEPERS)]
+    started = time.monotonic()
+    ground.ledger.until(jobs, quiet_seconds=30)
+    report.figure("seconds until all ran", time.monotonic() - started)
+    ground.settled(server)
+    report.tally = ground.tally(acked, server)
+    report.nothing_missing()
+    report.count(f"duplicates 0, got {report.tally.duplicated}", report.tally.duplicated == 0)
+    again = ground.ledger.size("again")
+    report.count(f"given back twice 0, got {again}", again == 0)
+
+    for worker in sweepers:
+        worker.kill()
+    ground.ledger.clear()
+    acked = make_orphans(ground, fleet, server, jobs)
+    sweepers = [fleet.start("-c", "2", wait=False) for _ in range(SWEEPERS)]
+    until(lambda: ground.ledger.size() > 0, 60)
+    for worker in sweepers[:4]:
+        worker.kill()
+    ground.ledger.until(jobs, quiet_seconds=30)
+    ground.settled(server)
+    tally = ground.tally(acked, server)
+    report.count(f"with kills: lost 0, got {tally.acked - tally.ran}", tally.acked == tally.ran)
+    report.count(f"with kills: duplicates <= 8, got {tally.duplicated}", tally.duplicated <= 8)
+    report.figure("duplicated with kills", tally.duplicated)
+
+
+def make_orphans(ground: Ground, fleet: Fleet, server: Server, jobs: int) -> list[str]:
+    """Jobs that run in processes which are then gone with all their children; answers the jids."""
+    acked = ground.push(ground.client(server.url), jobs, name="scoreboard.Hold")
+    hosts = [fleet.start("-c", str(jobs // 2), wait=False) for _ in range(2)]
+    until(lambda: len(entries(server.raw)) == jobs and ground.ledger.size("held") >= jobs * 0.9, 60)
+    kill_host(*hosts)
+    return acked
