@@ -66,7 +66,7 @@ class Running:
                 self.act_on(name)
             for name, error in self._signals.failures():
                 logger.error("an earlier handler of %s failed: %s", name, describe(error), exc_info=error)
-        return 0
+        return 1 if self._launcher.broken else 0
 
     def seconds_left(self) -> float:
         """How long the end of the process may still take for a stop to keep its promise of timeout and 4 s."""

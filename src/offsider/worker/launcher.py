@@ -5,7 +5,7 @@ Up:
 1. Freeze the configuration and check every declared job against it.
 2. ``startup`` handlers; an error of theirs aborts.
 3. Register the owner: the first beat is acknowledged before the first claim.
-4. Start the services (liveness, sweeper, heartbeat, discovery, scheduler, those of extensions), then the
+4. Start the services (liveness, sweeper, watchdog, heartbeat, discovery, scheduler, those of extensions), then the
    managers with their processors.
 
 Down (rule 12):
@@ -42,6 +42,7 @@ from offsider.worker.manager import Manager
 from offsider.worker.ownership import Ownership
 from offsider.worker.scheduler import Scheduler
 from offsider.worker.sweeper import Sweeper
+from offsider.worker.watchdog import Watchdog, Watched
 from offsider.worker.work_state import WorkState
 
 if TYPE_CHECKING:
@@ -81,6 +82,8 @@ class Launcher:
         self.work_state = WorkState()
         self.quieted = False
         self.stopping = False
+        #: Why the worker stops by itself, and shall end with an exit code that has it started anew; empty when not.
+        self.broken = ""
         self._lock = threading.Lock()
         self._stopped = threading.Event()
         self._registered = False
@@ -130,10 +133,13 @@ class Launcher:
     def _build(self) -> None:
         config, redis, ownership = self.config, self._redis, self._ownership
         audits: list[Callable[[], None]] = []
+        watched: dict[str, Watched] = {}
         for capsule in config.capsules.values():
             fetcher = make_fetcher(config, capsule, ownership)
             if isinstance(fetcher, ReliableFetcher):
                 audits.append(fetcher.audit)
+            if isinstance(fetcher, Watched):
+                watched[capsule.name] = fetcher
             self._managers.append(Manager(config, capsule, fetcher, self.work_state, lambda: self.stopping))
         self._heartbeat = Heartbeat(
             config,
@@ -144,10 +150,14 @@ class Launcher:
             on_signal=lambda signal: self.on_signal(signal),  # noqa: PLW0108 - assigned after the start
             embedded=self.embedded,
         )
+        watchdog = Watchdog(config, redis, watched, None if self.embedded else self._give_up)
+        if self._keeper is not None:
+            self._keeper.stuck = watchdog.stuck
         self._scheduler = Scheduler(config, redis, Client(config, redis))
         self._services = [
             Liveness(config, ownership, audits, self._keeper),
             Sweeper(config, redis, ownership),
+            watchdog,
             self._heartbeat,
             self._scheduler,
             *(factory(config) for factory in config.services),
@@ -270,6 +280,10 @@ class Launcher:
     def async_tasks(self) -> list[asyncio.Task[Any]]:
         """The coroutines of jobs that run right now, for a dump."""
         return [task for manager in self._managers for task in manager.async_runner.tasks()]
+
+    def _give_up(self, reason: str) -> None:
+        self.broken = reason
+        self.on_signal("TERM")
 
     def _act_on(self, signal: str) -> None:
         # Called by the heartbeat's thread, which a stop waits for: so elsewhere.

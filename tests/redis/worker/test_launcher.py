@@ -16,7 +16,8 @@ from offsider.core.errors import ConfigurationError, InvalidOptions, RedisUnavai
 from offsider.embedded.address import free_port
 from offsider.jobs import registry
 from offsider.wiring.service import Loop
-from offsider.worker import launcher as module
+from offsider.worker import launcher as module, watchdog
+from offsider.worker.basic_fetcher import BasicFetcher
 from offsider.worker.launcher import Launcher
 from tests.waiting import wait_for
 
@@ -76,6 +77,7 @@ def test_a_started_worker_has_its_services_its_threads_and_an_owner(config, laun
         "offsider-liveness",
         "offsider-scheduler",
         "offsider-sweeper",
+        "offsider-watchdog",
     ]
     assert config.frozen
     assert raw_redis.hkeys("offsider:owners") == [launcher.identity.encode()]
@@ -222,7 +224,7 @@ def test_two_workers_in_one_process_share_nothing(redis_url, launch):
 def test_a_quiet_worker_takes_no_job_moves_none_and_stays(config, launch, raw_redis):
     launcher = launch()
     launcher.quiet()
-    wait_for(lambda: threads() == ["offsider-heartbeat", "offsider-liveness", "offsider-sweeper"])
+    wait_for(lambda: threads() == ["offsider-heartbeat", "offsider-liveness", "offsider-sweeper", "offsider-watchdog"])
 
     push(config, "Waits")
     raw_redis.zadd("schedule", {json.dumps({"class": "Due", "args": [], "queue": "due"}): time.time() - 60})
@@ -279,6 +281,35 @@ def test_signals_left_in_redis_are_acted_upon(signal, then, launch, raw_redis, c
     wait_for(lambda: launcher.quieted == quieted)
     assert launcher.stopping == stopped
     wait_for(lambda: ("the signal HUP means nothing here" in caplog.text) == (signal == "HUP"))
+
+
+class Stuck(BasicFetcher):
+    """Its loop has stopped turning long ago, while threads wait."""
+
+    last_look = 0.0
+    hungry = 1
+    rebuilt = 0
+
+    def rebuild(self) -> None:
+        type(self).rebuilt += 1
+
+
+@pytest.mark.parametrize("embedded", [False, True])
+def test_a_worker_whose_fetch_loop_does_not_turn_stops_by_itself(config, launch, monkeypatch, embedded):
+    monkeypatch.setattr(watchdog, "LEAST_PATIENCE_SECONDS", 0.06)
+    monkeypatch.setattr(watchdog, "MOST_PARK_SECONDS", 0.01)
+    monkeypatch.setattr(Stuck, "rebuilt", 0)
+    config.fetcher = Stuck
+
+    launcher = launch(embedded=embedded)
+
+    wait_for(lambda: Stuck.rebuilt >= 1)
+    if embedded:  # the program around it goes on
+        wait_for(lambda: Stuck.rebuilt >= 3)
+        assert not launcher.stopping
+    else:
+        assert launcher.wait(10)
+        assert launcher.broken == "the fetch loop of capsule default does not turn"
 
 
 # ------------------------------------------------------------------------------------------ stop

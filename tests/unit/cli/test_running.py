@@ -15,6 +15,7 @@ from offsider.wiring.config import Config
 class FakeLauncher:
     def __init__(self):
         self.config = Config()
+        self.broken = ""
         self.calls = []
         self.quieted = threading.Event()
         self.may_stop = threading.Event()
@@ -83,6 +84,14 @@ def test_a_life_quiet_dump_stop_and_a_dump_while_stopping(told, log):
     assert told == ["READY=1", "STOPPING=1"]
     assert "the signal USR2 means nothing here" in log.text
     assert 20 < running.seconds_left() < 25 + 4
+
+
+def test_a_worker_that_stopped_because_it_was_broken_says_so_by_its_code(told):
+    """Else no supervisor would start it anew."""
+    launcher = FakeLauncher()
+    launcher.broken = "the fetch loop does not turn"
+    launcher.may_stop.set()
+    assert Running(launcher, FakeSignals(["TERM"])).until_stopped() == 1
 
 
 def test_failures_of_earlier_handlers_are_logged(told, log):
