@@ -186,17 +186,9 @@ class Wire:
         from redis.exceptions import RedisError
 
         self._connect(RedisError)
-        try:
+        with self._disconnecting_on(RedisError):
             self._connection.send_packed_command(self._connection.pack_commands(commands), check_health=False)
             return [self._reply() for _ in commands]
-        except RedisError as error:
-            self.disconnect()
-            self._report_trouble()
-            raise translate(error, sent=True, server=self._server) from error
-        except BaseException:
-            # A reply that nobody read would be taken for the reply to the next command.
-            self.disconnect()
-            raise
 
     def _connect(self, redis_error: type[Exception]) -> None:
         try:
@@ -235,6 +227,50 @@ class Wire:
             if isinstance(failure, RedisRefused) and failure.code in REROUTE | {"OOM"}:
                 self._report_trouble()
             return failure
+
+    def send(self, commands: Sequence[Command]) -> None:
+        """Send commands whose replies are read later, one by one, with `receive`.
+
+        Raises:
+            RedisUnavailable: the connection failed; ``ambiguous`` when a command may have been executed.
+        """
+        from redis.exceptions import RedisError
+
+        self._connect(RedisError)
+        with self._disconnecting_on(RedisError):
+            self._connection.send_packed_command(self._connection.pack_commands(commands), check_health=False)
+
+    def receive(self) -> Any:
+        """The next reply; an error reply is answered, not raised.
+
+        Raises:
+            RedisUnavailable: the connection failed, or there was no reply in time.
+        """
+        from redis.exceptions import RedisError
+
+        with self._disconnecting_on(RedisError):
+            return self._reply()
+
+    @contextmanager
+    def _disconnecting_on(self, redis_error: type[Exception]) -> Generator[None]:
+        try:
+            yield
+        except redis_error as error:
+            self.disconnect()
+            self._report_trouble()
+            raise translate(error, sent=True, server=self._server) from error  # type: ignore[arg-type]
+        except BaseException:
+            # A reply that nobody read would be taken for the reply to the next command.
+            self.disconnect()
+            raise
+
+    @property
+    def connected(self) -> bool:
+        return bool(self._connection.is_connected)
+
+    def fileno(self) -> int:
+        """Of the socket, for a selector; only while connected."""
+        return int(self._connection._sock.fileno())  # noqa: SLF001 - redis-py has no other way to wait on several
 
     def disconnect(self) -> None:
         self._connection.disconnect()
@@ -300,12 +336,26 @@ class Redis:
 
     def run(self, script: Script, keys: Sequence[str], arguments: Sequence[Argument] = ()) -> Any:
         """Run a script by its hash, and by its text when the server does not know it yet."""
-        try:
-            return self.call(*script.by_hash(keys, arguments))
-        except RedisRefused as error:
-            if error.code != "NOSCRIPT":
-                raise
-            return self.call(*script.by_text(keys, arguments))
+        return self.run_after((), script, keys, arguments)[1]
+
+    def run_after(
+        self, before: Sequence[Command], script: Script, keys: Sequence[str], arguments: Sequence[Argument] = ()
+    ) -> tuple[list[Any], Any]:
+        """Run commands and then a script, in one round trip; answers the replies to the commands, and the script's.
+
+        An error reply to one of the commands is in the list, one to the script is raised.
+        """
+        *replies, result = self.pipeline([*before, script.by_hash(keys, arguments)], raise_errors=False)
+        if isinstance(result, RedisRefused) and result.code == "NOSCRIPT":
+            result = self.call(*script.by_text(keys, arguments))
+        if isinstance(result, OffsiderError):
+            raise result
+        return replies, result
+
+    def own_wire(self) -> Wire:
+        """A connection outside of the pool, for whoever has to wait on its socket; the caller disconnects it."""
+        with self._lock:
+            return self._new_wire()
 
     @contextmanager
     def wire(self) -> Generator[Wire]:
@@ -333,11 +383,12 @@ class Redis:
 
     def _take(self) -> Wire:
         with self._lock:
-            if self._free:
-                return self._free.pop()
-            if self._factory is None:
-                self._factory = _make_factory(self.settings)
-            return Wire(self._factory.make_connection(), self.settings.redacted_url, self._note_trouble)
+            return self._free.pop() if self._free else self._new_wire()
+
+    def _new_wire(self) -> Wire:
+        if self._factory is None:
+            self._factory = _make_factory(self.settings)
+        return Wire(self._factory.make_connection(), self.settings.redacted_url, self._note_trouble)
 
     def _note_trouble(self) -> None:
         with self._lock:

@@ -9,13 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from offsider.core.errors import Fenced, RedisRefused
+from offsider.storage.keys import Keys
 from offsider.storage.redis import Redis
 from offsider.storage.scripts import Argument, Script
 
-CLAIM = Script("claim")
-ACKNOWLEDGE = Script("acknowledge")
+if TYPE_CHECKING:
+    from offsider.storage.parking import Parking
+
+EXCHANGE = Script("exchange")
 POSTPONE = Script("postpone")
 BURY = Script("bury")
 PUT_BACK = Script("put_back")
@@ -24,6 +28,7 @@ PUT_BACK = Script("put_back")
 BATCH = 100
 
 _REFUSED = -1
+NOT_PAUSED: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,21 +61,101 @@ class DeadSetLimits:
     timeout_seconds: float = 15_552_000
 
 
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """What came of one round trip.
+
+    Attributes:
+        gone: places, from 0, of the finished jobs that were no longer in their lists: somebody else owns them.
+        claimed: queue and payload of each job that was taken, in the order in which they are to run.
+        paused: the queues that nothing may be taken from now.
+        refused: why a queue gave nothing though it is there; empty when all is well.
+    """
+
+    gone: Sequence[int]
+    claimed: Sequence[tuple[str, bytes]]
+    paused: frozenset[str]
+    refused: str
+
+
+def exchange(
+    redis: Redis,
+    owner: Owner,
+    queues: Sequence[str],
+    limit: int,
+    finished: Sequence[tuple[str, bytes]] = (),
+    *,
+    parking: Parking | None = None,
+) -> Exchange:
+    """Acknowledge finished jobs and take up to ``limit`` others, in one round trip.
+
+    Args:
+        queues: where to look, in this order.
+        limit: the most jobs to take; 0 for none.
+        finished: queue and payload of each job that is done.
+        parking: waiting pops, which are called back in the same round trip; what they brought is theirs to tell.
+
+    Raises:
+        Fenced: this owner was declared dead: nothing was acknowledged, and it must take a new identity.
+    """
+    keys, arguments = _exchange_call(redis.keys, owner, queues, limit, finished)
+    unblocks = parking.unblocks() if parking is not None else ()
+    replies, result = redis.run_after(unblocks, EXCHANGE, keys, arguments)
+    if parking is not None:
+        parking.called_back(replies)
+    return _exchanged(result, queues)
+
+
+def _exchange_call(
+    keys: Keys, owner: Owner, queues: Sequence[str], limit: int, finished: Sequence[tuple[str, bytes]]
+) -> tuple[list[str], list[Argument]]:
+    """Keys and arguments of the script."""
+    served = list(queues)
+    places = {queue: place for place, queue in enumerate(served, 1)}
+    arguments: list[Argument] = [limit, len(queues), *queues]
+    for queue, raw in finished:
+        place = places.get(queue)
+        if place is None:
+            served.append(queue)
+            place = places[queue] = len(served)
+        arguments += (place, raw)
+    prefix = keys.working(owner.identity, owner.capsule, "")
+    pairs = [key for queue in served for key in (keys.queue(queue), prefix + queue)]
+    return [keys.fenced(owner.identity), keys.paused, *pairs], arguments
+
+
+def _exchanged(reply: Any, queues: Sequence[str]) -> Exchange:
+    """The script's reply, in words."""
+    gone, moved, paused, refused = reply
+    return Exchange(
+        gone=[place - 1 for place in gone] if gone else (),
+        claimed=[(queues[index - 1], raw) for index, raw in zip(moved[::2], moved[1::2], strict=True)],
+        paused=frozenset([queues[index - 1] for index in paused]) if paused else NOT_PAUSED,
+        refused=refused.decode(errors="replace"),
+    )
+
+
 def claim(redis: Redis, owner: Owner, queues: Sequence[str], limit: int) -> list[Entry]:
     """Take up to ``limit`` jobs, from the first queue that has some on.
 
     Raises:
         Fenced: this owner was declared dead and must take a new identity.
+        RedisRefused: nothing could be taken, and one of the queues is not a list.
     """
-    keys = redis.keys
-    lists = [key for queue in queues for key in (keys.queue(queue), _list(redis, owner, queue))]
-    reply = redis.run(CLAIM, [keys.fenced(owner.identity), keys.paused, *lists], [limit, *queues])
-    return [Entry(owner, queues[int(index) - 1], raw) for index, raw in zip(reply[::2], reply[1::2], strict=True)]
+    result = exchange(redis, owner, queues, limit)
+    if result.refused and not result.claimed:
+        raise refusal(result.refused)
+    return [Entry(owner, queue, raw) for queue, raw in result.claimed]
+
+
+def refusal(reason: str) -> RedisRefused:
+    """The error for a queue that gave nothing though it is there."""
+    return RedisRefused(f"the server refused a command: {reason}", code=reason.partition(" ")[0])
 
 
 def acknowledge(redis: Redis, entry: Entry) -> bool:
     """The job is done."""
-    return bool(redis.run(ACKNOWLEDGE, _own_keys(redis, entry), [entry.raw]))
+    return not exchange(redis, entry.owner, (), 0, [(entry.queue, entry.raw)]).gone
 
 
 def postpone(redis: Redis, entry: Entry, sorted_set: str, payload: bytes, delay_seconds: float) -> bool:
