@@ -63,7 +63,8 @@ DEFAULT = "default"
 ASSIGNABLE = ("after_commit", "clock", "fetcher", "queue_resolver", "random", "reloader")
 
 
-def _no_reload() -> AbstractContextManager[object]:
+def no_reload() -> AbstractContextManager[object]:
+    """The reloader when the application has set none."""
     return nullcontext()
 
 
@@ -116,7 +117,7 @@ class Config:
         self.services: Listing[Callable[[Config], Service]] = Listing("config.services")
         self.info_fields: Listing[Callable[[], Mapping[str, Any]]] = Listing("config.info_fields")
         self.web_tabs: Listing[WebTab] = Listing("config.web_tabs")
-        self.reloader = _no_reload
+        self.reloader = no_reload
         self.after_commit = None
         self.queue_resolver = None
         self.clock = SYSTEM_CLOCK

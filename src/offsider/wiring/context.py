@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
@@ -113,6 +113,15 @@ def current_job() -> JobContext:
 
 def current_job_or_none() -> JobContext | None:
     return _job.get()
+
+
+def enter_job(job: JobContext) -> Token[JobContext | None]:
+    """Make ``job`` the current one until `leave_job`: `running` in two halves, for who runs every job."""
+    return _job.set(job)
+
+
+def leave_job(token: Token[JobContext | None]) -> None:
+    _job.reset(token)
 
 
 @contextmanager

@@ -15,11 +15,12 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from typing import TextIO
 
 from offsider.wiring.context import current_job_or_none
+from offsider.wiring.line_buffer import LineBuffer
 from offsider.wiring.settings import LogSection
 
 _job_level: ContextVar[int | None] = ContextVar("offsider_job_level", default=None)
@@ -91,20 +92,38 @@ def job_level(name: str | None) -> Generator[None, None, None]:
 
 def context_of(record: logging.LogRecord) -> dict[str, object]:
     """The fields of a line: those of `log_fields`, the running job's, and the record's own ``extra={"fields": …}``."""
+    return {**_context(), **getattr(record, "fields", {})}
+
+
+def _context() -> dict[str, object]:
     fields = dict(_fields.get())
     job = current_job_or_none()
     if job is not None:
-        fields |= {"jid": job.jid, "class": job.name}
+        fields["jid"] = job.jid
+        fields["class"] = job.name
         if job.tags:
             fields["tags"] = ",".join(map(str, job.tags))
-        fields |= job.log
-    fields |= getattr(record, "fields", {})
+        if job.log:
+            fields |= job.log
     return fields
+
+
+class _Thread(threading.local):
+    pid = 0
+    number = ""
+
+
+_thread = _Thread()
 
 
 def thread_id() -> str:
     """The current thread's number in base 36, as log lines and the web page's busy table call it."""
-    return base36(threading.get_native_id())
+    if _thread.pid != os.getpid():  # a thread's number changes when the process forks
+        _thread.number = base36(threading.get_native_id())
+        _thread.pid = os.getpid()
+    return _thread.number
+
+
 
 
 def base36(number: int) -> str:
@@ -126,53 +145,99 @@ def describe(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-class Plain(logging.Formatter):
-    """``LEVEL time pid=… tid=… field=value: message``, and a traceback indented below."""
+#: What stands for the lines of a buffer when they cannot be written.
+_LINES = logging.LogRecord("offsider", logging.INFO, __file__, 0, "lines of the job log", (), None)
+
+
+class LineFormatter(logging.Formatter):
+    """Writes a record, or the parts of one, as a line; what the ways to do so have in common."""
 
     def format(self, record: logging.LogRecord) -> str:
-        fields = {"pid": os.getpid(), "tid": thread_id(), **context_of(record)}
-        head = " ".join(f"{name}={_field(value)}" for name, value in fields.items())
-        return f"{self.level(record)} {self.when(record)}{head}: {_indented(_message(record))}{_trace(record)}"
+        return self.line(_word(record), record.created, context_of(record), _message(record), record)
 
-    def level(self, record: logging.LogRecord) -> str:
-        return f"{_word(record):<5}"
+    def line(
+        self,
+        word: str,
+        created: float,
+        fields: Mapping[str, object],
+        message: str,
+        record: logging.LogRecord | None = None,
+    ) -> str:
+        """One line, without its newline.
 
-    def when(self, record: logging.LogRecord) -> str:
-        return f"{timestamp(record.created)} "
+        Args:
+            word: the level as Sidekiq calls it.
+            created: epoch seconds.
+            fields: what is told beside the message.
+            record: may hold a traceback.
+        """
+        raise NotImplementedError
+
+
+class Plain(LineFormatter):
+    """``LEVEL time pid=… tid=… field=value: message``, and a traceback indented below."""
+
+    def line(
+        self,
+        word: str,
+        created: float,
+        fields: Mapping[str, object],
+        message: str,
+        record: logging.LogRecord | None = None,
+    ) -> str:
+        head = "".join([f" {name}={_field(value)}" for name, value in fields.items()])
+        trace = "" if record is None else _trace(record)
+        return (
+            f"{self.level(word)} {self.when(created)}pid={os.getpid()} tid={thread_id()}{head}: "
+            f"{_indented(message)}{trace}"
+        )
+
+    def level(self, word: str) -> str:
+        return f"{word:<5}"
+
+    def when(self, created: float) -> str:
+        return f"{timestamp(created)} "
 
 
 class Pretty(Plain):
     """`Plain` with the level in colour."""
 
-    def level(self, record: logging.LogRecord) -> str:
-        return f"\x1b[{_COLOURS.get(_word(record), '0')}m{super().level(record)}\x1b[0m"
+    def level(self, word: str) -> str:
+        return f"\x1b[{_COLOURS.get(word, '0')}m{super().level(word)}\x1b[0m"
 
 
 class WithoutTimestamp(Plain):
     """`Plain` for places that add the time themselves."""
 
-    def when(self, record: logging.LogRecord) -> str:  # noqa: ARG002  # overrides one that looks at it
+    def when(self, created: float) -> str:  # noqa: ARG002  # overrides one that looks at it
         return ""
 
 
-class Json(logging.Formatter):
+class Json(LineFormatter):
     """One JSON object per line: ``ts pid tid lvl msg ctx``, and ``err`` for a traceback."""
 
-    def format(self, record: logging.LogRecord) -> str:
+    def line(
+        self,
+        word: str,
+        created: float,
+        fields: Mapping[str, object],
+        message: str,
+        record: logging.LogRecord | None = None,
+    ) -> str:
         entry: dict[str, object] = {
-            "ts": timestamp(record.created),
+            "ts": timestamp(created),
             "pid": os.getpid(),
             "tid": thread_id(),
-            "lvl": _word(record),
-            "msg": _message(record),
-            "ctx": context_of(record),
+            "lvl": word,
+            "msg": message,
+            "ctx": fields,
         }
-        if trace := _trace(record, indent=""):
+        if record is not None and (trace := _trace(record, indent="")):
             entry["err"] = trace.strip("\n")
         return json.dumps(entry, default=_shown)
 
 
-FORMATTERS: Mapping[str, Callable[[], logging.Formatter]] = {
+FORMATTERS: Mapping[str, Callable[[], LineFormatter]] = {
     "pretty": Pretty,
     "plain": Plain,
     "without_timestamp": WithoutTimestamp,
@@ -183,10 +248,44 @@ FORMATTERS: Mapping[str, Callable[[], logging.Formatter]] = {
 class OffsiderHandler(logging.StreamHandler[TextIO]):
     """The handler that `setup_logging` installs; a second call replaces it."""
 
+    def __init__(self, stream: TextIO, lines: LineFormatter) -> None:
+        super().__init__(stream)
+        self.setFormatter(lines)
+        self._lines = lines
+        self._buffer = LineBuffer(self._write_text)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a record at once, after what was put off before it."""
+        self._buffer.flush()
+        super().emit(record)
+
+    def close(self) -> None:
+        self._buffer.flush()
+        super().close()
+
     def format(self, record: logging.LogRecord) -> str:
-        """The line, with escapes for what the stream cannot carry: an emoji in ASCII, a lone surrogate in UTF-8."""
+        return self._encodable(super().format(record))
+
+    def _encodable(self, text: str) -> str:
+        """The text with escapes for what the stream cannot carry: an emoji in ASCII, a lone surrogate in UTF-8."""
         encoding: str = getattr(self.stream, "encoding", None) or "utf-8"
-        return super().format(record).encode(encoding, "backslashreplace").decode(encoding)
+        return text.encode(encoding, "backslashreplace").decode(encoding)
+
+    def takes_lines(self) -> bool:
+        """Whether a line at INFO may come without a record: nobody would look at the record."""
+        return self.formatter is self._lines and not self.filters and self.level <= logging.INFO
+
+    def put_line(self, message: str, fields: Mapping[str, object]) -> None:
+        """Write a line at INFO, within 20 ms."""
+        self._buffer.put(self._lines.line("INFO", time.time(), fields, message) + self.terminator)
+
+    def _write_text(self, text: str) -> None:
+        with self.lock or nullcontext():
+            try:
+                self.stream.write(self._encodable(text))
+                self.flush()
+            except Exception:  # noqa: BLE001  # as logging does: a log that cannot be written ends nothing
+                self.handleError(_LINES)
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # logging's name
         """Whoever read the lines is gone (``offsider worker | head``): the work goes on, and is told about once."""
@@ -210,10 +309,10 @@ def setup_logging(settings: LogSection, stream: TextIO | None = None) -> logging
     style = settings.format
     if style == "pretty" and not _wants_colour(target):
         style = "plain"
-    handler = OffsiderHandler(target)
-    handler.setFormatter(FORMATTERS[style]())
+    handler = OffsiderHandler(target, FORMATTERS[style]())
     for old in [old for old in logger.handlers if isinstance(old, OffsiderHandler)]:
         logger.removeHandler(old)
+        old.close()
     logger.addHandler(handler)
     logger.setLevel(LEVELS[settings.level])
     # Else an application that configured the root logger would see every line twice.
@@ -221,11 +320,39 @@ def setup_logging(settings: LogSection, stream: TextIO | None = None) -> logging
     return handler
 
 
+def write_info(message: str, fields: Mapping[str, object]) -> None:
+    """Log a line at INFO, by the shortest way that looks the same.
+
+    While our own handler is the only one and nobody filters, the line is written without a record, within 20 ms.
+    Otherwise it is an ordinary record of the logger ``offsider`` with ``extra={"fields": …}``.
+    """
+    handlers = logger.handlers
+    if len(handlers) == 1 and not logger.filters and not logger.propagate:
+        handler = handlers[0]
+        if (
+            type(handler) is OffsiderHandler
+            and handler.takes_lines()
+            and logging.getLogRecordFactory() is logging.LogRecord
+        ):
+            if logger.isEnabledFor(logging.INFO):
+                handler.put_line(message, {**_context(), **fields})
+            return
+    logger.info(message, extra={"fields": fields})
+
+
+_second: tuple[int, str] = (0, "1970-01-01T00:00:00")
+
+
 def timestamp(seconds: float) -> str:
     """Epoch seconds as UTC with milliseconds: ``2026-11-20T23:21:27.109Z``."""
+    global _second  # noqa: PLW0603  # the text of the last second: most lines are of the same one
     milliseconds = int(seconds * 1000)
-    moment = time.gmtime(milliseconds // 1000)
-    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', moment)}.{milliseconds % 1000:03d}Z"
+    whole, text = _second
+    if whole != milliseconds // 1000:
+        whole = milliseconds // 1000
+        text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(whole))
+        _second = whole, text
+    return f"{text}.{milliseconds % 1000:03d}Z"
 
 
 def _wants_colour(stream: TextIO) -> bool:
@@ -255,10 +382,14 @@ def _trace(record: logging.LogRecord, *, indent: str = "  ") -> str:
 
 def _indented(text: str, indent: str = "  ") -> str:
     # Further lines are set in, so that no text can pass itself off as a line of the log.
+    if text.isascii() and text.isprintable():
+        return text
     return _CONTROL_BUT_NEWLINE.sub(_escape, text).replace("\n", f"\n{indent}")
 
 
 def _field(value: object) -> str:
+    if type(value) is str and value.isascii() and value.isprintable():
+        return value
     text = f"{value:.3f}".rstrip("0").rstrip(".") if isinstance(value, float) else _shown(value)
     return _CONTROL.sub(_escape, text)
 

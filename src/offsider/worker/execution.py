@@ -12,17 +12,19 @@ Nothing here writes to Redis: `settlement` does, with the outcome.
 
 from __future__ import annotations
 
-import inspect
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
+from types import CoroutineType
 from typing import TYPE_CHECKING, cast
 
 from offsider.core.errors import Discard, MalformedPayload, Reschedule, Skip
 from offsider.core.payload import decode
 from offsider.jobs import registry
-from offsider.wiring.context import JobContext, running
+from offsider.wiring.config import no_reload
+from offsider.wiring.context import JobContext, enter_job, leave_job
 from offsider.worker.interrupt import Window, caused_by_shutdown
 from offsider.worker.outcome import (
     Discarded,
@@ -55,7 +57,7 @@ class Run:
         job: the job as middleware and the job itself saw it; None when the bytes were no job.
         outcome: how it ended.
         duration_seconds: wall time from decoding to the outcome.
-        cpu_seconds: CPU time of the thread.
+        cpu_seconds: CPU time of the thread; 0 when nobody listens to ``execution_finished``.
     """
 
     job: JobContext | None
@@ -84,6 +86,8 @@ class Executor:
         stopping: Callable[[], bool],
     ) -> None:
         self._reloader: Callable[[], AbstractContextManager[object]] = config.reloader
+        self._reloads = config.reloader is not no_reload
+        self._cpu_wanted = partial(config.events.listened, "execution_finished")
         self._chain = capsule.server_middleware.compose(self._perform)
         self._logger = job_logger
         self._async_runner = async_runner
@@ -92,22 +96,34 @@ class Executor:
 
     def run(self, unit: UnitOfWork) -> Run:
         """Run one job. Never raises an error of the job."""
-        started, cpu_started = time.perf_counter(), time.thread_time()
+        started = time.perf_counter()
+        cpu_started = time.thread_time() if self._cpu_wanted() else None
         try:
             job = JobContext(payload=decode(unit.raw), queue=unit.queue, raw=unit.raw, is_stopping=self._stopping)
         except MalformedPayload as error:
             return Run(None, Malformed(error), time.perf_counter() - started, 0.0)
-        with running(job), self._logger.around(job):
-            outcome = self._outcome(job)
-            duration = time.perf_counter() - started
-            self._logger.ended(outcome, duration)
-        return Run(job, outcome, duration, time.thread_time() - cpu_started)
+        token = enter_job(job)
+        try:
+            if self._logger.wants(job):
+                outcome, duration_seconds = self._logger.around(job, partial(self._timed, started))
+            else:
+                outcome, duration_seconds = self._timed(started, job)
+        finally:
+            leave_job(token)
+        cpu_seconds = 0.0 if cpu_started is None else time.thread_time() - cpu_started
+        return Run(job, outcome, duration_seconds, cpu_seconds)
+
+    def _timed(self, started: float, job: JobContext) -> tuple[Outcome, float]:
+        outcome = self._outcome(job)
+        return outcome, time.perf_counter() - started
 
     def _outcome(self, job: JobContext) -> Outcome:
         try:
-            with self._reloader():
-                job.declared = registry.find(job.name)
-                self._chain(job)
+            if self._reloads:
+                with self._reloader():
+                    self._find_and_run(job)
+            else:
+                self._find_and_run(job)
         except Reschedule as signal:
             return Rescheduled(signal.seconds)
         except Discard as signal:
@@ -118,6 +134,10 @@ class Executor:
             return _INTERRUPTED if caused_by_shutdown(error) else Failed(error)
         return _SUCCEEDED
 
+    def _find_and_run(self, job: JobContext) -> None:
+        job.declared = registry.find(job.payload["class"])
+        self._chain(job)
+
     def _perform(self, job: JobContext) -> object:
         declared = cast("Declared", job.declared)
         instance = declared.make(job)
@@ -125,6 +145,6 @@ class Executor:
         declared.check_fits(args, kwargs)
         with self.window:
             result = declared.perform(instance, args, kwargs)
-            if inspect.iscoroutine(result):
+            if isinstance(result, CoroutineType):
                 result = self._async_runner.run(result)
         return result
