@@ -83,7 +83,7 @@ def measure(options: argparse.Namespace, folder: Path, server: EmbeddedServer) -
     client.push_bulk({"class": name, "args": ([number, "two", 3] for number in range(options.jobs))})
     print(f"pushed by 1,000      {options.jobs / (time.perf_counter() - started):>10,.0f} /s")
 
-    redis_before = Usage.of(server.pid or 0)
+    redis_before, scripts_before = Usage.of(server.pid or 0), scripts_run(config)
     worker = start_worker(options, folder, server.url)
     try:
         idle = wait_for_first(slots, worker)
@@ -94,7 +94,14 @@ def measure(options: argparse.Namespace, folder: Path, server: EmbeddedServer) -
     finally:
         worker.send_signal(signal.SIGTERM)
         worker.wait(timeout=60)
+    print(f"jobs a script        {options.jobs / max(1, scripts_run(config) - scripts_before):>10.1f}")
     return report(options, slots, idle, after, redis_after.cpu_seconds - redis_before.cpu_seconds)
+
+
+def scripts_run(config: Config) -> int:
+    """How many scripts the server has run so far."""
+    found = [line for line in config.shared_redis().call("INFO", "commandstats").split() if b"evalsha" in line]
+    return int(found[0].partition(b"calls=")[2].partition(b",")[0]) if found else 0
 
 
 def start_worker(options: argparse.Namespace, folder: Path, url: str) -> subprocess.Popen[bytes]:

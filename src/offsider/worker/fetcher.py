@@ -1,14 +1,18 @@
 """The reliable fetcher: jobs move into private lists and stay there until their outcome is written.
 
-The life of a claim:
+Leader and followers, without a thread of the fetcher's own:
 
-1. Idle threads call `retrieve`. One of them takes the lead, the others wait for it.
-2. The leader runs one script that moves as many jobs as threads wait, in the order of the capsule's
-   mode, and hands them out through ``_ready``.
-3. When there was nothing, the leader waits a little longer each time, up to 50 ms, and looks again.
-4. A failure of Redis is reported once; the leader then tries once a second until the server is back.
-5. After an ambiguous failure the private lists are compared with what is held, before the next claim:
-   jobs that the lost reply named go back to their queue.
+1. A free thread takes a job out of ``_ready``. When there is none it lines up for the lead.
+2. The leader makes one round trip for all: it acknowledges what was finished and claims for every thread that
+   waits, and a little ahead (`Pace`). Then the lock wakes the next.
+3. A claim that brought nothing makes the leader sleep (`Waiting`). What wakes it brings the next round trip.
+4. A finished job of less than a millisecond is acknowledged with the next round trip; after a longer one its
+   thread first has the acknowledgement written (rule 19). Neither waits behind a leader who sleeps (rule 18).
+5. While something lies ready or unacknowledged a ticker looks each 20 ms: what waits for a thread longer than
+   that goes back to its queue, where other processes find it, and acknowledgements go out.
+6. After a lost reply the lists are compared with what is held (`Reconciler`) before the next claim.
+
+A failure of Redis is reported once; the leader then tries once a second until the server is back.
 """
 
 from __future__ import annotations
@@ -17,34 +21,55 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from offsider.core.errors import Fenced, RedisFailure, RedisRefused, RedisUnavailable
+from offsider.core.errors import Fenced, RedisFailure, RedisUnavailable
 from offsider.storage import working
+from offsider.wiring.service import Loop
 from offsider.worker.held import Held
 from offsider.worker.outage import Outage
+from offsider.worker.pace import Pace
+from offsider.worker.reconcile import Reconciler
 from offsider.worker.unit_of_work import UnitOfWork
+from offsider.worker.waiting import Waiting
 
 if TYPE_CHECKING:
-    from offsider.storage.working import Entry, Owner
+    from offsider.storage.working import Entry, Exchange, Owner
     from offsider.wiring.capsule import Capsule
     from offsider.wiring.config import Config
+    from offsider.worker.execution import Run
     from offsider.worker.ownership import Ownership
 
 logger = logging.getLogger("offsider")
 
-IDLE_FIRST_SECONDS = 0.001
-IDLE_MOST_SECONDS = 0.05
 OUTAGE_SECONDS = 1.0
-
+REFUSED_SECONDS = 0.05
+TICK_SECONDS = 0.02
+#: How long a thread relies on the leader to take its acknowledgement along.
+HANDOVER_SECONDS = 0.005
+#: A job that took less is acknowledged together with others.
+MERGED_BELOW_SECONDS = 0.001
 #: The server may still carry out a command of a connection that we gave up.
 SECOND_LOOK_SECONDS = 7.0
+#: Acknowledgements in one script: Redis' Lua unpacks at most 8,000 values.
+MOST_FINISHED = 400
+
+_NOTHING = working.Exchange((), (), working.NOT_PAUSED, "")
+
+
+def _nobody_listens(_units: Sequence[UnitOfWork], _gone: Sequence[int]) -> None:
+    """Until somebody wants to know what was acknowledged."""
 
 
 class ReliableFetcher:
-    """Fetches for one capsule. See the head of this file for the life of a claim."""
+    """Fetches for one capsule. See the head of this file for how.
+
+    Attributes:
+        on_settled: called with units whose acknowledgement was answered, and the places of those among them that
+            were void because somebody else owns the job; by any thread, holding no lock.
+    """
 
     def __init__(self, config: Config, capsule: Capsule, ownership: Ownership) -> None:
         self._config = config
@@ -52,38 +77,52 @@ class ReliableFetcher:
         self._redis = capsule.redis
         self._ownership = ownership
         self._outage = Outage(f"fetcher of capsule {capsule.name}", config)
-        self._lead = threading.Lock()
-        self._ready: deque[UnitOfWork] = deque()
+        self._merged_below = MERGED_BELOW_SECONDS if config.worker.ack == "merged" else 0.0
         self._held = Held()
+        self._pace = Pace()
+        self._waiting = Waiting(self._redis, config.worker.liveness_seconds, lambda: None)
+        self._reconciler = Reconciler(config, capsule, ownership, self._held)
+        self._ticker = Loop(f"offsider-{capsule.name}-ticker", self.tick, on_error=config.handle_error)
+        self._ticking = False
+        #: Who claims and who sleeps.
+        self._lead = threading.Lock()
+        #: Whose round trip it is: the leader's, or that of a thread or the ticker that only acknowledges.
+        self._turn = threading.Lock()
+        self._ready: deque[UnitOfWork] = deque()
+        self._finished: deque[UnitOfWork] = deque()
+        self._answered: deque[tuple[Sequence[UnitOfWork], Sequence[int]]] = deque()
+        self._surplus: deque[UnitOfWork] = deque()
         self._quiet = threading.Event()
+        self._closing = False
+        #: Acknowledgements could not be written: nobody starts another job before they are.
+        self._stuck = False
         self._hungry = 0
         self._seats = threading.Lock()
-        self._idle_seconds = IDLE_FIRST_SECONDS
-        self._reconcile_at: list[float] = []
-        self._mismatches = 0
+        self._owner = ownership.owner(capsule.name)
+        self._last = _NOTHING
+        #: The last claim took all there was, so waiting may begin without another one.
+        self._dry = False
+        self._abandoned = threading.Event()
+        self._exchanged_at = 0.0
+        self.on_settled: Callable[[Sequence[UnitOfWork], Sequence[int]], None] = _nobody_listens
 
     # --- the seam -------------------------------------------------------------------------------
 
     def retrieve(self) -> UnitOfWork | None:
         """The next job; waits for one. None once the fetcher is quiet."""
-        with self._seats:
-            self._hungry += 1
-        try:
-            while True:
-                if self._quiet.is_set():
-                    # What a claim that was under way still brings goes back unrun, by whoever leaves last.
-                    break
-                unit = self._take_ready()
-                if unit is not None:
-                    return unit
-                with self._lead:
-                    if not self._ready and not self._quiet.is_set():
-                        self._fetch()
-        except BaseException:
-            self._leave_unfed()
-            raise
-        self._leave_unfed()
-        return None
+        if self._ready and not self._closing and not self._stuck:
+            with suppress(IndexError):  # another thread was quicker
+                return self._ready.popleft()
+        return self._line_up()
+
+    def finish(self, unit: UnitOfWork, run: Run) -> None:
+        """The job is done: acknowledge it, at once or with others. `on_settled` tells what came of that."""
+        unit.run = run
+        self._finished.append(unit)
+        if run.duration_seconds >= self._merged_below:
+            self._send_off(unit)
+        elif not self._ticking:
+            self._wake_ticker()
 
     def acknowledge(self, unit: UnitOfWork) -> bool:
         """The job is done. False when somebody else owns it by now."""
@@ -115,14 +154,23 @@ class ReliableFetcher:
 
     def quiet(self) -> None:
         """Take no further jobs, and wake whoever waits in `retrieve`."""
+        self._closing = True
         self._quiet.set()
+        self._waiting.wake()
+
+    def close(self) -> None:
+        """Give the connections up, after the last thread has left."""
+        self._ticker.stop()
+        if self._lead.acquire(timeout=0.1):
+            self._waiting.close()
+            self._lead.release()
 
     # --- keeping count ---------------------------------------------------------------------------
 
     def release(self, unit: UnitOfWork) -> None:
         """The outcome of this unit is known: it is no longer held."""
         unit.settled = True
-        self._held.remove(_entry(unit))
+        self._held.remove((unit,))
 
     def still_mine(self, unit: UnitOfWork) -> bool:
         """Whether a settle without a reply has to be sent again.
@@ -132,77 +180,333 @@ class ReliableFetcher:
         entry = _entry(unit)
         return working.copies(self._redis, entry) >= self._held.copies(entry)
 
-    def doubt(self) -> None:
+    def doubt(self, again_after_seconds: float = 0.0) -> None:
         """A reply was lost: compare the lists before the next claim, and once more a little later."""
-        now = time.monotonic()
-        self._reconcile_at = [now, now + SECOND_LOOK_SECONDS]
+        self._reconciler.doubt(max(SECOND_LOOK_SECONDS, again_after_seconds))
+        self._waiting.wake()
+
+    def rebuild(self) -> None:
+        """Give up all connections that nobody uses this moment, and wake whoever leads; called by another thread."""
+        self._waiting.rebuild()
+        self._redis.close()
+        self.doubt()
 
     def audit(self) -> None:
-        """Called at each beat: two beats in a row that find more jobs listed than held cause a comparison."""
-        owner = self._ownership.owner(self._capsule.name)
-        listed = working.count(self._redis, owner, self._capsule.queues)
-        self._mismatches = self._mismatches + 1 if listed > self._held.of(owner.identity).total() else 0
-        if self._mismatches >= 2:
-            self._mismatches = 0
+        """Called at each beat: compares when two in a row saw more jobs listed than held, or when it is time to."""
+        if self._reconciler.mismatch():
             self.doubt()
+        elif self._reconciler.due:
+            self._waiting.wake()
 
-    # --- the leader --------------------------------------------------------------------------------
+    @property
+    def way(self) -> str:
+        """How this capsule waits: ``parked``, ``tracked`` or ``polled``. Asks the server the first time."""
+        return self._waiting.way()
+
+    @property
+    def last_look(self) -> float:
+        """When the server was last heard of, in monotonic seconds."""
+        return max(self._exchanged_at, self._waiting.stirred)
+
+    @property
+    def hungry(self) -> int:
+        """How many threads wait for a job."""
+        return self._hungry
+
+    # --- threads without a job ---------------------------------------------------------------------
+
+    def _line_up(self) -> UnitOfWork | None:
+        with self._seats:
+            self._hungry += 1
+        try:
+            while not self._closing:
+                unit = self._take_ready()
+                if unit is not None:
+                    return unit
+                with self._lead:
+                    if (self._stuck or not self._ready) and not self._closing:
+                        self._fetch()
+                self._follow_up()
+        except BaseException:
+            self._leave_unfed()
+            raise
+        self._leave_unfed()
+        return None
 
     def _take_ready(self) -> UnitOfWork | None:
         # One step with the count: a leader that counted a thread which is served already would claim a job
         # that nobody is free to run.
         with self._seats:
-            if not self._ready:
+            if self._stuck or not self._ready:
                 return None
-            self._hungry -= 1
-            return self._ready.popleft()
+            with suppress(IndexError):
+                unit = self._ready.popleft()
+                self._hungry -= 1
+                return unit
+        return None
 
     def _leave_unfed(self) -> None:
         with self._seats:
             self._hungry -= 1
             last = self._hungry == 0
         if last:
-            self._give_back_ready()
+            # What a claim that was under way still brought goes back unrun.
+            self._settle_the_rest()
 
-    def _give_back_ready(self) -> None:
-        units = list(self._ready)
-        self._ready.clear()
+    # --- acknowledging -----------------------------------------------------------------------------
+
+    def _send_off(self, unit: UnitOfWork) -> None:
+        """Have the acknowledgement of ``unit`` written before its thread starts another job."""
+        if self._waiting.asleep:
+            self.flush()
+            return
+        with self._seats:  # its thread will want a job next
+            self._hungry += 1
+        unit.waiter = waiter = threading.Lock()
+        waiter.acquire()
+        while not (unit.sent or self._stuck or self._reconciler.due or self._waiting.asleep):
+            if self._lead.acquire(blocking=False):
+                self._lead_for(unit)
+            else:
+                # Whoever leads takes it along, or wakes this thread to lead.
+                waiter.acquire(timeout=HANDOVER_SECONDS)
+        with self._seats:
+            self._hungry -= 1
+        if not unit.sent:
+            self.flush()
+        self._follow_up()
+
+    def _lead_for(self, unit: UnitOfWork) -> None:
+        try:
+            if not unit.sent:
+                self._try(lambda: self._exchange(self._wanted()))
+        finally:
+            self._lead.release()
+        with suppress(IndexError):
+            _wake(self._finished[0])
+
+    def flush(self) -> None:
+        """Acknowledge what is finished, and claim nothing. Failures are reported, and tried again later."""
+        if self._finished and not self._reconciler.due:
+            self._try(lambda: self._exchange(0, leading=False))
+        self._follow_up()
+
+    def abandon(self) -> None:
+        """Wait for the server no longer: the worker has to go."""
+        self._abandoned.set()
+
+    def _try(self, step: Callable[[], object]) -> None:
+        try:
+            step()
+        except RedisFailure as error:
+            self._outage.noticed(error)
+        else:
+            self._outage.over()
+
+    def _settle_the_rest(self) -> None:
+        """The last thread's duty: nothing is left waiting, finished or ready when it has gone."""
+        while self._finished or self._waiting.parking.waiting:
+            with self._lead:
+                self._try(self._last_round)
+            self._follow_up()
+            if self._finished and self._abandoned.wait(OUTAGE_SECONDS):
+                logger.error("%d finished jobs could not be acknowledged: they will run again", len(self._finished))
+                break
+        self._give_back(self._taken_from(self._ready))
+
+    def _last_round(self) -> None:
+        if self._reconciler.due:
+            self._reconcile()
+        self._exchange(0)
+
+    def _follow_up(self) -> None:
+        """What a round trip leaves to do when no lock is held any more."""
+        while self._answered:
+            with suppress(IndexError):
+                self.on_settled(*self._answered.popleft())
+        if self._surplus:
+            self._give_back(self._taken_from(self._surplus))
+
+    # --- the ticker ----------------------------------------------------------------------------------
+
+    def _wake_ticker(self) -> None:
+        self._ticking = True
+        self._ticker.start()
+        self._ticker.wake()
+
+    def tick(self) -> float:
+        """Give back what waits too long for a thread, and send acknowledgements that nobody else sent."""
+        now = time.monotonic()
+        self._give_back(self._waiting_since(now - TICK_SECONDS))
+        if self._finished and self._exchanged_at < now - TICK_SECONDS:
+            self.flush()
+        if self._ready or self._finished:
+            return TICK_SECONDS
+        self._ticking = False
+        return TICK_SECONDS if self._ready or self._finished else 3600.0
+
+    def _waiting_since(self, moment: float) -> list[UnitOfWork]:
+        stale: list[UnitOfWork] = []
+        while self._ready:
+            with suppress(IndexError):
+                unit = self._ready.popleft()
+                if unit.claimed_at >= moment:
+                    self._ready.appendleft(unit)
+                    break
+                stale.append(unit)
+        return stale
+
+    def _give_back(self, units: Sequence[UnitOfWork]) -> None:
         if units:
             try:
-                self.bulk_requeue(units)
+                # The one that was claimed last goes first, so that the oldest ends up at the head.
+                self.bulk_requeue(units[::-1])
             except RedisFailure as error:
-                # They stay in our lists, where the next sweep finds them.
+                # They stay in our lists, where a comparison, or the next sweep, finds them.
                 self._config.handle_error(error, {"context": "giving back jobs that had not started"})
 
+    @staticmethod
+    def _taken_from(units: deque[UnitOfWork]) -> list[UnitOfWork]:
+        taken: list[UnitOfWork] = []
+        with suppress(IndexError):
+            while True:
+                taken.append(units.popleft())
+        return taken
+
+    # --- the leader --------------------------------------------------------------------------------
+
     def _fetch(self) -> None:
+        """One step of the leader, who holds the lead and nothing else."""
         try:
-            if self._reconcile_at and self._reconcile_at[0] <= time.monotonic():
+            if self._reconciler.due:
                 self._reconcile()
-            entries = self._claim()
+            result = self._exchange(self._wanted()) if self._finished or not self._dry else self._last
+            while not result.refused and self._may_sleep() and not (self._ready or self._surplus or self._answered):
+                self._sleep(result.paused)
+                result = self._exchange(self._wanted())
         except RedisFailure as error:
             self._failed(error)
             return
         self._outage.over()
-        if entries:
-            self._idle_seconds = IDLE_FIRST_SECONDS
-            self._ready.extend(UnitOfWork(entry.queue, entry.raw, entry) for entry in entries)
-        else:
-            self._quiet.wait(self._idle_seconds)
-            self._idle_seconds = min(self._idle_seconds * 2, IDLE_MOST_SECONDS)
+        if result.refused and not self._ready:
+            self._outage.noticed(working.refusal(result.refused))
+            self._quiet.wait(REFUSED_SECONDS)
 
-    def _claim(self) -> list[Entry]:
+    def _wanted(self, more: int = 0) -> int:
+        """How many jobs to claim: one for each thread that waits, and some ahead."""
+        if self._closing:
+            return 0
+        with self._seats:
+            hungry = self._hungry + more
+        return max(0, min(hungry + self._pace.ahead - len(self._ready), working.BATCH))
+
+    def _sleep(self, paused: frozenset[str]) -> None:
         queues = self._capsule.fetch_order(self._config.random)
-        if not queues:
-            return []
-        owner = self._ownership.owner(self._capsule.name)
-        limit = min(self._hungry, working.BATCH)
-        try:
-            entries = working.claim(self._redis, owner, queues, limit)
-        except Fenced:
-            self._ownership.renew(owner.identity)
-            return []
-        self._held.add(entries)
-        return entries
+        self._waiting.sleep(self._current_owner(), queues, paused, self._may_sleep)
+        if self._waiting.parking.doubtful:
+            self._waiting.parking.doubtful = False
+            self.doubt(self._waiting.straggling_seconds)
+
+    def _may_sleep(self) -> bool:
+        return not (self._finished or self._closing or self._reconciler.due)
+
+    def _exchange(self, limit: int, *, leading: bool = True) -> Exchange:
+        """One round trip: acknowledge what is finished, claim up to ``limit``, and call waiting parks back.
+
+        Args:
+            leading: the caller has the lead. Others only acknowledge: the parks are the leader's.
+        """
+        with self._turn:
+            owner = self._current_owner()
+            finished = self._take_finished(owner)
+            order = self._capsule.fetch_order(self._config.random) if leading else ()
+            parking = self._waiting.parking if leading and self._waiting.parking.waiting else None
+            try:
+                result = working.exchange(
+                    self._redis, owner, order, limit, [(unit.queue, unit.raw) for unit in finished], parking=parking
+                )
+            except Fenced:
+                self._void(finished)
+                self._dry = False
+                self._ownership.renew(owner.identity)
+                return _NOTHING
+            except RedisFailure as error:
+                self._keep_unsent(finished, error)
+                raise
+            self._note_answered(finished, result)
+            if leading:
+                self._last, self._dry = result, 0 < limit > len(result.claimed)
+                self._take_in(result, owner, order)
+            return result
+
+    def _current_owner(self) -> Owner:
+        if self._owner.identity is not self._ownership.identity:
+            self._owner = self._ownership.owner(self._capsule.name)
+        return self._owner
+
+    def _take_finished(self, owner: Owner) -> list[UnitOfWork]:
+        finished: list[UnitOfWork] = []
+        void: list[UnitOfWork] = []
+        with suppress(IndexError):
+            while len(finished) < MOST_FINISHED:
+                unit = self._finished.popleft()
+                (finished if unit.owner is owner or unit.owner == owner else void).append(unit)
+        if void:  # of an identity that was fenced
+            self._void(void)
+        return finished
+
+    def _void(self, units: Sequence[UnitOfWork]) -> None:
+        for unit in units:
+            unit.sent = True
+            _wake(unit)
+        self._held.remove(units)
+        self._answered.append((units, range(len(units))))
+
+    def _keep_unsent(self, finished: Sequence[UnitOfWork], error: RedisFailure) -> None:
+        self._dry = False
+        ambiguous = isinstance(error, RedisUnavailable) and error.ambiguous
+        for unit in finished:
+            unit.doubtful = unit.doubtful or ambiguous
+        self._finished.extendleft(reversed(finished))
+        self._stuck = bool(finished)
+        if ambiguous:
+            self.doubt(self._waiting.straggling_seconds if self._waiting.parking.waiting else 0.0)
+
+    def _note_answered(self, finished: Sequence[UnitOfWork], result: Exchange) -> None:
+        self._stuck = False
+        self._exchanged_at = time.monotonic()
+        self._pace.note(len(finished))
+        if finished:
+            for unit in finished:
+                unit.sent = unit.settled = True
+                _wake(unit)
+            self._held.remove(finished)
+            self._answered.append((finished, result.gone))
+
+    def _take_in(self, result: Exchange, owner: Owner, order: Sequence[str]) -> None:
+        now = self._exchanged_at
+        units = [UnitOfWork(queue, raw, owner, now) for queue, raw in result.claimed]
+        popped = self._waiting.parking.take()
+        if popped:
+            units += [UnitOfWork(entry.queue, entry.raw, owner, now) for entry in popped if entry.owner == owner]
+        if not units:
+            return
+        self._held.add(units)
+        self._waiting.found()
+        if popped:
+            units = self._kept(units, result.paused, order)
+        self._ready.extend(units)
+        if not self._ticking:
+            self._wake_ticker()
+
+    def _kept(self, units: list[UnitOfWork], paused: frozenset[str], order: Sequence[str]) -> list[UnitOfWork]:
+        """What may start now, by priority. A park sees neither a pause nor a more important queue."""
+        self._surplus.extend(unit for unit in units if unit.queue in paused)
+        places = {queue: place for place, queue in enumerate(order)}
+        units = sorted((unit for unit in units if unit.queue not in paused), key=lambda unit: places.get(unit.queue, 0))
+        room = self._wanted()
+        self._surplus.extend(units[room:])
+        return units[:room]
 
     def _failed(self, error: RedisFailure) -> None:
         if isinstance(error, RedisUnavailable) and error.ambiguous:
@@ -211,40 +515,30 @@ class ReliableFetcher:
         self._quiet.wait(OUTAGE_SECONDS)
 
     def _reconcile(self) -> None:
-        """Give back what lies in our lists but is not held: the claims whose reply was lost.
+        """Compare the lists with what is held; under the lead, and with every park called back."""
+        if self._waiting.parking.waiting:
+            self._exchange(0)
+        with self._turn:
+            carried_out = self._reconciler.run(tuple(self._finished))
+            for unit in carried_out:
+                self._finished.remove(unit)
+            if carried_out:
+                self._held.remove(carried_out)
+                self._answered.append((carried_out, ()))
 
-        Runs under the lead, so no claim is under way. What is held is read first: a job settled meanwhile
-        is then known, and not taken for a lost one.
-        """
-        owner = self._ownership.owner(self._capsule.name)
-        queues = self._capsule.queues
-        held = self._held.of(owner.identity)
-        if working.count(self._redis, owner, queues) != held.total():
-            unknown: list[Entry] = []
-            for entry in working.contents(self._redis, owner, queues):
-                if held[entry] > 0:
-                    held[entry] -= 1
-                else:
-                    unknown.append(entry)
-            self._give_back_unknown(owner, unknown)
-        self._reconcile_at.pop(0)
 
-    def _give_back_unknown(self, owner: Owner, unknown: Sequence[Entry]) -> None:
-        try:
-            working.put_back(self._redis, [(entry, entry.raw) for entry in reversed(unknown)])
-        except Fenced:
-            # Then whoever fenced us gives them back.
-            self._ownership.renew(owner.identity)
-        except RedisRefused as error:
-            # One queue that takes no jobs must not end all claims; the next beats find its job again.
-            self._config.handle_error(error, {"context": "giving back jobs whose claim had lost its reply"})
-        else:
-            if unknown:
-                logger.warning("gave back %d jobs whose claim had lost its reply", len(unknown))
+def _wake(unit: UnitOfWork) -> None:
+    """Let the thread go on that waits for the acknowledgement of ``unit``, if one does."""
+    waiter = unit.waiter
+    if waiter is not None:
+        unit.waiter = None
+        with suppress(RuntimeError):  # two were here at once
+            waiter.release()
 
 
 def _entry(unit: UnitOfWork) -> Entry:
-    if unit.entry is None:
+    entry = unit.entry
+    if entry is None:
         msg = "this unit was not claimed by the reliable fetcher"
         raise TypeError(msg)
-    return unit.entry
+    return entry

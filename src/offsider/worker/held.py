@@ -2,35 +2,37 @@
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from offsider.storage.working import Entry
 
+if TYPE_CHECKING:
+    from offsider.worker.unit_of_work import UnitOfWork
+
 
 class Held:
-    """A multiset of entries; two byte-equal payloads in flight count as two."""
+    """The units that were claimed and whose outcome is not written yet.
+
+    Two byte-equal payloads in flight are two units. Adding and removing are single steps of a set, since they
+    happen for every job; entries are only built for a comparison.
+    """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._entries: Counter[Entry] = Counter()
+        self._units: set[UnitOfWork] = set()
 
-    def add(self, entries: Iterable[Entry]) -> None:
-        with self._lock:
-            self._entries.update(entries)
+    def add(self, units: Iterable[UnitOfWork]) -> None:
+        self._units.update(units)
 
-    def remove(self, entry: Entry) -> None:
-        with self._lock:
-            self._entries[entry] -= 1
-            if self._entries[entry] <= 0:
-                del self._entries[entry]
+    def remove(self, units: Iterable[UnitOfWork]) -> None:
+        self._units.difference_update(units)
 
     def copies(self, entry: Entry) -> int:
-        with self._lock:
-            return self._entries[entry]
+        """How many units of these very bytes are held."""
+        return sum(1 for unit in self._units.copy() if unit.entry == entry)
 
     def of(self, identity: str) -> Counter[Entry]:
-        """A copy of what is held under one identity."""
-        with self._lock:
-            return Counter({entry: count for entry, count in self._entries.items() if entry.owner.identity == identity})
+        """What is held under one identity."""
+        entries = (unit.entry for unit in self._units.copy())
+        return Counter(entry for entry in entries if entry is not None and entry.owner.identity == identity)

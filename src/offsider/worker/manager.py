@@ -19,9 +19,11 @@ from typing import TYPE_CHECKING
 from offsider.core.errors import RedisFailure
 from offsider.worker.async_runner import AsyncRunner
 from offsider.worker.execution import Executor
+from offsider.worker.fetcher import ReliableFetcher
 from offsider.worker.job_logger import JobLogger
 from offsider.worker.outage import Outage
 from offsider.worker.processor import Processor
+from offsider.worker.report import Reporter
 from offsider.worker.settlement import Settlement
 
 if TYPE_CHECKING:
@@ -57,7 +59,8 @@ class Manager:
         self._numbers = itertools.count(1)
         self._job_logger = JobLogger(config)
         self._outage = Outage(f"giving back jobs of dead processors of capsule {capsule.name}", config)
-        self._settlement = Settlement(config, capsule, fetcher, self._abandoned)
+        self._reporter = Reporter(config, work_state)
+        self._settlement = Settlement(config, capsule, fetcher, self._reporter, self._abandoned)
         self.async_runner = AsyncRunner(f"offsider-{capsule.name}-loop")
         self._processors: list[Processor] = []
 
@@ -94,6 +97,9 @@ class Manager:
         Answers how many there were.
         """
         self._abandoned.set()
+        if isinstance(self._fetcher, ReliableFetcher):
+            self._fetcher.abandon()
+            self._fetcher.flush()
         units = [unit for processor in self._alive() if (unit := processor.unit) is not None and not unit.settled]
         if units:
             try:
@@ -106,6 +112,8 @@ class Manager:
 
     def close(self) -> None:
         self.async_runner.stop()
+        if isinstance(self._fetcher, ReliableFetcher):
+            self._fetcher.close()
 
     def _alive(self) -> list[Processor]:
         with self._lock:
@@ -120,6 +128,7 @@ class Manager:
             executor=executor,
             settlement=self._settlement,
             work_state=self._work_state,
+            reporter=self._reporter,
             async_runner=self.async_runner,
             name=f"offsider-{self._capsule.name}-{next(self._numbers)}",
             died=self._replace,

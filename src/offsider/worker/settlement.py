@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from offsider.wiring.config import Config
     from offsider.wiring.context import JobContext
     from offsider.worker.execution import Run
+    from offsider.worker.report import Reporter
     from offsider.worker.unit_of_work import Fetcher, UnitOfWork
 
 logger = logging.getLogger("offsider")
@@ -49,6 +50,8 @@ class Settled(Enum):
     """What became of an outcome."""
 
     WRITTEN = "written"
+    #: The job is done, and the fetcher tells `Settlement` when the server has answered its acknowledgement.
+    HANDED_OVER = "handed over"
     #: Written, and the job died of it: no further try.
     DIED = "died"
     #: Void, because another process owns the job.
@@ -64,17 +67,26 @@ class Settlement:
         abandoned: set when the worker has given up waiting; a settle that Redis does not take then ends.
     """
 
-    def __init__(self, config: Config, capsule: Capsule, fetcher: Fetcher, abandoned: threading.Event) -> None:
+    def __init__(
+        self, config: Config, capsule: Capsule, fetcher: Fetcher, reporter: Reporter, abandoned: threading.Event
+    ) -> None:
         self._config = config
+        self._reporter = reporter
         self._redis: Redis = capsule.redis
         self._fetcher = fetcher
         self._retrier = Retrier(config)
         self._limits = DeadSetLimits(config.worker.dead_max_jobs, config.worker.dead_timeout_seconds)
         self._abandoned = abandoned
         self._outage = Outage(f"settling jobs of capsule {capsule.name}", config)
+        self._finisher = fetcher if isinstance(fetcher, ReliableFetcher) else None
+        if self._finisher is not None:
+            self._finisher.on_settled = self._acknowledged
 
     def settle(self, unit: UnitOfWork, run: Run) -> Settled:
         """Write the outcome of a run."""
+        if self._finisher is not None and isinstance(run.outcome, (Succeeded, Skipped)) and not unit.settled:
+            self._finisher.finish(unit, run)
+            return Settled.HANDED_OVER
         if self._decided_elsewhere(unit, run.outcome):
             return self._lost(unit, run)
         try:
@@ -197,6 +209,17 @@ class Settlement:
         unit.settled = True
 
     # --- what follows --------------------------------------------------------------------------------
+
+    def _acknowledged(self, units: Sequence[UnitOfWork], gone: Sequence[int]) -> None:
+        """The server has answered: these are done, but for those at the places of ``gone``."""
+        if gone:
+            void = set(gone)
+            for place in gone:
+                run = units[place].run
+                if run is not None:
+                    self._lost(units[place], run)
+            units = [unit for place, unit in enumerate(units) if place not in void]
+        self._reporter.finished(units)
 
     def _lost(self, unit: UnitOfWork, run: Run) -> Settled:
         if unit.entry is not None and not unit.settled:

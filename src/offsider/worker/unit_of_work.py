@@ -3,31 +3,66 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from _thread import LockType
+from typing import TYPE_CHECKING, Protocol
 
 from offsider.core.errors import MalformedPayload
 from offsider.core.payload import decode, encode
-from offsider.storage.working import Entry
+from offsider.storage.working import Entry, Owner
+
+if TYPE_CHECKING:
+    from offsider.worker.execution import Run
 
 
-@dataclass(slots=True, eq=False)
 class UnitOfWork:
     """A job as it was taken from its queue.
 
     Attributes:
         queue: name of the queue it came from.
         raw: its payload, byte for byte; acknowledging and requeueing go by these bytes.
-        entry: where it lies in a private list; None when the fetcher keeps no such list.
+        owner: in whose private list it lies; None when the fetcher keeps no such list.
+        claimed_at: when it was taken, in monotonic seconds.
         started: a thread has begun to run it.
+        started_at: when that was, in epoch seconds.
+        run: what came of it, once it has ended.
+        sent: its acknowledgement was written to the server, whether or not a reply was read.
+        doubtful: it was, and the reply was lost.
         settled: its outcome is written, or was void.
+        waiter: held by the thread that waits for the acknowledgement to be sent; who sends it releases it.
     """
 
-    queue: str
-    raw: bytes
-    entry: Entry | None = None
-    started: bool = False
-    settled: bool = False
+    # Written out, since one is made for each job.
+    __slots__ = (
+        "claimed_at",
+        "doubtful",
+        "owner",
+        "queue",
+        "raw",
+        "run",
+        "sent",
+        "settled",
+        "started",
+        "started_at",
+        "waiter",
+    )
+
+    def __init__(self, queue: str, raw: bytes, owner: Owner | None = None, claimed_at: float = 0.0) -> None:
+        self.queue = queue
+        self.raw = raw
+        self.owner = owner
+        self.claimed_at = claimed_at
+        self.started = False
+        self.started_at = 0.0
+        self.run: Run | None = None
+        self.sent = False
+        self.doubtful = False
+        self.settled = False
+        self.waiter: LockType | None = None
+
+    @property
+    def entry(self) -> Entry | None:
+        """Where it lies in a private list."""
+        return None if self.owner is None else Entry(self.owner, self.queue, self.raw)
 
     @property
     def put_back(self) -> bytes:

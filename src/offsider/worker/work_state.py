@@ -23,25 +23,28 @@ class Work:
 
 
 class WorkState:
-    """Running jobs by thread id, and counts since they were last taken."""
+    """Running jobs by thread id, and counts since they were last taken.
+
+    A thread writes its own place in the table and no other, which needs no lock; the counts are added up for many
+    jobs at once, under one.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._running: dict[str, Work] = {}
+        self._running: dict[str, UnitOfWork] = {}
         self._processed = 0
         self._failed = 0
 
-    def begin(self, tid: str, unit: UnitOfWork, run_at: float) -> None:
-        with self._lock:
-            self._running[tid] = Work(unit, run_at)
+    def begin(self, tid: str, unit: UnitOfWork) -> None:
+        self._running[tid] = unit
 
     def end(self, tid: str) -> None:
-        with self._lock:
-            self._running.pop(tid, None)
+        self._running.pop(tid, None)
 
-    def count(self, *, failed: bool) -> None:
+    def count(self, processed: int = 1, *, failed: int = 0) -> None:
+        """So many jobs were processed, and so many of them failed."""
         with self._lock:
-            self._processed += 1
+            self._processed += processed
             self._failed += failed
 
     def take_counts(self) -> tuple[int, int]:
@@ -52,17 +55,14 @@ class WorkState:
             return counts
 
     def give_back_counts(self, processed: int, failed: int) -> None:
-        with self._lock:
-            self._processed += processed
-            self._failed += failed
+        self.count(processed, failed=failed)
 
     @property
     def busy(self) -> int:
         return len(self._running)
 
     def running(self) -> dict[str, Work]:
-        with self._lock:
-            return dict(self._running)
+        return {tid: Work(unit, unit.started_at) for tid, unit in self._running.copy().items()}
 
     def as_sidekiq_shows(self) -> dict[str, str]:
         """Thread id -> JSON of queue, payload (a string inside JSON, as it was popped) and run_at."""

@@ -1,0 +1,205 @@
+"""How a capsule waits for its next job, at no cost while there is none.
+
+Three ways, the first that the server allows:
+
+1. ``parked``: one BLMOVE waits at each of the first 16 queues. Exactly one process wakes for a job, and no
+   command is sent meanwhile but the BLMOVEs' own renewal.
+2. ``tracked``: the server tells when a queue is written to (CLIENT TRACKING). For the queues beyond the 16th,
+   and for all of them where waiting pops cannot be called back. Wakes every idle process.
+3. ``polled``: looking again, after 1 ms at first and 50 ms in the end. For servers and proxies that can do neither.
+
+While a queue is paused it is neither parked at nor tracked, but looked at once a second. A server without memory
+refuses parks; then it is polled until it takes them again.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from selectors import EVENT_READ, DefaultSelector
+from typing import TYPE_CHECKING, Literal
+
+from offsider.core.errors import RedisFailure, RedisRefused
+from offsider.storage.parking import Park, Parking
+
+if TYPE_CHECKING:
+    from offsider.storage.redis import Redis
+    from offsider.storage.tracking import Tracking
+    from offsider.storage.working import Owner
+
+Way = Literal["parked", "tracked", "polled"]
+
+MOST_PARKS = 16
+#: A park ends by itself after this much of a liveness life, since it cannot see whether its owner was fenced.
+PARK_LIVES = 0.4
+MOST_PARK_SECONDS = 25.0
+PAUSED_SECONDS = 1.0
+REFUSED_SECONDS = 1.0
+POLL_FIRST_SECONDS = 0.001
+POLL_MOST_SECONDS = 0.05
+LONGEST_SECONDS = 3600.0
+
+
+class Waiting:
+    """Where the leader of one capsule sleeps. Only the leader calls it, but for `wake` and what it shows.
+
+    Args:
+        redis: makes the connections that wait.
+        liveness_seconds: the owner's life, which bounds how long a park may wait.
+        track: makes the tracking connection; None from it when the server tracks nothing for us.
+
+    Attributes:
+        parking: the parks; they are called back together with the next round trip.
+        asleep: the leader sleeps, or is about to. Set before it looks for the last time whether it may.
+        stirred: when the leader last noticed anything of the server, in monotonic seconds.
+    """
+
+    def __init__(self, redis: Redis, liveness_seconds: float, track: Callable[[], Tracking | None]) -> None:
+        self._selector = DefaultSelector()
+        self._track = track
+        self._tracking: Tracking | None = None
+        self._way: Way | None = None
+        self._park_seconds = min(MOST_PARK_SECONDS, liveness_seconds * PARK_LIVES)
+        self._no_parks_until = 0.0
+        self._poll_seconds = POLL_FIRST_SECONDS
+        self._reading, self._writing = os.pipe()
+        os.set_blocking(self._reading, False)
+        os.set_blocking(self._writing, False)
+        self._selector.register(self._reading, EVENT_READ)
+        self._rebuilding = False
+        self.parking = Parking(redis, self._selector)
+        self.asleep = False
+        self.stirred = time.monotonic()
+
+    @property
+    def straggling_seconds(self) -> float:
+        """How long the server may still serve a park whose connection we lost."""
+        return self._park_seconds + 2.0
+
+    def way(self) -> Way:
+        """Which way the server allows; asked once.
+
+        Raises:
+            RedisUnavailable: it cannot be asked.
+        """
+        if self._way is None:
+            self._tracking = self._track()
+            fallback: Way = "polled" if self._tracking is None else "tracked"
+            self._way = "parked" if self.parking.may_call_back() else fallback
+        return self._way
+
+    def wake(self) -> None:
+        """End the leader's sleep, from any thread."""
+        with suppress(BlockingIOError, OSError):
+            os.write(self._writing, b"!")
+
+    def rebuild(self) -> None:
+        """Have the leader give up its connections and make new ones; from any thread."""
+        self._rebuilding = True
+        self.wake()
+
+    def found(self) -> None:
+        """There was a job: when there is none again, look again soon."""
+        self._poll_seconds = POLL_FIRST_SECONDS
+
+    def sleep(self, owner: Owner, queues: Sequence[str], paused: frozenset[str], may_sleep: Callable[[], bool]) -> None:
+        """Sleep until there may be something to do.
+
+        Args:
+            owner: into whose lists parks move jobs.
+            queues: all of the capsule's, the most important first.
+            paused: those that nothing may be taken from.
+            may_sleep: whether nothing has come up meanwhile; asked after others can see that this is `asleep`.
+
+        Raises:
+            RedisFailure: the server cannot be waited for.
+        """
+        self.asleep = True
+        try:
+            self._sleep(owner, [queue for queue in queues if queue not in paused], bool(paused), may_sleep)
+        finally:
+            self.asleep = False
+            self._drain_pipe()
+            self.stirred = time.monotonic()
+
+    def _sleep(self, owner: Owner, queues: Sequence[str], some_paused: bool, may_sleep: Callable[[], bool]) -> None:  # noqa: FBT001
+        if self._rebuilding:
+            self._give_up_connections()
+        parked, rest = self._divided(queues)
+        wake_at = time.monotonic() + self._longest(rest, some_paused)
+        while may_sleep():
+            self.parking.park(owner, parked, self._park_seconds)
+            if self._watch(rest):
+                return
+            now = time.monotonic()
+            deadline = self.parking.next_deadline()
+            until = wake_at if deadline is None else min(wake_at, deadline)
+            if self._select(max(0.0, until - now)):
+                return
+            self.stirred = time.monotonic()
+            self.parking.drop_overdue()
+            if self.parking.doubtful or self.stirred >= wake_at:
+                return
+
+    def _divided(self, queues: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+        """Those to park at, and the rest."""
+        if self.way() != "parked" or time.monotonic() < self._no_parks_until:
+            return (), queues
+        return queues[:MOST_PARKS], queues[MOST_PARKS:]
+
+    def _longest(self, rest: Sequence[str], some_paused: bool) -> float:  # noqa: FBT001
+        longest = PAUSED_SECONDS if some_paused else LONGEST_SECONDS
+        # A server that refuses parks for want of memory is not to be trusted to tell us either.
+        if rest and (self._tracking is None or time.monotonic() < self._no_parks_until):
+            longest = min(longest, self._poll_seconds)
+            self._poll_seconds = min(self._poll_seconds * 2, POLL_MOST_SECONDS)
+        return longest
+
+    def _watch(self, queues: Sequence[str]) -> bool:
+        """Have the server tell of changes of these queues; True when one of them has jobs already."""
+        if not queues or self._tracking is None:
+            return False
+        return self._tracking.watch_lists(queues)
+
+    def _select(self, timeout_seconds: float) -> bool:
+        """Wait, and read what came; True when that is a reason to look for jobs."""
+        woken = False
+        for key, _ in self._selector.select(timeout_seconds):
+            if isinstance(key.data, Park):
+                self.parking.read(key.data)
+            else:
+                woken = True
+        failure, self.parking.failure = self.parking.failure, None
+        if isinstance(failure, RedisRefused):
+            # OOM on a full server, UNBLOCKED when the server changes its role: whatever it is, ask the script.
+            self._no_parks_until = time.monotonic() + REFUSED_SECONDS
+        return woken or failure is not None or bool(self.parking.brought)
+
+    def forget_refusals(self) -> RedisFailure | None:
+        """What the parks that were called back failed with; one that cannot be called back ends parking for good."""
+        failure, self.parking.failure = self.parking.failure, None
+        if isinstance(failure, RedisRefused) and failure.code == "NOPERM":
+            self._way = "polled" if self._tracking is None else "tracked"
+        return failure
+
+    def _drain_pipe(self) -> None:
+        with suppress(BlockingIOError):
+            while os.read(self._reading, 4096):
+                pass
+
+    def _give_up_connections(self) -> None:
+        self._rebuilding = False
+        self._way = None
+        self.parking.close()
+        if self._tracking is not None:
+            self._tracking.close()
+            self._tracking = None
+
+    def close(self) -> None:
+        """Give up every connection. Nobody may sleep here any more."""
+        self._give_up_connections()
+        self._selector.close()
+        os.close(self._reading)
+        os.close(self._writing)
