@@ -259,6 +259,12 @@ class WorkerSection(CapsuleSection):
         help="How jobs are taken: `reliable` keeps each in a private list until it is settled, `basic` is a plain "
         "BRPOP that loses running jobs with their process, `package.module:Class` is your own.",
     )
+    ack: str = setting(
+        "merged",
+        kinds.choice("merged", "each"),
+        help="When finished jobs are acknowledged: `merged` writes those of less than a millisecond together, within "
+        "20 ms; `each` writes every one before its thread starts another job. Longer jobs never wait.",
+    )
     liveness_seconds: float = setting(
         45.0,
         kinds.seconds(minimum=1.0),
@@ -287,6 +293,14 @@ class WorkerSection(CapsuleSection):
         help="Have a small process beside the worker that beats for it while a job holds the interpreter, and gives "
         "its jobs back at once when it dies.",
         cli="--no-keeper",
+    )
+    health: str = setting(
+        "",
+        kinds.ADDRESS,
+        help="Where `/live` and `/ready` answer over HTTP, as `host:port`; a port alone is one of 127.0.0.1. Empty: "
+        "nowhere.",
+        aliases=("health_check",),
+        cli="--health",
     )
 
 
