@@ -4,6 +4,7 @@
 2. The keeper takes no orders from a terminal or a process manager: it goes when its worker has gone, and not before
    that worker's jobs are back.
 3. The worker keeps the link, over which it tells who it is.
+4. The keeper answers for the health endpoint, whose port was bound before the fork.
 """
 
 from __future__ import annotations
@@ -20,20 +21,28 @@ from offsider.worker.keeper.channel import Channel
 from offsider.worker.keeper.link import KeeperLink
 
 if TYPE_CHECKING:
+    from offsider.cli.health import HealthServer
     from offsider.wiring.config import Config
 
 # What a terminal or a process manager sends to a whole group, or a person by mistake.
 IGNORED = ("TERM", "INT", "QUIT", "HUP", "TSTP", "TTIN", "TTOU", "USR1", "USR2")
 
 
-def start_keeper(config: Config) -> KeeperLink | None:
-    """A keeper for this process; None, with a warning, where there shall or can be none."""
+def start_keeper(config: Config, health: HealthServer | None = None) -> KeeperLink | None:
+    """A keeper for this process; None, with a warning, where there shall or can be none.
+
+    Args:
+        config: as it is before the application has its say.
+        health: served by the keeper, and closed here once there is one.
+    """
     if not config.worker.keeper or not hasattr(os, "fork"):
         warn_of_no_keeper(config)
         return None
     channel = Channel()
-    keeper_pid = fork_keeper(config, channel, os.getpid())
+    keeper_pid = fork_keeper(config, channel, os.getpid(), health)
     channel.only_send()
+    if health is not None:
+        health.close()
     return KeeperLink(channel, keeper_pid)
 
 
@@ -45,16 +54,16 @@ def warn_of_no_keeper(config: Config) -> None:
     )
 
 
-def fork_keeper(config: Config, channel: Channel, starter_pid: int) -> int:
+def fork_keeper(config: Config, channel: Channel, starter_pid: int, health: HealthServer | None = None) -> int:
     """Fork a keeper that reads from ``channel``; answers its pid. Does not return in the keeper."""
     flush_output()
     pid = os.fork()
     if pid == 0:
-        _keep(config, channel, starter_pid)
+        _keep(config, channel, starter_pid, health)
     return pid
 
 
-def _keep(config: Config, channel: Channel, starter_pid: int) -> NoReturn:
+def _keep(config: Config, channel: Channel, starter_pid: int, health: HealthServer | None) -> NoReturn:
     try:
         for name in IGNORED:
             signal.signal(getattr(signal, f"SIG{name}"), signal.SIG_IGN)
@@ -64,7 +73,11 @@ def _keep(config: Config, channel: Channel, starter_pid: int) -> NoReturn:
         # Imported here, in the keeper alone: the worker brings the engine when it needs it.
         from offsider.worker.keeper.keeping import Keeper
 
-        Keeper(config, channel, starter_pid).run()
+        keeper = Keeper(config, channel, starter_pid)
+        if health is not None:
+            health.health = lambda: keeper.health
+            health.serve()
+        keeper.run()
     except BaseException as error:  # noqa: BLE001  # nobody is there to raise it to; the workers go on alone
         logger.error("the keeper fails: %s", describe(error), exc_info=error)
         flush_output()

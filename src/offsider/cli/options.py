@@ -31,6 +31,7 @@ class WorkerOptions:
     embedded: bool = False
     reload: bool = False
     no_keeper: bool = False
+    health: str | None = None
 
     def overrides(self) -> dict[str, object]:
         """Settings by name. Their values are checked where all others are."""
@@ -39,6 +40,7 @@ class WorkerOptions:
             "environment": self.environment,
             "tag": self.tag,
             "timeout_seconds": self.timeout,
+            "health": self.health,
         }
         settings: dict[str, object] = {
             name: by_name()[name].kind.parse(text) for name, text in texts.items() if text is not None
@@ -96,6 +98,10 @@ OPTIONS = (
     click.option(
         "--no-keeper", is_flag=True,
         help="No process beside the worker that beats for it while a job holds the interpreter.",
+    ),
+    click.option(
+        "--health", metavar="HOST:PORT",
+        help="Answer /live and /ready over HTTP there, for the probes of a platform. Default: nowhere.",
     ),
     click.version_option(__version__, "-V", "--version", message="offsider %(version)s"),
 )  # fmt: skip

@@ -103,6 +103,7 @@ def arguments(options: WorkerOptions) -> list[str]:
         "-e": options.environment,
         "-g": options.tag,
         "-t": options.timeout,
+        "--health": options.health,
     }
     words += [word for option, value in valued.items() if value is not None for word in (option, value)]
     words += ["--no-keeper"] * options.no_keeper

@@ -21,6 +21,7 @@ from offsider.wiring.logs import describe, logger
 
 if TYPE_CHECKING:
     from offsider.cli.signals import SignalQueue
+    from offsider.worker.health_state import HealthState
     from offsider.worker.launcher import Launcher
 
 TITLE_SECONDS = 1.0
@@ -67,6 +68,10 @@ class Running:
             for name, error in self._signals.failures():
                 logger.error("an earlier handler of %s failed: %s", name, describe(error), exc_info=error)
         return 1 if self._launcher.broken else 0
+
+    def health(self) -> HealthState:
+        """How the worker fares, for a health endpoint that it serves itself."""
+        return self._launcher.health()
 
     def seconds_left(self) -> float:
         """How long the end of the process may still take for a stop to keep its promise of timeout and 4 s."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import ExitStack
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -19,6 +19,10 @@ from offsider.cli.signals import SignalQueue, StoppedEarly, send_to_self
 from offsider.core.errors import OffsiderError
 from offsider.wiring.logs import setup_logging
 from offsider.worker.keeper.link import KeeperLink
+
+if TYPE_CHECKING:
+    from offsider.cli.health import HealthServer
+    from offsider.wiring.config import Config
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -41,17 +45,28 @@ def run(options: WorkerOptions) -> int:
 
             return Reloader(options).run()
         setup_logging(config.log)
-        return run_worker(options, start_keeper(config))
+        health = _health_server(config)
+        keeper = start_keeper(config, health)
+        return run_worker(options, keeper, health if keeper is None else None)
     except OffsiderError as error:
         return give_up(str(error), error, verbose=options.verbose)
 
 
-def run_worker(options: WorkerOptions, keeper: KeeperLink | None = None) -> int:
+def _health_server(config: Config) -> HealthServer | None:
+    if not config.worker.health:
+        return None
+    from offsider.cli.health import HealthServer  # imported here: most workers have none
+
+    return HealthServer(config.worker.health)
+
+
+def run_worker(options: WorkerOptions, keeper: KeeperLink | None = None, health: HealthServer | None = None) -> int:
     """Boot, run, stop. Returns only when the worker was stopped before it ran; else it ends the process itself.
 
     Args:
         options: the command line.
         keeper: forked before; told who the worker is.
+        health: served by the worker itself, for want of a keeper.
 
     Raises:
         OffsiderError: it cannot start; the message is for the person at the terminal.
@@ -59,7 +74,11 @@ def run_worker(options: WorkerOptions, keeper: KeeperLink | None = None) -> int:
     signals = SignalQueue()
     try:
         with ExitStack() as resources:
+            if health is not None:
+                health.serve()
             running = _start(options, signals, resources, keeper)
+            if health is not None:
+                health.health = running.health
             code = running.until_stopped()
     except BaseException as error:
         signals.close()

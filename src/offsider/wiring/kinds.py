@@ -111,6 +111,16 @@ def names(expects: str = "a list of strings") -> Kind:
     return Kind(expects, check, lambda value: re.split(r"[,\s]+", value.strip(", \t\n")) if value.strip(", \n") else [])
 
 
+def _check_address(value: object) -> str:
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = str(value)
+    if not isinstance(value, str) or not (found := _ADDRESS.fullmatch(value)):
+        raise _refuse()
+    if value and int(found["port"]) > _LAST_PORT:
+        raise ValueError(f"there is no port above {_LAST_PORT}")
+    return value if found["host"] or not value else f"127.0.0.1:{found['port']}"
+
+
 def _check_queues(value: object) -> tuple[str, ...]:
     items = (value,) if isinstance(value, str) else value
     if not isinstance(items, list | tuple):
@@ -165,9 +175,12 @@ def _parse_float(value: str) -> object:
 
 _URL = re.compile(r"(rediss?|unix)://\S+")
 _DATABASE = re.compile(r"[0-9]+")
+_ADDRESS = re.compile(r"(?:(?:(?P<host>\[[0-9A-Fa-f:.]+\]|[\w.-]+):)?(?P<port>[0-9]{1,5}))?")
+_LAST_PORT = 65_535
 _YES = ("true", "yes", "on", "1")
 _NO = ("false", "no", "off", "0", "")
 
 FLAG = Kind("true or false", _check_flag, _parse_flag)
 QUEUES = Kind('a list of queues, each "name", "name,weight" or [name, weight]', _check_queues, str.split)
 URL = Kind("a URL that begins with redis://, rediss:// (TLS) or unix://", _check_url, secret=True)
+ADDRESS = Kind("host:port, or a port of this machine alone", _check_address)

@@ -20,7 +20,6 @@ IGNORED = frozenset(
         "daemon",
         "dynamic",
         "enabled",
-        "health_check",
         "index",
         "limits",
         "listened_queues_only",

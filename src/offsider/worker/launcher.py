@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -35,7 +36,7 @@ from offsider.jobs import registry
 from offsider.worker.discovery import Discovery
 from offsider.worker.fetcher import ReliableFetcher
 from offsider.worker.fetchers import make_fetcher
-from offsider.worker.health_state import QUIET, READY, STOPPING
+from offsider.worker.health_state import QUIET, READY, STOPPING, HealthState, WorkerHealth
 from offsider.worker.heartbeat import Heartbeat
 from offsider.worker.liveness import Liveness
 from offsider.worker.manager import Manager
@@ -151,6 +152,7 @@ class Launcher:
             embedded=self.embedded,
         )
         watchdog = Watchdog(config, redis, watched, None if self.embedded else self._give_up)
+        self._stuck = watchdog.stuck
         if self._keeper is not None:
             self._keeper.stuck = watchdog.stuck
         self._scheduler = Scheduler(config, redis, Client(config, redis))
@@ -263,6 +265,14 @@ class Launcher:
         if self.stopping:
             return STOPPING
         return QUIET if self.quieted else READY
+
+    def health(self) -> HealthState:
+        """How this started worker fares, for a health endpoint without a keeper."""
+        now = time.monotonic()
+        life_seconds, beaten_at = self.config.worker.liveness_seconds, self._ownership.beaten_at
+        pid = os.getpid()
+        worker = WorkerHealth(pid, self.identity, self.state(), life_seconds, beaten_at, now, tuple(self._stuck()))
+        return HealthState(workers={pid: worker})
 
     def _tell_keeper(self) -> None:
         if self._keeper is not None:

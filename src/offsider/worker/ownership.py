@@ -15,6 +15,7 @@ import os
 import secrets
 import socket
 import threading
+import time
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
@@ -59,6 +60,8 @@ class Ownership:
         self._lock = threading.RLock()
         self._left = False
         self._keeper = keeper
+        #: When the server last took a beat, by the monotonic clock; None before the first.
+        self.beaten_at: float | None = None
         self.identity = new_identity()
 
     def owner(self, capsule: str) -> Owner:
@@ -116,6 +119,7 @@ class Ownership:
     def _beat(self, identity: str) -> None:
         lists = self._lists(identity)
         owners.beat(self._redis, lists, self._life_ms)
+        self.beaten_at = time.monotonic()
         if self._keeper is not None:
             self._keeper.owns(lists, self._life_ms, self._redis.settings)
 

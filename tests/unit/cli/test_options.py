@@ -27,11 +27,13 @@ def test_everything_typed():
         timeout="8.5",
         verbose=True,
         reload=True,
+        health="0.0.0.0:7433",
     ).load_config()
     assert config.worker.require == ("app", "more.py")
     assert config.worker.queues == ("high,3", "low")
     assert (config.worker.concurrency, config.worker.environment, config.worker.tag) == (7, "production", "blue")
     assert (config.worker.timeout_seconds, config.log.level, config.worker.reload) == (8.5, "debug", True)
+    assert config.worker.health == "0.0.0.0:7433"
 
 
 @pytest.mark.parametrize(
@@ -42,6 +44,7 @@ def test_everything_typed():
         (WorkerOptions(timeout="-1"), r"^-t, --timeout: worker\.timeout_seconds expects"),
         (WorkerOptions(queue=("a", "a")), r"^-q, --queue: worker\.queues .*named twice"),
         (WorkerOptions(queue=("",)), r"^-q, --queue: worker\.queues"),
+        (WorkerOptions(health="here"), r"^--health: worker\.health expects host:port"),
         (WorkerOptions(environment="a b"), r"^-e, --environment: worker\.environment expects"),
     ],
 )

@@ -34,10 +34,11 @@ def test_the_child_gets_the_same_command_line_but_one_option():
         timeout="5",
         verbose=True,
         embedded=True,
+        health="7433",
         reload=True,
     )
     assert " ".join(arguments(options)) == (
-        "worker -r app -r b.py -q a,2 -q b -c 3 -C x.toml -e test -g t -t 5 -v --embedded"
+        "worker -r app -r b.py -q a,2 -q b -c 3 -C x.toml -e test -g t -t 5 --health 7433 -v --embedded"
     )
     assert arguments(WorkerOptions(reload=True)) == ["worker"]
 

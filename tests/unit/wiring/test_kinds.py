@@ -21,6 +21,12 @@ from offsider.wiring import kinds
         (kinds.QUEUES, ["a", ["b", 2]], ("a", "b,2")),
         (kinds.QUEUES, "a", ("a",)),
         (kinds.URL, "unix:///run/redis.sock?db=1", "unix:///run/redis.sock?db=1"),
+        (kinds.ADDRESS, "127.0.0.1:7433", "127.0.0.1:7433"),
+        (kinds.ADDRESS, "0.0.0.0:80", "0.0.0.0:80"),
+        (kinds.ADDRESS, "[::1]:7433", "[::1]:7433"),
+        (kinds.ADDRESS, 7433, "127.0.0.1:7433"),
+        (kinds.ADDRESS, "7433", "127.0.0.1:7433"),
+        (kinds.ADDRESS, "", ""),
     ],
 )
 def test_what_passes(kind, given, final):
@@ -56,6 +62,13 @@ def test_what_passes(kind, given, final):
         (kinds.QUEUES, ["a b"]),
         (kinds.URL, "http://localhost"),
         (kinds.URL, ""),
+        (kinds.ADDRESS, "localhost"),
+        (kinds.ADDRESS, "localhost:"),
+        (kinds.ADDRESS, ":80"),
+        (kinds.ADDRESS, "::1:80"),
+        (kinds.ADDRESS, "127.0.0.1:70000"),
+        (kinds.ADDRESS, True),
+        (kinds.ADDRESS, -1),
     ],
 )
 def test_what_does_not(kind, given):

@@ -57,6 +57,11 @@ def test_symbols_capsules_and_verbose(load):
     assert config.file.name == "sidekiq.yml"
 
 
+@pytest.mark.parametrize("written, address", [("7433", "127.0.0.1:7433"), ("0.0.0.0:7433", "0.0.0.0:7433")])
+def test_the_health_check_of_the_enterprise_version_is_ours(load, written, address):
+    assert load(f"health_check: {written}\n").worker.health == address
+
+
 def test_the_environments_keys_stand_above(load):
     config = load(SAMPLE, APP_ENV="production")
     assert config.worker.concurrency == 25

@@ -1,0 +1,91 @@
+"""The health endpoint of real workers: served by the keeper, or without one by the worker itself."""
+
+from __future__ import annotations
+
+import http.client
+import time
+
+import pytest
+
+from offsider.embedded.address import free_port
+from tests.process.stored import push
+from tests.waiting import wait_for
+
+HOG = """
+    import ctypes
+    from offsider import job
+    from tests.process.jobs import begin
+
+    @job(name="Hog")
+    def hog(seconds):
+        begin()
+        ctypes.PyDLL(None).usleep(int(seconds * 1_000_000))  # the interpreter's lock is held meanwhile
+"""
+
+
+class Probe:
+    """Asks as a platform does."""
+
+    def __init__(self) -> None:
+        self.port = free_port()
+        self.address = f"127.0.0.1:{self.port}"
+
+    def __call__(self, path: str) -> tuple[int, str]:
+        """Status and body; 0 when nobody answers."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=1)  # the default of Kubernetes
+        try:
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+        except OSError as error:
+            return 0, str(error)
+        finally:
+            connection.close()
+
+
+@pytest.fixture
+def probe() -> Probe:
+    return Probe()
+
+
+@pytest.mark.parametrize("options", [(), ("--no-keeper",)], ids=["with a keeper", "alone"])
+def test_a_worker_is_ready_until_it_is_quiet_and_lives_until_its_end(workers, probe, options):
+    worker = workers.start("--health", probe.address, *options)
+    wait_for(lambda: probe("/ready") == (200, "ok\n"))
+    assert probe("/live") == (200, "ok\n")
+    worker.send("TSTP")
+    wait_for(lambda: probe("/ready")[0] == 503)
+    assert f"worker {worker.pid} is quiet\n" in probe("/ready")[1]
+    assert probe("/live") == (200, "ok\n")
+    worker.stopped()
+    wait_for(lambda: probe("/live")[0] == 0)
+
+
+@pytest.mark.parametrize("options", [(), ("--no-keeper",)], ids=["with a keeper", "alone"])
+def test_while_the_application_is_loaded_it_lives_and_is_not_ready(workers, probe, options):
+    slow = "import time\nfrom pathlib import Path\nwhile not Path('go').exists():\n    time.sleep(0.02)\n"
+    worker = workers.start("--health", probe.address, *options, text=slow, wait=False)
+    wait_for(lambda: probe("/ready")[0] == 503)
+    assert probe("/live") == (200, "ok\n")
+    (workers.folder / "go").touch()
+    worker.until_running()
+    wait_for(lambda: probe("/ready") == (200, "ok\n"))
+
+
+def test_a_job_that_holds_the_interpreter_does_not_hold_up_the_answer(workers, stored, ledger, probe):
+    worker = workers.start("-c", "1", "--health", probe.address, text=HOG)
+    wait_for(lambda: probe("/ready") == (200, "ok\n"))
+    push(stored, "Hog", 1.5)
+    wait_for(lambda: ledger.notes("start"))
+    started = time.monotonic()
+    assert probe("/live") == probe("/ready") == (200, "ok\n")
+    assert time.monotonic() - started < 1
+    worker.stopped()
+
+
+def test_a_port_that_is_taken_ends_the_start(workers, probe):
+    first = workers.start("--health", probe.address)
+    second = workers.start("--health", probe.address, wait=False)
+    assert second.ended() == 1
+    assert f"offsider: --health: cannot listen on {probe.address}: Address already in use" in second.output
+    first.stopped()

@@ -1,0 +1,242 @@
+"""The health endpoint: what a probe reads, and what it does with those who are no probes."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import random
+import socket
+import threading
+import time
+
+import pytest
+
+from offsider.cli import health as module
+from offsider.cli.health import MOST_CONNECTIONS, REQUEST_BYTES, HealthServer, response
+from offsider.core.errors import ConfigurationError
+from tests.waiting import wait_for
+
+
+class Fares:
+    """How the workers fare, in the hands of the test."""
+
+    def __init__(self, live=(), ready=()) -> None:
+        self._live, self._ready = list(live), list(ready)
+
+    def live(self):
+        return self._live
+
+    def ready(self):
+        return self._ready
+
+
+WELL = Fares()
+QUIET = Fares([], ["worker 7 is quiet", "1 of 2 workers take jobs"])
+STUCK = Fares(["worker 7: its fetch loop does not turn"], ["worker 7: its fetch loop does not turn"])
+
+
+@pytest.fixture
+def server():
+    made = HealthServer("127.0.0.1:0")
+    yield made
+    made.close()
+
+
+def ask(server, path, method="GET", **headers):
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+    try:
+        connection.request(method, path, headers=headers)
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode(), answer
+    finally:
+        connection.close()
+
+
+@pytest.mark.parametrize(
+    "fares, path, status, body",
+    [
+        (WELL, "/live", 200, "ok\n"),
+        (WELL, "/ready", 200, "ok\n"),
+        (WELL, "/ready?full=1", 200, "ok\n"),
+        (QUIET, "/live", 200, "ok\n"),
+        (QUIET, "/ready", 503, "worker 7 is quiet\n1 of 2 workers take jobs\n"),
+        (STUCK, "/live", 503, "worker 7: its fetch loop does not turn\n"),
+        (WELL, "/", 404, "/live and /ready are here\n"),
+        (WELL, "/live/", 404, "/live and /ready are here\n"),
+        (STUCK, "/../live", 404, "/live and /ready are here\n"),
+    ],
+)
+def test_each_path_has_its_answer(server, fares, path, status, body):
+    server.health = lambda: fares
+    server.serve()
+    assert ask(server, path)[:2] == (status, body)
+
+
+def test_before_anything_is_known_it_lives_and_is_not_ready(server):
+    server.serve()
+    assert ask(server, "/live")[:2] == (200, "ok\n")
+    assert ask(server, "/ready")[:2] == (503, "the worker is starting\n")
+
+
+def test_it_is_json_for_those_who_want_json(server):
+    server.health = lambda: QUIET
+    server.serve()
+    status, body, answer = ask(server, "/ready", Accept="application/json")
+    assert status == 503
+    assert answer.getheader("Content-Type") == "application/json; charset=utf-8"
+    assert json.loads(body) == {"ready": False, "reasons": ["worker 7 is quiet", "1 of 2 workers take jobs"]}
+    assert json.loads(ask(server, "/live", accept="Application/JSON")[1]) == {"live": True, "reasons": []}
+
+
+def test_head_has_the_same_head_and_no_body(server):
+    server.health = lambda: QUIET
+    server.serve()
+    status, body, answer = ask(server, "/ready", "HEAD")
+    assert (status, body) == (503, "")
+    assert int(answer.getheader("Content-Length")) == len("worker 7 is quiet\n1 of 2 workers take jobs\n")
+    assert answer.getheader("Cache-Control") == "no-store"
+    assert ask(server, "/nothing", "HEAD")[:2] == (404, "")
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS"])
+def test_nothing_can_be_done_to_it(server, method):
+    server.serve()
+    status, _, answer = ask(server, "/live", method)
+    assert (status, answer.getheader("Allow")) == (405, "GET, HEAD")
+
+
+@pytest.mark.parametrize(
+    "request_bytes, status",
+    [
+        (b"", 400),
+        (b"\r\n\r\n", 400),
+        (b"GET /live\r\n\r\n", 400),
+        (b"GET /live HTTP/1.1 and more\r\n\r\n", 400),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", 400),
+        (b"GET /live SSH/2.0\r\n\r\n", 400),
+        (b"GET /live HTTP/1.0\n\n", 200),
+        (b"GET \xff\xfe HTTP/1.1\r\n\r\n", 404),
+        (b"BREW /live HTTP/1.1\r\n\r\n", 405),
+        (b"GET /live HTTP/1.1\r\nX: " + b"x" * REQUEST_BYTES, 431),
+    ],
+)
+def test_nonsense_gets_an_answer_and_never_a_5xx(request_bytes, status):
+    assert response(request_bytes, lambda: WELL).split(b" ")[1] == str(status).encode()
+
+
+def test_random_bytes_never_break_it():
+    random.seed(7)
+    words = [
+        b"GET",
+        b"HEAD",
+        b"/live",
+        b"/ready",
+        b"HTTP/1.1",
+        b"\r\n",
+        b" ",
+        b"Accept: application/json",
+        b"\x00",
+        b"?",
+    ]
+    for _ in range(2000):
+        request = b"".join(random.choice(words) + random.randbytes(random.randrange(3)) for _ in range(8))
+        assert int(response(request, lambda: WELL).split(b" ")[1]) < 500
+
+
+def test_a_check_that_fails_itself_is_a_reason():
+    def broken():
+        raise LookupError("no keeper")
+
+    assert response(b"GET /live HTTP/1.1\r\n\r\n", broken).endswith(
+        b"\r\n\r\nnothing is known: LookupError: no keeper\n"
+    )
+
+
+def test_those_who_say_nothing_keep_nobody_from_being_heard(server, monkeypatch):
+    server.serve()
+    silent = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(2 * MOST_CONNECTIONS)]
+    started = time.monotonic()
+    assert ask(server, "/live")[0] == 200
+    assert time.monotonic() - started < module.REQUEST_SECONDS
+    assert len(server._open) <= MOST_CONNECTIONS
+    for connection in silent:
+        connection.close()
+    wait_for(lambda: not server._open)
+
+
+def test_one_who_talks_for_ever_is_cut_off(server, monkeypatch):
+    monkeypatch.setattr(module, "REQUEST_SECONDS", 0.2)
+    server.serve()
+    with socket.create_connection(("127.0.0.1", server.port)) as talker:
+        talker.settimeout(10)
+        talker.sendall(b"GET /live HTTP/1.1\r\n")
+        while talker.send(b"x") and not server._open:  # until it has been taken
+            pass
+        deadline = time.monotonic() + 10
+        while server._open and time.monotonic() < deadline:
+            try:
+                talker.sendall(b"x")
+            except OSError:
+                break
+            threading.Event().wait(0.01)
+        assert not server._open
+
+
+def test_a_port_that_is_taken_is_told_at_once(server):
+    with pytest.raises(
+        ConfigurationError, match=f"--health: cannot listen on 127.0.0.1:{server.port}: Address already"
+    ):
+        HealthServer(f"127.0.0.1:{server.port}")
+
+
+@pytest.mark.parametrize("address", ["nowhere.invalid:80", "192.0.2.1:80"])
+def test_a_host_that_is_not_this_one_is_told(address):
+    with pytest.raises(ConfigurationError, match=f"cannot listen on {address}"):
+        HealthServer(address)
+
+
+def test_it_listens_where_it_was_told_and_nowhere_else(server):
+    assert server._socket.getsockname()[0] == "127.0.0.1"
+    six = HealthServer("[::1]:0") if socket.has_ipv6 and here_is_ipv6() else None
+    if six is not None:
+        assert six._socket.getsockname()[0] == "::1"
+        six.close()
+
+
+def here_is_ipv6() -> bool:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        return False
+    return True
+
+
+def test_closing_ends_it(server):
+    server.serve()
+    ask(server, "/live")
+    port = server.port
+    server.close()
+    ask_again = HealthServer(f"127.0.0.1:{port}")
+    ask_again.close()
+
+
+def test_out_of_file_descriptors_it_goes_on_later(server, caplog):
+    class Full:
+        """Refuses once."""
+
+        def __init__(self, real) -> None:
+            self.real, self.refused = real, False
+
+        def accept(self):
+            if not self.refused:
+                self.refused = True
+                raise OSError("too many open files")
+            return self.real.accept()
+
+        def __getattr__(self, name):
+            return getattr(self.real, name)
+
+    server._socket = Full(server._socket)
+    server.serve()
+    assert ask(server, "/live")[0] == 200
+    assert "cannot take a connection: OSError: too many open files" in caplog.text
