@@ -78,7 +78,7 @@ def _text_encoder() -> Callable[[Any], str]:
     make: Any = getattr(json.encoder, "c_make_encoder", None)
     if make is None:  # a Python without that part in C
         return _ENCODER.encode
-    quote = json.encoder.encode_basestring  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
+    quote = json.encoder.encode_basestring  # pyright: ignore[reportAttributeAccessIssue]
     # No markers to find cycles by: threads share the encoder, and a cycle ends in RecursionError as well.
     chunks = make(None, _ENCODER.default, quote, None, ":", ",", False, False, False)
     return lambda value: "".join(chunks(value, 0))
@@ -108,7 +108,7 @@ def decode(raw: bytes) -> JobPayload:
     that the worker relies on has the wrong type. A missing ``jid`` or ``queue`` is allowed.
     """
     try:
-        payload: object = _DECODER.decode(raw.decode("utf-8"))
+        payload: object = _read(raw.decode("utf-8"))
         _check_rewritable(raw, payload)
     except (ValueError, RecursionError) as error:
         raise MalformedPayload(raw, _reason(error)) from error
@@ -152,6 +152,15 @@ def _finite(literal: str) -> float:
 
 
 _DECODER = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite)
+
+
+def _read(text: str) -> object:
+    # Compact bytes, as everybody writes them, need no search for blanks before and after.
+    try:
+        value, end = _DECODER.scan_once(text, 0)
+    except StopIteration:  # no JSON begins here
+        return _DECODER.decode(text)
+    return value if end == len(text) else _DECODER.decode(text)
 
 
 def _check_rewritable(raw: bytes, payload: object) -> None:
