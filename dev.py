@@ -161,10 +161,11 @@ def covered_floors() -> int:
 
 def bench(words: Sequence[str]) -> int:
     prepare("dev")
-    programs = sorted(path.stem for path in (ROOT / "bench").glob("[a-z]*.py"))
+    programs = {path.stem: (f"bench/{path.name}",) for path in (ROOT / "bench").glob("[a-z]*.py")}
+    programs |= {path.parent.name: ("-m", f"bench.{path.parent.name}") for path in ROOT.glob("bench/*/__main__.py")}
     if not words or words[0] not in programs:
-        sys.exit(f"dev.py bench: choose one of: {' '.join(programs) or '(none yet)'}")
-    return run("python", f"bench/{words[0]}.py", *words[1:])
+        sys.exit(f"dev.py bench: choose one of: {' '.join(sorted(programs)) or '(none yet)'}")
+    return run("python", *programs[words[0]], *words[1:])
 
 
 def scoreboard(words: Sequence[str]) -> int:

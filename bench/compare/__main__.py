@@ -1,0 +1,104 @@
+"""The command line of the comparison: what to run, how often, and where the figures go."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from bench.compare import page
+from bench.compare.bars import bars
+from bench.compare.bench import say
+from bench.compare.contestant import Contestant
+from bench.compare.plan import FULL, QUICK, TESTS, Test
+from bench.compare.rivals import CONTESTANTS
+from bench.compare.server import Server
+from bench.compare.stats import Rows
+from bench.compare.tournament import Tournament
+from bench.compare.venvs import is_available, programs_of
+from offsider import __version__
+
+
+def main() -> int:
+    options = parse()
+    if options.load:
+        surroundings, samples = page.load(options.load)
+    else:
+        contestants = chosen(options.only)
+        programs = {one.name: programs_of(one) for one in contestants}
+        usual = QUICK if options.quick else FULL
+        wanted = {"repeats": options.repeats, "run_seconds": options.seconds}
+        scale = replace(usual, **{name: value for name, value in wanted.items() if value})
+        with Server() as server:
+            surroundings = page.about(server.version, versions(contestants))
+        started = time.monotonic()
+        samples = Tournament(contestants, programs, chosen_tests(options.tests), scale).play()
+        say(f"took {(time.monotonic() - started) / 60:.1f} min")
+    if options.json:
+        page.save(options.json, surroundings, samples)
+    rows = Rows(samples)
+    measured = {sample.contestant for sample in samples}
+    shown = [one for one in CONTESTANTS if one.name in measured]
+    print(page.report(surroundings, rows, shown))
+    if options.chart:
+        page.draw(rows)
+    if options.markdown:
+        page.write(surroundings, rows, shown)
+    for sample in samples:
+        if sample.error:
+            say(f"\n{sample.test} of {sample.contestant}: {sample.error}")
+    say("\n" + "\n".join(str(bar) for bar in bars(rows)))
+    return 0  # bars gate nothing
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="dev.py bench compare", description=__doc__)
+    names = ", ".join(one.name for one in CONTESTANTS)
+    parser.add_argument("--only", nargs="+", metavar="NAME", help=f"contestants by the start of their names: {names}")
+    parser.add_argument(
+        "--tests", nargs="+", metavar="TEST", help="; ".join(f"{test.name}: {test.title}" for test in TESTS)
+    )
+    parser.add_argument("--repeats", type=int, help=f"default {FULL.repeats}, quick {QUICK.repeats}")
+    seconds = f"of a run; default {FULL.run_seconds:g}, quick {QUICK.run_seconds:g}"
+    parser.add_argument("--seconds", type=float, help=seconds)
+    parser.add_argument("--quick", action="store_true", help="fewer repeats of shorter runs: about ten minutes in all")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="keep every sample")
+    parser.add_argument("--load", type=Path, metavar="FILE", help="measure nothing, take the samples of such a file")
+    parser.add_argument("--markdown", action="store_true", help="write the tables into the docs and the README")
+    parser.add_argument("--chart", action="store_true", help="write docs/images/compare.svg")
+    return parser.parse_args()
+
+
+def chosen(names: Sequence[str] | None) -> list[Contestant]:
+    wanted = [name.lower() for name in names or [""]]
+    found = [one for one in CONTESTANTS if any(one.name.lower().startswith(name) for name in wanted)]
+    for one in [one for one in found if not is_available(one)]:
+        say(f"{one.name} is left out: its program is not here (python3 dev.py test --install-system installs it)")
+        found.remove(one)
+    return found or sys.exit(f"no contestant is called {' or '.join(wanted)}")
+
+
+def chosen_tests(names: Sequence[str] | None) -> list[Test]:
+    wanted = {part for name in names or [] for part in name.split(",") if part}
+    unknown = wanted - {test.name for test in TESTS}
+    if unknown:
+        sys.exit(f"no test is called {', '.join(sorted(unknown))}")
+    return [test for test in TESTS if not wanted or test.name in wanted]
+
+
+def versions(contestants: Sequence[Contestant]) -> dict[str, str]:
+    """Of what is not pinned here."""
+    told = {"offsider": __version__}
+    if not all(one.is_python for one in contestants):
+        sidekiq = subprocess.run(["sidekiq", "--version"], capture_output=True, text=True, check=False).stdout
+        ruby = subprocess.run(["ruby", "--version"], capture_output=True, text=True, check=False).stdout
+        told |= {"Sidekiq": sidekiq.split()[-1], "Ruby": ruby.split()[1]}
+    return told
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,30 @@
+"""SAQ on Redis, jobs deleted when they are done."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import probe
+from saq import Queue
+
+queue = Queue.from_url(os.environ["REDIS_URL"])
+
+
+async def noop(_context: dict[str, Any], *, number: int, word: str, last: int) -> None:
+    await probe.arun(number, word, last)
+
+
+settings = {"queue": queue, "functions": [noop], "concurrency": int(os.environ.get("BENCH_CONCURRENCY", "10"))}
+
+
+def push(numbers: Iterator[int]) -> None:
+    async def all_of_them() -> None:
+        await queue.connect()
+        for number in numbers:
+            await queue.enqueue("noop", number=number, word="two", last=3, ttl=-1)
+        await queue.disconnect()
+
+    asyncio.run(all_of_them())

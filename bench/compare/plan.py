@@ -1,0 +1,143 @@
+"""The tests by name: what each measures, for whom, and with how many jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from bench.compare import runs
+from bench.compare.contestant import Contestant
+from bench.compare.runs import Figures
+
+FEWEST_JOBS, MOST_JOBS = 200, 400_000
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How thorough a run of the program is.
+
+    Attributes:
+        run_seconds: how long a run of jobs should last.
+        few: repeats of what takes long and hardly differs: memory, kill.
+    """
+
+    repeats: int
+    few: int
+    run_seconds: float
+    pushes: int
+    idle_seconds: float
+    patience_seconds: float
+    extra_rounds: int
+
+
+QUICK = Scale(repeats=3, few=1, run_seconds=1.0, pushes=60, idle_seconds=3.0, patience_seconds=110.0, extra_rounds=0)
+FULL = Scale(repeats=5, few=2, run_seconds=3.0, pushes=200, idle_seconds=10.0, patience_seconds=150.0, extra_rounds=2)
+
+
+@dataclass(frozen=True)
+class Test:
+    """One test.
+
+    Attributes:
+        rate: what is expected of a contestant, jobs/s: for the number of jobs of its first run; None: no such number.
+        run: with the number of jobs.
+        side_by_side: all contestants at once: most of it is waiting.
+    """
+
+    name: str
+    title: str
+    run: Callable[[Contestant, Path, int, Scale], Figures]
+    rate: Callable[[Contestant], float] | None = None
+    applies: Callable[[Contestant], bool] = lambda _contestant: True
+    is_rare: bool = False
+    side_by_side: bool = False
+
+    def jobs(self, rate: float, scale: Scale) -> int:
+        """How many jobs take about as long as a run should."""
+        return int(min(max(rate * scale.run_seconds, FEWEST_JOBS), MOST_JOBS))
+
+
+def _drain(
+    contestant: Contestant,
+    programs: Path,
+    jobs: int,
+    _scale: Scale,
+    *,
+    concurrency: int = 10,
+    processes: int = 1,
+    job_ms: float = 0,
+    pinned: bool = False,
+    log: str = "warn",
+) -> Figures:
+    return runs.drain(
+        contestant,
+        programs,
+        jobs=jobs,
+        concurrency=concurrency,
+        processes=processes,
+        job_ms=job_ms,
+        pinned=pinned,
+        log=log,
+    )
+
+
+def _push(word: str, contestant: Contestant, programs: Path, jobs: int, _scale: Scale) -> Figures:
+    return runs.push(contestant, programs, jobs=jobs, word=word)
+
+
+def _latency(contestant: Contestant, programs: Path, _jobs: int, scale: Scale) -> Figures:
+    return runs.latency(contestant, programs, pushes=scale.pushes)
+
+
+def _memory(contestant: Contestant, programs: Path, _jobs: int, scale: Scale) -> Figures:
+    return runs.memory(contestant, programs, seconds=scale.idle_seconds)
+
+
+def _kill(contestant: Contestant, programs: Path, _jobs: int, scale: Scale) -> Figures:
+    return runs.kill(contestant, programs, patience_seconds=scale.patience_seconds)
+
+
+TESTS = (
+    Test("drain", "no-op, one process", _drain, rate=lambda one: one.rate),
+    Test("drain2", "no-op, two processes", partial(_drain, processes=2), rate=lambda one: one.rate * 1.8),
+    Test("pinned", "no-op, one process on one CPU", partial(_drain, pinned=True), rate=lambda one: one.rate),
+    Test(
+        "pinned2",
+        "no-op, two processes on a CPU each",
+        partial(_drain, processes=2, pinned=True),
+        rate=lambda one: one.rate * 1.8,
+    ),
+    Test(
+        "log",
+        "no-op, one process, job log at INFO in a file",
+        partial(_drain, log="info"),
+        rate=lambda one: one.rate / 2,
+        applies=lambda one: one.default_log,
+    ),
+    Test(
+        "sleep10",
+        "10 ms at concurrency 10",
+        partial(_drain, job_ms=10),
+        rate=lambda one: min(one.rate, 1_000),
+    ),
+    Test(
+        "sleep100",
+        "10 ms at concurrency 100",
+        partial(_drain, job_ms=10, concurrency=100),
+        rate=lambda one: min(one.rate, 10_000),
+        applies=lambda one: not one.runs_one,
+    ),
+    Test("push", "pushed one by one", partial(_push, "push"), rate=lambda _one: 3_000),
+    Test(
+        "bulk",
+        "pushed in bulk",
+        partial(_push, "bulk"),
+        rate=lambda one: 10_000 if one.runs_one else 100_000,
+        applies=lambda one: one.has_bulk,
+    ),
+    Test("latency", "from push to start, idle", _latency),
+    Test("memory", "memory and idle cost", _memory, is_rare=True),
+    Test("kill", "kill -9 amid 200 jobs of 50 ms", _kill, is_rare=True, side_by_side=True),
+)

@@ -1,0 +1,95 @@
+"""Worker processes of one run: started, pinned to a CPU if asked to, and killed with all they started."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from bench.compare.contestant import APPS, Contestant
+from bench.compare.machine import tree
+
+
+class Workers:
+    """The workers of one contestant on one server.
+
+    Args:
+        programs: the folder of its programs.
+        concurrency: jobs at a time in each process.
+        job_ms: how long a job sleeps.
+        log: ``"warn"``, or ``"info"`` for the job log at its default level, written to a file.
+    """
+
+    def __init__(
+        self,
+        contestant: Contestant,
+        programs: Path,
+        url: str,
+        slots: Path,
+        *,
+        concurrency: int,
+        job_ms: float = 0,
+        log: str = "warn",
+    ) -> None:
+        command = [str(part) for part in contestant.worker(programs, concurrency)]
+        self._command = command
+        self._log_file = slots.with_suffix(".log")
+        self._environ = contestant.surroundings(url, slots) | {
+            "BENCH_CONCURRENCY": str(concurrency),
+            "BENCH_JOB_MS": str(job_ms),
+            "BENCH_LOG": log,
+            "OFFSIDER_LOG_LEVEL": log,
+        }
+        self._processes: list[subprocess.Popen[bytes]] = []
+
+    def start(self, *, pinned: bool = False) -> None:
+        """One more process; pinned, each to a CPU of its own as long as there are enough."""
+        number = len(self._processes)
+        cpu = sorted(os.sched_getaffinity(0), reverse=True)[number % len(os.sched_getaffinity(0))]
+        command = ["taskset", "-c", str(cpu), *self._command] if pinned else self._command
+        environ = self._environ | {"BENCH_WORKER": str(number + 1)}
+        with self._log_file.open("ab") as log:
+            self._processes.append(
+                subprocess.Popen(
+                    command, env=environ, cwd=APPS, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+                )
+            )
+
+    @property
+    def pids(self) -> list[int]:
+        return [process.pid for process in self._processes]
+
+    @property
+    def is_dead(self) -> bool:
+        return any(process.poll() is not None for process in self._processes)
+
+    def log(self, lines: int = 15) -> str:
+        """The end of what they wrote."""
+        return "\n".join(self._log_file.read_text(errors="replace").splitlines()[-lines:])
+
+    def kill(self) -> None:
+        """SIGKILL for all of them at once, as when their machine dies."""
+        every = {pid for process in self._processes for pid in tree(process.pid)}
+        for process in self._processes:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+        for pid in every:  # those with a session of their own
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        for process in self._processes:
+            process.wait()
+        deadline = time.monotonic() + 5
+        while any(Path(f"/proc/{pid}/exe").exists() for pid in every) and time.monotonic() < deadline:
+            time.sleep(0.005)
+        self._processes = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.kill()

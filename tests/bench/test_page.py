@@ -1,0 +1,55 @@
+"""Figures survive their file, and land between the markers of the pages."""
+
+import pytest
+
+from bench.compare.page import PAGE, README, draw, load, placed, report, save
+from bench.compare.rivals import CONTESTANTS
+from bench.compare.stats import Rows, Sample
+
+ABOUT = {"date": "2026-11-21", "python": "3.11.7", "redis": "7.0.15", "cpus": 2, "cpu": "a CPU", "versions": {}}
+SAMPLES = [
+    Sample("drain", "offsider", 0, {"rate": 50_000.0}, noisy=True),
+    Sample("drain", "Huey", 0, error="its worker ended"),
+]
+
+
+def test_samples_come_back_from_their_file(tmp_path):
+    save(tmp_path / "figures.json", ABOUT, SAMPLES)
+    assert load(tmp_path / "figures.json") == (ABOUT, SAMPLES)
+
+
+def test_only_what_is_between_the_markers_changes():
+    page = "before\n<!-- compare: begin, written -->\nold\n<!-- compare: end -->\nafter\n"
+    assert placed(page, "new") == ("before\n<!-- compare: begin, written -->\n\nnew\n\n<!-- compare: end -->\nafter\n")
+    assert placed(placed(page, "new"), "new") == placed(page, "new")
+
+
+def test_a_page_without_markers_is_refused():
+    with pytest.raises(ValueError, match="no markers"):
+        placed("text", "new")
+
+
+@pytest.mark.parametrize("page", [PAGE, README], ids=lambda path: path.name)
+def test_the_pages_have_their_markers(page):
+    assert "new" in placed(page.read_text(), "new")
+
+
+def test_the_report_tells_machine_figures_settings_and_bars():
+    text = report(ABOUT, Rows(SAMPLES), CONTESTANTS)
+    for part in ("2 CPUs (a CPU)", "| offsider | ~50,000 |", "**Settings**", "not measured"):
+        assert part in text
+
+
+def test_the_chart_puts_the_best_on_top(tmp_path):
+    rows = Rows(
+        [
+            Sample("drain", "Huey", 0, {"rate": 5.0}),
+            Sample("drain", "offsider", 0, {"rate": 10.0}),
+            Sample("latency", "Huey", 0, {"p50": 3.0}),
+            Sample("latency", "offsider", 0, {"p50": 1.0}),
+        ]
+    )
+    draw(rows, tmp_path / "compare.svg")
+    lines = (tmp_path / "compare.svg").read_text().splitlines()
+    names = [line.partition(">")[2].partition("<")[0] for line in lines if "text-anchor" in line]
+    assert names == ["offsider", "Huey", "offsider", "Huey"]

@@ -1,0 +1,18 @@
+"""Every contestant can be installed again in the same versions, and says what its figures mean."""
+
+import pytest
+
+from bench.compare.contestant import APPS
+from bench.compare.rivals import CONTESTANTS
+
+
+@pytest.mark.parametrize("contestant", CONTESTANTS, ids=lambda one: one.name)
+def test_a_contestant_is_pinned_and_described(contestant):
+    assert all("==" in requirement for requirement in contestant.requirements)
+    assert contestant.settings
+    assert contestant.safety
+    assert any((APPS / f"{contestant.app}{ending}").is_file() for ending in (".py", ".rb"))
+
+
+def test_names_differ():
+    assert len({one.name for one in CONTESTANTS}) == len(CONTESTANTS)

@@ -1,0 +1,46 @@
+"""Repeats become medians and ranges, and those that others disturbed count only when there are no better ones."""
+
+import pytest
+
+from bench.compare.stats import Rows, Sample, Summary, quantile, summarise
+
+
+def test_a_row_is_the_median_with_its_range():
+    assert summarise([(3.0, False), (1.0, False), (10.0, False)]) == Summary(3.0, 1.0, 10.0, 3)
+
+
+def test_disturbed_repeats_are_left_out():
+    assert summarise([(3.0, False), (900.0, True), (5.0, False)]) == Summary(4.0, 3.0, 5.0, 2)
+
+
+def test_unless_all_of_them_are_and_then_the_row_says_so():
+    assert summarise([(3.0, True), (5.0, True)]) == Summary(4.0, 3.0, 5.0, 2, noisy=True)
+
+
+def test_nothing_measured_is_no_summary():
+    assert summarise([]) is None
+
+
+@pytest.mark.parametrize("share, expected", [(0.5, 50), (0.99, 99), (1.0, 100), (0.0, 1)])
+def test_a_quantile_is_one_of_the_values(share, expected):
+    assert quantile([float(number) for number in range(1, 101)], share) == expected
+
+
+def test_a_quantile_of_one_value_is_that_value():
+    assert quantile([7.0], 0.99) == 7.0
+
+
+def test_samples_are_found_by_test_and_contestant():
+    rows = Rows(
+        [
+            Sample("drain", "a", 0, {"rate": 10.0}),
+            Sample("drain", "a", 1, {"rate": 30.0}),
+            Sample("drain", "b", 0, error="its worker ended"),
+            Sample("push", "a", 0, {"rate": 5.0}),
+        ]
+    )
+    assert rows.contestants("drain") == ["a", "b"]
+    assert rows.value("drain", "a", "rate") == 20.0
+    assert rows.value("drain", "a", "p50") is None
+    assert rows.value("drain", "b", "rate") is None
+    assert rows.error("drain", "b") == "its worker ended"
