@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from offsider.storage.parking import Parking
 
 EXCHANGE = Script("exchange")
+COUNT = Script("count")
 POSTPONE = Script("postpone")
 BURY = Script("bury")
 PUT_BACK = Script("put_back")
@@ -230,7 +231,7 @@ def copies(redis: Redis, entry: Entry) -> int:
 
 def count(redis: Redis, owner: Owner, queues: Sequence[str]) -> int:
     """How many jobs lie in the private lists."""
-    return sum(redis.pipeline([("LLEN", _list(redis, owner, queue)) for queue in queues]))
+    return int(redis.run(COUNT, [_list(redis, owner, queue) for queue in queues]))
 
 
 def contents(redis: Redis, owner: Owner, queues: Sequence[str]) -> list[Entry]:

@@ -5,7 +5,7 @@ A queue is registered as the owner's before anything is claimed from it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from offsider.core.errors import RedisFailure
@@ -23,12 +23,25 @@ PAUSE_SECONDS = 5.0
 
 
 class Discovery:
-    """The service that looks into the set of known queues."""
+    """The service that looks into the set of known queues.
 
-    def __init__(self, config: Config, redis: Redis, ownership: Ownership, capsules: Sequence[Capsule]) -> None:
+    Args:
+        capsules: those that serve every queue.
+        wakes: by the name of a capsule, what makes its fetcher look at queues that are new.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        redis: Redis,
+        ownership: Ownership,
+        capsules: Sequence[Capsule],
+        wakes: Mapping[str, Callable[[], None]],
+    ) -> None:
         self._redis = redis
         self._ownership = ownership
         self._capsules = capsules
+        self._wakes = wakes
         self._outage = Outage("discovery of queues", config)
         self._loop = Loop("offsider-discovery", self.tick, on_error=config.handle_error)
         self.name = self._loop.name
@@ -42,7 +55,10 @@ class Discovery:
             names = queues.names(self._redis)
             for capsule in self._capsules:
                 self._ownership.serve(capsule.name, names)
+                before = capsule.queues
                 capsule.discover(names)
+                if capsule.queues != before and capsule.name in self._wakes:
+                    self._wakes[capsule.name]()
         except RedisFailure as error:
             self._outage.noticed(error)
         else:

@@ -87,7 +87,7 @@ class Executor:
     ) -> None:
         self._reloader: Callable[[], AbstractContextManager[object]] = config.reloader
         self._reloads = config.reloader is not no_reload
-        self._cpu_wanted = partial(config.events.listened, "execution_finished")
+        self._listened = config.events.listened
         self._chain = capsule.server_middleware.compose(self._perform)
         self._logger = job_logger
         self._async_runner = async_runner
@@ -97,7 +97,7 @@ class Executor:
     def run(self, unit: UnitOfWork) -> Run:
         """Run one job. Never raises an error of the job."""
         started = time.perf_counter()
-        cpu_started = time.thread_time() if self._cpu_wanted() else None
+        cpu_started = time.thread_time() if self._listened("execution_finished") else None
         try:
             job = JobContext(payload=decode(unit.raw), queue=unit.queue, raw=unit.raw, is_stopping=self._stopping)
         except MalformedPayload as error:

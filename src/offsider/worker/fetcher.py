@@ -33,7 +33,7 @@ from offsider.worker.outage import Outage
 from offsider.worker.pace import Pace
 from offsider.worker.reconcile import Reconciler
 from offsider.worker.unit_of_work import UnitOfWork
-from offsider.worker.waiting import Waiting
+from offsider.worker.waiting import Waiting, Way
 
 if TYPE_CHECKING:
     from offsider.storage.working import Entry, Exchange, Owner
@@ -185,6 +185,11 @@ class ReliableFetcher:
         self._reconciler.doubt(max(SECOND_LOOK_SECONDS, again_after_seconds))
         self._waiting.wake()
 
+    def wake(self) -> None:
+        """Look for jobs now: there are other queues to serve."""
+        self._dry = False
+        self._waiting.wake()
+
     def rebuild(self) -> None:
         """Give up all connections that nobody uses this moment, and wake whoever leads; called by another thread."""
         self._waiting.rebuild()
@@ -199,8 +204,8 @@ class ReliableFetcher:
             self._waiting.wake()
 
     @property
-    def way(self) -> str:
-        """How this capsule waits: ``parked``, ``tracked`` or ``polled``. Asks the server the first time."""
+    def way(self) -> Way:
+        """How this capsule waits. Asks the server the first time; RedisUnavailable when it cannot be asked."""
         return self._waiting.way()
 
     @property
@@ -479,7 +484,8 @@ class ReliableFetcher:
         if finished:
             for unit in finished:
                 unit.sent = unit.settled = True
-                _wake(unit)
+                if unit.waiter is not None:
+                    _wake(unit)
             self._held.remove(finished)
             self._answered.append((finished, result.gone))
 

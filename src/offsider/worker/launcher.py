@@ -26,6 +26,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -93,6 +94,7 @@ class Launcher:
         self._scheduler: Service | None = None
         self._services: list[Service] = []
         self._managers: list[Manager] = []
+        self._fetchers: dict[str, ReliableFetcher] = {}
 
     @property
     def identity(self) -> str:
@@ -130,15 +132,24 @@ class Launcher:
         for manager in self._managers:
             manager.start()
         logger.info("running %s as %s", " and ".join(map(repr, capsules)), self.identity)
+        self._tell_how_it_waits()
+
+    def _tell_how_it_waits(self) -> None:
+        for name, fetcher in self._fetchers.items():
+            with suppress(RedisFailure):  # whoever fetches reports it
+                logger.info("idle threads of capsule %s wait %s", name, fetcher.way.described)
 
     def _build(self) -> None:
         config, redis, ownership = self.config, self._redis, self._ownership
         audits: list[Callable[[], None]] = []
+        wakes: dict[str, Callable[[], None]] = {}
         watched: dict[str, Watched] = {}
         for capsule in config.capsules.values():
             fetcher = make_fetcher(config, capsule, ownership)
             if isinstance(fetcher, ReliableFetcher):
                 audits.append(fetcher.audit)
+                wakes[capsule.name] = fetcher.wake
+                self._fetchers[capsule.name] = fetcher
             if isinstance(fetcher, Watched):
                 watched[capsule.name] = fetcher
             self._managers.append(Manager(config, capsule, fetcher, self.work_state, lambda: self.stopping))
@@ -166,7 +177,7 @@ class Launcher:
         ]
         everything = [capsule for capsule in config.capsules.values() if capsule.all_queues]
         if everything:
-            discovery = Discovery(config, redis, ownership, everything)
+            discovery = Discovery(config, redis, ownership, everything, wakes)
             discovery.tick()
             self._services.append(discovery)
 

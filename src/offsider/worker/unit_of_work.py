@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from _thread import LockType
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from offsider.core.errors import MalformedPayload
@@ -31,33 +31,20 @@ class UnitOfWork:
         waiter: held by the thread that waits for the acknowledgement to be sent; who sends it releases it.
     """
 
-    # Written out, since one is made for each job.
-    __slots__ = (
-        "claimed_at",
-        "doubtful",
-        "owner",
-        "queue",
-        "raw",
-        "run",
-        "sent",
-        "settled",
-        "started",
-        "started_at",
-        "waiter",
-    )
+    # One is made for each job: what most never set is kept once, in the class.
+    started = False
+    started_at = 0.0
+    run: Run | None = None
+    sent = False
+    doubtful = False
+    settled = False
+    waiter: LockType | None = None
 
     def __init__(self, queue: str, raw: bytes, owner: Owner | None = None, claimed_at: float = 0.0) -> None:
         self.queue = queue
         self.raw = raw
         self.owner = owner
         self.claimed_at = claimed_at
-        self.started = False
-        self.started_at = 0.0
-        self.run: Run | None = None
-        self.sent = False
-        self.doubtful = False
-        self.settled = False
-        self.waiter: LockType | None = None
 
     @property
     def entry(self) -> Entry | None:

@@ -18,8 +18,9 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from enum import Enum
 from selectors import EVENT_READ, DefaultSelector
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from offsider.core.errors import RedisFailure, RedisRefused
 from offsider.storage.parking import Park, Parking
@@ -29,7 +30,18 @@ if TYPE_CHECKING:
     from offsider.storage.tracking import Tracking
     from offsider.storage.working import Owner
 
-Way = Literal["parked", "tracked", "polled"]
+
+class Way(Enum):
+    """How idle threads wait."""
+
+    PARKED = "parked: the server holds a pop for each of the first 16 queues"
+    TRACKED = "tracked: the server tells when a queue has changed"
+    POLLED = "polled: the server is asked up to 20 times a second, since it lets us neither park nor track"
+
+    @property
+    def described(self) -> str:
+        return self.value
+
 
 MOST_PARKS = 16
 #: A park ends by itself after this much of a liveness life, since it cannot see whether its owner was fenced.
@@ -86,8 +98,8 @@ class Waiting:
         """
         if self._way is None:
             self._tracking = self._track()
-            fallback: Way = "polled" if self._tracking is None else "tracked"
-            self._way = "parked" if self.parking.may_call_back() else fallback
+            fallback = Way.POLLED if self._tracking is None else Way.TRACKED
+            self._way = Way.PARKED if self.parking.may_call_back() else fallback
         return self._way
 
     def wake(self) -> None:
@@ -145,7 +157,7 @@ class Waiting:
 
     def _divided(self, queues: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
         """Those to park at, and the rest."""
-        if self.way() != "parked" or time.monotonic() < self._no_parks_until:
+        if self.way() is not Way.PARKED or time.monotonic() < self._no_parks_until:
             return (), queues
         return queues[:MOST_PARKS], queues[MOST_PARKS:]
 
@@ -181,7 +193,7 @@ class Waiting:
         """What the parks that were called back failed with; one that cannot be called back ends parking for good."""
         failure, self.parking.failure = self.parking.failure, None
         if isinstance(failure, RedisRefused) and failure.code == "NOPERM":
-            self._way = "polled" if self._tracking is None else "tracked"
+            self._way = Way.POLLED if self._tracking is None else Way.TRACKED
         return failure
 
     def _drain_pipe(self) -> None:
