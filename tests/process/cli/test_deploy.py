@@ -1,0 +1,104 @@
+"""The deployment files at work: their command lines are run, and their server is asked what it was told."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from offsider.embedded.address import free_port
+from offsider.wiring.config import Config
+from offsider.worker.boot_checks import check_boot
+from tests.conftest import binary_of
+from tests.process.stored import payload, private, push_raw, waiting
+from tests.waiting import wait_for
+
+DEPLOY = Path(__file__).parents[3] / "deploy"
+PATH = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+
+
+@pytest.fixture
+def shop(tmp_path) -> Path:
+    """A folder with the application, as the image has it."""
+    folder = tmp_path / "srv"
+    folder.mkdir()
+    shutil.copy(DEPLOY / "shop.py", folder)
+    return folder
+
+
+def order(stored) -> None:
+    push_raw(stored, json.dumps(payload("shop.send_receipt", 7)).encode())
+
+
+def test_the_line_of_the_procfile_runs_jobs_and_ends_at_term(workers, stored, shop):
+    line = yaml.safe_load((DEPLOY / "Procfile").read_text())["worker"]
+    # As a platform starts it: in a shell that is replaced.
+    command = ("sh", "-c", f"exec {line}")
+    worker = workers.start(app=None, command=command, folder=shop, environ={"PATH": PATH, "WORKER_THREADS": "3"})
+    assert "running <Capsule default: 3 of default" in worker.output
+    order(stored)
+    worker.until_says("receipt of order 7 sent")
+    worker.stopped()
+    assert waiting(stored) == private(stored) == []
+
+
+def may_unshare() -> bool:
+    words = ["unshare", "--pid", "--fork", "--mount-proc", "true"]
+    return (
+        shutil.which("unshare") is not None and subprocess.run(words, check=False, capture_output=True).returncode == 0
+    )
+
+
+def test_the_command_of_the_image_as_pid_1_answers_its_health_check_and_ends_at_term(workers, stored, shop):
+    if not may_unshare():
+        pytest.skip("needs the right to make a PID namespace: run as root")
+    lines = (DEPLOY / "Dockerfile").read_text().splitlines()
+    command = json.loads(next(line for line in lines if line.startswith("CMD "))[4:])
+    asks = json.loads(next(line for line in lines if line.startswith("    CMD "))[8:])
+    port = free_port()
+    environ = {"PATH": PATH, "OFFSIDER_WORKER_HEALTH": f"127.0.0.1:{port}"}
+    container = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child", *command)
+    worker = workers.start(app=None, command=container, folder=shop, environ=environ)
+    order(stored)
+    worker.until_says("receipt of order 7 sent")
+
+    asks = [sys.executable, "-c", asks[-1].replace("7433", str(port))]
+    assert subprocess.run(asks, check=False, timeout=40).returncode == 0
+
+    (init,) = Path(f"/proc/{worker.pid}/task/{worker.pid}/children").read_text().split()
+    order(stored)
+    os.kill(int(init), signal.SIGTERM)
+    assert worker.ended() == 0
+    assert not Path(f"/proc/{init}").exists()
+    assert subprocess.run(asks, check=False, timeout=40, capture_output=True).returncode == 1
+    assert private(stored) == []
+
+
+def test_the_server_of_compose_is_passed_by_the_boot_checks_in_silence(tmp_path):
+    words = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]["valkey"]["command"]
+    port = free_port()
+    command = [str(binary_of("valkey")), *words[1:], "--port", str(port), "--bind", "127.0.0.1", "--dir", str(tmp_path)]
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    try:
+        config = Config()
+        config.redis.url = f"redis://127.0.0.1:{port}/0"
+        wait_for(lambda: answers(config))
+        assert check_boot(config) == []
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def answers(config: Config) -> bool:
+    try:
+        config.shared_redis().call("PING")
+    except Exception:
+        return False
+    return True
