@@ -69,10 +69,10 @@ def redact(url: str) -> str:
     return f"{parts.scheme}://{netloc}{parts.path}"
 
 
-def connection_options(settings: RedisSettings, *, retry: object) -> dict[str, Any]:
+def connection_options(settings: RedisSettings, *, retry: object, protocol: int = 2) -> dict[str, Any]:
     """What every connection is made with, as keyword arguments of redis-py."""
     options: dict[str, Any] = {
-        "protocol": 2,
+        "protocol": protocol,
         "retry": retry,
         "health_check_interval": 0,
         "socket_timeout": settings.socket_timeout_seconds,
@@ -113,7 +113,7 @@ def sentinel_addresses(settings: RedisSettings) -> list[tuple[str, int]]:
     return addresses
 
 
-def _make_factory(settings: RedisSettings) -> Any:
+def make_factory(settings: RedisSettings, *, protocol: int = 2) -> Any:
     """A pool of redis-py that is only asked for new connections: it knows the class and the arguments."""
     # Imported at first use: importing redis-py takes longer than all of offsider.
     from redis import connection, sentinel
@@ -123,7 +123,7 @@ def _make_factory(settings: RedisSettings) -> Any:
 
     untyped_connection: Any = connection
     untyped_sentinel: Any = sentinel
-    options = connection_options(settings, retry=Retry(NoBackoff(), 0))
+    options = connection_options(settings, retry=Retry(NoBackoff(), 0), protocol=protocol)
     options["maint_notifications_config"] = MaintNotificationsConfig(enabled=False)
     addresses = sentinel_addresses(settings) if settings.sentinels else []
     try:
@@ -228,15 +228,19 @@ class Wire:
                 self._report_trouble()
             return failure
 
-    def send(self, commands: Sequence[Command]) -> None:
+    def send(self, commands: Sequence[Command], *, keep: bool = False) -> None:
         """Send commands whose replies are read later, one by one, with `receive`.
+
+        Args:
+            keep: earlier replies are still to be read: the connection must be the one it was.
 
         Raises:
             RedisUnavailable: the connection failed; ``ambiguous`` when a command may have been executed.
         """
         from redis.exceptions import RedisError
 
-        self._connect(RedisError)
+        if not keep:
+            self._connect(RedisError)
         with self._disconnecting_on(RedisError):
             self._connection.send_packed_command(self._connection.pack_commands(commands), check_health=False)
 
@@ -263,6 +267,12 @@ class Wire:
             # A reply that nobody read would be taken for the reply to the next command.
             self.disconnect()
             raise
+
+    def readable(self) -> bool:
+        """Whether there is something to read; also True when the connection has failed, which `receive` then tells."""
+        from redis.exceptions import RedisError
+
+        return self._is_stale(RedisError)
 
     @property
     def connected(self) -> bool:
@@ -387,7 +397,7 @@ class Redis:
 
     def _new_wire(self) -> Wire:
         if self._factory is None:
-            self._factory = _make_factory(self.settings)
+            self._factory = make_factory(self.settings)
         return Wire(self._factory.make_connection(), self.settings.redacted_url, self._note_trouble)
 
     def _note_trouble(self) -> None:

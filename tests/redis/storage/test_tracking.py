@@ -1,0 +1,286 @@
+"""The server tells which keys have changed; whoever it does not tell is refused clearly, and polls."""
+
+import os
+import socket
+import threading
+import time
+from contextlib import contextmanager
+
+import pytest
+from redis._parsers import _RESP3Parser
+
+from offsider.core.errors import RedisRefused, RedisUnavailable
+from offsider.storage import tracking as module
+from offsider.storage.job_sets import DUE
+from offsider.storage.redis import RedisSettings, make_factory
+from offsider.storage.tracking import Tracking
+from tests.waiting import wait_for
+
+PATIENT = 30.0
+
+
+@contextmanager
+def tracked(url: str, **settings):
+    tracking = Tracking(RedisSettings(url=url, socket_timeout_seconds=PATIENT, **settings))
+    try:
+        yield tracking
+    finally:
+        tracking.close()
+
+
+@pytest.fixture
+def tracking(redis_url):
+    with tracked(redis_url) as tracking:
+        yield tracking
+
+
+@pytest.fixture
+def proxied_tracking(proxy):
+    with tracked(proxy.url) as tracking:
+        yield tracking
+
+
+# ------------------------------------------------------------------------------------- watching
+
+
+def test_a_watched_key_that_changes_is_told_once(tracking, raw_redis):
+    tracking.watch("a", "b", "c")
+    raw_redis.lpush("a", 1)
+    raw_redis.lpush("a", 2)
+    raw_redis.zadd("b", {"x": 1})
+    told = tracking.wait(PATIENT)
+    while told != {"a", "b"}:
+        told |= tracking.wait(PATIENT)
+    assert tracking.changed() == set()
+
+
+def test_the_parser_in_python_does_it_as_well(redis_url, raw_redis):
+    """hiredis is an extra."""
+    with tracked(redis_url) as tracking:
+        tracking._factory = make_factory(tracking._settings, protocol=3)
+        tracking._factory.connection_kwargs["parser_class"] = _RESP3Parser
+        tracking.watch("a")
+        assert tracking.wait(0.01) == set()
+        raw_redis.set("a", 1)
+        assert tracking.wait(PATIENT) == {"a"}
+        assert tracking.read(["a"], [("SET", "a", 2), ("GET", "a")]) == [b"OK", b"2"]
+        assert tracking.changed() == set()
+
+
+def test_nothing_is_told_of_keys_that_nobody_read(tracking, raw_redis):
+    tracking.watch("a")
+    raw_redis.set("other", 1)
+    raw_redis.set("a", 1)
+    assert tracking.wait(PATIENT) == {"a"}
+
+
+def test_a_key_that_was_told_is_watched_again_when_it_is_read_again(tracking, raw_redis):
+    for _ in range(3):
+        tracking.watch("a")
+        raw_redis.incr("a")
+        assert tracking.wait(PATIENT) == {"a"}
+
+
+def test_what_a_script_reads_is_watched(tracking, raw_redis):
+    (reply,) = tracking.read(["schedule"], [DUE.by_text(["schedule"], [10])])
+    assert reply == [b"", []]
+    raw_redis.zadd("schedule", {"job": 1.0})
+    assert tracking.wait(PATIENT) == {"schedule"}
+
+
+def test_what_was_told_before_the_answer_is_older_than_the_answer(tracking, raw_redis):
+    """Else whoever moves jobs on this connection would be woken by itself."""
+    tracking.watch("a", "b")
+    raw_redis.set("a", 1)
+    raw_redis.set("b", 1)
+    wait_for(lambda: tracking._connection.can_read(0))
+    replies = tracking.read(["a"], [("SET", "a", 2), ("LPUSH", "a", 1), ("GET", "a")])
+    assert (replies[0], replies[2]) == (b"OK", b"2")
+    assert isinstance(replies[1], RedisRefused)
+    assert tracking.changed() == {"b"}
+
+
+def test_an_emptied_server_has_changed_every_key(tracking, raw_redis):
+    tracking.watch("a", "b")
+    raw_redis.flushall()
+    assert tracking.wait(PATIENT) == {"a", "b"}
+
+
+def test_keys_have_the_prefix_and_any_name(redis_url, raw_redis):
+    with tracked(redis_url, key_prefix="shop:") as tracking:
+        assert not tracking.watch_lists(["höh"])
+        raw_redis.lpush("shop:queue:höh", 1)
+        assert tracking.wait(PATIENT) == {"shop:queue:höh"}
+
+
+def test_a_watch_that_the_server_refuses_is_an_error(tracking, raw_redis):
+    raw_redis.execute_command("ACL", "SETUSER", "few", "on", ">few", "~a*", "+@all")
+    url = f"{tracking._settings.url}"
+    with tracked(url, username="few", password="few") as few:
+        few.watch("a")
+        with pytest.raises(RedisRefused) as refused:
+            few.watch("b")
+        assert refused.value.code == "NOPERM"
+    raw_redis.execute_command("ACL", "DELUSER", "few")
+
+
+# ---------------------------------------------------------------------------------------- lists
+
+
+def test_lists_that_are_empty_and_watched_are_not_read_again(tracking, raw_redis):
+    assert not tracking.watch_lists(["a", "b"])
+    before = raw_redis.info("commandstats")["cmdstat_llen"]["calls"]
+    assert not tracking.watch_lists(["a", "b"])
+    assert raw_redis.info("commandstats")["cmdstat_llen"]["calls"] == before
+    assert not tracking.watch_lists(["a", "b", "c"])
+    assert raw_redis.info("commandstats")["cmdstat_llen"]["calls"] == before + 1
+
+
+def test_lists_are_read_again_now_and_then_since_a_server_may_be_gone_without_a_word(tracking, raw_redis, monkeypatch):
+    assert not tracking.watch_lists(["a"])
+    before = raw_redis.info("commandstats")["cmdstat_llen"]["calls"]
+    monkeypatch.setattr(module, "TRUSTED_SECONDS", 0.0)
+    assert not tracking.watch_lists(["a"])
+    assert raw_redis.info("commandstats")["cmdstat_llen"]["calls"] == before + 1
+
+
+def test_a_list_with_jobs_is_told_at_once_and_one_that_gets_them_later(tracking, raw_redis):
+    raw_redis.lpush("queue:b", 1)
+    assert tracking.watch_lists(["a", "b"])
+    raw_redis.delete("queue:b")
+    tracking.wait(PATIENT)
+    assert not tracking.watch_lists(["a", "b"])
+    raw_redis.lpush("queue:a", 1)
+    wait_for(lambda: tracking._connection.can_read(0))
+    assert tracking.watch_lists(["a", "b"])
+
+
+def test_a_queue_that_is_no_list_does_not_count(tracking, raw_redis):
+    raw_redis.set("queue:bad", 1)
+    assert not tracking.watch_lists(["bad"])
+
+
+def test_lists_that_may_not_be_read_are_an_error(redis_url, raw_redis):
+    raw_redis.execute_command("ACL", "SETUSER", "few", "on", ">few", "~a*", "+@all")
+    with tracked(redis_url, username="few", password="few") as few, pytest.raises(RedisRefused):
+        few.watch_lists(["b"])
+    raw_redis.execute_command("ACL", "DELUSER", "few")
+
+
+# -------------------------------------------------------------------------------------- waiting
+
+
+def test_a_wait_ends_when_its_time_is_over(tracking):
+    tracking.watch("a")
+    assert tracking.wait(0.01) == set()
+    assert tracking.wait(-1) == set()
+
+
+def test_a_wait_ends_when_something_else_can_be_read(tracking):
+    tracking.watch("a")
+    reading, writing = socket.socketpair()
+    with reading, writing:
+        threading.Timer(0.05, writing.send, [b"!"]).start()
+        started = time.monotonic()
+        assert tracking.wait(PATIENT, reading) == set()
+        assert time.monotonic() - started < PATIENT
+
+
+def test_a_wait_sees_what_was_read_from_the_socket_already(tracking, raw_redis):
+    """select() is silent about what the parser holds."""
+    tracking.watch("a", "b")
+    raw_redis.set("a", 1)
+    raw_redis.set("b", 1)
+    told = tracking.wait(PATIENT)
+    while told != {"a", "b"}:
+        told |= tracking.wait(PATIENT)
+
+
+def test_without_a_connection_only_the_others_are_waited_for():
+    tracking = Tracking(RedisSettings())
+    assert not tracking.is_open
+    assert tracking.changed() == set()
+    assert tracking.wait(0.01) == set()
+    tracking.close()
+
+
+def test_the_socket_can_be_waited_on_by_a_selector_of_the_callers(tracking):
+    tracking.open()
+    assert os.fstat(tracking.fileno())
+
+
+# ------------------------------------------------------------------------------------- refusals
+
+
+def test_a_user_who_may_not_track_is_refused(redis_url, raw_redis):
+    raw_redis.execute_command("ACL", "SETUSER", "blind", "on", ">blind", "~*", "+@all", "-client|tracking")
+    with tracked(redis_url, username="blind", password="blind") as blind:
+        with pytest.raises(RedisRefused) as refused:
+            blind.watch("a")
+        assert refused.value.code == "NOPERM"
+        assert not blind.is_open
+    raw_redis.execute_command("ACL", "DELUSER", "blind")
+
+
+def test_a_server_without_hello_refuses(make_server):
+    server = make_server(rename_command='HELLO ""')
+    with tracked(server.url) as tracking, pytest.raises(RedisRefused):
+        tracking.open()
+
+
+# --------------------------------------------------------------------------------------- faults
+
+
+def test_a_server_that_cannot_be_reached_is_not_ambiguous(proxied_tracking, proxy):
+    proxy.refuse()
+    with pytest.raises(RedisUnavailable) as failure:
+        proxied_tracking.open()
+    assert not failure.value.ambiguous
+
+
+def test_a_lost_answer_is_ambiguous(proxied_tracking, proxy, raw_redis):
+    proxied_tracking.open()
+    proxy.lose_reply(b"SET")
+    with pytest.raises(RedisUnavailable) as failure:
+        proxied_tracking.read(["a"], [("SET", "a", 1)])
+    assert failure.value.ambiguous
+    assert raw_redis.get("a") == b"1"
+    assert not proxied_tracking.is_open
+
+
+def test_a_connection_that_breaks_while_waiting_is_told_and_the_next_reading_begins_anew(
+    proxied_tracking, proxy, raw_redis
+):
+    proxied_tracking.watch("a")
+    proxy.close()
+    with pytest.raises(RedisUnavailable):
+        proxied_tracking.wait(PATIENT)
+    assert not proxied_tracking.is_open
+    proxied_tracking.watch("a")
+    raw_redis.set("a", 1)
+    assert proxied_tracking.wait(PATIENT) == {"a"}
+
+
+def test_an_interrupted_reading_leaves_no_reply_behind(tracking, monkeypatch):
+    tracking.open()
+
+    def interrupt():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tracking, "_reply", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        tracking.read(["a"], [("GET", "a")])
+    monkeypatch.undo()
+    assert not tracking.is_open
+    assert tracking.read(["a"], [("PING",)]) == [b"PONG"]
+
+
+def test_a_server_that_became_a_replica_is_left(tracking, raw_redis):
+    """The master is another one now, and the next connection goes to it."""
+    raw_redis.replicaof("127.0.0.1", 1)
+    try:
+        (reply,) = tracking.read(["a"], [("SET", "a", 1)])
+        assert reply.code == "READONLY"
+        assert not tracking.is_open
+    finally:
+        raw_redis.replicaof("NO", "ONE")
