@@ -107,10 +107,10 @@ class FaultProxy:
         with suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
-                if self._refusing:
+                server = None if self._refusing else self._connect()
+                if server is None:
                     _break(client)
                     continue
-                server = self._connect()
                 between = (client, server, threading.Event())
                 reader = threading.Thread(target=self._requests, args=between, daemon=True)
                 with self._lock:
@@ -120,12 +120,15 @@ class FaultProxy:
                     reader.start()
                 threading.Thread(target=self._replies, args=between, daemon=True).start()
 
-    def _connect(self) -> socket.socket:
-        if self._target.scheme == "unix":
-            server = socket.socket(socket.AF_UNIX)
-            server.connect(self._target.path)
-            return server
-        return socket.create_connection((self._target.hostname or "127.0.0.1", self._target.port or 6379))
+    def _connect(self) -> socket.socket | None:
+        """A connection to the server; None while it is not there."""
+        with suppress(OSError):
+            if self._target.scheme == "unix":
+                server = socket.socket(socket.AF_UNIX)
+                server.connect(self._target.path)
+                return server
+            return socket.create_connection((self._target.hostname or "127.0.0.1", self._target.port or 6379))
+        return None
 
     def _requests(self, client: socket.socket, server: socket.socket, doomed: threading.Event) -> None:
         with suppress(OSError):

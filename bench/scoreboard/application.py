@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -9,7 +10,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from bench.scoreboard import crash, shifted_clock
+from bench.scoreboard import crash, shifted_clock, stuck
 from bench.scoreboard.effects import VARIABLE, Effects
 from offsider import Config, Discard, Reschedule, current_job, job
 from offsider.wiring.events import JobPoisoned
@@ -17,6 +18,7 @@ from offsider.wiring.events import JobPoisoned
 ROLL_CALL_SECONDS = 30.0
 
 effects = Effects(os.environ[VARIABLE])
+_told: dict[str, int] = {}
 
 
 def configure(config: Config) -> None:
@@ -47,6 +49,9 @@ def work(_number: int = 0, ms: float = 0, _rest: str = "") -> None:
     if ms:
         time.sleep(ms / 1000)
     ran()
+    if os.getpid() != _told.get("pid"):
+        _told["pid"] = os.getpid()
+        effects.count("pids", str(os.getpid()))
 
 
 @job(name="scoreboard.AsyncWork")
@@ -143,4 +148,37 @@ def due(at: float) -> None:
     """Tells when it runs more than a second too early, by the clock of the ledger's server."""
     if effects.server_time() < at - 1:
         effects.count("early", current_job().jid)
+    ran()
+
+
+@job(name="scoreboard.Marked")
+def marked(number: int) -> None:
+    """Counts the number too: its jid may be missing."""
+    effects.count("marked", str(int(number)))
+    ran()
+
+
+@job(name="scoreboard.Stuck")
+def hang(kind: str) -> None:
+    """Hangs the first time, in the way that is asked for."""
+    if current_job().interrupted_count == 0:
+        effects.count("stuck", kind)
+        try:
+            stuck.WAYS[kind]()
+        except BaseException:
+            effects.count("landed", kind)
+            raise
+    ran()
+
+
+@job(name="scoreboard.StuckAsync")
+async def hang_async() -> None:
+    """Hangs the first time in an await."""
+    if current_job().interrupted_count == 0:
+        effects.count("stuck", "asyncio")
+        try:
+            await asyncio.sleep(stuck.SECONDS)
+        except BaseException:
+            effects.count("landed", "asyncio")
+            raise
     ran()

@@ -20,6 +20,8 @@ MOVE = r"\A(?!.*offsider:working:).*\r\n(?:retry|schedule)\r\n.*queue:"
 #: A request that touches a job anywhere.
 ANY_STEP = r"offsider:working:|queue:|\r\n(?:retry|schedule|dead)\r\n"
 DIES_WITHIN_SECONDS = 8.0
+#: Who is there each time a process dies is taken for a poison pill, rightly; here the deaths are ours.
+NO_PILLS = "0"
 KINDS = ("Work", "Flaky", "Rescheduling", "Discarding", "Dying")
 DEADLY = ("DyingBefore", "DyingAfter")
 
@@ -34,7 +36,7 @@ def scheduler_dies(ground: Ground, report: Report) -> None:
     deaths = ground.pick(smoke=10, full=1_000)
     server = ground.server()
     client = ground.client(server.url)
-    fleet = ground.workers(server.url)
+    fleet = ground.workers(server.url, OFFSIDER_MAX_STRIKES=NO_PILLS)
     acked: list[str] = []
     for _ in range(deaths):
         acked += push_due_jobs(client, server)
@@ -61,7 +63,7 @@ def dies_anywhere(ground: Ground, report: Report) -> None:
     points = ground.pick(smoke=ground.dice.sample(points[:40], 14), full=points * 3)
     server = ground.server()
     client = ground.client(server.url)
-    fleet = ground.workers(server.url)
+    fleet = ground.workers(server.url, OFFSIDER_MAX_STRIKES=NO_PILLS)
     acked: dict[str, str] = {}
     for point in points:
         for kind in KINDS:

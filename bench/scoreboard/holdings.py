@@ -33,8 +33,9 @@ class Holdings:
 def jids(payloads: Iterable[bytes]) -> list[str]:
     found: list[str] = []
     for payload in payloads:
-        with suppress(ValueError, KeyError, TypeError):
-            found.append(json.loads(payload)["jid"])
+        with suppress(ValueError, KeyError, TypeError, RecursionError):
+            jid = json.loads(payload)["jid"]
+            found += [jid] if isinstance(jid, str) else []
     return found
 
 

@@ -31,7 +31,7 @@ def killed_workers(ground: Ground, report: Report) -> None:
     report.figure("jobs/s", round(jobs / seconds))
 
     ground.ledger.clear()
-    acked, kills, seconds = drain_under_kills(ground, server, ground.pick(smoke=4_000, full=100_000), ms=0)
+    acked, kills, seconds = drain_under_kills(ground, server, ground.pick(smoke=12_000, full=100_000), ms=0)
     tally = ground.tally(acked, server)
     missing = tally.acked - tally.ran
     report.count(f"no-ops: lost 0, got {missing}", missing == 0)
@@ -42,12 +42,12 @@ def killed_workers(ground: Ground, report: Report) -> None:
 
 def drain_under_kills(ground: Ground, server: Server, jobs: int, *, ms: float) -> tuple[list[str], int, float]:
     """Push and drain; answers the jids, the number of kills and the seconds of the drain."""
-    acked = ground.push(ground.client(server.url), jobs, ms=ms)
     fleet = ground.workers(server.url)
     pair = [fleet.start("-c", str(THREADS), wait=False) for _ in range(2)]
     for worker in pair:
         worker.until_running()
     started = time.monotonic()
+    acked = ground.push(ground.client(server.url), jobs, ms=ms)
     kills = 0
     # In smoke by progress, so that there are as many kills on a slow machine as on a quick one.
     slice_, pause = ground.pick(smoke=jobs // 8, full=jobs), ground.pick(smoke=20.0, full=1.0)

@@ -2,10 +2,44 @@
 
 from __future__ import annotations
 
-from bench.scoreboard import clocks, crashes, failover, kills, memory_full, network, orphans, poison, replies, restarts
+from bench.scoreboard import (
+    clocks,
+    crashes,
+    failover,
+    forks,
+    kills,
+    memory_full,
+    network,
+    orphans,
+    payloads,
+    poison,
+    replies,
+    restarts,
+    sizes,
+    slow,
+    soak,
+    stops,
+)
 from bench.scoreboard.row import Row
 
-_MODULES = (kills, restarts, network, replies, memory_full, poison, crashes, orphans, failover, clocks)
+_MODULES = (
+    kills,
+    restarts,
+    failover,
+    network,
+    replies,
+    memory_full,
+    poison,
+    clocks,
+    payloads,
+    crashes,
+    sizes,
+    slow,
+    stops,
+    forks,
+    orphans,
+    soak,
+)
 _FOUND = [item for module in _MODULES for item in vars(module).values() if isinstance(item, Row)]
 
 ROWS: dict[str, Row] = {item.name: item for item in sorted(_FOUND, key=lambda item: int(item.name[1:]))}

@@ -1,0 +1,209 @@
+"""Payloads that are large, and bytes that are no payload at all."""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from bench.scoreboard.ground import Ground, until
+from bench.scoreboard.holdings import entries, jids
+from bench.scoreboard.processes import resident_mb
+from bench.scoreboard.row import Report, row
+from offsider.core.payload import new_jid
+
+THREADS = 4
+MEGABYTE = 1_000_000
+
+
+@row(
+    "R14",
+    "1,000 jobs with an argument of 1 MB, and one of 50 MB",
+    bar="all run; each push of more than `large_argument_bytes` warns",
+    heavy=True,
+)
+def large_payloads(ground: Ground, report: Report) -> None:
+    jobs = ground.pick(smoke=40, full=1_000)
+    giant = ground.pick(smoke=10, full=50)
+    server = ground.server(persist=False)
+    client = ground.client(server.url)
+    warnings = Warnings()
+    logging.getLogger("offsider").addHandler(warnings)
+    worker = ground.workers(server.url).start("-c", str(THREADS))
+    acked: list[str] = []
+    for number in range(jobs):
+        jid = client.push({"class": "scoreboard.Work", "args": [number, 0, "x" * MEGABYTE]})
+        acked += [jid] if jid else []
+        until(lambda: server.raw.llen("queue:default") < 100)  # what waits has to fit into memory
+    jid = client.push({"class": "scoreboard.Work", "args": [0, 0, "x" * giant * MEGABYTE]})
+    acked += [jid] if jid else []
+    ground.ledger.until(jobs + 1, quiet_seconds=30)
+    ground.settled(server)
+    report.tally = ground.tally(acked, server)
+    report.nothing_missing()
+    report.count(f"warnings {jobs + 1}, got {warnings.count}", warnings.count == jobs + 1)
+    report.count("the worker still runs", worker.runs)
+    report.figure("worker memory", f"{resident_mb(worker.pid):.0f} MB")
+    report.partial.append("the pages that show such a job: there are no web pages yet")
+
+
+class Warnings(logging.Handler):
+    """Counts warnings about size."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.count = 0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.count += "bytes" in record.getMessage()
+
+
+@row(
+    "R15",
+    "10,000 different strings in a queue that are no job, or a job with something wrong about it",
+    bar="no worker ends; each is in the dead set as it was, waits for a retry, or ran; in private lists 0",
+    heavy=True,
+)
+def malformed_payloads(ground: Ground, report: Report) -> None:
+    wanted = ground.pick(smoke=1_000, full=10_000)
+    server = ground.server(persist=False)
+    sent: dict[bytes, int] = {}
+    while len(sent) < wanted:
+        sent.setdefault(malformed(ground.dice, len(sent)), len(sent))
+    raws = [*sent]
+    server.raw.sadd("queues", "default")
+    for start in range(0, wanted, 1000):
+        server.raw.lpush("queue:default", *raws[start : start + 1000])
+    # The dead set keeps fewer than its limit, and shall not forget one of these.
+    fleet = ground.workers(server.url, OFFSIDER_DEAD_MAX_JOBS="20000", OFFSIDER_LOG_LEVEL="critical")
+    worker = fleet.start("-c", str(THREADS), wait=False)
+    until(lambda: not server.raw.llen("queue:default") or not worker.runs, 240, "the queue is empty")
+    ground.settled(server)
+
+    accounts = Accounts(ground, server.raw)
+    missing = [raw for raw, number in sent.items() if not accounts.know(raw, number)]
+    report.tally.pushed = report.tally.acked = wanted
+    report.tally.lost = len(missing)
+    report.tally.ran = wanted - len(missing) - accounts.dead_as_it_was - accounts.retrying
+    report.count(f"lost 0, got {len(missing)}: {missing[:3]}", not missing)
+    report.count("no worker has ended", worker.runs)
+    stuck = len(entries(server.raw))
+    report.count(f"in private lists 0, got {stuck}", stuck == 0)
+    report.figure("in the dead set as they were", accounts.dead_as_it_was)
+    report.figure("in the retry set", accounts.retrying)
+
+
+class Accounts:
+    """Where strings are that were sent."""
+
+    def __init__(self, ground: Ground, raw: Any) -> None:
+        dead, retry = raw.zrange("dead", 0, -1), raw.zrange("retry", 0, -1)
+        self._dead = set(dead)
+        self._jids = {*jids(dead), *jids(retry), *ground.ledger.counts()}
+        self._numbers = {*numbers(dead), *numbers(retry), *map(int, ground.ledger.counts("marked"))}
+        self.dead_as_it_was = 0
+        self.retrying = len(retry)
+
+    def know(self, raw: bytes, number: int) -> bool:
+        if raw in self._dead:
+            self.dead_as_it_was += 1
+            return True
+        jid = None
+        with suppress(ValueError, KeyError, TypeError, RecursionError):
+            jid = json.loads(raw)["jid"]
+        return (isinstance(jid, str) and jid in self._jids) or number in self._numbers
+
+
+def numbers(payloads: list[bytes]) -> list[int]:
+    """The numbers that the payloads carry in a field of their own, which survives every way they go."""
+    found: list[int] = []
+    for payload in payloads:
+        with suppress(ValueError, KeyError, TypeError, RecursionError):
+            found.append(int(json.loads(payload)["number"]))
+    return found
+
+
+def malformed(dice: random.Random, number: int) -> bytes:
+    """One string with something wrong about it."""
+    job: dict[str, Any] = {
+        "class": "scoreboard.Marked",
+        "args": [number],
+        "jid": new_jid(),
+        "queue": "default",
+        "retry": True,
+        "created_at": 1_700_000_000_000,
+        "number": number,
+    }
+    return dice.choice(WRONGS)(dice, job)
+
+
+def _bytes(dice: random.Random, _job: dict[str, Any]) -> bytes:
+    return dice.randbytes(dice.randint(1, 200))
+
+
+def _cut(dice: random.Random, job: dict[str, Any]) -> bytes:
+    raw = json.dumps(job).encode()
+    return raw[: dice.randrange(1, len(raw))]
+
+
+def _bent(dice: random.Random, job: dict[str, Any]) -> bytes:
+    """One byte of the first half is another one: class, arguments, their names."""
+    raw = bytearray(json.dumps(job).encode())
+    raw[dice.randrange(len(raw) // 3)] = dice.randrange(256)
+    return bytes(raw)
+
+
+def _other_value(dice: random.Random, job: dict[str, Any]) -> bytes:
+    key = dice.choice(
+        ["class", "args", "queue", "created_at", "enqueued_at", "retry_count", "interrupted_count", "kwargs"]
+    )
+    return json.dumps(job | {key: dice.choice(ODD_VALUES)}).encode()
+
+
+def _without(dice: random.Random, job: dict[str, Any]) -> bytes:
+    del job[dice.choice(["class", "args", "jid", "queue", "created_at"])]
+    return json.dumps(job).encode()
+
+
+def _other_json(dice: random.Random, job: dict[str, Any]) -> bytes:
+    return json.dumps(dice.choice([[job], str(job), job["number"], [job["number"]], {"job": job}])).encode()
+
+
+def _beyond_json(dice: random.Random, job: dict[str, Any]) -> bytes:
+    raw = json.dumps(job)
+    odd = dice.choice(
+        ["NaN", "1e999", "-Infinity", '"\\ud800"', "[" * 5_000, "9" * 5_000, '"\\u0000"', "{" * 60 + "}" * 60]
+    )
+    return raw.replace(f'"args": [{job["number"]}]', f'"args": [{odd}]').encode()
+
+
+ODD_VALUES: list[object] = [
+    None,
+    True,
+    -1,
+    0,
+    1.5,
+    10**30,
+    "",
+    "x" * 300,
+    "no such job",
+    [],
+    [[]],
+    [1, 2, 3, 4],
+    {},
+    {"a": 1},
+    "\x00",
+    "ü",
+]
+WRONGS: list[Callable[[random.Random, dict[str, Any]], bytes]] = [
+    _bytes,
+    _cut,
+    _bent,
+    _other_value,
+    _without,
+    _other_json,
+    _beyond_json,
+]

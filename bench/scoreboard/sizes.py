@@ -1,0 +1,116 @@
+"""Much of everything: what looking costs, and whether memory stays where it is."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from itertools import islice
+from typing import Any
+
+from bench.scoreboard.ground import Ground, until
+from bench.scoreboard.processes import resident_mb
+from bench.scoreboard.row import Report, row
+from offsider import Config
+from offsider.core.payload import new_jid
+from offsider.inspector import Queue, RetrySet, Stats
+from tests.process.workers import Worker
+
+PAGE = 25
+THREADS = 10
+
+
+@row(
+    "R22",
+    "1,000,000 queued jobs and 1,000,000 retries are looked at in code: totals, a page of each, finding and deleting "
+    "one",
+    bar="totals < 100 ms, a page < 150 ms, deleting one < 100 ms; totals and pages are right",
+    heavy=True,
+)
+def many_stored(ground: Ground, report: Report) -> None:
+    jobs = ground.pick(smoke=50_000, full=1_000_000)
+    server = ground.server(persist=False)
+    store_many(server.raw, jobs)
+    config = Config()
+    config.redis.url = server.url
+    queue, retries = Queue("default", config), RetrySet(config)
+
+    def timed(name: str, limit_ms: float, look: Callable[[], Any]) -> Any:
+        started = time.perf_counter()
+        found = look()
+        ms = (time.perf_counter() - started) * 1000
+        if limit_ms:
+            report.timed(f"{name} < {limit_ms:g} ms: {ms:.1f}", ms < limit_ms)
+        report.figure(name, f"{ms:.1f} ms")
+        return found
+
+    timed("connecting", 0, lambda: Stats.read(config))
+    stats = timed("totals", 100, lambda: Stats.read(config))
+    report.count(
+        f"totals are right: {stats.enqueued}, {stats.retries}", (stats.enqueued, stats.retries) == (jobs, jobs)
+    )
+    waiting = timed("page of the queue", 150, lambda: [*islice(queue, PAGE)])
+    failed = timed("page of the retries", 150, lambda: [*islice(retries, PAGE)])
+    report.count("pages are full", len(waiting) == len(failed) == PAGE)
+    timed("latency", 100, lambda: queue.latency_seconds)
+    deleted = timed("deleting a queued one", 100, lambda: queue.delete(waiting[3]))
+    deleted = timed("deleting a retry", 100, failed[3].delete) and deleted
+    report.count("each deletion takes one", deleted and (len(queue), len(retries)) == (jobs - 1, jobs - 1))
+    timed("finding one by jid in the middle of the retries", 0, lambda: retries.find_job(f"{jobs // 2:024x}"))
+    report.tally.pushed = report.tally.acked = jobs * 2
+    report.tally.left = jobs * 2 - 2
+    config.shared_redis().close()
+    report.partial.append("pages as HTML: there are no web pages yet")
+
+
+def store_many(raw: Any, jobs: int) -> None:
+    """Fill queue and retry set, 1,000 at a time."""
+    raw.sadd("queues", "default")
+    now_ms = int(time.time() * 1000)
+    job: dict[str, Any] = {"class": "scoreboard.Work", "args": [], "queue": "default", "enqueued_at": now_ms}
+    failed = job | {"error_class": "RuntimeError", "error_message": "it fails", "failed_at": now_ms, "retry_count": 3}
+    for start in range(0, jobs, 1000):
+        numbers = range(start, min(jobs, start + 1000))
+        with raw.pipeline(transaction=False) as pipeline:
+            pipeline.lpush("queue:default", *(json.dumps(job | {"jid": new_jid()}) for _ in numbers))
+            pipeline.zadd("retry", {json.dumps(failed | {"jid": f"{number:024x}"}): 4e9 + number for number in numbers})
+            pipeline.execute()
+
+
+@row(
+    "R23",
+    "1,000,000 jobs through one worker of 10 threads, and as many coroutines through another",
+    bar="after the first 100,000 RSS grows by < 1 MB per 100,000; lost 0; duplicates 0",
+    heavy=True,
+)
+def memory_over_time(ground: Ground, report: Report) -> None:
+    slices, size = ground.pick(smoke=(4, 3_000), full=(10, 100_000))
+    # Of few jobs the first still fill caches and the heap: there the whole growth is judged, and not a slope.
+    most_mb = ground.pick(smoke=6.0, full=1.0 * (slices - 1))
+    for name, what in (("scoreboard.Work", "threads"), ("scoreboard.AsyncWork", "coroutines")):
+        server = ground.server(persist=False)
+        worker = ground.workers(server.url).start("-c", str(THREADS))
+        ground.ledger.clear()
+        resident, acked = list[float](), list[str]()
+        for number in range(slices):
+            acked += push_lazily(ground, server.url, size, name, worker)
+            ground.ledger.until(size * (number + 1), quiet_seconds=30)
+            resident.append(resident_mb(worker.pid))
+        ground.settled(server)
+        tally = ground.tally(acked, server)
+        growth = resident[-1] - resident[0]
+        report.count(f"{what}: RSS grows by < {most_mb:g} MB: {growth:.1f}", growth < most_mb)
+        report.count(f"{what}: lost 0, duplicates 0", tally.ran == tally.acked and not tally.duplicated)
+        report.figure(f"RSS of {what}", " ".join(f"{mb:.1f}" for mb in resident) + " MB")
+        report.tally.pushed += tally.pushed
+        report.tally.acked += tally.acked
+        report.tally.ran += tally.ran
+        report.tally.duplicated += tally.duplicated
+        report.tally.lost += tally.lost
+        worker.stopped()
+
+
+def push_lazily(ground: Ground, url: str, jobs: int, name: str, worker: Worker) -> list[str]:
+    until(lambda: worker.runs)
+    pushed = ground.client(url).push_bulk({"class": name, "args": [[number] for number in range(jobs)]})
+    return [jid for jid in pushed if jid]

@@ -1,0 +1,88 @@
+"""Ways for a job to hang. What reaches it there is noted, and passed on unless the way is to swallow it."""
+
+from __future__ import annotations
+
+import queue
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+SECONDS = 40.0
+#: C code that keeps the GIL ends by itself after a few seconds: nothing else can end it.
+C_STEPS = 60_000_000
+
+
+def in_python() -> None:
+    until = time.monotonic() + SECONDS
+    while time.monotonic() < until:
+        time.sleep(0.01)
+
+
+def in_sleep() -> None:
+    time.sleep(SECONDS)
+
+
+def in_child() -> None:
+    subprocess.run(["sleep", str(SECONDS)], check=False)
+
+
+def in_recv_with_timeout() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.settimeout(SECONDS)
+        ours.recv(1)
+
+
+def in_recv() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.recv(1)
+
+
+def in_queue() -> None:
+    queue.SimpleQueue[None]().get()
+
+
+def in_lock() -> None:
+    lock = threading.Lock()
+    with lock:
+        lock.acquire()
+
+
+def in_c_code() -> None:
+    sum(range(C_STEPS))
+
+
+def in_bare_except() -> None:
+    until = time.monotonic() + SECONDS
+    while time.monotonic() < until:
+        with suppress(BaseException):
+            time.sleep(0.01)
+
+
+def in_finally() -> None:
+    try:
+        in_python()
+    finally:
+        time.sleep(0.5)
+
+
+WAYS: dict[str, Callable[[], None]] = {
+    "python": in_python,
+    "sleep": in_sleep,
+    "child": in_child,
+    "recv_with_timeout": in_recv_with_timeout,
+    "recv": in_recv,
+    "queue": in_queue,
+    "lock": in_lock,
+    "c_code": in_c_code,
+    "bare_except": in_bare_except,
+    "finally": in_finally,
+    "long": in_python,
+}
+KINDS = tuple(kind for kind in WAYS if kind != "long")
+#: Those that an exception can reach before they end: one of two bytecodes of Python, or an await.
+REACHED = {"python", "finally", "asyncio"}
