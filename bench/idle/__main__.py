@@ -1,0 +1,111 @@
+"""What a worker costs while it waits, and how soon it runs its first job.
+
+    python3 dev.py bench idle --seconds 30
+
+1. boots: from the start of the process to the start of a job that waits in its queue
+2. waits with 1 and with 16 queues: commands a second by purpose (read with MONITOR), CPU and memory of each process
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+from urllib.parse import urlsplit
+
+from bench.compare.bars import Bar
+from bench.compare.bench import BOOT_SECONDS, Bench, bench, wait_until
+from bench.compare.contestant import Contestant
+from bench.compare.machine import cpu_seconds, memory_mb, tree
+from bench.compare.rivals.offsider import CONTESTANTS
+from bench.idle.purposes import HEARTBEAT, LEASE, WAITING, Purposes, counted
+
+OFFSIDER = CONTESTANTS[0]
+PROGRAMS = Path(sys.executable).parent
+SETTLE_SECONDS = 5.0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="dev.py bench idle", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=30, help="how long to look at the waiting worker")
+    parser.add_argument("--boots", type=int, default=5)
+    options = parser.parse_args()
+    boots = [boot_seconds() for _ in range(options.boots)]
+    print(f"boot to first job    {median(boots):.2f} s ({min(boots):.2f}-{max(boots):.2f})")
+    bars = [Bar("boot to first job, s", median(boots), 0.5, is_most=True)]
+    for queues in (1, 16):
+        bars += wait(queues, options.seconds)
+    print("\n" + "\n".join(str(bar) for bar in bars))
+    return 0  # bars gate nothing
+
+
+def boot_seconds() -> float:
+    with bench(OFFSIDER, PROGRAMS) as place:
+        ledger = place.ledger(1)
+        place.produce(ledger, "fill", "1")
+        with place.workers(ledger, concurrency=10) as workers:
+            started_ns = time.monotonic_ns()
+            workers.start()
+            wait_until(ledger.has_begun, workers, seconds=BOOT_SECONDS)
+        return (ledger.runs()[0].start - started_ns) / 1e9
+
+
+def wait(queues: int, seconds: float) -> list[Bar]:
+    with bench(serving(queues), PROGRAMS) as place:
+        ledger = place.ledger(1)
+        place.produce(ledger, "fill", "1")
+        with place.workers(ledger, concurrency=10) as workers:
+            workers.start()
+            wait_until(lambda: ledger.done_from_the_start() == 1, workers, seconds=BOOT_SECONDS)
+            time.sleep(SETTLE_SECONDS)
+            pids = [pid for root in workers.pids for pid in tree(root)]
+            before = [cpu_seconds(pid) for pid in pids]
+            purposes = monitored(place, seconds)
+            cpus = [(cpu_seconds(pid) - then) / seconds * 100 for pid, then in zip(pids, before, strict=True)]
+            memories = [memory_mb(pid) for pid in pids]
+    return told(queues, purposes, cpus, memories)
+
+
+def serving(queues: int) -> Contestant:
+    """A worker of ``queues`` queues, of which the last one is the one that gets the job."""
+    names = [*(f"queue{number}" for number in range(1, queues)), "default"]
+    words = [word for name in names for word in ("-q", name)]
+
+    def worker(programs: Path, concurrency: int) -> Sequence[str | Path]:
+        return [*OFFSIDER.worker(programs, concurrency), *words]
+
+    return replace(OFFSIDER, worker=worker)
+
+
+def monitored(place: Bench, seconds: float) -> Purposes:
+    """Commands a second by purpose. Those of scripts are the script's own business, and not counted."""
+    port = str(urlsplit(place.server.url).port)
+    log = place.folder / "monitor"
+    with log.open("wb") as file, subprocess.Popen(["redis-cli", "-p", port, "monitor"], stdout=file) as monitor:
+        time.sleep(seconds)
+        monitor.terminate()
+    return counted(log.read_text(errors="replace").splitlines(), seconds)
+
+
+def told(queues: int, purposes: Purposes, cpus: Sequence[float], memories: Sequence[tuple[float, float]]) -> list[Bar]:
+    print(f"\n{queues} queue{'s' if queues > 1 else ''}")
+    for purpose, rate in purposes.rates.items():
+        print(f"  {purpose:<18} {rate:6.2f} commands/s")
+    for name, count in sorted(purposes.waiting.items(), key=lambda item: -item[1])[:8]:
+        print(f"    {count:>5} x {name}")
+    for number, (cpu, (resident, share)) in enumerate(zip(cpus, memories, strict=True), 1):
+        print(f"  process {number}          {cpu:6.2f} % CPU, {resident:.1f} MB resident, {share:.1f} MB of its own")
+    return [
+        Bar(f"{queues} queues: commands/s besides {HEARTBEAT} and {LEASE}", purposes.rates[WAITING], 1, is_most=True),
+        Bar(f"{queues} queues: CPU of worker and keeper, %", sum(cpus), 0.3, is_most=True),
+        Bar(f"{queues} queues: resident memory of the worker, MB", max(rss for rss, _ in memories), 45, is_most=True),
+    ]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
