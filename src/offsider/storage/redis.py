@@ -21,6 +21,8 @@ from offsider.storage.failures import REROUTE, translate
 from offsider.storage.keys import Keys
 from offsider.storage.scripts import Argument, Command, Script
 
+#: A connection that was used so lately is not looked at before it is used again.
+FRESH_SECONDS = 0.1
 DEFAULT_URL = "redis://localhost:6379/0"
 
 
@@ -176,6 +178,7 @@ class Wire:
         self._server = server
         self._report_trouble = report_trouble
         self._was_connected = False
+        self._used_at = 0.0
 
     def exchange(self, commands: Sequence[Command]) -> list[Any]:
         """Send all commands in one write and answer their replies; an error reply is an element of the list.
@@ -192,8 +195,10 @@ class Wire:
 
     def _connect(self, redis_error: type[Exception]) -> None:
         try:
-            if self._connection.is_connected and self._is_stale(redis_error):
+            now = time.monotonic()
+            if now - self._used_at > FRESH_SECONDS and self._connection.is_connected and self._is_stale(redis_error):
                 self.disconnect()
+            self._used_at = now
             if not self._connection.is_connected:
                 # No trouble in itself: proxies close what is idle. An outage is noticed by what fails in it.
                 self._connection.connect()
@@ -228,19 +233,15 @@ class Wire:
                 self._report_trouble()
             return failure
 
-    def send(self, commands: Sequence[Command], *, keep: bool = False) -> None:
+    def send(self, commands: Sequence[Command]) -> None:
         """Send commands whose replies are read later, one by one, with `receive`.
-
-        Args:
-            keep: earlier replies are still to be read: the connection must be the one it was.
 
         Raises:
             RedisUnavailable: the connection failed; ``ambiguous`` when a command may have been executed.
         """
         from redis.exceptions import RedisError
 
-        if not keep:
-            self._connect(RedisError)
+        self._connect(RedisError)
         with self._disconnecting_on(RedisError):
             self._connection.send_packed_command(self._connection.pack_commands(commands), check_health=False)
 
@@ -267,12 +268,6 @@ class Wire:
             # A reply that nobody read would be taken for the reply to the next command.
             self.disconnect()
             raise
-
-    def readable(self) -> bool:
-        """Whether there is something to read; also True when the connection has failed, which `receive` then tells."""
-        from redis.exceptions import RedisError
-
-        return self._is_stale(RedisError)
 
     @property
     def connected(self) -> bool:

@@ -277,7 +277,11 @@ class ReliableFetcher:
                 waiter.acquire(timeout=HANDOVER_SECONDS)
         with self._seats:
             self._hungry -= 1
-        if not unit.sent:
+        if self._reconciler.due:
+            self._waiting.wake()
+            with self._lead:
+                self._try(self._catch_up)
+        elif not unit.sent:
             self.flush()
         self._follow_up()
 
@@ -312,14 +316,15 @@ class ReliableFetcher:
         """The last thread's duty: nothing is left waiting, finished or ready when it has gone."""
         while self._finished or self._waiting.parking.waiting:
             with self._lead:
-                self._try(self._last_round)
+                self._try(self._catch_up)
             self._follow_up()
             if self._finished and self._abandoned.wait(OUTAGE_SECONDS):
                 logger.error("%d finished jobs could not be acknowledged: they will run again", len(self._finished))
                 break
         self._give_back(self._taken_from(self._ready))
 
-    def _last_round(self) -> None:
+    def _catch_up(self) -> None:
+        """Leave neither a doubt nor an acknowledgement; with the lead."""
         if self._reconciler.due:
             self._reconcile()
         self._exchange(0)
