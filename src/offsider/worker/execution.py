@@ -20,7 +20,7 @@ from functools import partial
 from types import CoroutineType
 from typing import TYPE_CHECKING, cast
 
-from offsider.core.errors import Discard, MalformedPayload, Reschedule, Skip
+from offsider.core.errors import Discard, HardTimeout, MalformedPayload, Reschedule, Skip
 from offsider.core.payload import decode
 from offsider.jobs import registry
 from offsider.wiring.config import no_reload
@@ -36,6 +36,7 @@ from offsider.worker.outcome import (
     Skipped,
     Succeeded,
 )
+from offsider.worker.reach import Reach
 
 if TYPE_CHECKING:
     from offsider.jobs.registry import Declared
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from offsider.wiring.config import Config
     from offsider.worker.async_runner import AsyncRunner
     from offsider.worker.job_logger import JobLogger
+    from offsider.worker.time_limits import Limits, TimeLimits
     from offsider.worker.unit_of_work import UnitOfWork
 
 _SUCCEEDED = Succeeded()
@@ -75,6 +77,8 @@ class Executor:
         job_logger: writes ``start``, ``done`` and ``fail``.
         async_runner: where coroutines run.
         stopping: tells a job that the worker wants to stop.
+        time_limits: watches the jobs that have a limit; None: limits are not kept.
+        overran: gets the unit and the run of a job that has failed because it still runs after its hard limit.
     """
 
     def __init__(
@@ -84,6 +88,9 @@ class Executor:
         job_logger: JobLogger,
         async_runner: AsyncRunner,
         stopping: Callable[[], bool],
+        *,
+        time_limits: TimeLimits | None = None,
+        overran: Callable[[UnitOfWork, Run], None] | None = None,
     ) -> None:
         self._reloader: Callable[[], AbstractContextManager[object]] = config.reloader
         self._reloads = config.reloader is not no_reload
@@ -92,6 +99,9 @@ class Executor:
         self._logger = job_logger
         self._async_runner = async_runner
         self._stopping = stopping
+        self._time_limits = time_limits
+        self._overran = overran
+        self._unit: UnitOfWork | None = None
         self.window = Window()
 
     def run(self, unit: UnitOfWork) -> Run:
@@ -102,6 +112,7 @@ class Executor:
             job = JobContext(payload=decode(unit.raw), queue=unit.queue, raw=unit.raw, is_stopping=self._stopping)
         except MalformedPayload as error:
             return Run(None, Malformed(error), time.perf_counter() - started, 0.0)
+        self._unit = unit
         token = enter_job(job)
         try:
             if self._logger.wants(job):
@@ -143,8 +154,29 @@ class Executor:
         instance = declared.make(job)
         args, kwargs = job.payload["args"], job.payload.get("kwargs", {})
         declared.check_fits(args, kwargs)
+        limits = None if self._time_limits is None else self._time_limits.of(job, declared)
+        if limits is not None:
+            return self._perform_within(limits, job, partial(declared.perform, instance, args, kwargs))
         with self.window:
             result = declared.perform(instance, args, kwargs)
             if isinstance(result, CoroutineType):
                 result = self._async_runner.run(result)
+        return result
+
+    def _perform_within(self, limits: Limits, job: JobContext, perform: Callable[[], object]) -> object:
+        time_limits, unit = cast("TimeLimits", self._time_limits), cast("UnitOfWork", self._unit)
+
+        def overran(error: HardTimeout, seconds: float) -> None:
+            if self._overran is not None:
+                self._overran(unit, Run(job, Failed(error), seconds, 0.0))
+
+        watched = time_limits.watch(job, limits, Reach(self.window, self._async_runner), overran)
+        try:
+            with self.window:
+                result = perform()
+                if isinstance(result, CoroutineType):
+                    result = self._async_runner.run(result, limited=True)  # pyright: ignore[reportUnknownArgumentType]
+        finally:
+            if not time_limits.end(watched):
+                unit.settled = True  # without this thread, which has come back after all
         return result

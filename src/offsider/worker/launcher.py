@@ -43,7 +43,9 @@ from offsider.worker.liveness import Liveness
 from offsider.worker.manager import Manager
 from offsider.worker.ownership import Ownership
 from offsider.worker.scheduler import Scheduler
+from offsider.worker.solitude import Claimer, Solitude
 from offsider.worker.sweeper import Sweeper
+from offsider.worker.time_limits import TimeLimits
 from offsider.worker.watchdog import Watchdog, Watched
 from offsider.worker.work_state import WorkState
 
@@ -144,15 +146,30 @@ class Launcher:
         audits: list[Callable[[], None]] = []
         wakes: dict[str, Callable[[], None]] = {}
         watched: dict[str, Watched] = {}
+        solitude = self._make_solitude()
+        time_limits = TimeLimits(config)
         for capsule in config.capsules.values():
             fetcher = make_fetcher(config, capsule, ownership)
             if isinstance(fetcher, ReliableFetcher):
                 audits.append(fetcher.audit)
                 wakes[capsule.name] = fetcher.wake
                 self._fetchers[capsule.name] = fetcher
+            if isinstance(fetcher, Claimer):
+                solitude.join(fetcher)
             if isinstance(fetcher, Watched):
                 watched[capsule.name] = fetcher
-            self._managers.append(Manager(config, capsule, fetcher, self.work_state, lambda: self.stopping))
+            manager = Manager(
+                config,
+                capsule,
+                fetcher,
+                self.work_state,
+                lambda: self.stopping,
+                time_limits=time_limits,
+                give_up=self._give_up,
+            )
+            self._managers.append(manager)
+        for manager in self._managers:
+            manager.solitude = solitude
         self._heartbeat = Heartbeat(
             config,
             redis,
@@ -173,6 +190,7 @@ class Launcher:
             watchdog,
             self._heartbeat,
             self._scheduler,
+            time_limits,
             *(factory(config) for factory in config.services),
         ]
         everything = [capsule for capsule in config.capsules.values() if capsule.all_queues]
@@ -180,6 +198,14 @@ class Launcher:
             discovery = Discovery(config, redis, ownership, everything, wakes)
             discovery.tick()
             self._services.append(discovery)
+
+    def _make_solitude(self) -> Solitude:
+        return Solitude(
+            self._redis,
+            lambda: {capsule.name: capsule.queues for capsule in self.config.capsules.values()},
+            max_strikes=self.config.worker.max_strikes,
+            leaving=lambda: self.quieted,
+        )
 
     def quiet(self) -> None:
         """Take no further jobs. Running ones go on, and the process stays. May be called twice."""

@@ -5,6 +5,8 @@
 3. `quiet` makes the fetcher hand out nothing more; processors end after their job.
 4. `wait`, up to the deadline of the stop; then `interrupt`; then a moment in which each thread settles its
    own outcome; then `give_back` what is left.
+5. A job that still runs after its hard time limit has failed: its outcome is written without its thread, which is
+   given up, and the worker is told to end.
 """
 
 from __future__ import annotations
@@ -24,21 +26,31 @@ from offsider.worker.job_logger import JobLogger
 from offsider.worker.outage import Outage
 from offsider.worker.processor import Processor
 from offsider.worker.report import Reporter
-from offsider.worker.settlement import Settlement
+from offsider.worker.settlement import Settled, Settlement
 
 if TYPE_CHECKING:
     from offsider.wiring.capsule import Capsule
     from offsider.wiring.config import Config
-    from offsider.worker.unit_of_work import Fetcher
+    from offsider.worker.solitude import Solitude
+    from offsider.worker.execution import Run
+    from offsider.worker.time_limits import TimeLimits
+    from offsider.worker.unit_of_work import Fetcher, UnitOfWork
     from offsider.worker.work_state import WorkState
 
 logger = logging.getLogger("offsider")
 
 OUTAGE_SECONDS = 1.0
+OVERRUN_SECONDS = 3.0
 
 
 class Manager:
-    """Keeps the processors of one capsule alive."""
+    """Keeps the processors of one capsule alive.
+
+    Args:
+        stopping: tells whether the worker is on its way out.
+        time_limits: of the worker's jobs.
+        give_up: ends the worker, for the given reason, so that it is started anew.
+    """
 
     def __init__(
         self,
@@ -47,7 +59,12 @@ class Manager:
         fetcher: Fetcher,
         work_state: WorkState,
         stopping: Callable[[], bool],
+        *,
+        time_limits: TimeLimits | None = None,
+        give_up: Callable[[str], None] | None = None,
     ) -> None:
+        self._time_limits = time_limits
+        self._give_up = give_up
         self._config = config
         self._capsule = capsule
         self._fetcher = fetcher
@@ -63,6 +80,8 @@ class Manager:
         self._settlement = Settlement(config, capsule, fetcher, self._reporter, self._abandoned)
         self.async_runner = AsyncRunner(f"offsider-{capsule.name}-loop")
         self._processors: list[Processor] = []
+        #: Says which jobs must run alone in the worker; to be set before the start.
+        self.solitude: Solitude | None = None
 
     @property
     def name(self) -> str:
@@ -117,10 +136,18 @@ class Manager:
 
     def _alive(self) -> list[Processor]:
         with self._lock:
-            return [processor for processor in self._processors if processor.alive]
+            return [processor for processor in self._processors if processor.alive and not processor.given_up]
 
     def _new(self) -> Processor:
-        executor = Executor(self._config, self._capsule, self._job_logger, self.async_runner, self._stopping)
+        executor = Executor(
+            self._config,
+            self._capsule,
+            self._job_logger,
+            self.async_runner,
+            self._stopping,
+            time_limits=self._time_limits,
+            overran=self._overran,
+        )
         return Processor(
             config=self._config,
             capsule=self._capsule,
@@ -132,7 +159,27 @@ class Manager:
             async_runner=self.async_runner,
             name=f"offsider-{self._capsule.name}-{next(self._numbers)}",
             died=self._replace,
+            solitude=self.solitude,
         )
+
+    def _overran(self, unit: UnitOfWork, run: Run) -> None:
+        """Called by the thread of the time limits, which has others to look after."""
+        threading.Thread(target=self._end_for, args=(unit, run), name="offsider-overrun", daemon=True).start()
+
+    def _end_for(self, unit: UnitOfWork, run: Run) -> None:
+        with self._lock:
+            for processor in self._processors:
+                processor.given_up = processor.given_up or processor.unit is unit
+        settling = threading.Thread(target=self._settle_for, args=(unit, run), name="offsider-overrun", daemon=True)
+        settling.start()
+        settling.join(OVERRUN_SECONDS)  # Redis may be away: then the job is found by others
+        if self._give_up is not None:
+            self._give_up(f"a job of capsule {self.name} still runs after its hard time limit")
+
+    def _settle_for(self, unit: UnitOfWork, run: Run) -> None:
+        settled = self._settlement.settle_without_its_thread(unit, run)
+        if settled in (Settled.WRITTEN, Settled.DIED):
+            self._reporter.settled(unit, run, died=settled is Settled.DIED)
 
     def _replace(self, dead: Processor, error: BaseException) -> None:
         try:

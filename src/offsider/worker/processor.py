@@ -1,6 +1,7 @@
 """A thread that runs jobs, one after the other.
 
-1. Take a unit of work from the fetcher; without one (the fetcher is quiet) the thread ends.
+1. Take a unit of work from the fetcher; without one (the fetcher is quiet) the thread ends. One that is suspected of
+   killing processes waits until it is alone here.
 2. Run it: `execution` answers an outcome.
 3. Settle the outcome, in `settlement`: one script, or for a job that is done an acknowledgement that may travel
    with others; what follows of it, `Reporter` is then told by whoever reads the reply.
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from offsider.wiring.context import in_capsule
 from offsider.wiring.logs import thread_id
+from offsider.worker.fetcher import ReliableFetcher
 from offsider.worker.settlement import Settled
 
 if TYPE_CHECKING:
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from offsider.worker.execution import Executor
     from offsider.worker.report import Reporter
     from offsider.worker.settlement import Settlement
+    from offsider.worker.solitude import Solitude
     from offsider.worker.unit_of_work import Fetcher, UnitOfWork
     from offsider.worker.work_state import WorkState
 
@@ -35,6 +38,7 @@ class Processor:
 
     Args:
         died: called in the dying thread with this processor and what killed it; not called at a normal end.
+        solitude: says which jobs must run alone, and when they may.
     """
 
     def __init__(
@@ -50,6 +54,7 @@ class Processor:
         async_runner: AsyncRunner,
         name: str,
         died: Callable[[Processor, BaseException], None],
+        solitude: Solitude | None = None,
     ) -> None:
         self._clock = config.clock
         self._capsule = capsule
@@ -60,8 +65,11 @@ class Processor:
         self._reporter = reporter
         self._async_runner = async_runner
         self._died = died
+        self._solitude = solitude
         self._tid = ""
         self._unit: UnitOfWork | None = None
+        #: Its job has failed and still runs: nobody waits for it any more.
+        self.given_up = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
@@ -92,9 +100,24 @@ class Processor:
             with in_capsule(self._capsule):
                 self._tid = thread_id()
                 while (unit := self._fetcher.retrieve()) is not None:
-                    self._process(unit)
+                    if self._solitude is not None and self._solitude.is_suspect(unit):
+                        self._process_alone(unit, self._solitude)
+                    else:
+                        self._process(unit)
         except BaseException as error:  # noqa: BLE001 - the last words of a thread
             self._died(self, error)
+
+    def _process_alone(self, unit: UnitOfWork, solitude: Solitude) -> None:
+        """Run a job that processes died with when nothing else runs here, or send it behind all that wait."""
+        self._unit = unit
+        with solitude.alone(unit) as granted:
+            if granted:
+                self._process(unit)
+            else:
+                solitude.put_last(unit)
+        if not granted and isinstance(self._fetcher, ReliableFetcher):
+            self._fetcher.release(unit)
+        self._unit = None
 
     def _process(self, unit: UnitOfWork) -> None:
         unit.started_at = self._clock.now()

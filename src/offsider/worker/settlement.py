@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from copy import copy
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -104,6 +105,16 @@ class Settlement:
         if died is not None:
             self._tell_death_handlers(died, run.outcome)
         return Settled.WRITTEN if died is None else Settled.DIED
+
+    def settle_without_its_thread(self, unit: UnitOfWork, run: Run) -> Settled:
+        """Write the outcome of a job that still runs; what its thread makes of it later is void."""
+        stand_in = copy(unit)
+        unit.settled = True
+        stand_in.settled = False
+        settled = self.settle(stand_in, run)
+        if settled is not Settled.UNWRITTEN:
+            self._release(unit)
+        return settled
 
     def _decided_elsewhere(self, unit: UnitOfWork, outcome: Outcome) -> bool:
         if unit.settled:  # given back while it still ran, in the last step of a stop

@@ -30,12 +30,14 @@ from offsider.core.errors import HardTimeout, SoftTimeout
 from offsider.wiring.service import Loop
 
 if TYPE_CHECKING:
+    from offsider.jobs.registry import Declared
     from offsider.wiring.config import Config
     from offsider.wiring.context import JobContext
     from offsider.worker.reach import Reach
 
 logger = logging.getLogger("offsider")
 
+SOFT, HARD = "soft_timeout", "hard_timeout"
 #: How long an error may take to land, and a job to end at its hard limit, before more is done about it.
 GRACE_SECONDS = 1.0
 IDLE_SECONDS = 3600.0
@@ -62,7 +64,7 @@ def limits_of(job: JobContext, config: Config) -> Limits | None:
     """The limits that its payload, else its declaration, else the configuration gives a job; None without any."""
     declared: Mapping[str, Any] = getattr(job.declared, "options", {})
     layers: tuple[Mapping[str, Any], ...] = (job.payload, declared, config.jobs)
-    soft, hard = _seconds("soft_timeout", layers), _seconds("hard_timeout", layers)
+    soft, hard = _seconds(SOFT, layers), _seconds(HARD, layers)
     if soft is not None and hard is not None and hard <= soft:
         soft = None  # from different layers, of which no single one could be refused
     return None if soft is None and hard is None else Limits(soft, hard)
@@ -153,11 +155,13 @@ class TimeLimits:
     """The limits of all running jobs of a worker. A service that starts itself at the first job with a limit.
 
     Args:
-        config: is told of errors in the thread.
+        config: has the default limits, and is told of errors in the thread.
         now: the monotonic clock.
     """
 
     def __init__(self, config: Config, now: Callable[[], float] = time.monotonic) -> None:
+        self._config = config
+        self._by_default = SOFT in config.jobs or HARD in config.jobs
         self._now = now
         self._lock = Lock()
         self._due: list[tuple[float, int, Watched]] = []
@@ -170,6 +174,13 @@ class TimeLimits:
 
     def start(self) -> None:
         """Nothing to do: it begins with the first job that has a limit."""
+
+    def of(self, job: JobContext, declared: Declared) -> Limits | None:
+        """The limits of a job; None without any. Asked for every job, so the usual answer comes first."""
+        payload, options = job.payload, declared.options
+        if not (self._by_default or SOFT in payload or HARD in payload or SOFT in options or HARD in options):
+            return None
+        return limits_of(job, self._config)
 
     def watch(self, job: JobContext, limits: Limits, reach: Reach, overrun: Overrun) -> Watched:
         """Watch a job from now on, until `end`.

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from offsider import Discard, Job, Reschedule, Skip, current_job, job
-from offsider.core.errors import InvalidArguments, NoCurrentJob, Shutdown
+from offsider.core.errors import HardTimeout, InvalidArguments, NoCurrentJob, Shutdown, SoftTimeout
 from offsider.core.payload import encode
 from offsider.jobs import registry
 from offsider.wiring.config import Config
@@ -26,7 +26,9 @@ from offsider.worker.outcome import (
     Skipped,
     Succeeded,
 )
+from offsider.worker.time_limits import TimeLimits
 from offsider.worker.unit_of_work import UnitOfWork
+from tests.waiting import wait_for
 
 
 @pytest.fixture(autouse=True)
@@ -369,6 +371,66 @@ def test_each_run_of_a_class_has_an_object_of_its_own_that_knows_its_job(run):
     run(args=["c"], kwargs={"loud": True}, jid="d" * 24)
     assert [seen[1:] for seen in objects] == [("b" * 24, ["a"], "a", False), ("d" * 24, ["c"], "c", True)]
     assert objects[0][0] is not objects[1][0]
+
+
+@pytest.fixture
+def limited(config):
+    """An executor that keeps time limits, and the overruns it was told of."""
+    runner, time_limits, overruns = AsyncRunner("loop-of-the-test"), TimeLimits(config), []
+    executor = Executor(
+        config,
+        config.capsules["default"],
+        JobLogger(config),
+        runner,
+        lambda: False,
+        time_limits=time_limits,
+        overran=lambda *told: overruns.append(told),
+    )
+    yield executor, overruns
+    runner.stop()
+    time_limits.stop()
+
+
+def test_a_job_with_a_limit_knows_how_much_time_is_left(limited):
+    seen = []
+
+    @job(name="J")
+    def looks() -> None:
+        seen.append(current_job().time_left_seconds)
+
+    raw = {"class": "J", "args": []}
+    for fields in ({}, {"hard_timeout": 100}):
+        assert isinstance(limited[0].run(UnitOfWork("default", encode(raw | fields))).outcome, Succeeded)
+    assert seen[0] is None
+    assert 90 < seen[1] <= 100
+
+
+def test_a_coroutine_that_is_late_has_failed_with_its_limit(limited):
+    @job(name="J", soft_timeout=0.02)
+    async def waits() -> None:
+        await asyncio.Event().wait()
+
+    outcome = limited[0].run(UnitOfWork("default", encode({"class": "J", "args": []}))).outcome
+    assert isinstance(outcome, Failed)
+    assert isinstance(outcome.error, SoftTimeout)
+
+
+def test_a_job_that_comes_back_after_it_was_given_up_has_been_settled_without_it(limited, monkeypatch):
+    monkeypatch.setattr("offsider.worker.time_limits.GRACE_SECONDS", 0.02)
+    executor, overruns = limited
+
+    @job(name="J", hard_timeout=0.02)
+    async def blocks() -> None:
+        wait_for(lambda: overruns)
+
+    unit = UnitOfWork("default", encode({"class": "J", "args": [], "jid": "a" * 24}))
+    executor.run(unit)
+    assert unit.settled
+    [(told, run)] = overruns
+    assert told is unit
+    assert isinstance(run.outcome.error, HardTimeout)
+    assert run.duration_seconds > 0.04
+    assert run.job.jid == "a" * 24
 
 
 def test_outside_of_perform_nothing_can_be_interrupted(config):

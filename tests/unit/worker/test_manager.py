@@ -10,9 +10,10 @@ import time
 import pytest
 
 from offsider import job
-from offsider.core.errors import RedisUnavailable
+from offsider.core.errors import HardTimeout, RedisUnavailable
 from offsider.core.payload import encode
 from offsider.worker.manager import Manager
+from offsider.worker.time_limits import TimeLimits
 from offsider.worker.unit_of_work import UnitOfWork
 from offsider.worker.work_state import WorkState
 from tests.waiting import wait_for
@@ -451,3 +452,36 @@ def test_a_broken_death_handler_and_a_broken_error_handler_harm_nobody(kind, mak
     assert told == [("Dies", "boom")] * 2
     assert {context["context"] for error, context in reports if isinstance(error, kind)} == {"a death handler"}
     assert fetcher.retrievers == {"offsider-default-1"}
+
+
+def test_a_job_that_runs_past_its_hard_limit_fails_without_its_thread_and_ends_the_worker(config, fetcher, monkeypatch):
+    monkeypatch.setattr("offsider.worker.time_limits.GRACE_SECONDS", 0.02)
+    entered, go_on = held_job()
+    told, reasons, errors = [], [], []
+    config.on("execution_finished", told.append)
+    config.error_handlers.append(lambda error, context: errors.append(error))
+    time_limits = TimeLimits(config)
+    capsule = config.capsule("default", concurrency=1)
+    manager = Manager(
+        config, capsule, fetcher, WorkState(), lambda: False, time_limits=time_limits, give_up=reasons.append
+    )
+    late = unit("Held", hard_timeout=0.05)
+    fetcher.waiting.put(late)
+    manager.start()
+    assert entered.acquire(timeout=10)
+
+    wait_for(lambda: reasons == ["a job of capsule default still runs after its hard time limit"])
+    assert [each.raw for each in fetcher.acknowledged] == [late.raw]
+    assert [type(error) for error in errors] == [HardTimeout]
+    assert [(news.outcome, type(news.error)) for news in told] == [("died", HardTimeout)]
+    assert late.settled
+    manager.quiet()
+    assert manager.wait(time.monotonic())  # nobody waits for a thread that was given up
+    assert manager.give_back() == 0
+
+    thread = next(thread for thread in threading.enumerate() if thread.name == "offsider-default-1")
+    go_on.set()
+    thread.join(10)
+    assert len(fetcher.acknowledged) == len(told) == 1
+    time_limits.stop()
+    manager.close()

@@ -243,5 +243,22 @@ def test_limits_come_from_the_payload_the_declaration_and_the_configuration(
     assert limits_of(job, config) == expected
 
 
+@pytest.mark.parametrize(
+    "payload, declared, defaults, limited",
+    [
+        ({}, {}, {}, False),
+        ({"hard_timeout": 5}, {}, {}, True),
+        ({}, {"soft_timeout": 5}, {}, True),
+        ({}, {}, {"soft_timeout": 5}, True),
+        ({"soft_timeout": None}, {}, {}, False),
+    ],
+)
+def test_most_jobs_have_none(payload, declared, defaults, limited, config):
+    config.jobs.update(defaults)
+    declared = SimpleNamespace(options=declared)
+    job = JobContext({"class": "Slow", "args": [], **payload}, "default", declared=declared)
+    assert (TimeLimits(config).of(job, declared) is not None) is limited
+
+
 def test_a_job_that_nobody_declared_may_have_limits_too(config):
     assert limits_of(JobContext({"class": "X", "args": [], "soft_timeout": 5}, "default"), config) == Limits(5, None)

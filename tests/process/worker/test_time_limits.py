@@ -1,0 +1,232 @@
+"""Time limits of real jobs: each of the ways in which a thread can be out of reach is interrupted, or told about.
+
+Under coverage on CPython 3.11 nothing is interrupted, so these workers are not measured.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from tests.process.stored import private, push, waiting
+from tests.waiting import wait_for
+
+JOBS = """
+    import asyncio, queue, re, socket, subprocess, threading, time
+    from offsider import SoftTimeout, current_job, job
+    from tests.process.jobs import *
+    from tests.process.ledger import note
+
+
+    def loops():
+        while True:
+            pass
+
+    def sleeps():
+        time.sleep(2)
+
+    def runs_a_program():
+        subprocess.run(["sleep", "2"])
+
+    def receives_for_2_s():
+        ours, theirs = socket.socketpair()
+        ours.settimeout(2)
+        try:
+            ours.recv(1)
+        except TimeoutError:
+            note("handler", current_job().jid)
+            loops()
+
+    def receives():
+        ours, theirs = socket.socketpair()
+        ours.recv(1)
+
+    def gets():
+        queue.Queue().get()
+
+    def acquires():
+        lock = threading.Lock()
+        lock.acquire()
+        lock.acquire()
+
+    def holds_the_interpreter():
+        re.match(r"(a+)+$", "a" * 25 + "b")  # seconds in C code that lets nobody else run
+
+    def swallows():
+        while True:
+            try:
+                loops()
+            except:
+                note("swallowed", current_job().jid)
+
+    def cleans_up_for_ever():
+        try:
+            loops()
+        finally:
+            note("cleaning", current_job().jid)
+            threading.Event().wait()
+
+    WAYS = {way.__name__: way for way in (loops, sleeps, runs_a_program, receives_for_2_s, receives, gets, acquires,
+                                          holds_the_interpreter, swallows, cleans_up_for_ever)}
+
+    @job(name="Way")
+    def way(name):
+        jid = begin()
+        if current_job().attempt == 1:
+            WAYS[name]()
+        note("end", jid)
+
+    @job(name="Tidy")
+    def tidy():
+        jid = begin()
+        try:
+            loops()
+        except SoftTimeout as error:
+            note("tidied", jid, error)
+
+    @job(name="Declared", soft_timeout=0.2)
+    def declared():
+        begin()
+        loops()
+
+    @job(name="AsyncTidy")
+    async def async_tidy():
+        jid = begin()
+        try:
+            await asyncio.sleep(60)
+        except SoftTimeout as error:
+            await asyncio.sleep(0)
+            note("tidied", jid, error)
+
+    @job(name="AsyncForever")
+    async def async_forever():
+        jid = begin()
+        if current_job().attempt == 1:
+            await asyncio.sleep(60)
+        note("end", jid)
+"""
+
+
+@pytest.fixture
+def start(workers):
+    return lambda *options: workers.start(*options, text=JOBS, measured=False)
+
+
+def failed(stored, jid: str) -> dict:
+    """The job in the retry set."""
+    retried = [json.loads(raw) for raw in stored.zrange("retry", 0, -1)]
+    return next((job for job in retried if job["jid"] == jid), {})
+
+
+INTERRUPTED = ("loops",)
+LATER = ("sleeps", "runs_a_program", "receives_for_2_s")
+NEVER = ("receives", "gets", "acquires")
+
+
+@pytest.mark.parametrize("way", [*INTERRUPTED, *LATER])
+def test_at_the_soft_limit_a_job_is_interrupted_as_soon_as_its_call_comes_back(start, stored, ledger, way):
+    worker = start("-c", "1")
+    jid = push(stored, "Way", way, soft_timeout=0.3)
+    job = wait_for(lambda: failed(stored, jid))
+    assert job["error_class"] == "offsider.core.errors.SoftTimeout"
+    assert job["error_message"] == "the job has run for its soft limit of 0.3 s"
+    assert job["retry_count"] == 0
+    assert ("is not interruptible: its soft limit of 0.3 s" in worker.output) == (way in LATER)
+    assert worker.runs
+
+
+@pytest.mark.parametrize("way", NEVER)
+def test_a_job_that_waits_for_ever_is_told_about_with_its_place_and_ends_with_its_worker(start, stored, ledger, way):
+    worker = start("-c", "1")
+    began = time.monotonic()
+    jid = push(stored, "Way", way, soft_timeout=0.2, hard_timeout=1.5)
+    said = worker.until_says("is not interruptible: its soft limit of 0.2 s has passed")
+    assert any(f" in {place}, where Python" in said for place in (way, "get", "wait")), said
+    assert worker.ended() == 1
+    assert time.monotonic() - began < 8
+    assert "though its hard limit of 1.5 s has passed" in worker.output
+    assert failed(stored, jid)["error_class"] == "offsider.core.errors.HardTimeout"
+    assert waiting(stored) == private(stored) == []
+
+
+def test_a_job_that_holds_the_interpreter_is_interrupted_or_told_about_when_it_comes_back(start, stored, ledger):
+    worker = start("-c", "1")
+    jid = push(stored, "Way", "holds_the_interpreter", soft_timeout=0.1)
+    wait_for(lambda: failed(stored, jid) or ledger.notes("end", jid=jid), 60)
+    worker.stopped()
+    if failed(stored, jid):
+        assert failed(stored, jid)["error_class"] == "offsider.core.errors.SoftTimeout"
+    else:
+        assert "nothing could be raised in it" in worker.output
+
+
+@pytest.mark.parametrize("way, word", [("swallows", "swallowed"), ("cleans_up_for_ever", "cleaning")])
+def test_a_job_that_does_not_let_go_is_reached_and_ends_with_its_worker(start, stored, ledger, way, word):
+    worker = start("-c", "1")
+    jid = push(stored, "Way", way, soft_timeout=0.2, hard_timeout=0.8)
+    assert worker.ended() == 1
+    assert ledger.notes(word, jid=jid)
+    assert "is not interruptible" not in worker.output
+    assert failed(stored, jid)["error_class"] == "offsider.core.errors.HardTimeout"
+    assert private(stored) == []
+
+
+def test_a_job_may_catch_its_soft_limit_and_clean_up(start, stored, ledger):
+    worker = start("-c", "2")
+    jids = [push(stored, "Tidy", soft_timeout=0.2), push(stored, "AsyncTidy", soft_timeout=0.2)]
+    wait_for(lambda: len(ledger.notes("tidied")) == 2)
+    assert {note.jid for note in ledger.notes("tidied")} == set(jids)
+    assert {note.word for note in ledger.notes("tidied")} == {"the job has run for its soft limit of 0.2 s"}
+    worker.stopped()
+    assert stored.zcard("retry") == 0
+
+
+def test_a_job_of_another_program_has_the_limit_of_its_declaration(start, stored):
+    """Ruby does not know the option, so its payloads do not carry it."""
+    worker = start("-c", "1")
+    jid = push(stored, "Declared")
+    assert wait_for(lambda: failed(stored, jid))["error_class"] == "offsider.core.errors.SoftTimeout"
+    worker.stopped()
+
+
+@pytest.mark.parametrize("limit", ["soft_timeout", "hard_timeout"])
+def test_a_coroutine_that_is_late_has_failed_and_the_worker_goes_on(start, stored, ledger, limit):
+    worker = start("-c", "1")
+    jid = push(stored, "AsyncForever", **{limit: 0.2})
+    wait_for(lambda: failed(stored, jid))
+    expected = {"soft_timeout": "SoftTimeout", "hard_timeout": "HardTimeout"}[limit]
+    assert failed(stored, jid)["error_class"] == f"offsider.core.errors.{expected}"
+    after = push(stored, "Short")
+    wait_for(lambda: ledger.notes("end", jid=after))
+    worker.stopped()
+
+
+def test_at_the_hard_limit_a_thread_that_can_be_reached_fails_and_the_worker_goes_on(start, stored, ledger):
+    worker = start("-c", "1")
+    jid = push(stored, "Way", "loops", hard_timeout=0.2)
+    assert wait_for(lambda: failed(stored, jid))["error_class"] == "offsider.core.errors.HardTimeout"
+    after = push(stored, "Short")
+    wait_for(lambda: ledger.notes("end", jid=after))
+    worker.stopped()
+
+
+def test_jobs_beside_one_that_hangs_are_finished_before_the_worker_ends(start, stored, ledger):
+    worker = start("-c", "2")
+    beside = push(stored, "Short", 1, 3.0)
+    hangs = push(stored, "Way", "acquires", hard_timeout=0.3)
+    assert worker.ended() == 1
+    assert ledger.notes("end", jid=beside)
+    assert failed(stored, hangs)
+    assert waiting(stored) == private(stored) == []
+
+
+def test_without_limits_there_is_no_thread_for_them(start, stored, ledger):
+    worker = start("-c", "1")
+    push(stored, "Short")
+    wait_for(lambda: ledger.notes("end"))
+    worker.send("TTIN")
+    said = worker.until_says("MainThread")
+    worker.stopped()
+    assert "offsider-time-limits" not in said + worker.output
