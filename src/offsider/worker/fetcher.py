@@ -59,6 +59,11 @@ MOST_FINISHED = 400
 _NOTHING = working.Exchange((), (), working.NOT_PAUSED, "")
 
 
+def _always() -> bool:
+    """Until somebody else decides."""
+    return True
+
+
 def _nobody_listens(_units: Sequence[UnitOfWork], _gone: Sequence[int]) -> None:
     """Until somebody wants to know what was acknowledged."""
 
@@ -69,6 +74,7 @@ class ReliableFetcher:
     Attributes:
         on_settled: called with units whose acknowledgement was answered, and the places of those among them that
             were void because somebody else owns the job; by any thread, holding no lock.
+        claims_allowed: asked before each claim and each park; False while a job has to be alone in this process.
     """
 
     def __init__(self, config: Config, capsule: Capsule, ownership: Ownership) -> None:
@@ -80,7 +86,7 @@ class ReliableFetcher:
         self._merged_below = MERGED_BELOW_SECONDS if config.worker.ack == "merged" else 0.0
         self._held = Held()
         self._pace = Pace()
-        self._waiting = Waiting(self._redis, config.worker.liveness_seconds, lambda: None)
+        self._waiting = Waiting(self._redis, config.worker.liveness_seconds)
         self._reconciler = Reconciler(config, capsule, ownership, self._held)
         self._ticker = Loop(f"offsider-{capsule.name}-ticker", self.tick, on_error=config.handle_error)
         self._ticking = False
@@ -105,6 +111,7 @@ class ReliableFetcher:
         self._abandoned = threading.Event()
         self._exchanged_at = 0.0
         self.on_settled: Callable[[Sequence[UnitOfWork], Sequence[int]], None] = _nobody_listens
+        self.claims_allowed: Callable[[], bool] = _always
 
     # --- the seam -------------------------------------------------------------------------------
 
@@ -202,6 +209,15 @@ class ReliableFetcher:
             self.doubt()
         elif self._reconciler.due:
             self._waiting.wake()
+
+    def reconsider(self) -> None:
+        """`claims_allowed` answers otherwise than before."""
+        self._waiting.wake()
+
+    @property
+    def claims_out(self) -> bool:
+        """Whether a round trip or a park is under way that may still bring a job."""
+        return self._turn.locked() or bool(self._waiting.parking.waiting)
 
     @property
     def way(self) -> Way:
@@ -404,17 +420,20 @@ class ReliableFetcher:
 
     def _wanted(self, more: int = 0) -> int:
         """How many jobs to claim: one for each thread that waits, and some ahead."""
-        if self._closing:
+        if self._closing or not self.claims_allowed():
             return 0
         with self._seats:
             hungry = self._hungry + more
         return max(0, min(hungry + self._pace.ahead - len(self._ready), working.BATCH))
 
     def _sleep(self, paused: frozenset[str]) -> None:
-        queues = self._capsule.fetch_order(self._config.random)
+        # In their fixed order: by a draw, each would have a connection of its own in the end.
+        queues = self._capsule.queues if self.claims_allowed() else ()
         self._waiting.sleep(self._current_owner(), queues, paused, self._may_sleep)
-        if self._waiting.parking.doubtful:
-            self._waiting.parking.doubtful = False
+        self._heed_parks()
+
+    def _heed_parks(self) -> None:
+        if self._waiting.lost_a_park():
             self.doubt(self._waiting.straggling_seconds)
 
     def _may_sleep(self) -> bool:
@@ -430,6 +449,8 @@ class ReliableFetcher:
             owner = self._current_owner()
             finished = self._take_finished(owner)
             order = self._capsule.fetch_order(self._config.random) if leading else ()
+            if not self.claims_allowed():  # asked once more, where `claims_out` can be seen
+                limit = 0
             parking = self._waiting.parking if leading and self._waiting.parking.waiting else None
             try:
                 result = working.exchange(
@@ -446,6 +467,7 @@ class ReliableFetcher:
             self._note_answered(finished, result)
             if leading:
                 self._last, self._dry = result, 0 < limit > len(result.claimed)
+                self._heed_parks()
                 self._take_in(result, owner, order)
             return result
 

@@ -14,6 +14,7 @@ refuses parks; then it is polled until it takes them again.
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -22,13 +23,15 @@ from enum import Enum
 from selectors import EVENT_READ, DefaultSelector
 from typing import TYPE_CHECKING
 
-from offsider.core.errors import RedisFailure, RedisRefused
+from offsider.core.errors import RedisRefused
 from offsider.storage.parking import Park, Parking
+from offsider.storage.tracking import TRUSTED_SECONDS, Tracking
 
 if TYPE_CHECKING:
     from offsider.storage.redis import Redis
-    from offsider.storage.tracking import Tracking
     from offsider.storage.working import Owner
+
+logger = logging.getLogger("offsider")
 
 
 class Way(Enum):
@@ -51,7 +54,8 @@ PAUSED_SECONDS = 1.0
 REFUSED_SECONDS = 1.0
 POLL_FIRST_SECONDS = 0.001
 POLL_MOST_SECONDS = 0.05
-LONGEST_SECONDS = 3600.0
+#: The watchdog takes a leader for stuck that does not stir for twice the time of a park.
+LONGEST_SECONDS = 25.0
 
 
 class Waiting:
@@ -60,7 +64,6 @@ class Waiting:
     Args:
         redis: makes the connections that wait.
         liveness_seconds: the owner's life, which bounds how long a park may wait.
-        track: makes the tracking connection; None from it when the server tracks nothing for us.
 
     Attributes:
         parking: the parks; they are called back together with the next round trip.
@@ -68,10 +71,11 @@ class Waiting:
         stirred: when the leader last noticed anything of the server, in monotonic seconds.
     """
 
-    def __init__(self, redis: Redis, liveness_seconds: float, track: Callable[[], Tracking | None]) -> None:
+    def __init__(self, redis: Redis, liveness_seconds: float) -> None:
         self._selector = DefaultSelector()
-        self._track = track
-        self._tracking: Tracking | None = None
+        self._tracking = Tracking(redis.settings)
+        self._tracking_fileno = -1
+        self._may_track = True
         self._way: Way | None = None
         self._park_seconds = min(MOST_PARK_SECONDS, liveness_seconds * PARK_LIVES)
         self._no_parks_until = 0.0
@@ -97,10 +101,15 @@ class Waiting:
             RedisUnavailable: it cannot be asked.
         """
         if self._way is None:
-            self._tracking = self._track()
-            fallback = Way.POLLED if self._tracking is None else Way.TRACKED
-            self._way = Way.PARKED if self.parking.may_call_back() else fallback
+            self._way = Way.PARKED if self.parking.may_call_back() else self._without_parks()
         return self._way
+
+    def _without_parks(self) -> Way:
+        try:
+            self._tracking.open()
+        except RedisRefused:
+            self._may_track = False
+        return Way.TRACKED if self._may_track else Way.POLLED
 
     def wake(self) -> None:
         """End the leader's sleep, from any thread."""
@@ -164,16 +173,35 @@ class Waiting:
     def _longest(self, rest: Sequence[str], some_paused: bool) -> float:  # noqa: FBT001
         longest = PAUSED_SECONDS if some_paused else LONGEST_SECONDS
         # A server that refuses parks for want of memory is not to be trusted to tell us either.
-        if rest and (self._tracking is None or time.monotonic() < self._no_parks_until):
+        if rest and self._may_track and time.monotonic() >= self._no_parks_until:
+            longest = min(longest, TRUSTED_SECONDS)
+        elif rest:
             longest = min(longest, self._poll_seconds)
             self._poll_seconds = min(self._poll_seconds * 2, POLL_MOST_SECONDS)
         return longest
 
     def _watch(self, queues: Sequence[str]) -> bool:
         """Have the server tell of changes of these queues; True when one of them has jobs already."""
-        if not queues or self._tracking is None:
+        if not queues or not self._may_track:
             return False
-        return self._tracking.watch_lists(queues)
+        try:
+            filled = self._tracking.watch_lists(queues)
+        except RedisRefused as error:
+            logger.warning("the server tells of no changes, so it is asked: %s", error)
+            self._may_track = False
+            return True
+        finally:
+            self._register_tracking()
+        return bool(self._tracking.changed()) or filled
+
+    def _register_tracking(self) -> None:
+        fileno = self._tracking.fileno() if self._tracking.is_open else -1
+        if fileno != self._tracking_fileno:
+            if self._tracking_fileno >= 0:
+                self._selector.unregister(self._tracking_fileno)
+            if fileno >= 0:
+                self._selector.register(fileno, EVENT_READ, self._tracking)
+            self._tracking_fileno = fileno
 
     def _select(self, timeout_seconds: float) -> bool:
         """Wait, and read what came; True when that is a reason to look for jobs."""
@@ -181,20 +209,27 @@ class Waiting:
         for key, _ in self._selector.select(timeout_seconds):
             if isinstance(key.data, Park):
                 self.parking.read(key.data)
+            elif isinstance(key.data, Tracking):
+                woken = bool(self._tracking.changed()) or woken
             else:
                 woken = True
+        return self._heed_failure() or woken or bool(self.parking.brought)
+
+    def _heed_failure(self) -> bool:
+        """Whether a park has failed. Whatever it was, the script is asked next: it works where parks are refused."""
         failure, self.parking.failure = self.parking.failure, None
         if isinstance(failure, RedisRefused):
-            # OOM on a full server, UNBLOCKED when the server changes its role: whatever it is, ask the script.
+            # OOM on a full server, UNBLOCKED when the server changes its role.
             self._no_parks_until = time.monotonic() + REFUSED_SECONDS
-        return woken or failure is not None or bool(self.parking.brought)
+            if failure.code == "NOPERM":
+                self._way = self._without_parks()
+        return failure is not None
 
-    def forget_refusals(self) -> RedisFailure | None:
-        """What the parks that were called back failed with; one that cannot be called back ends parking for good."""
-        failure, self.parking.failure = self.parking.failure, None
-        if isinstance(failure, RedisRefused) and failure.code == "NOPERM":
-            self._way = Way.POLLED if self._tracking is None else Way.TRACKED
-        return failure
+    def lost_a_park(self) -> bool:
+        """Whether a park may have moved a job that nobody heard of, since this was asked last."""
+        self._heed_failure()
+        lost, self.parking.doubtful = self.parking.doubtful, False
+        return lost
 
     def _drain_pipe(self) -> None:
         with suppress(BlockingIOError):
@@ -205,9 +240,8 @@ class Waiting:
         self._rebuilding = False
         self._way = None
         self.parking.close()
-        if self._tracking is not None:
-            self._tracking.close()
-            self._tracking = None
+        self._tracking.close()
+        self._register_tracking()
 
     def close(self) -> None:
         """Give up every connection. Nobody may sleep here any more."""
