@@ -13,8 +13,8 @@ that the job was alone there, which means: the private lists of the process, of 
    sends the job behind all that wait in its queue.
 5. At the end of the block the fetchers go on.
 
-There is one `Solitude` in a launcher. A fetcher takes part by `join`, as a `Claimer`, and by asking `claims_allowed`
-before each claim and each park.
+There is one `Solitude` in a launcher. A fetcher takes part as a `Claimer`; one that is none goes on claiming, and its
+suspects run alone only by chance.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from offsider.core.errors import Fenced, RedisFailure
 from offsider.storage import owners, strikes
@@ -46,11 +46,18 @@ LOOK_MOST_SECONDS = 0.25
 _INTERRUPTED = b'"interrupted_count"'
 
 
+@runtime_checkable
 class Claimer(Protocol):
-    """What a fetcher shows to take part."""
+    """What a fetcher shows to take part.
+
+    Attributes:
+        claims_allowed: asked before each claim and each park; set by `Solitude.join`.
+    """
+
+    claims_allowed: Callable[[], bool]
 
     def reconsider(self) -> None:
-        """`Solitude.claims_allowed` has changed: wake whoever leads. Called by the thread of a job."""
+        """The answer of `claims_allowed` has changed: wake whoever leads. Called by the thread of a job."""
         ...
 
     @property
@@ -89,7 +96,8 @@ class Solitude:
         self._taken = threading.Lock()
 
     def join(self, claimer: Claimer) -> None:
-        """Have a fetcher told when claims are held back, and when they are not any more. Before the start."""
+        """Have a fetcher ask and be told, before it starts."""
+        claimer.claims_allowed = self.claims_allowed
         self._claimers.append(claimer)
 
     def claims_allowed(self) -> bool:
