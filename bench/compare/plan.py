@@ -20,11 +20,12 @@ class Scale:
 
     Attributes:
         run_seconds: how long a run of jobs should last.
-        few: repeats of what takes long and hardly differs: memory, kill.
+        few: repeats of the tests in ``rare``, which take long or hardly differ.
     """
 
     repeats: int
     few: int
+    rare: frozenset[str]
     run_seconds: float
     pushes: int
     idle_seconds: float
@@ -32,8 +33,26 @@ class Scale:
     extra_rounds: int
 
 
-QUICK = Scale(repeats=3, few=1, run_seconds=1.0, pushes=60, idle_seconds=3.0, patience_seconds=110.0, extra_rounds=0)
-FULL = Scale(repeats=5, few=2, run_seconds=3.0, pushes=200, idle_seconds=10.0, patience_seconds=150.0, extra_rounds=2)
+QUICK = Scale(
+    repeats=3,
+    few=1,
+    rare=frozenset({"pinned2", "latency", "memory", "kill"}),
+    run_seconds=0.8,
+    pushes=100,
+    idle_seconds=3.0,
+    patience_seconds=110.0,
+    extra_rounds=0,
+)
+FULL = Scale(
+    repeats=5,
+    few=2,
+    rare=frozenset({"memory", "kill"}),
+    run_seconds=3.0,
+    pushes=200,
+    idle_seconds=10.0,
+    patience_seconds=150.0,
+    extra_rounds=2,
+)
 
 
 @dataclass(frozen=True)
@@ -51,7 +70,6 @@ class Test:
     run: Callable[[Contestant, Path, int, Scale], Figures]
     rate: Callable[[Contestant], float] | None = None
     applies: Callable[[Contestant], bool] = lambda _contestant: True
-    is_rare: bool = False
     side_by_side: bool = False
 
     def jobs(self, rate: float, scale: Scale) -> int:
@@ -138,6 +156,6 @@ TESTS = (
         applies=lambda one: one.has_bulk,
     ),
     Test("latency", "from push to start, idle", _latency),
-    Test("memory", "memory and idle cost", _memory, is_rare=True),
-    Test("kill", "kill -9 amid 200 jobs of 50 ms", _kill, is_rare=True, side_by_side=True),
+    Test("memory", "memory and idle cost", _memory),
+    Test("kill", "kill -9 amid 200 jobs of 50 ms", _kill, side_by_side=True),
 )

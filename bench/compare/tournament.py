@@ -45,7 +45,7 @@ class Tournament:
     def play(self) -> list[Sample]:
         for repeat in range(self.scale.repeats):
             for test in self.tests:
-                if not test.is_rare or repeat < self.scale.few:
+                if test.name not in self.scale.rare or repeat < self.scale.few:
                     self._round(test, [one for one in self.contestants if test.applies(one)], repeat)
         for extra in range(self.scale.extra_rounds):
             for test in self.tests:

@@ -1,6 +1,7 @@
 """Who runs when, with how many jobs, and what is done again."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
 
@@ -11,7 +12,16 @@ from bench.compare.contestant import Contestant
 from bench.compare.plan import QUICK, Scale, Test as Play
 from bench.compare.tournament import Tournament
 
-SCALE = Scale(repeats=2, few=1, run_seconds=2.0, pushes=1, idle_seconds=0.0, patience_seconds=0.0, extra_rounds=1)
+SCALE = Scale(
+    repeats=2,
+    few=1,
+    rare=frozenset(),
+    run_seconds=2.0,
+    pushes=1,
+    idle_seconds=0.0,
+    patience_seconds=0.0,
+    extra_rounds=1,
+)
 NAMES = ("a", "b")
 
 
@@ -31,8 +41,8 @@ class Stage:
         self.played.append((one.name, jobs))
         return {"rate": self.rate, "seconds": jobs / self.rate, "jobs": float(jobs), "others": self.others}
 
-    def play(self, *, scale: Scale = SCALE, names: tuple[str, ...] = NAMES, is_rare: bool = False) -> Tournament:
-        test = Play("drain", "", self, rate=lambda one: one.rate, is_rare=is_rare)
+    def play(self, *, scale: Scale = SCALE, names: tuple[str, ...] = NAMES) -> Tournament:
+        test = Play("drain", "", self, rate=lambda one: one.rate)
         contestants = [contestant(name) for name in names]
         tournament = Tournament(contestants, dict.fromkeys(names, Path()), [test], scale, spin=self.spin)
         tournament.play()
@@ -71,7 +81,7 @@ def test_so_is_what_ran_while_the_machine_was_slow():
 
 def test_rare_tests_are_not_repeated_as_often():
     stage = Stage()
-    stage.play(names=("a",), is_rare=True)
+    stage.play(names=("a",), scale=replace(SCALE, rare=frozenset({"drain"})))
     assert len(stage.played) == 1
 
 
