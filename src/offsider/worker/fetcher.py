@@ -283,6 +283,20 @@ class ReliableFetcher:
             return
         with self._seats:  # its thread will want a job next
             self._hungry += 1
+        try:
+            self._wait_until_sent(unit)
+        finally:
+            with self._seats:
+                self._hungry -= 1
+        if self._reconciler.due:
+            self._waiting.wake()
+            with self._lead:
+                self._try(self._catch_up)
+        elif not unit.sent:
+            self.flush()
+        self._follow_up()
+
+    def _wait_until_sent(self, unit: UnitOfWork) -> None:
         unit.waiter = waiter = threading.Lock()
         waiter.acquire()
         while not (unit.sent or self._stuck or self._reconciler.due or self._waiting.asleep):
@@ -291,15 +305,6 @@ class ReliableFetcher:
             else:
                 # Whoever leads takes it along, or wakes this thread to lead.
                 waiter.acquire(timeout=HANDOVER_SECONDS)
-        with self._seats:
-            self._hungry -= 1
-        if self._reconciler.due:
-            self._waiting.wake()
-            with self._lead:
-                self._try(self._catch_up)
-        elif not unit.sent:
-            self.flush()
-        self._follow_up()
 
     def _lead_for(self, unit: UnitOfWork) -> None:
         try:
@@ -333,6 +338,9 @@ class ReliableFetcher:
         while self._finished or self._waiting.parking.waiting:
             with self._lead:
                 self._try(self._catch_up)
+                if not self._finished:
+                    # What they still bring stays in our lists, where a sweep finds it.
+                    self._waiting.parking.close()
             self._follow_up()
             if self._finished and self._abandoned.wait(OUTAGE_SECONDS):
                 logger.error("%d finished jobs could not be acknowledged: they will run again", len(self._finished))
@@ -388,7 +396,8 @@ class ReliableFetcher:
                 # The one that was claimed last goes first, so that the oldest ends up at the head.
                 self.bulk_requeue(units[::-1])
             except RedisFailure as error:
-                # They stay in our lists, where a comparison, or the next sweep, finds them.
+                # Those that are still in our lists are nobody's now, and found by the comparison.
+                self._held.remove(units)
                 self._config.handle_error(error, {"context": "giving back jobs that had not started"})
 
     @staticmethod
@@ -478,6 +487,8 @@ class ReliableFetcher:
 
     def _take_finished(self, owner: Owner) -> list[UnitOfWork]:
         finished: list[UnitOfWork] = []
+        if self._reconciler.due:
+            return finished  # one of them may have been acknowledged already
         void: list[UnitOfWork] = []
         with suppress(IndexError):
             while len(finished) < MOST_FINISHED:
@@ -505,7 +516,7 @@ class ReliableFetcher:
             self.doubt(self._waiting.straggling_seconds if self._waiting.parking.waiting else 0.0)
 
     def _note_answered(self, finished: Sequence[UnitOfWork], result: Exchange) -> None:
-        self._stuck = False
+        self._stuck = self._reconciler.due and bool(self._finished)
         self._exchanged_at = time.monotonic()
         self._pace.note(len(finished))
         if finished:
@@ -549,7 +560,7 @@ class ReliableFetcher:
 
     def _reconcile(self) -> None:
         """Compare the lists with what is held; under the lead, and with every park called back."""
-        if self._waiting.parking.waiting:
+        if self._waiting.parking.waiting or self._waiting.parking.brought:
             self._exchange(0)
         with self._turn:
             carried_out = self._reconciler.run(tuple(self._finished))
