@@ -95,7 +95,17 @@ def _ordered(rows: Rows, test: str, figure: str, *, longest_first: bool) -> list
 def write(surroundings: Mapping[str, Any], rows: Rows, contestants: Sequence[Contestant]) -> None:
     """Put the report and the short table between the markers of their pages."""
     PAGE.write_text(placed(PAGE.read_text(), _with_chart(report(surroundings, rows, contestants), "../images")))
-    README.write_text(placed(README.read_text(), _with_chart(short_table(rows, contestants), "docs/images")))
+    README.write_text(placed(README.read_text(), _with_chart(short(surroundings, rows, contestants), "docs/images")))
+
+
+def short(surroundings: Mapping[str, Any], rows: Rows, contestants: Sequence[Contestant]) -> str:
+    """What the README has of it, with its heading."""
+    return (
+        "## Speed\n\n"
+        f"One run on {surroundings['cpus']} shared CPUs, {surroundings['date']}: the same no-op or 10 ms jobs, server and "
+        "concurrency for everybody. [All figures, settings, and how it was measured]"
+        "(docs/internals/performance.md#beside-others).\n\n" + short_table(rows, contestants)
+    )
 
 
 def _with_chart(text: str, folder: str) -> str:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bench.compare.page import PAGE, README, draw, load, placed, report, save
+from bench.compare.page import PAGE, README, draw, load, placed, report, save, short
 from bench.compare.rivals import CONTESTANTS
 from bench.compare.stats import Rows, Sample
 
@@ -38,6 +38,13 @@ def test_the_report_tells_machine_figures_settings_and_bars():
     text = report(ABOUT, Rows(SAMPLES), CONTESTANTS)
     for part in ("2 CPUs (a CPU)", "| offsider | ~50,000 |", "**Settings**", "not measured"):
         assert part in text
+
+
+def test_the_readme_gets_a_heading_medians_and_the_way_to_all_figures():
+    text = short(ABOUT, Rows(SAMPLES), CONTESTANTS)
+    for part in ("## Speed", "| offsider | ~50,000 |", "(docs/internals/performance.md#beside-others)"):
+        assert part in text
+    assert "## Beside others" in PAGE.read_text()
 
 
 def test_the_chart_puts_the_best_on_top(tmp_path):
