@@ -5,6 +5,8 @@
 3. Import the application and let it configure the worker.
 4. Check the server and what is stored.
 
+A supervisor that preloads does the first three before it forks, and each worker the last.
+
 Whatever goes wrong is raised as an error of our own tree, whose message is all a person needs to read.
 """
 
@@ -13,6 +15,7 @@ from __future__ import annotations
 import os
 import platform
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,10 +27,25 @@ from offsider.wiring.logs import logger, setup_logging
 from offsider.worker.boot_checks import check_boot
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from offsider.cli.options import WorkerOptions
     from offsider.wiring.config import Config
 
 EMBEDDED_FOLDER = ".offsider"
+
+
+@dataclass(frozen=True)
+class Forked:
+    """What a supervisor hands to a worker that it has forked.
+
+    Attributes:
+        config: of the application that it has preloaded; None when each worker loads it for itself.
+        say_ready: called once the worker runs, with the seconds that its stop may take.
+    """
+
+    config: Config | None
+    say_ready: Callable[[float], None]
 
 
 def boot(options: WorkerOptions, resources: ExitStack) -> Config:
@@ -41,6 +59,13 @@ def boot(options: WorkerOptions, resources: ExitStack) -> Config:
         ConfigurationError: a setting, the application or the server is wrong.
         RedisFailure: the server cannot be reached.
     """
+    config = load(options, resources)
+    check(config)
+    return config
+
+
+def load(options: WorkerOptions, resources: ExitStack) -> Config:
+    """The configuration of a worker whose application is loaded; arguments and errors as of `boot`."""
     config = configured(options)
     setup_logging(config.log)
     if options.embedded:
@@ -48,10 +73,14 @@ def boot(options: WorkerOptions, resources: ExitStack) -> Config:
     load_application(config.worker.require, config)
     # Once more: the application may have changed the format or the level.
     setup_logging(config.log)
+    return config
+
+
+def check(config: Config) -> None:
+    """Check the server and what is stored, and tell what is odd; errors as of `boot`."""
     _greet(config)
     for warning in (*config.warnings, *check_boot(config)):
         logger.warning("%s", warning)
-    return config
 
 
 def configured(options: WorkerOptions) -> Config:

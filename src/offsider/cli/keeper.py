@@ -21,6 +21,8 @@ from offsider.worker.keeper.channel import Channel
 from offsider.worker.keeper.link import KeeperLink
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from offsider.cli.health import HealthServer
     from offsider.wiring.config import Config
 
@@ -54,17 +56,34 @@ def warn_of_no_keeper(config: Config) -> None:
     )
 
 
-def fork_keeper(config: Config, channel: Channel, starter_pid: int, health: HealthServer | None = None) -> int:
-    """Fork a keeper that reads from ``channel``; answers its pid. Does not return in the keeper."""
+def fork_keeper(
+    config: Config,
+    channel: Channel,
+    starter_pid: int,
+    health: HealthServer | None = None,
+    let_go: Callable[[], None] = lambda: None,
+) -> int:
+    """Fork a keeper; answers its pid. Does not return in the keeper.
+
+    Args:
+        config: for its log and its reports.
+        channel: what it reads from.
+        starter_pid: of the process that it goes with.
+        health: served by the keeper.
+        let_go: closes in the keeper what is the starter's alone.
+    """
     flush_output()
     pid = os.fork()
     if pid == 0:
-        _keep(config, channel, starter_pid, health)
+        _keep(config, channel, starter_pid, health, let_go)
     return pid
 
 
-def _keep(config: Config, channel: Channel, starter_pid: int, health: HealthServer | None) -> NoReturn:
+def _keep(
+    config: Config, channel: Channel, starter_pid: int, health: HealthServer | None, let_go: Callable[[], None]
+) -> NoReturn:
     try:
+        let_go()
         for name in IGNORED:
             signal.signal(getattr(signal, f"SIG{name}"), signal.SIG_IGN)
         channel.only_receive()
@@ -77,6 +96,7 @@ def _keep(config: Config, channel: Channel, starter_pid: int, health: HealthServ
         if health is not None:
             health.health = lambda: keeper.health
             health.serve()
+            keeper.on_no_more = health.close
         keeper.run()
     except BaseException as error:  # noqa: BLE001  # nobody is there to raise it to; the workers go on alone
         logger.error("the keeper fails: %s", describe(error), exc_info=error)

@@ -32,6 +32,8 @@ class WorkerOptions:
     reload: bool = False
     no_keeper: bool = False
     health: str | None = None
+    processes: str | None = None
+    preload: bool = False
 
     def overrides(self) -> dict[str, object]:
         """Settings by name. Their values are checked where all others are."""
@@ -41,11 +43,17 @@ class WorkerOptions:
             "tag": self.tag,
             "timeout_seconds": self.timeout,
             "health": self.health,
+            "processes": self.processes,
         }
         settings: dict[str, object] = {
             name: by_name()[name].kind.parse(text) for name, text in texts.items() if text is not None
         }
-        given: Mapping[str, object] = {"require": self.require, "queues": self.queue, "reload": self.reload}
+        given: Mapping[str, object] = {
+            "require": self.require,
+            "queues": self.queue,
+            "reload": self.reload,
+            "preload": self.preload,
+        }
         settings |= {name: value for name, value in given.items() if value}
         settings |= {"keeper": False} if self.no_keeper else {}
         return settings | ({"level": "debug"} if self.verbose else {})
@@ -90,6 +98,12 @@ OPTIONS = (
         "-t", "--timeout", metavar="SECONDS",
         help="How long running jobs may go on after a stop was asked for. Default: 25.",
     ),
+    click.option(
+        "-p", "--processes", metavar="N",
+        help="Have a supervisor fork so many processes, each with all threads; 'auto' is one per core. Default: one "
+        "process without a supervisor.",
+    ),
+    click.option("--preload", is_flag=True, help="With --processes: load the application once, before the fork."),
     click.option("-v", "--verbose", is_flag=True, help="Log at the level debug, and show whole tracebacks."),
     click.option(
         "--embedded", is_flag=True, help="Start a Valkey server for this worker, for development. Data in .offsider."

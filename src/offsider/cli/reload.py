@@ -104,9 +104,10 @@ def arguments(options: WorkerOptions) -> list[str]:
         "-g": options.tag,
         "-t": options.timeout,
         "--health": options.health,
+        "-p": options.processes,
     }
     words += [word for option, value in valued.items() if value is not None for word in (option, value)]
-    words += ["--no-keeper"] * options.no_keeper
+    words += ["--no-keeper"] * options.no_keeper + ["--preload"] * options.preload
     return words + ["-v"] * options.verbose + ["--embedded"] * options.embedded
 
 

@@ -15,7 +15,7 @@ import os
 import select
 import signal
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from types import FrameType
 from typing import Any
@@ -23,7 +23,7 @@ from typing import Any
 from offsider.core.errors import ConfigurationError
 from offsider.wiring.logs import logger
 
-NAMES = ("TERM", "INT", "TSTP", "TTIN")
+NAMES = ("TERM", "INT", "TSTP", "TTIN", "USR2")
 STOPS = ("TERM", "INT")
 
 Failure = tuple[str, BaseException]
@@ -100,11 +100,16 @@ class SignalQueue:
         with suppress(BlockingIOError):  # full: whoever waits is awake already
             os.write(self._writing, b"\0")
 
-    def wait(self, timeout_seconds: float | None) -> list[str]:
-        """The names that arrived, in order; an empty list after the timeout or a `wake`."""
-        readable, _, _ = select.select([self._reading], [], [], timeout_seconds)
+    def wait(self, timeout_seconds: float | None, also: Collection[int] = ()) -> list[str]:
+        """The names that arrived, in order; an empty list after the timeout or a `wake`.
+
+        Args:
+            timeout_seconds: how long to wait.
+            also: file descriptors that end the wait as well, once there is something to read.
+        """
+        readable, _, _ = select.select([self._reading, *also], [], [], timeout_seconds)
         names: list[str] = []
-        if readable:
+        if self._reading in readable:
             numbers = os.read(self._reading, 4096)
             names = [self._numbers[number] for number in numbers if number in self._numbers]
         return names

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from offsider.cli.application import ITS_OWN, BrokenApplication
-from offsider.cli.boot import boot, configured
+from offsider.cli.boot import Forked, check, configured, load
 from offsider.cli.ending import end_process
 from offsider.cli.failure import explain, give_up
 from offsider.cli.keeper import start_keeper
@@ -31,13 +31,13 @@ def worker(**given: Any) -> None:
     """Run jobs.
 
     TERM or INT stops: running jobs get some time, what is left goes back to its queue. TSTP takes no further jobs.
-    TTIN writes what every thread is doing to the log.
+    TTIN writes what every thread is doing to the log. With --processes USR2 replaces all processes one by one.
     """
     sys.exit(run(WorkerOptions(**given)))
 
 
 def run(options: WorkerOptions) -> int:
-    """Run a worker, or with ``reload`` a process that runs one; answers the exit code."""
+    """Run a worker, or a process that looks after some; answers the exit code."""
     try:
         config = configured(options)
         if config.worker.reload:
@@ -45,9 +45,13 @@ def run(options: WorkerOptions) -> int:
 
             return Reloader(options).run()
         setup_logging(config.log)
+        if config.worker.processes:
+            from offsider.cli.supervisor.supervisor import Supervisor  # imported here: one process needs none of it
+
+            return Supervisor(options, config, run_worker).run()
         health = _health_server(config)
         keeper = start_keeper(config, health)
-        return run_worker(options, keeper, health if keeper is None else None)
+        return run_worker(options, keeper, health=health if keeper is None else None)
     except OffsiderError as error:
         return give_up(str(error), error, verbose=options.verbose)
 
@@ -60,12 +64,19 @@ def _health_server(config: Config) -> HealthServer | None:
     return HealthServer(config.worker.health)
 
 
-def run_worker(options: WorkerOptions, keeper: KeeperLink | None = None, health: HealthServer | None = None) -> int:
+def run_worker(
+    options: WorkerOptions,
+    keeper: KeeperLink | None = None,
+    forked: Forked | None = None,
+    *,
+    health: HealthServer | None = None,
+) -> int:
     """Boot, run, stop. Returns only when the worker was stopped before it ran; else it ends the process itself.
 
     Args:
         options: the command line.
         keeper: forked before; told who the worker is.
+        forked: from the supervisor that has forked this process.
         health: served by the worker itself, for want of a keeper.
 
     Raises:
@@ -76,7 +87,7 @@ def run_worker(options: WorkerOptions, keeper: KeeperLink | None = None, health:
         with ExitStack() as resources:
             if health is not None:
                 health.serve()
-            running = _start(options, signals, resources, keeper)
+            running = _start(options, signals, resources, keeper, forked)
             if health is not None:
                 health.health = running.health
             code = running.until_stopped()
@@ -88,12 +99,21 @@ def run_worker(options: WorkerOptions, keeper: KeeperLink | None = None, health:
     return end_process(code, within_seconds=running.seconds_left())
 
 
-def _start(options: WorkerOptions, signals: SignalQueue, resources: ExitStack, keeper: KeeperLink | None) -> Running:
+def _start(
+    options: WorkerOptions,
+    signals: SignalQueue,
+    resources: ExitStack,
+    keeper: KeeperLink | None,
+    forked: Forked | None,
+) -> Running:
     """Everything up to a running launcher."""
     # Before the application is imported: as PID 1 of a container, a process without a handler ignores TERM.
     signals.booting = True
     signals.install()
-    config = boot(options, resources)
+    config = forked.config if forked is not None and forked.config is not None else load(options, resources)
+    if forked is not None:
+        config.events.emit("fork", once=True)
+    check(config)
     # Once more, for the case that the application has set handlers of its own.
     signals.install()
     signals.booting = False
@@ -110,4 +130,6 @@ def _start(options: WorkerOptions, signals: SignalQueue, resources: ExitStack, k
     except ITS_OWN as error:
         # A handler of the event startup may raise anything, and shall end the start.
         raise BrokenApplication(explain("the worker cannot start", error)) from error
-    return Running(launcher, signals)
+    if forked is not None:
+        forked.say_ready(config.worker.timeout_seconds)
+    return Running(launcher, signals, supervised=forked is not None)

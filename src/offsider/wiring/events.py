@@ -16,7 +16,7 @@ from offsider.wiring.nearest import suggest
 OnError: TypeAlias = Callable[[BaseException, dict[str, object]], None]
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 
-LIFECYCLE = ("startup", "quiet", "shutdown", "exit", "heartbeat", "beat")
+LIFECYCLE = ("startup", "quiet", "shutdown", "exit", "heartbeat", "beat", "fork")
 NEWS = ("execution_finished", "job_removed", "job_reclaimed", "job_poisoned", "lost_ownership")
 NAMES = LIFECYCLE + NEWS
 # Whoever came up last goes down first.
@@ -84,7 +84,8 @@ class LostOwnership:
 class Events:
     """Handlers by name of event.
 
-    Lifecycle handlers take no argument: ``startup`` (an error aborts the launch), ``quiet``, ``shutdown``, ``exit``
+    Lifecycle handlers take no argument: ``fork`` (in each process that a supervisor has forked, before ``startup``),
+    ``startup`` (an error aborts the launch), ``quiet``, ``shutdown``, ``exit``
     (these three in reverse order), ``heartbeat`` (the first beat, and the first after a partition), ``beat``.
     News handlers take one: `ExecutionFinished`, `JobRemoved`, `JobReclaimed`, `JobPoisoned`,
     `LostOwnership`.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -45,6 +46,29 @@ def whole(minimum: int, maximum: int | None = None) -> Kind:
 
     bounds = f">= {minimum}" if maximum is None else f"from {minimum} to {maximum}"
     return Kind(f"a whole number {bounds}", check, _parse_int)
+
+
+def processes() -> Kind:
+    """How many processes: a whole number, ``auto`` for one per core, or a fraction of the cores such as 0.5."""
+
+    def check(value: object) -> int:
+        if value == "auto":
+            return _cores()
+        if isinstance(value, float) and 0 < value <= _MOST_PROCESSES:
+            return max(1, int(value * _cores()))
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _MOST_PROCESSES:
+            raise _refuse()
+        return value
+
+    return Kind("a whole number >= 0, auto (one per core) or a fraction of the cores such as 0.5", check, _parse_number)
+
+
+def _cores() -> int:
+    """The cores that this process may use."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on Linux
+        return os.cpu_count() or 1
 
 
 def seconds(*, minimum: float = 0.0, above: bool = False) -> Kind:
@@ -166,6 +190,11 @@ def _parse_int(value: str) -> object:
         return value
 
 
+def _parse_number(value: str) -> object:
+    whole_number = _parse_int(value)
+    return whole_number if isinstance(whole_number, int) else _parse_float(value)
+
+
 def _parse_float(value: str) -> object:
     try:
         return float(value)
@@ -174,6 +203,7 @@ def _parse_float(value: str) -> object:
 
 
 _URL = re.compile(r"(rediss?|unix)://\S+")
+_MOST_PROCESSES = 1000
 _DATABASE = re.compile(r"[0-9]+")
 _ADDRESS = re.compile(r"(?:(?:(?P<host>\[[0-9A-Fa-f:.]+\]|[\w.-]+):)?(?P<port>[0-9]{1,5}))?")
 _LAST_PORT = 65_535

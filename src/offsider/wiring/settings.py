@@ -302,6 +302,44 @@ class WorkerSection(CapsuleSection):
         aliases=("health_check",),
         cli="--health",
     )
+    processes: int = setting(
+        0,
+        kinds.processes(),
+        help="How many worker processes a supervisor forks and looks after, each with all the capsules. `auto` is one "
+        "per core. 0: one process, without a supervisor.",
+        env=("SIDEKIQ_COUNT",),
+        cli="-p, --processes",
+    )
+    preload: bool = setting(
+        False,
+        kinds.FLAG,
+        help="Load the application once, before the processes are forked: they share its memory. It must not start "
+        "threads while it is loaded.",
+        env=("SIDEKIQ_PRELOAD_APP",),
+        cli="--preload",
+    )
+    pin_cpus: bool = setting(
+        False, kinds.FLAG, help="Bind each of the processes to one core, in turn. Linux only; nothing elsewhere."
+    )
+    memory_soft_mb: int = setting(
+        0,
+        kinds.whole(0),
+        help="A process that holds more memory (RSS, in MB) than this for `memory_grace_seconds` is replaced; without "
+        "a supervisor it ends. 0: never.",
+    )
+    memory_hard_mb: int = setting(
+        0,
+        kinds.whole(0),
+        help="A process that holds more memory (RSS, in MB) than this is replaced at once; without a supervisor it "
+        "ends. 0: never.",
+        env=("SIDEKIQ_MAXMEM_MB",),
+    )
+    memory_grace_seconds: float = setting(
+        900.0, kinds.seconds(), help="How long a process may stay above `memory_soft_mb`."
+    )
+    memory_min_life_seconds: float = setting(
+        60.0, kinds.seconds(), help="A younger process is never replaced for its memory."
+    )
 
 
 @dataclass(repr=False)

@@ -32,7 +32,8 @@ from typing import TYPE_CHECKING, Any
 
 from offsider import __version__
 from offsider.client import Client
-from offsider.core.errors import RedisFailure
+from offsider.core.errors import MalformedPayload, RedisFailure
+from offsider.core.payload import decode
 from offsider.jobs import registry
 from offsider.worker.discovery import Discovery
 from offsider.worker.fetcher import ReliableFetcher
@@ -324,6 +325,10 @@ class Launcher:
             words.append("stopping")
         return " ".join(word for word in words if word)
 
+    def running_jobs(self) -> list[str]:
+        """What runs right now: name and jid of each job."""
+        return [_named(work.unit.raw) for work in self.work_state.running().values()]
+
     def async_tasks(self) -> list[asyncio.Task[Any]]:
         """The coroutines of jobs that run right now, for a dump."""
         return [task for manager in self._managers for task in manager.async_runner.tasks()]
@@ -339,3 +344,11 @@ class Launcher:
             threading.Thread(target=action, name=f"offsider-{signal}", daemon=True).start()
         else:
             logger.warning("the signal %s means nothing here", signal)
+
+
+def _named(raw: bytes) -> str:
+    try:
+        payload = decode(raw)
+    except MalformedPayload:
+        return "bytes that are no job"
+    return f"{payload.get('class')} jid={payload.get('jid')}"

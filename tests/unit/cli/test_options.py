@@ -28,12 +28,16 @@ def test_everything_typed():
         verbose=True,
         reload=True,
         health="0.0.0.0:7433",
+        processes="3",
+        preload=True,
+        no_keeper=True,
     ).load_config()
     assert config.worker.require == ("app", "more.py")
     assert config.worker.queues == ("high,3", "low")
     assert (config.worker.concurrency, config.worker.environment, config.worker.tag) == (7, "production", "blue")
     assert (config.worker.timeout_seconds, config.log.level, config.worker.reload) == (8.5, "debug", True)
     assert config.worker.health == "0.0.0.0:7433"
+    assert (config.worker.processes, config.worker.preload, config.worker.keeper) == (3, True, False)
 
 
 @pytest.mark.parametrize(
@@ -42,6 +46,7 @@ def test_everything_typed():
         (WorkerOptions(concurrency="many"), r"^-c, --concurrency: worker\.concurrency expects"),
         (WorkerOptions(concurrency="0"), r"^-c, --concurrency: worker\.concurrency expects"),
         (WorkerOptions(timeout="-1"), r"^-t, --timeout: worker\.timeout_seconds expects"),
+        (WorkerOptions(processes="some"), r"^-p, --processes: worker\.processes expects"),
         (WorkerOptions(queue=("a", "a")), r"^-q, --queue: worker\.queues .*named twice"),
         (WorkerOptions(queue=("",)), r"^-q, --queue: worker\.queues"),
         (WorkerOptions(health="here"), r"^--health: worker\.health expects host:port"),

@@ -17,6 +17,7 @@ class FakeLauncher:
         self.config = Config()
         self.broken = ""
         self.calls = []
+        self.jobs = []
         self.quieted = threading.Event()
         self.may_stop = threading.Event()
 
@@ -30,6 +31,9 @@ class FakeLauncher:
     def stop(self):
         self.calls.append("stop")
         self.may_stop.wait(10)
+
+    def running_jobs(self):
+        return self.jobs.pop(0) if self.jobs else []
 
     def async_tasks(self):
         self.calls.append("dump")
@@ -76,13 +80,13 @@ def log(caplog):
 def test_a_life_quiet_dump_stop_and_a_dump_while_stopping(told, log):
     launcher = FakeLauncher()
     signals = FakeSignals(
-        ["TSTP"], lambda: launcher.quieted.wait(10) and None, ["TERM", "INT"], ["TTIN", "USR2"], launcher.may_stop.set
+        ["TSTP"], lambda: launcher.quieted.wait(10) and None, ["TERM", "INT"], ["TTIN", "USR1"], launcher.may_stop.set
     )
     running = Running(launcher, signals)
     assert running.until_stopped() == 0
     assert launcher.calls == ["quiet", "stop", "dump"]
     assert told == ["READY=1", "STOPPING=1"]
-    assert "the signal USR2 means nothing here" in log.text
+    assert "the signal USR1 means nothing here" in log.text
     assert 20 < running.seconds_left() < 25 + 4
 
 
@@ -125,3 +129,37 @@ def test_a_stop_that_hangs_is_not_waited_for(told, log, monkeypatch):
     launcher.may_stop.set()
     assert "the stop hangs" in log.text
     assert launcher.calls == ["stop", "dump"]
+
+
+def test_a_worker_of_a_supervisor_ends_once_no_job_has_run_for_a_while(told, log):
+    launcher = FakeLauncher()
+    launcher.may_stop.set()
+    launcher.jobs = [["Long jid=1"], ["Long jid=1"], [], ["Short jid=2"], [], [], []]
+    signals = FakeSignals(["USR2"])
+    assert Running(launcher, signals, supervised=True).until_stopped() == 0
+    assert launcher.calls == ["quiet", "stop"]
+    assert launcher.jobs == []
+    assert "running now: Long jid=1" in log.text
+
+
+def test_usr2_means_nothing_without_a_supervisor(told, log):
+    launcher = FakeLauncher()
+    launcher.may_stop.set()
+    assert Running(launcher, FakeSignals(["USR2"], ["TERM"])).until_stopped() == 0
+    assert launcher.calls == ["stop"]
+    assert "USR2 restarts the workers of a supervisor: it needs --processes" in log.text
+
+
+@pytest.mark.parametrize("supervised, code", [(False, 75), (True, 0)])
+def test_too_much_memory_is_looked_after_here_or_by_the_supervisor(told, log, monkeypatch, supervised, code):
+    monkeypatch.setattr(running_module, "resident_kilobytes", lambda: 300 * 1024)
+    launcher = FakeLauncher()
+    launcher.may_stop.set()
+    launcher.jobs = [["Hoard jid=1"]]
+    launcher.config.worker.memory_hard_mb = 200
+    launcher.config.worker.memory_min_life_seconds = 0
+    signals = FakeSignals(["TERM"] if supervised else [])
+    assert Running(launcher, signals, supervised=supervised).until_stopped() == code
+    assert launcher.calls == ["stop"]
+    assert ("this process has to go: it holds 300 MB" in log.text) is not supervised
+    assert "running now: Hoard jid=1" in log.text

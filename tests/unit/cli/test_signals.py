@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 
 import pytest
 
@@ -156,3 +157,17 @@ def test_only_the_main_thread_may_install():
     thread.join()
     queue.close()
     assert "need the main thread" in errors[0]
+
+
+def test_a_wait_ends_early_when_something_else_can_be_read():
+    signals = SignalQueue()
+    reading, writing = os.pipe()
+    try:
+        os.write(writing, b"x")
+        started = time.monotonic()
+        assert signals.wait(20, [reading]) == []
+        assert time.monotonic() - started < 10
+    finally:
+        signals.close()
+        os.close(reading)
+        os.close(writing)

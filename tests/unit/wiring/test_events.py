@@ -94,4 +94,4 @@ def test_after_the_freeze_nobody_joins(events):
 
 
 def test_the_events_are_sidekiqs_and_ours():
-    assert NAMES[:6] == ("startup", "quiet", "shutdown", "exit", "heartbeat", "beat")
+    assert NAMES[:7] == ("startup", "quiet", "shutdown", "exit", "heartbeat", "beat", "fork")

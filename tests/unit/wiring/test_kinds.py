@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from offsider.wiring import kinds
@@ -27,6 +29,8 @@ from offsider.wiring import kinds
         (kinds.ADDRESS, 7433, "127.0.0.1:7433"),
         (kinds.ADDRESS, "7433", "127.0.0.1:7433"),
         (kinds.ADDRESS, "", ""),
+        (kinds.processes(), 0, 0),
+        (kinds.processes(), 12, 12),
     ],
 )
 def test_what_passes(kind, given, final):
@@ -136,3 +140,24 @@ def test_a_url_that_cannot_be_read_is_refused_and_not_repeated(url):
     with pytest.raises(ValueError, match="host and port cannot be read") as caught:
         kinds.URL.check(url)
     assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text, number", [("3", 3), ("0", 0), ("auto", 10), ("0.25", 2), ("0.01", 1), ("1.5", 15), ("2.0", 20)]
+)
+def test_processes_are_counted_or_follow_the_cores(monkeypatch, text, number):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(10)), raising=False)
+    assert kinds.processes().check(kinds.processes().parse(text)) == number
+
+
+@pytest.mark.parametrize("cores, number", [(6, 6), (None, 1)])
+def test_where_a_process_may_use_all_cores_they_are_counted(monkeypatch, cores, number):
+    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: cores)
+    assert kinds.processes().check("auto") == number
+
+
+@pytest.mark.parametrize("given", [-1, 1001, True, 0.0, -0.5, 1e9, float("nan"), "many", None])
+def test_what_is_no_number_of_processes(given):
+    with pytest.raises(ValueError):
+        kinds.processes().check(given)

@@ -16,6 +16,7 @@ from __future__ import annotations
 import logging
 import selectors
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -76,6 +77,8 @@ class Keeper:
         self._kept: dict[int, _Kept] = {}
         self._dead: list[_Dead] = []
         self._no_more = False
+        #: Called when no more workers are to come: another keeper takes over what there can be only one of.
+        self.on_no_more: Callable[[], None] = lambda: None
         self._pools: list[Redis] = []
         self._outage = Outage("keeper", config)
         self._selector = selectors.DefaultSelector()
@@ -110,6 +113,8 @@ class Keeper:
                 self._heard(message)
             elif isinstance(message, Orders):
                 self.health.expected = message.expected
+                if message.no_more and not self._no_more:
+                    self.on_no_more()
                 self._no_more = message.no_more
 
     def _heard(self, report: Report) -> None:
@@ -161,7 +166,8 @@ class Keeper:
                 continue
             self._outage.over()
             dead.looks += 1
-            dead.due = now + SECOND_LOOK_SECONDS
+            # Whoever waits for the keeper's end has not the time.
+            dead.due = now if self._no_more else now + SECOND_LOOK_SECONDS
             if dead.looks == 2:
                 self._dead.remove(dead)
 

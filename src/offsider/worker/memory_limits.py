@@ -1,0 +1,74 @@
+"""When a worker process holds too much memory for too long.
+
+1. Every three seconds somebody looks: the supervisor at its children, or a worker without one at itself.
+2. Above the hard limit it is too much at once, above the soft limit after the grace.
+3. A process that is younger than the least life is left alone: an application that is larger than its limit must not be
+   restarted without end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from offsider.wiring.settings import WorkerSection
+
+LOOK_SECONDS = 3.0
+
+
+@dataclass(frozen=True)
+class MemoryLimits:
+    """How much is too much; 0 is no limit."""
+
+    soft_mb: int = 0
+    hard_mb: int = 0
+    grace_seconds: float = 900.0
+    min_life_seconds: float = 60.0
+
+    @classmethod
+    def of(cls, settings: WorkerSection) -> MemoryLimits:
+        return cls(
+            settings.memory_soft_mb,
+            settings.memory_hard_mb,
+            settings.memory_grace_seconds,
+            settings.memory_min_life_seconds,
+        )
+
+    @property
+    def any(self) -> bool:
+        return bool(self.soft_mb or self.hard_mb)
+
+
+class MemoryWatch:
+    """Remembers since when one process is above the soft limit.
+
+    Args:
+        limits: to judge by.
+        born_at: when the process began, by the monotonic clock.
+    """
+
+    def __init__(self, limits: MemoryLimits, born_at: float) -> None:
+        self._limits = limits
+        self._born_at = born_at
+        self._above_since: float | None = None
+
+    def too_much(self, resident_kilobytes: int, now: float) -> str:
+        """Why the process has to go, in words; empty when it may stay."""
+        limits, resident_mb = self._limits, resident_kilobytes / 1024
+        over_hard = bool(limits.hard_mb) and resident_mb > limits.hard_mb
+        over_soft = bool(limits.soft_mb) and resident_mb > limits.soft_mb
+        if not over_soft:
+            self._above_since = None
+        elif self._above_since is None:
+            self._above_since = now
+        if now - self._born_at < limits.min_life_seconds:
+            return ""
+        if over_hard:
+            return f"it holds {resident_mb:.0f} MB, more than memory_hard_mb = {limits.hard_mb}"
+        if self._above_since is not None and now - self._above_since >= limits.grace_seconds:
+            return (
+                f"it has held more than memory_soft_mb = {limits.soft_mb} for {now - self._above_since:.0f} s "
+                f"({resident_mb:.0f} MB now)"
+            )
+        return ""
