@@ -8,4 +8,7 @@
 3. a job notes what it did in a mapped file (`apps/probe.py`, `ledger`); CPU times come from /proc (`machine`)
 4. repeats become medians and ranges (`stats`); rows that others disturbed are marked and repeated
 5. tables, the chart and the bars are written from them (`tables`, `chart`, `bars`), also later from the JSON file
+
+A further rival is a module in rivals/, which says how its worker is started, and one in apps/, which declares the job
+and pushes it.
 """

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -36,7 +37,10 @@ def main() -> int:
         with Server() as server:
             surroundings = page.about(server.version, versions(contestants))
         started = time.monotonic()
-        samples = Tournament(contestants, programs, chosen_tests(options.tests), scale).play()
+        tournament = Tournament(contestants, programs, chosen_tests(options.tests), scale)
+        with suppress(KeyboardInterrupt):  # what was measured until then is told
+            tournament.play()
+        samples = tournament.samples
         say(f"took {(time.monotonic() - started) / 60:.1f} min")
     if options.json:
         page.save(options.json, surroundings, samples)

@@ -102,7 +102,7 @@ def short(surroundings: Mapping[str, Any], rows: Rows, contestants: Sequence[Con
     """What the README has of it, with its heading."""
     return (
         "## Speed\n\n"
-        f"One run on {surroundings['cpus']} shared CPUs, {surroundings['date']}: the same no-op or 10 ms jobs, server and "
+        f"One run on {surroundings['cpus']} CPUs, {surroundings['date']}: the same no-op or 10 ms jobs, server and "
         "concurrency for everybody. [All figures, settings, and how it was measured]"
         "(docs/internals/performance.md#beside-others).\n\n" + short_table(rows, contestants)
     )
