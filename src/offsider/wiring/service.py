@@ -66,9 +66,10 @@ class Loop:
         return self._thread is not None and self._thread.is_alive()
 
     def start(self) -> None:
-        if self._thread is None and not self._stopping.is_set():
-            self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
-            self._thread.start()
+        with self._ticked:
+            if self._thread is None and not self._stopping.is_set():
+                self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
+                self._thread.start()
 
     def stop(self) -> None:
         self._stopping.set()

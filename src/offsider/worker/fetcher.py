@@ -475,7 +475,7 @@ class ReliableFetcher:
                 raise
             self._note_answered(finished, result)
             if leading:
-                self._last, self._dry = result, 0 < limit > len(result.claimed)
+                self._last, self._dry = result, not result.refused and 0 < limit > len(result.claimed)
                 self._heed_parks()
                 self._take_in(result, owner, order)
             return result
@@ -529,10 +529,10 @@ class ReliableFetcher:
 
     def _take_in(self, result: Exchange, owner: Owner, order: Sequence[str]) -> None:
         now = self._exchanged_at
-        units = [UnitOfWork(queue, raw, owner, now) for queue, raw in result.claimed]
         popped = self._waiting.parking.take()
-        if popped:
-            units += [UnitOfWork(entry.queue, entry.raw, owner, now) for entry in popped if entry.owner == owner]
+        # They came before those that the claim has found.
+        units = [UnitOfWork(entry.queue, entry.raw, owner, now) for entry in popped if entry.owner == owner]
+        units += [UnitOfWork(queue, raw, owner, now) for queue, raw in result.claimed]
         if not units:
             return
         self._held.add(units)

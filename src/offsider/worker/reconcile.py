@@ -52,7 +52,7 @@ class Reconciler:
     def doubt(self, again_after_seconds: float) -> None:
         """A reply was lost: compare before the next claim, and once more a little later."""
         now = time.monotonic()
-        self._at = [now, now + again_after_seconds]
+        self._at = [now, max([now + again_after_seconds, *self._at])]
 
     def mismatch(self) -> bool:
         """Called at each beat: True when two in a row found more jobs listed than held."""
@@ -84,6 +84,9 @@ class Reconciler:
             listed = Counter(working.contents(self._redis, owner, queues))
             carried_out = self._carried_out(doubtful, held, listed)
             self._give_back(owner, list((listed - held).elements()))
+            # Last: what failed half-way is to be compared again.
+            for unit in doubtful:
+                unit.doubtful = False
         self._at.pop(0)
         return carried_out
 
@@ -96,7 +99,6 @@ class Reconciler:
             if entry is not None and listed[entry] < held[entry]:
                 held[entry] -= 1
                 found.append(unit)
-            unit.doubtful = False
         return found
 
     def _give_back(self, owner: Owner, unknown: Sequence[Entry]) -> None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -83,6 +84,8 @@ class Waiting:
         self._reading, self._writing = os.pipe()
         os.set_blocking(self._reading, False)
         os.set_blocking(self._writing, False)
+        self._pipe = threading.Lock()
+        self._closed = False
         self._selector.register(self._reading, EVENT_READ)
         self._rebuilding = False
         self.parking = Parking(redis, self._selector)
@@ -113,8 +116,9 @@ class Waiting:
 
     def wake(self) -> None:
         """End the leader's sleep, from any thread."""
-        with suppress(BlockingIOError, OSError):
-            os.write(self._writing, b"!")
+        with self._pipe, suppress(BlockingIOError):
+            if not self._closed:
+                os.write(self._writing, b"!")
 
     def rebuild(self) -> None:
         """Have the leader give up its connections and make new ones; from any thread."""
@@ -247,5 +251,7 @@ class Waiting:
         """Give up every connection. Nobody may sleep here any more."""
         self._give_up_connections()
         self._selector.close()
-        os.close(self._reading)
-        os.close(self._writing)
+        with self._pipe:
+            self._closed = True
+            os.close(self._reading)
+            os.close(self._writing)
