@@ -1,6 +1,7 @@
 """Time limits of real jobs: each of the ways in which a thread can be out of reach is interrupted, or told about.
 
-Under coverage on CPython 3.11 nothing is interrupted, so these workers are not measured.
+Under coverage on CPython 3.11 nothing is interrupted, so these workers are not measured. A limit is long enough for a
+job to get to the place that it is about, also on a busy machine.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ JOBS = """
             pass
 
     def sleeps():
-        time.sleep(2)
+        time.sleep(3)
 
     def runs_a_program():
-        subprocess.run(["sleep", "2"])
+        subprocess.run(["sleep", "3"])
 
-    def receives_for_2_s():
+    def receives_for_3_s():
         ours, theirs = socket.socketpair()
-        ours.settimeout(2)
+        ours.settimeout(3)
         try:
             ours.recv(1)
         except TimeoutError:
@@ -68,7 +69,7 @@ JOBS = """
             note("cleaning", current_job().jid)
             threading.Event().wait()
 
-    WAYS = {way.__name__: way for way in (loops, sleeps, runs_a_program, receives_for_2_s, receives, gets, acquires,
+    WAYS = {way.__name__: way for way in (loops, sleeps, runs_a_program, receives_for_3_s, receives, gets, acquires,
                                           holds_the_interpreter, swallows, cleans_up_for_ever)}
 
     @job(name="Way")
@@ -121,19 +122,19 @@ def failed(stored, jid: str) -> dict:
 
 
 INTERRUPTED = ("loops",)
-LATER = ("sleeps", "runs_a_program", "receives_for_2_s")
+LATER = ("sleeps", "runs_a_program", "receives_for_3_s")
 NEVER = ("receives", "gets", "acquires")
 
 
 @pytest.mark.parametrize("way", [*INTERRUPTED, *LATER])
 def test_at_the_soft_limit_a_job_is_interrupted_as_soon_as_its_call_comes_back(start, stored, ledger, way):
     worker = start("-c", "1")
-    jid = push(stored, "Way", way, soft_timeout=0.3)
+    jid = push(stored, "Way", way, soft_timeout=0.8)
     job = wait_for(lambda: failed(stored, jid))
     assert job["error_class"] == "offsider.core.errors.SoftTimeout"
-    assert job["error_message"] == "the job has run for its soft limit of 0.3 s"
+    assert job["error_message"] == "the job has run for its soft limit of 0.8 s"
     assert job["retry_count"] == 0
-    assert ("is not interruptible: its soft limit of 0.3 s" in worker.output) == (way in LATER)
+    assert ("is not interruptible: its soft limit of 0.8 s" in worker.output) == (way in LATER)
     assert worker.runs
 
 
@@ -141,12 +142,12 @@ def test_at_the_soft_limit_a_job_is_interrupted_as_soon_as_its_call_comes_back(s
 def test_a_job_that_waits_for_ever_is_told_about_with_its_place_and_ends_with_its_worker(start, stored, ledger, way):
     worker = start("-c", "1")
     began = time.monotonic()
-    jid = push(stored, "Way", way, soft_timeout=0.2, hard_timeout=1.5)
-    said = worker.until_says("is not interruptible: its soft limit of 0.2 s has passed")
+    jid = push(stored, "Way", way, soft_timeout=1, hard_timeout=2.5)
+    said = worker.until_says("is not interruptible: its soft limit of 1 s has passed")
     assert any(f" in {place}, where Python" in said for place in (way, "get", "wait")), said
     assert worker.ended() == 1
-    assert time.monotonic() - began < 8
-    assert "though its hard limit of 1.5 s has passed" in worker.output
+    assert time.monotonic() - began < 12
+    assert "though its hard limit of 2.5 s has passed" in worker.output
     assert failed(stored, jid)["error_class"] == "offsider.core.errors.HardTimeout"
     assert waiting(stored) == private(stored) == []
 
@@ -165,7 +166,7 @@ def test_a_job_that_holds_the_interpreter_is_interrupted_or_told_about_when_it_c
 @pytest.mark.parametrize("way, word", [("swallows", "swallowed"), ("cleans_up_for_ever", "cleaning")])
 def test_a_job_that_does_not_let_go_is_reached_and_ends_with_its_worker(start, stored, ledger, way, word):
     worker = start("-c", "1")
-    jid = push(stored, "Way", way, soft_timeout=0.2, hard_timeout=0.8)
+    jid = push(stored, "Way", way, soft_timeout=1, hard_timeout=1.5)
     assert worker.ended() == 1
     assert ledger.notes(word, jid=jid)
     assert "is not interruptible" not in worker.output
@@ -175,10 +176,10 @@ def test_a_job_that_does_not_let_go_is_reached_and_ends_with_its_worker(start, s
 
 def test_a_job_may_catch_its_soft_limit_and_clean_up(start, stored, ledger):
     worker = start("-c", "2")
-    jids = [push(stored, "Tidy", soft_timeout=0.2), push(stored, "AsyncTidy", soft_timeout=0.2)]
+    jids = [push(stored, "Tidy", soft_timeout=1), push(stored, "AsyncTidy", soft_timeout=1)]
     wait_for(lambda: len(ledger.notes("tidied")) == 2)
     assert {note.jid for note in ledger.notes("tidied")} == set(jids)
-    assert {note.word for note in ledger.notes("tidied")} == {"the job has run for its soft limit of 0.2 s"}
+    assert {note.word for note in ledger.notes("tidied")} == {"the job has run for its soft limit of 1 s"}
     worker.stopped()
     assert stored.zcard("retry") == 0
 
@@ -215,7 +216,7 @@ def test_at_the_hard_limit_a_thread_that_can_be_reached_fails_and_the_worker_goe
 def test_jobs_beside_one_that_hangs_are_finished_before_the_worker_ends(start, stored, ledger):
     worker = start("-c", "2")
     beside = push(stored, "Short", 1, 3.0)
-    hangs = push(stored, "Way", "acquires", hard_timeout=0.3)
+    hangs = push(stored, "Way", "acquires", hard_timeout=1)
     assert worker.ended() == 1
     assert ledger.notes("end", jid=beside)
     assert failed(stored, hangs)
