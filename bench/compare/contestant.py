@@ -26,6 +26,8 @@ class Contestant:
         has_bulk: its app has ``push_bulk``.
         runs_one: a process runs one job at a time, so that concurrency is a number of processes.
         gap_ms: between two pushes when latency is measured.
+        swarm: the command of several worker processes under one supervisor, given their number too; default: as many
+            commands as processes.
         producer: the command of the producer, given its folder of programs; default: apps/drive.py.
         default_log: its job log at the default level is measured too.
         is_python: False for the one that is not.
@@ -42,6 +44,7 @@ class Contestant:
     has_bulk: bool = False
     runs_one: bool = False
     gap_ms: float = 10
+    swarm: Callable[[Path, int, int], Sequence[str | Path]] | None = None
     producer: Callable[[Path], Sequence[str | Path]] | None = None
     default_log: bool = False
     is_python: bool = True

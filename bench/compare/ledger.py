@@ -21,7 +21,7 @@ class Run(NamedTuple):
     end: int
     starts: int
     ends: int
-    worker: int
+    process: int
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Ledger:
 
 
 def rate_of(runs: list[Run]) -> Rate:
-    """The rate from the moment when every worker had begun to the last end. ValueError when too few jobs ended."""
+    """The rate from the moment when every process had begun to the last end. ValueError when too few jobs ended."""
     ended = [run for run in runs if run.end]
     if len(ended) < 10:
         raise ValueError(f"only {len(ended)} of {len(runs)} jobs ended")
@@ -72,10 +72,10 @@ def rate_of(runs: list[Run]) -> Rate:
 
 
 def first_starts(runs: list[Run]) -> dict[int, int]:
-    """When each worker began its first job."""
+    """When each process began its first job."""
     first: dict[int, int] = {}
     for run in runs:
-        first[run.worker] = min(run.start, first.get(run.worker, run.start))
+        first[run.process] = min(run.start, first.get(run.process, run.start))
     return first
 
 

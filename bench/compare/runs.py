@@ -36,8 +36,7 @@ def drain(
         ledger = place.ledger(jobs)
         place.produce(ledger, "fill", str(jobs))
         with place.workers(ledger, concurrency=concurrency, job_ms=job_ms, log=log) as workers:
-            for _ in range(processes):
-                workers.start(pinned=pinned)
+            workers.start_all(processes, pinned=pinned)
             wait_until(ledger.has_begun, workers, seconds=BOOT_SECONDS, poll_seconds=0.002)
             before, counted = look(workers.pids, place.server.pid), place.server.counters()
             wait_for_all(ledger, workers)
@@ -53,9 +52,9 @@ def _drained(ledger: Ledger, processes: int, before: Look, after: Look) -> dict[
         rate = rate_of(runs)
     except ValueError as error:
         raise Broken(str(error)) from None
-    begun = len({run.worker for run in runs if run.start})
+    begun = len({run.process for run in runs if run.start})
     if begun < processes:
-        raise Broken(f"{begun} of {processes} workers ran jobs: the run was too short")
+        raise Broken(f"{begun} of {processes} processes ran jobs: the run was too short")
     looked_at = _ended_after(ledger, before)
     return {
         "rate": rate.whole,

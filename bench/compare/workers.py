@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -36,8 +37,7 @@ class Workers:
         job_ms: float = 0,
         log: str = "warn",
     ) -> None:
-        command = [str(part) for part in contestant.worker(programs, concurrency)]
-        self._command = command
+        self._contestant, self._programs, self._concurrency = contestant, programs, concurrency
         self._log_file = slots.with_suffix(".log")
         self._environ = contestant.surroundings(url, slots) | {
             "BENCH_CONCURRENCY": str(concurrency),
@@ -47,18 +47,33 @@ class Workers:
         }
         self._processes: list[subprocess.Popen[bytes]] = []
 
+    def start_all(self, processes: int, *, pinned: bool) -> None:
+        """So many processes: under a supervisor if there is one, which is not told on which CPU each has to stay."""
+        swarm = self._contestant.swarm
+        if swarm is None or processes == 1 or pinned:
+            for _ in range(processes):
+                self.start(pinned=pinned)
+        else:
+            self._launch(swarm(self._programs, self._concurrency, processes))
+
     def start(self, *, pinned: bool = False) -> None:
         """One more process; pinned, each to a CPU of its own as long as there are enough."""
-        number = len(self._processes)
-        cpu = sorted(os.sched_getaffinity(0), reverse=True)[number % len(os.sched_getaffinity(0))]
-        command = ["taskset", "-c", str(cpu), *self._command] if pinned else self._command
-        environ = self._environ | {"BENCH_WORKER": str(number + 1)}
+        command = self._contestant.worker(self._programs, self._concurrency)
+        cpus = sorted(os.sched_getaffinity(0), reverse=True)
+        cpu = cpus[len(self._processes) % len(cpus)]
+        self._launch(["taskset", "-c", str(cpu), *command] if pinned else command)
+
+    def _launch(self, command: Sequence[str | Path]) -> None:
         with self._log_file.open("ab") as log:
-            self._processes.append(
-                subprocess.Popen(
-                    command, env=environ, cwd=APPS, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
-                )
+            process = subprocess.Popen(
+                [str(part) for part in command],
+                env=self._environ,
+                cwd=APPS,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
             )
+        self._processes.append(process)
 
     @property
     def pids(self) -> list[int]:

@@ -9,8 +9,8 @@ from bench.compare.ledger import SLOT, Ledger, Run, lags_ms, rate_of
 MS = 1_000_000
 
 
-def run(start_ms: int, end_ms: int, *, worker: int = 1, pushed_ms: int = 0) -> Run:
-    return Run(pushed_ms * MS, start_ms * MS, end_ms * MS, 1, 1, worker)
+def run(start_ms: int, end_ms: int, *, process: int = 1, pushed_ms: int = 0) -> Run:
+    return Run(pushed_ms * MS, start_ms * MS, end_ms * MS, 1, 1, process)
 
 
 def test_the_rate_counts_from_the_first_start_to_the_last_end():
@@ -22,7 +22,7 @@ def test_the_rate_counts_from_the_first_start_to_the_last_end():
 
 def test_with_two_workers_the_window_opens_when_both_have_begun():
     alone = [run(1 + 10 * number, 10 + 10 * number) for number in range(50)]
-    both = [run(501 + 5 * number, 505 + 5 * number, worker=1 + number % 2) for number in range(100)]
+    both = [run(501 + 5 * number, 505 + 5 * number, process=1 + number % 2) for number in range(100)]
     rate = rate_of([*alone, *both])
     assert rate.opened_ns == 506 * MS
     assert rate.whole == pytest.approx(200, rel=0.02)

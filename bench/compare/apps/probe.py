@@ -1,7 +1,7 @@
 """What a job notes, in a file that harness, producer and workers map: no command, no lock, no system call a job.
 
 A slot holds: pushed, last start, last end (CLOCK_MONOTONIC, ns), how often it started, how often it ended, and which
-worker ran it last (1, 2, ...). Nothing here is atomic: two runs of one job at the same moment may count as one.
+process ran it last. Nothing here is atomic: two runs of one job at the same moment may count as one.
 Standard library only, because every rival's environment imports it.
 """
 
@@ -14,7 +14,7 @@ import time
 
 SLOT = struct.Struct("=qqqqqq")
 JOB_SECONDS = float(os.environ.get("BENCH_JOB_MS", "0")) / 1000
-WORKER = int(os.environ.get("BENCH_WORKER", "0"))
+WORKER = os.getpid()  # of the process that imported the app, also when it forks for its jobs
 
 with open(os.environ["BENCH_SLOTS"], "r+b") as file:  # noqa: PTH123
     slots = mmap.mmap(file.fileno(), 0)

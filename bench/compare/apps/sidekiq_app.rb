@@ -11,7 +11,7 @@ module Probe
   SIZE = 48
   SLOTS = IO::Buffer.map(File.open(ENV["BENCH_SLOTS"], "r+b"))
   SECONDS = ENV.fetch("BENCH_JOB_MS", "0").to_f / 1000
-  WORKER = ENV.fetch("BENCH_WORKER", "0").to_i
+  WORKER = Process.pid
 
   def self.now
     Process.clock_gettime(Process::CLOCK_MONOTONIC, :nanosecond)
