@@ -37,6 +37,11 @@ def _poisoned(news: JobPoisoned) -> None:
     effects.count("poisoned", json.loads(news.raw)["jid"])
 
 
+def is_first_run() -> bool:
+    context = current_job()
+    return context.interrupted_count == 0 and context.attempt == 1
+
+
 def ran() -> None:
     """Count the effect of the job that runs."""
     context = current_job()
@@ -161,7 +166,7 @@ def marked(number: int) -> None:
 @job(name="scoreboard.Stuck")
 def hang(kind: str) -> None:
     """Hangs the first time, in the way that is asked for."""
-    if current_job().interrupted_count == 0:
+    if is_first_run():
         effects.count("stuck", kind)
         try:
             stuck.WAYS[kind]()
@@ -174,7 +179,7 @@ def hang(kind: str) -> None:
 @job(name="scoreboard.StuckAsync")
 async def hang_async() -> None:
     """Hangs the first time in an await."""
-    if current_job().interrupted_count == 0:
+    if is_first_run():
         effects.count("stuck", "asyncio")
         try:
             await asyncio.sleep(stuck.SECONDS)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from pathlib import Path
 
 from bench.scoreboard.ground import Ground
 from bench.scoreboard.row import Report, row
+from bench.scoreboard.servers import Server
 from bench.scoreboard.shifted_clock import VARIABLE as CLOCK
 from offsider import Client
 from offsider.core.payload import new_jid
 
+LIBRARY_FOLDER = Path("/usr/lib")
 LIBRARIES = ("libfaketimeMT.so.1", "libfaketime.so.1")
 
 
@@ -22,34 +23,14 @@ LIBRARIES = ("libfaketimeMT.so.1", "libfaketime.so.1")
 )
 def wrong_clocks(ground: Ground, report: Report) -> None:
     server = ground.server()
-    client = ground.client(server.url)
-    fleet = ground.workers(server.url)
-    acked: list[str] = []
     library = faketime() if ground.tier == "full" else None
-    if library is None:
-        if ground.tier == "full":
-            report.partial.append("clocks are wrong by offsider's clock alone: libfaketime is not installed")
-        for offset in (3600, -3600):
-            pair = [fleet.start("-c", "2", wait=False, **{CLOCK: str(wrong)}) for wrong in (offset, offset - 300)]
-            for worker in pair:
-                worker.until_running()
-            acked += push_scheduled(ground, client)
-            ground.ledger.until(len(acked), quiet_seconds=20)
-            for worker in pair:
-                worker.stopped()
-    else:
-        jumping = ground.folder / "jumping"
-        jumping.write_text("+0")
-        fake = {"LD_PRELOAD": library, "FAKETIME_DONT_FAKE_MONOTONIC": "1", "FAKETIME_NO_CACHE": "1"}
-        skewed, jumps = {"FAKETIME": "-300"}, {"FAKETIME_TIMESTAMP_FILE": str(jumping)}
-        for worker in [fleet.start("-c", "2", wait=False, **fake, **given) for given in (skewed, jumps)]:
-            worker.until_running()
-        for jump in ("+3600", "-3600", "+0"):
-            acked += push_scheduled(ground, client)
-            time.sleep(1)
-            jumping.write_text(jump)
-            ground.ledger.until(len(acked), quiet_seconds=20)
+    if library is not None:
+        acked = run_by_jumping_clocks(ground, server, library)
         report.figure("clocks by", Path(library).name)
+    else:
+        acked = run_by_wrong_clocks(ground, server)
+        if ground.tier == "full":
+            report.partial.append("wrong by offsider's clock alone: Debian's libfaketime is not installed")
     ground.settled(server)
     report.tally = ground.tally(acked, server)
     report.nothing_missing()
@@ -57,6 +38,39 @@ def wrong_clocks(ground: Ground, report: Report) -> None:
     early = ground.ledger.size("early")
     report.count(f"early by > 1 s: 0, got {early}", early == 0)
     report.partial.append("cron slots: there are no periodic jobs yet")
+
+
+def run_by_wrong_clocks(ground: Ground, server: Server) -> list[str]:
+    """Pairs of workers with a clock of offsider's own that is wrong; answers the jids."""
+    client, fleet = ground.client(server.url), ground.workers(server.url)
+    acked: list[str] = []
+    for offset in (3600, -3600):
+        pair = [fleet.start("-c", "2", wait=False, **{CLOCK: str(wrong)}) for wrong in (offset, offset - 300)]
+        for worker in pair:
+            worker.until_running()
+        acked += push_scheduled(ground, client)
+        ground.ledger.until(len(acked), quiet_seconds=20)
+        for worker in pair:
+            worker.stopped()
+    return acked
+
+
+def run_by_jumping_clocks(ground: Ground, server: Server, library: str) -> list[str]:
+    """Two workers to which the C library lies: one is 5 min late, the other one's clock jumps as they run."""
+    client, fleet = ground.client(server.url), ground.workers(server.url)
+    jumping = ground.folder / "jumping"
+    jumping.write_text("+0")
+    fake = {"LD_PRELOAD": library, "FAKETIME_DONT_FAKE_MONOTONIC": "1", "FAKETIME_NO_CACHE": "1"}
+    late, jumps = {"FAKETIME": "-300"}, {"FAKETIME_TIMESTAMP_FILE": str(jumping)}
+    for worker in [fleet.start("-c", "2", wait=False, **fake, **given) for given in (late, jumps)]:
+        worker.until_running()
+    acked: list[str] = []
+    for jump in ("+3600", "-3600", "+0"):
+        acked += push_scheduled(ground, client)
+        time.sleep(1)  # now that the first ones are due
+        jumping.write_text(jump)
+        ground.ledger.until(len(acked), quiet_seconds=20)
+    return acked
 
 
 def push_scheduled(ground: Ground, client: Client) -> list[str]:
@@ -71,7 +85,5 @@ def push_scheduled(ground: Ground, client: Client) -> list[str]:
 
 def faketime() -> str | None:
     """The library that lies about time, when Debian's package ``libfaketime`` is there."""
-    if shutil.which("faketime") is None:
-        return None
-    found = [path for name in LIBRARIES for path in Path("/usr/lib").glob(f"*/faketime/{name}")]
+    found = [path for name in LIBRARIES for path in LIBRARY_FOLDER.glob(f"*/faketime/{name}")]
     return str(found[0]) if found else None

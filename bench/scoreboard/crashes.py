@@ -19,7 +19,9 @@ from offsider.core.payload import new_jid
 MOVE = r"\A(?!.*offsider:working:).*\r\n(?:retry|schedule)\r\n.*queue:"
 #: A request that touches a job anywhere.
 ANY_STEP = r"offsider:working:|queue:|\r\n(?:retry|schedule|dead)\r\n"
-DIES_WITHIN_SECONDS = 8.0
+#: A request that carries a job as it is stored: its outcome, or a move.
+WITH_A_JOB = r"scoreboard\."
+DIES_WITHIN_SECONDS = 6.0
 #: Who is there each time a process dies is taken for a poison pill, rightly; here the deaths are ours.
 NO_PILLS = "0"
 KINDS = ("Work", "Flaky", "Rescheduling", "Discarding", "Dying")
@@ -59,8 +61,14 @@ def scheduler_dies(ground: Ground, report: Report) -> None:
     bar="lost 0 at every point; duplicates <= deaths; no job is stored twice",
 )
 def dies_anywhere(ground: Ground, report: Report) -> None:
-    points = [Point(ANY_STEP, number, after) for number in range(1, 41) for after in (False, True)]
-    points = ground.pick(smoke=ground.dice.sample(points[:40], 14), full=points * 3)
+    patterns = ((ANY_STEP, 40), (WITH_A_JOB, 12))
+    points = [
+        Point(pattern, number, after)
+        for pattern, most in patterns
+        for number in range(1, most + 1)
+        for after in (False, True)
+    ]
+    points = ground.pick(smoke=ground.dice.sample(points[:20], 4) + ground.dice.sample(points[80:], 8), full=points * 3)
     server = ground.server()
     client = ground.client(server.url)
     fleet = ground.workers(server.url, OFFSIDER_MAX_STRIKES=NO_PILLS)

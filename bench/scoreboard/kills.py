@@ -76,8 +76,8 @@ def rolling_restart(ground: Ground, report: Report) -> None:
     fleet = ground.workers(server.url)
     pair = [fleet.start("-c", str(THREADS), "-t", "10", wait=False) for _ in range(2)]
     stops = 0
-    while ground.ledger.size() < jobs * 0.95 and stops < jobs:
-        time.sleep(ground.pick(smoke=0.8, full=2.0))
+    slice_, pause = ground.pick(smoke=jobs // 7, full=jobs), ground.pick(smoke=20.0, full=2.0)
+    while until_more(ground, slice_, of=jobs * 0.95, seconds=pause):
         pair[stops % 2].until_running()
         pair[stops % 2].send("TERM")
         pair[stops % 2] = fleet.start("-c", str(THREADS), "-t", "10", wait=False)

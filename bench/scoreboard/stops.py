@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
+from contextlib import suppress
 from subprocess import TimeoutExpired
 
-from bench.scoreboard.ground import Ground, until
+from bench.scoreboard.ground import Fleet, Ground, until
 from bench.scoreboard.row import Report, row
-from bench.scoreboard.stuck import KINDS, REACHED
+from bench.scoreboard.servers import Server
+from bench.scoreboard.stuck import ALL_KINDS, ENDS_ITSELF, REACHED, SOME_KINDS
+from offsider import Client
+from tests.process.workers import Worker
 
 TIMEOUT_SECONDS = 1
 GRACE_SECONDS = 4
@@ -16,42 +21,92 @@ GRACE_SECONDS = 4
 
 @row(
     "R25",
-    "11 processes are told to stop; each runs a job that hangs in a way of its own: Python code, sleep, a child, "
-    "sockets, a queue, a lock, C code that keeps the GIL, a bare except, a finally, a coroutine",
-    bar="each process ends before timeout + 4 s (C code: + its length); each job is interrupted where CPython can, is "
-    "put back where it cannot, and runs again; lost 0",
+    "11 jobs hang, each in a way of its own: Python code, sleep, a child, sockets, a queue, a lock, C code that keeps "
+    "the GIL, a bare except, a finally, a coroutine; they reach their `hard_timeout`, others a TERM",
+    bar="limit: each has failed with HardTimeout, and a process whose thread cannot be reached ends; TERM: each "
+    "process ends before timeout + 4 s (C code: + its length), each job is interrupted where CPython can; all run "
+    "again, lost 0",
 )
 def honest_interrupts(ground: Ground, report: Report) -> None:
     server = ground.server()
     client = ground.client(server.url)
     fleet = ground.workers(server.url)
-    workers = {kind: fleet.start("-c", "1", "-q", kind, "-t", str(TIMEOUT_SECONDS), wait=False) for kind in KINDS}
-    acked = [client.push({"class": "scoreboard.Stuck", "args": [kind], "queue": kind}) for kind in KINDS]
-    async_jid = client.push({"class": "scoreboard.StuckAsync", "args": [], "queue": "asyncio"})
-    workers["asyncio"] = fleet.start("-c", "1", "-q", "asyncio", "-t", str(TIMEOUT_SECONDS), wait=False)
+    limited = hang_beyond_limit(ground, report, fleet, server)
+    ground.ledger.clear()
+    stopped = hang_at_a_stop(ground, report, fleet, client)
+    for member in server.raw.zrange("retry", 0, -1):
+        server.raw.zadd("retry", {member: 1})
+    fleet.start("-c", "4", *(word for kind in ALL_KINDS for word in ("-q", kind)))
+    jids = [*limited, *stopped]
+    ground.ledger.until(len(jids), quiet_seconds=20)
+    ground.settled(server)
+    report.tally = ground.tally(jids, server)
+    report.nothing_missing()
+
+
+def hang_beyond_limit(ground: Ground, report: Report, fleet: Fleet, server: Server) -> list[str]:
+    """Jobs with a hard limit of a second; answers their jids."""
+    kinds: Sequence[str] = ground.pick(smoke=SOME_KINDS, full=ALL_KINDS)
+    client = ground.client(server.url)
+    workers = start_one_each(fleet, kinds)
+    jids = {kind: push_stuck(client, kind, hard_timeout=1) for kind in kinds}
+    until(lambda: ground.ledger.size("stuck") == len(kinds), 60, "every job hangs")
+
+    def failed() -> dict[str, str]:
+        found = [json.loads(raw) for raw in server.raw.zrange("retry", 0, -1)]
+        return {job["jid"]: job["error_class"] for job in found}
+
+    patience = time.monotonic() + 30
+    while len(failed()) < len(kinds) and time.monotonic() < patience:
+        time.sleep(0.05)
+    classes = failed()
+    wrong = [kind for kind, jid in jids.items() if not classes.get(jid, "").endswith("HardTimeout")]
+    report.count(f"failed with HardTimeout; not: {wrong}", not wrong)
+    for kind in (kind for kind in kinds if kind not in ENDS_ITSELF):
+        with suppress(AssertionError):
+            until(lambda kind=kind: workers[kind].runs == (kind in REACHED), 15)  # type: ignore[misc]
+    ended = {kind for kind, worker in workers.items() if not worker.runs} - ENDS_ITSELF
+    report.count(f"processes that ended: {sorted(ended)}", ended == {*kinds} - REACHED - ENDS_ITSELF)
+    for worker in workers.values():
+        if worker.runs:
+            worker.kill()
+    return [*jids.values()]
+
+
+def hang_at_a_stop(ground: Ground, report: Report, fleet: Fleet, client: Client) -> list[str]:
+    """Jobs that hang when TERM comes; answers their jids."""
+    workers = start_one_each(fleet, ALL_KINDS)
+    jids = [push_stuck(client, kind) for kind in ALL_KINDS]
     until(lambda: ground.ledger.size("stuck") == len(workers), 60, "every job hangs")
     started = time.monotonic()
     for worker in workers.values():
         worker.send("TERM")
-    late = ""
+    late: list[str] = []
     for kind, worker in workers.items():
         allowed = started + TIMEOUT_SECONDS + GRACE_SECONDS + (12 if kind == "c_code" else 0) + slack(ground)
         try:
             worker.process.wait(max(0.01, allowed - time.monotonic()))
         except TimeoutExpired:
-            late += f" {kind}"
-    report.count(f"every process ends in time; late:{late or ' none'}", not late)
+            late.append(kind)
+    report.count(f"at TERM every process ends in time; late: {late}", not late)
     landed = set(ground.ledger.counts("landed"))
-    report.count(f"interrupted where it can be; not: {REACHED - landed}", landed >= REACHED)
-    fleet.start("-c", "4", *(word for kind in (*KINDS, "asyncio") for word in ("-q", kind)))
-    jids = [jid for jid in (*acked, async_jid) if jid]
-    ground.ledger.until(len(jids), quiet_seconds=20)
-    ground.settled(server)
-    report.tally = ground.tally(jids, server)
-    report.nothing_missing()
-    report.figure("interrupted", " ".join(sorted(landed)))
-    report.figure("given back while they hang", " ".join(sorted({*workers} - landed)))
-    report.partial.append("limits of single jobs (`soft_timeout`, `hard_timeout`): the deadline of a stop is played")
+    report.count(f"at TERM interrupted where it can be; not: {REACHED - landed}", landed >= REACHED)
+    report.figure("interrupted at TERM", " ".join(sorted(landed)))
+    report.figure("given back while they hang", " ".join(sorted({*ALL_KINDS} - landed)))
+    return jids
+
+
+def start_one_each(fleet: Fleet, kinds: Sequence[str]) -> dict[str, Worker]:
+    """A process for each way to hang, which serves the queue of its name."""
+    options = ("-c", "1", "-t", str(TIMEOUT_SECONDS))
+    return {kind: fleet.start(*options, "-q", kind, wait=False) for kind in kinds}
+
+
+def push_stuck(client: Client, kind: str, **options: object) -> str:
+    job: dict[str, object] = {"class": "scoreboard.Stuck", "args": [kind], "queue": kind, **options}
+    if kind == "asyncio":
+        job |= {"class": "scoreboard.StuckAsync", "args": []}
+    return str(client.push(job))
 
 
 def slack(ground: Ground) -> float:

@@ -83,6 +83,9 @@ WAYS: dict[str, Callable[[], None]] = {
     "finally": in_finally,
     "long": in_python,
 }
-KINDS = tuple(kind for kind in WAYS if kind != "long")
+ALL_KINDS = ("asyncio", *(kind for kind in WAYS if kind != "long"))
+SOME_KINDS = ("asyncio", "python", "recv", "bare_except")
 #: Those that an exception can reach before they end: one of two bytecodes of Python, or an await.
 REACHED = {"python", "finally", "asyncio"}
+#: Whether its limit is noticed before it has ended depends on the machine.
+ENDS_ITSELF = {"c_code"}
