@@ -21,6 +21,7 @@ LEASE = Script("lease")
 LOOK = Script("look")
 FENCE = Script("fence")
 FORGET = Script("forget")
+NOTE_STOP = Script("note_stop")
 
 #: Between the two looks that have to find all lists of a dead owner empty.
 FORGET_AFTER_MS = 60_000
@@ -110,8 +111,14 @@ def fence(redis: Redis, lists: Lists, *, proven: bool = False) -> bool:
     Args:
         proven: whoever calls saw the process end; then a beat that has not run out says nothing.
     """
-    keys = [redis.keys.alive(lists.identity), redis.keys.fenced(lists.identity), *lists.keys(redis)]
-    return bool(redis.run(FENCE, keys, [FENCE_SECONDS, int(proven)]))
+    keys = redis.keys
+    own = [keys.alive(lists.identity), keys.fenced(lists.identity), keys.suspects, *lists.keys(redis)]
+    return bool(redis.run(FENCE, own, [FENCE_SECONDS, lists.identity, int(proven)]))
+
+
+def note_stop(redis: Redis, identity: str) -> None:
+    """Say that this owner is on its way out: if it is killed before it is done, its jobs have no part in that."""
+    redis.run(NOTE_STOP, [redis.keys.owners, redis.keys.suspects], [identity])
 
 
 def forget(redis: Redis, lists: Lists, *, leaving: bool) -> bool:

@@ -35,6 +35,7 @@ from offsider.client import Client
 from offsider.core.errors import MalformedPayload, RedisFailure
 from offsider.core.payload import decode
 from offsider.jobs import registry
+from offsider.storage import owners
 from offsider.worker.discovery import Discovery
 from offsider.worker.fetcher import ReliableFetcher
 from offsider.worker.fetchers import make_fetcher
@@ -237,6 +238,8 @@ class Launcher:
             self._stopped.wait()
             return
         deadline = time.monotonic() + self.config.worker.timeout_seconds
+        # Beside the stop, which must not wait for Redis.
+        threading.Thread(target=self._note_stop, name="offsider-stopping", daemon=True).start()
         self._tell_keeper()
         self._take_no_more()
         self._announce("quiet", deadline)
@@ -248,6 +251,12 @@ class Launcher:
         farewell.join(max(0.5, deadline + LAST_SECONDS - time.monotonic()))
         self._announce("exit", deadline + LAST_SECONDS)
         self._stopped.set()
+
+    def _note_stop(self) -> None:
+        """Who is killed during a stop was not killed by a job."""
+        if self._registered:
+            with suppress(RedisFailure):
+                owners.note_stop(self._redis, self.identity)
 
     def _announce(self, event: str, until: float) -> None:
         """Call the handlers of an event beside a clock: one that hangs must not keep jobs from being given back."""

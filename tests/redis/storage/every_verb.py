@@ -47,6 +47,7 @@ def walk(redis: Redis) -> None:
     beat = processes.heartbeat(redis, OWNER.identity, {"info": "{}"}, {"1": "{}"}, wire_version=8)
     assert (beat.known, beat.signal) == (False, "TSTP")
     _reclaim(redis)
+    owners.note_stop(redis, OWNER.identity)
     assert owners.forget(redis, LISTS, leaving=True)
 
 

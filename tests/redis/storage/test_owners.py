@@ -167,6 +167,16 @@ def test_a_fence_stays_for_a_day_and_says_how_many_jobs_were_held(pool, raw_redi
     assert 24 * 3600 - 5 < raw_redis.ttl(FENCED) <= 24 * 3600
 
 
+def test_the_jobs_of_who_was_stopping_have_no_part_in_its_death(pool, raw_redis):
+    """A platform that is too impatient with a stop must not make pills of long jobs."""
+    owners.beat(pool, LISTS, LIFE_MS)
+    raw_redis.lpush(WORKING, "one")
+    owners.note_stop(pool, IDENTITY)
+    raw_redis.delete(ALIVE)
+    assert owners.fence(pool, LISTS)
+    assert raw_redis.get(FENCED) == b"1 0"
+
+
 def test_a_second_fence_keeps_what_the_first_one_noted(pool, raw_redis):
     owners.fence(pool, LISTS)
     raw_redis.lpush(WORKING, "late")
@@ -199,6 +209,21 @@ def registered(raw_redis):
 def test_a_clean_exit_leaves_nothing(pool, raw_redis):
     owners.beat(pool, LISTS, LIFE_MS)
     assert owners.forget(pool, LISTS, leaving=True)
+    assert snapshot(raw_redis) == {}
+
+
+def test_the_note_of_a_stop_goes_with_the_owner(pool, raw_redis):
+    owners.beat(pool, LISTS, LIFE_MS)
+    owners.note_stop(pool, IDENTITY)
+    owners.beat(pool, LISTS, LIFE_MS)
+    assert raw_redis.hkeys("offsider:suspects") == [f"{IDENTITY} stopping".encode()]
+    assert owners.forget(pool, LISTS, leaving=True)
+    assert snapshot(raw_redis) == {}
+
+
+def test_a_note_of_a_stop_that_comes_late_is_not_taken(pool, raw_redis):
+    """Nobody would remove it."""
+    owners.note_stop(pool, IDENTITY)
     assert snapshot(raw_redis) == {}
 
 

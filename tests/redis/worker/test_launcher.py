@@ -383,6 +383,26 @@ def test_what_can_be_reached_is_interrupted_and_runs_again_elsewhere(config, lau
     assert raw_redis.zcard("retry") == 0
 
 
+def test_who_stops_says_so_in_case_somebody_has_no_patience(config, launch, raw_redis):
+    """Else the jobs of a worker that is killed during its stop would have a strike for it."""
+    started, may_end = threading.Event(), threading.Event()
+
+    @job(name="Waits")
+    def waits():
+        started.set()
+        may_end.wait(20)
+
+    push(config, "Waits")
+    launcher = launch()
+    assert started.wait(20)
+    stopping = threading.Thread(target=launcher.stop)
+    stopping.start()
+    wait_for(lambda: raw_redis.hexists("offsider:suspects", f"{launcher.identity} stopping"))
+    may_end.set()
+    stopping.join(20)
+    assert not raw_redis.exists("offsider:suspects")
+
+
 def test_a_second_stop_waits_for_the_first(config, launch):
     entered, go_on, order = threading.Event(), threading.Event(), []
 

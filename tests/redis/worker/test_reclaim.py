@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from offsider.core.payload import decode, encode
-from offsider.storage import strikes, working
+from offsider.storage import owners, strikes, working
 from offsider.storage.owners import Lists
 from offsider.worker.reclaim import reclaim
 from offsider.worker.unit_of_work import interrupted
@@ -172,6 +172,15 @@ def test_what_the_owner_itself_puts_back_is_no_strike(redis, raw_redis, deaths):
     for _ in range(5):
         (entry,) = working.claim(redis, owner, ["low"], 1)
         assert working.put_back(redis, [(entry, interrupted(entry.raw))]) == [True]
+    assert strikes.died_with(redis, raw_redis.lindex("queue:low", 0)) == []
+
+
+def test_a_job_whose_worker_was_killed_while_it_stopped_is_none(deaths, redis, raw_redis):
+    for number in range(1, 6):
+        owners.beat(redis, Lists(identities(number)[0], {}), 1)
+        owners.note_stop(redis, identities(number)[0])
+        assert deaths.die(proven=True) == 1
+    assert deaths.buried == []
     assert strikes.died_with(redis, raw_redis.lindex("queue:low", 0)) == []
 
 

@@ -26,6 +26,6 @@ if ARGV[2] ~= '0' then
   if now - since < tonumber(ARGV[2]) then return 0 end
 end
 redis.call('HDEL', KEYS[1], ARGV[1])
-redis.call('HDEL', KEYS[2], ARGV[1], note)
+redis.call('HDEL', KEYS[2], ARGV[1], note, ARGV[1] .. ' stopping')
 redis.call('DEL', KEYS[3])
 return 1
