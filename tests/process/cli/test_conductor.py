@@ -20,7 +20,7 @@ def test_a_worker_killed_in_the_middle_loses_nothing(capsys, monkeypatch):
     def kill_one():
         while not conductor.workers or not conductor.tally.done:
             time.sleep(0.02)
-        conductor.workers[0].send(signal.SIGKILL)
+        conductor.workers[1].send(signal.SIGKILL)
 
     killer = threading.Thread(target=kill_one)
     killer.start()
@@ -29,9 +29,20 @@ def test_a_worker_killed_in_the_middle_loses_nothing(capsys, monkeypatch):
 
     output = capsys.readouterr().out
     assert account.lost == 0, output
-    assert "worker 1 ended with code -9" in output
+    assert "worker 2 ended with code -9" in output
     assert output.splitlines()[-1] == str(account)
     assert not conductor.folder.exists()
+
+
+def test_every_demo_kills_a_worker_and_shows_that_its_jobs_come_back(capsys):
+    conductor = Conductor(seconds=4)
+    account = conductor.run()
+
+    output = capsys.readouterr().out
+    assert account.lost == 0, output
+    assert "worker 1 was killed with -9 while it ran" in output
+    assert "came back and ran elsewhere" in output
+    assert [worker.name for worker in conductor.workers] == ["worker 1", "worker 2", "worker 3"]
 
 
 def test_without_a_living_worker_it_ends_and_shows_their_last_words(capsys, monkeypatch, tmp_path):

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 
 from offsider.cli.demo.ledger import Line
 
+ENDS = ("done", "failed", "postponed", "cut-short")
+
 
 @dataclass(frozen=True, slots=True)
 class Account:
@@ -41,7 +43,11 @@ class Account:
 
 @dataclass
 class Tally:
-    """What the ledger says so far."""
+    """What the ledger says so far.
+
+    Attributes:
+        ended_again: jobs that began in a process that never told of their end, and ended in another one.
+    """
 
     known: set[str] = field(default_factory=set[str])
     done: set[str] = field(default_factory=set[str])
@@ -49,6 +55,8 @@ class Tally:
     retried: int = 0
     postponed: int = 0
     twice: int = 0
+    ended_again: set[str] = field(default_factory=set[str])
+    _running: dict[str, set[int]] = field(default_factory=dict[str, set[int]])
 
     def add(self, lines: Iterable[Line]) -> None:
         for line in lines:
@@ -56,12 +64,28 @@ class Tally:
 
     def _add(self, line: Line) -> None:
         self.known.add(line.key)
+        self._follow(line)
         self.retried += line.attempt > 1 and line.word in {"done", "failed"}
         if line.word == "done":
             self.twice += line.key in self.done
             self.done.add(line.key)
         self.failed += line.word == "failed"
         self.postponed += line.word == "postponed"
+
+    def _follow(self, line: Line) -> None:
+        if line.word == "began":
+            self._running.setdefault(line.key, set()).add(line.pid)
+        elif line.word in ENDS and line.key in self._running:
+            pids = self._running[line.key]
+            pids.discard(line.pid)
+            if pids:  # it began in another process too, which said nothing of its end
+                self.ended_again.add(line.key)
+            else:
+                del self._running[line.key]
+
+    def running_in(self, pid: int) -> set[str]:
+        """The jobs whose run began in a process and did not end there."""
+        return {key for key, pids in self._running.items() if pid in pids}
 
     def settle(self, *, dead: Collection[str], stored: Collection[str]) -> Account:
         """The account, given what lies in the dead set and what lies anywhere else."""

@@ -3,6 +3,7 @@
 1. The folder, the library, the server, the screen.
 2. Two workers and the producers start.
 3. Every moment: read the ledger on, look at the server, show it. Until the time is over, Ctrl-C, or no worker lives.
+   In the middle a worker is killed with -9 (see `accident`).
 4. The producers stop; the workers get a bounded time to empty everything that is due soon.
 5. The workers get TERM and are waited for.
 6. The account: the ledger against what is stored. Then the server stops.
@@ -22,6 +23,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from offsider.cli.demo import stored
+from offsider.cli.demo.accident import Accident
 from offsider.cli.demo.account import Account, Tally
 from offsider.cli.demo.ledger import Ledger, LedgerReader, Line
 from offsider.cli.demo.library import Library
@@ -79,6 +81,7 @@ class Conductor:
         self._next_telling = 0.0
         self.workers: list[Worker] = []
         self._ended: set[str] = set()
+        self._accident = Accident(seconds)
         self._interrupts = 0
         self._interrupted = threading.Event()
         self._waiting = 0
@@ -156,10 +159,25 @@ class Conductor:
                 busiest = view
             if not self._look_after_workers() or self._interrupted.is_set():
                 return busiest
+            self._have_the_accident(config)
             left = LOOK_SECONDS if self._seconds is None else self._seconds - self._elapsed()
             if left <= 0:
                 return busiest
             self._interrupted.wait(min(LOOK_SECONDS, left))
+
+    def _have_the_accident(self, config: Config) -> None:
+        """Kill a worker when it is time, and start another one in its place."""
+        if self._accident.due(self._elapsed(), self.workers, self.tally):
+            victim = self.workers[0]
+            self._happened(self._accident.happen(self._elapsed(), victim, self.tally, self._read_on))
+            self._ended.add(victim.name)
+            self.start_worker(len(self.workers) + 1, config)
+        self._tell_who_is_back()
+
+    def _tell_who_is_back(self) -> None:
+        news = self._accident.news(self._elapsed(), self.tally)
+        if news is not None:
+            self._happened(news)
 
     def _drain(self, screen: Screen, config: Config) -> None:
         """Let the workers finish what is there; a further Ctrl-C, or the time, ends it early."""
@@ -168,6 +186,7 @@ class Conductor:
         while time.monotonic() < until and self._interrupts < enough and self._look_after_workers():
             view = self._look(EMPTYING, config)
             screen.show(view)
+            self._tell_who_is_back()
             if not (view.waiting or view.scheduled or view.retries or stored.other_keys(config)):
                 return
             time.sleep(LOOK_SECONDS / 2)
@@ -224,11 +243,11 @@ class Conductor:
         return self.tally.settle(dead=dead, stored=others)
 
     def _tell(self, account: Account) -> None:
-        print(
-            f"\n{account.jobs} jobs of {PRODUCERS} producers and of jobs themselves, run by {WORKERS} workers; "
-            f"{account.twice} ran twice."
-        )
-        if account.lost or len(self._ended) == WORKERS:
+        sources = f"{PRODUCERS} producers and of jobs themselves"
+        print(f"\n{account.jobs} jobs of {sources}, run by {len(self.workers)} workers; {account.twice} ran twice.")
+        if str(self._accident):
+            print(self._accident)
+        if account.lost or len(self._ended) == len(self.workers):
             for worker in self.workers:
                 print(f"{worker.name} said last:\n{worker.last_words()}")
         if self._temporary and not account.lost:

@@ -43,6 +43,7 @@ def keep_ledger(job: JobContext, call_next: Callable[[JobContext], object]) -> o
     def note(word: str) -> None:
         ledger().write(word, job.jid, job.name, job.attempt)
 
+    note("began")
     try:
         result = call_next(job)
     except Reschedule:

@@ -7,6 +7,7 @@ soon as the call returns, whole, even when the process is killed with -9 in the 
 word       written by              meaning
 ========== ======================= ==========================================================
 pushed     whoever pushed it       the server acknowledged the push
+began      the job                 a run of it began
 done       the job                 it ran to its end
 failed     the job                 it raised
 postponed  the job                 it asked to run again later
@@ -24,7 +25,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-WORDS = ("pushed", "done", "failed", "postponed", "cut-short", "gave-up")
+WORDS = ("pushed", "began", "done", "failed", "postponed", "cut-short", "gave-up")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,7 @@ class Line:
         name: of the job.
         attempt: which try it was, from 1; 0 where that means nothing.
         when: epoch seconds.
+        pid: of the process that wrote it.
     """
 
     word: str
@@ -44,6 +46,7 @@ class Line:
     name: str
     attempt: int
     when: float
+    pid: int = 0
 
 
 class Ledger:
@@ -88,10 +91,10 @@ class LedgerReader:
                 file.seek(self._read.get(path, 0))
                 whole, newline, _ = file.read().rpartition(b"\n")
             self._read[path] = self._read.get(path, 0) + len(whole) + len(newline)
-            yield from _parsed(whole.decode().splitlines())
+            yield from _parsed(whole.decode().splitlines(), int(path.stem))
 
 
-def _parsed(lines: Iterable[str]) -> Iterator[Line]:
+def _parsed(lines: Iterable[str], pid: int) -> Iterator[Line]:
     for line in lines:
         word, key, name, attempt, when = line.split(" ")
-        yield Line(word, key, name, int(attempt), float(when))
+        yield Line(word, key, name, int(attempt), float(when), pid)
