@@ -248,6 +248,22 @@ def test_a_supervisor_tells_how_many_there_shall_be_and_when_no_more_come(keeper
     assert not keeper.turn()
 
 
+def test_whoever_waits_for_its_end_does_not_wait_for_a_second_look(keeper, worker, parts, raw_redis):
+    push(raw_redis, "Short", 1)
+    claim_jobs(parts.redis, worker, 1)
+    keeper._channel.send(worker.report())
+    keeper.turn()
+    worker.end()
+    assert keeper.turn()
+    heard = []
+    keeper.on_no_more = lambda: heard.append("no more")
+    for _ in range(2):
+        keeper._channel.send(encode(Orders(no_more=True)))
+    assert not keeper.turn()
+    assert heard == ["no more"]
+    assert raw_redis.llen("queue:default") == 1
+
+
 def test_it_sleeps_until_something_happens(keeper, worker, parts):
     """An idle keeper costs a few wake-ups in a life, and an end wakes it at once."""
     owners.beat(parts.redis, worker.lists, LIFE_MS)

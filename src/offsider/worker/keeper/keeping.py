@@ -112,10 +112,15 @@ class Keeper:
             if isinstance(message, Report):
                 self._heard(message)
             elif isinstance(message, Orders):
-                self.health.expected = message.expected
-                if message.no_more and not self._no_more:
-                    self.on_no_more()
-                self._no_more = message.no_more
+                self._obey(message)
+
+    def _obey(self, orders: Orders) -> None:
+        self.health.expected = orders.expected
+        if orders.no_more and not self._no_more:
+            self.on_no_more()
+            for dead in self._dead:  # whoever waits for the keeper's end has no time for a second look later
+                dead.due = 0.0
+        self._no_more = orders.no_more
 
     def _heard(self, report: Report) -> None:
         kept = self._kept.get(report.pid)
@@ -166,7 +171,6 @@ class Keeper:
                 continue
             self._outage.over()
             dead.looks += 1
-            # Whoever waits for the keeper's end has not the time.
             dead.due = now if self._no_more else now + SECOND_LOOK_SECONDS
             if dead.looks == 2:
                 self._dead.remove(dead)
