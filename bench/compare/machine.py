@@ -18,7 +18,13 @@ SPINS = 200_000
 
 @dataclass(frozen=True)
 class Look:
-    """CPU seconds so far of the workers with their children, of the server, of this program, and of everybody."""
+    """CPU seconds so far.
+
+    Attributes:
+        workers: with their children.
+        own: of this program, and of those it has waited for: producers.
+        everybody: on the whole machine.
+    """
 
     at_ns: int
     workers: float
@@ -33,7 +39,7 @@ def look(workers: Iterable[int], server: int) -> Look:
         time.monotonic_ns(),
         sum(cpu_seconds(pid) for root in workers for pid in tree(root)),
         cpu_seconds(server),
-        times.user + times.system,
+        times.user + times.system + times.children_user + times.children_system,
         _busy_seconds(),
     )
 

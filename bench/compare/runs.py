@@ -85,6 +85,7 @@ def push(contestant: Contestant, programs: Path, *, jobs: int, word: str = "push
             "server_us": (after.server - before.server) / jobs * 1e6,
             "commands": (counts["commands"] - counted["commands"]) / jobs,
             "seconds": jobs / figures["rate"],
+            "others": others_cores(before, after),
         }
 
 
@@ -94,13 +95,15 @@ def latency(contestant: Contestant, programs: Path, *, pushes: int) -> Figures:
         ledger = place.ledger(pushes + 2)
         with place.workers(ledger, concurrency=10) as workers:
             workers.start()
+            before = look(workers.pids, place.server.pid)
             place.produce(ledger, "latency", str(pushes), str(contestant.gap_ms))
             wait_for_all(ledger, workers)
+            others = others_cores(before, look(workers.pids, place.server.pid))
         lags = list(lags_ms(ledger.runs()))
         if len(lags) < pushes + 2:
             raise Broken(f"{pushes + 2 - len(lags)} of {pushes + 2} jobs did not run")
         paced = sorted(lags[1:-1])
-        return {"p50": quantile(paced, 0.5), "p99": quantile(paced, 0.99), "silence": lags[-1]}
+        return {"p50": quantile(paced, 0.5), "p99": quantile(paced, 0.99), "silence": lags[-1], "others": others}
 
 
 def memory(contestant: Contestant, programs: Path, *, seconds: float) -> Figures:
