@@ -54,6 +54,7 @@ assert_type(send.enqueue_many(send.call(number) for number in range(3)), list[st
 assert_type(send.enqueue_many([(1,), (2, "x")], at=[60, datetime.now(UTC)], batch_size=10), list[str | None])
 assert_type(send.enqueue_many([send.call(1)], spread_interval=60), list[str | None])
 assert_type(send.using(queue="high", retry=False).enqueue(1), str | None)
+assert_type(send.using(soft_timeout=60, hard_timeout=timedelta(minutes=2)).enqueue(1), str | None)
 assert_type(send.using(retry_for=60).using(wait_replicas=1).enqueue_in(1, 1), str | None)
 send.run_inline(1, urgent=True)
 hard.enqueue(1)

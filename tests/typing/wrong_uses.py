@@ -34,6 +34,7 @@ send.enqueue()  # error
 send.enqueue(1, 2)  # error
 send.enqueue(1, color="red")  # error
 send.enqueue(1, urgent="yes")  # error
+send.using(soft_timeout="60")  # error
 send.enqueue_in(60)  # error
 send.enqueue_in("60", 1)  # error
 send.enqueue_at("tomorrow", 1)  # error
