@@ -34,6 +34,7 @@ class WorkerOptions:
     health: str | None = None
     processes: str | None = None
     preload: bool = False
+    group: tuple[str, ...] = ()
 
     def overrides(self) -> dict[str, object]:
         """Settings by name. Their values are checked where all others are."""
@@ -53,6 +54,7 @@ class WorkerOptions:
             "queues": self.queue,
             "reload": self.reload,
             "preload": self.preload,
+            "groups": self.group,
         }
         settings |= {name: value for name, value in given.items() if value}
         settings |= {"keeper": False} if self.no_keeper else {}
@@ -102,6 +104,11 @@ OPTIONS = (
         "-p", "--processes", metavar="N",
         help="Have a supervisor fork so many processes, each with all threads; 'auto' is one per core. Default: one "
         "process without a supervisor.",
+    ),
+    click.option(
+        "-G", "--group", multiple=True, metavar="'NAME[,WEIGHT] ...'",
+        help="Queues for one process of a supervisor; may be given several times. Without --processes there is one "
+        "process for each.",
     ),
     click.option("--preload", is_flag=True, help="With --processes: load the application once, before the fork."),
     click.option("-v", "--verbose", is_flag=True, help="Log at the level debug, and show whole tracebacks."),

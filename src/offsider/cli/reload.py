@@ -97,6 +97,7 @@ def arguments(options: WorkerOptions) -> list[str]:
     words = ["worker"]
     words += [word for target in options.require for word in ("-r", target)]
     words += [word for queue in options.queue for word in ("-q", queue)]
+    words += [word for group in options.group for word in ("-G", group)]
     valued = {
         "-c": options.concurrency,
         "-C": options.config,

@@ -45,7 +45,7 @@ def run(options: WorkerOptions) -> int:
 
             return Reloader(options).run()
         setup_logging(config.log)
-        if config.worker.processes:
+        if config.worker.processes or config.worker.groups:
             from offsider.cli.supervisor.supervisor import Supervisor  # imported here: one process needs none of it
 
             return Supervisor(options, config, run_worker).run()

@@ -152,6 +152,18 @@ def _check_queues(value: object) -> tuple[str, ...]:
     return tuple(map(str, parse_all(cast("tuple[object, ...]", items))))
 
 
+def _check_groups(value: object) -> tuple[str, ...]:
+    items = (value,) if isinstance(value, str) else value
+    if not isinstance(items, list | tuple):
+        raise _refuse()
+    groups: list[str] = []
+    for item in cast("tuple[object, ...]", tuple(items)):  # pyright: ignore[reportUnknownArgumentType]
+        if not isinstance(item, str) or not item.strip():
+            raise _refuse()
+        groups.append(" ".join(map(str, parse_all(item.split()))))
+    return tuple(groups)
+
+
 def _check_flag(value: object) -> bool:
     if not isinstance(value, bool):
         raise _refuse()
@@ -212,5 +224,10 @@ _NO = ("false", "no", "off", "0", "")
 
 FLAG = Kind("true or false", _check_flag, _parse_flag)
 QUEUES = Kind('a list of queues, each "name", "name,weight" or [name, weight]', _check_queues, str.split)
+GROUPS = Kind(
+    'a list of queue groups, each "name" or "name,weight name ..."',
+    _check_groups,
+    lambda value: [group for group in value.split(";") if group.strip()],
+)
 URL = Kind("a URL that begins with redis://, rediss:// (TLS) or unix://", _check_url, secret=True)
 ADDRESS = Kind("host:port, or a port of this machine alone", _check_address)

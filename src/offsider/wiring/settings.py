@@ -310,6 +310,13 @@ class WorkerSection(CapsuleSection):
         env=("SIDEKIQ_COUNT",),
         cli="-p, --processes",
     )
+    groups: Sequence[str] = setting(
+        (),
+        kinds.GROUPS,
+        help="Queues of the supervisor's processes: each serves one group, in turn, in place of `queues`. Without "
+        "`processes` there is one for each group. In the environment divided by `;`.",
+        cli="-G, --group",
+    )
     preload: bool = setting(
         False,
         kinds.FLAG,

@@ -160,6 +160,23 @@ def test_processes_may_be_one_per_core_and_bound_to_it(swarm):
     supervisor.worker.stopped()
 
 
+@pytest.mark.parametrize("options", [(), ("--preload",)], ids=["plain", "preload"])
+def test_each_worker_serves_its_group_of_queues(workers, stored, ledger, options):
+    supervisor = Swarm(workers.start("-G", "high", "-G", "low,2 lower", *options, text=APP, wait=False))
+    supervisor.until_running()
+    said = supervisor.worker.output
+    assert said.count("running <Capsule default: 5 of high, strict>") == 1
+    for queue in ("high", "low", "lower"):
+        push(stored, "Short", queue, queue=queue)
+    wait_for(lambda: len(ledger.notes("end")) == 3)
+    ran = {note.word: note.pid for note in ledger.notes("end")}
+    assert ran["low"] == ran["lower"] != ran["high"]
+    doomed = ran["high"]
+    os.kill(doomed, signal.SIGKILL)
+    supervisor.worker.until_says("running <Capsule default: 5 of high, strict>", times=2)
+    supervisor.worker.stopped()
+
+
 # -------------------------------------------------------------------------------------- restarting
 
 

@@ -30,6 +30,8 @@ from offsider.wiring import kinds
         (kinds.ADDRESS, "7433", "127.0.0.1:7433"),
         (kinds.ADDRESS, "", ""),
         (kinds.processes(), 0, 0),
+        (kinds.GROUPS, ["high,2  low", "*"], ("high,2 low", "*")),
+        (kinds.GROUPS, "high", ("high",)),
         (kinds.processes(), 12, 12),
     ],
 )
@@ -42,6 +44,10 @@ def test_what_passes(kind, given, final):
     "kind, given",
     [
         (kinds.whole(1), 0),
+        (kinds.GROUPS, 7),
+        (kinds.GROUPS, [7]),
+        (kinds.GROUPS, [" "]),
+        (kinds.GROUPS, ["low low"]),
         (kinds.whole(1), True),
         (kinds.whole(1), 1.0),
         (kinds.whole(1), "1"),
@@ -161,3 +167,7 @@ def test_where_a_process_may_use_all_cores_they_are_counted(monkeypatch, cores, 
 def test_what_is_no_number_of_processes(given):
     with pytest.raises(ValueError):
         kinds.processes().check(given)
+
+
+def test_groups_of_the_environment_are_divided_by_semicolons():
+    assert kinds.GROUPS.check(kinds.GROUPS.parse("high,2 low; * ;")) == ("high,2 low", "*")

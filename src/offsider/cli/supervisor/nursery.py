@@ -13,7 +13,7 @@ import signal
 import time
 import traceback
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 from offsider.cli.boot import Forked
@@ -138,13 +138,24 @@ class Nursery:
             os.environ.pop(name, None)
         if self._config.worker.pin_cpus:
             pin(place)
+        options = self._with_queues(place)
         if self._preloaded is not None:
             self._preloaded.random.seed()
         link = None
         if self._channel is not None:
             self._channel.only_send()
             link = KeeperLink(self._channel)
-        return self._work_as(self._options, link, Forked(self._preloaded, end.say_ready))
+        return self._work_as(options, link, Forked(self._preloaded, end.say_ready))
+
+    def _with_queues(self, place: int) -> WorkerOptions:
+        """The command line of one worker: with the queues of its group, where there are groups."""
+        groups = self._config.worker.groups
+        if not groups:
+            return self._options
+        queues = tuple(groups[place % len(groups)].split())
+        if self._preloaded is not None:
+            self._preloaded.worker.queues = queues
+        return replace(self._options, queue=queues)
 
 
 def pin(place: int) -> None:

@@ -76,7 +76,8 @@ class Supervisor:
         self._nursery = Nursery(
             options, config, self._channel, self._signals, work_as=work_as, let_go=self._let_go_in_worker
         )
-        self._crew = Crew(self._nursery, config.worker.processes, lambda: self._config.worker.timeout_seconds)
+        size = config.worker.processes or len(config.worker.groups)
+        self._crew = Crew(self._nursery, size, lambda: self._config.worker.timeout_seconds)
         self._stop_by: float | None = None
         self._quieted = False
         self._broken = False
