@@ -33,6 +33,8 @@ EVERY_KEY = {
     "fenced": "offsider:fenced:<identity>",
     "suspects": "offsider:suspects",
     "sweep": "offsider:sweep",
+    "schedule_lease": "offsider:schedule",
+    "schedule_free": "offsider:schedule:free",
     "working": "offsider:working:<identity>:<cap>:<queue>",
     "strikes": "offsider:strikes:<jid>",
 }

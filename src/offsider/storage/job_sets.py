@@ -12,25 +12,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from offsider.storage.keys import Keys
 from offsider.storage.redis import Redis
-from offsider.storage.scripts import Argument, Script
+from offsider.storage.scripts import Argument, Call, Script
 from offsider.storage.working import DeadSetLimits
 
-DUE = Script("due")
 ENQUEUE = Script("enqueue")
 KILL = Script("kill")
 DEFER = Script("defer")
 DROP = Script("drop")
 
 _PAGE = 50
-
-
-@dataclass(frozen=True, slots=True)
-class Due:
-    """What is due now, and the seconds until the next job after these (None when there is none)."""
-
-    members: list[bytes]
-    next_in_seconds: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,23 +42,21 @@ class Moved(Enum):
     REFUSED = -1
 
 
-def due(redis: Redis, sorted_set: str, limit: int) -> Due:
-    """Read up to ``limit`` jobs whose time has come by the server's clock; nothing is removed."""
-    next_in, members = redis.run(DUE, [sorted_set], [limit])
-    return Due(members, float(next_in) if next_in else None)
-
-
 def enqueue(redis: Redis, sorted_set: str, moves: Sequence[Move], *, only_due: bool) -> list[Moved]:
     """Move jobs to their queues.
 
     Args:
         only_due: leave alone what was given a later score since it was read.
     """
-    keys = [sorted_set, redis.keys.queues, *(redis.keys.queue(move.queue) for move in moves)]
+    return [Moved(int(reply)) for reply in redis.run(*enqueue_call(redis.keys, sorted_set, moves, only_due=only_due))]
+
+
+def enqueue_call(keys: Keys, sorted_set: str, moves: Sequence[Move], *, only_due: bool) -> Call:
+    """The script of `enqueue`, for one among several commands."""
     arguments: list[Argument] = [int(only_due)]
     for move in moves:
         arguments += (move.member, move.payload, move.queue)
-    return [Moved(int(reply)) for reply in redis.run(ENQUEUE, keys, arguments)]
+    return ENQUEUE, [sorted_set, keys.queues, *(keys.queue(move.queue) for move in moves)], arguments
 
 
 def kill(redis: Redis, sorted_set: str, member: bytes, limits: DeadSetLimits, *, only_due: bool = False) -> bool:

@@ -31,6 +31,8 @@ key                                            type    written by               
 ``offsider:fenced:<identity>``                 string  sweep, before it takes the jobs    24 h
 ``offsider:suspects``                          hash    sweep (looks at a silent owner)    never
 ``offsider:sweep``                             string  sweep (the lease)                  3 looks
+``offsider:schedule``                          string  scheduler (the lease)              5 s
+``offsider:schedule:free``                     string  scheduler (gives the lease back)   at once
 ``offsider:working:<identity>:<cap>:<queue>``  list    claim                              never
 ``offsider:strikes:<jid>``                     zset    sweep (identity -> its death)      72 h
 =============================================  ======  =================================  ==============
@@ -68,6 +70,8 @@ class Keys:
         self.owners = prefix + "offsider:owners"
         self.suspects = prefix + "offsider:suspects"
         self.sweep = prefix + "offsider:sweep"
+        self.schedule_lease = prefix + "offsider:schedule"
+        self.schedule_free = prefix + "offsider:schedule:free"
         self._queue = prefix + "queue:"
 
     def queue(self, name: str) -> str:

@@ -21,7 +21,7 @@ import weakref
 from collections.abc import Sequence
 from importlib.resources import files
 from importlib.resources.abc import Traversable
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from offsider.core.errors import RedisRefused
 
@@ -72,6 +72,10 @@ class Script:
 
     def by_text(self, keys: Sequence[str], arguments: Sequence[Argument]) -> Command:
         return ("EVAL", self.text, len(keys), *keys, *arguments)
+
+
+Call: TypeAlias = tuple[Script, Sequence[str], Sequence[Argument]]
+"""A script with its keys and its arguments."""
 
 
 class RunsScripts(Protocol):

@@ -123,6 +123,10 @@ class Tracking:
         lengths = self._exchange([("LLEN", key) for key in keys])
         return any(_is_filled(length) for length in lengths)
 
+    def watches(self, key: str) -> bool:
+        """Whether a change of this key will be told."""
+        return self.is_open and key in self._watched
+
     def fileno(self) -> int:
         """Of the socket, for a selector; only while `is_open`. Ask `changed` before: something may be read already."""
         return int(self._connection._sock.fileno())  # noqa: SLF001 - redis-py has no other way to wait on several
@@ -140,7 +144,7 @@ class Tracking:
         told, self._changed = self._changed, set()
         return told
 
-    def wait(self, timeout_seconds: float, *others: HasFileno) -> set[str]:
+    def wait(self, timeout_seconds: float, *others: HasFileno | int) -> set[str]:
         """Sleep until a watched key changes, one of ``others`` can be read or the time is over.
 
         Answers what has changed, as `changed` does.
@@ -152,7 +156,7 @@ class Tracking:
         if told:
             return told
         with DefaultSelector() as selector:
-            for source in (self, *others) if self.is_open else others:
+            for source in (*others, *([self] if self.is_open else [])):
                 selector.register(source, EVENT_READ)
             selector.select(max(0.0, timeout_seconds))
         return self.changed()

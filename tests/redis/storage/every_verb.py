@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+from functools import partial
 from typing import Any
 
 from offsider.core.errors import Fenced
-from offsider.storage import job_sets, owners, processes, strikes, working
+from offsider.storage import agenda, job_sets, owners, processes, strikes, working
+from offsider.storage.agenda import Due, Lease
 from offsider.storage.job_sets import Move, Moved
 from offsider.storage.owners import Lists
 from offsider.storage.redis import Redis
@@ -38,7 +40,7 @@ def walk(redis: Redis) -> None:
     assert owners.prolong(redis, LISTS.identity, 45_000)
     assert owners.lists_of(redis, LISTS.identity) == LISTS
     _settle(redis)
-    assert job_sets.due(redis, keys.schedule, 10).members == [b"bad", b"due", b"gone"]
+    _look(redis, [b"bad", b"due", b"gone"])
     moves = [Move(b"due", b"due now", "low"), Move(b"nobody", b"x", "low"), Move(b"later", b"x", "low")]
     assert job_sets.enqueue(redis, keys.schedule, moves, only_due=True) == [Moved.DONE, Moved.GONE, Moved.GONE]
     assert job_sets.kill(redis, keys.schedule, b"bad", LIMITS)
@@ -51,9 +53,21 @@ def walk(redis: Redis) -> None:
     assert owners.forget(redis, LISTS, leaving=True)
 
 
+def _look(redis: Redis, due: list[bytes]) -> None:
+    exchange = partial(redis.pipeline, raise_errors=False)
+    gone = (redis.keys.schedule, [Move(b"nobody", b"x", "low")])
+    moved, now = agenda.turn(exchange, redis.keys, Lease("host:1:scheduler", 60_000), [gone], 10)
+    assert moved == [[Moved.GONE]]
+    assert [one.members for one in now.sets if isinstance(one, Due)] == [[], due]
+    _, other = agenda.turn(exchange, redis.keys, Lease("host:2:scheduler", 60_000), [], 10)
+    assert not other.held
+    assert agenda.hand_over(redis, "host:1:scheduler")
+
+
 def _settle(redis: Redis) -> None:
     claimed = working.claim(redis, OWNER, ("high", "low"), 6)
     assert [entry.raw for entry in claimed] == [b"high 1", b"low 1", b"low 2", b"low 3", b"low 4", b"low 5"]
+    assert working.count(redis, OWNER, ("high", "low")) == 6
     done, retried, rescheduled, buried, interrupted, returned = claimed
     (suspect,) = working.claim(redis, OWNER, ("low",), 1)
     assert strikes.put_last(redis, suspect)

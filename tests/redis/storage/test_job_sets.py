@@ -17,38 +17,6 @@ def now(raw_redis) -> float:
     return seconds + micros / 1e6
 
 
-# ---------------------------------------------------------------------------------------- due
-
-
-def test_due_is_what_the_clock_of_the_server_says(pool, raw_redis):
-    """Also when the clock of this process is wrong (rule 22)."""
-    at = now(raw_redis)
-    raw_redis.zadd("schedule", {"past": at - 60, "just": at - 0.01, "soon": at + 60, "far": FUTURE})
-    due = job_sets.due(pool, "schedule", 10)
-    assert due.members == [b"past", b"just"]
-    assert due.next_in_seconds == pytest.approx(60, abs=5)
-
-
-def test_due_reads_a_batch_and_says_that_there_is_more(pool, raw_redis):
-    raw_redis.zadd("retry", {f"job {n}": n + 1 for n in range(5)})
-    due = job_sets.due(pool, "retry", 3)
-    assert due.members == [b"job 0", b"job 1", b"job 2"]
-    assert due.next_in_seconds is not None
-    assert due.next_in_seconds < 0
-
-
-def test_nothing_is_due_in_an_empty_set(pool, raw_redis):
-    assert job_sets.due(pool, "schedule", 10) == job_sets.Due([], None)
-    assert snapshot(raw_redis) == {}
-
-
-@pytest.mark.parametrize("score", ["-inf", "inf"])
-def test_scores_without_end_are_read(pool, raw_redis, score):
-    raw_redis.zadd("schedule", {"x": score})
-    due = job_sets.due(pool, "schedule", 10)
-    assert due.members == ([b"x"] if score == "-inf" else [])
-
-
 # ------------------------------------------------------------------------------------ enqueue
 
 

@@ -11,7 +11,7 @@ from redis._parsers import _RESP3Parser
 
 from offsider.core.errors import RedisRefused, RedisUnavailable
 from offsider.storage import tracking as module
-from offsider.storage.job_sets import DUE
+from offsider.storage.agenda import AGENDA
 from offsider.storage.redis import RedisSettings, make_factory
 from offsider.storage.tracking import Tracking
 from tests.waiting import wait_for
@@ -82,10 +82,24 @@ def test_a_key_that_was_told_is_watched_again_when_it_is_read_again(tracking, ra
 
 
 def test_what_a_script_reads_is_watched(tracking, raw_redis):
-    (reply,) = tracking.read(["schedule"], [DUE.by_text(["schedule"], [10])])
-    assert reply == [b"", []]
+    keys = ["lease", "schedule"]
+    (reply,) = tracking.read(keys, [AGENDA.by_text(keys, ["me", 60_000, 10])])
+    assert reply == [b"1", [b"", []]]
+    assert tracking.watches("schedule")
     raw_redis.zadd("schedule", {"job": 1.0})
     assert tracking.wait(PATIENT) == {"schedule"}
+
+
+def test_a_look_without_the_lease_watches_nothing(tracking, raw_redis):
+    """Else every process would wake for every job that is scheduled or fails."""
+    keys = ["lease", "schedule"]
+    raw_redis.set("lease", "somebody 9000000000")
+    tracking.watch("end")
+    assert tracking.read([], [AGENDA.by_text(keys, ["me", 60_000, 10])])[0][0] == b"0"
+    raw_redis.zadd("schedule", {"job": 1.0})
+    raw_redis.delete("lease")
+    raw_redis.set("end", 1)
+    assert tracking.wait(PATIENT) == {"end"}
 
 
 def test_what_was_told_before_the_answer_is_older_than_the_answer(tracking, raw_redis):

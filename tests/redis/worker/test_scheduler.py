@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import tracemalloc
 
 import pytest
 import redis as redis_py
@@ -13,7 +14,8 @@ from offsider.core.errors import MalformedPayload
 from offsider.core.payload import decode, encode
 from offsider.storage import job_sets
 from offsider.wiring.config import Config
-from offsider.worker.scheduler import Scheduler
+from offsider.worker import lookout, scheduler as module
+from offsider.worker.scheduler import POLL_SECONDS, RENEW_SECONDS, Scheduler
 from tests.snapshot import snapshot
 from tests.waiting import wait_for
 
@@ -52,12 +54,44 @@ def scheduling(worker_config):
         scheduling.close()
 
 
+@pytest.fixture
+def running(scheduling):
+    """Schedulers that run as services until the test ends."""
+    started = []
+
+    def run(config) -> Scheduling:
+        one = scheduling(config)
+        one.scheduler.start()
+        started.append(one.scheduler)
+        return one
+
+    yield run
+    for scheduler in started:
+        scheduler.stop()
+    assert all(scheduler.join(10) for scheduler in started)
+
+
+def holder_of(client) -> bytes:
+    """Who has the lease."""
+    return (client.get("offsider:schedule") or b"").partition(b" ")[0]
+
+
+def name_of(one: Scheduling) -> bytes:
+    return one.scheduler._lease.holder.encode()
+
+
 def moved(client, queue: str = "low") -> list[dict]:
     return [decode(raw) for raw in reversed(client.lrange(f"queue:{queue}", 0, -1))]
 
 
+def jobs_in(client) -> dict[str, object]:
+    """All of Redis but the lease."""
+    return {key: value for key, value in snapshot(client).items() if not key.startswith("offsider:")}
+
+
 def now(client) -> float:
-    return client.time()[0]
+    seconds, micros = client.time()
+    return seconds + micros / 1e6
 
 
 # -------------------------------------------------------------------------------------- moving
@@ -70,7 +104,7 @@ def test_a_due_job_moves_with_the_time_of_its_enqueueing(scheduling, raw_redis, 
     (job,) = moved(raw_redis)
     assert job.pop("enqueued_at") == pytest.approx(now(raw_redis) * 1000, abs=10_000)
     assert job == decode(payload(foreign={"x": 2**70}))
-    assert set(snapshot(raw_redis)) == {"queue:low", "queues"}
+    assert set(jobs_in(raw_redis)) == {"queue:low", "queues"}
 
 
 def test_what_is_due_is_decided_by_the_server(scheduling, raw_redis, worker_config):
@@ -86,13 +120,12 @@ def test_what_is_due_is_decided_by_the_server(scheduling, raw_redis, worker_conf
     assert [job["args"] for job in moved(raw_redis)] == [[2]]
 
 
-def test_it_sleeps_to_the_next_score_and_a_second_at_most(scheduling, raw_redis):
+def test_it_sleeps_to_the_next_score_and_never_past_its_lease(scheduling, raw_redis):
     one = scheduling()
-    assert one.tick() == 1.0
+    assert one.tick() == RENEW_SECONDS
     raw_redis.zadd("schedule", {payload(): now(raw_redis) + 3600})
-    assert one.tick() == 1.0
-    seconds, micros = raw_redis.time()
-    raw_redis.zadd("retry", {payload(): seconds + micros / 1e6 + 0.5})
+    assert one.tick() == RENEW_SECONDS
+    raw_redis.zadd("retry", {payload(): now(raw_redis) + 0.5})
     assert 0 < one.tick() <= 0.5
 
 
@@ -113,7 +146,7 @@ def test_a_job_whose_time_was_edited_after_it_was_read_stays(scheduling, raw_red
     worker_config.client_middleware.add(edit)
     raw_redis.zadd("schedule", {payload(): LONG_AGO})
     scheduling().tick()
-    assert snapshot(raw_redis) == {"schedule": {payload(): 9e9}}
+    assert jobs_in(raw_redis) == {"schedule": {payload(): 9e9}}
 
 
 def test_retries_and_the_schedule_both_progress_when_one_has_many(scheduling, raw_redis):
@@ -126,6 +159,170 @@ def test_retries_and_the_schedule_both_progress_when_one_has_many(scheduling, ra
         pass
     assert [job["args"] for job in moved(raw_redis, "retries")] == [[n] for n in range(350)]
     assert [job["args"] for job in moved(raw_redis)] == [[n] for n in range(150)]
+
+
+def test_a_batch_that_could_not_be_moved_is_moved_later(scheduling, raw_redis):
+    raw_redis.execute_command("ACL", "SETUSER", "default", "resetkeys", "~offsider:*", "~schedule", "~retry")
+    try:
+        raw_redis.zadd("schedule", {payload(): LONG_AGO})
+        one = scheduling()
+        assert one.tick() == POLL_SECONDS
+        assert len(one.errors) == 1
+    finally:
+        raw_redis.execute_command("ACL", "SETUSER", "default", "allkeys")
+    one.tick()
+    assert len(moved(raw_redis)) == 1
+
+
+def test_a_server_that_forgets_its_scripts_gets_them_again(scheduling, raw_redis):
+    raw_redis.zadd("schedule", {payload(n): LONG_AGO + n for n in range(150)})
+    one = scheduling()
+    assert one.tick() == 0.0
+    raw_redis.script_flush()
+    assert one.tick() > 0
+    assert len(moved(raw_redis)) == 150
+
+
+def test_ten_thousand_jobs_to_come_are_left_in_redis(scheduling, raw_redis):
+    """A worker's memory must not depend on how many jobs are scheduled."""
+    one = scheduling()
+    one.tick()
+    raw_redis.zadd("schedule", {payload(n, note="x" * 1000): 9e9 + n for n in range(10_000)})
+    tracemalloc.start()
+    one.tick()
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 500_000
+
+
+# ------------------------------------------------------------------------------- waking up
+
+
+def test_an_earlier_job_wakes_it(running, raw_redis, worker_config, monkeypatch):
+    """Sidekiq would find it at its next poll, seconds later; here nothing else would end the sleep."""
+    monkeypatch.setattr(module, "RENEW_SECONDS", 3600.0)
+    raw_redis.zadd("schedule", {payload(1): now(raw_redis) + 3600})
+    running(worker_config)
+    wait_for(lambda: holder_of(raw_redis))
+    raw_redis.zadd("schedule", {payload(2): now(raw_redis) + 0.1})
+    wait_for(lambda: [job["args"] for job in moved(raw_redis)] == [[2]])
+    raw_redis.zadd("retry", {payload(3): LONG_AGO})
+    wait_for(lambda: [job["args"] for job in moved(raw_redis)] == [[2], [3]])
+
+
+def test_its_own_moves_do_not_wake_it(running, raw_redis, worker_config, monkeypatch):
+    looks = []
+    turn = module.agenda.turn
+    monkeypatch.setattr(module.agenda, "turn", lambda *args: looks.append(args) or turn(*args))
+    raw_redis.zadd("schedule", {payload(1): LONG_AGO})
+    running(worker_config)
+    wait_for(lambda: moved(raw_redis))
+    raw_redis.rpop("queue:low")
+    raw_redis.zadd("schedule", {payload(2): LONG_AGO})
+    wait_for(lambda: moved(raw_redis))
+    assert len(looks) <= 4
+
+
+def test_many_changes_cause_few_looks(running, raw_redis, worker_config, monkeypatch):
+    monkeypatch.setattr(lookout, "REREAD_SECONDS", 0.3)
+    one = running(worker_config)
+    wait_for(lambda: holder_of(raw_redis))
+    for number in range(200):
+        raw_redis.zadd("schedule", {payload(number): 9e9})
+    raw_redis.zadd("schedule", {payload(999): LONG_AGO})
+    wait_for(lambda: moved(raw_redis))
+    assert one.scheduler._loop.ticks < 100
+
+
+def test_who_may_not_track_looks_each_second(running, raw_redis, worker_config, caplog):
+    raw_redis.execute_command("ACL", "SETUSER", "blind", "on", ">blind", "~*", "+@all", "-client|tracking")
+    worker_config.redis.username = worker_config.redis.password = "blind"
+    with caplog.at_level(logging.INFO, "offsider"):
+        one = running(worker_config)
+        wait_for(lambda: holder_of(raw_redis))
+        raw_redis.zadd("schedule", {payload(): LONG_AGO})
+        wait_for(lambda: moved(raw_redis))
+    assert "does not tell when jobs are scheduled" in caplog.text
+    assert one.scheduler.tick() == POLL_SECONDS
+    one.scheduler.stop()
+    assert one.scheduler.join(10)
+    raw_redis.execute_command("ACL", "DELUSER", "blind")
+
+
+def test_a_connection_that_breaks_in_its_sleep_is_done_without_for_a_while(running, raw_redis, proxied_config, proxy):
+    one = running(proxied_config)
+    wait_for(lambda: one.scheduler._lookout._pipe)
+    proxy.close()
+    raw_redis.zadd("schedule", {payload(): LONG_AGO})
+    wait_for(lambda: moved(raw_redis))
+    assert one.errors == []
+
+
+# ------------------------------------------------------------------------------------ the lease
+
+
+def test_one_at_a_time_moves(scheduling, raw_redis, worker_config):
+    first, second = scheduling(), scheduling()
+    first.tick()
+    raw_redis.zadd("schedule", {payload(): LONG_AGO})
+    assert 0 < second.tick() <= 5.5
+    assert moved(raw_redis) == []
+    first.tick()
+    assert len(moved(raw_redis)) == 1
+    assert holder_of(raw_redis) == name_of(first)
+
+
+def test_who_waits_is_woken_when_the_holder_stops(running, raw_redis, worker_config, monkeypatch):
+    """With a lease this long nothing else would let the second one take over."""
+    monkeypatch.setattr(module, "LEASE_SECONDS", 3600.0)
+    first = running(worker_config)
+    wait_for(lambda: holder_of(raw_redis) == name_of(first))
+    second = running(worker_config)
+    wait_for(lambda: second.scheduler._lookout._pipe)
+    raw_redis.zadd("schedule", {payload(): now(raw_redis) + 0.2})
+    first.scheduler.stop()
+    assert first.scheduler.join(10)
+    wait_for(lambda: holder_of(raw_redis) == name_of(second))
+    wait_for(lambda: moved(raw_redis))
+    assert not raw_redis.exists("offsider:schedule:free")
+
+
+def test_the_lease_of_one_that_died_ends_by_itself(running, scheduling, raw_redis, worker_config, monkeypatch):
+    monkeypatch.setattr(module, "LEASE_SECONDS", 0.3)
+    dead = scheduling()
+    dead.tick()
+    raw_redis.zadd("schedule", {payload(): LONG_AGO})
+    alive = running(worker_config)
+    wait_for(lambda: moved(raw_redis))
+    assert holder_of(raw_redis) in {name_of(alive), b""}
+
+
+@pytest.mark.parametrize("foreign", ["no lease of ours", "someone 1", "\xff", ""])
+def test_a_lease_that_nobody_can_have_written_holds_nobody_up(scheduling, raw_redis, foreign):
+    raw_redis.set("offsider:schedule", foreign)
+    raw_redis.zadd("schedule", {payload(): LONG_AGO})
+    scheduling().tick()
+    assert moved(raw_redis)
+
+
+def test_a_lease_that_was_lost_is_not_given_back_for_the_other(scheduling, raw_redis):
+    one, other = scheduling(), scheduling()
+    one.tick()
+    raw_redis.delete("offsider:schedule")
+    other.tick()
+    one.scheduler.stop()
+    one.scheduler.start()
+    assert one.scheduler.join(10)
+    assert holder_of(raw_redis) == name_of(other)
+
+
+def test_a_stop_while_the_server_is_away_leaves_the_lease_to_its_end(running, raw_redis, proxied_config, proxy):
+    one = running(proxied_config)
+    wait_for(lambda: holder_of(raw_redis))
+    proxy.refuse()
+    one.scheduler.stop()
+    assert one.scheduler.join(10)
+    assert holder_of(raw_redis) == name_of(one)
 
 
 # ---------------------------------------------------------------------------------- middleware
@@ -163,7 +360,7 @@ def test_middleware_that_stops_a_job_removes_it(scheduling, raw_redis, worker_co
     raw_redis.zadd("schedule", {payload(): LONG_AGO})
     with caplog.at_level(logging.INFO, "offsider"):
         scheduling().tick()
-    assert snapshot(raw_redis) == {}
+    assert jobs_in(raw_redis) == {}
     assert "client middleware stopped job" in caplog.text
 
 

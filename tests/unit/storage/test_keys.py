@@ -9,6 +9,7 @@ from offsider.storage.keys import Keys
 
 ARGUMENTS = {
     "name": "low",
+    "jid": "b4a577edbccf1d805744efa9",
     "identity": "host:1:abcdefabcdef",
     "capsule": "default",
     "queue": "low",
@@ -33,8 +34,11 @@ EXPECTED = {
     "owners": "offsider:owners",
     "alive": "offsider:alive:host:1:abcdefabcdef",
     "fenced": "offsider:fenced:host:1:abcdefabcdef",
+    "strikes": "offsider:strikes:b4a577edbccf1d805744efa9",
     "suspects": "offsider:suspects",
     "sweep": "offsider:sweep",
+    "schedule_lease": "offsider:schedule",
+    "schedule_free": "offsider:schedule:free",
     "working": "offsider:working:host:1:abcdefabcdef:default:low",
     "working_start": "offsider:working:",
     "every_working": "offsider:working:*",
