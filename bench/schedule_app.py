@@ -1,0 +1,10 @@
+"""The application of ``schedule.py``: a job that does nothing."""
+
+from __future__ import annotations
+
+from offsider import job
+
+
+@job(name="bench.pass")
+def nothing(*_: object) -> None:
+    """Be fetched and acknowledged."""
