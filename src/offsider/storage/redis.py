@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 from offsider.core.errors import ConfigurationError, OffsiderError, RedisRefused, RedisUnavailable
@@ -21,9 +21,12 @@ from offsider.storage.failures import REROUTE, translate
 from offsider.storage.keys import Keys
 from offsider.storage.scripts import Argument, Command, Script
 
+if TYPE_CHECKING:
+    from redis.exceptions import RedisError
+
+DEFAULT_URL = "redis://localhost:6379/0"
 #: A connection that was used so lately is not looked at before it is used again.
 FRESH_SECONDS = 0.1
-DEFAULT_URL = "redis://localhost:6379/0"
 
 
 @dataclass
@@ -170,11 +173,28 @@ def pool_exhausted(settings: RedisSettings, size: int) -> RedisUnavailable:
     )
 
 
+def _packer(connection: Any) -> Callable[[Sequence[Command]], Sequence[bytes]]:
+    """What turns commands into bytes: hiredis' own packer, where it is installed; redis-py's looks at each argument."""
+    try:
+        from hiredis import pack_command
+    except ImportError:
+        pack: Callable[[Sequence[Command]], Sequence[bytes]] = connection.pack_commands
+        return pack
+    pack_one: Any = pack_command  # its stub knows of one element only
+    return lambda commands: [b"".join([pack_one(command) for command in commands])]
+
+
 class Wire:
     """One connection. Not to be shared by two threads at a time."""
 
     def __init__(self, connection: Any, server: str, report_trouble: Callable[[], None]) -> None:
+        # Not at the top: importing redis-py takes longer than all of offsider. And not at each command.
+        from redis.exceptions import RedisError, ResponseError
+
+        self._redis_error: type[Exception] = RedisError
+        self._response_error: type[Exception] = ResponseError
         self._connection = connection
+        self._pack = _packer(connection)
         self._server = server
         self._report_trouble = report_trouble
         self._was_connected = False
@@ -186,49 +206,45 @@ class Wire:
         Raises:
             RedisUnavailable: the connection failed; ``ambiguous`` when a command may have been executed.
         """
-        from redis.exceptions import RedisError
-
-        self._connect(RedisError)
-        with self._disconnecting_on(RedisError):
-            self._connection.send_packed_command(self._connection.pack_commands(commands), check_health=False)
+        self._connect()
+        with self._disconnecting_on_failure():
+            self._connection.send_packed_command(self._pack(commands), check_health=False)
             return [self._reply() for _ in commands]
 
-    def _connect(self, redis_error: type[Exception]) -> None:
+    def _connect(self) -> None:
         try:
             now = time.monotonic()
-            if now - self._used_at > FRESH_SECONDS and self._connection.is_connected and self._is_stale(redis_error):
+            if now - self._used_at > FRESH_SECONDS and self._connection.is_connected and self._is_stale():
                 self.disconnect()
             self._used_at = now
             if not self._connection.is_connected:
                 # No trouble in itself: proxies close what is idle. An outage is noticed by what fails in it.
                 self._connection.connect()
                 self._was_connected = True
-        except redis_error as error:
+        except self._redis_error as error:
             self.disconnect()
             if self._was_connected:
                 self._report_trouble()
-            raise translate(error, sent=False, server=self._server) from error  # type: ignore[arg-type]
+            raise translate(cast("RedisError", error), sent=False, server=self._server) from error
         except BaseException:
             self.disconnect()
             raise
 
-    def _is_stale(self, redis_error: type[Exception]) -> bool:
+    def _is_stale(self) -> bool:
         """Whether the server has closed this idle connection, for example by a restart, or left a reply on it.
 
         Found out before anything is sent, this is no failure: the command goes out on a new connection.
         """
         try:
             return bool(self._connection.can_read(0))
-        except redis_error:
+        except self._redis_error:
             return True
 
     def _reply(self) -> Any:
-        from redis.exceptions import ResponseError
-
         try:
             return self._connection.read_response()
-        except ResponseError as error:
-            failure = translate(error, sent=True, server=self._server)
+        except self._response_error as error:
+            failure = translate(cast("RedisError", error), sent=True, server=self._server)
             if isinstance(failure, RedisRefused) and failure.code in REROUTE | {"OOM"}:
                 self._report_trouble()
             return failure
@@ -239,11 +255,9 @@ class Wire:
         Raises:
             RedisUnavailable: the connection failed; ``ambiguous`` when a command may have been executed.
         """
-        from redis.exceptions import RedisError
-
-        self._connect(RedisError)
-        with self._disconnecting_on(RedisError):
-            self._connection.send_packed_command(self._connection.pack_commands(commands), check_health=False)
+        self._connect()
+        with self._disconnecting_on_failure():
+            self._connection.send_packed_command(self._pack(commands), check_health=False)
 
     def receive(self) -> Any:
         """The next reply; an error reply is answered, not raised.
@@ -251,19 +265,17 @@ class Wire:
         Raises:
             RedisUnavailable: the connection failed, or there was no reply in time.
         """
-        from redis.exceptions import RedisError
-
-        with self._disconnecting_on(RedisError):
+        with self._disconnecting_on_failure():
             return self._reply()
 
     @contextmanager
-    def _disconnecting_on(self, redis_error: type[Exception]) -> Generator[None]:
+    def _disconnecting_on_failure(self) -> Generator[None]:
         try:
             yield
-        except redis_error as error:
+        except self._redis_error as error:
             self.disconnect()
             self._report_trouble()
-            raise translate(error, sent=True, server=self._server) from error  # type: ignore[arg-type]
+            raise translate(cast("RedisError", error), sent=True, server=self._server) from error
         except BaseException:
             # A reply that nobody read would be taken for the reply to the next command.
             self.disconnect()

@@ -13,12 +13,12 @@ Nothing here writes to Redis: `settlement` does, with the outcome.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from types import CoroutineType
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from offsider.core.errors import Discard, HardTimeout, MalformedPayload, Reschedule, Skip
 from offsider.core.payload import decode
@@ -160,7 +160,7 @@ class Executor:
         with self.window:
             result = declared.perform(instance, args, kwargs)
             if isinstance(result, CoroutineType):
-                result = self._async_runner.run(result)
+                result = self._async_runner.run(cast("Coroutine[Any, Any, Any]", result))
         return result
 
     def _perform_within(self, limits: Limits, job: JobContext, perform: Callable[[], object]) -> object:
@@ -175,7 +175,7 @@ class Executor:
             with self.window:
                 result = perform()
                 if isinstance(result, CoroutineType):
-                    result = self._async_runner.run(result, limited=True)  # pyright: ignore[reportUnknownArgumentType]
+                    result = self._async_runner.run(cast("Coroutine[Any, Any, Any]", result), limited=True)
         finally:
             if not time_limits.end(watched):
                 unit.settled = True  # without this thread, which has come back after all

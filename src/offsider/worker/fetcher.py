@@ -418,6 +418,9 @@ class ReliableFetcher:
             result = self._exchange(self._wanted()) if self._finished or not self._dry else self._last
             while not result.refused and self._may_sleep() and not (self._ready or self._surplus or self._answered):
                 self._sleep(result.paused)
+                if self._may_start_at_once():
+                    self._start_at_once()
+                    break
                 result = self._exchange(self._wanted())
         except RedisFailure as error:
             self._failed(error)
@@ -426,6 +429,23 @@ class ReliableFetcher:
         if result.refused and not self._ready:
             self._outage.noticed(working.refusal(result.refused))
             self._quiet.wait(REFUSED_SECONDS)
+
+    def _may_start_at_once(self) -> bool:
+        """Whether what parks have brought needs no further round trip.
+
+        It needs one to learn of pauses, unless the server tells of them, and to call back the parks that could bring
+        more than the remaining threads can run (rules 15 and 17).
+        """
+        parking = self._waiting.parking
+        if not (parking.brought and self._waiting.knows_pauses) or self._reconciler.due or not self._wanted():
+            return False
+        return self._hungry - len(parking.brought) >= len(parking.waiting)
+
+    def _start_at_once(self) -> None:
+        self._exchanged_at = time.monotonic()
+        # There may be more where it came from.
+        self._dry = False
+        self._take_in(_NOTHING, self._current_owner(), ())
 
     def _wanted(self, more: int = 0) -> int:
         """How many jobs to claim: one for each thread that waits, and some ahead."""

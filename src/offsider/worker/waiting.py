@@ -69,6 +69,7 @@ class Waiting:
     Attributes:
         parking: the parks; they are called back together with the next round trip.
         asleep: the leader sleeps, or is about to. Set before it looks for the last time whether it may.
+        knows_pauses: what the last round trip said of paused queues still holds: the server would have told else.
         stirred: when the leader last noticed anything of the server, in monotonic seconds.
     """
 
@@ -77,6 +78,8 @@ class Waiting:
         self._tracking = Tracking(redis.settings)
         self._tracking_fileno = -1
         self._may_track = True
+        self._pauses_read_at = 0.0
+        self.knows_pauses = False
         self._way: Way | None = None
         self._park_seconds = min(MOST_PARK_SECONDS, liveness_seconds * PARK_LIVES)
         self._no_parks_until = 0.0
@@ -153,6 +156,8 @@ class Waiting:
         if self._rebuilding:
             self._give_up_connections()
         parked, rest = self._divided(queues)
+        if parked and not self._hears_of_pauses():
+            return  # pauses are told from now on: look once more at what is paused
         wake_at = time.monotonic() + self._longest(rest, some_paused)
         while may_sleep():
             self.parking.park(owner, parked, self._park_seconds)
@@ -167,6 +172,25 @@ class Waiting:
             self.parking.drop_overdue()
             if self.parking.doubtful or self.stirred >= wake_at:
                 return
+
+    def _hears_of_pauses(self) -> bool:
+        """Have the server tell when queues are paused or unpaused; True when it did so ever since the last look.
+
+        Without that, whoever took a job from a park has to ask whether its queue is paused.
+        """
+        if not self._may_track:
+            return True
+        heard = self.knows_pauses and time.monotonic() - self._pauses_read_at < TRUSTED_SECONDS
+        if not heard:
+            try:
+                self._tracking.watch(self._tracking.keys.paused)
+            except RedisRefused:
+                self._may_track = False
+            else:
+                self.knows_pauses, self._pauses_read_at = True, time.monotonic()
+            finally:
+                self._register_tracking()
+        return heard
 
     def _divided(self, queues: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
         """Those to park at, and the rest."""
@@ -196,7 +220,13 @@ class Waiting:
             return True
         finally:
             self._register_tracking()
-        return bool(self._tracking.changed()) or filled
+        return self._heed_changes() or filled
+
+    def _heed_changes(self) -> bool:
+        changed = self._tracking.changed()
+        if self._tracking.keys.paused in changed:
+            self.knows_pauses = False
+        return bool(changed)
 
     def _register_tracking(self) -> None:
         fileno = self._tracking.fileno() if self._tracking.is_open else -1
@@ -214,7 +244,7 @@ class Waiting:
             if isinstance(key.data, Park):
                 self.parking.read(key.data)
             elif isinstance(key.data, Tracking):
-                woken = bool(self._tracking.changed()) or woken
+                woken = self._heed_changes() or woken
             else:
                 woken = True
         return self._heed_failure() or woken or bool(self.parking.brought)
@@ -245,6 +275,7 @@ class Waiting:
         self._way = None
         self.parking.close()
         self._tracking.close()
+        self.knows_pauses = False
         self._register_tracking()
 
     def close(self) -> None:
