@@ -1,7 +1,7 @@
 """The reliability scoreboard: faults are done to real workers and servers, and what became of the jobs is counted.
 
     python3 dev.py scoreboard                      tier smoke: small counts, under three minutes
-    python3 dev.py scoreboard --tier full          the counts of the table, about half an hour and R30's as much
+    python3 dev.py scoreboard --tier full          the counts of the table, over an hour; nothing else should run
     python3 dev.py scoreboard --row R1 R3 --json
 
 1. Each row is played in a process of its own, with servers, workers, proxies and a ledger of its own.

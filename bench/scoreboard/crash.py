@@ -27,7 +27,6 @@ from offsider.storage import scripts
 
 VARIABLE = "SCOREBOARD_CRASH"
 REPLY_MS = 300
-WAIT = "waiting pop"
 
 _COMMAND = re.compile(rb"^\*\d+\r\n\$\d+\r\n(\w+)\r\n(?:\$40\r\n([0-9a-f]{40})\r\n)?", re.MULTILINE)
 
@@ -101,6 +100,9 @@ class _Crash:
 
 def label(request: bytes) -> str:
     """What a request is: names of scripts, else of commands."""
-    names = {script.sha.encode(): script.name for script in [*scripts._every]}  # noqa: SLF001 - for words alone
+    known = [*scripts._every]  # noqa: SLF001 - for words alone
+    if b"\r\nEVAL\r\n" in request:  # a script that the server does not know yet is sent as text
+        return next((script.name for script in known if script.text.encode() in request), "eval")
+    names = {script.sha.encode(): script.name for script in known}
     found = [names.get(sha) or command.decode().lower() for command, sha in _COMMAND.findall(request)]
     return "+".join(dict.fromkeys(found)) or "request"

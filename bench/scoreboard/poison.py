@@ -17,7 +17,7 @@ GIVE_UP_RUNS = 12
 @row(
     "R12",
     "a job that kills its process by SIGKILL runs among 1,000 good ones, each of which lasts longer than it; "
-    "2 processes of 4 threads, replaced when they die",
+    "2 processes of 4 threads under a supervisor",
     bar="the pill runs <= 3 times and ends in the dead set with the reason; its callback fires once; "
     "innocents lost 0, buried 0",
 )
@@ -31,14 +31,11 @@ def poison_pill(ground: Ground, report: Report) -> None:
     pill = client.push({"class": "scoreboard.Pill", "args": [PILL_MS], "retry": False, "dead": False})
     acked += client.push_bulk({"class": "scoreboard.Work", "args": innocents[half:]})
     fleet = ground.workers(server.url)
-    pair = [fleet.start("-c", str(THREADS), wait=False) for _ in range(2)]
+    supervisor = fleet.start("-c", str(THREADS), "--processes", "2")
     deadline = time.monotonic() + ground.pick(smoke=60, full=400)
     while time.monotonic() < deadline and ground.ledger.get("pill", str(pill)) < GIVE_UP_RUNS:
         if ground.ledger.size() >= jobs and server.raw.zcard("dead"):
             break
-        for place, worker in enumerate(pair):
-            if not worker.runs:
-                pair[place] = fleet.start("-c", str(THREADS), wait=False)
         time.sleep(0.05)
     # As a death handler or an event, the news comes after the move.
     ground.ledger.until(1, quiet_seconds=3, table="poisoned")
@@ -46,6 +43,7 @@ def poison_pill(ground: Ground, report: Report) -> None:
     runs = ground.ledger.get("pill", str(pill))
     report.tally = ground.tally([jid for jid in acked if jid], server)
     report.nothing_missing()
+    report.count("the supervisor still runs", supervisor.runs)
     report.count(f"pill runs <= {MOST_RUNS}, got {runs}", runs <= MOST_RUNS)
     dead = [json.loads(raw) for raw in server.raw.zrange("dead", 0, -1)]
     reasons = [job.get("error_message", "") for job in dead if job["jid"] == pill]
