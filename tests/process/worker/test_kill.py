@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
@@ -183,3 +184,14 @@ def test_a_woken_worker_that_is_told_to_stop_gives_back_nothing_that_is_not_its_
     other.stopped()
     assert len(ledger.notes("start")) == 2
     assert waiting(stored) == private(stored) == sorted_set(stored, "retry") == []
+
+
+def test_scheduled_jobs_go_on_when_the_process_that_moves_them_is_killed(workers, stored, ledger):
+    both = [workers.start("-c", "1"), workers.start("-c", "1")]
+    lease = wait_for(lambda: stored.get("offsider:schedule"))
+    killed, survivor = sorted(both, key=lambda worker: f":{worker.pid}:".encode() not in lease)
+    killed.kill()
+    payload = {"class": "Short", "args": [], "jid": "a" * 24, "queue": "default"}
+    stored.zadd("schedule", {json.dumps(payload): time.time()})
+    wait_for(lambda: ledger.notes("end"), 30)
+    assert {item.pid for item in ledger.notes("end")} == {survivor.pid}
