@@ -105,13 +105,15 @@ class Tracking:
     def watch_lists(self, queues: Sequence[str]) -> bool:
         """Have pushes to these queues told; True when there may be jobs in one of them already.
 
-        Those that are watched and have not changed are not read again.
+        Those that are watched and have not changed are not read again. What other keys have changed is still told.
 
         Raises:
             RedisRefused, RedisUnavailable: see `read`.
         """
         keys = [self.keys.queue(queue) for queue in queues]
-        if not self.changed().isdisjoint(keys):
+        told = self.changed()
+        self._changed = told.difference(keys)  # of what else is watched here, the caller wants to hear
+        if not told.isdisjoint(keys):
             return True
         self.open()
         if time.monotonic() - self._answered_at < TRUSTED_SECONDS:

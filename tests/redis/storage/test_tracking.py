@@ -169,6 +169,15 @@ def test_a_list_with_jobs_is_told_at_once_and_one_that_gets_them_later(tracking,
     assert tracking.watch_lists(["a", "b"])
 
 
+def test_what_else_is_watched_is_told_as_well(tracking, raw_redis):
+    tracking.watch("paused")
+    assert not tracking.watch_lists(["a"])
+    raw_redis.sadd("paused", "a")
+    wait_for(lambda: tracking._connection.can_read(0))
+    assert not tracking.watch_lists(["a"])
+    assert tracking.changed() == {"paused"}
+
+
 def test_a_queue_that_is_no_list_does_not_count(tracking, raw_redis):
     raw_redis.set("queue:bad", 1)
     assert not tracking.watch_lists(["bad"])
