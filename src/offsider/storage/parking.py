@@ -29,11 +29,12 @@ GRACE_SECONDS = 2.0
 class Park:
     """One connection, and the pop that waits on it."""
 
-    __slots__ = ("_client_id", "_fileno", "_wire", "owner", "queue", "until", "waiting")
+    __slots__ = ("_client_id", "_connection", "_fileno", "_wire", "owner", "queue", "until", "waiting")
 
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
         self._client_id: int = 0
+        self._connection = 0
         self._fileno = -1
         self.owner = Owner("", "")
         self.queue = ""
@@ -45,14 +46,14 @@ class Park:
         return ("CLIENT", "UNBLOCK", self._client_id)
 
     def send(self, command: Command, selector: BaseSelector) -> None:
-        if not self._wire.connected:
+        connection = self._wire.prepare()
+        if connection != self._connection:  # the server closed the last one, or this is the first
             self.leave(selector)
             self._client_id = _number(self._wire.exchange([("CLIENT", "ID")])[0])
-        self._wire.send([command])
-        if self._wire.fileno() != self._fileno:  # it may have been connected anew
-            self.leave(selector)
+            self._connection = connection
             self._fileno = self._wire.fileno()
             selector.register(self._fileno, EVENT_READ, self)
+        self._wire.send([command])
         self.waiting = True
 
     def receive(self) -> Any:

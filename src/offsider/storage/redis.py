@@ -7,6 +7,7 @@ command may be sent again is decided by the caller, who sees in the error whethe
 
 from __future__ import annotations
 
+import importlib
 import os
 import threading
 import time
@@ -176,11 +177,11 @@ def pool_exhausted(settings: RedisSettings, size: int) -> RedisUnavailable:
 def _packer(connection: Any) -> Callable[[Sequence[Command]], Sequence[bytes]]:
     """What turns commands into bytes: hiredis' own packer, where it is installed; redis-py's looks at each argument."""
     try:
-        from hiredis import pack_command
+        hiredis: Any = importlib.import_module("hiredis")
     except ImportError:
         pack: Callable[[Sequence[Command]], Sequence[bytes]] = connection.pack_commands
         return pack
-    pack_one: Any = pack_command  # its stub knows of one element only
+    pack_one = hiredis.pack_command
     return lambda commands: [b"".join([pack_one(command) for command in commands])]
 
 
@@ -197,7 +198,7 @@ class Wire:
         self._pack = _packer(connection)
         self._server = server
         self._report_trouble = report_trouble
-        self._was_connected = False
+        self._connections = 0
         self._used_at = 0.0
 
     def exchange(self, commands: Sequence[Command]) -> list[Any]:
@@ -220,10 +221,10 @@ class Wire:
             if not self._connection.is_connected:
                 # No trouble in itself: proxies close what is idle. An outage is noticed by what fails in it.
                 self._connection.connect()
-                self._was_connected = True
+                self._connections += 1
         except self._redis_error as error:
             self.disconnect()
-            if self._was_connected:
+            if self._connections:
                 self._report_trouble()
             raise translate(cast("RedisError", error), sent=False, server=self._server) from error
         except BaseException:
@@ -248,6 +249,16 @@ class Wire:
             if isinstance(failure, RedisRefused) and failure.code in REROUTE | {"OOM"}:
                 self._report_trouble()
             return failure
+
+    def prepare(self) -> int:
+        """Connect, when there is no connection or a stale one; answers a number that is another for each connection.
+
+        Raises:
+            RedisUnavailable: no connection.
+        """
+        self._used_at = 0.0
+        self._connect()
+        return self._connections
 
     def send(self, commands: Sequence[Command]) -> None:
         """Send commands whose replies are read later, one by one, with `receive`.
@@ -280,10 +291,6 @@ class Wire:
             # A reply that nobody read would be taken for the reply to the next command.
             self.disconnect()
             raise
-
-    @property
-    def connected(self) -> bool:
-        return bool(self._connection.is_connected)
 
     def fileno(self) -> int:
         """Of the socket, for a selector; only while connected."""

@@ -539,13 +539,16 @@ class ReliableFetcher:
         self._stuck = self._reconciler.due and bool(self._finished)
         self._exchanged_at = time.monotonic()
         self._pace.note(len(finished))
+        self._note_done(finished, result.gone)
+
+    def _note_done(self, finished: Sequence[UnitOfWork], gone: Sequence[int]) -> None:
         if finished:
             for unit in finished:
                 unit.sent = unit.settled = True
                 if unit.waiter is not None:
                     _wake(unit)
             self._held.remove(finished)
-            self._answered.append((finished, result.gone))
+            self._answered.append((finished, gone))
 
     def _take_in(self, result: Exchange, owner: Owner, order: Sequence[str]) -> None:
         now = self._exchanged_at
@@ -586,9 +589,7 @@ class ReliableFetcher:
             carried_out = self._reconciler.run(tuple(self._finished))
             for unit in carried_out:
                 self._finished.remove(unit)
-            if carried_out:
-                self._held.remove(carried_out)
-                self._answered.append((carried_out, ()))
+            self._note_done(carried_out, ())
 
 
 def _wake(unit: UnitOfWork) -> None:

@@ -133,15 +133,20 @@ class Launcher:
         self._registered = True
         for service in self._services:
             service.start()
+        waits = self._ways_to_wait()
         for manager in self._managers:
             manager.start()
         logger.info("running %s as %s", " and ".join(map(repr, capsules)), self.identity)
-        self._tell_how_it_waits()
+        for name, way in waits.items():
+            logger.info("idle threads of capsule %s wait %s", name, way)
 
-    def _tell_how_it_waits(self) -> None:
+    def _ways_to_wait(self) -> dict[str, str]:
+        """How each capsule waits; asked before its threads start, which then know."""
+        ways: dict[str, str] = {}
         for name, fetcher in self._fetchers.items():
             with suppress(RedisFailure):  # whoever fetches reports it
-                logger.info("idle threads of capsule %s wait %s", name, fetcher.way.described)
+                ways[name] = fetcher.way.described
+        return ways
 
     def _build(self) -> None:
         config, redis, ownership = self.config, self._redis, self._ownership
