@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
 
 import pytest
 
-from offsider.cli.supervisor.nursery import pin
+from offsider.cli.options import WorkerOptions
+from offsider.cli.signals import SignalQueue
+from offsider.cli.supervisor.nursery import Nursery, pin
+from offsider.cli.supervisor.tether import make_tether
+from offsider.core.errors import ConfigurationError
+from offsider.storage.owners import Lists
+from offsider.storage.redis import RedisSettings
+from offsider.wiring.config import Config
+from offsider.worker.keeper.channel import Channel
 from tests.waiting import wait_for
 
 
@@ -24,3 +33,56 @@ def test_workers_take_the_cores_in_turn():
 def test_where_nothing_can_be_bound_nothing_happens(monkeypatch):
     monkeypatch.delattr(os, "sched_setaffinity", raising=False)
     pin(0)
+
+
+@pytest.mark.parametrize(
+    "error, code, said",
+    [
+        (ConfigurationError("it is wrong"), 1, "offsider: it is wrong"),
+        (RuntimeError("a fault"), 1, "RuntimeError: a fault"),
+        (KeyboardInterrupt(), 0, ""),
+    ],
+)
+def test_whatever_a_worker_raises_it_never_comes_back_into_the_supervisor(capfd, error, code, said):
+    def work_as(*_):
+        raise error
+
+    channel, signals = Channel(), SignalQueue()
+    nursery = Nursery(WorkerOptions(), Config(), channel, signals, work_as=work_as)
+    child = nursery.fork(0, [])
+    _, status = os.waitpid(child.pid, 0)
+    assert os.waitstatus_to_exitcode(status) == code
+    assert said in capfd.readouterr().err
+    for end in (child.tether, channel, signals):
+        end.close()
+
+
+def test_a_worker_has_its_ends_of_what_it_shares_and_no_others(monkeypatch):
+    monkeypatch.setenv("NOTIFY_SOCKET", "/run/systemd/notify")
+    reading, writing = os.pipe()
+    channel, signals, let_go = Channel(), SignalQueue(), []
+
+    def work_as(options, link, forked):
+        link.owns(Lists("host:1:aaaaaaaaaaaa", {}), 9000, RedisSettings())
+        forked.say_ready(3)
+        told = ["NOTIFY_SOCKET" in os.environ, link.gone, sibling.tether.fileno(), list(options.queue), let_go]
+        os.write(writing, json.dumps(told).encode())
+        return 7
+
+    config = Config()
+    config.worker.groups = ["high", "low,2 lower"]
+    nursery = Nursery(WorkerOptions(), config, channel, signals, work_as=work_as, let_go=lambda: let_go.append(1))
+    tether, worker_end = make_tether()
+    sibling = nursery.adopt(0, 1, tether, 0.0)
+    child = nursery.fork(1, [sibling])
+    _, status = os.waitpid(child.pid, 0)
+    assert os.waitstatus_to_exitcode(status) == 7
+    assert json.loads(os.read(reading, 1000)) == [False, False, -1, ["low,2", "lower"], [1]]
+    child.tether.listen()
+    assert child.tether.stop_seconds == 3
+    assert channel.receive() is not None
+    assert let_go == []
+    for end in (child.tether, tether, worker_end, channel, signals):
+        end.close()
+    os.close(reading)
+    os.close(writing)

@@ -122,6 +122,8 @@ class Nursery:
             code = self._work(place, end, siblings)
         except OffsiderError as error:
             code = give_up(str(error), error, verbose=self._options.verbose)
+        except KeyboardInterrupt:  # Ctrl-C reaches the whole group, also one that has no handler yet
+            code = 0
         except BaseException:  # noqa: BLE001  # the supervisor's code above must not see it
             traceback.print_exc()
             code = 1
