@@ -161,7 +161,9 @@ def covered_floors() -> int:
 
 def bench(words: Sequence[str]) -> int:
     prepare("dev")
-    programs = {path.stem: (f"bench/{path.name}",) for path in (ROOT / "bench").glob("[a-z]*.py")}
+    programs: dict[str, tuple[str, ...]] = {
+        path.stem: (f"bench/{path.name}",) for path in (ROOT / "bench").glob("[a-z]*.py")
+    }
     programs |= {path.parent.name: ("-m", f"bench.{path.parent.name}") for path in ROOT.glob("bench/*/__main__.py")}
     if not words or words[0] not in programs:
         sys.exit(f"dev.py bench: choose one of: {' '.join(sorted(programs)) or '(none yet)'}")

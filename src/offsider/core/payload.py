@@ -153,11 +153,14 @@ def _finite(literal: str) -> float:
 
 _DECODER = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite)
 
+#: What `decode` calls when it has looked for blanks; not in the stubs.
+_scan: Callable[[str, int], tuple[object, int]] = cast("Any", _DECODER).scan_once
+
 
 def _read(text: str) -> object:
     # Compact bytes, as everybody writes them, need no search for blanks before and after.
     try:
-        value, end = _DECODER.scan_once(text, 0)
+        value, end = _scan(text, 0)
     except StopIteration:  # no JSON begins here
         return _DECODER.decode(text)
     return value if end == len(text) else _DECODER.decode(text)

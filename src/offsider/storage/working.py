@@ -9,15 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from offsider.core.errors import Fenced, RedisRefused
 from offsider.storage.keys import Keys
 from offsider.storage.redis import Redis
-from offsider.storage.scripts import Argument, Script
-
-if TYPE_CHECKING:
-    from offsider.storage.parking import Parking
+from offsider.storage.scripts import Argument, Command, Script
 
 EXCHANGE = Script("exchange")
 COUNT = Script("count")
@@ -79,6 +76,18 @@ class Exchange:
     refused: str
 
 
+class CalledBack(Protocol):
+    """Waiting pops that can be called back."""
+
+    def unblocks(self) -> Sequence[Command]:
+        """The commands that call them back."""
+        ...
+
+    def called_back(self, replies: Sequence[Any]) -> None:
+        """Gets the replies to these commands."""
+        ...
+
+
 def exchange(
     redis: Redis,
     owner: Owner,
@@ -86,7 +95,7 @@ def exchange(
     limit: int,
     finished: Sequence[tuple[str, bytes]] = (),
     *,
-    parking: Parking | None = None,
+    parking: CalledBack | None = None,
 ) -> Exchange:
     """Acknowledge finished jobs and take up to ``limit`` others, in one round trip.
 
@@ -171,16 +180,14 @@ def bury(redis: Redis, entry: Entry, payload: bytes, limits: DeadSetLimits) -> b
     return bool(redis.run(BURY, keys, [entry.raw, payload, limits.timeout_seconds, limits.max_jobs]))
 
 
-def put_back(redis: Redis, entries: Sequence[tuple[Entry, bytes]], *, reclaiming: bool = False) -> list[bool]:
+def put_back(redis: Redis, entries: Sequence[tuple[Entry, bytes]]) -> list[bool]:
     """Jobs go to the head of their queues, each with the payload to store.
 
     Args:
         entries: jobs of one identity.
-        reclaiming: the caller is not the owner but has fenced it.
 
     Returns:
-        For each job whether it moved. One that did not is no longer in its list, or, when reclaiming, its
-        queue refuses it and the job stays for a later look.
+        For each job whether it moved. One that did not is no longer in its list.
 
     Raises:
         RedisRefused: a queue refuses its job, which stays in the private list; all others have moved.
@@ -189,12 +196,12 @@ def put_back(redis: Redis, entries: Sequence[tuple[Entry, bytes]], *, reclaiming
     for start in range(0, len(entries), BATCH):
         batch = entries[start : start + BATCH]
         keys = [redis.keys.fenced(batch[0][0].owner.identity), redis.keys.queues]
-        arguments: list[Argument] = [int(reclaiming)]
+        arguments: list[Argument] = []
         for entry, payload in batch:
             keys += (_list(redis, entry.owner, entry.queue), redis.keys.queue(entry.queue))
             arguments += (entry.raw, payload, entry.queue)
         replies += redis.run(PUT_BACK, keys, arguments)
-    if not reclaiming and _REFUSED in replies:
+    if _REFUSED in replies:
         queue = entries[replies.index(_REFUSED)][0].queue
         raise RedisRefused(f"{redis.keys.queue(queue)} is not a list and takes no job back", code="WRONGTYPE")
     return [reply == 1 for reply in replies]

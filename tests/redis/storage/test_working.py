@@ -223,21 +223,6 @@ def test_two_jobs_of_equal_bytes_are_two_jobs(pool, raw_redis, outcome):
 # ------------------------------------------------------------------------------------ looking
 
 
-def test_who_reclaims_must_have_fenced_the_owner(pool, raw_redis, claimed):
-    with pytest.raises(Fenced):
-        working.put_back(pool, [(ENTRY, b"again")], reclaiming=True)
-    raw_redis.set("offsider:fenced:host:1:aaaaaaaaaaaa", 1)
-    assert working.put_back(pool, [(ENTRY, b"again")], reclaiming=True) == [True]
-    assert snapshot(raw_redis) == FENCED | {"queues": {b"low"}, "queue:low": [b"again"]}
-
-
-def test_what_reclaiming_cannot_move_stays_for_a_later_look(pool, raw_redis, claimed, fenced):
-    raw_redis.set("queue:low", "wrong")
-    before = snapshot(raw_redis)
-    assert working.put_back(pool, [(ENTRY, b"again")], reclaiming=True) == [False]
-    assert snapshot(raw_redis) == before
-
-
 def test_who_owns_a_job(pool, raw_redis, claimed):
     assert working.owns(pool, ENTRY)
     assert not working.owns(pool, Entry(ME, "low", b"another"))

@@ -1,19 +1,17 @@
 #!lua flags=allow-oom
--- Move jobs from an owner's private lists to the head of their queues: by the owner itself,
--- which must not be fenced, or by whoever reclaims its jobs, which must have fenced it first.
+-- Move jobs from an owner's private lists to the head of their queues, by the owner itself.
 -- KEYS[1] fenced mark of the owner
 -- KEYS[2] set of known queues
 -- KEYS[3...] private list, queue; one pair for each job
--- ARGV[1] 1 when the owner has to be fenced, 0 when it must not be
--- ARGV[2...] payload as it was claimed, payload to store, name of the queue; for each job
+-- ARGV[1...] payload as it was claimed, payload to store, name of the queue; for each job
 -- returns {1, 0 when it is no longer in its list, -1 when its queue refuses it; for each job}, or the error FENCED
-if redis.call('EXISTS', KEYS[1]) ~= tonumber(ARGV[1]) then
-  return redis.error_reply('FENCED the owner is not in the state that the caller takes for granted')
+if redis.call('EXISTS', KEYS[1]) == 1 then
+  return redis.error_reply('FENCED this identity was declared dead')
 end
 local moved = {}
-for i = 1, (#ARGV - 1) / 3 do
+for i = 1, #ARGV / 3 do
   local list, queue = KEYS[1 + 2 * i], KEYS[2 + 2 * i]
-  local raw, payload, name = ARGV[3 * i - 1], ARGV[3 * i], ARGV[3 * i + 1]
+  local raw, payload, name = ARGV[3 * i - 2], ARGV[3 * i - 1], ARGV[3 * i]
   moved[i] = 0
   if redis.call('LPOS', list, raw) then
     -- A queue that is no list must not keep the jobs of the others from moving.
