@@ -15,7 +15,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from functools import partial
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, cast
@@ -33,6 +32,7 @@ from offsider.worker.outcome import (
     Malformed,
     Outcome,
     Rescheduled,
+    Run,
     Skipped,
     Succeeded,
 )
@@ -49,23 +49,6 @@ if TYPE_CHECKING:
 
 _SUCCEEDED = Succeeded()
 _INTERRUPTED = Interrupted()
-
-
-@dataclass(slots=True)
-class Run:
-    """What came of one run.
-
-    Attributes:
-        job: the job as middleware and the job itself saw it; None when the bytes were no job.
-        outcome: how it ended.
-        duration_seconds: wall time from decoding to the outcome.
-        cpu_seconds: CPU time of the thread; 0 when nobody listens to ``execution_finished``.
-    """
-
-    job: JobContext | None
-    outcome: Outcome
-    duration_seconds: float
-    cpu_seconds: float
 
 
 class Executor:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from offsider.storage.working import Entry, Exchange, Owner
     from offsider.wiring.capsule import Capsule
     from offsider.wiring.config import Config
-    from offsider.worker.execution import Run
+    from offsider.worker.outcome import Run
     from offsider.worker.ownership import Ownership
 
 logger = logging.getLogger("offsider")

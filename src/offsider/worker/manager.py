@@ -31,7 +31,7 @@ from offsider.worker.settlement import Settled, Settlement
 if TYPE_CHECKING:
     from offsider.wiring.capsule import Capsule
     from offsider.wiring.config import Config
-    from offsider.worker.execution import Run
+    from offsider.worker.outcome import Run
     from offsider.worker.solitude import Solitude
     from offsider.worker.time_limits import TimeLimits
     from offsider.worker.unit_of_work import Fetcher, UnitOfWork

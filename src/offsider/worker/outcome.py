@@ -1,10 +1,14 @@
-"""How a run ended: one value, which is settled in one place."""
+"""How a run ended: one value, which is settled in one place, and what is to be told of the run beside it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from offsider.core.errors import MalformedPayload
+
+if TYPE_CHECKING:
+    from offsider.wiring.context import JobContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,3 +66,20 @@ class Malformed:
 
 
 Outcome = Succeeded | Failed | Rescheduled | Discarded | Skipped | Interrupted | Malformed
+
+
+@dataclass(slots=True)
+class Run:
+    """What came of one run.
+
+    Attributes:
+        job: the job as middleware and the job itself saw it; None when the bytes were no job.
+        outcome: how it ended.
+        duration_seconds: wall time from decoding to the outcome.
+        cpu_seconds: CPU time of the thread; 0 when nobody listens to ``execution_finished``.
+    """
+
+    job: JobContext | None
+    outcome: Outcome
+    duration_seconds: float
+    cpu_seconds: float

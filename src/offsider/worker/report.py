@@ -12,7 +12,7 @@ from offsider.worker.outcome import Failed, Interrupted, Malformed
 if TYPE_CHECKING:
     from offsider.wiring.config import Config
     from offsider.wiring.context import JobContext
-    from offsider.worker.execution import Run
+    from offsider.worker.outcome import Run
     from offsider.worker.unit_of_work import UnitOfWork
     from offsider.worker.work_state import WorkState
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from offsider.wiring.capsule import Capsule
     from offsider.wiring.config import Config
     from offsider.wiring.context import JobContext
-    from offsider.worker.execution import Run
+    from offsider.worker.outcome import Run
     from offsider.worker.report import Reporter
     from offsider.worker.unit_of_work import Fetcher, UnitOfWork
 

@@ -11,7 +11,7 @@ from offsider.core.payload import decode, encode
 from offsider.storage.working import Entry, Owner
 
 if TYPE_CHECKING:
-    from offsider.worker.execution import Run
+    from offsider.worker.outcome import Run
 
 
 class UnitOfWork:
