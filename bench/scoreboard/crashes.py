@@ -44,7 +44,7 @@ def scheduler_dies(ground: Ground, report: Report) -> None:
     for _ in range(deaths):
         acked += push_due_jobs(client, server)
         server.raw.delete(SCHEDULER_LEASE)  # of who died before: waiting for its end would be most of the row
-        die_at(fleet, Point(MOVE, ground.dice.randint(1, 2), after=ground.dice.random() < 0.5))
+        die_at(fleet, Point(MOVE, 1, after=ground.dice.random() < 0.5))
     fleet.start("-c", "4")
     ground.ledger.until(len(acked), quiet_seconds=20)
     ground.settled(server)

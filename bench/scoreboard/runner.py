@@ -15,6 +15,7 @@ from contextlib import suppress
 from bench.scoreboard.row import Report, Row
 
 PATIENCE_SECONDS = {"smoke": 170.0, "full": 3600.0}
+CLEAN_UP_SECONDS = 30.0
 
 
 class Runner:
@@ -62,7 +63,7 @@ class Runner:
                 output, _ = process.communicate(timeout=PATIENCE_SECONDS[self._tier])
                 return Report.from_json(json.loads(output))
             except (subprocess.TimeoutExpired, ValueError) as error:
-                process.terminate()
+                _end_one(process)
                 return Report(row.name, self._tier, self._seed, broken=f"no report: {error}")
             finally:
                 self._playing.discard(process)
@@ -71,3 +72,12 @@ class Runner:
         for process in [*self._playing]:
             with suppress(ProcessLookupError):
                 os.kill(process.pid, signal.SIGTERM)
+
+
+def _end_one(process: subprocess.Popen[str]) -> None:
+    """Let a row clean up, and do not wait for ever."""
+    process.terminate()
+    try:
+        process.wait(CLEAN_UP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
