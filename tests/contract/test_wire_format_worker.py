@@ -16,8 +16,8 @@ from offsider.core.clock import Clock
 from offsider.core.payload import decode
 from offsider.worker.heartbeat import Heartbeat
 from offsider.worker.retrier import Bury, Retrier, Retry
-from offsider.worker.unit_of_work import UnitOfWork
 from offsider.worker.work_state import WorkState
+from tests.begun import begun
 
 IDENTITY = "vm:23358:216a39b58d02"
 SLEEPING = (
@@ -63,7 +63,7 @@ def make_heartbeat(monkeypatch):
 
     def make(config: Config, redis=None) -> Heartbeat:
         state = WorkState()
-        state.begin("iee", UnitOfWork("low", SLEEPING), 1795216887.9)
+        state.begin("iee", begun("low", SLEEPING, 1795216887.9))
         return Heartbeat(
             config,
             redis,

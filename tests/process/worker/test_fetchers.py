@@ -62,11 +62,11 @@ OWN = """
                 raise MemoryError(f"break {Fragile.broken}")
             return unit
 
-        def acknowledge(self, unit):
+        def finish(self, unit, run):
             if Fragile.broken < 10:
                 Fragile.broken += 5
                 raise AssertionError("not acknowledged")
-            return super().acknowledge(unit)
+            super().finish(unit, run)
 """
 
 

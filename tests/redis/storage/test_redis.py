@@ -9,7 +9,7 @@ import pytest
 import redis as redis_py
 
 from offsider.core.errors import ConfigurationError, QueueFull, RedisRefused, RedisUnavailable
-from offsider.storage import queues
+from offsider.storage import queues, redis as redis_module
 from offsider.storage.redis import Redis, RedisSettings, redact
 from offsider.storage.scripts import Script
 from tests.waiting import wait_for
@@ -72,8 +72,9 @@ def test_a_server_that_cannot_be_reached_is_not_ambiguous(proxied, proxy):
 
 
 @pytest.mark.parametrize("how", ["reset", "close"])
-def test_an_idle_connection_that_broke_is_replaced_without_an_error(proxied, proxy, raw_redis, how):
+def test_an_idle_connection_that_broke_is_replaced_without_an_error(proxied, proxy, raw_redis, monkeypatch, how):
     """Nothing had been sent, so the command goes out on a new connection, once."""
+    monkeypatch.setattr(redis_module, "FRESH_SECONDS", 0.0)  # as if it had rested
     proxied.call("PING")
     getattr(proxy, how)()
     assert proxied.call("LPUSH", "l", 1) == 1

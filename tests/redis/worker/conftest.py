@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -56,6 +57,10 @@ class Parts:
         return self.redis.keys.working(self.ownership.identity, "default", "default")
 
     def close(self) -> None:
+        self.fetcher.quiet()
+        with suppress(OSError):  # a test may have closed it
+            self.fetcher.close()
+        self.fetcher._ticker.join(10)
         self.redis.close()
         self.capsule.redis.close()
 

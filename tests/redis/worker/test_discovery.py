@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import threading
 
 from offsider.worker.discovery import PAUSE_SECONDS, Discovery
 from tests.redis.worker.conftest import Parts
+from tests.waiting import wait_for
 
 
 def discovery(config) -> tuple[Discovery, Parts]:
     parts = Parts(config, ("first", "*"))
     parts.ownership._queues["default"] = list(parts.capsule.queues)
-    return Discovery(config, parts.redis, parts.ownership, [parts.capsule]), parts
+    return Discovery(config, parts.redis, parts.ownership, [parts.capsule], {"default": parts.fetcher.wake}), parts
 
 
 def test_new_queues_are_registered_and_then_served(worker_config, raw_redis):
@@ -22,6 +24,21 @@ def test_new_queues_are_registered_and_then_served(worker_config, raw_redis):
     assert json.loads(raw_redis.hget("offsider:owners", parts.ownership.identity)) == {"default": ["first", "new"]}
     raw_redis.lpush("queue:new", "job")
     assert parts.fetcher.retrieve().raw == b"job"
+    parts.close()
+
+
+def test_who_waits_already_waits_at_a_new_queue_as_well(worker_config, raw_redis):
+    finder, parts = discovery(worker_config)
+    units = []
+    waiting = threading.Thread(target=lambda: units.append(parts.fetcher.retrieve()))
+    waiting.start()
+    wait_for(lambda: parts.fetcher._waiting.parking.waiting)
+    raw_redis.sadd("queues", "new")
+    finder.tick()
+    wait_for(lambda: "new" in [park.queue for park in parts.fetcher._waiting.parking.waiting])
+    raw_redis.lpush("queue:new", "job")
+    waiting.join(10)
+    assert [(unit.queue, unit.raw) for unit in units] == [("new", b"job")]
     parts.close()
 
 

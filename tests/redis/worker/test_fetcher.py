@@ -48,26 +48,28 @@ def test_a_thread_waits_for_a_job(parts, raw_redis):
     assert [unit.raw for unit in units] == [b"late"]
 
 
-def test_one_claim_serves_all_idle_threads_and_takes_no_more(parts, raw_redis, monkeypatch):
+def test_one_thread_claims_for_all_idle_ones_and_takes_no_more(parts, raw_redis, monkeypatch):
     """A job that is claimed and waits for a free thread would be a job that nobody runs."""
     limits = []
-    original = working.claim
+    original = working.exchange
 
-    def watched(redis, owner, queues, limit):
+    def watched(redis, owner, queues, limit, *finished, **parking):
         limits.append(limit)
-        return original(redis, owner, queues, limit)
+        return original(redis, owner, queues, limit, *finished, **parking)
 
-    monkeypatch.setattr(working, "claim", watched)
     units = []
     threads = [threading.Thread(target=lambda: units.append(parts.fetcher.retrieve())) for _ in range(4)]
     for thread in threads:
         thread.start()
-    wait_for(lambda: limits and limits[-1] == 4)
+    wait_for(lambda: parts.fetcher.hungry == 4 and parts.fetcher._waiting.asleep)
+    monkeypatch.setattr(working, "exchange", watched)
     raw_redis.lpush("queue:default", *(f"job {n}" for n in range(10)))
     for thread in threads:
         thread.join(10)
     assert sorted(unit.raw for unit in units) == [b"job 0", b"job 1", b"job 2", b"job 3"]
-    assert raw_redis.llen("queue:default") == 6
+    assert limits[-1] in (3, 4), "a park may have brought the first"
+    wait_for(lambda: raw_redis.llen("queue:default") == 6)  # what there was too much of is back
+    assert raw_redis.lrange("queue:default", 0, -1)[::-1] == [f"job {n}".encode() for n in range(4, 10)]
 
 
 def test_strict_queues_are_taken_in_their_order(worker_config, raw_redis):
@@ -94,16 +96,17 @@ def test_a_quiet_fetcher_hands_out_nothing_and_wakes_who_waits(parts, raw_redis)
 
 def test_what_a_claim_brings_after_the_quiet_goes_back_unrun(parts, raw_redis, monkeypatch):
     raw_redis.lpush("queue:default", "a", "b")
-    original = working.claim
+    original = working.exchange
 
-    def quiet_meanwhile(*given):
-        entries = original(*given)
+    def quiet_meanwhile(*given, **parking):
+        result = original(*given, **parking)
         parts.fetcher.quiet()
-        return entries
+        return result
 
-    monkeypatch.setattr(working, "claim", quiet_meanwhile)
+    monkeypatch.setattr(working, "exchange", quiet_meanwhile)
     assert parts.fetcher.retrieve() is None
     assert snapshot(raw_redis) == {"queues": {b"default"}, "queue:default": [b"b", b"a"]}
+    assert parts.fetcher._held.of(parts.ownership.identity).total() == 0
 
 
 def test_a_paused_queue_is_left_alone_until_it_is_unpaused(parts, raw_redis):
@@ -112,8 +115,9 @@ def test_a_paused_queue_is_left_alone_until_it_is_unpaused(parts, raw_redis):
     units = []
     waiting = threading.Thread(target=lambda: units.append(parts.fetcher.retrieve()))
     waiting.start()
-    calls = raw_redis.info("commandstats")["cmdstat_evalsha"]["calls"]
-    wait_for(lambda: raw_redis.info("commandstats")["cmdstat_evalsha"]["calls"] > calls + 3)
+    wait_for(lambda: parts.fetcher._waiting.asleep)
+    looked_at = parts.fetcher.last_look
+    wait_for(lambda: parts.fetcher.last_look > looked_at, what="it looks again within a second")
     assert units == []
     raw_redis.srem("paused", "default")
     waiting.join(10)
@@ -171,8 +175,8 @@ def test_a_fenced_fetcher_goes_on_under_a_new_identity(parts, raw_redis):
 def test_jobs_of_a_claim_that_lost_its_reply_are_given_back_and_run(proxied, proxy, raw_redis):
     """They lie in the private list of a live owner, and nobody knows of them (rule 8)."""
     raw_redis.lpush("queue:default", "first", "second")
-    proxied.redis.run(working.CLAIM, ["x", "y", "q", "w"], [1, "none"])  # the hash is known to the server
-    proxy.lose_reply(working.CLAIM.sha.encode())
+    proxied.redis.call("SCRIPT", "LOAD", working.EXCHANGE.text)
+    proxy.lose_reply(working.EXCHANGE.sha.encode())
     assert [unit.raw for unit in retrieved(proxied, 2)] == [b"first", b"second"]
     assert snapshot(raw_redis) == {proxied.working: [b"second", b"first"], "queues": {b"default"}}
     assert proxy.lost == 1
@@ -189,9 +193,15 @@ def test_a_late_claim_is_found_by_the_second_look(proxied, proxy, raw_redis, mon
     proxied.fetcher.doubt()
     proxied.fetcher._reconcile()
     raw_redis.lpush(proxied.working, "late")
-    assert proxied.fetcher.retrieve().raw == b"late"
+    units = []
+    waiting = threading.Thread(target=lambda: units.append(proxied.fetcher.retrieve()))
+    waiting.start()
+    wait_for(lambda: proxied.fetcher._reconciler.due)
+    proxied.fetcher.audit()  # a beat finds out that it is time
+    waiting.join(10)
+    assert [unit.raw for unit in units] == [b"late"]
     assert held.raw in raw_redis.lrange(proxied.working, 0, -1), "what is held stays"
-    assert proxied.fetcher._reconcile_at == []
+    assert not proxied.fetcher._reconciler.due
 
 
 def test_comparing_counts_equal_payloads(parts, raw_redis):
@@ -216,7 +226,7 @@ def test_comparing_an_empty_list_reads_no_payloads(parts, raw_redis):
 def test_two_beats_that_see_more_than_is_held_cause_a_comparison(parts, raw_redis):
     raw_redis.lpush(parts.working, "stray")
     parts.fetcher.audit()
-    assert parts.fetcher._reconcile_at == []
+    assert not parts.fetcher._reconciler.due
     parts.fetcher.audit()
     assert parts.fetcher.retrieve().raw == b"stray"
 
@@ -227,7 +237,7 @@ def test_one_beat_that_sees_more_causes_nothing(parts, raw_redis):
     raw_redis.delete(parts.working)
     parts.fetcher.audit()
     parts.fetcher.audit()
-    assert parts.fetcher._reconcile_at == []
+    assert not parts.fetcher._reconciler.due
 
 
 def test_an_outage_is_reported_once_and_the_thread_lives_on(proxied, proxy, raw_redis):
@@ -295,22 +305,9 @@ def test_each_capsule_has_lists_of_its_own(worker_config, raw_redis):
         f"offsider:working:{identity}:default:default": [b"mine"],
         f"offsider:working:{identity}:other:default": [b"theirs"],
     }
+    others_fetcher.close()
     other.redis.close()
     parts.close()
-
-
-def test_a_job_that_a_claim_brings_when_the_fetcher_is_quiet_goes_back_unrun(parts, raw_redis, monkeypatch):
-    raw_redis.lpush("queue:default", "job")
-    original = working.claim
-
-    def too_late(*args):
-        parts.fetcher.quiet()
-        return original(*args)
-
-    monkeypatch.setattr(working, "claim", too_late)
-    assert parts.fetcher.retrieve() is None
-    assert snapshot(raw_redis) == {"queues": {b"default"}, "queue:default": [b"job"]}
-    assert parts.fetcher._held.of(parts.ownership.identity).total() == 0
 
 
 def test_one_job_goes_back(parts, raw_redis):
@@ -323,8 +320,11 @@ def test_one_job_goes_back(parts, raw_redis):
 
 def test_the_end_of_an_outage_is_logged(proxied, proxy, raw_redis, caplog):
     proxy.refuse()
-    proxied.fetcher._fetch()
-    proxy.accept()
+    waiting = threading.Thread(target=proxied.fetcher.retrieve)
+    waiting.start()
+    wait_for(lambda: proxied.errors)
     with caplog.at_level(logging.INFO, "offsider"):
-        proxied.fetcher._fetch()
+        proxy.accept()
+        raw_redis.lpush("queue:default", "job")
+        waiting.join(10)
     assert "fetcher of capsule default: Redis is online" in caplog.text

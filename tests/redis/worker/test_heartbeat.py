@@ -10,8 +10,8 @@ import pytest
 from offsider.wiring.config import Config
 from offsider.worker import heartbeat as heartbeat_module
 from offsider.worker.heartbeat import PAUSE_SECONDS, PAUSE_SECONDS_OF_6, SLOW_MICROSECONDS, Heartbeat
-from offsider.worker.unit_of_work import UnitOfWork
 from offsider.worker.work_state import WorkState
+from tests.begun import begun
 from tests.snapshot import snapshot
 from tests.waiting import wait_for
 
@@ -67,7 +67,7 @@ def make(config):
 def test_it_beats_every_ten_seconds_as_sidekiq_does(make, config, raw_redis, version, pause):
     config.redis.wire_version = version
     beating = make()
-    beating.state.begin("tid", UnitOfWork("low", b'{"class":"X","args":[]}'), 7.9)
+    beating.state.begin("tid", begun("low", b'{"class":"X","args":[]}', 7.9))
     assert beating.tick() == pause
     work = f"{IDENTITY}:{'workers' if version == 6 else 'work'}"
     assert json.loads(raw_redis.hget(work, "tid")) == {
@@ -83,7 +83,7 @@ def test_each_beat_tells_how_things_are_now(make, raw_redis):
     beating.tick()
     first = raw_redis.hgetall(IDENTITY)
     beating.quiet = True
-    beating.state.begin("tid", UnitOfWork("low", b"x"), 7.9)
+    beating.state.begin("tid", begun("low", b"x", 7.9))
     beating.tick()
     second = raw_redis.hgetall(IDENTITY)
     assert (first[b"quiet"], first[b"busy"]) == (b"false", b"0")

@@ -12,8 +12,8 @@ import redis as redis_py
 from offsider import __version__
 from offsider.storage import processes
 from offsider.worker.heartbeat import Heartbeat
-from offsider.worker.unit_of_work import UnitOfWork
 from offsider.worker.work_state import WorkState
+from tests.begun import begun
 from tests.redis.worker.conftest import Parts, make_config
 from tests.snapshot import snapshot
 
@@ -97,7 +97,7 @@ def test_info_is_that_of_the_version_that_is_written(worker_config, raw_redis, w
 def test_running_jobs_are_shown(worker_config, raw_redis, wire_version, key):
     worker_config.redis.wire_version = wire_version
     beating = Beating(Parts(worker_config))
-    beating.work_state.begin("tid", UnitOfWork("low", b'{"class":"X"}'), 1_795_216_780.9)
+    beating.work_state.begin("tid", begun("low", b'{"class":"X"}', 1_795_216_780.9))
     beating.tick()
     shown = json.loads(raw_redis.hget(f"{beating.identity}:{key}", "tid"))
     assert shown == {"queue": "low", "payload": '{"class":"X"}', "run_at": 1_795_216_780}

@@ -1,4 +1,8 @@
-"""Every outcome is written once, by the owner alone, and survives lost replies (rules 4 and 5)."""
+"""Every outcome is written once, by the owner alone, and survives lost replies (rules 4 and 5).
+
+A job that is done is handed over to the fetcher, whose next round trip acknowledges it: here `Settling.settle` makes
+that round trip, and answers what came of it.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +17,12 @@ from offsider.core.errors import Discard, MalformedPayload, RedisRefused, RedisU
 from offsider.core.payload import decode, encode
 from offsider.storage import working
 from offsider.wiring.context import JobContext
-from offsider.worker import settlement as settlement_module
-from offsider.worker.execution import Run
-from offsider.worker.outcome import Discarded, Failed, Interrupted, Malformed, Rescheduled, Skipped, Succeeded
+from offsider.worker import fetcher as fetcher_module, settlement as settlement_module
+from offsider.worker.outcome import Discarded, Failed, Interrupted, Malformed, Rescheduled, Run, Skipped, Succeeded
+from offsider.worker.report import Reporter
 from offsider.worker.settlement import Settled, Settlement
 from offsider.worker.unit_of_work import UnitOfWork
+from offsider.worker.work_state import WorkState
 from tests.redis.worker.conftest import Parts, make_config
 from tests.snapshot import snapshot
 from tests.waiting import wait_for
@@ -29,7 +34,8 @@ DISCARDED = Discarded(Discard("enough"))
 
 @pytest.fixture(autouse=True)
 def hurry(monkeypatch, no_jobs_left):
-    monkeypatch.setattr(settlement_module, "OUTAGE_SECONDS", 0.01)
+    for module in (fetcher_module, settlement_module):
+        monkeypatch.setattr(module, "OUTAGE_SECONDS", 0.01)
 
 
 class Settling:
@@ -42,7 +48,10 @@ class Settling:
         self.abandoned = threading.Event()
         parts.config.on("lost_ownership", lambda news: self.lost.append((news.job.jid, news.outcome)))
         parts.config.death_handlers.append(lambda payload, error: self.deaths.append((payload["jid"], error)))
-        self.settlement = Settlement(parts.config, parts.capsule, parts.fetcher, self.abandoned)
+        self.work_state = WorkState()
+        reporter = Reporter(parts.config, self.work_state)
+        self.settlement = Settlement(parts.config, parts.capsule, parts.fetcher, reporter, self.abandoned)
+        self._idle: threading.Thread | None = None
 
     def claim(self, client, raw: bytes = RAW) -> UnitOfWork:
         client.lpush("queue:default", raw)
@@ -56,7 +65,20 @@ class Settling:
             context = JobContext(payload=decode(unit.raw), queue=unit.queue, raw=unit.raw)
         except MalformedPayload:
             context = None
-        return self.settlement.settle(unit, Run(context, outcome, 0.0, 0.0))
+        settled = self.settlement.settle(unit, Run(context, outcome, 0.0, 0.0))
+        if settled is not Settled.HANDED_OVER:
+            return settled
+        lost = len(self.lost)
+        self.parts.fetcher.flush()
+        if not unit.settled:  # the reply was lost: whoever leads next finds out
+            self._lead()
+            wait_for(lambda: unit.settled)
+        return Settled.WRITTEN if len(self.lost) == lost else Settled.LOST
+
+    def _lead(self) -> None:
+        if self._idle is None:
+            self._idle = threading.Thread(target=self.parts.fetcher.retrieve, daemon=True)
+            self._idle.start()
 
 
 @pytest.fixture
@@ -70,9 +92,12 @@ def faulty(proxied) -> Settling:
 
 
 def stored(client) -> dict:
-    found = snapshot(client)
-    found.pop("queues", None)
-    return found
+    return {key: value for key, value in snapshot(client).items() if key != "queues" and not is_registry(key)}
+
+
+def is_registry(key: str) -> bool:
+    """Where owners are registered: a fetcher that finds itself fenced registers anew."""
+    return key.startswith(("offsider:owners", "offsider:alive:"))
 
 
 # ------------------------------------------------------------------------------------ outcomes
@@ -84,7 +109,9 @@ def test_what_is_done_is_gone(settling, raw_redis, outcome):
     assert settling.settle(unit, outcome) is (Settled.DIED if outcome is DISCARDED else Settled.WRITTEN)
     assert stored(raw_redis) == {}
     assert unit.settled
+    assert settling.parts.fetcher._held.of(settling.parts.ownership.identity).total() == 0
     assert len(settling.deaths) == (outcome is DISCARDED)
+    assert settling.work_state.take_counts() == ((0 if outcome is DISCARDED else 1), 0), "others count the rest"
 
 
 def test_what_failed_is_in_the_retry_set(settling, raw_redis):
@@ -168,16 +195,17 @@ def test_the_outcome_of_a_job_that_others_own_is_void(settling, raw_redis, caplo
         raw_redis.set(settling.parts.redis.keys.fenced(settling.parts.ownership.identity), 1)
     if not how.endswith("yet"):
         raw_redis.rpoplpush(settling.parts.working, "queue:default")
-    before = snapshot(raw_redis)
+    before = stored(raw_redis)
     with caplog.at_level(logging.WARNING, "offsider"):
         assert settling.settle(unit, outcome) is Settled.LOST
-    assert snapshot(raw_redis) == before
+    assert stored(raw_redis) == before
+    assert settling.work_state.take_counts() == (0, 0)
     assert settling.deaths == called == []
     assert settling.lost == ([] if raw == b"no job" else [("a" * 24, outcome.name)])
     warned = [record for record in caplog.records if "lost ownership" in record.getMessage()]
     assert [record.levelname for record in warned] == ["WARNING"]
     assert unit.settled
-    assert settling.parts.fetcher._held.of(settling.parts.ownership.identity).total() == 0
+    assert settling.parts.fetcher._held.of(unit.entry.owner.identity).total() == 0
 
 
 def test_two_jobs_of_equal_bytes_are_settled_one_by_one(settling, raw_redis):
@@ -191,7 +219,7 @@ def test_two_jobs_of_equal_bytes_are_settled_one_by_one(settling, raw_redis):
 # -------------------------------------------------------------------------------- lost replies
 
 WRITES = {
-    "succeeded": (RAW, Succeeded(), working.ACKNOWLEDGE),
+    "succeeded": (RAW, Succeeded(), working.EXCHANGE),
     "failed": (RAW, Failed(ValueError("broken")), working.POSTPONE),
     "died": (DYING, Failed(ValueError("broken")), working.BURY),
     "interrupted": (RAW, Interrupted(), working.PUT_BACK),
@@ -221,17 +249,19 @@ def test_a_settle_without_an_answer_is_written_exactly_once(faulty, proxy, raw_r
     assert faulty.lost == []
     assert len(faulty.deaths) == (name == "died")
     assert len(faulty.parts.errors) == 1, "the outage is reported once"
+    assert faulty.work_state.take_counts() == (int(name == "succeeded"), 0)
 
 
 @pytest.mark.parametrize("lost", ["reply", "request"])
 def test_with_an_equal_job_in_flight_a_lost_answer_ends_just_one(faulty, proxy, raw_redis, lost):
     first, second = faulty.claim(raw_redis), faulty.claim(raw_redis)
-    getattr(proxy, f"lose_{lost}")(known(raw_redis, working.ACKNOWLEDGE))
+    getattr(proxy, f"lose_{lost}")(known(raw_redis, working.EXCHANGE))
     assert faulty.settle(first, Succeeded()) is Settled.WRITTEN
     assert raw_redis.lrange(faulty.parts.working, 0, -1) == [RAW]
     assert faulty.settle(second, Succeeded()) is Settled.WRITTEN
     assert stored(raw_redis) == {}
     assert faulty.lost == []
+    assert faulty.work_state.take_counts() == (2, 0)
 
 
 def test_a_run_that_lost_its_job_while_its_settle_had_no_answer_is_void(faulty, proxy, raw_redis, monkeypatch):
@@ -253,24 +283,26 @@ def test_a_run_that_lost_its_job_while_its_settle_had_no_answer_is_void(faulty, 
     assert raw_redis.zcard("dead") == 0
 
 
-def test_a_settle_waits_until_the_server_is_back(faulty, proxy, raw_redis):
+@pytest.mark.parametrize("outcome", [Succeeded(), Failed(ValueError())], ids=lambda o: o.name)
+def test_a_settle_waits_until_the_server_is_back(faulty, proxy, raw_redis, outcome):
     unit = faulty.claim(raw_redis)
     proxy.refuse()
     results = []
-    settling = threading.Thread(target=lambda: results.append(faulty.settle(unit, Succeeded())))
+    settling = threading.Thread(target=lambda: results.append(faulty.settle(unit, outcome)))
     settling.start()
     wait_for(lambda: faulty.parts.errors)
+    assert not unit.settled
     proxy.accept()
     settling.join(10)
     assert results == [Settled.WRITTEN]
-    assert stored(raw_redis) == {}
+    assert set(stored(raw_redis)) == (set() if outcome == Succeeded() else {"retry"})
 
 
 def test_a_worker_that_must_go_leaves_the_job_where_it_will_be_found(faulty, proxy, raw_redis, caplog):
     unit = faulty.claim(raw_redis)
     proxy.refuse()
     faulty.abandoned.set()
-    assert faulty.settle(unit, Succeeded()) is Settled.UNWRITTEN
+    assert faulty.settle(unit, Failed(ValueError())) is Settled.UNWRITTEN
     assert not unit.settled
     assert raw_redis.lrange(faulty.parts.working, 0, -1) == [RAW]
     assert "it will run again" in caplog.text
@@ -312,9 +344,11 @@ def test_a_full_server_takes_every_outcome(make_server):
 
 def test_units_without_a_private_list_are_settled_one_write_after_the_other(settling, raw_redis):
     """The basic fetcher's, and those of fetchers of users."""
+    parts = settling.parts
+    reporter = Reporter(parts.config, settling.work_state)
     for outcome, where in ((Succeeded(), None), (Failed(ValueError()), "retry"), (Rescheduled(9.0), "schedule")):
         unit = UnitOfWork("default", RAW)
-        settling.settlement._fetcher = Listless()
+        settling.settlement = Settlement(parts.config, parts.capsule, Listless(), reporter, settling.abandoned)
         assert settling.settle(unit, outcome) is Settled.WRITTEN
         assert set(stored(raw_redis)) == ({where} if where else set())
         assert settling.settlement._fetcher.done == [unit]
@@ -344,8 +378,8 @@ class Listless:
 
 def test_the_errors_of_an_outage_are_ours(faulty, proxy, raw_redis):
     unit = faulty.claim(raw_redis)
-    proxy.lose_reply(known(raw_redis, working.ACKNOWLEDGE))
-    faulty.settle(unit, Succeeded())
+    proxy.lose_reply(known(raw_redis, working.POSTPONE))
+    faulty.settle(unit, Failed(ValueError()))
     ((error, told),) = faulty.parts.errors
     assert isinstance(error, RedisUnavailable)
     assert error.ambiguous

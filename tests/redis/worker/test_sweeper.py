@@ -11,7 +11,7 @@ import redis as redis_py
 
 from offsider.core.errors import Fenced, QueueFull
 from offsider.core.payload import decode, encode
-from offsider.storage import working
+from offsider.storage import redis as redis_module, working
 from offsider.worker import sweeper as sweeper_module
 from offsider.worker.sweeper import Sweeper
 from tests.redis.worker.conftest import Parts, make_config
@@ -227,7 +227,10 @@ def test_the_lease_outlasts_the_pause_between_looks(sweeper, raw_redis):
 # -------------------------------------------------------------------------------- after trouble
 
 
-def test_a_server_that_closes_idle_connections_does_not_keep_the_dead_from_being_found(proxied, proxy, raw_redis):
+def test_a_server_that_closes_idle_connections_does_not_keep_the_dead_from_being_found(
+    proxied, proxy, raw_redis, monkeypatch
+):
+    monkeypatch.setattr(redis_module, "FRESH_SECONDS", 0.0)  # as if the connection had rested
     proxied.ownership.register()
     sweeper = Sweeper(proxied.config, proxied.redis, proxied.ownership)
     sweeper.tick()

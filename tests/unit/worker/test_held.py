@@ -2,6 +2,7 @@
 
 from offsider.storage.working import Entry, Owner
 from offsider.worker.held import Held
+from offsider.worker.unit_of_work import UnitOfWork
 
 OLD, NEW = Owner("host:1:old", "default"), Owner("host:1:new", "default")
 
@@ -9,25 +10,41 @@ OLD, NEW = Owner("host:1:old", "default"), Owner("host:1:new", "default")
 def test_two_equal_payloads_in_flight_count_as_two():
     held = Held()
     entry = Entry(NEW, "low", b"job")
-    held.add([entry, entry])
+    first, second = UnitOfWork("low", b"job", NEW), UnitOfWork("low", b"job", NEW)
+    held.add([first, second])
     assert held.copies(entry) == 2
-    held.remove(entry)
+    held.remove([first])
     assert held.copies(entry) == 1
-    held.remove(entry)
+    held.remove([second])
     assert held.copies(entry) == 0
     assert held.of("host:1:new").total() == 0
 
 
+def test_removing_twice_removes_once():
+    """A job that was given back while it ran is removed once more when its thread ends."""
+    held = Held()
+    first, second = UnitOfWork("low", b"job", NEW), UnitOfWork("low", b"job", NEW)
+    held.add([first, second])
+    held.remove([first])
+    held.remove([first])
+    assert held.copies(Entry(NEW, "low", b"job")) == 1
+
+
 def test_what_was_claimed_under_an_earlier_identity_counts_for_that():
     held = Held()
-    held.add([Entry(OLD, "low", b"job"), Entry(NEW, "low", b"job"), Entry(NEW, "high", b"job")])
+    held.add([UnitOfWork("low", b"job", OLD), UnitOfWork("low", b"job", NEW), UnitOfWork("high", b"job", NEW)])
     assert held.of("host:1:old").total() == 1
-    assert held.of("host:1:new").total() == 2
+    assert held.of("host:1:new") == {Entry(NEW, "low", b"job"): 1, Entry(NEW, "high", b"job"): 1}
+
+
+def test_a_unit_that_lies_in_no_list_is_not_compared_with_one():
+    held = Held()
+    held.add([UnitOfWork("low", b"job")])
+    assert held.of("host:1:new").total() == 0
 
 
 def test_the_answer_is_a_copy():
     held = Held()
-    entry = Entry(NEW, "low", b"job")
-    held.add([entry])
+    held.add([UnitOfWork("low", b"job", NEW)])
     held.of("host:1:new").clear()
-    assert held.copies(entry) == 1
+    assert held.copies(Entry(NEW, "low", b"job")) == 1

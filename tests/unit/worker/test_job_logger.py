@@ -28,14 +28,25 @@ def lines(caplog):
     return lambda: [(line.levelname, line.getMessage(), getattr(line, "fields", {})) for line in caplog.records]
 
 
+def ended(config, outcome, duration_seconds, **fields):
+    """Run a job that ends like this, and answer what the run brought."""
+    return JobLogger(config).around(job(**fields), lambda _job: (outcome, duration_seconds))
+
+
 def job(**fields):
     return JobContext({"class": "J", "args": [], "jid": "a" * 24, **fields}, "default")
 
 
 def test_a_job_starts_at_info(config, lines):
-    with JobLogger(config).around(job()):
-        assert lines() == [("INFO", "start", {})]
-    assert lines() == [("INFO", "start", {})]
+    told_before = []
+
+    def run(_job):
+        told_before.extend(lines())
+        return Succeeded(), 0.0
+
+    JobLogger(config).around(job(), run)
+
+    assert told_before == [("INFO", "start", {})]
 
 
 @pytest.mark.parametrize(
@@ -48,9 +59,9 @@ def test_a_job_starts_at_info(config, lines):
     ],
 )
 def test_how_a_job_ended_and_how_long_it_took(outcome, word, config, lines):
-    JobLogger(config).ended(outcome, 1.23456)
+    assert ended(config, outcome, 1.23456) == (outcome, 1.23456)
 
-    assert lines() == [("INFO", word, {"elapsed": 1.235})]
+    assert lines() == [("INFO", "start", {}), ("INFO", word, {"elapsed": 1.235})]
 
 
 @pytest.mark.parametrize(
@@ -63,35 +74,58 @@ def test_how_a_job_ended_and_how_long_it_took(outcome, word, config, lines):
     ],
 )
 def test_a_job_that_ended_itself_says_how_and_why(outcome, field, config, lines):
-    JobLogger(config).ended(outcome, 0.5)
+    ended(config, outcome, 0.5)
 
-    assert lines() == [("INFO", "done", {"elapsed": 0.5} | field)]
+    assert lines()[1:] == [("INFO", "done", {"elapsed": 0.5} | field)]
 
 
 def test_a_rescheduled_job_says_when_it_comes_again(config, lines):
-    JobLogger(config).ended(Rescheduled(90), 0.5)
+    ended(config, Rescheduled(90), 0.5)
 
-    assert lines() == [("INFO", "done", {"elapsed": 0.5, "again_in": 90})]
+    assert lines()[1:] == [("INFO", "done", {"elapsed": 0.5, "again_in": 90})]
 
 
 def test_the_job_log_can_be_switched_off_and_the_jobs_own_lines_stay(config, lines):
     config.log.job_log = False
     job_logger = JobLogger(config)
 
-    with job_logger.around(job()):
+    def run(_job):
         logger.info("the job's own")
-    job_logger.ended(Failed(ValueError("boom")), 1.0)
+        return Failed(ValueError("boom")), 1.0
+
+    job_logger.around(job(), run)
 
     assert lines() == [("INFO", "the job's own", {})]
 
 
-@pytest.mark.parametrize("level, shown", [("warning", []), ("debug", ["start", "chatter"]), (None, ["start"])])
+@pytest.mark.parametrize(
+    "settings, fields, wanted",
+    [
+        ((True, logging.INFO), {}, True),
+        ((True, logging.WARNING), {}, False),
+        ((False, logging.INFO), {}, False),
+        ((False, logging.WARNING), {"log_level": "debug"}, True),
+    ],
+)
+def test_a_run_that_is_not_logged_needs_nothing_around_it(settings, fields, wanted, config, caplog):
+    config.log.job_log, level = settings
+    caplog.set_level(level, logger="offsider")
+
+    assert JobLogger(config).wants(job(**fields)) is wanted
+
+
+@pytest.mark.parametrize(
+    "level, shown", [("warning", []), ("debug", ["start", "chatter", "done"]), (None, ["start", "done"])]
+)
 def test_the_level_of_a_job_holds_for_its_own_run_alone(level, shown, config, caplog):
     caplog.set_level(logging.INFO, logger="offsider")
     caplog.handler.setLevel(0)
 
-    with JobLogger(config).around(job(log_level=level)):
+    def run(_job):
         logger.debug("chatter")
+        return Succeeded(), 0.0
+
+    JobLogger(config).around(job(log_level=level), run)
 
     assert [line.getMessage() for line in caplog.records] == shown
     logger.debug("after")
@@ -100,13 +134,12 @@ def test_the_level_of_a_job_holds_for_its_own_run_alone(level, shown, config, ca
 
 
 def test_it_goes_back_also_when_the_run_breaks(config):
-    def break_off():
-        with JobLogger(config).around(job(log_level="error")):
-            assert not logger.isEnabledFor(logging.WARNING)
-            raise LookupError
+    def break_off(_job):
+        assert not logger.isEnabledFor(logging.WARNING)
+        raise LookupError
 
     with pytest.raises(LookupError):
-        break_off()
+        JobLogger(config).around(job(log_level="error"), break_off)
     assert logger.isEnabledFor(logging.WARNING)
 
 
@@ -119,14 +152,10 @@ def test_a_log_that_is_broken_is_reported_and_no_fault_of_the_job(config, report
             raise LookupError("a broken filter")
         return True
 
-    ran = []
     logger.addFilter(broken)
     try:
-        with JobLogger(config).around(job()):
-            ran.append(1)
-        JobLogger(config).ended(Succeeded(), 1.0)
+        assert ended(config, Succeeded(), 1.0) == (Succeeded(), 1.0)
     finally:
         logger.removeFilter(broken)
 
-    assert ran == [1]
     assert [(type(error), context) for error, context in reports] == [(LookupError, {"context": "the job log"})] * 2

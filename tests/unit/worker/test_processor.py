@@ -10,7 +10,6 @@ import pytest
 from offsider.core.errors import Discard, MalformedPayload, Reschedule, Shutdown
 from offsider.core.payload import decode, encode
 from offsider.wiring.context import JobContext, current_capsule
-from offsider.worker.execution import Run
 from offsider.worker.interrupt import Window
 from offsider.worker.outcome import (
     Discarded,
@@ -18,10 +17,12 @@ from offsider.worker.outcome import (
     Interrupted,
     Malformed,
     Rescheduled,
+    Run,
     Skipped,
     Succeeded,
 )
-from offsider.worker.processor import Processor, queued_seconds
+from offsider.worker.processor import Processor
+from offsider.worker.report import Reporter, queued_seconds
 from offsider.worker.settlement import Settled
 from offsider.worker.unit_of_work import UnitOfWork
 from offsider.worker.work_state import WorkState
@@ -102,6 +103,7 @@ class Scene:
             executor=self.executor,
             settlement=Settlement(settled, self.steps),
             work_state=self.work_state,
+            reporter=Reporter(config, self.work_state),
             async_runner=self.runner,
             name="processor-of-the-test",
             died=lambda processor, error: self.deaths.append((processor, error, threading.current_thread().name)),

@@ -2,14 +2,14 @@
 
 import json
 
-from offsider.worker.unit_of_work import UnitOfWork
 from offsider.worker.work_state import WorkState
+from tests.begun import begun
 
 
 def test_running_jobs_are_shown_as_sidekiq_shows_them():
     state = WorkState()
-    state.begin("tid1", UnitOfWork("low", b'{"class":"X"}'), 1_795_216_780.9)
-    state.begin("tid2", UnitOfWork("high", b"\xff no job"), 1.0)
+    state.begin("tid1", begun("low", b'{"class":"X"}', 1_795_216_780.9))
+    state.begin("tid2", begun("high", b"\xff no job", 1.0))
     assert state.busy == 2
     shown = state.as_sidekiq_shows()
     assert shown["tid1"] == '{"queue":"low","payload":"{\\"class\\":\\"X\\"}","run_at":1795216780}'
@@ -21,8 +21,8 @@ def test_running_jobs_are_shown_as_sidekiq_shows_them():
 
 def test_counts_are_taken_once_and_can_be_given_back():
     state = WorkState()
-    for failed in (False, True, False):
-        state.count(failed=failed)
+    state.count(2)
+    state.count(failed=1)
     assert state.take_counts() == (3, 1)
     assert state.take_counts() == (0, 0)
     state.count(failed=True)
