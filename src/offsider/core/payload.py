@@ -168,7 +168,7 @@ def _read(text: str) -> object:
 
 def _check_rewritable(raw: bytes, payload: object) -> None:
     """What loads must also dump, else a job that fails could not be stored again."""
-    if b"\\ud" in raw or b"\\uD" in raw:  # only an escape can smuggle a lone surrogate past UTF-8
+    if b"\\u" in raw and (b"\\ud" in raw or b"\\uD" in raw):  # only an escape can smuggle a lone surrogate past UTF-8
         encode({"": payload})
     check_nesting(raw, payload)
 
@@ -178,7 +178,7 @@ _CONTAINERS = (list, dict, tuple)  # JSON makes an array of a tuple
 
 def check_nesting(raw: bytes, payload: object) -> None:
     """ValueError when ``payload``, encoded as ``raw``, is nested too deeply to be read by `decode`."""
-    if raw.count(b"[") + raw.count(b"{") > MAX_NESTING and _depth(payload) > MAX_NESTING:
+    if len(raw) > MAX_NESTING and raw.count(b"[") + raw.count(b"{") > MAX_NESTING and _depth(payload) > MAX_NESTING:
         raise ValueError(f"nested deeper than {MAX_NESTING} levels")
 
 

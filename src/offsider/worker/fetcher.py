@@ -102,6 +102,8 @@ class ReliableFetcher:
         self._closing = False
         #: Acknowledgements could not be written: nobody starts another job before they are.
         self._stuck = False
+        #: With so many jobs left, somebody fetches before the others run dry.
+        self._low = 0
         self._hungry = 0
         self._seats = threading.Lock()
         self._owner = ownership.owner(capsule.name)
@@ -117,10 +119,23 @@ class ReliableFetcher:
 
     def retrieve(self) -> UnitOfWork | None:
         """The next job; waits for one. None once the fetcher is quiet."""
-        if self._ready and not self._closing and not self._stuck:
-            with suppress(IndexError):  # another thread was quicker
-                return self._ready.popleft()
+        ready = self._ready
+        if ready and not self._closing and not self._stuck:
+            if len(ready) <= self._low and self._lead.acquire(blocking=False):
+                self._refill()
+            try:
+                return ready.popleft()
+            except IndexError:  # another thread was quicker
+                pass
         return self._line_up()
+
+    def _refill(self) -> None:
+        """Claim while there still is something for the other threads to run; with the lead, which is given back."""
+        try:
+            self._try(lambda: self._exchange(self._wanted(1)))
+        finally:
+            self._lead.release()
+        self._follow_up()
 
     def finish(self, unit: UnitOfWork, run: Run) -> None:
         """The job is done: acknowledge it, at once or with others. `on_settled` tells what came of that."""
@@ -539,6 +554,7 @@ class ReliableFetcher:
         self._stuck = self._reconciler.due and bool(self._finished)
         self._exchanged_at = time.monotonic()
         self._pace.note(len(finished))
+        self._low = self._pace.ahead // 4
         self._note_done(finished, result.gone)
 
     def _note_done(self, finished: Sequence[UnitOfWork], gone: Sequence[int]) -> None:
