@@ -23,7 +23,9 @@ from offsider.wiring.logs import (
     setup_logging,
     thread_id,
     timestamp,
+    write_info,
 )
+from tests.waiting import wait_for
 
 
 @pytest.fixture(autouse=True)
@@ -261,3 +263,183 @@ def test_another_error_of_the_stream_is_reported_as_ever(capsys):
     stream.close()
     logger.info("x")
     assert "--- Logging error ---" in capsys.readouterr().err
+
+
+# ------------------------------------------------------------------- the short way of the job log
+
+
+class Records(logging.Handler):
+    """A handler of an application: it wants records."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def emit(self, record):
+        self.seen.append((record.levelname, record.getMessage(), record.fields))
+
+
+def flushed(stream):
+    for handler in logger.handlers:
+        handler._buffer.flush()
+    return stream.getvalue()
+
+
+def without_time(text):
+    return re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", "now", text)
+
+
+@pytest.mark.parametrize("style", ["plain", "json", "without_timestamp", "pretty"])
+def test_the_short_way_writes_the_same_line(style):
+    lines = []
+    for way in (write_info, lambda message, fields: logger.info(message, extra={"fields": fields})):
+        stream = log_to(style, stream=Terminal())
+        with log_fields(tenant="a\nb"), running(job(rows=7)):
+            way("done", {"elapsed": 0.25})
+        lines.append(without_time(flushed(stream)))
+    assert lines[0] == lines[1]
+    assert "rows" in lines[0]
+    assert lines[0].count("\n") == 1
+
+
+def test_a_line_comes_within_a_moment_without_being_asked_for():
+    stream = log_to("plain")
+    write_info("done", {})
+    assert stream.getvalue() == "", "lines are written together"
+    wait_for(lambda: "done" in stream.getvalue(), 5)
+
+
+def test_the_order_of_lines_holds_whatever_their_way():
+    stream = log_to("plain")
+    write_info("first", {})
+    logger.warning("second")
+    write_info("third", {})
+    logger.error("fourth")
+    assert re.findall(r": (\w+)$", stream.getvalue(), re.MULTILINE) == ["first", "second", "third", "fourth"]
+
+
+def test_a_handler_that_is_taken_away_has_written_everything():
+    stream = log_to("plain")
+    write_info("first", {})
+    log_to("plain")
+    assert "first" in stream.getvalue()
+
+
+def test_what_the_level_forbids_is_not_written_the_short_way_either():
+    stream = log_to("plain", level="warn")
+    write_info("done", {})
+    assert flushed(stream) == ""
+
+
+def test_the_level_of_a_job_holds_for_the_short_way():
+    stream = log_to("plain", level="warn")
+    with job_level("info"):
+        write_info("done", {})
+    assert "done" in flushed(stream)
+
+
+def test_a_handler_of_the_application_beside_ours_sees_records():
+    stream = log_to("plain")
+    beside = Records()
+    logger.addHandler(beside)
+    write_info("done", {"elapsed": 1})
+    assert beside.seen == [("INFO", "done", {"elapsed": 1})]
+    assert "done" in stream.getvalue(), "and ours writes at once"
+
+
+def test_a_handler_of_the_application_alone_sees_records():
+    logger.handlers[:] = [Records()]
+    logger.setLevel(logging.INFO)
+    write_info("done", {"elapsed": 1})
+    assert logger.handlers[0].seen == [("INFO", "done", {"elapsed": 1})]
+
+
+def test_an_application_that_lets_records_propagate_sees_them(caplog):
+    log_to("plain")
+    logger.propagate = True
+    with caplog.at_level(logging.INFO):
+        write_info("done", {"elapsed": 1})
+    assert [record.getMessage() for record in caplog.records] == ["done"]
+
+
+@pytest.mark.parametrize("where", ["logger", "handler"])
+def test_a_filter_of_the_application_sees_records(where):
+    stream = log_to("plain")
+    seen = []
+
+    def only_second(record):
+        seen.append(record.getMessage())
+        return record.getMessage() == "second"
+
+    place = logger if where == "logger" else logger.handlers[0]
+    place.addFilter(only_second)
+    try:
+        write_info("first", {})
+        write_info("second", {})
+    finally:
+        place.removeFilter(only_second)
+    assert seen == ["first", "second"]
+    assert "first" not in stream.getvalue()
+    assert "second" in stream.getvalue()
+
+
+def test_a_formatter_of_the_application_sees_records():
+    stream = log_to("plain")
+    logger.handlers[0].setFormatter(logging.Formatter("mine: %(message)s"))
+    write_info("done", {})
+    assert stream.getvalue() == "mine: done\n"
+
+
+def test_a_level_of_the_handler_holds():
+    stream = log_to("plain")
+    logger.handlers[0].setLevel(logging.ERROR)
+    write_info("done", {})
+    assert flushed(stream) == ""
+
+
+def test_a_record_factory_of_the_application_is_asked():
+    stream = log_to("plain")
+    before = logging.getLogRecordFactory()
+    made = []
+
+    def factory(*args, **kwargs):
+        made.append(args)
+        return before(*args, **kwargs)
+
+    logging.setLogRecordFactory(factory)
+    try:
+        write_info("done", {})
+    finally:
+        logging.setLogRecordFactory(before)
+    assert len(made) == 1
+    assert "done" in stream.getvalue()
+
+
+def test_what_the_stream_cannot_carry_is_escaped_on_the_short_way_too():
+    raw = io.BytesIO()
+    stream = io.TextIOWrapper(raw, encoding="ascii")
+    log_to("plain", stream=stream)
+    write_info("done \N{SNOWMAN}", {})
+    logger.handlers[0]._buffer.flush()
+    assert raw.getvalue().endswith(b"done \\u2603\n")
+
+
+def test_a_stream_that_breaks_ends_neither_the_job_nor_the_writer(capsys):
+    class Broken(io.StringIO):
+        broken = True
+
+        def write(self, text):
+            if self.broken:
+                raise OSError(28, "No space left on device")
+            return super().write(text)
+
+    stream = Broken()
+    log_to("plain", stream=stream)
+    write_info("lost", {})
+    handler = logger.handlers[0]
+    wait_for(lambda: not handler._buffer._lines, 5)
+    wait_for(lambda: "No space left" in capsys.readouterr().err, 5)
+    stream.broken = False
+    write_info("found", {})
+    wait_for(lambda: "found" in stream.getvalue(), 5)
+    assert "lost" not in stream.getvalue()
