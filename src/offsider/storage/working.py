@@ -108,15 +108,15 @@ def exchange(
     Raises:
         Fenced: this owner was declared dead: nothing was acknowledged, and it must take a new identity.
     """
-    keys, arguments = _exchange_call(redis.keys, owner, queues, limit, finished)
+    keys, arguments = exchange_call(redis.keys, owner, queues, limit, finished)
     unblocks = parking.unblocks() if parking is not None else ()
     replies, result = redis.run_after(unblocks, EXCHANGE, keys, arguments)
     if parking is not None:
         parking.called_back(replies)
-    return _exchanged(result, queues)
+    return exchanged(result, queues)
 
 
-def _exchange_call(
+def exchange_call(
     keys: Keys, owner: Owner, queues: Sequence[str], limit: int, finished: Sequence[tuple[str, bytes]]
 ) -> tuple[list[str], list[Argument]]:
     """Keys and arguments of the script."""
@@ -134,7 +134,7 @@ def _exchange_call(
     return [keys.fenced(owner.identity), keys.paused, *pairs], arguments
 
 
-def _exchanged(reply: Any, queues: Sequence[str]) -> Exchange:
+def exchanged(reply: Any, queues: Sequence[str]) -> Exchange:
     """The script's reply, in words."""
     gone, moved, paused, refused = reply
     return Exchange(

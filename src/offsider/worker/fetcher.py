@@ -5,12 +5,15 @@ Leader and followers, without a thread of the fetcher's own:
 1. A free thread takes a job out of ``_ready``. When there is none it lines up for the lead.
 2. The leader makes one round trip for all: it acknowledges what was finished and claims for every thread that
    waits, and a little ahead (`Pace`). Then the lock wakes the next.
-3. A claim that brought nothing makes the leader sleep (`Waiting`). What wakes it brings the next round trip.
-4. A finished job of less than a millisecond is acknowledged with the next round trip; after a longer one its
+3. While half of the jobs fetched ahead still wait to be run, the next request is written already (`Ahead`), so that
+   nobody waits for its answer. Of jobs that take microseconds one thread runs a batch alone, since waking the
+   others would take longer; they sleep at a bell.
+4. A claim that brought nothing makes the leader sleep (`Waiting`). What wakes it brings the next round trip.
+5. A finished job of less than a millisecond is acknowledged with the next round trip; after a longer one its
    thread first has the acknowledgement written (rule 19). Neither waits behind a leader who sleeps (rule 18).
-5. While something lies ready or unacknowledged a ticker looks each 20 ms: what waits for a thread longer than
+6. While something lies ready or unacknowledged a ticker looks each 20 ms: what waits for a thread longer than
    that goes back to its queue, where other processes find it, and acknowledgements go out.
-6. After a lost reply the lists are compared with what is held (`Reconciler`) before the next claim.
+7. After a lost reply the lists are compared with what is held (`Reconciler`) before the next claim.
 
 A failure of Redis is reported once; the leader then tries once a second until the server is back.
 """
@@ -21,12 +24,14 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from offsider.core.errors import Fenced, RedisFailure, RedisUnavailable
+from offsider.core.errors import Fenced, RedisFailure, RedisRefused, RedisUnavailable
 from offsider.storage import working
+from offsider.storage.ahead import Ahead
 from offsider.wiring.service import Loop
 from offsider.worker.held import Held
 from offsider.worker.outage import Outage
@@ -47,6 +52,10 @@ logger = logging.getLogger("offsider")
 OUTAGE_SECONDS = 1.0
 REFUSED_SECONDS = 0.05
 TICK_SECONDS = 0.02
+#: So many jobs fetched ahead mean that they take microseconds.
+MANY = 20
+#: Nobody is forgotten for longer, should the bell ever fail to ring.
+LISTEN_SECONDS = 5.0
 #: How long a thread relies on the leader to take its acknowledgement along.
 HANDOVER_SECONDS = 0.005
 #: A job that took less is acknowledged together with others.
@@ -57,6 +66,29 @@ SECOND_LOOK_SECONDS = 7.0
 MOST_FINISHED = 400
 
 _NOTHING = working.Exchange((), (), working.NOT_PAUSED, "")
+
+
+@dataclass(slots=True)
+class _Request:
+    """What one round trip asks for.
+
+    Attributes:
+        finished: to be acknowledged.
+        order: the queues to claim from.
+        at: when it was made, in monotonic seconds.
+        leading: it claims, and not only acknowledges.
+    """
+
+    owner: Owner
+    finished: Sequence[UnitOfWork]
+    order: Sequence[str]
+    limit: int
+    at: float
+    leading: bool
+
+    @property
+    def done(self) -> list[tuple[str, bytes]]:
+        return [(unit.queue, unit.raw) for unit in self.finished]
 
 
 def _always() -> bool:
@@ -90,8 +122,11 @@ class ReliableFetcher:
         self._reconciler = Reconciler(config, capsule, ownership, self._held)
         self._ticker = Loop(f"offsider-{capsule.name}-ticker", self.tick, on_error=config.handle_error)
         self._ticking = False
-        #: Who claims and who sleeps.
+        #: Who claims and who sleeps at the server.
         self._lead = threading.Lock()
+        #: Where the others sleep.
+        self._bell = threading.Condition()
+        self._listening = 0
         #: Whose round trip it is: the leader's, or that of a thread or the ticker that only acknowledges.
         self._turn = threading.Lock()
         self._ready: deque[UnitOfWork] = deque()
@@ -104,6 +139,8 @@ class ReliableFetcher:
         self._stuck = False
         #: With so many jobs left, somebody fetches before the others run dry.
         self._low = 0
+        self._ahead = Ahead(self._redis)
+        self._asked: _Request | None = None
         self._hungry = 0
         self._seats = threading.Lock()
         self._owner = ownership.owner(capsule.name)
@@ -121,7 +158,7 @@ class ReliableFetcher:
         """The next job; waits for one. None once the fetcher is quiet."""
         ready = self._ready
         if ready and not self._closing and not self._stuck:
-            if len(ready) <= self._low and self._lead.acquire(blocking=False):
+            if len(ready) <= self._low and self._asked is None and self._lead.acquire(blocking=False):
                 self._refill()
             try:
                 return ready.popleft()
@@ -130,12 +167,11 @@ class ReliableFetcher:
         return self._line_up()
 
     def _refill(self) -> None:
-        """Claim while there still is something for the other threads to run; with the lead, which is given back."""
+        """Ask for more while there still is something to run; with the lead, which is given back."""
         try:
-            self._try(lambda: self._exchange(self._wanted(1)))
+            self._try(self._ask_ahead)
         finally:
-            self._lead.release()
-        self._follow_up()
+            self._pass_lead()
 
     def finish(self, unit: UnitOfWork, run: Run) -> None:
         """The job is done: acknowledge it, at once or with others. `on_settled` tells what came of that."""
@@ -178,6 +214,7 @@ class ReliableFetcher:
         """Take no further jobs, and wake whoever waits in `retrieve`."""
         self._closing = True
         self._quiet.set()
+        self._ring(self._listening)
         self._waiting.wake()
 
     def close(self) -> None:
@@ -185,6 +222,7 @@ class ReliableFetcher:
         self._ticker.stop()
         if self._lead.acquire(timeout=0.1):
             self._waiting.close()
+            self._ahead.close()
             self._lead.release()
 
     # --- keeping count ---------------------------------------------------------------------------
@@ -232,7 +270,7 @@ class ReliableFetcher:
     @property
     def claims_out(self) -> bool:
         """Whether a round trip or a park is under way that may still bring a job."""
-        return self._turn.locked() or bool(self._waiting.parking.waiting)
+        return self._turn.locked() or self._asked is not None or bool(self._waiting.parking.waiting)
 
     @property
     def way(self) -> Way:
@@ -259,15 +297,50 @@ class ReliableFetcher:
                 unit = self._take_ready()
                 if unit is not None:
                     return unit
-                with self._lead:
-                    if (self._stuck or not self._ready) and not self._closing:
-                        self._fetch()
-                self._follow_up()
+                if self._lead.acquire(blocking=False):
+                    try:
+                        if (self._stuck or not self._ready) and not self._closing:
+                            self._fetch()
+                    finally:
+                        self._pass_lead()
+                    self._follow_up()
+                else:
+                    self._listen()
         except BaseException:
             self._leave_unfed()
             raise
         self._leave_unfed()
         return None
+
+    def _listen(self) -> None:
+        """Sleep until there is a job to take, or the lead."""
+        with self._bell:
+            if not self._closing and self._lead.locked() and (self._stuck or not self._ready):
+                self._listening += 1
+                self._bell.wait(LISTEN_SECONDS)
+                self._listening -= 1
+
+    def _pass_lead(self) -> None:
+        """Give the lead up, and wake who is needed: one to lead, and threads for the jobs that are ready.
+
+        Of jobs that take microseconds one thread runs a batch in the time in which the others would wake up; if one of
+        them takes longer after all, the ticker wakes the rest.
+        """
+        self._lead.release()
+        if self._listening and not (self._ready and self._pace.ahead >= MANY):
+            self._ring(1 + len(self._ready))
+
+    @contextmanager
+    def _leading(self) -> Generator[None]:
+        self._lead.acquire()
+        try:
+            yield
+        finally:
+            self._pass_lead()
+
+    def _ring(self, threads: int) -> None:
+        with self._bell:
+            self._bell.notify(threads)
 
     def _take_ready(self) -> UnitOfWork | None:
         # One step with the count: a leader that counted a thread which is served already would claim a job
@@ -305,7 +378,7 @@ class ReliableFetcher:
                 self._hungry -= 1
         if self._reconciler.due:
             self._waiting.wake()
-            with self._lead:
+            with self._leading():
                 self._try(self._catch_up)
         elif not unit.sent:
             self.flush()
@@ -326,7 +399,7 @@ class ReliableFetcher:
             if not unit.sent:
                 self._try(lambda: self._exchange(self._wanted()))
         finally:
-            self._lead.release()
+            self._pass_lead()
         with suppress(IndexError):
             _wake(self._finished[0])
 
@@ -350,8 +423,8 @@ class ReliableFetcher:
 
     def _settle_the_rest(self) -> None:
         """The last thread's duty: nothing is left waiting, finished or ready when it has gone."""
-        while self._finished or self._waiting.parking.waiting:
-            with self._lead:
+        while self._finished or self._asked is not None or self._waiting.parking.waiting:
+            with self._leading():
                 self._try(self._catch_up)
                 if not self._finished:
                     # What they still bring stays in our lists, where a sweep finds it.
@@ -386,13 +459,31 @@ class ReliableFetcher:
     def tick(self) -> float:
         """Give back what waits too long for a thread, and send acknowledgements that nobody else sent."""
         now = time.monotonic()
+        if self._listening and self._ready:
+            self._ring(len(self._ready))
+        asked = self._asked
+        if asked is not None and asked.at < now - TICK_SECONDS:
+            self._collect_for_others()
         self._give_back(self._waiting_since(now - TICK_SECONDS))
         if self._finished and self._exchanged_at < now - TICK_SECONDS:
             self.flush()
-        if self._ready or self._finished:
+        if self._is_busy():
             return TICK_SECONDS
         self._ticking = False
-        return TICK_SECONDS if self._ready or self._finished else 3600.0
+        return TICK_SECONDS if self._is_busy() else 3600.0
+
+    def _is_busy(self) -> bool:
+        """Whether there is something that must not lie for longer than a tick."""
+        return bool(self._ready or self._finished or self._asked is not None)
+
+    def _collect_for_others(self) -> None:
+        """Whoever asked runs a long job now: its answer is for other threads, or goes back."""
+        if self._lead.acquire(blocking=False):
+            try:
+                self._try(self._collect)
+            finally:
+                self._pass_lead()
+            self._follow_up()
 
     def _waiting_since(self, moment: float) -> list[UnitOfWork]:
         stale: list[UnitOfWork] = []
@@ -430,7 +521,9 @@ class ReliableFetcher:
         try:
             if self._reconciler.due:
                 self._reconcile()
-            result = self._exchange(self._wanted()) if self._finished or not self._dry else self._last
+            result = self._collect()
+            if result is None:
+                result = self._exchange(self._wanted()) if self._finished or not self._dry else self._last
             while not result.refused and self._may_sleep() and not (self._ready or self._surplus or self._answered):
                 self._sleep(result.paused)
                 if self._may_start_at_once():
@@ -460,7 +553,7 @@ class ReliableFetcher:
         self._exchanged_at = time.monotonic()
         # There may be more where it came from.
         self._dry = False
-        self._take_in(_NOTHING, self._current_owner(), ())
+        self._take_in(_NOTHING, _Request(self._current_owner(), (), (), 0, self._exchanged_at, leading=True))
 
     def _wanted(self, more: int = 0) -> int:
         """How many jobs to claim: one for each thread that waits, and some ahead."""
@@ -489,31 +582,76 @@ class ReliableFetcher:
         Args:
             leading: the caller has the lead. Others only acknowledge: the parks are the leader's.
         """
+        if leading:
+            self._collect()
         with self._turn:
-            owner = self._current_owner()
-            finished = self._take_finished(owner)
-            order = self._capsule.fetch_order(self._config.random) if leading else ()
-            if not self.claims_allowed():  # asked once more, where `claims_out` can be seen
-                limit = 0
+            request = self._request(limit, leading=leading)
             parking = self._waiting.parking if leading and self._waiting.parking.waiting else None
+            return self._answered_by(
+                request,
+                lambda: working.exchange(
+                    self._redis, request.owner, request.order, request.limit, request.done, parking=parking
+                ),
+            )
+
+    def _request(self, limit: int, *, leading: bool) -> _Request:
+        owner = self._current_owner()
+        order = self._capsule.fetch_order(self._config.random) if leading else ()
+        # Asked once more, where `claims_out` can be seen.
+        limit = limit if self.claims_allowed() else 0
+        return _Request(owner, self._take_finished(owner), order, limit, time.monotonic(), leading)
+
+    def _answered_by(self, request: _Request, ask: Callable[[], Exchange]) -> Exchange:
+        try:
+            result = ask()
+        except Fenced:
+            self._void(request.finished)
+            self._dry = False
+            self._ownership.renew(request.owner.identity)
+            return _NOTHING
+        except RedisFailure as error:
+            self._keep_unsent(request.finished, error)
+            raise
+        self._note_answered(request.finished, result)
+        if request.leading:
+            self._last, self._dry = result, not result.refused and 0 < request.limit > len(result.claimed)
+            self._heed_parks()
+            self._take_in(result, request)
+        return result
+
+    # --- a round trip ahead ------------------------------------------------------------------------
+
+    def _ask_ahead(self) -> None:
+        """Write the next request while there still is something to run; with the lead, and without parks."""
+        if self._reconciler.due or self._waiting.parking.waiting or self._waiting.parking.brought:
+            return
+        with self._turn:
+            request = self._request(self._wanted(1), leading=True)
             try:
-                result = working.exchange(
-                    self._redis, owner, order, limit, [(unit.queue, unit.raw) for unit in finished], parking=parking
-                )
-            except Fenced:
-                self._void(finished)
-                self._dry = False
-                self._ownership.renew(owner.identity)
-                return _NOTHING
+                self._ahead.ask(request.owner, request.order, request.limit, request.done)
             except RedisFailure as error:
-                self._keep_unsent(finished, error)
+                self._keep_unsent(request.finished, error)
                 raise
-            self._note_answered(finished, result)
-            if leading:
-                self._last, self._dry = result, not result.refused and 0 < limit > len(result.claimed)
-                self._heed_parks()
-                self._take_in(result, owner, order)
-            return result
+            for unit in request.finished:
+                unit.sent = True
+                if unit.waiter is not None:
+                    _wake(unit)
+            self._asked = request
+
+    def _collect(self) -> Exchange | None:
+        """Read the reply to what was asked ahead; None when nothing was. With the lead."""
+        if self._asked is None:
+            return None
+        with self._turn:
+            request, self._asked = self._asked, None
+            try:
+                return self._answered_by(request, self._ahead.answer)
+            except RedisRefused as error:
+                # Nothing was done, because the server was started anew for example: asked again, it is told in full.
+                if error.code != "NOSCRIPT":
+                    raise
+                self._stuck = False
+                return None
 
     def _current_owner(self) -> Owner:
         if self._owner.identity is not self._ownership.identity:
@@ -544,6 +682,7 @@ class ReliableFetcher:
         self._dry = False
         ambiguous = isinstance(error, RedisUnavailable) and error.ambiguous
         for unit in finished:
+            unit.sent = False
             unit.doubtful = unit.doubtful or ambiguous
         self._finished.extendleft(reversed(finished))
         self._stuck = bool(finished)
@@ -554,7 +693,7 @@ class ReliableFetcher:
         self._stuck = self._reconciler.due and bool(self._finished)
         self._exchanged_at = time.monotonic()
         self._pace.note(len(finished))
-        self._low = self._pace.ahead // 4
+        self._low = self._pace.ahead // 2 if self._pace.ahead >= MANY else 0
         self._note_done(finished, result.gone)
 
     def _note_done(self, finished: Sequence[UnitOfWork], gone: Sequence[int]) -> None:
@@ -566,8 +705,8 @@ class ReliableFetcher:
             self._held.remove(finished)
             self._answered.append((finished, gone))
 
-    def _take_in(self, result: Exchange, owner: Owner, order: Sequence[str]) -> None:
-        now = self._exchanged_at
+    def _take_in(self, result: Exchange, request: _Request) -> None:
+        now, owner = request.at, request.owner
         popped = self._waiting.parking.take()
         # They came before those that the claim has found.
         units = [UnitOfWork(entry.queue, entry.raw, owner, now) for entry in popped if entry.owner == owner]
@@ -577,7 +716,7 @@ class ReliableFetcher:
         self._held.add(units)
         self._waiting.found()
         if popped:
-            units = self._kept(units, result.paused, order)
+            units = self._kept(units, result.paused, request.order)
         self._ready.extend(units)
         if not self._ticking:
             self._wake_ticker()
@@ -599,6 +738,7 @@ class ReliableFetcher:
 
     def _reconcile(self) -> None:
         """Compare the lists with what is held; under the lead, and with every park called back."""
+        self._collect()
         if self._waiting.parking.waiting or self._waiting.parking.brought:
             self._exchange(0)
         with self._turn:
