@@ -52,6 +52,9 @@ logger = logging.getLogger("offsider")
 OUTAGE_SECONDS = 1.0
 REFUSED_SECONDS = 0.05
 TICK_SECONDS = 0.02
+#: While so many jobs are finished in a second, who writes acknowledgements waits a moment for more of them.
+CROWDED = 2_000
+GATHER_SECONDS = 0.0002
 #: So many jobs fetched ahead mean that they take microseconds.
 MANY = 20
 #: Nobody is forgotten for longer, should the bell ever fail to ring.
@@ -169,7 +172,7 @@ class ReliableFetcher:
     def _refill(self) -> None:
         """Ask for more while there still is something to run; with the lead, which is given back."""
         try:
-            self._try(self._ask_ahead)
+            self._try(lambda: self._ask_ahead(1))
         finally:
             self._pass_lead()
 
@@ -397,11 +400,19 @@ class ReliableFetcher:
     def _lead_for(self, unit: UnitOfWork) -> None:
         try:
             if not unit.sent:
-                self._try(lambda: self._exchange(self._wanted()))
+                if self._pace.per_second >= CROWDED:
+                    time.sleep(GATHER_SECONDS)
+                self._try(self._write_off)
         finally:
             self._pass_lead()
         with suppress(IndexError):
             _wake(self._finished[0])
+
+    def _write_off(self) -> None:
+        """Write what is finished, and leave the answer to who needs the jobs in it."""
+        self._collect()
+        if not self._ask_ahead():
+            self._exchange(self._wanted())
 
     def flush(self) -> None:
         """Acknowledge what is finished, and claim nothing. Failures are reported, and tried again later."""
@@ -621,12 +632,12 @@ class ReliableFetcher:
 
     # --- a round trip ahead ------------------------------------------------------------------------
 
-    def _ask_ahead(self) -> None:
-        """Write the next request while there still is something to run; with the lead, and without parks."""
+    def _ask_ahead(self, more: int = 0) -> bool:
+        """Write the next request, whose answer nobody waits for; with the lead. False when that cannot be done now."""
         if self._reconciler.due or self._waiting.parking.waiting or self._waiting.parking.brought:
-            return
+            return False
         with self._turn:
-            request = self._request(self._wanted(1), leading=True)
+            request = self._request(self._wanted(more), leading=True)
             try:
                 self._ahead.ask(request.owner, request.order, request.limit, request.done)
             except RedisFailure as error:
@@ -637,6 +648,9 @@ class ReliableFetcher:
                 if unit.waiter is not None:
                     _wake(unit)
             self._asked = request
+        if not self._ticking:
+            self._wake_ticker()
+        return True
 
     def _collect(self) -> Exchange | None:
         """Read the reply to what was asked ahead; None when nothing was. With the lead."""

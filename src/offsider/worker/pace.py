@@ -26,16 +26,16 @@ class Pace:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._noted_at = clock()
-        self._per_second = 0.0
+        self.per_second = 0.0
 
     def note(self, finished: int) -> None:
         """So many jobs were finished since the last call."""
         now = self._clock()
         passed = max(now - self._noted_at, 1e-6)
         self._noted_at = now
-        self._per_second += (finished / passed - self._per_second) * (1 - exp(-passed / MEMORY_SECONDS))
+        self.per_second += (finished / passed - self.per_second) * (1 - exp(-passed / MEMORY_SECONDS))
 
     @property
     def ahead(self) -> int:
         """How many jobs to fetch beyond those that threads wait for."""
-        return min(MOST, int(self._per_second * AHEAD_SECONDS))
+        return min(MOST, int(self.per_second * AHEAD_SECONDS))
