@@ -88,6 +88,7 @@ class Waiting:
         os.set_blocking(self._reading, False)
         os.set_blocking(self._writing, False)
         self._pipe = threading.Lock()
+        self._asking = threading.Lock()
         self._closed = False
         self._selector.register(self._reading, EVENT_READ)
         self._rebuilding = False
@@ -106,9 +107,10 @@ class Waiting:
         Raises:
             RedisUnavailable: it cannot be asked.
         """
-        if self._way is None:
-            self._way = Way.PARKED if self.parking.may_call_back() else self._without_parks()
-        return self._way
+        with self._asking:
+            if self._way is None:
+                self._way = Way.PARKED if self.parking.may_call_back() else self._without_parks()
+            return self._way
 
     def _without_parks(self) -> Way:
         try:
