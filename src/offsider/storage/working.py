@@ -136,7 +136,10 @@ def exchange_call(
 
 def exchanged(reply: Any, queues: Sequence[str]) -> Exchange:
     """The script's reply, in words."""
-    gone, moved, paused, refused = reply
+    gone: list[int] = reply[0]
+    moved: list[Any] = reply[1]
+    paused: list[int] = reply[2]
+    refused: bytes = reply[3]
     return Exchange(
         gone=[place - 1 for place in gone] if gone else (),
         claimed=[(queues[index - 1], raw) for index, raw in zip(moved[::2], moved[1::2], strict=True)],

@@ -30,7 +30,7 @@ class LineBuffer:
     def __init__(self, write: Callable[[str], None]) -> None:
         self._write = write
         self._reset()
-        itself = weakref.ref(self)
+        itself: weakref.ref[LineBuffer] = weakref.ref(self)
         os.register_at_fork(after_in_child=lambda: _with(itself, LineBuffer._reset))
         atexit.register(lambda: _with(itself, LineBuffer.flush))
 

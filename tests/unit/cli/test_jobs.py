@@ -114,7 +114,7 @@ def test_the_ledger_is_kept_around_every_run(folder, raised, word):
     else:
         with pytest.raises((ValueError, Skip, Shutdown, Reschedule)):
             jobs.keep_ledger(context(), call_next)
-    assert words(folder) == [word]
+    assert words(folder) == ["began", word]
 
 
 def test_the_worker_is_told_to_keep_the_ledger(monkeypatch, tmp_path):
