@@ -137,12 +137,13 @@ def exchange_call(
 def exchanged(reply: Any, queues: Sequence[str]) -> Exchange:
     """The script's reply, in words."""
     gone: list[int] = reply[0]
-    moved: list[Any] = reply[1]
+    indexes: list[int] = reply[1][::2]
+    payloads: list[bytes] = reply[1][1::2]
     paused: list[int] = reply[2]
     refused: bytes = reply[3]
     return Exchange(
         gone=[place - 1 for place in gone] if gone else (),
-        claimed=[(queues[index - 1], raw) for index, raw in zip(moved[::2], moved[1::2], strict=True)],
+        claimed=[(queues[index - 1], raw) for index, raw in zip(indexes, payloads, strict=True)],
         paused=frozenset([queues[index - 1] for index in paused]) if paused else NOT_PAUSED,
         refused=refused.decode(errors="replace"),
     )
