@@ -49,7 +49,7 @@ class Parts:
         self.capsule = config.capsules["default"]
         self.capsule.queues = list(queues)
         self.redis = config.make_redis(3)
-        self.ownership = Ownership(self.redis, {"default": queues}, config.worker.liveness_seconds)
+        self.ownership = Ownership(self.redis, {"default": self.capsule.queues}, config.worker.liveness_seconds)
         self.fetcher = ReliableFetcher(config, self.capsule, self.ownership)
 
     @property

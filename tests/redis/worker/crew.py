@@ -1,0 +1,116 @@
+"""The threads of one capsule at work, as in a process of its own; several crews are several processes of one machine.
+
+crew = Crew(config, concurrency=2, queues=("high", "low"))
+crew.start()
+push(raw_redis, 1, 2, queue="low")      jobs `J(1)` and `J(2)`, as a foreign client pushes them
+crew.work.does[2] = event.wait          what the body of J(2) does; the others do nothing
+crew.work.runs                          what has run, in the order of their starts
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from offsider import current_job, job
+from offsider.core.payload import encode
+from offsider.wiring.config import Config
+from offsider.worker.manager import Manager
+from offsider.worker.work_state import WorkState
+from tests.redis.worker.conftest import Parts
+
+
+@dataclass
+class Run:
+    """One start of a job."""
+
+    number: int
+    queue: str
+    thread: str
+    at: float
+
+
+@dataclass
+class Work:
+    """What the jobs of a test do, and which of them have run."""
+
+    does: dict[int, Callable[[], object]] = field(default_factory=dict)
+    runs: list[Run] = field(default_factory=list)
+
+    @property
+    def numbers(self) -> list[int]:
+        return [run.number for run in self.runs]
+
+    def declare(self) -> None:
+        """Make `J` the job of this test."""
+
+        @job(name="J", retry=False)
+        def run(number: int) -> None:
+            thread = threading.current_thread().name
+            self.runs.append(Run(number, current_job().queue, thread, time.monotonic()))
+            self.does.get(number, lambda: None)()
+
+        @job(name="A", retry=False)
+        async def arun(number: int) -> None:
+            self.runs.append(Run(number, current_job().queue, threading.current_thread().name, time.monotonic()))
+
+
+def payload(number: int, name: str = "J") -> bytes:
+    return encode({"class": name, "args": [number], "jid": f"{number:024x}", "retry": False})
+
+
+def push(client: Any, *numbers: int, queue: str = "default", name: str = "J") -> None:
+    client.lpush(f"queue:{queue}", *(payload(number, name) for number in numbers))
+
+
+class Crew:
+    """The threads of a capsule with all that belongs to them.
+
+    Attributes:
+        lost: outcomes that were void.
+        errors: what error handlers were told.
+    """
+
+    def __init__(self, config: Config, *, concurrency: int = 1, queues: tuple[str, ...] = ("default",)) -> None:
+        self.config = config
+        self.lost: list[str] = []
+        config.on("lost_ownership", lambda news: self.lost.append(news.job.jid))
+        self.parts = Parts(config, queues)
+        self.errors = self.parts.errors
+        self.parts.capsule.concurrency = concurrency
+        self.fetcher = self.parts.fetcher
+        self.state = WorkState()
+        self.manager = Manager(config, self.parts.capsule, self.fetcher, self.state, lambda: False)
+        self.processed = 0
+
+    def start(self) -> Crew:
+        self.parts.ownership.register()
+        self.manager.start()
+        return self
+
+    @property
+    def idle(self) -> bool:
+        """All of its threads wait, and the leader sleeps."""
+        return self.fetcher.hungry == self.parts.capsule.concurrency and self.fetcher._waiting.asleep
+
+    def private(self, client: Any) -> list[bytes]:
+        """What lies in its private lists."""
+        keys = client.keys(f"offsider:working:{self.parts.ownership.identity}:*")
+        return [raw for key in keys for raw in client.lrange(key, 0, -1)]
+
+    def counted(self) -> int:
+        """How many jobs it has counted since the start."""
+        self.processed += self.state.take_counts()[0]
+        return self.processed
+
+    def stop(self) -> None:
+        """End as a worker does; what is left goes back."""
+        self.manager.quiet()
+        if not self.manager.wait(time.monotonic() + 10):
+            self.manager.interrupt()
+            self.manager.give_back()
+        self.manager.close()
+        self.parts.close()

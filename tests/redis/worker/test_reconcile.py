@@ -1,0 +1,156 @@
+"""What lies in the private lists against what is held, after a reply was lost (rules 5 and 8)."""
+
+from __future__ import annotations
+
+import pytest
+
+from offsider.core.errors import RedisUnavailable
+from offsider.storage import working
+from offsider.worker.held import Held
+from offsider.worker.reconcile import Reconciler
+from offsider.worker.unit_of_work import UnitOfWork
+from tests.redis.worker.conftest import Parts
+from tests.snapshot import snapshot
+from tests.waiting import wait_for
+
+
+class Books:
+    """A reconciler, and units that are held and listed as a test says."""
+
+    def __init__(self, parts: Parts, client) -> None:
+        self.parts = parts
+        self.client = client
+        self.held = Held()
+        self.reconciler = Reconciler(parts.config, parts.capsule, parts.ownership, self.held)
+
+    def claimed(self, raw: bytes, *, doubtful: bool = False, listed: bool = True) -> UnitOfWork:
+        unit = UnitOfWork("default", raw, self.parts.ownership.owner("default"))
+        unit.doubtful = doubtful
+        self.held.add([unit])
+        if listed:
+            self.client.lpush(self.parts.working, raw)
+        return unit
+
+    def run(self, *finished: UnitOfWork) -> list[UnitOfWork]:
+        self.reconciler.doubt(60)
+        return self.reconciler.run(finished)
+
+
+@pytest.fixture
+def books(parts, raw_redis) -> Books:
+    return Books(parts, raw_redis)
+
+
+# ------------------------------------------------------------------------------------------ when
+
+
+def test_a_doubt_is_due_at_once_and_once_more(books):
+    assert not books.reconciler.due
+    books.reconciler.doubt(0.1)
+    assert books.reconciler.due
+    books.reconciler.run([])
+    assert not books.reconciler.due
+    wait_for(lambda: books.reconciler.due)
+    books.reconciler.run([])
+    assert books.reconciler._at == []
+
+
+def test_another_doubt_does_not_bring_the_last_look_forward(books):
+    """The server may still serve a park whose connection was lost first."""
+    books.reconciler.doubt(20)
+    last = books.reconciler._at[-1]
+    books.reconciler.doubt(7)
+    assert books.reconciler._at[-1] == last
+    assert books.reconciler.due
+
+
+def test_two_beats_in_a_row_have_to_see_more_than_is_held(books, parts, raw_redis):
+    books.claimed(b"mine")
+    assert not books.reconciler.mismatch()
+    raw_redis.lpush(parts.working, "stray")
+    assert not books.reconciler.mismatch()
+    raw_redis.lrem(parts.working, 1, "stray")
+    assert not books.reconciler.mismatch()
+    raw_redis.lpush(parts.working, "stray")
+    assert not books.reconciler.mismatch()
+    assert books.reconciler.mismatch()
+    assert not books.reconciler.mismatch(), "counted anew"
+
+
+def test_more_held_than_listed_is_no_reason_to_compare(books):
+    """A settle whose reply is on its way."""
+    books.claimed(b"just settled", listed=False)
+    assert not books.reconciler.mismatch()
+    assert not books.reconciler.mismatch()
+
+
+# ------------------------------------------------------------------------------------------ what
+
+
+def test_equal_counts_without_a_doubtful_acknowledgement_read_no_payloads(books, raw_redis):
+    books.claimed(b"mine")
+    raw_redis.config_resetstat()
+    assert books.run() == []
+    assert "cmdstat_lrange" not in raw_redis.info("commandstats")
+
+
+def test_an_acknowledgement_whose_reply_was_lost_is_found_carried_out(books, parts, raw_redis):
+    done = books.claimed(b"done", doubtful=True, listed=False)
+    running = books.claimed(b"running")
+    assert books.run(done) == [done]
+    assert raw_redis.lrange(parts.working, 0, -1) == [running.raw]
+
+
+def test_one_that_never_reached_the_server_is_to_be_sent_again(books, parts, raw_redis):
+    done = books.claimed(b"done", doubtful=True)
+    assert books.run(done) == []
+    assert not done.doubtful
+    assert raw_redis.lrange(parts.working, 0, -1) == [b"done"]
+
+
+def test_what_is_finished_and_was_never_sent_is_left_alone(books):
+    done = books.claimed(b"done")
+    assert books.run(done) == []
+    assert books.held.of(done.owner.identity).total() == 1
+
+
+@pytest.mark.parametrize("listed, carried_out", [(3, 0), (2, 1), (1, 2)])
+def test_equal_payloads_are_told_apart_by_their_number(books, parts, raw_redis, listed, carried_out):
+    """One runs, two were acknowledged without a reply."""
+    books.claimed(b"same", listed=False)
+    doubtful = [books.claimed(b"same", doubtful=True, listed=False) for _ in range(2)]
+    raw_redis.lpush(parts.working, *[b"same"] * listed)
+    assert books.run(*doubtful) == doubtful[:carried_out]
+    assert raw_redis.lrange(parts.working, 0, -1) == [b"same"] * listed
+
+
+def test_a_lost_reply_that_took_as_many_as_it_brought_is_seen_through(books, parts, raw_redis):
+    """The counts are equal, and yet everything is different."""
+    done = books.claimed(b"done", doubtful=True, listed=False)
+    raw_redis.lpush(parts.working, "brought")
+    assert books.run(done) == [done]
+    assert snapshot(raw_redis) == {"queues": {b"default"}, "queue:default": [b"brought"]}
+
+
+def test_strays_are_the_next_to_run_in_their_old_order(books, parts, raw_redis):
+    raw_redis.lpush("queue:default", "waiting")
+    raw_redis.lpush(parts.working, "first", "second", "third")
+    assert books.run() == []
+    assert raw_redis.lrange("queue:default", 0, -1)[::-1] == [b"first", b"second", b"third", b"waiting"]
+    assert not raw_redis.exists(parts.working)
+    assert not raw_redis.keys("offsider:strikes:*"), "no process died of them (rule 6)"
+
+
+def test_a_comparison_that_fails_half_way_is_made_again(proxied, proxy, raw_redis):
+    """What it had found out must not be forgotten: the acknowledgement would be sent again, and taken for void."""
+    books = Books(proxied, raw_redis)
+    done = books.claimed(b"done", doubtful=True, listed=False)
+    raw_redis.lpush(proxied.working, "stray")
+    raw_redis.script_load(working.PUT_BACK.text)
+    proxy.lose_reply(working.PUT_BACK.sha.encode())
+    books.reconciler.doubt(60)
+    with pytest.raises(RedisUnavailable):
+        books.reconciler.run([done])
+    assert books.reconciler.due
+    assert books.reconciler.run([done]) == [done]
+    assert raw_redis.lrange("queue:default", 0, -1) == [b"stray"]
