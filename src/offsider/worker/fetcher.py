@@ -470,8 +470,8 @@ class ReliableFetcher:
     def tick(self) -> float:
         """Give back what waits too long for a thread, and send acknowledgements that nobody else sent."""
         now = time.monotonic()
-        if self._listening and self._ready:
-            self._ring(len(self._ready))
+        if self._listening and self._exchanged_at < now - TICK_SECONDS / 2:
+            self._ring(1 + len(self._ready))
         asked = self._asked
         if asked is not None and asked.at < now - TICK_SECONDS:
             self._collect_for_others()
@@ -484,8 +484,9 @@ class ReliableFetcher:
         return TICK_SECONDS if self._is_busy() else 3600.0
 
     def _is_busy(self) -> bool:
-        """Whether there is something that must not lie for longer than a tick."""
-        return bool(self._ready or self._finished or self._asked is not None)
+        """Whether there is something that must not lie for longer than a tick, or threads sleep and nobody leads."""
+        unled = self._listening > 0 and not self._lead.locked()
+        return unled or bool(self._ready or self._finished or self._asked is not None)
 
     def _collect_for_others(self) -> None:
         """Whoever asked runs a long job now: its answer is for other threads, or goes back."""

@@ -116,3 +116,38 @@ def test_a_processor_that_dies_while_the_worker_stops_is_not_replaced(workers, s
     worker = workers.start("-c", "2", text=app, environ={"OFFSIDER_WORKER_FETCHER": "app.Dying"})
     worker.stopped(10)
     assert worker.output.count("dies at the end") >= 2
+
+
+BURST = """
+    import time
+
+    from offsider import job
+
+
+    @job(name="Nothing")
+    def nothing(number):
+        pass
+
+
+    @job(name="Lingering")
+    def lingering():
+        time.sleep(60)
+
+
+    @job(name="Prompt")
+    def prompt():
+        open("prompt", "w").close()
+"""
+
+
+def test_a_long_job_at_the_end_of_a_burst_does_not_leave_the_idle_threads_asleep(workers, stored):
+    """One thread runs a burst of short jobs alone; when its last one is long, somebody else has to look for jobs."""
+    workers.start("-c", "5", "-t", "0", text=BURST, measured=False)
+    for number in range(3_000):
+        stored.lpush("queue:default", f'{{"class":"Nothing","args":[{number}],"jid":"{number:024x}"}}')
+    stored.lpush("queue:default", '{"class":"Lingering","args":[],"jid":"a"}')
+    wait_for(lambda: stored.llen("queue:default") == 0 and len(private(stored)) == 1)
+    before = time.monotonic()
+    stored.lpush("queue:default", '{"class":"Prompt","args":[],"jid":"b"}')
+    wait_for((workers.folder / "prompt").exists)
+    assert time.monotonic() - before < 2
