@@ -142,10 +142,9 @@ BURST = """
 
 def test_a_long_job_at_the_end_of_a_burst_does_not_leave_the_idle_threads_asleep(workers, stored):
     """One thread runs a burst of short jobs alone; when its last one is long, somebody else has to look for jobs."""
+    burst = [f'{{"class":"Nothing","args":[{number}],"jid":"{number:024x}"}}' for number in range(10_000)]
+    stored.lpush("queue:default", *burst, '{"class":"Lingering","args":[],"jid":"a"}')
     workers.start("-c", "5", "-t", "0", text=BURST, measured=False)
-    for number in range(3_000):
-        stored.lpush("queue:default", f'{{"class":"Nothing","args":[{number}],"jid":"{number:024x}"}}')
-    stored.lpush("queue:default", '{"class":"Lingering","args":[],"jid":"a"}')
     wait_for(lambda: stored.llen("queue:default") == 0 and len(private(stored)) == 1)
     before = time.monotonic()
     stored.lpush("queue:default", '{"class":"Prompt","args":[],"jid":"b"}')
