@@ -24,6 +24,9 @@ from offsider.storage.working import Entry, Owner
 
 #: The server answers a little after its timeout; later than this nobody answers any more.
 GRACE_SECONDS = 2.0
+#: How long an answer that the server has sent may take, and how often a pop that it has not seen is called.
+ON_ITS_WAY_SECONDS = 0.01
+CALLS = 100
 
 
 class Park:
@@ -55,6 +58,9 @@ class Park:
             selector.register(self._fileno, EVENT_READ, self)
         self._wire.send([command])
         self.waiting = True
+
+    def readable(self, timeout_seconds: float) -> bool:
+        return self._wire.readable(timeout_seconds)
 
     def receive(self) -> Any:
         self.waiting = False
@@ -165,14 +171,30 @@ class Parking:
         return [park.unblock for park in self._called]
 
     def called_back(self, replies: Sequence[Any]) -> None:
-        """Read what the parks answer that were called back. 0 from the server means: an answer is on its way."""
+        """Read what the parks answer that were called back.
+
+        0 from the server means that an answer is on its way, or that the pop has not reached the server yet: it
+        travels on another connection. Then it is called again.
+        """
         for park, reply in zip(self._called, replies, strict=True):
             if isinstance(reply, RedisFailure):
                 self._lose(park)
                 self.failure = reply
-            else:
+            elif reply or park.readable(ON_ITS_WAY_SECONDS):
                 self.read(park)
+            else:
+                self._call_again(park)
         self._called = []
+
+    def _call_again(self, park: Park) -> None:
+        try:
+            for _ in range(CALLS):
+                if self._redis.call(*park.unblock) or park.readable(ON_ITS_WAY_SECONDS):
+                    self.read(park)
+                    return
+        except RedisFailure as error:
+            self.failure = error
+        self._lose(park)
 
     def take(self) -> list[Entry]:
         """The jobs that were moved since the last time."""

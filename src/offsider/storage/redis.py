@@ -292,6 +292,13 @@ class Wire:
             self.disconnect()
             raise
 
+    def readable(self, timeout_seconds: float) -> bool:
+        """Wait for something to read; also True when the connection has failed, which `receive` then tells."""
+        try:
+            return bool(self._connection.can_read(timeout_seconds))
+        except self._redis_error:
+            return True
+
     def fileno(self) -> int:
         """Of the socket, for a selector; only while connected."""
         return int(self._connection._sock.fileno())  # noqa: SLF001 - redis-py has no other way to wait on several

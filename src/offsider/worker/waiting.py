@@ -225,7 +225,10 @@ class Waiting:
         return self._heed_changes() or filled
 
     def _heed_changes(self) -> bool:
-        changed = self._tracking.changed()
+        try:
+            changed = self._tracking.changed()
+        finally:
+            self._register_tracking()  # before a park gets the number of a socket that was closed
         if self._tracking.keys.paused in changed:
             self.knows_pauses = False
         return bool(changed)
