@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from selectors import DefaultSelector
 
 import pytest
@@ -11,7 +12,7 @@ import redis as redis_py
 from offsider.core.errors import RedisRefused, RedisUnavailable
 from offsider.storage import parking as parking_module, redis as redis_module, working
 from offsider.storage.parking import Parking
-from offsider.storage.redis import Redis, RedisSettings
+from offsider.storage.redis import Redis, RedisSettings, Wire
 from offsider.storage.working import Entry, Owner
 from tests.snapshot import snapshot
 from tests.waiting import wait_for
@@ -371,3 +372,23 @@ def test_many_producers_and_two_owners_lose_and_double_nothing(redis_url, raw_re
     for scene, pool in zip(scenes, pools, strict=True):
         scene.close()
         pool.close()
+
+
+def test_a_park_that_is_called_back_before_the_server_knows_it_is_called_back_again(parked, raw_redis, monkeypatch):
+    """Its command is still on its way on a connection of its own, so the server answers 0 and no reply is coming."""
+    send, timers = Wire.send, []
+
+    def late(wire: Wire, commands) -> None:
+        timers.append(threading.Timer(0.2, send, (wire, commands)))
+        timers[-1].start()
+
+    monkeypatch.setattr(Wire, "send", late)
+    parked.park("low", seconds=60)
+    monkeypatch.undo()
+    began_at = time.monotonic()
+    parked.exchange("low")
+    assert time.monotonic() - began_at < 2
+    assert parked.parking.waiting == []
+    assert blocked(raw_redis) == 0
+    assert not parked.parking.doubtful
+    timers[0].join()
