@@ -108,3 +108,62 @@ def test_names_and_messages_of_any_kind_pass_through_the_log(workers, stored, le
     assert "Logging error" not in said
     shown = "\\U0001f600" if encoding == "ascii" else "\U0001f600"
     assert f"{shown} \\ud800" in said
+
+
+def test_a_killed_worker_has_lost_no_line_older_than_a_moment(workers, stored):
+    app = """
+        import os, signal, time
+        from offsider import job
+
+        @job(name="Fine")
+        def fine(): pass
+
+        @job(name="Deadly")
+        def deadly():
+            time.sleep(0.2)
+            os.kill(os.getpid(), signal.SIGKILL)
+    """
+    fine, deadly = push(stored, "Fine"), push(stored, "Deadly")
+    worker = workers.start("-c", "1", text=app, wait=False)
+    assert worker.ended() == -9
+    assert re.findall(rf"jid={fine} .*: (\w+)$", worker.output, re.MULTILINE) == ["start", "done"]
+    assert re.findall(rf"jid={deadly} .*: (\w+)$", worker.output, re.MULTILINE) == ["start"]
+
+
+def test_the_child_of_a_job_writes_its_own_lines_only(workers, stored):
+    """What its parent had not written yet at the fork is the parent's."""
+    app = """
+        import logging, os
+        from offsider import job
+
+        @job(name="Forks")
+        def forks():
+            pid = os.fork()
+            if pid == 0:
+                logging.getLogger("offsider").info("the child's")
+                logging.shutdown()
+                os._exit(0)
+            os.waitpid(pid, 0)
+    """
+    jids = [push(stored, "Forks") for _ in range(5)]
+    worker = workers.start("-c", "2", text=app, wait=False)
+    worker.until_says(": done", times=5)
+    said = worker.stopped()
+    for jid in jids:
+        lines = re.findall(rf"jid={jid} .*: (.+)$", said, re.MULTILINE)
+        assert sorted(lines) == ["done", "start", "the child's"]
+
+
+def test_warnings_of_a_job_stand_between_its_lines(workers, stored):
+    app = """
+        import logging
+        from offsider import job
+
+        @job(name="Warns")
+        def warns(): logging.getLogger("offsider").warning("careful")
+    """
+    jid = push(stored, "Warns")
+    worker = workers.start("-c", "1", text=app, wait=False)
+    worker.until_says(": done")
+    lines = re.findall(rf"jid={jid} .*: (.+)$", worker.stopped(), re.MULTILINE)
+    assert lines == ["start", "careful", "done"]
