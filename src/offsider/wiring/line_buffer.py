@@ -15,7 +15,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 
 TICK_SECONDS = 0.02
 
@@ -25,10 +25,13 @@ class LineBuffer:
 
     Args:
         write: takes the text of several lines; called by one thread at a time.
+        lock: held while lines are taken out and written. It is that of the handler, and reentrant: a record is
+            written under it too, and flushes first; with a second lock the two would wait for each other.
     """
 
-    def __init__(self, write: Callable[[str], None]) -> None:
+    def __init__(self, write: Callable[[str], None], lock: AbstractContextManager[object]) -> None:
         self._write = write
+        self._lock = lock
         self._reset()
         itself: weakref.ref[LineBuffer] = weakref.ref(self)
         os.register_at_fork(after_in_child=lambda: _with(itself, LineBuffer._reset))
@@ -37,7 +40,7 @@ class LineBuffer:
     def _reset(self) -> None:
         # Also in the child of a fork, where the lines are its parent's and the writer is not there.
         self._lines: deque[str] = deque()
-        self._writing = threading.Lock()
+        self._starting = threading.Lock()
         self._waiting = threading.Event()
         self._awake = False
         self._writer: threading.Thread | None = None
@@ -55,7 +58,7 @@ class LineBuffer:
         """Write what is there."""
         if not self._lines:
             return
-        with self._writing:
+        with self._lock:
             text: list[str] = []
             with suppress(IndexError):
                 while True:
@@ -64,7 +67,7 @@ class LineBuffer:
                 self._write("".join(text))
 
     def _start(self) -> None:
-        with self._writing:
+        with self._starting:
             if self._writer is None:
                 self._writer = threading.Thread(target=self._serve, name="offsider-log", daemon=True)
                 self._writer.start()

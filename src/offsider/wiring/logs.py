@@ -124,8 +124,6 @@ def thread_id() -> str:
     return _thread.number
 
 
-
-
 def base36(number: int) -> str:
     """A number >= 0 in the digits 0-9 and a-z."""
     digits = ""
@@ -252,7 +250,7 @@ class OffsiderHandler(logging.StreamHandler[TextIO]):
         super().__init__(stream)
         self.setFormatter(lines)
         self._lines = lines
-        self._buffer = LineBuffer(self._write_text)
+        self._buffer = LineBuffer(self._write_text, self.lock or nullcontext())
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write a record at once, after what was put off before it."""
@@ -280,12 +278,11 @@ class OffsiderHandler(logging.StreamHandler[TextIO]):
         self._buffer.put(self._lines.line("INFO", time.time(), fields, message) + self.terminator)
 
     def _write_text(self, text: str) -> None:
-        with self.lock or nullcontext():
-            try:
-                self.stream.write(self._encodable(text))
-                self.flush()
-            except Exception:  # noqa: BLE001  # as logging does: a log that cannot be written ends nothing
-                self.handleError(_LINES)
+        try:
+            self.stream.write(self._encodable(text))
+            self.flush()
+        except Exception:  # noqa: BLE001  # as logging does: a log that cannot be written ends nothing
+            self.handleError(_LINES)
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # logging's name
         """Whoever read the lines is gone (``offsider worker | head``): the work goes on, and is told about once."""

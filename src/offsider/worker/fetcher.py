@@ -379,11 +379,15 @@ class ReliableFetcher:
         finally:
             with self._seats:
                 self._hungry -= 1
-        if self._reconciler.due:
+        while self._reconciler.due and not unit.sent and not self._closing:
+            # The leader may see to it, and go back to sleep with the lead.
             self._waiting.wake()
-            with self._leading():
-                self._try(self._catch_up)
-        elif not unit.sent:
+            if self._lead.acquire(timeout=HANDOVER_SECONDS):
+                try:
+                    self._try(self._catch_up)
+                finally:
+                    self._pass_lead()
+        if not unit.sent:
             self.flush()
         self._follow_up()
 

@@ -41,6 +41,7 @@ logger = logging.getLogger("offsider")
 
 OUTAGE_SECONDS = 1.0
 OVERRUN_SECONDS = 3.0
+REPLACE_SECONDS = 0.1
 
 
 class Manager:
@@ -185,6 +186,8 @@ class Manager:
         try:
             self._config.handle_error(error, {"context": f"a processor of capsule {self._capsule.name} died"})
         finally:  # also when a handler asks to exit: that ends the thread, and no more
+            # What kills processors as soon as they start would otherwise start thousands of threads a second.
+            self._abandoned.wait(REPLACE_SECONDS)
             self._fill_place_of(dead)
             self._rescue(dead)
 

@@ -182,7 +182,11 @@ class Waiting:
         """
         if not self._may_track:
             return True
-        heard = self.knows_pauses and time.monotonic() - self._pauses_read_at < TRUSTED_SECONDS
+        heard = (
+            self.knows_pauses
+            and self._tracking.watches(self._tracking.keys.paused)
+            and time.monotonic() - self._pauses_read_at < TRUSTED_SECONDS
+        )
         if not heard:
             try:
                 self._tracking.watch(self._tracking.keys.paused)
@@ -228,6 +232,7 @@ class Waiting:
         try:
             changed = self._tracking.changed()
         finally:
+            self.knows_pauses = self.knows_pauses and self._tracking.is_open
             self._register_tracking()  # before a park gets the number of a socket that was closed
         if self._tracking.keys.paused in changed:
             self.knows_pauses = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import subprocess
 import sys
@@ -24,7 +25,7 @@ def written():
 
 @pytest.fixture
 def buffer(written):
-    return LineBuffer(written.append)
+    return LineBuffer(written.append, threading.RLock())
 
 
 def test_lines_are_written_together_and_in_order(buffer, written):
@@ -105,7 +106,8 @@ def test_a_fork_while_a_line_is_written_leaves_the_child_no_held_lock(monkeypatc
         inside.set()
         assert go_on.wait(10)
 
-    buffer = LineBuffer(slow)
+    handler = logging.StreamHandler()  # logging makes the locks of handlers anew in a child
+    buffer = LineBuffer(slow, handler.lock)
     buffer.put("parent\n")
     assert inside.wait(5)
     pid = os.fork()
@@ -121,9 +123,10 @@ def test_a_fork_while_a_line_is_written_leaves_the_child_no_held_lock(monkeypatc
 def test_what_is_left_is_written_when_the_process_ends():
     text = """
         import sys
+        import threading
         from offsider.wiring import line_buffer
         line_buffer.TICK_SECONDS = 60
-        buffer = line_buffer.LineBuffer(sys.stdout.write)
+        buffer = line_buffer.LineBuffer(sys.stdout.write, threading.RLock())
         buffer.put("last words\\n")
     """
     ended = subprocess.run(
@@ -134,7 +137,7 @@ def test_what_is_left_is_written_when_the_process_ends():
 
 def test_a_buffer_that_nobody_uses_is_forgotten():
     """Neither the hooks of forks nor those of the end keep it."""
-    buffer = LineBuffer(lambda text: None)
+    buffer = LineBuffer(lambda text: None, threading.RLock())
     forgotten = weakref.ref(buffer)
     del buffer
     gc.collect()

@@ -9,6 +9,8 @@ import re
 import subprocess
 import sys
 import textwrap
+import threading
+import time
 
 import pytest
 
@@ -443,3 +445,36 @@ def test_a_stream_that_breaks_ends_neither_the_job_nor_the_writer(capsys):
     write_info("found", {})
     wait_for(lambda: "found" in stream.getvalue(), 5)
     assert "lost" not in stream.getvalue()
+
+
+class SlowStream(io.StringIO):
+    """A disk or a pipe that takes its time."""
+
+    def write(self, text: str) -> int:
+        time.sleep(0.005)
+        return super().write(text)
+
+
+def test_records_and_the_lines_of_the_buffer_do_not_wait_for_each_other():
+    """The writer took the buffer's lock and then the handler's, a warning the handler's and then the buffer's."""
+    handler = setup_logging(Config().log, SlowStream())
+    done = threading.Event()
+
+    def warn() -> None:
+        for _ in range(20):
+            logger.warning("w")
+
+    def put() -> None:
+        while not done.is_set():
+            handler.put_line("start", {})
+            time.sleep(0.001)
+
+    putting = threading.Thread(target=put, daemon=True)
+    warning = [threading.Thread(target=warn, daemon=True) for _ in range(6)]
+    for thread in (putting, *warning):
+        thread.start()
+    for thread in warning:
+        thread.join(20)
+    done.set()
+    putting.join(20)
+    assert not any(thread.is_alive() for thread in (putting, *warning))
