@@ -123,6 +123,8 @@ class Parking:
         Raises:
             RedisFailure: a connection could not be used; those that wait already still do.
         """
+        for queue in [queue for queue, park in self._parks.items() if not park.waiting and queue not in queues]:
+            self._parks.pop(queue).close(self._selector)
         for queue in queues:
             park = self._parks.get(queue)
             if park is None:
@@ -151,6 +153,7 @@ class Parking:
             return
         if isinstance(reply, RedisFailure):
             self.failure = reply
+            park.close(self._selector)
         elif reply is not None:
             self.brought.append(Entry(park.owner, park.queue, reply))
 

@@ -277,7 +277,10 @@ class Wire:
             RedisUnavailable: the connection failed, or there was no reply in time.
         """
         with self._disconnecting_on_failure():
-            return self._reply()
+            reply = self._reply()
+        if isinstance(reply, RedisRefused) and reply.code in REROUTE:
+            self.disconnect()  # another server may be behind the name by now
+        return reply
 
     @contextmanager
     def _disconnecting_on_failure(self) -> Generator[None]:

@@ -56,6 +56,8 @@ class AsyncRunner:
         loop = self._ready()
         if limited:
             coroutine = _Limited(coroutine, partial(self._limit_of, thread_id))
+        # A limit that fired while this thread's last coroutine was just ending is not for this one.
+        self._limited.pop(thread_id, None)
         self._waiting.add(thread_id)
         try:
             loop.call_soon_threadsafe(self._begin, coroutine, done, thread_id, context)

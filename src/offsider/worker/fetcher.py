@@ -144,6 +144,7 @@ class ReliableFetcher:
         self._low = 0
         self._ahead = Ahead(self._redis)
         self._asked: _Request | None = None
+        self._rebuilding = False
         self._hungry = 0
         self._seats = threading.Lock()
         self._owner = ownership.owner(capsule.name)
@@ -256,6 +257,7 @@ class ReliableFetcher:
     def rebuild(self) -> None:
         """Give up all connections that nobody uses this moment, and wake whoever leads; called by another thread."""
         self._waiting.rebuild()
+        self._rebuilding = True
         self._redis.close()
         self.doubt()
 
@@ -330,7 +332,7 @@ class ReliableFetcher:
         them takes longer after all, the ticker wakes the rest.
         """
         self._lead.release()
-        if self._listening and not (self._ready and self._pace.ahead >= MANY):
+        if self._listening and not (len(self._ready) >= MANY and self._pace.ahead >= MANY):
             self._ring(1 + len(self._ready))
 
     @contextmanager
@@ -569,6 +571,7 @@ class ReliableFetcher:
         self._exchanged_at = time.monotonic()
         # There may be more where it came from.
         self._dry = False
+        self._pace.note(0)  # what was finished before the sleep is long past
         self._take_in(_NOTHING, _Request(self._current_owner(), (), (), 0, self._exchanged_at, leading=True))
 
     def _wanted(self, more: int = 0) -> int:
@@ -641,6 +644,9 @@ class ReliableFetcher:
         """Write the next request, whose answer nobody waits for; with the lead. False when that cannot be done now."""
         if self._reconciler.due or self._waiting.parking.waiting or self._waiting.parking.brought:
             return False
+        if self._rebuilding:
+            self._rebuilding = False
+            self._ahead.close()
         with self._turn:
             request = self._request(self._wanted(more), leading=True)
             try:

@@ -209,7 +209,7 @@ class Launcher:
     def _make_solitude(self) -> Solitude:
         return Solitude(
             self._redis,
-            lambda: {capsule.name: capsule.queues for capsule in self.config.capsules.values()},
+            lambda: {name: self._ownership.registered(name) for name in self.config.capsules},
             max_strikes=self.config.worker.max_strikes,
             leaving=lambda: self.quieted,
         )

@@ -64,6 +64,10 @@ class Ownership:
         self.beaten_at: float | None = None
         self.identity = new_identity()
 
+    def registered(self, capsule: str) -> tuple[str, ...]:
+        """Every queue that the capsule has ever served, also those that are gone: jobs of them may still be held."""
+        return tuple(self._queues[capsule])
+
     def owner(self, capsule: str) -> Owner:
         return Owner(self.identity, capsule)
 

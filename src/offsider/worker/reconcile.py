@@ -57,7 +57,7 @@ class Reconciler:
     def mismatch(self) -> bool:
         """Called at each beat: True when two in a row found more jobs listed than held."""
         owner = self._ownership.owner(self._capsule.name)
-        listed = working.count(self._redis, owner, self._capsule.queues)
+        listed = working.count(self._redis, owner, self._ownership.registered(self._capsule.name))
         self._mismatches = self._mismatches + 1 if listed > self._held.of(owner.identity).total() else 0
         if self._mismatches < MISMATCHES:
             return False
@@ -74,7 +74,7 @@ class Reconciler:
             Those of them that were carried out though their reply was lost.
         """
         owner = self._ownership.owner(self._capsule.name)
-        queues = self._capsule.queues
+        queues = self._ownership.registered(self._capsule.name)
         # What is held is read first: a job settled meanwhile is then known, and not taken for a lost one.
         held = self._held.of(owner.identity)
         carried_out: list[UnitOfWork] = []
