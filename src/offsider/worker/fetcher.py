@@ -320,9 +320,12 @@ class ReliableFetcher:
     def _listen(self) -> None:
         """Sleep until there is a job to take, or the lead."""
         with self._bell:
-            if not self._closing and self._lead.locked() and (self._stuck or not self._ready):
-                self._listening += 1
-                self._bell.wait(LISTEN_SECONDS)
+            # Counted first: who passes the lead on looks at the count after letting go of it.
+            self._listening += 1
+            try:
+                if not self._closing and self._lead.locked() and (self._stuck or not self._ready):
+                    self._bell.wait(LISTEN_SECONDS)
+            finally:
                 self._listening -= 1
 
     def _pass_lead(self) -> None:
