@@ -1,0 +1,232 @@
+"""A crew under everything that can happen to it, in any order: no job is lost, none is in two places, all is told.
+
+The machine pushes jobs that end in different ways, loses replies and requests of scripts, resets connections, kills
+waiting pops, pauses queues and declares the crew dead. Then it lets the crew come to rest and counts:
+
+1. Each job is where its ending belongs, and nowhere else: gone, in `retry` or in `schedule`.
+2. Each has run once, and once more at most for each time that the crew was declared dead.
+3. Each run was counted, or told as lost.
+4. Nothing is left in a private list, in a queue, or in the crew's own books.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections import Counter
+from contextlib import suppress
+
+import pytest
+import redis as redis_py
+from hypothesis import HealthCheck, Phase, settings, strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
+
+from offsider import Discard, Reschedule, Skip
+from offsider.core.errors import RedisFailure
+from offsider.core.payload import decode, encode
+from offsider.jobs import registry
+from offsider.storage import strikes, working
+from offsider.storage.working import Entry, Owner
+from offsider.worker import fetcher as fetcher_module, settlement as settlement_module
+from tests.faults import FaultProxy
+from tests.redis.worker.conftest import make_config
+from tests.redis.worker.crew import Crew, Work
+from tests.waiting import wait_for
+
+QUEUES = ("high", "low")
+SCRIPTS = (working.EXCHANGE, working.POSTPONE, working.PUT_BACK)
+#: How a job ends, and where it is then to be found; None: nowhere.
+ENDINGS = {"fast": None, "slow": None, "skip": None, "drop": None, "fail": "retry", "again": "schedule"}
+
+
+class Machine(RuleBasedStateMachine):
+    """One crew on an empty server, behind a proxy that breaks what it is told to."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__()
+        self.client = redis_py.Redis.from_url(url)
+        self.client.flushall()
+        for script in SCRIPTS:
+            self.client.script_load(script.text)
+        self.isolation = registry.isolated()
+        self.isolation.__enter__()
+        self.work = Work()
+        self.work.declare()
+        self.proxy = FaultProxy(url)
+        self.proxy.__enter__()
+        self.crew = Crew(make_config(self.proxy.url), concurrency=3, queues=QUEUES).start()
+        self.sweeper = make_config(url).make_redis(1)
+        self.numbers = itertools.count()
+        self.pushed: dict[int, str] = {}
+        self.fenced: list[str] = []
+
+    # --- what users do ---------------------------------------------------------------------------
+
+    @rule(endings=st.lists(st.sampled_from(sorted(ENDINGS)), min_size=1, max_size=12), queue=st.sampled_from(QUEUES))
+    def push(self, endings: list[str], queue: str) -> None:
+        payloads = []
+        for ending in endings:
+            number = next(self.numbers)
+            self.pushed[number] = ending
+            self.work.does[number] = DEEDS[ending]
+            payloads.append(encode({"class": "J", "args": [number], "jid": f"{number:024x}", "retry": True}))
+        self.client.lpush(f"queue:{queue}", *payloads)
+
+    @rule(queue=st.sampled_from(QUEUES))
+    def pause(self, queue: str) -> None:
+        self.client.sadd("paused", queue)
+
+    @rule()
+    def unpause(self) -> None:
+        self.client.delete("paused")
+
+    # --- what goes wrong ---------------------------------------------------------------------------
+
+    @rule(script=st.sampled_from(SCRIPTS))
+    def lose_a_reply(self, script) -> None:
+        self.proxy.lose_reply(script.sha.encode())
+
+    @rule(script=st.sampled_from(SCRIPTS))
+    def lose_a_request(self, script) -> None:
+        self.proxy.lose_request(script.sha.encode())
+
+    @rule()
+    def reset_connections(self) -> None:
+        self.proxy.reset()
+
+    @rule()
+    def kill_waiting_pops(self) -> None:
+        for client in self.client.client_list():
+            if "b" in client["flags"]:
+                self.client.client_kill_filter(_id=client["id"])
+
+    @rule()
+    def declare_dead(self) -> None:
+        identity = self.crew.parts.ownership.identity
+        if identity not in self.fenced:
+            self.fenced.append(identity)
+            self.client.set(self.crew.parts.redis.keys.fenced(identity), "0 0")
+
+    @rule(milliseconds=st.integers(0, 20))
+    def let_it_work(self, milliseconds: int) -> None:
+        time.sleep(milliseconds / 1000)
+
+    # --- the reckoning -----------------------------------------------------------------------------
+
+    @rule()
+    def come_to_rest(self) -> None:
+        self.client.delete("paused")
+        try:
+            wait_for(self._at_rest, 10)
+        except AssertionError:
+            raise AssertionError(f"the crew does not come to rest: {self._state()}") from None
+        self._reckon()
+
+    def _at_rest(self) -> bool:
+        with suppress(RedisFailure):  # a beat's own connection may be the one that breaks
+            self.crew.fetcher.audit()
+        self._take_back()
+        return self._left() == [] and self.crew.idle and not self.crew.fetcher._finished
+
+    def _state(self) -> dict[str, object]:
+        fetcher = self.crew.fetcher
+        books = {name: len(getattr(fetcher, name)) for name in ("_ready", "_finished", "_surplus")}
+        waiting = fetcher._waiting
+        return books | {
+            "left": self._left(),
+            "hungry": fetcher.hungry,
+            "asleep": waiting.asleep,
+            "parked": [park.queue for park in waiting.parking.waiting],
+            "due": fetcher._reconciler.due,
+            "errors": [str(error) for error, _ in self.crew.errors][-3:],
+        }
+
+    def _take_back(self) -> None:
+        """What a sweeper does with the jobs of the dead."""
+        for identity, queue in itertools.product(self.fenced, QUEUES):
+            owner = Owner(identity, "default")
+            for raw in self.client.lrange(self.sweeper.keys.working(identity, "default", queue), 0, -1):
+                strikes.reclaim(self.sweeper, [(Entry(owner, queue, raw), raw)])
+
+    def _left(self) -> list[bytes]:
+        """What still waits or is under way."""
+        keys = [f"queue:{queue}" for queue in QUEUES] + self.client.keys("offsider:working:*")
+        return [raw for key in keys for raw in self.client.lrange(key, 0, -1)]
+
+    def _reckon(self) -> None:
+        stored = Counter(
+            (where, decode(raw)["args"][0])
+            for where in ("retry", "schedule", "dead")
+            for raw in self.client.zrange(where, 0, -1)
+        )
+        expected = {(ENDINGS[ending], number) for number, ending in self.pushed.items() if ENDINGS[ending]}
+        assert stored == Counter(expected)
+        runs = Counter(self.work.numbers)
+        assert set(runs) == set(self.pushed), "every job has run"
+        assert max(runs.values(), default=0) <= 1 + len(self.fenced)
+        wait_for(lambda: self.crew.counted() + len(self.crew.lost) == runs.total(), 5, "every run is counted or lost")
+        if not self.fenced:
+            assert self.crew.lost == []
+        fetcher = self.crew.fetcher
+        assert not fetcher._held._units
+        assert not fetcher._ready
+        assert not fetcher._surplus
+
+    def teardown(self) -> None:
+        try:
+            self.come_to_rest()
+        finally:
+            self.crew.stop()
+            self.proxy.__exit__()
+            self.isolation.__exit__(None, None, None)
+            self.sweeper.close()
+            self.client.close()
+
+
+def fail() -> None:
+    raise ValueError("fails")
+
+
+def again() -> None:
+    raise Reschedule(3600)
+
+
+def skip() -> None:
+    raise Skip("enough")
+
+
+def drop() -> None:
+    raise Discard("no use")
+
+
+DEEDS = {
+    "fast": lambda: None,
+    "slow": lambda: time.sleep(0.003),
+    "skip": skip,
+    "drop": drop,
+    "fail": fail,
+    "again": again,
+}
+
+
+@pytest.fixture
+def hurry(monkeypatch):
+    """What production looks at again after seconds."""
+    monkeypatch.setattr(fetcher_module, "SECOND_LOOK_SECONDS", 0.1)
+    for module in (fetcher_module, settlement_module):
+        monkeypatch.setattr(module, "OUTAGE_SECONDS", 0.01)
+
+
+def test_no_job_is_lost_and_none_is_in_two_places(redis_url, hurry):
+    run_state_machine_as_test(
+        lambda: Machine(redis_url),
+        settings=settings(
+            max_examples=12,
+            stateful_step_count=20,
+            deadline=None,
+            database=None,
+            derandomize=True,
+            phases=[Phase.generate],
+            suppress_health_check=list(HealthCheck),
+        ),
+    )

@@ -1,0 +1,605 @@
+"""The rules of fetching (15 to 19), each on threads that run jobs; and what servers and other clients do to them."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from functools import partial
+
+import pytest
+import redis as redis_py
+
+from offsider.core.errors import RedisRefused
+from offsider.jobs import registry
+from offsider.storage import working
+from offsider.storage.tracking import Tracking
+from offsider.worker import fetcher as fetcher_module, settlement as settlement_module
+from offsider.worker.pace import Pace
+from tests.redis.worker.conftest import make_config
+from tests.redis.worker.crew import Crew, Work, payload, push
+from tests.waiting import wait_for
+
+#: A machine that is busy with other tests may take this long for what should take milliseconds.
+SOON_SECONDS = 1.0
+
+
+@pytest.fixture(autouse=True)
+def hurry(monkeypatch):
+    """An outage is looked at again at once; what is waited for here is a condition."""
+    for module in (fetcher_module, settlement_module):
+        monkeypatch.setattr(module, "OUTAGE_SECONDS", 0.01)
+
+
+@pytest.fixture
+def work():
+    with registry.isolated():
+        work = Work()
+        work.declare()
+        yield work
+
+
+@pytest.fixture
+def make_crew(redis_url, work, make_server):  # servers end after their crews
+    crews: list[Crew] = []
+
+    def make(url: str = redis_url, *, ack: str = "merged", **options) -> Crew:
+        config = make_config(url)
+        config.worker.ack = ack
+        crews.append(Crew(config, **options))
+        return crews[-1]
+
+    yield make
+    for crew in crews:
+        crew.stop()
+
+
+@pytest.fixture
+def event():
+    """What a job waits for; set at the end of the test in any case."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+def at_once(client, *pushes) -> None:
+    """Several pushes in one transaction: all parks that they concern are served by it."""
+    with client.pipeline(transaction=True) as together:
+        for numbers, queue in pushes:
+            push(together, *numbers, queue=queue)
+        together.execute()
+
+
+def blocked(client) -> int:
+    return client.info("clients")["blocked_clients"]
+
+
+def exchanges(client) -> int:
+    return client.info("commandstats").get("cmdstat_evalsha", {}).get("calls", 0)
+
+
+# --------------------------------------------------------------------------------- rule 15: parks
+
+
+def test_what_a_park_of_a_less_important_queue_brings_waits_for_the_important_ones(make_crew, work, raw_redis):
+    """`low` was popped while `high` holds 99."""
+    crew = make_crew(queues=("high", "low")).start()
+    wait_for(lambda: crew.idle and blocked(raw_redis) == 2)
+    at_once(raw_redis, ([1000], "low"), (range(99), "high"))
+    wait_for(lambda: len(work.runs) == 100)
+    assert work.numbers == [*range(99), 1000]
+
+
+def test_no_thread_runs_a_job_while_a_park_could_bring_one_that_nobody_runs(make_crew, work, raw_redis):
+    crew = make_crew(queues=("high", "low")).start()
+    waiting = []
+    for number in range(5):
+        work.does[number] = lambda: waiting.append(blocked(raw_redis))
+        wait_for(lambda: crew.idle and blocked(raw_redis) == 2)
+        push(raw_redis, number, queue="low")
+        wait_for(lambda number=number: len(waiting) == number + 1)
+    assert waiting == [0] * 5
+
+
+def test_what_was_brought_beyond_the_free_threads_is_taken_by_another_process(make_crew, work, event, raw_redis):
+    busy = make_crew(queues=("high", "low")).start()
+    wait_for(lambda: busy.idle and blocked(raw_redis) == 2)
+    work.does[1] = event.wait
+    at_once(raw_redis, ([2], "low"), ([1], "high"))
+    wait_for(lambda: raw_redis.lrange("queue:low", 0, -1) == [payload(2)], what="it goes back while the other runs")
+    assert busy.private(raw_redis) == [payload(1)]
+    make_crew(queues=("high", "low")).start()
+    wait_for(lambda: work.numbers == [1, 2])
+
+
+def test_what_goes_back_is_not_popped_by_the_same_leader_again(make_crew, work, event, raw_redis):
+    """It would go round in circles between a full worker and its own parks."""
+    busy = make_crew(queues=("high", "low")).start()
+    wait_for(lambda: busy.idle and blocked(raw_redis) == 2)
+    work.does[1] = event.wait
+    at_once(raw_redis, ([2], "low"), ([1], "high"))
+    wait_for(lambda: raw_redis.llen("queue:low") == 1)
+    raw_redis.config_resetstat()
+    assert blocked(raw_redis) == 0
+    assert raw_redis.llen("queue:low") == 1
+    assert "cmdstat_blmove" not in raw_redis.info("commandstats")
+
+
+def test_a_push_wakes_one_of_two_idle_processes_within_milliseconds(make_crew, work, raw_redis):
+    """Any client's plain LPUSH is enough, and the other process does not stir."""
+    first, second = make_crew().start(), make_crew().start()
+    latencies = []
+    for number in range(5):
+        wait_for(lambda: first.idle and second.idle and blocked(raw_redis) == 2)
+        before = [crew.fetcher.last_look for crew in (first, second)]
+        pushed_at = time.monotonic()
+        push(raw_redis, number)
+        wait_for(lambda number=number: len(work.runs) > number)
+        latencies.append(work.runs[-1].at - pushed_at)
+        stirred = [crew.fetcher.last_look > was for crew, was in zip((first, second), before, strict=True)]
+        assert sorted(stirred) == [False, True]
+    print(f"from push to start: {min(latencies) * 1000:.1f} to {max(latencies) * 1000:.1f} ms")
+    assert min(latencies) < 0.05
+
+
+# ------------------------------------------------------------------------------ rule 16: refusals
+
+
+def test_a_full_server_is_drained_and_served_again_when_there_is_room(make_server, make_crew, work):
+    server = make_server(kind="valkey")
+    with redis_py.Redis.from_url(server.url) as client:
+        push(client, *range(20))
+        client.config_set("maxmemory", 1)
+        crew = make_crew(server.url, concurrency=2).start()
+        wait_for(lambda: len(work.runs) == 20)
+        wait_for(lambda: crew.counted() == 20 and crew.private(client) == [])
+        client.config_set("maxmemory", 0)
+        push(client, 20)
+        wait_for(lambda: len(work.runs) == 21)
+        wait_for(lambda: blocked(client) == 1, what="it parks again")
+    assert sorted(work.numbers) == list(range(21))
+
+
+def test_a_park_that_ends_with_an_error_is_a_reason_to_look(make_crew, work, raw_redis):
+    """UNBLOCKED: the server does that itself when it becomes a replica."""
+    crew = make_crew().start()
+    wait_for(lambda: crew.idle and blocked(raw_redis) == 1)
+    (park,) = [found for found in raw_redis.client_list() if found["cmd"] == "blmove"]
+    raw_redis.client_unblock(park["id"], error=True)
+    push(raw_redis, 1)
+    wait_for(lambda: work.numbers == [1])
+    assert crew.lost == []
+
+
+# -------------------------------------------------------------------------------- rule 17: pauses
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["told of pauses", "told nothing"])
+def test_a_job_that_a_park_takes_from_a_paused_queue_goes_back_unrun(make_crew, work, raw_redis, monkeypatch, told):
+    """Sidekiq Pro's pages, in Ruby, write the same set."""
+    if not told:
+        monkeypatch.setattr(Tracking, "open", refuse)
+    crew = make_crew(concurrency=2).start()
+    wait_for(lambda: crew.idle and blocked(raw_redis) == 1)
+    raw_redis.sadd("paused", "default")
+    push(raw_redis, 1)
+    wait_for(lambda: raw_redis.lrange("queue:default", 0, -1) == [payload(1)] and crew.private(raw_redis) == [])
+    wait_for(lambda: crew.idle and blocked(raw_redis) == 0, what="nobody waits at a paused queue")
+    assert work.runs == []
+    raw_redis.srem("paused", "default")
+    wait_for(lambda: work.numbers == [1])
+
+
+def refuse(*_: object) -> None:
+    raise RedisRefused("unknown subcommand TRACKING", code="ERR")
+
+
+def test_a_pause_that_is_over_at_once_holds_nobody_up(make_crew, work, raw_redis):
+    crew = make_crew().start()
+    wait_for(lambda: crew.idle and blocked(raw_redis) == 1)
+    for number in range(5):
+        raw_redis.sadd("paused", "default")
+        raw_redis.srem("paused", "default")
+        push(raw_redis, number)
+        wait_for(lambda number=number: len(work.runs) == number + 1, 5)
+
+
+def test_a_lost_tracking_connection_is_not_taken_for_silence(make_crew, work, raw_redis):
+    crew = make_crew().start()
+    wait_for(lambda: crew.idle and blocked(raw_redis) == 1)
+    (tracking,) = [client["id"] for client in raw_redis.client_list() if "t" in client["flags"]]
+    with raw_redis.pipeline(transaction=True) as together:
+        together.client_kill_filter(_id=tracking)
+        together.sadd("paused", "default")
+        together.execute()
+    wait_for(lambda: crew.errors)
+    push(raw_redis, 1)
+    wait_for(lambda: crew.idle and blocked(raw_redis) == 0, what="it has found out")
+    wait_for(lambda: raw_redis.lrange("queue:default", 0, -1) == [payload(1)] and crew.private(raw_redis) == [])
+    assert work.runs == []
+
+
+def test_other_queues_go_on_while_one_is_paused(make_crew, work, raw_redis):
+    raw_redis.sadd("paused", "low")
+    push(raw_redis, 1, queue="low")
+    make_crew(queues=("low", "high")).start()
+    push(raw_redis, 2, queue="high")
+    wait_for(lambda: work.numbers == [2])
+    push(raw_redis, 3, queue="high")
+    wait_for(lambda: work.numbers == [2, 3])
+    raw_redis.delete("paused")
+    wait_for(lambda: work.numbers == [2, 3, 1])
+
+
+def test_a_pause_stops_a_backlog_and_what_was_fetched_ahead_is_what_still_runs(make_crew, work, event, raw_redis):
+    crew = make_crew().start()
+    work.does[0] = event.wait
+    push(raw_redis, *range(50))
+    wait_for(lambda: work.runs)
+    raw_redis.sadd("paused", "default")
+    event.set()
+    wait_for(lambda: crew.idle)
+    assert len(work.runs) + raw_redis.llen("queue:default") == 50
+    assert len(work.runs) <= 2
+
+
+# ------------------------------------------------------------------------ rules 18, 19: outcomes
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.003], ids=["shorter than a millisecond", "longer"])
+def test_no_acknowledgement_waits_behind_a_leader_who_sleeps(make_crew, work, raw_redis, seconds):
+    crew = make_crew(concurrency=3).start()
+    for number in range(5):
+        work.does[number] = partial(time.sleep, seconds)
+        wait_for(lambda: crew.idle and blocked(raw_redis) == 1)
+        push(raw_redis, number)
+        wait_for(lambda number=number: crew.counted() == number + 1, SOON_SECONDS, "acknowledged and told")
+        assert crew.private(raw_redis) == []
+
+
+def test_the_last_short_job_of_a_busy_thread_is_acknowledged_within_a_tick(make_crew, work, event, raw_redis):
+    """The thread goes on with a long one, and nobody else is there."""
+    crew = make_crew().start()
+    work.does[1] = event.wait
+    push(raw_redis, 0, 1)
+    wait_for(lambda: work.numbers == [0, 1])
+    wait_for(lambda: crew.private(raw_redis) == [payload(1)], SOON_SECONDS)
+    assert crew.counted() == 1
+
+
+@pytest.mark.parametrize("ack, seconds", [("merged", 0.002), ("each", 0.0)])
+def test_an_acknowledgement_is_at_the_server_before_its_thread_starts_another_job(
+    make_crew, work, raw_redis, ack, seconds
+):
+    left_over = []
+
+    def look(number: int) -> None:
+        raw_redis.ping()  # what was written before has been carried out when this is answered
+        left_over.extend(set(crew.private(raw_redis)) & {payload(done) for done in range(number)})
+        time.sleep(seconds)
+
+    work.does = {number: partial(look, number) for number in range(1, 30)}
+    push(raw_redis, *range(30))
+    crew = make_crew(ack=ack).start()
+    wait_for(lambda: len(work.runs) == 30)
+    # The first had no time to be long; with `each` that does not matter.
+    assert set(left_over) <= ({payload(0)} if ack == "merged" else set())
+
+
+# ------------------------------------------------------------- nothing waits beside a free thread
+
+
+class FarAhead(Pace):
+    """A pace at which much is fetched ahead."""
+
+    def __init__(self, jobs: int) -> None:
+        super().__init__()
+        self.jobs = jobs
+
+    @property
+    def ahead(self) -> int:
+        return self.jobs
+
+
+def test_what_was_fetched_ahead_of_a_long_job_is_run_by_another_process(make_crew, work, event, raw_redis):
+    stalled, free = make_crew(), make_crew()
+    stalled.fetcher._pace = FarAhead(20)
+    work.does[0] = event.wait
+    push(raw_redis, *range(21))
+    stalled.start()
+    wait_for(lambda: work.runs)
+    began_at = work.runs[0].at
+    free.start()
+    wait_for(lambda: len(work.runs) == 21)
+    latest = max(run.at for run in work.runs) - began_at
+    print(f"20 jobs behind a long one had all begun after {latest * 1000:.0f} ms (wanted: 40)")
+    assert latest < SOON_SECONDS
+    assert work.numbers[1:] == list(range(1, 21)), "in their old order"
+
+
+def test_a_partial_stall_holds_nothing_up_either(make_crew, work, event, raw_redis):
+    """Nine of ten threads are stuck; the tenth cannot run all that was fetched ahead in time."""
+    stalled, free = make_crew(concurrency=10), make_crew(concurrency=10)
+    stalled.fetcher._pace = FarAhead(30)
+    work.does = dict.fromkeys(range(9), event.wait)
+    work.does |= {number: partial(time.sleep, 0.05) for number in range(9, 39)}
+    push(raw_redis, *range(39))
+    stalled.start()
+    wait_for(lambda: len(work.runs) >= 9)
+    began_at = work.runs[0].at
+    free.start()
+    wait_for(lambda: len(work.runs) == 39)
+    latest = max(run.at for run in work.runs) - began_at
+    print(f"30 jobs of 50 ms beside nine stuck threads had all begun after {latest * 1000:.0f} ms")
+    assert latest < SOON_SECONDS, "one thread alone would take 1.5 s"
+    by_free = {run.number for run in work.runs if run.number >= 9} - set(range(9, 11))
+    assert len(by_free) >= 10
+
+
+def test_what_is_given_back_was_never_interrupted(make_crew, work, event, raw_redis):
+    stalled = make_crew()
+    stalled.fetcher._pace = FarAhead(3)
+    work.does[0] = event.wait
+    push(raw_redis, *range(4))
+    stalled.start()
+    wait_for(lambda: raw_redis.llen("queue:default") == 3)
+    assert raw_redis.lrange("queue:default", 0, -1)[::-1] == [payload(1), payload(2), payload(3)]
+
+
+# ----------------------------------------------------------------------------- order of the queues
+
+
+def test_weights_hold_for_claims_of_many_at_once(make_crew, work, raw_redis):
+    push(raw_redis, *range(2000), queue="often")
+    push(raw_redis, *range(2000, 4000), queue="seldom")
+    crew = make_crew(concurrency=5, queues=("often,4", "seldom,1"))
+    assert crew.parts.capsule.mode == "weighted"
+    crew.fetcher._pace = FarAhead(5)
+    crew.start()
+    wait_for(lambda: len(work.runs) >= 1500)
+    seldom = sum(run.queue == "seldom" for run in work.runs[:1500]) / 1500
+    assert 0.1 < seldom < 0.32, "a fifth"
+
+
+def test_strict_order_holds_for_claims_of_many_at_once(make_crew, work, raw_redis):
+    push(raw_redis, *range(100), queue="low")
+    push(raw_redis, *range(100, 200), queue="high")
+    crew = make_crew(queues=("high", "low"))
+    crew.fetcher._pace = FarAhead(7)
+    crew.start()
+    wait_for(lambda: len(work.runs) == 200)
+    assert work.numbers == [*range(100, 200), *range(100)]
+
+
+def test_more_queues_than_parks(make_crew, work, raw_redis):
+    queues = tuple(f"q{number}" for number in range(20))
+    crew = make_crew(queues=queues).start()
+    for number, queue in enumerate((queues[0], queues[15], queues[16], queues[19])):
+        wait_for(lambda: crew.idle and blocked(raw_redis) == 16)
+        pushed_at = time.monotonic()
+        push(raw_redis, number, queue=queue)
+        wait_for(lambda number=number: len(work.runs) > number)
+        assert work.runs[-1].at - pushed_at < SOON_SECONDS
+
+
+# ---------------------------------------------------------------------------- async, death, fence
+
+
+def test_coroutines_go_through_the_same_engine(make_crew, work, raw_redis):
+    crew = make_crew(concurrency=3).start()
+    push(raw_redis, *range(60), name="A")
+    wait_for(lambda: crew.counted() == 60)
+    assert sorted(work.numbers) == list(range(60))
+    assert crew.private(raw_redis) == []
+
+
+def test_the_job_of_a_thread_that_dies_is_run_by_its_replacement(make_crew, work, raw_redis, monkeypatch):
+    crew = make_crew(concurrency=2)
+    original, dying = settlement_module.Settlement.settle, [payload(3)]
+
+    def settle(self, unit, run):
+        if unit.raw in dying:
+            dying.remove(unit.raw)
+            raise MemoryError("dies")
+        return original(self, unit, run)
+
+    monkeypatch.setattr(settlement_module.Settlement, "settle", settle)
+    crew.start()
+    push(raw_redis, *range(6))
+    wait_for(lambda: crew.counted() == 6)
+    assert sorted(work.numbers) == [0, 1, 2, 3, 3, 4, 5]
+    wait_for(lambda: crew.idle)
+    assert crew.private(raw_redis) == []
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.003], ids=["shorter than a millisecond", "longer"])
+def test_a_fenced_crew_loses_its_run_once_and_goes_on_under_a_new_identity(make_crew, work, event, raw_redis, seconds):
+    crew = make_crew().start()
+    fenced = crew.parts.ownership.identity
+
+    def fence() -> None:
+        raw_redis.set(crew.parts.redis.keys.fenced(fenced), "0 0")
+        time.sleep(seconds)
+
+    work.does[0] = fence
+    push(raw_redis, 0)
+    wait_for(lambda: crew.lost)
+    push(raw_redis, 1)
+    wait_for(lambda: crew.counted() == 1)
+    assert crew.lost == [f"{0:024x}"]
+    assert crew.parts.ownership.identity != fenced
+    assert crew.private(raw_redis) == []
+    assert raw_redis.lrange(f"offsider:working:{fenced}:default:default", 0, -1) == [payload(0)], "for who fenced it"
+
+
+def test_what_was_done_under_an_identity_that_was_given_up_meanwhile_is_void(make_crew, work, raw_redis):
+    """The beat finds the fence before the acknowledgement is sent."""
+    crew = make_crew()
+    crew.parts.ownership.register()
+    fenced = crew.parts.ownership.identity
+
+    def fence_and_beat() -> None:
+        raw_redis.set(crew.parts.redis.keys.fenced(fenced), "0 0")
+        crew.parts.ownership.register()
+
+    work.does[0] = fence_and_beat
+    push(raw_redis, 0, 1)
+    crew.start()
+    wait_for(lambda: crew.counted() == 1)
+    assert crew.lost == [f"{0:024x}"]
+    assert crew.fetcher._held.of(fenced).total() == 0
+
+
+# --------------------------------------------------------------------------------------- outages
+
+
+def test_a_lost_reply_strands_nothing_doubles_nothing_and_is_counted(make_crew, work, proxy, raw_redis):
+    """The lost one had acknowledged some jobs and claimed others."""
+    raw_redis.script_load(working.EXCHANGE.text)
+    crew = make_crew(proxy.url, concurrency=2).start()
+    work.does = {number: partial(time.sleep, 0.002) for number in range(0, 200, 3)}
+    for start in range(0, 200, 40):
+        push(raw_redis, *range(start, start + 20))
+        wait_for(lambda start=start: len(work.runs) > start)
+        proxy.lose_reply(working.EXCHANGE.sha.encode())
+        push(raw_redis, *range(start + 20, start + 40))
+        wait_for(lambda start=start: crew.counted() == start + 40)
+    assert sorted(work.numbers) == list(range(200))
+    assert proxy.lost == 5
+    assert crew.private(raw_redis) == []
+    assert crew.lost == []
+
+
+def test_an_acknowledgement_whose_reply_is_lost_while_the_leader_sleeps_is_counted(make_crew, work, proxy, raw_redis):
+    """The leader who wakes must not send it again before the comparison: it would be taken for void."""
+    raw_redis.script_load(working.EXCHANGE.text)
+    crew = make_crew(proxy.url, concurrency=2).start()
+    go_on = threading.Event()
+    for number in range(4):
+        go_on.clear()
+        work.does[number] = lambda: go_on.wait(10)
+        push(raw_redis, number)
+        wait_for(lambda number=number: len(work.runs) > number)
+        wait_for(lambda: crew.fetcher._waiting.asleep and blocked(raw_redis) == 1)
+        proxy.lose_reply(working.EXCHANGE.sha.encode())
+        go_on.set()
+        wait_for(lambda number=number: crew.counted() == number + 1)
+    assert crew.lost == []
+    assert proxy.lost == 4
+    assert crew.private(raw_redis) == []
+
+
+def test_requests_that_are_lost_are_sent_again(make_crew, work, proxy, raw_redis):
+    raw_redis.script_load(working.EXCHANGE.text)
+    crew = make_crew(proxy.url, concurrency=2).start()
+    for start in range(0, 60, 20):
+        proxy.lose_request(working.EXCHANGE.sha.encode())
+        push(raw_redis, *range(start, start + 20))
+        wait_for(lambda start=start: crew.counted() == start + 20)
+    assert sorted(work.numbers) == list(range(60))
+    assert crew.lost == []
+
+
+def test_parks_that_are_killed_while_they_wait_lose_nothing(make_crew, work, raw_redis):
+    crew = make_crew(queues=("high", "low")).start()
+    for number in range(5):
+        wait_for(lambda: crew.idle and blocked(raw_redis) == 2)
+        parks = [found["id"] for found in raw_redis.client_list() if found["cmd"] == "blmove"]
+        with raw_redis.pipeline(transaction=True) as together:
+            push(together, number, queue="low")  # moved, and the reply is lost with the connection
+            for park in parks:
+                together.client_kill_filter(_id=park)
+            together.execute()
+        wait_for(lambda number=number: len(work.runs) > number)
+        wait_for(lambda number=number: crew.counted() == number + 1)
+    assert work.numbers == list(range(5))
+    assert crew.private(raw_redis) == []
+
+
+def test_a_tracking_connection_that_is_killed_disturbs_no_park(make_crew, work, raw_redis):
+    """Its number is soon that of another socket."""
+    crew = make_crew(queues=("high", "low")).start()
+    for number in range(5):
+        wait_for(lambda: crew.idle and blocked(raw_redis) == 2)
+        for flag in "tb":
+            client = wait_for(lambda flag=flag: [c["id"] for c in raw_redis.client_list() if flag in c["flags"]])[0]
+            raw_redis.client_kill_filter(_id=client)
+        push(raw_redis, number, queue="low")
+        wait_for(lambda number=number: work.numbers == list(range(number + 1)))
+    assert not [error for error, _ in crew.errors if isinstance(error, KeyError)]
+
+
+def test_a_server_that_restarts_under_parks_is_served_again(make_server, make_crew, work):
+    server = make_server()
+    crew = make_crew(server.url, concurrency=2).start()
+    with redis_py.Redis.from_url(server.url) as client:
+        wait_for(lambda: crew.idle and blocked(client) == 1)
+    server.stop()
+    wait_for(lambda: crew.errors)
+    server.start()
+    with redis_py.Redis.from_url(server.url) as client:
+        push(client, *range(20))
+        wait_for(lambda: crew.counted() == 20)
+        assert crew.private(client) == []
+        assert sorted(work.numbers) == list(range(20))
+
+
+# ------------------------------------------------------------------------------------- the end
+
+
+def test_what_parks_bring_into_a_quiet_worker_goes_back(make_crew, work, raw_redis):
+    for round_ in range(10):
+        crew = make_crew(concurrency=2, queues=("high", "low")).start()
+        wait_for(lambda crew=crew: crew.idle and blocked(raw_redis) == 2)
+        pushing = threading.Thread(target=at_once, args=(raw_redis, ([2 * round_], "high"), ([2 * round_ + 1], "low")))
+        pushing.start()
+        crew.manager.quiet()
+        pushing.join()
+        assert crew.manager.wait(time.monotonic() + 10)
+        assert crew.private(raw_redis) == []
+    left = [*raw_redis.lrange("queue:high", 0, -1), *raw_redis.lrange("queue:low", 0, -1)]
+    assert sorted([*left, *map(payload, work.numbers)]) == sorted(map(payload, range(20)))
+
+
+def test_a_stop_in_an_outage_waits_for_the_server_to_take_what_is_done(make_crew, work, event, proxy, raw_redis):
+    crew = make_crew(proxy.url, concurrency=2).start()
+    work.does[0] = event.wait
+    push(raw_redis, 0)
+    wait_for(lambda: work.runs)
+    proxy.refuse()
+    event.set()
+    wait_for(lambda: crew.errors)
+    crew.manager.quiet()
+    assert not crew.manager.wait(time.monotonic() + 0.2), "it is not done yet"
+    proxy.accept()
+    assert crew.manager.wait(time.monotonic() + 10)
+    assert crew.private(raw_redis) == []
+    assert crew.counted() == 1
+
+
+def test_a_stop_whose_time_is_over_waits_no_longer_and_says_what_that_means(make_crew, work, proxy, raw_redis, caplog):
+    crew = make_crew(proxy.url).start()
+    work.does[0] = proxy.refuse
+    push(raw_redis, 0)
+    wait_for(lambda: crew.errors)
+    crew.manager.quiet()
+    with caplog.at_level(logging.ERROR, "offsider"):
+        crew.manager.give_back()
+        assert crew.manager.wait(time.monotonic() + 10)
+    assert "will run again" in caplog.text
+    assert crew.private(raw_redis) == [payload(0)]
+
+
+def test_the_last_thread_does_not_storm_a_server_that_is_away(make_crew, proxy, raw_redis, monkeypatch):
+    monkeypatch.setattr(fetcher_module, "OUTAGE_SECONDS", 0.1)
+    crew = make_crew(proxy.url, queues=("high", "low")).start()
+    wait_for(lambda: crew.idle and blocked(raw_redis) == 2)
+    noticed = []
+    monkeypatch.setattr(crew.fetcher._outage, "noticed", noticed.append)
+    proxy.refuse()
+    wait_for(lambda: noticed)
+    crew.manager.quiet()
+    crew.manager.wait(time.monotonic() + 0.5)
+    assert len(noticed) < 15
+    crew.manager.give_back()
+    assert crew.manager.wait(time.monotonic() + 5), "it waits no longer when its time is over"
