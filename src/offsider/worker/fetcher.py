@@ -628,6 +628,8 @@ class ReliableFetcher:
             result = ask()
         except Fenced:
             self._void(request.finished)
+            # What has not started is somebody else's as well.
+            self._held.remove(self._taken_from(self._ready))
             self._dry = False
             self._ownership.renew(request.owner.identity)
             return _NOTHING

@@ -84,3 +84,20 @@ def test_it_has_no_connection_before_it_is_used(pool, raw_redis):
     before = len(raw_redis.client_list())
     Ahead(pool).close()
     assert len(raw_redis.client_list()) == before
+
+
+def test_a_server_that_became_a_replica_is_asked_on_another_connection(ahead, raw_redis):
+    """The old connection would lead to the replica for ever."""
+    ahead.ask(OWNER, ["low"], 1, [])
+    ahead.answer()
+    connections = ahead._wire._connections
+    raw_redis.replicaof("127.0.0.1", "1")
+    try:
+        ahead.ask(OWNER, ["low"], 1, [])
+        with pytest.raises(RedisRefused, match="read only"):
+            ahead.answer()
+    finally:
+        raw_redis.replicaof("NO", "ONE")
+    ahead.ask(OWNER, ["low"], 1, [])
+    ahead.answer()
+    assert ahead._wire._connections == connections + 1

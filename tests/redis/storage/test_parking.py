@@ -392,3 +392,28 @@ def test_a_park_that_is_called_back_before_the_server_knows_it_is_called_back_ag
     assert blocked(raw_redis) == 0
     assert not parked.parking.doubtful
     timers[0].join()
+
+
+def test_parks_of_queues_that_nobody_asks_for_any_more_are_given_up(parked):
+    """With `*`, queues come and go, and each would leave a connection behind."""
+    parked.park("a", "b")
+    parked.exchange("a", "b")
+    parked.park("b", "c")
+    assert sorted(parked.parking._parks) == ["b", "c"]
+    assert len(parked.selector.get_map()) == 2
+
+
+def test_a_park_that_a_replica_refuses_is_connected_anew(parked, raw_redis):
+    """Another server may be behind the name by then."""
+    parked.park("low")
+    raw_redis.replicaof("127.0.0.1", "1")
+    try:
+        parked.heard()
+        assert parked.parking.failure.code == "UNBLOCKED"
+        assert len(parked.selector.get_map()) == 0
+    finally:
+        raw_redis.replicaof("NO", "ONE")
+    parked.park("low")
+    raw_redis.lpush("queue:low", "job")
+    parked.heard()
+    assert [entry.raw for entry in parked.parking.take()] == [b"job"]

@@ -154,3 +154,13 @@ def test_a_comparison_that_fails_half_way_is_made_again(proxied, proxy, raw_redi
     assert books.reconciler.due
     assert books.reconciler.run([done]) == [done]
     assert raw_redis.lrange("queue:default", 0, -1) == [b"stray"]
+
+
+def test_a_queue_that_is_gone_is_looked_at_as_well(books, parts, raw_redis):
+    """With `*` a queue may be deleted while its job runs; an acknowledgement that never arrived is not carried out."""
+    unit = books.claimed(b"job", doubtful=True)
+    parts.capsule.queues = ["another"]
+    assert books.run(unit) == []
+    raw_redis.lpush(parts.working, "stray")
+    books.run()
+    assert raw_redis.lrange("queue:default", 0, -1) == [b"stray"]

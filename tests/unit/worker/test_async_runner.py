@@ -220,3 +220,9 @@ def test_no_job_ends_the_loop_for_the_others(runner, how):
     for task in tasks:
         assert isinstance(task.exception(), SystemExit)
     assert runner.run(answer(42)) == 42
+
+
+def test_a_limit_that_fired_when_the_last_coroutine_was_ending_is_not_for_the_next_one(runner):
+    runner.run(answer(1))
+    runner._limited[threading.get_ident()] = TimeoutError
+    assert runner.run(answer(2), limited=True) == 2
