@@ -3,7 +3,8 @@
 1. `put` keeps a line and wakes the writer, a daemon thread that sleeps while there is nothing to write.
 2. A tick later the writer hands everything over in one piece. `flush` does so at once, for whoever writes past
    the buffer and wants the order kept, and at the end of the process.
-3. ``kill -9`` loses what was put within the last tick, which is why only lines at INFO may come here.
+3. When the reader of the stream does not keep up, whoever puts the ten-thousandth line waits, as without a buffer.
+4. ``kill -9`` loses what was put within the last tick, which is why only lines at INFO may come here.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 
 TICK_SECONDS = 0.02
+MOST_LINES = 10_000
 
 
 class LineBuffer:
@@ -48,6 +50,8 @@ class LineBuffer:
     def put(self, line: str) -> None:
         """Keep a line; it ends with a newline."""
         self._lines.append(line)
+        if len(self._lines) >= MOST_LINES:
+            self.flush()  # the reader is slower than the jobs: let them wait for it
         if not self._awake:
             self._awake = True
             if self._writer is None:

@@ -647,7 +647,9 @@ class ReliableFetcher:
 
     def _ask_ahead(self, more: int = 0) -> bool:
         """Write the next request, whose answer nobody waits for; with the lead. False when that cannot be done now."""
-        if self._reconciler.due or self._waiting.parking.waiting or self._waiting.parking.brought:
+        if self._asked is not None or self._reconciler.due:
+            return False
+        if self._waiting.parking.waiting or self._waiting.parking.brought:
             return False
         if self._rebuilding:
             self._rebuilding = False

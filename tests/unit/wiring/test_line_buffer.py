@@ -143,3 +143,14 @@ def test_a_buffer_that_nobody_uses_is_forgotten():
     gc.collect()
     assert forgotten() is None
     assert module._with(forgotten, LineBuffer.flush) is None
+
+
+def test_a_buffer_that_is_full_is_written_by_who_fills_it(monkeypatch):
+    """Else a reader that stands still would let the memory of the worker grow."""
+    monkeypatch.setattr(module, "MOST_LINES", 3)
+    monkeypatch.setattr(module, "TICK_SECONDS", 60)
+    written: list[str] = []
+    buffer = LineBuffer(written.append, threading.RLock())
+    for _ in range(4):
+        buffer.put("line\n")
+    assert written == ["line\nline\nline\n"]
