@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from bench.compare.rivals import CONTESTANTS
 from bench.compare.stats import Rows
+from bench.compare.tables import patience
 
 OURS = "offsider"
 RUBY = next(one.name for one in CONTESTANTS if not one.is_python)
@@ -66,7 +67,7 @@ def bars(rows: Rows) -> list[Bar]:
             1,
             is_most=True,
         ),
-        Bar("lost by kill -9", ours("kill", "lost"), 0, is_most=True),
+        Bar(f"not run {patience(rows)} after kill -9", ours("kill", "lost"), 0, is_most=True),
     ]
 
 

@@ -104,7 +104,10 @@ def short(surroundings: Mapping[str, Any], rows: Rows, contestants: Sequence[Con
         "## Speed\n\n"
         f"One run on {surroundings['cpus']} CPUs, {surroundings['date']}: the same no-op or 10 ms jobs, server and "
         "concurrency for everybody. [All figures, settings, and how it was measured]"
-        "(docs/internals/performance.md#beside-others).\n\n" + short_table(rows, contestants)
+        "(docs/internals/performance.md#beside-others).\n\n"
+        f"{short_table(rows, contestants)}\n\n"
+        "Not run by then is not always lost: arq takes the jobs of a dead worker over after 310 s, "
+        "Taskiq after 10 minutes. The settings on the page above say what each does."
     )
 
 

@@ -104,13 +104,14 @@ TABLES: tuple[tuple[str, tuple[Column, ...]], ...] = (
     ),
 )
 
+KILLED = "not run {patience} after `kill -9`"
 SHORT = (
     figure("drain", "rate", "no-op jobs/s, one process"),
     figure("drain2", "rate", "two"),
     figure("sleep100", "rate", "10 ms jobs/s at concurrency 100"),
     figure("push", "rate", "pushes/s"),
     figure("latency", "p50", "push to start, ms", 2),
-    figure("kill", "lost", "lost by `kill -9`"),
+    figure("kill", "lost", KILLED),
 )
 
 
@@ -131,8 +132,14 @@ def all_tables(rows: Rows, contestants: Sequence[Contestant]) -> str:
 
 def short_table(rows: Rows, contestants: Sequence[Contestant]) -> str:
     """For the README: medians alone."""
-    columns = [Column(column.head, _median_alone(column.cell)) for column in SHORT]
+    columns = [Column(column.head.format(patience=patience(rows)), _median_alone(column.cell)) for column in SHORT]
     return table(rows, contestants, columns)
+
+
+def patience(rows: Rows) -> str:
+    """How long the jobs of a killed worker were waited for."""
+    seconds = {rows.value("kill", name, "patience") for name in rows.contestants("kill")} - {None}
+    return f"{seconds.pop():g} s" if len(seconds) == 1 else "some time"
 
 
 def settings_table(contestants: Sequence[Contestant]) -> str:

@@ -47,3 +47,8 @@ def test_a_bar_is_passed_missed_or_not_measured(bar, verdict):
 
 def test_without_samples_nothing_is_judged():
     assert {bar.verdict for bar in bars(Rows([]))} == {"not measured"}
+
+
+def test_the_bar_of_a_kill_says_how_long_was_waited():
+    samples = [Sample("kill", "offsider", 0, {"lost": 1.0, "patience": 110.0})]
+    assert named(samples, "not run 110 s after kill -9").verdict == "fail"

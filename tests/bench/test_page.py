@@ -47,6 +47,11 @@ def test_the_readme_gets_a_heading_medians_and_the_way_to_all_figures():
     assert "## Beside others" in PAGE.read_text()
 
 
+def test_the_readme_does_not_call_lost_what_a_rival_would_take_over_later():
+    samples = [Sample("kill", "arq", 0, {"lost": 9.0, "patience": 110.0})]
+    assert "Not run by then is not always lost: arq takes" in short(ABOUT, Rows(samples), CONTESTANTS)
+
+
 def test_the_chart_puts_the_best_on_top(tmp_path):
     rows = Rows(
         [
