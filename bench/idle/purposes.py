@@ -10,6 +10,8 @@ from dataclasses import dataclass
 HEARTBEAT, LEASE, WAITING = "heartbeat", "liveness and lease", "waiting for jobs"
 LINE = re.compile(r"^[\d.]+ \[\d+ (?P<who>[^]]*)\] (?P<words>.*)$")
 WORD = re.compile(r'"((?:[^"\\]|\\.)*)"')
+# The scheduler takes or prolongs its lease in the script that looks what is due: with nothing due, for the lease alone.
+SCHEDULE_LEASE = "offsider:schedule"
 # What is due or waits is looked at for the jobs' sake, whatever other keys the same script has.
 OF_JOBS = re.compile(r"queue:|(schedule|retry|paused)$")
 OF_LEASES = re.compile(r"offsider:")
@@ -43,6 +45,8 @@ def counted(lines: Iterable[str], seconds: float) -> Purposes:
 def purpose_of(words: list[str]) -> str:
     """PING and transactions are the heartbeat's; whatever is not recognised counts as waiting."""
     name, arguments = words[0].upper(), words[1:]
+    if SCHEDULE_LEASE in arguments:
+        return LEASE
     if any(OF_JOBS.match(word) for word in arguments):
         return WAITING
     if any(OF_LEASES.match(word) for word in arguments):
