@@ -17,7 +17,7 @@ import click
 
 from offsider.cli.failure import give_up
 from offsider.core.errors import EmbeddedProcess, OffsiderError
-from offsider.inspector.process import SIGNAL_SECONDS, Process, ProcessSet
+from offsider.inspector.process import SIGNAL_SECONDS, SIGNAL_SECONDS_OF_RUBY, Process, ProcessSet
 from offsider.wiring.config import Config
 from offsider.wiring.nearest import suggest
 
@@ -132,7 +132,10 @@ def run(name: str, effect: str, given: Mapping[str, Any]) -> int:
     signalled = len(processes) - len(refused)
     if not signalled:
         return give_up("none of them was signalled")
-    click.echo(f"{signalled} signalled: each acts at its next heartbeat, within {SIGNAL_SECONDS} s")
+    click.echo(
+        f"{signalled} signalled: each acts within {SIGNAL_SECONDS} s, "
+        f"a process of Ruby's within {SIGNAL_SECONDS_OF_RUBY} s"
+    )
     return 0
 
 

@@ -1,6 +1,6 @@
 """The worker processes that are registered now, ours and Ruby's, and the signals that can be left for them.
 
-A signal waits in Redis until the process's next heartbeat: Ruby looks every 10 s, ours more often.
+A signal waits in Redis until the process looks: Ruby's do at each heartbeat, every 10 s, ours every 2.5 s.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ from offsider.wiring.default import default_config
 if TYPE_CHECKING:
     from offsider.storage.redis import Redis
 
-#: By then a signal has been taken, unless the process is gone.
-SIGNAL_SECONDS = 10
+#: By then one of our processes has taken a signal, unless it is gone.
+SIGNAL_SECONDS = 3
+#: The same for Ruby's.
+SIGNAL_SECONDS_OF_RUBY = 10
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,7 @@ def test_one_worker_gets_its_signal_and_is_shown(word, signal, left):
     [_, row, last] = result.output.splitlines()
     assert row.split()[:5] == [WEB_1, "[shop]", "2", "of", "5"]
     assert "high, low" in row
-    assert last == "1 signalled: each acts at its next heartbeat, within 10 s"
+    assert last == "1 signalled: each acts within 3 s, a process of Ruby's within 10 s"
 
 
 @pytest.mark.parametrize("part", [":17:01", "web-1:17", ":0123"])
