@@ -162,7 +162,7 @@ def covered_floors() -> int:
 def bench(words: Sequence[str]) -> int:
     prepare("dev")
     programs: dict[str, tuple[str, ...]] = {
-        path.stem: (f"bench/{path.name}",) for path in (ROOT / "bench").glob("[a-z]*.py")
+        path.stem: ("-m", f"bench.{path.stem}") for path in (ROOT / "bench").glob("[a-z]*.py")
     }
     programs |= {path.parent.name: ("-m", f"bench.{path.parent.name}") for path in ROOT.glob("bench/*/__main__.py")}
     if not words or words[0] not in programs:

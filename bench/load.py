@@ -19,12 +19,11 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from slots import Slots
-
+from bench.slots import Slots
 from offsider import Client, Config
 from offsider.embedded import EmbeddedServer
 
-HERE = Path(__file__).resolve().parent
+ROOT = Path(__file__).resolve().parents[1]
 SINGLE_PUSHES = 5_000
 PATIENCE_SECONDS = 600
 
@@ -55,7 +54,7 @@ def main() -> int:
 
 
 def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="dev.py bench load", description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(prog="dev.py bench load", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--jobs", type=int, default=100_000)
     parser.add_argument("--concurrency", type=int, default=10)
     parser.add_argument("--job-ms", type=float, default=0, help="sleep in each job")
@@ -110,7 +109,7 @@ def start_worker(options: argparse.Namespace, folder: Path, url: str) -> subproc
         "OFFSIDER_BENCH_JOB_MS": str(options.job_ms),
         "OFFSIDER_REDIS_URL": url,
         "OFFSIDER_LOG_LEVEL": options.log_level,
-        "PYTHONPATH": str(HERE),
+        "PYTHONPATH": str(ROOT),
     }
     command = [
         sys.executable,
@@ -118,7 +117,7 @@ def start_worker(options: argparse.Namespace, folder: Path, url: str) -> subproc
         "offsider",
         "worker",
         "-r",
-        "load_app",
+        "bench.load_app",
         "-c",
         str(options.concurrency),
         "-e",

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import time
 
-from slots import Slots
-
+from bench.slots import Slots
 from offsider import job
 
 _slots = Slots(os.environ["OFFSIDER_BENCH_SLOTS"])

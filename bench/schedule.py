@@ -4,7 +4,8 @@
 
 The server is one of our own on a unix socket, without persistence; the worker is a real process. Lateness is from the
 time that a job is due to the moment that a plain client, waiting at its queue, has it: what the scheduler adds. Jobs
-that are due move while the same worker runs others, so that neither has the machine for itself.
+that are due move while the same worker runs others, so that neither has the machine for itself. Those others lie
+ready before and are put into the worker's queue at once; a run that used them up shows nothing, and exits with code 1.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ import argparse
 import os
 import random
 import signal
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -23,39 +23,50 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import redis
-from load import Usage
 
+from bench.compare.bars import Bar
+from bench.compare.stats import quantile
+from bench.load import Usage
 from offsider import Client, Config
 from offsider.embedded import EmbeddedServer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator
 
-HERE = Path(__file__).resolve().parent
+ROOT = Path(__file__).resolve().parents[1]
 PATIENCE_SECONDS = 300
-BESIDE = 150_000
+LEAD_SECONDS = 1.0
+#: Jobs that are run beside: those of the lead, and for each job that moves more than are fetched in its time.
+BESIDE, BESIDE_EACH = 150_000, 8
 
 
 def main() -> int:
-    """Measure one after the other and print the figures."""
+    """Measure one after the other and print figures and bars; exit code 1 when the jobs beside ran out."""
     options = parse()
     with (
         tempfile.TemporaryDirectory(prefix="offsider-bench-") as folder,
         EmbeddedServer(Path(folder) / "server", persist=False) as server,
-        redis.Redis.from_url(server.url) as watcher,
+        connected(server.url) as watcher,
     ):
         config = Config()
         config.redis.url = server.url
         client = Client(config)
         with worker(Path(folder), server.url) as process:
-            lateness(client, watcher, options.single)
-            moving(client, watcher, options.jobs)
-            memory(client, process, options.kept)
-    return 0
+            bars = lateness(client, watcher, options.single)
+            moved, left = moving(client, watcher, options.jobs)
+            bars += moved
+            bars += memory(client, process, options.kept)
+    print("\n" + "\n".join(str(bar) for bar in bars))
+    return 0 if left else 1  # the other bars gate nothing
+
+
+def connected(url: str) -> Any:
+    untyped: Any = redis.Redis
+    return untyped.from_url(url)
 
 
 def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="dev.py bench schedule", description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(prog="dev.py bench schedule", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--jobs", type=int, default=100_000, help="due at once")
     parser.add_argument("--single", type=int, default=200, help="due one by one on an idle server")
     parser.add_argument("--kept", type=int, default=1_000_000, help="scheduled for another day")
@@ -63,13 +74,24 @@ def parse() -> argparse.Namespace:
 
 
 @contextmanager
-def worker(folder: Path, url: str) -> Iterator[subprocess.Popen[bytes]]:
+def worker(folder: Path, url: str) -> Generator[subprocess.Popen[bytes]]:
     environ = os.environ | {
         "OFFSIDER_REDIS_URL": url,
         "OFFSIDER_LOG_LEVEL": "warn",
-        "PYTHONPATH": str(HERE),
+        "PYTHONPATH": str(ROOT),
     }
-    command = [sys.executable, "-m", "offsider", "worker", "-r", "schedule_app", "-q", "served", "-e", "production"]
+    command = [
+        sys.executable,
+        "-m",
+        "offsider",
+        "worker",
+        "-r",
+        "bench.schedule_app",
+        "-q",
+        "served",
+        "-e",
+        "production",
+    ]
     process = subprocess.Popen(command, env=environ, cwd=folder)
     try:
         yield process
@@ -83,9 +105,9 @@ def scheduled(client: Client, count: int, at: float, queue: str) -> None:
     client.push_bulk({"class": "bench.pass", "queue": queue, "args": arguments, "at": at}, batch_size=1000)
 
 
-def lateness(client: Client, watcher: Any, count: int) -> None:
+def lateness(client: Client, watcher: Any, count: int) -> list[Bar]:
     """Each job comes while the scheduler sleeps to a later one: it is woken for it, and then sleeps to it."""
-    late = []
+    late: list[float] = []
     wait_until(lambda: watcher.exists("offsider:schedule"))
     client.push({"class": "bench.pass", "queue": "later", "args": [], "at": time.time() + 86_400})
     for _ in range(count):
@@ -94,31 +116,46 @@ def lateness(client: Client, watcher: Any, count: int) -> None:
         watcher.blpop("queue:watched", timeout=PATIENCE_SECONDS)
         late.append((time.time() - due) * 1000)
     late.sort()
-    figures = statistics.median(late), late[int(count * 0.99) - 1], late[-1]
-    print("late, one by one     p50 {:.2f} ms, p99 {:.2f} ms, most {:.2f} ms".format(*figures))
+    middle, nearly_all = quantile(late, 0.5), quantile(late, 0.99)
+    print(f"late, one by one     p50 {middle:.2f} ms, p99 {nearly_all:.2f} ms, most {late[-1]:.2f} ms")
+    return [Bar("late, one by one, p99, ms", nearly_all, 50, is_most=True)]
 
 
-def moving(client: Client, watcher: Any, count: int) -> None:
-    """The worker's threads are busy meanwhile: they run jobs of their own."""
-    due = time.time() + 5 + count / 10_000
+def moving(client: Client, watcher: Any, count: int) -> tuple[list[Bar], int]:
+    """The worker's threads are busy meanwhile: they run jobs of their own. Answers how many of those were left, too."""
+    beside = BESIDE + BESIDE_EACH * count
+    client.push_bulk({"class": "bench.pass", "queue": "aside", "args": ([n] for n in range(beside))}, batch_size=1000)
+    due = time.time() + LEAD_SECONDS + 4 + count / 10_000
     scheduled(client, count, due, "watched")
-    time.sleep(max(0.0, due - time.time() - 2.5))
-    client.push_bulk({"class": "bench.pass", "queue": "served", "args": ([n] for n in range(BESIDE))}, batch_size=1000)
+    if time.time() > due - LEAD_SECONDS:
+        sys.exit("jobs were due before all of them were scheduled")
+    time.sleep(due - LEAD_SECONDS - time.time())
+    watcher.rename("queue:aside", "queue:served")
     time.sleep(max(0.0, due - time.time()))
-    served, started = watcher.llen("queue:served"), time.perf_counter()
+    served, started = int(watcher.llen("queue:served")), time.perf_counter()
+    alone = (beside - served) / LEAD_SECONDS
     wait_until(lambda: watcher.llen("queue:watched") == count)
     seconds = time.perf_counter() - started
-    ran = served - watcher.llen("queue:served")
-    print(f"moved, due at once   {count / seconds:,.0f} /s; beside it {ran / seconds:,.0f} jobs /s were fetched")
+    left = int(watcher.llen("queue:served"))
+    fetched = (served - left) / seconds
+    print(f"moved, due at once   {count / seconds:,.0f} /s")
+    print(f"fetched beside it    {fetched:,.0f} /s, in the second before {alone:,.0f} /s; {left:,} left")
     watcher.delete("queue:watched", "queue:served")
+    bars = [
+        Bar("jobs due at once: moved, /s", count / seconds, 10_000),
+        Bar("meanwhile: fetched, times what was fetched before", fetched / alone if alone else None, 0.25),
+        Bar("meanwhile: jobs left to fetch", left, 1),
+    ]
+    return bars, left
 
 
-def memory(client: Client, process: subprocess.Popen[bytes], count: int) -> None:
+def memory(client: Client, process: subprocess.Popen[bytes], count: int) -> list[Bar]:
     before = Usage.of(process.pid)
     scheduled(client, count, time.time() + 86_400, "later")
     time.sleep(3.0)
     after = Usage.of(process.pid)
     print(f"memory               {before.rss_mb:.1f} MB, with {count:,} scheduled {after.rss_mb:.1f} MB")
+    return [Bar("memory for what is scheduled, MB", after.rss_mb - before.rss_mb, 1, is_most=True)]
 
 
 def wait_until(condition: Any) -> None:
