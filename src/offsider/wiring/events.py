@@ -56,7 +56,7 @@ class JobRemoved:
 
 @dataclass(frozen=True)
 class JobReclaimed:
-    """A job of the dead process ``identity`` is back in its queue."""
+    """A worker put a job of the dead process ``identity`` back in its queue. What a keeper gives back is not told."""
 
     raw: bytes
     queue: str

@@ -38,7 +38,8 @@ def demo(
 
     Starts a Valkey server, two worker processes and a few producers. Texts are counted, words looked up by
     asynchronous jobs, cards posted to a shop that is often closed, summaries printed later, covers fail for
-    good, and now and then something arrives that is no job at all.
+    good, and now and then something arrives that is no job at all. In the middle a worker is killed with -9,
+    and its jobs come back.
 
     The last line adds up what became of all jobs, from a ledger that the producers and the jobs wrote:
     done, dead (in the dead set), left (still stored), lost. The exit code is 1 when a job was lost.
