@@ -19,6 +19,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from offsider.core.errors import RedisFailure
+from offsider.core.wording import counted
 from offsider.worker.async_runner import AsyncRunner
 from offsider.worker.execution import Executor
 from offsider.worker.fetcher import ReliableFetcher
@@ -127,7 +128,7 @@ class Manager:
             except RedisFailure as error:
                 self._config.handle_error(error, {"context": "giving jobs back at the stop"})
                 return 0
-            logger.warning("gave back %d jobs that did not end in time", len(units))
+            logger.warning("gave back %s that did not end in time", counted(len(units), "job"))
         return len(units)
 
     def close(self) -> None:

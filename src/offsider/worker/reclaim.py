@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from offsider.core.errors import MalformedPayload
 from offsider.core.payload import decode
+from offsider.core.wording import counted
 from offsider.storage import owners, strikes, working
 from offsider.wiring.events import JobReclaimed
 from offsider.worker.unit_of_work import interrupted
@@ -67,7 +68,7 @@ def reclaim(
         return 0
     reclaimed = _give_back(redis, lists, announce)
     if reclaimed:
-        logger.warning("%s is dead; gave its %d jobs back to their queues", lists.identity, reclaimed)
+        logger.warning("%s is dead; gave its %s back", lists.identity, counted(reclaimed, "job"))
     return reclaimed
 
 

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from offsider.core.errors import Fenced, RedisRefused
+from offsider.core.wording import counted
 from offsider.storage import working
 
 if TYPE_CHECKING:
@@ -112,4 +113,4 @@ class Reconciler:
             self._config.handle_error(error, {"context": "giving back jobs whose claim had lost its reply"})
         else:
             if unknown:
-                logger.warning("gave back %d jobs whose claim had lost its reply", len(unknown))
+                logger.warning("gave back %s whose claim had lost its reply", counted(len(unknown), "job"))

@@ -18,6 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from offsider.core.errors import RedisFailure, RedisRefused
+from offsider.core.wording import counted
 from offsider.storage import owners
 from offsider.wiring.service import Loop
 from offsider.worker.burial import Burial
@@ -104,7 +105,7 @@ class Sweeper:
         self._scan_at = time.monotonic() + SCAN_SECONDS
         found = owners.adopt_strays(self._redis)
         if found:
-            logger.warning("found %d private lists that the registry did not know", found)
+            logger.warning("found %s that the registry did not know", counted(found, "private list"))
 
     def _mind_trouble(self) -> None:
         troubles = self._redis.troubles

@@ -90,7 +90,7 @@ class Swarm:
         return {int(pid): identity for identity, pid in RUNNING.findall(self.worker.output)}
 
     def until_running(self, *, times: int = 1) -> None:
-        self.worker.until_says("workers run", 30, times=times)
+        self.worker.until_says("now running: ", 30, times=times)
 
 
 @pytest.fixture
@@ -192,7 +192,7 @@ def test_a_killed_worker_s_jobs_are_back_within_a_second_and_another_one_is_star
     assert f"(process {doomed}) was killed by SIGKILL" in said
     wait_for(lambda: len(supervisor.identities()) == 3)
     assert ledger.words("reclaimed") == [], "the keeper gave it back"
-    assert f"{supervisor.identities()[doomed]} is dead; gave its 1 jobs back" in supervisor.worker.output
+    assert f"{supervisor.identities()[doomed]} is dead; gave its 1 job back" in supervisor.worker.output
     supervisor.worker.stopped()
 
 
@@ -394,6 +394,7 @@ def test_usr2_brings_new_code_while_a_long_job_ends_in_the_old_worker(swarm, wor
     supervisor.worker.send("USR2")
     supervisor.until_running(times=2)
     wait_for(lambda: len(supervisor.identities()) == 4)
+    supervisor.worker.until_says("quiet: no further jobs are taken", times=2)
     push(stored, "Version")
     wait_for(lambda: ledger.words("version") == ["1", "2222"])
     assert ledger.notes("end", jid=long) == []

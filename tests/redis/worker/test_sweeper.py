@@ -312,7 +312,7 @@ def test_once_an_hour_lists_that_nobody_registered_are_looked_for(sweeper, raw_r
     with caplog.at_level(logging.WARNING, "offsider"):
         sweeper.tick()
     assert json.loads(raw_redis.hget("offsider:owners", "host:9:eeeeeeeeeeee")) == {"slow": ["low"]}
-    assert "found 1 private lists" in caplog.text
+    assert "found 1 private list that" in caplog.text
     now = raw_redis.time()[0]
     raw_redis.hset("offsider:suspects", "host:9:eeeeeeeeeeee", f"{(now - 20) * 1000}:{(now - 3) * 1000}:5")
     sweeper.tick()

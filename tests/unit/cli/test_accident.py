@@ -64,7 +64,7 @@ def test_what_the_worker_was_running_is_followed_until_the_last_has_ended_elsewh
     assert accident.news(10.5, tally) is None
     assert "did not come back in time" in str(accident)
     tally.add([line("done", "c", OTHER)])
-    assert accident.news(10.75, tally) == "all 3 jobs came back and ran elsewhere, 0.8 s later"
+    assert accident.news(10.75, tally) == "its 3 jobs came back and ran elsewhere, 0.8 s later"
     assert accident.news(11.0, tally) is None
     assert str(accident) == "A worker was killed with -9 after 10 s with 3 jobs, back 0.8 s later."
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from offsider.cli.demo.account import Tally
+from offsider.core.wording import counted
 
 if TYPE_CHECKING:
     from offsider.cli.demo.workers import Worker
@@ -52,22 +53,21 @@ class Accident:
         victim.wait()
         read_on()  # after its end nothing is added any more to what it wrote
         self.orphans = frozenset(tally.running_in(victim.pid))
-        return f"{victim.name} was killed with -9 while it ran {_jobs(len(self.orphans))}"
+        return f"{victim.name} was killed with -9 while it ran {self._jobs()}"
 
     def news(self, elapsed: float, tally: Tally) -> str | None:
         """What to tell when the last of the jobs has run elsewhere; None before and after."""
         if self._happened_at is None or self._back_after is not None or not self.orphans <= tally.ended_again:
             return None
         self._back_after = elapsed - self._happened_at
-        return f"all {_jobs(len(self.orphans))} came back and ran elsewhere, {self._back_after:.1f} s later"
+        return f"its {self._jobs()} came back and ran elsewhere, {self._back_after:.1f} s later"
 
     def __str__(self) -> str:
         """One sentence for the end; empty when nothing happened."""
         if self._happened_at is None:
             return ""
         back = "which did not come back in time" if self._back_after is None else f"back {self._back_after:.1f} s later"
-        return f"A worker was killed with -9 after {self._happened_at:.0f} s with {_jobs(len(self.orphans))}, {back}."
+        return f"A worker was killed with -9 after {self._happened_at:.0f} s with {self._jobs()}, {back}."
 
-
-def _jobs(count: int) -> str:
-    return "1 job" if count == 1 else f"{count} jobs"
+    def _jobs(self) -> str:
+        return counted(len(self.orphans), "job")

@@ -35,6 +35,7 @@ from offsider.cli.supervisor.succession import hand_over, hear, inherited
 from offsider.cli.supervisor.threads import refuse_threads
 from offsider.cli.title import title_setter
 from offsider.core.errors import ConfigurationError, OffsiderError
+from offsider.core.wording import counted
 from offsider.wiring.logs import logger
 from offsider.worker.keeper.channel import Channel
 from offsider.worker.keeper.messages import Orders, encode
@@ -205,7 +206,7 @@ class Supervisor:
             self._title = title
         if ready == wanted and not self._told_ready:
             self._told_ready = True
-            logger.info("all %d workers run", wanted)
+            logger.info("now running: %s", counted(wanted, "worker"))
             systemd.notify("READY=1")
         if self._watchdog_seconds is not None and now >= self._watchdog_at:
             systemd.notify("WATCHDOG=1")
@@ -226,7 +227,7 @@ class Supervisor:
     def _stop(self) -> None:
         if self._stop_by is None:
             systemd.notify("STOPPING=1")
-            logger.info("stopping %d workers", len(self._crew.everyone()))
+            logger.info("stopping %s", counted(len(self._crew.everyone()), "worker"))
             self._stop_by = self._crew.stop()
 
     def _quiet(self) -> None:
