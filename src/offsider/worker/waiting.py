@@ -24,7 +24,7 @@ from enum import Enum
 from selectors import EVENT_READ, DefaultSelector
 from typing import TYPE_CHECKING
 
-from offsider.core.errors import RedisRefused
+from offsider.core.errors import RedisRefused, RedisUnavailable
 from offsider.storage.parking import Park, Parking
 from offsider.storage.tracking import TRUSTED_SECONDS, Tracking
 
@@ -218,6 +218,8 @@ class Waiting:
         """Have the server tell of changes of these queues; True when one of them has jobs already."""
         if not queues or not self._may_track:
             return False
+        if self._heed_changes():
+            return True
         try:
             filled = self._tracking.watch_lists(queues)
         except RedisRefused as error:
@@ -231,6 +233,9 @@ class Waiting:
     def _heed_changes(self) -> bool:
         try:
             changed = self._tracking.changed()
+        except RedisUnavailable:
+            # Whether the server is gone too, the next round trip will tell; what was not heard is looked for.
+            changed = {self._tracking.keys.paused}
         finally:
             self.knows_pauses = self.knows_pauses and self._tracking.is_open
             self._register_tracking()  # before a park gets the number of a socket that was closed

@@ -153,7 +153,7 @@ def test_equal_payloads_come_back_twice_after_a_kill(workers, stored, ledger):
     doomed.kill()
     workers.start("-c", "2", environ=FAST)
     wait_for(lambda: len(ledger.notes("end")) == 2, 30)
-    assert private(stored) == waiting(stored) == []
+    wait_for(lambda: private(stored) == waiting(stored) == [])
 
 
 def test_a_worker_that_is_only_stopped_for_a_moment_keeps_its_jobs(workers, stored, ledger):

@@ -105,6 +105,7 @@ def test_what_a_claim_brings_after_the_quiet_goes_back_unrun(parts, raw_redis, m
 
     monkeypatch.setattr(working, "exchange", quiet_meanwhile)
     assert parts.fetcher.retrieve() is None
+    wait_for(lambda: raw_redis.lrange("queue:default", 0, -1) == [b"b", b"a"])  # the ticker may be at it
     assert snapshot(raw_redis) == {"queues": {b"default"}, "queue:default": [b"b", b"a"]}
     assert parts.fetcher._held.of(parts.ownership.identity).total() == 0
 

@@ -212,9 +212,8 @@ def test_a_lost_tracking_connection_is_not_taken_for_silence(make_crew, work, ra
         together.client_kill_filter(_id=tracking)
         together.sadd("paused", "default")
         together.execute()
-    wait_for(lambda: crew.errors)
-    push(raw_redis, 1)
     wait_for(lambda: crew.idle and blocked(raw_redis) == 0, what="it has found out")
+    push(raw_redis, 1)
     wait_for(lambda: raw_redis.lrange("queue:default", 0, -1) == [payload(1)] and crew.private(raw_redis) == [])
     assert work.runs == []
 
