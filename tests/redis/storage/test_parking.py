@@ -417,3 +417,28 @@ def test_a_park_that_a_replica_refuses_is_connected_anew(parked, raw_redis):
     raw_redis.lpush("queue:low", "job")
     parked.heard()
     assert [entry.raw for entry in parked.parking.take()] == [b"job"]
+
+
+def test_a_park_that_cannot_be_called_again_is_given_up_as_doubtful(parked, monkeypatch):
+    parked.park("low")
+    parked.parking.unblocks()
+
+    def gone(*command):
+        raise RedisUnavailable("gone", ambiguous=True)
+
+    monkeypatch.setattr(parked.pool, "call", gone)
+    parked.parking.called_back([0])
+    assert isinstance(parked.parking.failure, RedisUnavailable)
+    assert parked.parking.doubtful
+    assert parked.parking.waiting == []
+
+
+def test_a_park_that_never_answers_is_given_up_as_doubtful(parked, monkeypatch):
+    monkeypatch.setattr(parking_module, "CALLS", 1)
+    parked.park("low")
+    parked.parking.unblocks()
+    monkeypatch.setattr(parked.pool, "call", lambda *command: 0)
+    parked.parking.called_back([0])
+    assert parked.parking.failure is None
+    assert parked.parking.doubtful
+    assert parked.parking.waiting == []

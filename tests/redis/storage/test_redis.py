@@ -389,3 +389,14 @@ def test_half_given_sentinels_name_the_setting(settings, missing):
 )
 def test_a_password_is_never_shown(url, shown):
     assert redact(url) == shown
+
+
+def test_without_hiredis_commands_are_packed_by_redis_py(redis_url, raw_redis, monkeypatch):
+    def missing(name):
+        raise ImportError(name)
+
+    monkeypatch.setattr(redis_module.importlib, "import_module", missing)
+    pool = Redis(RedisSettings(url=redis_url), size=1)
+    assert pool.call("SET", "key", b"\xff") == b"OK"
+    assert raw_redis.get("key") == b"\xff"
+    pool.close()

@@ -249,6 +249,8 @@ def test_a_settle_without_an_answer_is_written_exactly_once(faulty, proxy, raw_r
     assert faulty.lost == []
     assert len(faulty.deaths) == (name == "died")
     assert len(faulty.parts.errors) == 1, "the outage is reported once"
+    # Whoever reads the reply counts, which may be the ticker.
+    wait_for(lambda: faulty.work_state._processed == int(name == "succeeded"))
     assert faulty.work_state.take_counts() == (int(name == "succeeded"), 0)
 
 

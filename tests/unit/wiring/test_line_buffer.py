@@ -154,3 +154,35 @@ def test_a_buffer_that_is_full_is_written_by_who_fills_it(monkeypatch):
     for _ in range(4):
         buffer.put("line\n")
     assert written == ["line\nline\nline\n"]
+
+
+def test_two_threads_that_come_first_start_one_writer():
+    buffer = LineBuffer(lambda text: None, threading.RLock())
+    buffer._start()
+    writer = buffer._writer
+    buffer._start()
+    assert buffer._writer is writer
+
+
+class Overtaken:
+    """A lock behind which somebody else has written everything."""
+
+    def __init__(self) -> None:
+        self.buffer: LineBuffer | None = None
+
+    def __enter__(self) -> None:
+        assert self.buffer is not None
+        self.buffer._lines.clear()
+
+    def __exit__(self, *given: object) -> None:
+        pass
+
+
+def test_what_somebody_else_has_written_meanwhile_is_not_written_again(monkeypatch):
+    monkeypatch.setattr(module, "TICK_SECONDS", 60)
+    lock = Overtaken()
+    written: list[str] = []
+    lock.buffer = LineBuffer(written.append, lock)
+    lock.buffer.put("line\n")
+    lock.buffer.flush()
+    assert written == []
