@@ -163,19 +163,14 @@ class ReliableFetcher:
         ready = self._ready
         if ready and not self._closing and not self._stuck:
             if len(ready) <= self._low and self._asked is None and self._lead.acquire(blocking=False):
-                self._refill()
+                # Ask for more while there still is something to run.
+                with self._passing_lead():
+                    self._try(lambda: self._ask_ahead(1))
             try:
                 return ready.popleft()
             except IndexError:  # another thread was quicker
                 pass
         return self._line_up()
-
-    def _refill(self) -> None:
-        """Ask for more while there still is something to run; with the lead, which is given back."""
-        try:
-            self._try(lambda: self._ask_ahead(1))
-        finally:
-            self._pass_lead()
 
     def finish(self, unit: UnitOfWork, run: Run) -> None:
         """The job is done: acknowledge it, at once or with others. `on_settled` tells what came of that."""
@@ -303,11 +298,9 @@ class ReliableFetcher:
                 if unit is not None:
                     return unit
                 if self._lead.acquire(blocking=False):
-                    try:
+                    with self._passing_lead():
                         if (self._stuck or not self._ready) and not self._closing:
                             self._fetch()
-                    finally:
-                        self._pass_lead()
                     self._follow_up()
                 else:
                     self._listen()
@@ -339,8 +332,8 @@ class ReliableFetcher:
             self._ring(1 + len(self._ready))
 
     @contextmanager
-    def _leading(self) -> Generator[None]:
-        self._lead.acquire()
+    def _passing_lead(self) -> Generator[None]:
+        """For a thread that has the lead, which is passed on at the end of the block."""
         try:
             yield
         finally:
@@ -388,10 +381,8 @@ class ReliableFetcher:
             # The leader may see to it, and go back to sleep with the lead.
             self._waiting.wake()
             if self._lead.acquire(timeout=HANDOVER_SECONDS):
-                try:
+                with self._passing_lead():
                     self._try(self._catch_up)
-                finally:
-                    self._pass_lead()
         if not unit.sent:
             self.flush()
         self._follow_up()
@@ -407,13 +398,11 @@ class ReliableFetcher:
                 waiter.acquire(timeout=HANDOVER_SECONDS)
 
     def _lead_for(self, unit: UnitOfWork) -> None:
-        try:
+        with self._passing_lead():
             if not unit.sent:
                 if self._pace.per_second >= CROWDED:
                     time.sleep(GATHER_SECONDS)
                 self._try(self._write_off)
-        finally:
-            self._pass_lead()
         with suppress(IndexError):
             _wake(self._finished[0])
 
@@ -444,7 +433,8 @@ class ReliableFetcher:
     def _settle_the_rest(self) -> None:
         """The last thread's duty: nothing is left waiting, finished or ready when it has gone."""
         while self._finished or self._asked is not None or self._waiting.parking.waiting:
-            with self._leading():
+            self._lead.acquire()
+            with self._passing_lead():
                 self._try(self._catch_up)
                 if not self._finished:
                     # What they still bring stays in our lists, where a sweep finds it.
@@ -500,10 +490,8 @@ class ReliableFetcher:
     def _collect_for_others(self) -> None:
         """Whoever asked runs a long job now: its answer is for other threads, or goes back."""
         if self._lead.acquire(blocking=False):
-            try:
+            with self._passing_lead():
                 self._try(self._collect)
-            finally:
-                self._pass_lead()
             self._follow_up()
 
     def _waiting_since(self, moment: float) -> list[UnitOfWork]:
