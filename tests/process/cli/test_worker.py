@@ -8,37 +8,15 @@ import re
 import shutil
 import socket
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import redis
 
 from tests.process.stored import push
-from tests.process.workers import Workers
 from tests.waiting import wait_for
 
 MODULE = (sys.executable, "-m", "offsider", "worker")
-
-
-@pytest.fixture
-def url(embedded_url: str) -> str:
-    return embedded_url
-
-
-@pytest.fixture
-def stored(url: str) -> Iterator[redis.Redis]:
-    with redis.Redis.from_url(url) as client:
-        yield client
-
-
-@pytest.fixture
-def workers(url: str, tmp_path: Path) -> Iterator[Workers]:
-    started = Workers(tmp_path, url)
-    try:
-        yield started
-    finally:
-        started.close()
 
 
 JOB = """
