@@ -1,0 +1,16 @@
+"""Sums that only grow."""
+
+from __future__ import annotations
+
+from offsider.core.series import BOUNDS_SECONDS, Series
+
+
+def test_a_new_series_has_a_bucket_for_each_bound_and_one_for_what_is_longer():
+    series = Series({"class": "A", "queue": "q"})
+    assert series.run_buckets == series.queue_buckets == [0] * (len(BOUNDS_SECONDS) + 1)
+
+
+def test_every_sum_is_added():
+    first = Series({}, 1, 2, 3, 4.0, 5.0, [1] * 11, 6.0, [2] * 11)
+    first.add(Series({}, 10, 20, 30, 40.0, 50.0, [3] * 11, 60.0, [4] * 11))
+    assert first == Series({}, 11, 22, 33, 44.0, 55.0, [4] * 11, 66.0, [6] * 11)
