@@ -37,6 +37,7 @@ EVERY_KEY = {
     "schedule_free": "offsider:schedule:free",
     "working": "offsider:working:<identity>:<cap>:<queue>",
     "strikes": "offsider:strikes:<jid>",
+    "registered": "offsider:classes:<identity>",
 }
 NO_KEYS = {"prefix", "working_start", "every_working"}  # parts and patterns of keys
 

@@ -35,6 +35,7 @@ key                                            type    written by               
 ``offsider:schedule:free``                     string  scheduler (gives the lease back)   at once
 ``offsider:working:<identity>:<cap>:<queue>``  list    claim                              never
 ``offsider:strikes:<jid>``                     zset    sweep (identity -> its death)      72 h
+``offsider:classes:<identity>``                string  heartbeat (the jobs it knows)      60 s
 =============================================  ======  =================================  ==============
 
 ``key_prefix`` stands before every one of them.
@@ -106,6 +107,10 @@ class Keys:
     def strikes(self, jid: str) -> str:
         """The deaths that a job was there at; a job without a jid goes by a digest."""
         return f"{self.prefix}offsider:strikes:{jid}"
+
+    def registered(self, identity: str) -> str:
+        """Which names of jobs a process knows."""
+        return f"{self.prefix}offsider:classes:{identity}"
 
     def working(self, identity: str, capsule: str, queue: str) -> str:
         return f"{self.working_start}{identity}:{capsule}:{queue}"
