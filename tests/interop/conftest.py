@@ -6,7 +6,7 @@ Fixtures (all for one module)
     config      ours, with wire_version = 6
     client      a Client of that config
     ruby        a console in which Sidekiq's own API is called: ruby("Sidekiq::Stats.new.processed")
-    processes   starts `sidekiq` and `offsider worker`, ends what still runs: processes.sidekiq("-q", "ruby")
+    processes   starts `sidekiq`, its pages and `offsider worker`, ends what still runs: processes.sidekiq("-q", "ruby")
     seen        seen(jid): the runs of a job so far, each [language, arguments, retry_count]
 """
 
@@ -27,7 +27,8 @@ import redis
 
 from offsider import Client, Config
 from offsider.embedded import EmbeddedServer
-from tests.interop.ruby_side import RubyConsole, start_sidekiq
+from offsider.embedded.address import free_port
+from tests.interop.ruby_side import RubyConsole, start_pages, start_sidekiq
 
 HERE = Path(__file__).parent
 
@@ -56,6 +57,12 @@ class Processes:
                 cwd=self._folder,
             )
         return self._keep(process)
+
+    def pages(self) -> str:
+        """Sidekiq::Web in puma; answers its URL, at which it does not listen at once."""
+        port = free_port()
+        self._keep(start_pages(self._environ, self._log("pages"), port))
+        return f"http://127.0.0.1:{port}"
 
     def end(self) -> None:
         for process in self._running:

@@ -60,3 +60,16 @@ def start_sidekiq(environ: dict[str, str], log: Path, *options: str) -> subproce
             env=environ,
             cwd=log.parent,
         )
+
+
+def start_pages(environ: dict[str, str], log: Path, port: int) -> subprocess.Popen[bytes]:
+    """Debian's ``puma`` with Sidekiq::Web."""
+    with log.open("wb") as output:
+        return subprocess.Popen(
+            ["puma", "--bind", f"tcp://127.0.0.1:{port}", "--environment", "production", str(RUBY / "web.ru")],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env=environ,
+            cwd=log.parent,
+        )

@@ -1,0 +1,179 @@
+"""Sidekiq's own web pages show our process and its jobs, and each of their buttons works on them."""
+
+from __future__ import annotations
+
+import json
+
+import httpx
+import pytest
+
+from tests.interop.waiting import eventually
+from tests.visitor import Visitor
+
+pytestmark = pytest.mark.needs("sidekiq", "redis-server", "puma")
+
+ODD = '<b>é</b> & "日本"'
+
+
+@pytest.fixture(scope="module")
+def worker(processes, ruby):
+    """A worker of ours that stays for all tests of this module, but for the last one, which stops it."""
+    worker = processes.offsider("-q", "python", "-q", "low", "-c", "3", "-g", "shop", OFFSIDER_LIVENESS_SECONDS="3")
+    eventually(lambda: ruby("Sidekiq::ProcessSet.new.size") == 1, "our process")
+    return worker
+
+
+@pytest.fixture(scope="module")
+def visitor(processes, worker):
+    with Visitor(processes.pages()) as visitor:
+
+        def listens():
+            try:
+                return visitor.http.get("/stats").status_code == 200
+            except httpx.TransportError:
+                return False
+
+        eventually(listens, "Sidekiq's pages")
+        yield visitor
+
+
+@pytest.fixture
+def push(client, visitor):
+    def push(name, *args, **fields):
+        return client.push({"class": name, "args": [*args], "queue": "python", **fields})
+
+    return push
+
+
+@pytest.fixture
+def stored(raw_redis):
+    """The jobs in a sorted set, by jid."""
+
+    def stored(name):
+        return {job["jid"]: job for job in map(json.loads, raw_redis.zrange(name, 0, -1))}
+
+    return stored
+
+
+@pytest.fixture
+def failed(push, stored):
+    """A job of ours in the retry set."""
+
+    def failed(*args):
+        jid = push("PythonFail", *args, backtrace=True)
+        eventually(lambda: jid in stored("retry"), "the retry")
+        return jid
+
+    return failed
+
+
+def row_of(page, words):
+    return next(row for row in page.rows() if words in row)
+
+
+def only(page, words):
+    """What ticks the box of the row with these words."""
+    row = next(element for element in page.all("tr") if words in element.text)
+    box = next(box for box in page.all("input", type="checkbox") if row in box.parents and box["name"] == "key[]")
+    return ("key[]", box["value"])
+
+
+def test_the_first_page_counts_what_we_store(visitor, push):
+    push("HardJob", queue="counted")
+
+    stats = visitor.http.get("/stats").json()["sidekiq"]
+
+    assert stats["processes"] == 1
+    assert stats["enqueued"] >= 1
+    assert "Dashboard" in visitor.get("/").text
+
+
+def test_busy_shows_our_process_and_what_it_runs(visitor, worker, push, raw_redis):
+    raw_redis.delete("release")
+    jid = push("WaitsForRelease", ODD)
+
+    page = eventually(lambda: (page := visitor.get("/busy")) and jid in page.text and page, "our job on the page")
+
+    process = row_of(page, f":{worker.pid}")
+    assert "shop" in process
+    assert "python, low" in process
+    assert "WaitsForRelease" in row_of(page, jid)
+    assert ODD.replace('"', '\\"') in row_of(page, jid)
+    raw_redis.set("release", 1)
+    eventually(lambda: jid not in visitor.get("/busy").text, "the end of the job")
+
+
+def test_a_job_is_deleted_from_its_queue_and_a_queue_is_cleared(visitor, push, raw_redis):
+    jids = [push("HardJob", number, ODD, queue="waiting", tags=["shop"]) for number in range(3)]
+    assert "waiting 3" in row_of(visitor.get("/queues"), "waiting")
+
+    page = visitor.get("/queues/waiting")
+    assert [row["title"] for row in page.all("tr") if row["title"]] == jids[::-1]
+    visitor.press(page.form(lambda form: jids[1] in dict(form.fields).get("key_val", "")), "delete")
+    left = [json.loads(raw)["jid"] for raw in raw_redis.lrange("queue:waiting", 0, -1)]
+    assert left == [jids[2], jids[0]]
+
+    visitor.press(visitor.get("/queues").form(lambda form: form.action.endswith("/queues/waiting")), "delete")
+    assert not raw_redis.exists("queue:waiting")
+    assert b"waiting" not in raw_redis.smembers("queues")
+
+
+def test_what_failed_here_is_shown_and_tried_again(visitor, failed, stored, seen):
+    jid = failed(ODD)
+    page = visitor.get("/retries")
+    assert "LookupError: boom é <b>x</b> from Python" in page.text
+    shown = visitor.get(f"/retries/{only(page, 'PythonFail')[1]}").text
+    assert jid in shown
+    assert "python_fail" in shown, "our backtrace"
+
+    visitor.press(page.form(lambda form: form.action.endswith("/retries")), "retry", only(page, "PythonFail"))
+
+    eventually(lambda: len(seen(jid)) == 2, "the second run")
+    assert eventually(lambda: stored("retry").get(jid), "the retry")["retry_count"] == 0
+
+
+def test_retries_are_killed_and_deleted_and_the_dead_are_tried_again(visitor, failed, stored, seen, raw_redis):
+    raw_redis.delete("retry", "dead")
+    jids = [failed(f"number {number}") for number in range(3)]
+    page = visitor.get("/retries")
+    visitor.press(page.form(lambda form: form.action.endswith("/retries")), "kill", only(page, "number 0"))
+    assert [*stored("dead")] == [jids[0]]
+
+    page = visitor.get("/retries")
+    visitor.press(page.form(lambda form: form.action.endswith("/retries")), "delete", only(page, "number 1"))
+    assert [*stored("retry")] == [jids[2]]
+
+    visitor.press(visitor.get("/retries").form(lambda form: "all/kill" in form.action))
+    assert {*stored("dead")} == {jids[0], jids[2]}
+
+    page = visitor.get("/morgue")
+    visitor.press(page.form(lambda form: form.action.endswith("/morgue")), "delete", only(page, "number 2"))
+    visitor.press(visitor.get("/morgue").form(lambda form: "all/retry" in form.action))
+    eventually(lambda: len(seen(jids[0])) == 2, "the second run of the dead one")
+
+
+def test_a_scheduled_job_is_added_to_its_queue_and_another_deleted(visitor, push, stored, seen):
+    now, never = (push("HardJob", args, at=3600) for args in ("now", "never"))
+    page = visitor.get("/scheduled")
+    visitor.press(page.form(lambda form: form.action.endswith("/scheduled")), "add_to_queue", only(page, "now"))
+    page = visitor.get("/scheduled")
+    visitor.press(page.form(lambda form: form.action.endswith("/scheduled")), "delete", only(page, "never"))
+
+    assert eventually(lambda: seen(now), "the run") == [["python", ["now"], None]]
+    assert never not in stored("schedule")
+
+
+def test_quiet_and_stop_reach_our_process(visitor, worker, push, raw_redis):
+    """Sidekiq's heartbeat takes one signal every ten seconds; ours obeys within three."""
+
+    def form(page):
+        return page.form(lambda form: f":{worker.pid}:" in dict(form.fields).get("identity", ""))
+
+    visitor.press(form(visitor.get("/busy")), "quiet")
+    eventually(lambda: "quiet" in row_of(visitor.get("/busy"), f":{worker.pid}"), "the mark of a quiet process")
+    jid = push("HardJob", "after quiet")
+
+    visitor.press(form(visitor.get("/busy")), "stop")
+    assert worker.wait(45) == 0
+    assert not raw_redis.exists(f"seen:{jid}")
+    eventually(lambda: visitor.http.get("/stats").json()["sidekiq"]["processes"] == 0, "its end on the page")

@@ -1,0 +1,47 @@
+"""Somebody without JavaScript who reads pages over HTTP, follows links and presses buttons.
+
+visitor = Visitor("http://127.0.0.1:4000")
+page = visitor.get("/queues")
+visitor.press(page, page.form(lambda form: "clear" in form.action), "clear")
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Self
+from urllib.parse import urlencode, urljoin
+
+import httpx
+
+from tests.markup import Form, Markup
+
+
+class Visitor:
+    """Keeps cookies, follows redirects, and says on each POST that it comes from the same site, as browsers do."""
+
+    def __init__(self, url: str, transport: httpx.BaseTransport | None = None) -> None:
+        self.http = httpx.Client(base_url=url, transport=transport, follow_redirects=True, timeout=30, trust_env=False)
+        self.at = url
+
+    def get(self, path: str) -> Markup:
+        response = self.http.get(path)
+        assert response.status_code == 200, f"GET {path}: {response.status_code} {response.text[:500]}"
+        self.at = str(response.url)
+        return Markup(response.text)
+
+    def press(self, form: Form, button: str = "", *further: tuple[str, str]) -> Markup:
+        """Send a form of the page that was read last, by the button of this name or value."""
+        chosen = form.button(button) if button else form.buttons[:1]
+        content = urlencode([*form.fields, *further, *chosen])
+        headers = {"Content-Type": "application/x-www-form-urlencoded", "Sec-Fetch-Site": "same-origin"}
+        assert form.method == "post"
+        response = self.http.post(urljoin(self.at, form.action), content=content, headers=headers)
+        assert response.status_code == 200, f"POST {form.action}: {response.status_code} {response.text[:500]}"
+        self.at = str(response.url)
+        return Markup(response.text)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.http.close()
