@@ -19,6 +19,10 @@ key                          type    written by                          expires
 ``<identity>-signals``       list    web page, ``quiet`` and ``stop``    60 s
 ``paused``                   set     pause and unpause of a queue        never
 ``process_cleanup``          string  pruning of dead identities          60 s
+``j|<YYMMDD>|<H:MM>``        hash    heartbeat (runs of each class)      8 h, 10 minutes: 3 days
+``h|<Class>-<D-H:M>``        string  heartbeat (histogram of a class)    8 h
+``<YYYYMMDD>-marks``         hash    ``offsider mark`` (deploys)         90 days
+``deploylock-<label>``       string  ``offsider mark``                   60 s
 ===========================  ======  ==================================  ==============================
 
 Ours alone, all below ``offsider:`` so that nothing collides with Sidekiq Pro or Enterprise:
@@ -35,6 +39,11 @@ key                                            type    written by               
 ``offsider:schedule:free``                     string  scheduler (gives the lease back)   at once
 ``offsider:working:<identity>:<cap>:<queue>``  list    claim                              never
 ``offsider:strikes:<jid>``                     zset    sweep (identity -> its death)      72 h
+``offsider:attempts:<jid>``                    list    a failed run (the last ten)        with the job
+``offsider:errors``                            zset    a failed run (group -> last seen)  never (500 groups)
+``offsider:errors:fields``                     hash    a failed run (counts of groups)    never (500 groups)
+``offsider:series``                            zset    heartbeat (labels -> last added)   never (30 days)
+``offsider:series:<labels>``                   hash    heartbeat (sums that only grow)    30 days
 ``offsider:classes:<identity>``                string  heartbeat (the jobs it knows)      60 s
 =============================================  ======  =================================  ==============
 
@@ -44,6 +53,7 @@ key                                            type    written by               
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 
 FENCE_SECONDS = 24 * 60 * 60
 STRIKE_SECONDS = 72 * 60 * 60
@@ -73,6 +83,9 @@ class Keys:
         self.sweep = prefix + "offsider:sweep"
         self.schedule_lease = prefix + "offsider:schedule"
         self.schedule_free = prefix + "offsider:schedule:free"
+        self.errors = prefix + "offsider:errors"
+        self.error_fields = prefix + "offsider:errors:fields"
+        self.every_series = prefix + "offsider:series"
         self._queue = prefix + "queue:"
 
     def queue(self, name: str) -> str:
@@ -97,6 +110,36 @@ class Keys:
 
     def signals(self, identity: str) -> str:
         return f"{self.prefix}{identity}-signals"
+
+    def job_minute(self, at: datetime, wire_version: int = 8) -> str:
+        """What ran in the minute of ``at``: a year of two digits (four in 7), an hour without a leading zero."""
+        at = at.astimezone(UTC)
+        day = at.strftime("%Y%m%d" if wire_version == 7 else "%y%m%d")
+        return f"{self.prefix}j|{day}|{at.hour}:{at.minute:02d}"
+
+    def job_ten_minutes(self, at: datetime) -> str:
+        """The same for ten minutes: the last digit of the minute is cut."""
+        return self.job_minute(at)[:-1]
+
+    def job_histogram(self, name: str, at: datetime, wire_version: int = 8) -> str:
+        """How long runs of a class took in the minute of ``at``: no number has a leading zero."""
+        at = at.astimezone(UTC)
+        start = "" if wire_version == 7 else "h|"
+        return f"{self.prefix}{start}{name}-{at.day}-{at.hour}:{at.minute}"
+
+    def deploy_marks(self, day: datetime) -> str:
+        """The deploys of a day in UTC."""
+        return f"{self.prefix}{day.astimezone(UTC):%Y%m%d}-marks"
+
+    def deploy_lock(self, label: str) -> str:
+        return f"{self.prefix}deploylock-{label}"
+
+    def attempts(self, jid: str) -> str:
+        return f"{self.prefix}offsider:attempts:{jid}"
+
+    def series(self, labels: str) -> str:
+        """Sums of the runs that share these labels, which are JSON."""
+        return f"{self.every_series}:{labels}"
 
     def alive(self, identity: str) -> str:
         return f"{self.prefix}offsider:alive:{identity}"

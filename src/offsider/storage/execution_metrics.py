@@ -1,0 +1,193 @@
+"""Sidekiq's own execution metrics: per class and minute how many runs, failures and milliseconds, and a histogram.
+
+As Sidekiq 8 writes them (all times UTC):
+
+1. hash ``j|YYMMDD|H:MM`` for a minute, kept for 8 hours, and ``j|YYMMDD|H:M`` with the last digit of the minute cut
+   for ten of them, kept for 3 days; fields ``Class|ms``, ``Class|p``, ``Class|f``.
+2. string ``h|Class-D-H:M``: 26 counters of 16 bits that stay at their highest value, kept for 8 hours.
+
+With ``wire_version = 7`` minutes are ``j|YYYYMMDD|H:MM`` and histograms have no ``h|``, as Sidekiq 7.3 has them. It has
+no ten minutes; ours are written all the same, for our own pages.
+
+Deploy marks are a hash ``YYYYMMDD-marks`` of ISO minute -> label, kept for 90 days.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import cast
+
+from offsider.storage.redis import Redis
+from offsider.storage.scripts import Argument, Command
+
+MINUTE_EXPIRY_SECONDS = 8 * 60 * 60
+TEN_MINUTES_EXPIRY_SECONDS = 3 * 24 * 60 * 60
+MARKS_EXPIRY_SECONDS = 90 * 24 * 60 * 60
+MARK_LOCK_SECONDS = 60
+BUCKETS = 26
+
+
+@dataclass(frozen=True, slots=True)
+class JobCounts:
+    """What was counted of one class.
+
+    Attributes:
+        name: of the class.
+        processed: runs.
+        failed: those that raised.
+        milliseconds: that the others took.
+        histogram: how many of the others fell into each of the 26 buckets.
+    """
+
+    name: str
+    processed: int
+    failed: int
+    milliseconds: int
+    histogram: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What is stored of a class in one bucket of time."""
+
+    processed: int = 0
+    failed: int = 0
+    milliseconds: int = 0
+
+
+def add(redis: Redis, counted: Iterable[JobCounts], at: datetime, *, wire_version: int) -> None:
+    """Add to the minute of ``at`` (UTC), in one transaction. Zeros are not written.
+
+    Raises:
+        RedisFailure: nothing was written, unless it says that this is not known.
+    """
+    keys, commands = redis.keys, list[Command]()
+    minute, ten_minutes = keys.job_minute(at, wire_version), keys.job_ten_minutes(at)
+    for job in counted:
+        sums = (("ms", job.milliseconds), ("p", job.processed), ("f", job.failed))
+        for key in (minute, ten_minutes):
+            commands += [("HINCRBY", key, f"{job.name}|{field}", count) for field, count in sums if count]
+        if any(job.histogram):
+            histogram = keys.job_histogram(job.name, at, wire_version)
+            raised: list[Argument] = []
+            for place, count in enumerate(job.histogram):
+                if count:
+                    raised += ("INCRBY", "u16", f"#{place}", count)
+            commands.append(("BITFIELD", histogram, "OVERFLOW", "SAT", *raised))
+            commands.append(("EXPIRE", histogram, MINUTE_EXPIRY_SECONDS))
+    if commands:
+        commands += [("EXPIRE", minute, MINUTE_EXPIRY_SECONDS), ("EXPIRE", ten_minutes, TEN_MINUTES_EXPIRY_SECONDS)]
+        redis.pipeline([("MULTI",), *commands, ("EXEC",)])
+
+
+def minutes(redis: Redis, starts: Sequence[datetime]) -> list[dict[str, Counts]]:
+    """What was counted in each of these minutes, by class, whether Sidekiq 7 or 8 or we wrote it."""
+    forms = [redis.keys.job_minute(at, version) for at in starts for version in (8, 7)]
+    read = _hashes(redis, forms)
+    return [_merged(ours, older) for ours, older in zip(read[::2], read[1::2], strict=True)]
+
+
+def ten_minutes(redis: Redis, starts: Sequence[datetime]) -> list[dict[str, Counts]]:
+    """The same for stretches of ten minutes."""
+    return _hashes(redis, [redis.keys.job_ten_minutes(at) for at in starts])
+
+
+def minutes_of(redis: Redis, name: str, starts: Sequence[datetime]) -> list[tuple[Counts, list[int]]]:
+    """Counts and histogram of one class in each of these minutes."""
+    fields = (f"{name}|ms", f"{name}|p", f"{name}|f")
+    commands: list[Command] = []
+    for at in starts:
+        for version in (8, 7):
+            commands.append(("HMGET", redis.keys.job_minute(at, version), *fields))
+            commands.append(("GET", redis.keys.job_histogram(name, at, version)))
+    replies = redis.pipeline(commands, raise_errors=False)
+    read = [(_counts_of(replies[place]), _buckets(replies[place + 1])) for place in range(0, len(replies), 2)]
+    return [
+        (_sum(counts, older), [a + b for a, b in zip(buckets, others, strict=True)])
+        for (counts, buckets), (older, others) in zip(read[::2], read[1::2], strict=True)
+    ]
+
+
+def mark(redis: Redis, label: str, at: datetime) -> bool:
+    """Note a deploy in its minute. False when this label was noted within the last minute, or the minute is taken."""
+    minute = _minute(at)
+    if not redis.call("SET", redis.keys.deploy_lock(label), minute, "NX", "EX", MARK_LOCK_SECONDS):
+        return False
+    key = redis.keys.deploy_marks(at)
+    replies = redis.pipeline([("HSETNX", key, minute, label), ("EXPIRE", key, MARKS_EXPIRY_SECONDS)])
+    return bool(replies[0])
+
+
+def marks(redis: Redis, since: datetime, until: datetime) -> list[tuple[datetime, str]]:
+    """The deploys between two moments, by time; the days of both are looked at."""
+    days = [since + timedelta(days=day) for day in range((until.date() - since.date()).days + 1)]
+    replies = redis.pipeline([("HGETALL", redis.keys.deploy_marks(day)) for day in days], raise_errors=False)
+    found: list[tuple[datetime, str]] = []
+    for reply in replies:
+        for minute, label in _pairs(reply):
+            try:
+                at = datetime.fromisoformat(minute)
+            except ValueError:
+                continue
+            at = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+            if since.replace(second=0, microsecond=0) <= at <= until:
+                found.append((at, label))
+    return sorted(found)
+
+
+def _minute(at: datetime) -> str:
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:00Z")
+
+
+def _hashes(redis: Redis, keys: Sequence[str]) -> list[dict[str, Counts]]:
+    replies = redis.pipeline([("HGETALL", key) for key in keys], raise_errors=False) if keys else []
+    return [_by_class(reply) for reply in replies]
+
+
+def _by_class(reply: object) -> dict[str, Counts]:
+    fields: dict[str, dict[str, int]] = {}
+    for field, value in _pairs(reply):
+        name, _, kind = field.rpartition("|")
+        fields.setdefault(name, {})[kind] = _whole(value)
+    return {
+        name: Counts(kinds.get("p", 0), kinds.get("f", 0), kinds.get("ms", 0)) for name, kinds in fields.items() if name
+    }
+
+
+def _pairs(reply: object) -> list[tuple[str, str]]:
+    """The fields of a hash; none for the error that stands in place of one."""
+    texts = [each.decode("utf-8", "replace") for each in cast("list[bytes]", reply)] if isinstance(reply, list) else []
+    return list(zip(texts[::2], texts[1::2], strict=True))
+
+
+def _counts_of(reply: object) -> Counts:
+    if not isinstance(reply, list):
+        return Counts()
+    milliseconds, processed, failed = (_whole(value) for value in cast("list[bytes | None]", reply))
+    return Counts(processed, failed, milliseconds)
+
+
+def _buckets(stored: object) -> list[int]:
+    raw = stored if isinstance(stored, bytes) else b""
+    whole = raw[: 2 * BUCKETS].ljust(2 * BUCKETS, b"\0")
+    return list(struct.unpack(f">{BUCKETS}H", whole))
+
+
+def _whole(value: bytes | str | None) -> int:
+    try:
+        return int(value or 0)
+    except ValueError:
+        return 0
+
+
+def _merged(first: Mapping[str, Counts], second: Mapping[str, Counts]) -> dict[str, Counts]:
+    return {name: _sum(first.get(name, Counts()), second.get(name, Counts())) for name in {**first, **second}}
+
+
+def _sum(first: Counts, second: Counts) -> Counts:
+    return Counts(
+        first.processed + second.processed, first.failed + second.failed, first.milliseconds + second.milliseconds
+    )

@@ -1,0 +1,81 @@
+"""Sums of all workers that only grow, one hash for each combination of labels, for whoever scrapes them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from datetime import timedelta
+from typing import Any
+
+from offsider.core.series import Series
+from offsider.storage.redis import Redis
+from offsider.storage.scripts import Command
+
+#: A class that has not run for so long is told of no more.
+KEEP_SECONDS = int(timedelta(days=30).total_seconds())
+#: More combinations of labels than any monitoring system is glad about.
+MOST = 5_000
+
+
+def add(redis: Redis, series: Iterable[Series], now: float) -> None:
+    """Add to the sums, in one transaction.
+
+    Args:
+        now: epoch seconds; series that were not added to for 30 days are dropped by it.
+
+    Raises:
+        RedisFailure: nothing was written, unless it says that this is not known.
+    """
+    keys, commands = redis.keys, list[Command]()
+    for each in series:
+        labels = json.dumps(dict(sorted(each.labels.items())), separators=(",", ":"))
+        key = keys.series(labels)
+        commands.append(("ZADD", keys.every_series, now, labels))
+        commands += _raised(key, each)
+        commands.append(("EXPIRE", key, KEEP_SECONDS))
+    if commands:
+        trims: list[Command] = [
+            ("ZREMRANGEBYSCORE", keys.every_series, "-inf", now - KEEP_SECONDS),
+            ("ZREMRANGEBYRANK", keys.every_series, 0, -MOST - 1),
+        ]
+        redis.pipeline([("MULTI",), *commands, *trims, ("EXEC",)])
+
+
+def read(redis: Redis) -> list[Series]:
+    """Every series."""
+    every: list[bytes] = redis.call("ZRANGE", redis.keys.every_series, 0, -1)
+    names = [labels.decode() for labels in every]
+    replies = redis.pipeline([("HGETALL", redis.keys.series(labels)) for labels in names]) if names else []
+    return [
+        _series(json.loads(labels), dict(zip(reply[::2], reply[1::2], strict=True)))
+        for labels, reply in zip(names, replies, strict=True)
+        if reply
+    ]
+
+
+def _raised(key: str, series: Series) -> Iterator[Command]:
+    for field, count in (("processed", series.processed), ("failed", series.failed), ("retried", series.retried)):
+        if count:
+            yield ("HINCRBY", key, field, count)
+    sums = (("run", series.run_seconds), ("cpu", series.cpu_seconds), ("queue", series.queue_seconds))
+    for field, seconds in sums:
+        if seconds:
+            yield ("HINCRBYFLOAT", key, f"{field}_seconds", repr(seconds))
+    for field, buckets in (("run", series.run_buckets), ("queue", series.queue_buckets)):
+        for place, count in enumerate(buckets):
+            if count:
+                yield ("HINCRBY", key, f"{field}_{place}", count)
+
+
+def _series(labels: dict[str, str], fields: dict[bytes, Any]) -> Series:
+    series = Series(labels)
+    series.processed, series.failed, series.retried = (
+        int(fields.get(name, 0)) for name in (b"processed", b"failed", b"retried")
+    )
+    series.run_seconds, series.cpu_seconds, series.queue_seconds = (
+        float(fields.get(name, 0.0)) for name in (b"run_seconds", b"cpu_seconds", b"queue_seconds")
+    )
+    for name, buckets in (("run", series.run_buckets), ("queue", series.queue_buckets)):
+        for place in range(len(buckets)):
+            buckets[place] = int(fields.get(f"{name}_{place}".encode(), 0))
+    return series
