@@ -1,0 +1,31 @@
+"""Some jobs of every place, from both ends."""
+
+from offsider.storage import cross_section
+
+
+def test_both_ends_of_every_place_are_looked_at(pool, raw_redis):
+    raw_redis.rpush("queue:long", *range(10))
+    raw_redis.rpush("queue:short", 1, 2, 3)
+    raw_redis.zadd("retry", {f"r{n}": n for n in range(10)})
+    assert cross_section.cross_section(pool, ["long", "short", "none"], each=2) == {
+        "queue:long": [b"0", b"1", b"8", b"9"],
+        "queue:short": [b"1", b"2", b"3"],
+        "queue:none": [],
+        "schedule": [],
+        "retry": [b"r0", b"r1", b"r8", b"r9"],
+    }
+
+
+def test_a_place_of_the_wrong_type_has_no_jobs(pool, raw_redis):
+    raw_redis.set("queue:odd", "text")
+    raw_redis.rpush("queue:default", 1)
+    raw_redis.set("schedule", "text")
+    found = cross_section.cross_section(pool, ["odd", "default"], each=2)
+    assert (found["queue:odd"], found["queue:default"], found["schedule"]) == ([], [b"1"], [])
+    assert cross_section.lengths(pool, ["odd", "default"]) == {"odd": None, "default": 1}
+    assert cross_section.lengths(pool, []) == {}
+
+
+def test_what_was_due_and_still_lies_there_is_counted(pool, raw_redis):
+    raw_redis.zadd("schedule", {"a": 10, "b": 20, "c": 30})
+    assert cross_section.overdue(pool, 20) == {"schedule": 2, "retry": 0}

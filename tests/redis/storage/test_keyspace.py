@@ -1,0 +1,52 @@
+"""What nothing points to is found by its name."""
+
+from offsider.storage import keyspace
+from offsider.storage.redis import Redis, RedisSettings
+
+
+def test_what_others_left_is_found(pool, raw_redis):
+    raw_redis.lpush("queue:sq|host:1:abc|default", "{}")
+    raw_redis.lpush("queue:sq_host:1:abc_default", "{}")
+    raw_redis.lpush("working:queue:default:host:1", "{}")
+    raw_redis.lpush("queue:default", "{}")
+    raw_redis.set("deploylock-abc", "1")
+    raw_redis.set("deploylock-def", "1", ex=60)
+    raw_redis.sadd("queues", "default")
+    raw_redis.sadd("shop:queues", "default")
+    raw_redis.set("not-ours:queues", "a string")
+    found = keyspace.walk(pool, 10)
+    assert found.complete
+    assert sorted(found.foreign_lists) == [
+        "queue:sq_host:1:abc_default",
+        "queue:sq|host:1:abc|default",
+        "working:queue:default:host:1",
+    ]
+    assert found.deploy_locks == ["deploylock-abc"]
+    assert found.prefixes == ["shop:"]
+
+
+def test_under_a_prefix_the_keys_without_one_are_others(redis_url, raw_redis):
+    raw_redis.sadd("queues", "default")
+    raw_redis.sadd("shop:queues", "default")
+    raw_redis.lpush("queue:sq|host:1:abc|default", "{}")
+    pool = Redis(RedisSettings(url=redis_url, key_prefix="shop:"), size=1)
+    try:
+        found = keyspace.walk(pool, 10)
+    finally:
+        pool.close()
+    assert (found.prefixes, found.foreign_lists) == ([""], [])
+
+
+def test_an_empty_server_has_nothing(pool):
+    assert keyspace.walk(pool, 10) == keyspace.Keyspace()
+
+
+def test_of_each_kind_a_hundred_are_enough(pool, raw_redis):
+    raw_redis.mset({f"deploylock-{n}": "1" for n in range(120)})
+    assert len(keyspace.walk(pool, 10).deploy_locks) == 100
+
+
+def test_the_walk_ends_when_its_time_is_up(pool, raw_redis):
+    raw_redis.mset({f"cache:{n}": "" for n in range(20_000)})
+    assert not keyspace.walk(pool, 0).complete
+    assert keyspace.walk(pool, 60).complete
