@@ -1,0 +1,97 @@
+"""Where a value stands in a chart: heights in pixels from the top, times as shares of the width."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+_INTERVALS = 4
+_MOST_TICKS = 6
+_LEAST = 1e-6  # a scale below it would end in numbers that no float holds apart
+_MOST = 1e15
+_STEPS_SECONDS = (60, 300, 600, 900, 1800, 3600, 7200, 14_400, 21_600, 43_200, 86_400)
+
+
+@dataclass(frozen=True, slots=True)
+class Heights:
+    """A scale from 0 to a round number at or above the highest value.
+
+    Attributes:
+        step: between two lines of the grid.
+        steps: how many of them the scale has.
+        top, bottom: where the highest line and the zero line are drawn, in pixels.
+    """
+
+    step: float
+    steps: int
+    top: float
+    bottom: float
+
+    @classmethod
+    def over(cls, highest: float, *, whole: bool, top: float, bottom: float) -> Heights:
+        """The scale for values up to `highest`; with `whole`, its lines stand at whole numbers."""
+        highest = min(max(highest, _LEAST), _MOST)
+        step = _round_up(highest / _INTERVALS)
+        if whole:
+            step = max(1.0, step)
+        return cls(step=step, steps=max(1, math.ceil(round(highest / step, 6))), top=top, bottom=bottom)
+
+    def of(self, value: float) -> float:
+        """The height of a value; one beyond the scale is drawn at its edge."""
+        share = min(max(value / (self.step * self.steps), 0.0), 1.0)
+        return self.bottom - share * (self.bottom - self.top)
+
+    @property
+    def lines(self) -> list[float]:
+        """The values at which the grid has lines."""
+        return [self.step * each for each in range(self.steps + 1)]
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Equal steps of time from left to right.
+
+    Attributes:
+        starts_at: of the first column, epoch seconds.
+        step_seconds: the width of each.
+        count: how many.
+    """
+
+    starts_at: float
+    step_seconds: float
+    count: int
+
+    @property
+    def ends_at(self) -> float:
+        return self.starts_at + self.step_seconds * self.count
+
+    @property
+    def starts(self) -> list[float]:
+        """The time at which each column begins."""
+        return [self.starts_at + self.step_seconds * each for each in range(self.count)]
+
+    def middle(self, index: int) -> float:
+        """The middle of a column, as a share of the width."""
+        return (index + 0.5) / self.count
+
+    def share(self, at: float) -> float | None:
+        """A moment as a share of the width; None when it lies outside."""
+        if not self.starts_at <= at <= self.ends_at or not self.count:
+            return None
+        return (at - self.starts_at) / (self.ends_at - self.starts_at)
+
+    @property
+    def ticks(self) -> list[float]:
+        """At most six round times."""
+        wide = self.step_seconds * self.count
+        step = next((each for each in _STEPS_SECONDS if wide / each <= _MOST_TICKS), None)
+        if step is None:
+            step = math.ceil(wide / _MOST_TICKS / 86_400) * 86_400
+        first = math.ceil(self.starts_at / step)
+        return [float(each * step) for each in range(first, math.floor(self.ends_at / step) + 1)][:_MOST_TICKS]
+
+
+def _round_up(value: float) -> float:
+    """The next of 1, 2, 5 times a power of ten."""
+    power = 10.0 ** math.floor(math.log10(value))
+    return power * next(each for each in (1, 2, 5, 10) if value <= each * power * (1 + 1e-9))

@@ -1,0 +1,104 @@
+"""Bars: one per label, or several on top of each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from markupsafe import Markup
+
+from offsider.web.charts.axis import Heights
+from offsider.web.charts.figure import (
+    BOTTOM,
+    HEIGHT,
+    Translate,
+    anchored,
+    colour,
+    empty_note,
+    figure,
+    height_grid,
+    legend,
+    numbers,
+)
+from offsider.web.charts.lines import Series
+from offsider.web.charts.readable import exact
+from offsider.web.charts.svg import element, percent
+
+_TOP = 18.0
+_ALL_LABELS = 32  # more than this many are dates, of which some are enough
+_SOME_LABELS = 8
+
+
+def bars(t: Translate, series: Sequence[Series], labels: Sequence[str], *, title: str, axis: str) -> Markup:
+    """A bar for each label; where there are several series, the later ones stand on the earlier.
+
+    Args:
+        t: the page's translations.
+        series: counts; each has as many values as there are labels.
+        labels: what stands under the bars.
+        title: names the chart, for screen readers.
+        axis: what the labels are; heads the first column of the table.
+    """
+    totals = [sum(each["values"][at] for each in series) for at in range(len(labels))]
+    highest = max(totals, default=0.0)
+    heights = Heights.over(highest, whole=True, top=_TOP, bottom=BOTTOM)
+    drawing = [*height_grid(heights), *_labels(labels)]
+    drawing += _columns(series, labels, heights) if highest > 0 else [empty_note(t)]
+    return figure(
+        title=title,
+        summary=_summary(t, series, labels, totals),
+        drawing=drawing,
+        legend=legend([each["name"] for each in series]),
+        table=numbers(t, [axis, *(each["name"] for each in series)], _rows(series, labels)),
+    )
+
+
+def _columns(series: Sequence[Series], labels: Sequence[str], heights: Heights) -> list[Markup]:
+    return [_column(series, label, at, len(labels), heights) for at, label in enumerate(labels)]
+
+
+def _column(series: Sequence[Series], label: str, at: int, count: int, heights: Heights) -> Markup:
+    said = "\n".join([label, *(f"{each['name']}: {exact(each['values'][at])}" for each in series)])
+    place = {"x": percent(at / count), "width": percent(1 / count), "height": BOTTOM}
+    drawn = [element("title", {}, said), element("rect", {"class": "column", "fill": "transparent"} | place)]
+    below = 0.0
+    for position, each in enumerate(series):
+        value = each["values"][at]
+        if value > 0:
+            drawn.append(_bar(position, (at + 0.1) / count, 0.8 / count, heights.of(below), heights.of(below + value)))
+        below += value
+    return element("g", {}, *drawn)
+
+
+def _bar(position: int, x: float, width: float, bottom: float, top: float) -> Markup:
+    # Something is never drawn as nothing.
+    height = max(bottom - top, 1.0)
+    place = {"x": percent(x), "width": percent(width), "y": bottom - height, "height": height}
+    return element("rect", {"class": f"bar {colour(position)}"} | place)
+
+
+def _labels(labels: Sequence[str]) -> list[Markup]:
+    count = len(labels)
+    step = 1 if count <= _ALL_LABELS else -(-count // _SOME_LABELS)
+    return [
+        element("text", {"class": _room(at // step), **anchored((at + 0.5) / count), "y": HEIGHT - 6}, labels[at])
+        for at in range(0, count, step)
+    ]
+
+
+def _room(position: int) -> str:
+    """The style sheet leaves out labels where a page is narrow: half of them, then half of the rest."""
+    if position % 4 == 0:
+        return "label"
+    return "label wide" if position % 2 == 0 else "label widest"
+
+
+def _summary(t: Translate, series: Sequence[Series], labels: Sequence[str], totals: Sequence[float]) -> str:
+    if not any(totals):
+        return t("Nothing yet")
+    sums = "; ".join(f"{each['name']} {exact(sum(each['values']))}" for each in series)
+    highest = max(totals)
+    return f"{t('Total')}: {sums}. {t('Highest')}: {exact(highest)} ({labels[list(totals).index(highest)]})"
+
+
+def _rows(series: Sequence[Series], labels: Sequence[str]) -> list[list[str]]:
+    return [[label, *(exact(each["values"][at]) for each in series)] for at, label in enumerate(labels)]

@@ -1,0 +1,100 @@
+"""What every chart has around its drawing: a name, a grid, a legend, and its numbers as a table.
+
+A drawing is as wide as the page lets it be, and its text keeps its size: places from left to right are percentages,
+heights are pixels. Only lines need a drawing inside of the drawing, which is stretched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from markupsafe import Markup
+
+from offsider.web.charts.axis import Columns, Heights
+from offsider.web.charts.readable import short, tick
+from offsider.web.charts.svg import element, percent
+
+Translate = Callable[[str], str]
+"""From an English text to the text in the language of the page."""
+
+HEIGHT = 240.0
+TOP = 34.0  # room for the labels of deploy marks
+BOTTOM = 216.0  # room for the times below
+_EDGE = 0.04  # a label nearer to an edge would leave the drawing
+
+
+def figure(
+    *, title: str, summary: str, drawing: Iterable[str], legend: str, table: str, height: float = HEIGHT
+) -> Markup:
+    """A chart with everything around it; whoever cannot see the drawing hears title and summary and reads the table."""
+    # The direction is given because text anchors turn round with it, and time runs from left to right in every chart.
+    attributes = {"class": "plot", "width": "100%", "height": height, "role": "img", "direction": "ltr"}
+    svg = element("svg", attributes, element("title", {}, title), element("desc", {}, summary), *drawing)
+    return element("figure", {"class": "chart"}, svg, legend, table)
+
+
+def legend(names: Sequence[str]) -> Markup:
+    """Which colour is which; nothing to say when there is one only."""
+    if len(names) < 2:
+        return Markup()
+    entries = [element("li", {}, swatch(at), name) for at, name in enumerate(names)]
+    return element("ul", {"class": "legend"}, *entries)
+
+
+def swatch(position: int) -> Markup:
+    """The colour of the series at this position."""
+    attributes = {"class": f"swatch {colour(position)}", "width": 14, "height": 14, "aria-hidden": "true"}
+    return element("svg", attributes, element("rect", {"width": 14, "height": 14, "rx": 3}))
+
+
+def colour(position: int) -> str:
+    """The class with which the style sheet colours a series, in light and in dark."""
+    return f"series-{position % 8 + 1}"
+
+
+def numbers(t: Translate, head: Sequence[str], rows: Iterable[Sequence[str]]) -> Markup:
+    """The table that says what the drawing shows, closed until somebody wants it."""
+    heads = [element("th", {"scope": "col"}, each) for each in head]
+    lines = [
+        element("tr", {}, element("th", {"scope": "row"}, row[0]), *(element("td", {}, each) for each in row[1:]))
+        for row in rows
+    ]
+    table = element("table", {}, element("thead", {}, element("tr", {}, *heads)), element("tbody", {}, *lines))
+    # What scrolls must be reachable with the keyboard, and then it needs a name.
+    scroller = element("div", {"class": "scroll", "tabindex": "0", "role": "region", "aria-label": t("Numbers")}, table)
+    return element("details", {"class": "numbers"}, element("summary", {}, t("Show as table")), scroller)
+
+
+def height_grid(heights: Heights) -> list[Markup]:
+    """Level lines with their values."""
+    drawn: list[Markup] = []
+    for value in heights.lines:
+        y = heights.of(value)
+        drawn.append(element("line", {"class": "grid", "x1": "0", "x2": "100%", "y1": y, "y2": y}))
+        if value:
+            drawn.append(element("text", {"class": "label", "x": 2, "y": y - 4}, short(value)))
+    return drawn
+
+
+def time_labels(columns: Columns, *, y: float = HEIGHT - 6) -> list[Markup]:
+    """The round times under a chart."""
+    drawn: list[Markup] = []
+    for at in columns.ticks:
+        share = columns.share(at)
+        if share is not None:
+            drawn.append(element("text", {"class": "label", **anchored(share), "y": y}, tick(at)))
+    return drawn
+
+
+def anchored(share: float) -> dict[str, object]:
+    """Place and anchor of a text, so that it stays inside."""
+    if share < _EDGE:
+        return {"x": percent(0), "text-anchor": "start"}
+    if share > 1 - _EDGE:
+        return {"x": percent(1), "text-anchor": "end"}
+    return {"x": percent(share), "text-anchor": "middle"}
+
+
+def empty_note(t: Translate, *, height: float = HEIGHT) -> Markup:
+    """What stands in a chart that has nothing to show."""
+    return element("text", {"class": "note", "x": "50%", "y": height / 2, "text-anchor": "middle"}, t("Nothing yet"))

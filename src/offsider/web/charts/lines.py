@@ -1,0 +1,131 @@
+"""Lines over time, one per series."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypedDict
+
+from markupsafe import Markup
+
+from offsider.web.charts import marks as deploys
+from offsider.web.charts.axis import Columns, Heights
+from offsider.web.charts.figure import (
+    BOTTOM,
+    HEIGHT,
+    TOP,
+    Translate,
+    colour,
+    empty_note,
+    figure,
+    height_grid,
+    legend,
+    numbers,
+    time_labels,
+)
+from offsider.web.charts.readable import clock, exact, moment
+from offsider.web.charts.svg import element, percent
+
+_STRETCHED = 1000  # the width of the drawing before it is stretched
+
+
+class Series(TypedDict):
+    """What is drawn in one colour: a name, and a value for each column."""
+
+    name: str
+    values: Sequence[float]
+
+
+def lines(
+    t: Translate,
+    series: Sequence[Series],
+    columns: Columns,
+    *,
+    title: str,
+    unit: str = "",
+    marks: Sequence[deploys.Mark] = (),
+    whole: bool = False,
+) -> Markup:
+    """A line chart.
+
+    Args:
+        t: the page's translations.
+        series: what to draw; each has as many values as there are columns.
+        columns: the time that the chart covers.
+        title: names the chart, for screen readers.
+        unit: what the values are; it follows them in the read-outs.
+        marks: deploys to show.
+        whole: whether the values count something, so that the scale has no halves.
+    """
+    highest = max((value for each in series for value in each["values"]), default=0.0)
+    heights = Heights.over(highest, whole=whole, top=TOP, bottom=BOTTOM)
+    drawing = [*height_grid(heights), *time_labels(columns)]
+    if highest > 0:
+        drawing += [_stretched(series, columns, heights), *_lone_points(series, columns, heights)]
+    else:
+        drawing.append(empty_note(t))
+    drawing += [*_read_outs(series, columns, unit), *deploys.draw(marks, columns, bottom=BOTTOM)]
+    return figure(
+        title=title,
+        summary=_summary(t, series, columns, unit),
+        drawing=drawing,
+        legend=legend([each["name"] for each in series]),
+        table=_table(t, series, columns),
+    )
+
+
+def _stretched(series: Sequence[Series], columns: Columns, heights: Heights) -> Markup:
+    size: dict[str, object] = {"width": "100%", "height": HEIGHT}
+    box: dict[str, object] = {"viewBox": f"0 0 {_STRETCHED} {HEIGHT:g}", "preserveAspectRatio": "none"}
+    paths = [_path(each, at, columns, heights) for at, each in enumerate(series)]
+    return element("svg", size | box, *paths)
+
+
+def _path(series: Series, position: int, columns: Columns, heights: Heights) -> Markup:
+    points = " ".join(
+        f"{columns.middle(at) * _STRETCHED:.1f},{heights.of(value):.1f}" for at, value in enumerate(series["values"])
+    )
+    attributes = {"class": f"line {colour(position)}", "points": points, "fill": "none"}
+    return element("polyline", attributes | {"vector-effect": "non-scaling-stroke"})
+
+
+def _lone_points(series: Sequence[Series], columns: Columns, heights: Heights) -> list[Markup]:
+    """A line needs two points; one alone is a dot."""
+    if columns.count != 1:
+        return []
+    return [
+        element("circle", {"class": f"dot {colour(at)}", "cx": "50%", "cy": heights.of(value), "r": 4})
+        for at, each in enumerate(series)
+        for value in each["values"]
+    ]
+
+
+def _read_outs(series: Sequence[Series], columns: Columns, unit: str) -> list[Markup]:
+    """What is under the pointer: the browser shows a title by itself, so this needs no script."""
+    drawn: list[Markup] = []
+    for at, start in enumerate(columns.starts):
+        said = [f"{each['name']}: {exact(each['values'][at])} {unit}".rstrip() for each in series if each["values"][at]]
+        title = element("title", {}, "\n".join([f"{clock(start)} UTC", *said]))
+        place = {"x": percent(at / columns.count), "width": percent(1 / columns.count), "height": BOTTOM}
+        drawn.append(element("rect", {"class": "column", "fill": "transparent"} | place, title))
+    return drawn
+
+
+def _summary(t: Translate, series: Sequence[Series], columns: Columns, unit: str) -> str:
+    highest = [f"{each['name']} {exact(max(each['values'], default=0.0))} {unit}".rstrip() for each in series]
+    times = f"{moment(columns.starts_at)} to {moment(columns.ends_at)} UTC"
+    return f"{times}. {t('Highest')}: {'; '.join(highest)}" if highest else f"{times}. {t('Nothing yet')}"
+
+
+def _table(t: Translate, series: Sequence[Series], columns: Columns) -> Markup:
+    head = [t("Time (UTC)"), *(each["name"] for each in series)]
+    return numbers(t, head, _rows(series, columns))
+
+
+def _rows(series: Sequence[Series], columns: Columns) -> list[list[str]]:
+    """Newest first; times without anything are left out."""
+    rows = [
+        [moment(start), *(exact(each["values"][at]) for each in series)]
+        for at, start in enumerate(columns.starts)
+        if any(each["values"][at] for each in series)
+    ]
+    return rows[::-1]
