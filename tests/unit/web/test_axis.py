@@ -70,3 +70,17 @@ def test_ticks_are_few_and_inside(starts_at, step, count):
     columns = Columns(starts_at, step, count)
     assert len(columns.ticks) <= 6
     assert all(columns.share(at) is not None for at in columns.ticks if count)
+
+
+@pytest.mark.parametrize(
+    "minutes,step,columns",
+    [(60, 60, (60, 60)), (240, 60, (120, 120)), (4320, 600, (108, 2400)), (0, 60, (0, 60)), (121, 60, (61, 120))],
+)
+def test_long_times_are_put_together_to_120_columns_at_most(minutes, step, columns):
+    made = Columns.over(1000.0, 1000.0 + minutes * 60, step)
+    assert (made.count, made.step_seconds) == columns
+
+
+def test_a_column_is_the_sum_of_its_steps_and_nothing_from_outside():
+    columns = Columns(0.0, 120.0, 2)
+    assert columns.sums({-60.0: 9, 0.0: 1, 60.0: 2, 120.0: 4, 240.0: 9}) == [3, 4]

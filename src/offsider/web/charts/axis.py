@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 _INTERVALS = 4
 _MOST_TICKS = 6
+_MOST_COLUMNS = 120  # more of them could not be told apart on a phone
 _LEAST = 1e-6  # a scale below it would end in numbers that no float holds apart
 _MOST = 1e15
 _STEPS_SECONDS = (60, 300, 600, 900, 1800, 3600, 7200, 14_400, 21_600, 43_200, 86_400)
@@ -61,6 +63,13 @@ class Columns:
     step_seconds: float
     count: int
 
+    @classmethod
+    def over(cls, starts_at: float, ends_at: float, step_seconds: float) -> Columns:
+        """The columns of a time that is counted in such steps: as many steps in each as make 120 columns at most."""
+        steps = max(0, round((ends_at - starts_at) / step_seconds))
+        together = max(1, math.ceil(steps / _MOST_COLUMNS))
+        return cls(starts_at, step_seconds * together, math.ceil(steps / together))
+
     @property
     def ends_at(self) -> float:
         return self.starts_at + self.step_seconds * self.count
@@ -69,6 +78,15 @@ class Columns:
     def starts(self) -> list[float]:
         """The time at which each column begins."""
         return [self.starts_at + self.step_seconds * each for each in range(self.count)]
+
+    def sums(self, series: Mapping[float, float]) -> list[float]:
+        """What a series (beginning of a step -> value) comes to in each column."""
+        sums = [0.0] * self.count
+        for at, value in series.items():
+            index = math.floor((at - self.starts_at) / self.step_seconds)
+            if 0 <= index < self.count:
+                sums[index] += value
+        return sums
 
     def middle(self, index: int) -> float:
         """The middle of a column, as a share of the width."""
@@ -88,7 +106,8 @@ class Columns:
         if step is None:
             step = math.ceil(wide / _MOST_TICKS / 86_400) * 86_400
         first = math.ceil(self.starts_at / step)
-        return [float(each * step) for each in range(first, math.floor(self.ends_at / step) + 1)][:_MOST_TICKS]
+        at = [float(each * step) for each in range(first, math.floor(self.ends_at / step) + 1)]
+        return [each for each in at if self.share(each) is not None][:_MOST_TICKS]
 
 
 def _round_up(value: float) -> float:
