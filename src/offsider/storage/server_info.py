@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
 from offsider.core.errors import OffsiderError, RedisRefused
 from offsider.storage.redis import Redis
 from offsider.storage.scripts import Command
+
+#: The oldest versions that carry jobs.
+OLDEST: Mapping[str, tuple[int, ...]] = {"redis": (7, 0), "valkey": (7, 2), "dragonfly": (1, 27)}
 
 _QUESTIONS: tuple[Command, ...] = (("HELLO",), ("INFO",), ("CONFIG", "GET", "save"))
 

@@ -9,7 +9,7 @@ Every check is one small function that takes what it judges, and answers a warni
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, cast
 
 from offsider.core.errors import (
@@ -24,14 +24,13 @@ from offsider.jobs import registry
 from offsider.storage import owners, processes
 from offsider.storage.samples import stored_payloads
 from offsider.storage.scripts import drop_flags, flags_are_accepted
-from offsider.storage.server_info import ServerInfo, server_info
+from offsider.storage.server_info import OLDEST, ServerInfo, server_info
 
 if TYPE_CHECKING:
     from offsider.storage.redis import Redis
     from offsider.wiring.capsule import Capsule
     from offsider.wiring.config import Config
 
-OLDEST: Mapping[str, tuple[int, ...]] = {"redis": (7, 0), "valkey": (7, 2), "dragonfly": (1, 27)}
 SAMPLE = 50
 MOST_NAMES = 10
 
