@@ -28,6 +28,7 @@ EVERY_KEY = {
     "signals": "<identity>-signals",
     "paused": "paused",
     "process_cleanup": "process_cleanup",
+    "leader": "dear-leader",
     "owners": "offsider:owners",
     "alive": "offsider:alive:<identity>",
     "fenced": "offsider:fenced:<identity>",
@@ -37,6 +38,8 @@ EVERY_KEY = {
     "schedule_free": "offsider:schedule:free",
     "working": "offsider:working:<identity>:<cap>:<queue>",
     "strikes": "offsider:strikes:<jid>",
+    "quarantine": "offsider:quarantine",
+    "quarantined_jobs": "offsider:quarantine:jobs",
     "registered": "offsider:classes:<identity>",
 }
 NO_KEYS = {"prefix", "working_start", "every_working"}  # parts and patterns of keys

@@ -19,6 +19,7 @@ key                          type    written by                          expires
 ``<identity>-signals``       list    web page, ``quiet`` and ``stop``    60 s
 ``paused``                   set     pause and unpause of a queue        never
 ``process_cleanup``          string  pruning of dead identities          60 s
+``dear-leader``              string  Sidekiq Enterprise; only read       by itself
 ``j|<YYMMDD>|<H:MM>``        hash    heartbeat (runs of each class)      8 h, 10 minutes: 3 days
 ``h|<Class>-<D-H:M>``        string  heartbeat (histogram of a class)    8 h
 ``<YYYYMMDD>-marks``         hash    ``offsider mark`` (deploys)         90 days
@@ -39,6 +40,8 @@ key                                            type    written by               
 ``offsider:schedule:free``                     string  scheduler (gives the lease back)   at once
 ``offsider:working:<identity>:<cap>:<queue>``  list    claim                              never
 ``offsider:strikes:<jid>``                     zset    sweep (identity -> its death)      72 h
+``offsider:quarantine``                        zset    bulk purges (id -> kept until)     never (trimmed)
+``offsider:quarantine:jobs``                   hash    bulk purges (id -> job and place)  never (trimmed)
 ``offsider:attempts:<jid>``                    list    a failed run (the last ten)        with the job
 ``offsider:errors``                            zset    a failed run (group -> last seen)  never (500 groups)
 ``offsider:errors:fields``                     hash    a failed run (counts of groups)    never (500 groups)
@@ -78,11 +81,14 @@ class Keys:
         self.processes = prefix + "processes"
         self.paused = prefix + "paused"
         self.process_cleanup = prefix + "process_cleanup"
+        self.leader = prefix + "dear-leader"
         self.owners = prefix + "offsider:owners"
         self.suspects = prefix + "offsider:suspects"
         self.sweep = prefix + "offsider:sweep"
         self.schedule_lease = prefix + "offsider:schedule"
         self.schedule_free = prefix + "offsider:schedule:free"
+        self.quarantine = prefix + "offsider:quarantine"
+        self.quarantined_jobs = prefix + "offsider:quarantine:jobs"
         self.errors = prefix + "offsider:errors"
         self.error_fields = prefix + "offsider:errors:fields"
         self.every_series = prefix + "offsider:series"
