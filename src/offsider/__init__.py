@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from offsider.wiring.default import configure_client
     from offsider.wiring.extension import Extension
     from offsider.wiring.middleware import ClientMiddleware, Push, ServerMiddleware
+    from offsider.wiring.propagation import bind_context, context
     from offsider.worker.embed import EmbeddedWorker
 
 __version__ = "0.1.0"
@@ -86,7 +87,9 @@ __all__ = [
     "SoftTimeout",
     "UnknownJob",
     "UnsupportedServer",
+    "bind_context",
     "configure_client",
+    "context",
     "current_job",
     "job",
 ]
@@ -106,7 +109,9 @@ _ELSEWHERE = {
     "JobPayload": "core.payload",
     "Push": "wiring.middleware",
     "ServerMiddleware": "wiring.middleware",
+    "bind_context": "wiring.propagation",
     "configure_client": "wiring.default",
+    "context": "wiring.propagation",
     "current_job": "wiring.context",
     "job": "jobs.function",
 }

@@ -17,7 +17,9 @@ from offsider import (
     Push,
     Reschedule,
     Skip,
+    bind_context,
     configure_client,
+    context,
     current_job,
     job,
 )
@@ -151,3 +153,22 @@ def enqueue_twice(function: JobFunction[[int], None], number: int) -> list[str |
 
 
 enqueue_twice(hard, 5)
+
+
+# What travels with jobs
+
+
+def place_order(user: str) -> str | None:
+    with context(user=user, shop=7, trial=None):
+        bind_context(paying=True)
+        return send.enqueue(1)
+
+
+@context(caller_id="command: import")
+def command(path: str) -> int:
+    with current_job().measure("db"):
+        return len(path)
+
+
+assert_type(command("a"), int)
+assert_type(current_job().measured_seconds["db"], float)

@@ -1,6 +1,7 @@
 """From what the user pushed to bytes ready for Redis. No I/O: the client and its asynchronous twin share it.
 
-1. build: defaults < the job's options < the push; arguments bound; jid, created_at and due time given
+1. build: defaults < the job's options < the push; arguments bound; jid, created_at and due time given; stamped with
+   the context of the pushing side
 2. the queue resolver may choose another queue
 3. client middleware may change or stop the job
 4. strict arguments are checked, on what the middleware left
@@ -23,6 +24,7 @@ from offsider.core.options import check_known, check_queue_name, merge_options
 from offsider.core.payload import JobPayload, check_nesting, encode, new_jid, new_jids, stamp, wrong_shape
 from offsider.wiring.config import Config
 from offsider.wiring.middleware import ClientChain, Push
+from offsider.wiring.propagation import stamps
 
 logger = logging.getLogger("offsider")
 
@@ -146,6 +148,8 @@ class Preparer:
     def _complete(self, payload: dict[str, Any], job: DeclaredJob | None, now: float) -> Push:
         payload.setdefault("jid", new_jid())
         payload.setdefault("created_at", stamp(now, self.config.redis.wire_version))
+        for key, value in stamps().items():
+            payload.setdefault(key, value)
         self._check_shape(payload)
         return Push(payload=cast(JobPayload, payload), reason="push", job=job)
 

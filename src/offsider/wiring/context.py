@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
+import threading
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
-from offsider.core.errors import NoCurrentJob
+from offsider.core.errors import InvalidOptions, NoCurrentJob
 from offsider.core.payload import JobPayload
 
 if TYPE_CHECKING:
@@ -18,6 +21,12 @@ if TYPE_CHECKING:
 
 def _never() -> bool:
     return False
+
+
+_MEASURED_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
+_MOST_MEASURED = 50
+_NOTHING_MEASURED: Mapping[str, float] = MappingProxyType({})
+_spending = threading.Lock()  # one for all: it is held for the time of an addition
 
 
 @dataclass
@@ -30,6 +39,7 @@ class JobContext:
         raw: the bytes as they lie in Redis.
         declared: what the registry knows about the job; None when no such job is registered.
         log: fields added to the log lines of this run: ``current_job().log["rows"] = 7``.
+        bound: what `bind_context` said inside of this run.
         ends_at: when its time is up, by the monotonic clock in seconds; None without a limit. Read it through
             `deadline` and `time_left_seconds`.
         is_stopping: answers whether the worker is on its way out; read it through `stopping`.
@@ -42,6 +52,8 @@ class JobContext:
     log: dict[str, object] = field(default_factory=dict[str, object])
     ends_at: float | None = field(default=None, repr=False, compare=False)
     is_stopping: Callable[[], bool] = field(default=_never, repr=False, compare=False)
+    bound: dict[str, str | int | float | bool | None] | None = field(default=None, repr=False, compare=False)
+    _spent: dict[str, float] | None = field(default=None, repr=False, compare=False)
 
     @property
     def jid(self) -> str:
@@ -98,7 +110,68 @@ class JobContext:
         """Seconds until `deadline`, 0 when it has passed. None without a limit."""
         return None if self.ends_at is None else max(0.0, self.ends_at - time.monotonic())
 
+    @contextmanager
+    def measure(self, name: str) -> Generator[None, None, None]:
+        """Add the time of the block to the field ``<name>_duration_s`` of the line that ends this run.
 
+        ::
+
+            with current_job().measure("db"):
+                rows = connection.execute(query)
+
+        Blocks of one name add up, also those that raise; one inside of another counts once. Threads and tasks that
+        run side by side add up as well, so that the sum may be more than the run took.
+
+        Args:
+            name: ``db``, ``redis`` or one of your own: a-z, 0-9 and _, 40 characters at most.
+
+        Raises:
+            InvalidOptions: another name, or more than 50 of them.
+        """
+        self._check_measured(name)
+        outer = _measuring.get()
+        if any(block.open and block.job is self and block.name == name for block in outer):
+            yield
+            return
+        block = _Measured(self, name)
+        token = _measuring.set((*outer, block))
+        begun = time.perf_counter()
+        try:
+            yield
+        finally:
+            seconds = time.perf_counter() - begun
+            block.open = False
+            _measuring.reset(token)
+            with _spending:
+                if self._spent is None:
+                    self._spent = {}
+                self._spent[name] = self._spent.get(name, 0.0) + seconds
+
+    @property
+    def measured_seconds(self) -> Mapping[str, float]:
+        """What `measure` has added up so far, by name."""
+        if self._spent is None:
+            return _NOTHING_MEASURED
+        with _spending:
+            return dict(self._spent)
+
+    def _check_measured(self, name: str) -> None:
+        if not _MEASURED_NAME.fullmatch(name):
+            raise InvalidOptions(f"measure: {name!r} is no name; use a-z, 0-9 and _, 40 characters at most")
+        if self._spent is not None and name not in self._spent and len(self._spent) >= _MOST_MEASURED:
+            raise InvalidOptions(f"measure: {name!r} would be name {_MOST_MEASURED + 1}; put what varies into job.log")
+
+
+class _Measured:
+    """A block of `JobContext.measure`, seen by what runs inside of it."""
+
+    def __init__(self, job: JobContext, name: str) -> None:
+        self.job = job
+        self.name = name
+        self.open = True
+
+
+_measuring: ContextVar[tuple[_Measured, ...]] = ContextVar("offsider_measuring", default=())
 _job: ContextVar[JobContext | None] = ContextVar("offsider_job", default=None)
 _capsule: ContextVar[object | None] = ContextVar("offsider_capsule", default=None)
 

@@ -8,7 +8,9 @@ import pytest
 from offsider.client import Client
 from offsider.core.errors import InvalidArguments, InvalidJob, InvalidOptions
 from offsider.core.payload import decode
+from offsider.wiring.context import JobContext, running
 from offsider.wiring.middleware import Push
+from offsider.wiring.propagation import context
 
 
 def test_a_push_gets_defaults_jid_and_stamps(client, stored):
@@ -363,3 +365,64 @@ class TestKeysThatAreNoStrings:
     def test_other_values_of_ones_own_pass(self, client, stored):
         client.push({"class": "X", "args": [], "custom": {"a": [(1, {"b": None})]}})
         assert decode(stored[0].raw)["custom"] == {"a": [[1, {"b": None}]]}
+
+
+# ------------------------------------------------------------------------------------- the context of the pushing side
+
+
+def test_a_push_is_stamped_before_client_middleware_sees_it(client, config, stored):
+    seen = []
+
+    def look(push, call_next):
+        seen.append(push.payload["meta.user"])
+        return call_next(push)
+
+    config.client_middleware.add(look)
+    with context(user="ann", correlation_id="c1"):
+        client.push({"class": "X", "args": []})
+    assert seen == ["ann"]
+    assert decode(stored[0].raw)["meta.user"] == "ann"
+    assert decode(stored[0].raw)["correlation_id"] == "c1"
+
+
+def test_what_a_push_says_itself_is_left_alone(client, stored):
+    with context(user="ann", correlation_id="c1"):
+        client.push({"class": "X", "args": [], "meta.user": "bob", "correlation_id": "c2"})
+    assert (stored[0].payload["meta.user"], stored[0].payload["correlation_id"]) == ("bob", "c2")
+
+
+@pytest.mark.parametrize("reason", ["schedule", "retry"])
+def test_a_stored_job_keeps_what_it_carries_and_gets_nothing_new(reason, client, stored):
+    with context(user="ann", correlation_id="c1"):
+        client.push({"class": "X", "args": []})
+    with context(user="bob", project="p"):
+        moved = client.reenqueue(decode(stored[0].raw), reason).payload
+    assert {key: value for key, value in moved.items() if key.startswith(("meta.", "corr"))} == {
+        "meta.user": "ann",
+        "correlation_id": "c1",
+    }
+
+
+@pytest.mark.parametrize("how", [{}, {"spread_interval": 60}], ids=["now", "scheduled"])
+def test_every_job_of_a_bulk_push_is_stamped(how, client, stored):
+    with context(user="ann", correlation_id="c1"):
+        client.push_bulk({"class": "X", "args": [[1], [2]]}, **how)
+    payloads = [decode(job.raw) for job in stored]
+    assert [(job["meta.user"], job["correlation_id"]) for job in payloads] == [("ann", "c1")] * 2
+
+
+def test_a_push_that_waits_for_a_commit_carries_where_it_was_made(client, config, stored):
+    waiting = []
+    config.after_commit = waiting.append
+    with context(user="ann"):
+        client.push({"class": "X", "args": []})
+    waiting[0]()
+    assert stored[0].payload["meta.user"] == "ann"
+
+
+def test_a_job_that_pushes_hands_on_what_it_carries(client, stored):
+    parent = JobContext({"class": "Parent", "args": [], "jid": "ab", "meta.user": "ann"}, "default")
+    with running(parent):
+        client.push({"class": "Child", "args": []})
+    found = {key: value for key, value in stored[0].payload.items() if key.startswith(("meta.", "corr"))}
+    assert found == {"correlation_id": "ab", "meta.user": "ann", "meta.caller_id": "Parent"}

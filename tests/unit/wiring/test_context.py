@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextvars
+import threading
 import time
 
 import pytest
 
-from offsider.core.errors import NoCurrentJob
+from offsider.core.errors import InvalidOptions, NoCurrentJob
 from offsider.wiring.config import Config
 from offsider.wiring.context import (
     JobContext,
@@ -87,3 +89,118 @@ def test_the_capsule_of_a_worker_thread():
     with in_capsule(capsule):
         assert current_capsule() is capsule
     assert current_capsule() is None
+
+
+# ------------------------------------------------------------------------------------------------------- measuring
+
+
+@pytest.fixture
+def passing(monkeypatch):
+    """A clock that goes on by one second whenever it is read."""
+    ticks = iter(range(1000))
+    monkeypatch.setattr(time, "perf_counter", lambda: float(next(ticks)))
+
+
+def test_a_run_that_has_measured_nothing_has_no_times():
+    assert job().measured_seconds == {}
+
+
+def test_blocks_of_one_name_add_up_and_names_are_apart(passing):
+    run = job()
+    for _ in range(3):
+        with run.measure("db"):
+            pass
+    with run.measure("redis"):
+        pass
+    assert run.measured_seconds == {"db": 3.0, "redis": 1.0}
+
+
+def test_a_block_that_raises_counts(passing):
+    run = job()
+    with pytest.raises(ZeroDivisionError), run.measure("db"):
+        raise ZeroDivisionError
+    assert run.measured_seconds == {"db": 1.0}
+
+
+def test_a_block_inside_of_one_of_its_name_counts_once(passing):
+    run = job()
+    with run.measure("db"), run.measure("redis"), run.measure("db"):
+        pass
+    assert run.measured_seconds == {"db": 3.0, "redis": 1.0}
+
+
+def test_a_job_that_runs_inside_of_another_measures_for_itself(passing):
+    outer, inner = job(), job(jid="cd")
+    with outer.measure("db"), inner.measure("db"):
+        pass
+    assert inner.measured_seconds == {"db": 1.0}
+    assert outer.measured_seconds == {"db": 3.0}
+
+
+def test_what_outlives_the_block_it_was_started_in_measures_for_itself(passing):
+    run = job()
+
+    def measure():
+        with run.measure("db"):
+            pass
+
+    with run.measure("db"):
+        copied = contextvars.copy_context()
+    copied.run(measure)
+    assert run.measured_seconds == {"db": 2.0}
+
+
+def test_threads_that_measure_at_once_lose_nothing():
+    run = job()
+
+    def sequence():
+        for _ in range(2_000):
+            with run.measure("db"):
+                pass
+        ended.append(True)
+
+    ended = []
+    threads = [threading.Thread(target=sequence) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(ended) == 4
+    assert run.measured_seconds["db"] > 0
+
+
+def test_coroutines_side_by_side_add_up(passing):
+    run = job()
+
+    async def query(begun, go):
+        with run.measure("db"):
+            begun.release()
+            await go.wait()
+
+    async def both():
+        go, begun = asyncio.Event(), asyncio.Semaphore(0)
+        tasks = [asyncio.create_task(query(begun, go)) for _ in range(2)]
+        for _ in tasks:
+            await begun.acquire()
+        go.set()
+        await asyncio.gather(*tasks)
+
+    asyncio.run(both())
+    assert run.measured_seconds == {"db": 4.0}, "from 0 to 2 and from 1 to 3"
+
+
+@pytest.mark.parametrize("name", ["", "Db", "my-db", "1db", "d.b", "x" * 41])
+def test_a_name_that_is_no_field_is_refused(name):
+    with pytest.raises(InvalidOptions, match=r"measure: .* is no name"), job().measure(name):
+        pass
+
+
+def test_names_without_end_are_refused(passing):
+    run = job()
+    for number in range(50):
+        with run.measure(f"query_{number}"):
+            pass
+    with run.measure("query_7"):
+        pass
+    with pytest.raises(InvalidOptions, match=r"would be name 51; put what varies into job\.log"), run.measure("more"):
+        pass
