@@ -41,6 +41,7 @@ EVERY_KEY = {
     "quarantine": "offsider:quarantine",
     "quarantined_jobs": "offsider:quarantine:jobs",
     "registered": "offsider:classes:<identity>",
+    "turn": "offsider:turn:<name>",
 }
 NO_KEYS = {"prefix", "working_start", "every_working"}  # parts and patterns of keys
 

@@ -48,6 +48,7 @@ key                                            type    written by               
 ``offsider:series``                            zset    heartbeat (labels -> last added)   never (30 days)
 ``offsider:series:<labels>``                   hash    heartbeat (sums that only grow)    30 days
 ``offsider:classes:<identity>``                string  heartbeat (the jobs it knows)      60 s
+``offsider:turn:<name>``                       string  history of metrics (its lease)     3 looks
 =============================================  ======  =================================  ==============
 
 ``key_prefix`` stands before every one of them.
@@ -160,6 +161,10 @@ class Keys:
     def registered(self, identity: str) -> str:
         """Which names of jobs a process knows."""
         return f"{self.prefix}offsider:classes:{identity}"
+
+    def turn(self, name: str) -> str:
+        """Who does what one process at a time is enough for."""
+        return f"{self.prefix}offsider:turn:{name}"
 
     def working(self, identity: str, capsule: str, queue: str) -> str:
         return f"{self.working_start}{identity}:{capsule}:{queue}"
