@@ -1,0 +1,110 @@
+"""From what a page answered, or from what went wrong, to HTML, JSON or text."""
+
+from __future__ import annotations
+
+import json
+import logging
+import secrets
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from offsider.core.errors import OffsiderError, RedisFailure
+from offsider.web import audit
+from offsider.web.answers import Answer, Done, NotAllowed, Page, Text, WebError
+from offsider.web.headers import NO_STORE
+from offsider.web.layout import layout_of
+from offsider.web.request import Request, Response
+from offsider.web.templates import render
+from offsider.wiring.logs import describe
+
+if TYPE_CHECKING:
+    from offsider.inspector.stats import Stats
+    from offsider.web.fresh import Fresh
+    from offsider.web.visit import Visit
+
+log = logging.getLogger("offsider.web")
+HTML = ("content-type", "text/html; charset=utf-8")
+JSON = ("content-type", "application/json")
+PLAIN = ("content-type", "text/plain; charset=utf-8")
+VARY = ("vary", "Accept, Accept-Language, Cookie")
+#: What the page of an error is called.
+TITLES = {
+    400: "That is not understood",
+    403: "Not allowed",
+    404: "Not found",
+    405: "Not allowed",
+    413: "Too large",
+    500: "Something is broken",
+    503: "Redis does not answer",
+}
+
+
+class Answering:
+    """Makes responses.
+
+    Args:
+        stats: the counters of each server, by its name.
+    """
+
+    def __init__(self, stats: Mapping[str, Fresh[Stats]]) -> None:
+        self._stats = stats
+
+    def response(self, visit: Visit, page: Callable[[], Answer]) -> Response:
+        """What ``page`` answers as a response; its errors as pages."""
+        try:
+            return self._written(visit, page())
+        except WebError as error:
+            allow = (("allow", error.allowed),) if isinstance(error, NotAllowed) else ()
+            return self._written(visit, _error_page(error.status, str(error))).with_headers(*allow)
+        except RedisFailure as error:
+            log.warning("%s cannot be shown: %s", audit.shown(visit.location), describe(error))
+            return self._failed(visit, error)
+
+    def plain(self, error: WebError, challenge: str = "") -> Response:
+        """An error before anything is known of the visitor."""
+        status = 403 if error.status == 401 and not challenge else error.status
+        response = Response(status, f"{error}\n".encode(), (PLAIN, NO_STORE))
+        if isinstance(error, NotAllowed):
+            return response.with_headers(("allow", error.allowed))
+        return response.with_headers(("www-authenticate", challenge)) if status == 401 else response
+
+    def broken(self, error: Exception, request: Request) -> Response:
+        """What nobody thought of: the log says everything, the visitor gets a number to find it by."""
+        number = secrets.token_hex(4)
+        log.error("%s %s failed (%s)", request.method, audit.shown(request.path), number, exc_info=error)
+        text = f"Something is broken here. The log of the web process has the details under {number}.\n"
+        return Response(500, text.encode(), (PLAIN, NO_STORE))
+
+    def _failed(self, visit: Visit, error: OffsiderError) -> Response:
+        response = self._written(visit, _error_page(503, str(error)), bare=True)
+        return response.with_headers(("retry-after", "2"))
+
+    def _written(self, visit: Visit, answer: Answer, *, bare: bool = False) -> Response:
+        match answer:
+            case Text():
+                return Response(answer.status, answer.body.encode(), (("content-type", answer.media_type), NO_STORE))
+            case Done() if visit.wants_json:
+                return _json(200, {"done": answer.message, **answer.data})
+            case Done():
+                return Response(303, b"", (("location", visit.url(answer.to)), NO_STORE, *answer.headers))
+            case Page() if visit.wants_json:
+                return _json(answer.status, answer.data)
+            case Page():
+                return self._html(visit, answer, bare=bare)
+
+    def _html(self, visit: Visit, page: Page, *, bare: bool) -> Response:
+        layout = layout_of(visit, page, None if bare else self._counters(visit))
+        text = render(page.template, visit, layout, page.data)
+        return Response(page.status, text.encode(errors="replace"), (HTML, NO_STORE, VARY))
+
+    def _counters(self, visit: Visit) -> Stats:
+        return self._stats[visit.server].get()
+
+
+def _error_page(status: int, message: str) -> Page:
+    return Page("error", TITLES.get(status, TITLES[500]), {"error": message, "status": status}, status)
+
+
+def _json(status: int, data: Mapping[str, object]) -> Response:
+    text = json.dumps(data, allow_nan=False, ensure_ascii=False)
+    return Response(status, text.encode(errors="replace"), (JSON, NO_STORE, VARY))

@@ -1,0 +1,183 @@
+"""From a request to a response, whoever carries both.
+
+1. The host, the size of the body and the origin of a change are looked at; then who asks.
+2. A file of ours, or a route, is found; the visitor may do it, or is told that it may not.
+3. The page's function runs and its answer becomes HTML or JSON.
+4. Whatever goes wrong on the way becomes an answer too, and every answer gets the same headers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
+from typing import Any, TypeAlias, cast
+from urllib.parse import unquote
+
+from offsider.inspector.stats import Stats
+from offsider.web import audit, hosts
+from offsider.web.answering import Answering
+from offsider.web.answers import Answer, BadRequest, Done, Forbidden, NotAllowed, NotFound, Page, TooLarge, WebError
+from offsider.web.assets import own_assets
+from offsider.web.forms import form_fields, query_fields
+from offsider.web.fresh import Fresh
+from offsider.web.headers import ALWAYS, FOR_EVER
+from offsider.web.options import WebOptions
+from offsider.web.origin import is_same_origin
+from offsider.web.pages import routes
+from offsider.web.request import LARGEST_BODY_BYTES, Request, Response
+from offsider.web.routing import Match, Router
+from offsider.web.segments import from_segment
+from offsider.web.translation import preferred
+from offsider.web.visit import AUTO, LOCALE_COOKIE, THEME_COOKIE, THEMES, Visit
+from offsider.wiring.logs import describe
+
+log = logging.getLogger("offsider.web")
+METHODS = ("GET", "HEAD", "POST")
+ASSETS = "/assets/"
+#: Waits in a thread for what an async hook answers.
+Wait: TypeAlias = Callable[[Awaitable[Any]], Any]
+
+
+def run(awaitable: Awaitable[Any]) -> Any:
+    """Wait for it where no event loop is."""
+    return asyncio.run(cast("Coroutine[Any, Any, Any]", awaitable))
+
+
+class WebApp:
+    """The pages of one or several servers. Thread-safe.
+
+    Args:
+        options: who may see and do what.
+    """
+
+    def __init__(self, options: WebOptions) -> None:
+        self.options = options
+        self._router = Router(routes())
+        stats = {name: Fresh(partial(Stats.read, config)) for name, config in options.servers.items()}
+        self._answering = Answering(stats)
+
+    def respond(self, request: Request, wait: Wait = run) -> Response:
+        """The response to a request; never raises."""
+        try:
+            response = self._admitted(request, wait)
+        except WebError as error:
+            log.info("%s %s refused: %s", request.method, audit.shown(request.path), error)
+            response = self._answering.plain(error, self.options.challenge)
+        except Exception as error:  # noqa: BLE001  # whoever asked gets an answer, and the log the reason
+            response = self._answering.broken(error, request)
+        length = ("content-length", str(len(response.body)))
+        body = b"" if request.method == "HEAD" else response.body
+        return Response(response.status, body, (*response.headers, *ALWAYS, length))
+
+    def _admitted(self, request: Request, wait: Wait) -> Response:
+        self._check(request)
+        who = self._who(request, wait)
+        if request.path.startswith(ASSETS):
+            return _asset(request)
+        visit = self._visit(request, who)
+        return self._answering.response(visit, partial(self._visited, visit))
+
+    def _check(self, request: Request) -> None:
+        """What has to be so whoever it is; raises a WebError."""
+        options = self.options
+        if options.check_host and not hosts.is_known(request.header("host"), options.allowed_hosts):
+            raise Forbidden(
+                f"these pages are not served under the name {audit.shown(hosts.host_of(request.header('host')))!r}; "
+                "if they shall be, allow it: offsider web --allowed-host NAME, or allowed_hosts= where they are mounted"
+            )
+        if options.only_local and request.client and not hosts.is_loopback(request.client):
+            raise Forbidden("without authentication these pages are for programs on the same machine")
+        if request.method not in METHODS:
+            raise NotAllowed(f"the pages take {', '.join(METHODS)}", ", ".join(METHODS))
+        if request.too_large:
+            raise TooLarge(f"a request holds at most {LARGEST_BODY_BYTES // 1024} KB")
+        if request.method == "POST" and not is_same_origin(request):
+            raise Forbidden("a change has to come from these pages themselves, or to bring an Authorization header")
+
+    def _who(self, request: Request, wait: Wait) -> str:
+        if self.options.authenticate is None:
+            return ""
+        answer = self.options.authenticate(request)
+        who = answer if answer is None or isinstance(answer, str) else wait(answer)
+        if not isinstance(who, str) or not who:
+            raise Unknown("who are you? These pages want to know")
+        return who
+
+    def _visit(self, request: Request, who: str) -> Visit:
+        server, location = self._server(request.path or "/")
+        cookies = request.cookies
+        theme = cookies.get(THEME_COOKIE, AUTO)
+        is_form = request.method == "POST"
+        return Visit(
+            request=request,
+            options=self.options,
+            server=server,
+            location=location,
+            query=query_fields(request.query),
+            form=form_fields(request.header("content-type"), request.body if is_form else b""),
+            locale=preferred(cookies.get(LOCALE_COOKIE, ""), request.header("accept-language")),
+            who=who,
+            theme=theme if theme in THEMES else AUTO,
+        )
+
+    def _server(self, path: str) -> tuple[str, str]:
+        """The server that a path is about, and the path below its pages."""
+        if not path.startswith("/@"):
+            return self.options.first, path
+        name, slash, rest = path[2:].partition("/")
+        server = from_segment(unquote(name))
+        if server not in self.options.servers:
+            raise NotFound("there is no such server here")
+        return server, slash + rest or "/"
+
+    def _visited(self, visit: Visit) -> Answer:
+        """The answer of the page or the action; raises a WebError, or whatever the page does."""
+        found = self._router.match(visit.request.method, visit.location, visit.request.header("accept"))
+        visit = visit.at(found.parts)
+        if not found.route.changes:
+            self._check_may(visit, found)
+            return found.route.handler(visit)
+        try:
+            answer = self._acted(visit, found)
+        except Exception as error:
+            audit.note(visit, found.route.action, f"not done: {describe(error)}")
+            raise
+        if isinstance(answer, Done):
+            audit.note(visit, found.route.action, answer.message)
+        return answer
+
+    def _acted(self, visit: Visit, found: Match) -> Answer:
+        if visit.read_only:
+            raise Forbidden("these pages are read-only")
+        self._check_may(visit, found)
+        if found.route.confirm and not visit.is_confirmed:
+            return _question(visit, found.route.confirm)
+        return found.route.handler(visit)
+
+    def _check_may(self, visit: Visit, found: Match) -> None:
+        if not visit.is_authorized(found.route.action):
+            raise Forbidden(f"you may not do this here: {found.route.action}")
+
+
+class Unknown(Forbidden):
+    """Nobody that the application knows."""
+
+    status = 401
+
+
+def _question(visit: Visit, question: str) -> Page:
+    """A form that does the same once more, for browsers without our script."""
+    fields = [[name, value] for name, value in visit.form.pairs if name != "confirmed"]
+    data = {"question": question, "action": visit.location, "fields": fields}
+    return Page("confirm", "Are you sure?", data)
+
+
+def _asset(request: Request) -> Response:
+    asset = own_assets().find(request.path.removeprefix(ASSETS))
+    if asset is None:
+        raise NotFound("there is no such file")
+    if request.method == "POST":
+        raise BadRequest("files are not changed")
+    return Response(200, asset.content, (("content-type", asset.media_type), FOR_EVER))

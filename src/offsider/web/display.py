@@ -1,0 +1,87 @@
+"""Times, durations and sizes as people read them, in the visitor's language."""
+
+from __future__ import annotations
+
+import math
+import time
+from datetime import UTC, datetime
+
+from markupsafe import Markup, escape
+
+from offsider.web.translation import Locale
+
+#: Lists show so many letters of anything.
+LINE_LETTERS = 100
+#: More of one thing never goes into a page that lists many.
+MOST_LETTERS = 2048
+_UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
+_LAST_SECOND = 253402300799.0
+
+
+def moment(locale: Locale, at: float | None) -> Markup:
+    """How long ago, or in how long, as a ``<time>`` whose title is the exact time; a dash for none."""
+    stamp = iso(at)
+    if at is None or not stamp:
+        return Markup("–")
+    exact = f"{stamp[:10]} {stamp[11:19]} UTC"
+    return Markup('<time datetime="{}" title="{}">{}</time>').format(stamp, exact, relative(locale, at))
+
+
+def iso(at: float | None) -> str:
+    """Epoch seconds as ISO 8601 in UTC; empty for what is no time."""
+    if at is None or not math.isfinite(at) or not 0 < at <= _LAST_SECOND:
+        return ""
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def relative(locale: Locale, at: float, now: float | None = None) -> str:
+    """``5 min ago`` or ``in 5 min``."""
+    difference = at - (time.time() if now is None else now)
+    seconds = abs(difference)
+    if seconds < 1:
+        return locale.translate("now")
+    amount = span(locale, seconds)
+    return locale.translate("in {time}" if difference > 0 else "{time} ago", time=amount)
+
+
+def span(locale: Locale, seconds: float | None) -> str:
+    """A duration in its one or two largest units: ``0.25 s``, ``12 s``, ``3 min``, ``2 h 5 min``, ``4 d``."""
+    if seconds is None or not math.isfinite(seconds):
+        return "–"
+    seconds = max(0.0, seconds)
+    if seconds < 1:
+        return locale.translate("{count} ms", count=round(seconds * 1000))
+    if seconds < 10:
+        return locale.translate("{count} s", count=locale.number(seconds, 1))
+    if seconds < 120:
+        return locale.translate("{count} s", count=int(seconds))
+    if seconds < 7200:
+        return locale.translate("{count} min", count=int(seconds // 60))
+    if seconds < 172800:
+        return locale.translate("{count} h", count=int(seconds // 3600))
+    return locale.translate("{count} d", count=int(seconds // 86400))
+
+
+def size(locale: Locale, count: float | None) -> str:
+    """Bytes with a fitting unit."""
+    if count is None or not math.isfinite(count):
+        return "–"
+    power = 0
+    while abs(count) >= 1000 and power < len(_UNITS) - 1:
+        count /= 1000
+        power += 1
+    return f"{locale.number(count, 1 if power and count < 100 else 0)} {_UNITS[power]}"
+
+
+def cut(text: str, most: int = LINE_LETTERS) -> str:
+    """The text, or its beginning with an ellipsis."""
+    return text if len(text) <= most else f"{text[:most]}…"
+
+
+def long_text(locale: Locale, text: str, most: int = LINE_LETTERS) -> Markup:
+    """The text; of a long one the beginning, with the rest of what was sent to unfold."""
+    if len(text) <= most:
+        return escape(text)
+    return Markup(
+        '<details class="long"><summary>{}<span class="more">{}</span></summary><div>{}</div></details>'
+    ).format(cut(text, most), locale.translate("Show all"), cut(text, MOST_LETTERS))

@@ -1,0 +1,54 @@
+"""What whoever serves the pages decides: who may see and do what, and under which names they are reached."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from offsider.web.request import Request
+from offsider.wiring.config import Config
+
+if TYPE_CHECKING:
+    from offsider.web.visit import Visit
+
+#: Answers who it is, a name for the audit log, or None (or ``""``) when nobody it knows.
+Authenticate: TypeAlias = Callable[[Request], "str | None | Awaitable[str | None]"]
+#: Whether the visitor may do an action: ``authorize(visit, "queue.clear")``.
+Authorize: TypeAlias = "Callable[[Visit, str], bool]"
+#: Arguments as they may be shown: ``redact(job's name, args, kwargs)`` answers both.
+Redact: TypeAlias = Callable[[str, list[Any], dict[str, Any]], tuple[list[Any], dict[str, Any]]]
+
+
+@dataclass(frozen=True)
+class WebOptions:
+    """How the pages are served.
+
+    Attributes:
+        servers: by name; the first one is shown at the root, the others below ``/@name``.
+        authenticate: asked at each request; None: nobody is asked for a name.
+        challenge: the ``WWW-Authenticate`` of those who are not let in; empty: they get a plain 403.
+        authorize: asked before each page and action; None: all may do all.
+        redact: what is shown of arguments; None: all.
+        read_only: only looking is possible.
+        allowed_hosts: names of the ``Host`` header that are answered, besides loopback's; ``*`` is any.
+        check_host: whether others are refused.
+        only_local: whether only clients on this machine are answered.
+        app_url: where "Back to the application" leads; empty: there is no such link.
+    """
+
+    servers: Mapping[str, Config]
+    authenticate: Authenticate | None = None
+    challenge: str = ""
+    authorize: Authorize | None = None
+    redact: Redact | None = None
+    read_only: bool = False
+    allowed_hosts: Sequence[str] = field(default_factory=tuple)
+    check_host: bool = True
+    only_local: bool = False
+    app_url: str = ""
+
+    @property
+    def first(self) -> str:
+        """The name of the server at the root."""
+        return next(iter(self.servers))

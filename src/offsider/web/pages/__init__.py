@@ -1,0 +1,30 @@
+"""The pages: each module has the routes of one noun."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from offsider.web.routing import Route
+
+#: In the order in which their routes are tried.
+PAGES = (
+    "scrape",
+    "dashboard",
+    "stats",
+    "servers",
+    "preferences",
+    "busy",
+    "queues",
+    "callers",
+    "job_sets",
+    "job",
+    "search",
+    "quarantine",
+    "metrics",
+    "errors",
+)
+
+
+def routes() -> list[Route]:
+    """The routes of all pages."""
+    return [route for page in PAGES for route in import_module(f"offsider.web.pages.{page}").ROUTES]

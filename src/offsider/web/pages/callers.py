@@ -1,0 +1,76 @@
+"""Who floods a queue: its jobs by who pushed them, and by class."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from offsider.inspector import Queue, Stats
+from offsider.web.answers import Page
+from offsider.web.display import MOST_LETTERS, cut
+from offsider.web.filters import address
+from offsider.web.routing import LOOK, Route
+from offsider.web.segments import segment
+
+if TYPE_CHECKING:
+    from offsider.web.visit import Visit
+
+#: How many jobs are looked at; more take longer than a page may.
+_SAMPLES = ("1000", "10000")
+_MOST_ROWS = 25
+_MOST_QUEUES = 100
+_LONGEST_FILTER = 100
+
+
+def index(visit: Visit) -> Page:
+    """The fullest queue, which is the one that somebody floods."""
+    return _page(visit, "")
+
+
+def show(visit: Visit) -> Page:
+    """A chosen queue."""
+    return _page(visit, visit.path("name"))
+
+
+def _page(visit: Visit, name: str) -> Page:
+    most = visit.choice("most", _SAMPLES, _SAMPLES[0])
+    queues = sorted(Stats.read(visit.config).queues.items(), key=lambda each: (-each[1], each[0]))
+    name = name or next((found for found, _ in queues), "")
+    path = f"/callers/{segment(name)}"
+    found = Queue(name, visit.config).callers(int(most))
+    data = {
+        "name": cut(name, MOST_LETTERS),
+        "queue_path": f"/queues/{segment(name)}",
+        "queues": [_queue(each, size, each == name) for each, size in queues[:_MOST_QUEUES]],
+        "most": most,
+        "samples": {each: address(path, most=each) for each in _SAMPLES},
+        "sampled": found.sampled,
+        "total": found.total,
+        "by_caller": _rows(name, "caller", found.by_caller),
+        "by_class": _rows(name, "name", found.by_class),
+    }
+    return Page("callers", "Callers", data, subject=cut(name), tab="/queues")
+
+
+def _queue(name: str, size: int, current: bool) -> dict[str, Any]:  # noqa: FBT001 - a plain value of the row
+    return {"name": cut(name), "size": size, "path": f"/callers/{segment(name)}", "current": current}
+
+
+def _rows(queue: str, field: str, counts: Iterable[tuple[str, int]]) -> list[dict[str, Any]]:
+    """The largest first, each with the address of its jobs in the queue."""
+    largest = sorted(counts, key=lambda each: (-each[1], each[0]))[:_MOST_ROWS]
+    path = f"/queues/{segment(queue)}"
+    return [
+        {
+            "value": cut(value, MOST_LETTERS),
+            "count": count,
+            "path": address(path, **{field: value[:_LONGEST_FILTER]}) if value else "",
+        }
+        for value, count in largest
+    ]
+
+
+ROUTES = [
+    Route("GET", "/callers", LOOK, index),
+    Route("GET", "/callers/{name}", LOOK, show),
+]

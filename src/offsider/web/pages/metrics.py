@@ -1,0 +1,149 @@
+"""Where the time goes: the job classes that run longest, and one of them in detail."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from offsider.inspector import BOUNDS_MS, PERIODS, DeployMark, JobMetrics, JobTotals
+from offsider.inspector.job_metrics import HISTOGRAM_PERIODS
+from offsider.web.answers import BadRequest, Page
+from offsider.web.charts import Columns
+from offsider.web.charts.readable import duration
+from offsider.web.display import MOST_LETTERS, cut
+from offsider.web.filters import address
+from offsider.web.routing import LOOK, Route
+from offsider.web.segments import segment
+
+if TYPE_CHECKING:
+    from offsider.web.visit import Visit
+
+#: How many lines are drawn when nobody has chosen, and at most.
+_TOP = 5
+_MOST_LINES = 8
+_MOST_ROWS = 50
+_LONGEST_NAME = 500
+_SPARKS = 30
+#: Every bucket by its upper bound; what is in the last one took longer than any.
+_LABELS = [*(f"≤ {duration(bound)}" for bound in BOUNDS_MS), f"> {duration(BOUNDS_MS[-1])}"]
+_SHARES = (50, 95, 99)
+
+
+def index(visit: Visit) -> Page:
+    """The classes with the most execution time, a line for each chosen one."""
+    period = visit.choice("period", tuple(PERIODS), "1h")
+    name = visit.text("name")
+    top = JobMetrics.top(period, name_contains=name, config=visit.config)
+    columns = Columns.over(top.starts_at, top.ends_at, top.step_seconds)
+    drawn = _drawn(visit, top.jobs)
+    order = {job.name: position for position, job in enumerate(drawn)}
+    # Those that are drawn come along even when they are not among the first: what was chosen stays to be unchosen.
+    rows = [*top.jobs[:_MOST_ROWS], *(job for job in top.jobs[_MOST_ROWS:] if job.name in order)]
+    data = {
+        "period": period,
+        "periods": {each: address("/metrics", period=each, name=name) for each in PERIODS},
+        "name": name,
+        "live": period == "1h",
+        "columns": _columns(columns),
+        "lines": [{"name": cut(job.name), "values": columns.sums(job.series)} for job in drawn],
+        "marks": _marks(top.marks),
+        "jobs": [_row(job, order.get(job.name), period, columns) for job in rows],
+        "most_lines": _MOST_LINES,
+        "total": len(top.jobs),
+        "processed": sum(top.processed.values()),
+        "failed": sum(top.failed.values()),
+    }
+    return Page("metrics", "Metrics", data)
+
+
+def show(visit: Visit) -> Page:
+    """One class: how long its runs take, and how that changed."""
+    name = visit.path("name")
+    period = visit.choice("period", tuple(HISTOGRAM_PERIODS), "1h")
+    detail = JobMetrics.of(name, period, config=visit.config)
+    columns = Columns.over(detail.starts_at, detail.ends_at, 60)
+    path = f"/metrics/{segment(name)}"
+    data = {
+        "name": name,
+        "period": period,
+        "periods": {each: address(path, period=each) for each in HISTOGRAM_PERIODS},
+        "live": period == "1h",
+        **_totals(detail.totals),
+        "within": _within(detail.histogram),
+        "labels": _LABELS,
+        "histogram": list(detail.histogram),
+        "columns": _columns(columns),
+        "counts": _folded(columns, detail.buckets),
+        "marks": _marks(detail.marks),
+        "retries_path": address("/retries", name=name),
+        "dead_path": address("/dead", name=name),
+    }
+    return Page("metrics_job", "Metrics", data, subject=cut(name), tab="/metrics")
+
+
+def _drawn(visit: Visit, jobs: Sequence[JobTotals]) -> list[JobTotals]:
+    """The chosen classes in the order of the table, or the first ones."""
+    chosen = visit.query.all("job")
+    if any(len(name) > _LONGEST_NAME for name in chosen):
+        raise BadRequest(f"job: names of at most {_LONGEST_NAME} letters")
+    return [job for job in jobs if job.name in set(chosen)][:_MOST_LINES] if chosen else list(jobs[:_TOP])
+
+
+def _row(job: JobTotals, position: int | None, period: str, columns: Columns) -> dict[str, Any]:
+    # A histogram is there for eight hours at most.
+    detail = period if period in HISTOGRAM_PERIODS else "8h"
+    sparks = Columns.over(columns.starts_at, columns.ends_at, columns.step_seconds * -(-columns.count // _SPARKS))
+    return {
+        "name": cut(job.name, MOST_LETTERS),
+        "path": address(f"/metrics/{segment(job.name)}", period=detail),
+        "choosable": len(job.name) <= _LONGEST_NAME,
+        "position": position,
+        **_totals(job),
+        "sparks": sparks.sums(job.series),
+    }
+
+
+def _totals(job: JobTotals) -> dict[str, Any]:
+    return {
+        "processed": job.processed,
+        "success": job.success,
+        "failed": job.failed,
+        "total_seconds": job.total_seconds,
+        "average_seconds": job.average_ms / 1000,
+    }
+
+
+def _columns(columns: Columns) -> dict[str, Any]:
+    return {"starts_at": columns.starts_at, "step_seconds": columns.step_seconds, "count": columns.count}
+
+
+def _marks(marks: Sequence[DeployMark]) -> list[dict[str, Any]]:
+    return [{"at": mark.at, "label": cut(mark.label)} for mark in marks]
+
+
+def _folded(columns: Columns, buckets: Any) -> list[list[int]]:
+    """The 26 counts of each column."""
+    series = [{at: counts[bucket] for at, counts in buckets.items()} for bucket in range(len(_LABELS))]
+    by_bucket = [columns.sums(each) for each in series]
+    return [[int(sums[at]) for sums in by_bucket] for at in range(columns.count)]
+
+
+def _within(histogram: Sequence[int]) -> list[dict[str, Any]]:
+    """The bounds within which half of the runs ended, and nearly all."""
+    total = sum(histogram)
+    return [{"percent": share, "label": _bound(histogram, total * share / 100)} for share in _SHARES] if total else []
+
+
+def _bound(histogram: Sequence[int], runs: float) -> str:
+    seen = 0
+    for label, count in zip(_LABELS, histogram, strict=True):
+        seen += count
+        if seen >= runs:
+            return label
+    return _LABELS[-1]
+
+
+ROUTES = [
+    Route("GET", "/metrics", LOOK, index),
+    Route("GET", "/metrics/{name}", LOOK, show),
+]

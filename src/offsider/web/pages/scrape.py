@@ -1,0 +1,7 @@
+"""Numbers for a scraper."""
+
+from __future__ import annotations
+
+from offsider.web.routing import Route
+
+ROUTES: list[Route] = []

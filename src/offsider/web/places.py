@@ -1,0 +1,146 @@
+"""Where stored jobs lie, and how the key in an address finds one again.
+
+A job of a set is found by ``score|jid``, as Sidekiq's pages find it. A job of a queue is found by ``position|jid``:
+workers take jobs from the end where positions begin, so it lies at its old position or somewhat nearer. What has gone
+further is looked for from the beginning, for as long as a page may take.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from offsider.inspector import (
+    DeadSet,
+    JobRecord,
+    JobSet,
+    Queue,
+    RetrySet,
+    ScheduledSet,
+    SetEntry,
+    Work,
+    WorkSet,
+    search_everywhere,
+)
+from offsider.web.shown_job import job_id
+from offsider.wiring.config import Config
+
+SETS: dict[str, type[JobSet]] = {kind.name: kind for kind in (RetrySet, ScheduledSet, DeadSet)}
+QUEUE = "queue:"
+BUSY = "busy"
+
+#: How far a job may have moved on while somebody looked at a page, before the whole queue is looked through.
+_NEAR = 100
+_BUDGET_MS = 100
+_PAGE = 100
+
+
+@dataclass(frozen=True)
+class JobOfSet:
+    """A job in one of the sets."""
+
+    where: str
+    record: SetEntry
+
+    @property
+    def key(self) -> str:
+        return self.record.key
+
+
+@dataclass(frozen=True)
+class QueuedJob:
+    """A job in a queue."""
+
+    queue: Queue
+    record: JobRecord
+    position: int | None
+
+    @property
+    def where(self) -> str:
+        return QUEUE + self.queue.name
+
+    @property
+    def key(self) -> str:
+        return queue_key(self.record, self.position)
+
+
+@dataclass(frozen=True)
+class RunningJob:
+    """A job that a worker runs now."""
+
+    work: Work
+    where: str = BUSY
+
+    @property
+    def record(self) -> JobRecord:
+        return self.work.record
+
+    @property
+    def key(self) -> str:
+        return self.work.record.jid
+
+
+Place: TypeAlias = JobOfSet | QueuedJob | RunningJob
+
+
+def queue_key(record: JobRecord, position: int | None) -> str:
+    """What finds a job of a queue again; without a position by its id alone."""
+    return job_id(record) if position is None else f"{position}|{job_id(record)}"
+
+
+def find(config: Config, where: str, key: str) -> Place | None:
+    """The job of a place and a key; None when it is not there any more, or there is no such place."""
+    if where in SETS:
+        entry = SETS[where](config).entry(key)
+        return None if entry is None else JobOfSet(where, entry)
+    if where.startswith(QUEUE):
+        return find_queued(Queue(where.removeprefix(QUEUE), config), key)
+    if where == BUSY:
+        work = WorkSet(config).find_work(key)
+        return None if work is None else RunningJob(work)
+    return None
+
+
+def find_by_jid(config: Config, jid: str) -> tuple[Place | None, str]:
+    """A job by its id, wherever it is, and where to go on looking; an empty text when everything was looked at."""
+    running = find(config, BUSY, jid)
+    if running is not None:
+        return running, ""
+    chunk = search_everywhere(jid, budget_ms=_BUDGET_MS, config=config)
+    for found in chunk.entries:
+        if found.record.jid == jid:
+            return find(config, found.where, found.key), ""
+    return None, chunk.cursor
+
+
+def find_queued(queue: Queue, key: str) -> QueuedJob | None:
+    """A job of a queue by its key."""
+    position, bar, jid = key.partition("|")
+    if not bar:
+        position, jid = "", key
+    start = int(position[:9]) if position.isascii() and position.isdigit() else None
+    return next((found for found in _candidates(queue, start) if job_id(found.record) == jid), None)
+
+
+def _candidates(queue: Queue, start: int | None) -> Iterator[QueuedJob]:
+    if start is not None:
+        # One by one first, because jobs may be large: where it was, then where the workers have left it.
+        yield from _slice(queue, start, 1)
+        nearest = max(0, start - _NEAR)
+        yield from reversed([*_slice(queue, nearest, start - nearest)])
+    until = time.monotonic() + _BUDGET_MS / 1000
+    at = 0
+    while time.monotonic() < until:
+        page = [*_slice(queue, at, _PAGE)]
+        yield from page
+        at += len(page)
+        if len(page) < _PAGE:
+            return
+
+
+def _slice(queue: Queue, start: int, count: int) -> Iterator[QueuedJob]:
+    if count:
+        for offset, record in enumerate(queue.page(start, count)):
+            yield QueuedJob(queue, record, start + offset)

@@ -1,0 +1,26 @@
+"""What is shown of a job's arguments."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from offsider.wiring.logs import describe, logger
+
+if TYPE_CHECKING:
+    from offsider.web.options import Redact
+
+HIDDEN = "[hidden]"
+
+
+def redacted(
+    redact: Redact | None, name: str, args: list[Any], kwargs: dict[str, Any]
+) -> tuple[list[Any], dict[str, Any]]:
+    """Arguments as ``redact`` lets them be shown. When it fails nothing of them is."""
+    if redact is None:
+        return args, kwargs
+    try:
+        shown_args, shown_kwargs = redact(name, args, kwargs)
+        return list(shown_args), dict(shown_kwargs)
+    except Exception as error:  # noqa: BLE001  # the application's code; what it was to hide must stay hidden
+        logger.warning("redact(%r, …) failed, so its arguments are hidden: %s", name, describe(error))
+        return [HIDDEN], {}

@@ -1,0 +1,132 @@
+"""A stored job as plain values for a page, which is also its form in JSON.
+
+In lists every text is cut at 2,048 letters, so that a page of jobs with arguments of a megabyte stays a small page.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from hashlib import sha256
+from itertools import islice
+from typing import Any, TypeAlias
+
+from offsider.inspector import JobRecord
+from offsider.web.display import LINE_LETTERS, MOST_LETTERS, cut
+from offsider.web.segments import segment
+
+#: Letters of one text on the page of one job.
+MOST_ON_PAGES = 100_000
+MOST_TAGS = 20
+
+#: Given the name, the arguments and the keyword arguments of a job, answers those that may be shown.
+Redact: TypeAlias = Callable[[str, list[Any], dict[str, Any]], tuple[list[Any], dict[str, Any]]]
+
+_COMPACT = json.JSONEncoder(ensure_ascii=False)
+_PRETTY = json.JSONEncoder(ensure_ascii=False, indent=2)
+
+
+def shown(record: JobRecord, redact: Redact, *, where: str, key: str) -> dict[str, Any]:
+    """One job of a list.
+
+    Args:
+        record: the job.
+        redact: leaves out of its arguments what nobody may see.
+        where: its place: ``retry``, ``schedule``, ``dead``, ``busy`` or ``queue:<name>``.
+        key: what finds it there again.
+    """
+    args = one_line(record, redact, MOST_LETTERS)
+    return {
+        "key": key,
+        "where": where,
+        "path": job_path(where, key),
+        "jid": cut(record.jid, MOST_LETTERS),
+        "name": cut(record.display_class, MOST_LETTERS),
+        "queue": cut(record.queue, MOST_LETTERS),
+        "queue_path": f"/queues/{segment(record.queue)}" if record.queue else "",
+        "args": args,
+        "tags": [cut(tag, LINE_LETTERS) for tag in islice(record.tags, MOST_TAGS)],
+        "caller": cut(record.caller or "", MOST_LETTERS),
+        "error": shown_error(record),
+        "retry_count": record.retry_count,
+        "created_at": moment(record.created_at),
+        "enqueued_at": moment(record.enqueued_at),
+        "failed_at": moment(record.failed_at),
+        "retried_at": moment(record.retried_at),
+        "malformed": record.malformed,
+        "size_bytes": len(record.raw),
+    }
+
+
+def shown_error(record: JobRecord) -> dict[str, str] | None:
+    """Class and message of the last error; None when it has not failed."""
+    if not record.error_class and not record.error_message:
+        return None
+    error_class, message = record.error_class, record.error_message
+    whole = f"{error_class}: {message}" if error_class and message else error_class or message
+    return {
+        "class": cut(error_class, MOST_LETTERS),
+        "message": cut(message, MOST_LETTERS),
+        "short": cut(" ".join(whole[:MOST_LETTERS].split()), LINE_LETTERS),
+    }
+
+
+def one_line(record: JobRecord, redact: Redact, most: int) -> str:
+    """The arguments as JSON with commas between, the keyword ones as ``name=…``; bytes that are no job as they are."""
+    args, kwargs = arguments(record, redact)
+    if record.malformed:
+        return cut("".join(map(str, args)), most)
+    parts = [*([value] for value in args), *((f"{name}=", value) for name, value in kwargs.items())]
+    text = ""
+    for part in parts:
+        *name, value = part
+        text += (", " if text else "") + "".join(name) + start_of(value, most - len(text) + 1)
+        if len(text) > most:
+            break
+    return cut(text, most)
+
+
+def arguments(record: JobRecord, redact: Redact) -> tuple[list[Any], dict[str, Any]]:
+    """The arguments that may be shown; of bytes that are no job their beginning, as a text."""
+    if record.malformed:
+        return redact("", [record.raw[: MOST_ON_PAGES * 4].decode(errors="replace")], {})
+    return redact(record.display_class, record.display_args, record.kwargs)
+
+
+def start_of(value: object, most: int, *, pretty: bool = False) -> str:
+    """A value as JSON, written no further than needed for ``most`` letters."""
+    return _first((_PRETTY if pretty else _COMPACT).iterencode(value), most)
+
+
+def _first(pieces: Iterable[str], most: int) -> str:
+    found: list[str] = []
+    room = most
+    for piece in pieces:
+        found.append(piece[:room])
+        room -= len(piece)
+        if room <= 0:
+            break
+    return "".join(found)
+
+
+def moment(seconds: float | None) -> float | None:
+    """Epoch seconds that a calendar knows; None for all else that somebody may have stored."""
+    if seconds is None or not math.isfinite(seconds) or not 0 <= seconds < 253_402_300_800:
+        return None
+    return seconds
+
+
+def job_path(where: str, key: str) -> str:
+    """Where the page of one job is, without the root that the pages are mounted at."""
+    return f"/job/{segment(where)}/{segment(key)}"
+
+
+def job_id(record: JobRecord) -> str:
+    """The job's id; for bytes without one, what tells them apart from others."""
+    return record.jid or sha256(record.raw).hexdigest()[:24]
+
+
+def joined(texts: Sequence[str], most: int) -> str:
+    """Lines, as many as there is room for."""
+    return cut(_first((line + "\n" for line in texts), most + 1).rstrip("\n"), most)

@@ -1,0 +1,83 @@
+"""From a page to HTML.
+
+A template sees ``data``, what the page answered, and a few functions: ``t`` translates, ``url`` and ``here`` make
+addresses, ``asset`` names a file, ``number``, ``moment``, ``span``, ``size`` and ``long_text`` show values, ``may``
+tells whether a button is shown. ``layout`` is what all pages have in common.
+"""
+
+from __future__ import annotations
+
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from offsider.core.errors import ConfigurationError
+from offsider.web import charts, display
+from offsider.web.assets import own_assets
+from offsider.web.segments import segment
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+    from offsider.web.layout import Layout
+    from offsider.web.visit import Visit
+
+FOLDER = Path(__file__).with_name("templates")
+
+
+@cache
+def environment() -> Environment:
+    """Where templates are found and how they are read; everything that they put out is escaped.
+
+    Raises:
+        ConfigurationError: jinja2 is not installed.
+    """
+    try:
+        import jinja2
+    except ImportError as error:
+        raise ConfigurationError('the web pages need jinja2: pip install "offsider[web]"') from error
+
+    class KeysFirst(jinja2.Environment):
+        """In a template ``data.items`` is what the page answered under that key, never a method of dict."""
+
+        def getattr(self, obj: Any, attribute: str) -> Any:
+            if isinstance(obj, dict) and attribute in obj:
+                return obj[attribute]  # pyright: ignore[reportUnknownVariableType]
+            return super().getattr(obj, attribute)
+
+    made = KeysFirst(
+        loader=jinja2.FileSystemLoader(FOLDER),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    made.globals["charts"] = charts
+    return made
+
+
+def render(template: str, visit: Visit, layout: Layout, data: object) -> str:
+    """The HTML of a page."""
+    locale = visit.locale
+    assets = own_assets()
+    return (
+        environment()
+        .get_template(f"{template}.html")
+        .render(
+            data=data,
+            layout=layout,
+            t=visit.t,
+            url=visit.url,
+            here=visit.here,
+            segment=segment,
+            asset=lambda name: f"{layout.root}/assets/{assets.name_of(name)}",
+            may=visit.may,
+            number=locale.number,
+            moment=partial(display.moment, locale),
+            span=partial(display.span, locale),
+            size=partial(display.size, locale),
+            cut=display.cut,
+            long_text=partial(display.long_text, locale),
+        )
+    )
