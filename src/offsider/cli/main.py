@@ -15,6 +15,7 @@ WORDS = {
     "quiet": "remote",
     "stop": "remote",
     "dump": "remote",
+    "doctor": "doctor",
     "demo": "demo",
     "version": "version",
 }

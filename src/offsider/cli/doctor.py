@@ -1,0 +1,76 @@
+"""``offsider doctor``: examines the server, the workers and what is stored, and shows the way out of what is wrong."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from offsider.cli.connection import SETTINGS, connection_options, load
+from offsider.cli.failure import give_up
+from offsider.core.errors import OffsiderError
+
+if TYPE_CHECKING:
+    from offsider.inspector.doctor import Finding
+
+STYLES = {"ok": "green", "warn": "yellow", "bad": "red"}
+CANNOT_EXAMINE = 2
+
+
+@click.command(context_settings=SETTINGS)
+@connection_options
+@click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
+def doctor(config: str | None, environment: str | None, *, as_json: bool) -> None:
+    """Examine the server, the workers and what is stored.
+
+    Each finding says why it matters and what to do about it. Nothing is changed, and however much is stored it takes
+    a few seconds at most: of many jobs a sample is looked at.
+
+    The exit code is 0 when all is well, 1 when something wants attention, 2 when something is wrong.
+    """
+    sys.exit(run(config, environment, as_json=as_json))
+
+
+def run(config: str | None, environment: str | None, *, as_json: bool) -> int:
+    """Examine and show; answers the exit code."""
+    from offsider.inspector.doctor import examine, worst  # imported here: --help needs none of it
+
+    try:
+        findings = examine(load(config, environment))
+    except OffsiderError as error:
+        give_up(str(error))
+        return CANNOT_EXAMINE
+    click.echo(as_object(findings)) if as_json else show(findings)
+    return worst(findings)
+
+
+def as_object(findings: Sequence[Finding]) -> str:
+    """The findings as JSON."""
+    from offsider.inspector.doctor import worst
+
+    told = [
+        {
+            "check": finding.check,
+            "severity": finding.severity.name.lower(),
+            "what": finding.what,
+            "why": finding.why,
+            "way_out": finding.way_out,
+        }
+        for finding in findings
+    ]
+    return json.dumps({"severity": worst(findings).name.lower(), "findings": told}, ensure_ascii=False, indent=2)
+
+
+def show(findings: Sequence[Finding]) -> None:
+    """One paragraph for each finding, what is well in one line each."""
+    for finding in findings:
+        severity = finding.severity.name.lower()
+        click.echo(f"{click.style(f'{severity:<4}', fg=STYLES[severity], bold=True)}  {finding.what}")
+        if finding.why:
+            click.echo(f"      {finding.why}")
+            click.echo(f"      {click.style('→', bold=True)} {finding.way_out}")
+    troubles = sum(bool(finding.severity) for finding in findings)
+    click.echo(f"\n{len(findings)} findings, {troubles} of them to look at" if troubles else "\nAll is well.")

@@ -1,0 +1,70 @@
+"""The whole examination: all checks, one after another. It changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from offsider.core.errors import OffsiderError, RedisFailure, RedisUnavailable
+from offsider.inspector.doctor.delivery_checks import DELIVERY_CHECKS
+from offsider.inspector.doctor.facts import Facts, gather
+from offsider.inspector.doctor.finding import Finding, bad, warn
+from offsider.inspector.doctor.job_checks import JOB_CHECKS
+from offsider.inspector.doctor.process_checks import PROCESS_CHECKS
+from offsider.inspector.doctor.server_checks import SERVER_CHECKS
+from offsider.storage.redis import Redis
+from offsider.storage.server_info import server_info
+from offsider.storage.vitals import vitals
+from offsider.wiring.config import Config
+from offsider.wiring.default import default_config
+
+
+def examine(config: Config | None = None) -> list[Finding]:
+    """Every finding, the worst first. A server that cannot be reached is a finding as well.
+
+    Takes a few seconds at most, however much is stored: jobs are sampled, and the walk over all keys is cut short.
+
+    Args:
+        config: which server, and what is expected of it; default: this process's.
+    """
+    config = config if config is not None else default_config()
+    findings = _findings(config, config.shared_redis())
+    return sorted(findings, key=lambda finding: finding.severity, reverse=True)
+
+
+def _findings(config: Config, redis: Redis) -> list[Finding]:
+    findings: list[Finding] = []
+    try:
+        info, seen = server_info(redis), vitals(redis)
+        findings += [finding for check in SERVER_CHECKS for finding in check(info, seen)]
+        facts = gather(config, redis, seen)
+    except OffsiderError as error:
+        return [*findings, _unreachable(config, error)]
+    for check in (*PROCESS_CHECKS, *DELIVERY_CHECKS, *JOB_CHECKS):
+        findings += _careful(check, facts)
+    return findings
+
+
+def _careful(check: Callable[[Facts], Iterable[Finding]], facts: Facts) -> list[Finding]:
+    """One check that the server refuses must not hide the others."""
+    try:
+        return list(check(facts))
+    except RedisFailure as error:
+        return [
+            warn(
+                check.__name__.removeprefix("check_"),
+                f"this could not be looked at: {error}",
+                why="a key is of the wrong type, or this user may not read it",
+                way_out="see the message; the ACL line is in docs/deployment.md",
+            )
+        ]
+
+
+def _unreachable(config: Config, error: OffsiderError) -> Finding:
+    where = config.redis.redacted_url
+    kind = "cannot be reached" if isinstance(error, RedisUnavailable) else "refuses to be asked"
+    return bad(
+        "server",
+        f"{where} {kind}: {error}",
+        why="nothing can be pushed, and no worker runs",
+        way_out=f"is redis.url right? redis-cli -u {where} PING",
+    )

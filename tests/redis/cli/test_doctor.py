@@ -1,0 +1,87 @@
+"""``offsider doctor``: what it writes, for people and for programs, and its exit code."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from offsider.cli.main import main
+from tests.redis.inspector.examined import push, register
+
+
+@pytest.fixture(autouse=True)
+def here(redis_url, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("REDIS_URL", redis_url)
+
+
+def call(*words: str):
+    return CliRunner().invoke(main, ["doctor", *words])
+
+
+def test_all_is_well(raw_redis):
+    register(raw_redis, knows=["A"])
+    push(raw_redis, "A")
+    result = call()
+    assert result.exit_code == 0, result.output
+    assert "ok    maxmemory-policy is noeviction\n" in result.output
+    assert result.output.endswith("\nAll is well.\n")
+
+
+def test_something_wants_attention():
+    result = call()
+    assert result.exit_code == 1
+    assert result.output.startswith(
+        "warn  no worker is registered\n"
+        "      nothing runs, and nothing that is scheduled moves\n"
+        "      → offsider worker -r YOUR_MODULE\n"
+    )
+    assert result.output.endswith(" findings, 1 of them to look at\n")
+
+
+def test_something_is_wrong(raw_redis):
+    push(raw_redis, "A", queue="mail")
+    result = call()
+    assert result.exit_code == 2
+    assert result.output.startswith("bad   no worker serves mail (1 job waiting)\n")
+
+
+def test_programs_read_json(raw_redis):
+    push(raw_redis, "A", queue="mail")
+    result = call("--json")
+    assert result.exit_code == 2
+    told = json.loads(result.output)
+    assert told["severity"] == "bad"
+    assert told["findings"][0] == {
+        "check": "unserved",
+        "severity": "bad",
+        "what": "no worker serves mail (1 job waiting)",
+        "why": "these jobs never run",
+        "way_out": "offsider worker -r YOUR_MODULE -q mail (quiet workers take nothing)",
+    }
+
+
+def test_a_server_that_is_away_is_the_finding(monkeypatch):
+    monkeypatch.setenv("REDIS_URL", "redis://localhost:1")
+    result = call()
+    assert result.exit_code == 2
+    assert result.output.startswith("bad   redis://localhost:1 cannot be reached")
+
+
+def test_a_wrong_configuration_is_told(monkeypatch):
+    monkeypatch.setenv("OFFSIDER_WIRE_VERSION", "5")
+    result = call()
+    assert result.exit_code == 2
+    assert "wire_version" in result.output
+
+
+def test_the_server_is_that_of_the_configuration_file(redis_url, monkeypatch, tmp_path, raw_redis):
+    monkeypatch.delenv("REDIS_URL")
+    (tmp_path / "own.toml").write_text(
+        f'[redis]\nurl = "redis://localhost:1"\n[environments.production.redis]\nurl = "{redis_url}"\n'
+    )
+    assert call("-C", "own.toml").exit_code == 2
+    register(raw_redis, knows=["A"])
+    assert call("-C", "own.toml", "-e", "production").exit_code == 0

@@ -1,0 +1,59 @@
+"""An examination by name of the check, and processes and jobs to be examined."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import redis
+
+from offsider.inspector.doctor import Finding, Severity, examine
+from offsider.wiring.config import Config
+
+OURS, RUBYS = "web-1:17:0123456789ab", "web-2:18:ab0123456789"
+
+
+def examined(url: str, **settings: object) -> dict[str, Finding]:
+    """What the doctor finds; settings are those of ``[redis]``."""
+    config = Config()
+    config.redis.url = url
+    for name, value in settings.items():
+        setattr(config.redis, name, value)
+    return {finding.check: finding for finding in examine(config)}
+
+
+def severity(found: dict[str, Finding], check: str) -> str:
+    """Of one check; ``"none"`` when it had nothing to say."""
+    return found[check].severity.name.lower() if check in found else "none"
+
+
+def troubles(found: dict[str, Finding]) -> set[str]:
+    """The checks that found something to look at."""
+    return {check for check, finding in found.items() if finding.severity is not Severity.OK}
+
+
+def register(client: redis.Redis, identity: str = OURS, *, knows: list[str] | None = None, **changed: Any) -> None:
+    """A live process: of ours when it tells what it knows, else of Ruby's."""
+    host, pid, _ = identity.split(":")
+    info = {"hostname": host, "pid": int(pid), "queues": ["default"], "concurrency": 5, "version": "8.1.7"}
+    fields = {"busy": 1, "quiet": "false", "beat": time.time(), "rtt_us": 100, "rss": 1}
+    info |= {name: value for name, value in changed.items() if name not in fields}
+    fields |= {name: value for name, value in changed.items() if name in fields}
+    client.sadd("processes", identity)
+    client.hset(identity, mapping=fields | {"info": json.dumps(info)})
+    if knows is not None:
+        client.set(f"offsider:classes:{identity}", json.dumps(knows), ex=60)
+        client.hset("offsider:owners", identity, '{"default": ["default"]}')
+        client.set(f"offsider:alive:{identity}", "1", ex=60)
+
+
+def push(client: redis.Redis, *names: str, queue: str = "default") -> None:
+    """Jobs of these names."""
+    client.sadd("queues", queue)
+    for name in names:
+        client.lpush(f"queue:{queue}", payload(name, queue))
+
+
+def payload(name: str, queue: str = "default", jid: str = "") -> str:
+    return json.dumps({"class": name, "args": [], "queue": queue, "jid": jid or "0" * 24})

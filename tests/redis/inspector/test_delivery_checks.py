@@ -1,0 +1,95 @@
+"""Jobs that lie where nobody takes them, and locks that nobody opens."""
+
+from __future__ import annotations
+
+import time
+
+from offsider.inspector.doctor import delivery_checks
+from offsider.inspector.doctor.finding import Severity
+from tests.redis.inspector.examined import OURS, RUBYS, examined, payload, register, severity
+
+DEAD = "gone:9:deadbeef0000"
+
+
+def leave_orphan(raw_redis):
+    raw_redis.hset("offsider:owners", DEAD, '{"default": ["default"]}')
+    raw_redis.lpush(f"offsider:working:{DEAD}:default:default", payload("A"))
+
+
+def test_jobs_of_a_dead_process_wait_for_a_worker(redis_url, raw_redis):
+    leave_orphan(raw_redis)
+    finding = examined(redis_url)["orphans"]
+    assert finding.severity is Severity.BAD
+    assert finding.what == f"dead processes hold 1 job: {DEAD}"
+    assert "offsider worker" in finding.way_out
+
+
+def test_with_a_live_worker_they_come_back_by_themselves(redis_url, raw_redis):
+    leave_orphan(raw_redis)
+    register(raw_redis, knows=["A"])
+    finding = examined(redis_url)["orphans"]
+    assert finding.severity is Severity.WARN
+    assert "about 45 s" in finding.way_out
+
+
+def test_jobs_of_live_processes_are_no_orphans(redis_url, raw_redis):
+    register(raw_redis, knows=["A"])
+    raw_redis.lpush(f"offsider:working:{OURS}:default:default", payload("A"))
+    assert severity(examined(redis_url), "orphans") == "ok"
+
+
+def test_a_lock_that_never_expires(redis_url, raw_redis):
+    register(raw_redis, knows=["A"])
+    raw_redis.persist(f"offsider:alive:{OURS}")
+    finding = examined(redis_url)["locks"]
+    assert finding.severity is Severity.BAD
+    assert finding.way_out == f"redis-cli DEL offsider:alive:{OURS}"
+    raw_redis.expire(f"offsider:alive:{OURS}", 60)
+    assert severity(examined(redis_url), "locks") == "ok"
+
+
+def test_jobs_that_were_due_long_ago(redis_url, raw_redis):
+    raw_redis.zadd("schedule", {payload("A"): time.time() - 3600})
+    raw_redis.zadd("retry", {payload("B"): time.time() - 3600, payload("C"): time.time() + 3600})
+    finding = examined(redis_url)["scheduler"]
+    assert finding.severity is Severity.BAD
+    assert finding.what == "overdue by more than a minute: 1 job of the schedule set, 1 job of the retry set"
+
+
+def test_jobs_that_are_due_later_are_well(redis_url, raw_redis):
+    raw_redis.zadd("schedule", {payload("A"): time.time() + 3600})
+    assert severity(examined(redis_url), "scheduler") == "ok"
+
+
+def test_private_lists_of_sidekiq_pro(redis_url, raw_redis):
+    raw_redis.lpush(f"queue:sq|{RUBYS}|default", payload("A"))
+    finding = examined(redis_url)["foreign lists"]
+    assert finding.severity is Severity.WARN
+    assert f"queue:sq|{RUBYS}|default" in finding.what
+
+
+def test_a_lock_of_a_deploy_mark_that_never_expires(redis_url, raw_redis):
+    raw_redis.set("deploylock-abc", "2026")
+    finding = examined(redis_url)["deploy locks"]
+    assert (finding.severity, finding.way_out) == (Severity.WARN, "redis-cli DEL deploylock-abc")
+
+
+def test_clients_and_workers_that_differ_in_their_prefix(redis_url, raw_redis):
+    register(raw_redis, knows=["A"])
+    raw_redis.sadd("shop:queues", "default")
+    finding = examined(redis_url)["prefix"]
+    assert finding.severity is Severity.WARN
+    assert finding.what == "there is no queue under the prefix '', but there are queues under 'shop:'"
+
+
+def test_two_applications_may_share_a_server(redis_url, raw_redis):
+    register(raw_redis, knows=["A"])
+    raw_redis.sadd("queues", "default")
+    raw_redis.sadd("shop:queues", "default")
+    assert severity(examined(redis_url), "prefix") == "none"
+
+
+def test_a_walk_that_was_cut_short_says_so(redis_url, raw_redis, monkeypatch):
+    raw_redis.mset({f"cache:{n}": "" for n in range(20_000)})
+    monkeypatch.setattr(delivery_checks, "WALK_SECONDS", 0.0)
+    assert severity(examined(redis_url), "keyspace") == "ok"

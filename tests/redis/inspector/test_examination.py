@@ -1,0 +1,70 @@
+"""The whole examination: it ends, it changes nothing, it takes seconds however much is stored."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from offsider.inspector.doctor import Severity, examine
+from offsider.wiring.config import Config
+from offsider.wiring.default import set_default_config
+from tests.redis.inspector.examined import examined, payload, push, register
+from tests.snapshot import snapshot
+
+
+def test_nothing_is_changed(redis_url, raw_redis):
+    register(raw_redis, knows=["A"])
+    push(raw_redis, "A", "B")
+    raw_redis.zadd("retry", {payload("A"): 1})
+    before = snapshot(raw_redis)
+    examined(redis_url)
+    assert snapshot(raw_redis) == before
+
+
+def test_the_worst_comes_first(redis_url, raw_redis):
+    push(raw_redis, "A")
+    config = Config()
+    config.redis.url = redis_url
+    severities = [finding.severity for finding in examine(config)]
+    assert severities[0] is Severity.BAD
+    assert severities == sorted(severities, reverse=True)
+
+
+@pytest.mark.parametrize("url, told", [("redis://localhost:1", "cannot be reached")])
+def test_a_server_that_is_away_is_a_finding(url, told):
+    [finding] = examined(url).values()
+    assert (finding.check, finding.severity) == ("server", Severity.BAD)
+    assert told in finding.what
+    assert "redis-cli -u redis://localhost:1" in finding.way_out
+
+
+def test_a_wrong_password_is_a_finding_that_does_not_tell_it(embedded_url):
+    [finding] = examined(embedded_url, username="nobody", password="hush").values()
+    assert (finding.check, finding.severity) == ("server", Severity.BAD)
+    assert "refuses" in finding.what
+    assert "hush" not in repr(finding)
+
+
+def test_half_a_million_jobs_take_seconds_at_most(embedded_url, make_server):
+    server = make_server(kind="valkey", persist=False)
+    import redis
+
+    with redis.Redis.from_url(server.url) as client:
+        client.sadd("queues", "default")
+        for start in range(0, 300_000, 10_000):
+            client.lpush("queue:default", *[payload("A", jid=f"{n:024}") for n in range(start, start + 10_000)])
+        client.zadd("schedule", {payload("A", jid=f"{n:024}"): 9e9 for n in range(100_000)})
+    started = time.monotonic()
+    examined(server.url)
+    assert time.monotonic() - started < 10
+
+
+def test_without_a_configuration_it_is_this_processes(redis_url):
+    config = Config()
+    config.redis.url = redis_url
+    previous = set_default_config(config)
+    try:
+        assert {finding.check for finding in examine()} >= {"version", "workers"}
+    finally:
+        set_default_config(previous)

@@ -1,0 +1,25 @@
+"""What all checks judge is read once."""
+
+from __future__ import annotations
+
+from offsider.inspector.doctor.facts import gather
+from offsider.storage.vitals import vitals
+from tests.redis.inspector.examined import OURS, RUBYS, push, register
+
+
+def test_everything_is_there(config, raw_redis):
+    register(raw_redis, knows=["A"])
+    register(raw_redis, RUBYS, queues=["*"])
+    register(raw_redis, "web-3:1:aa", quiet="true")
+    push(raw_redis, "A", "A")
+    raw_redis.sadd("queues", "odd")
+    raw_redis.set("queue:odd", "text")
+    raw_redis.sadd("paused", "odd")
+    redis = config.shared_redis()
+    facts = gather(config, redis, vitals(redis))
+    assert facts.ours == {OURS}
+    assert facts.queues == {"default": 2, "odd": None}
+    assert facts.paused == {"odd"}
+    assert facts.known == {OURS: {"A"}}
+    assert [process.identity for process in facts.serving("default")] == [OURS, RUBYS]
+    assert [process.identity for process in facts.serving("mail")] == [RUBYS]

@@ -1,0 +1,84 @@
+"""Stored jobs that nobody can run, and sets that grow."""
+
+from __future__ import annotations
+
+import json
+
+from offsider.inspector.doctor.finding import Severity
+from tests.redis.inspector.examined import OURS, RUBYS, examined, payload, push, register, severity
+
+
+def test_a_job_that_no_live_worker_knows(redis_url, raw_redis):
+    register(raw_redis, knows=["shop.Known"])
+    push(raw_redis, "shop.Known", "shop.Renamed")
+    raw_redis.zadd("retry", {payload("shop.Old"): 9e9})
+    finding = examined(redis_url)["unknown jobs"]
+    assert finding.severity is Severity.BAD
+    assert finding.what == "no live worker that serves their queue knows shop.Renamed, shop.Old"
+    assert "aliases" in finding.way_out
+
+
+def test_a_worker_of_another_queue_does_not_help(redis_url, raw_redis):
+    register(raw_redis, knows=["A"])
+    register(raw_redis, RUBYS, knows=["B"], queues=["mail"])
+    push(raw_redis, "B")
+    assert severity(examined(redis_url), "unknown jobs") == "bad"
+    push(raw_redis, "B", queue="mail")
+    raw_redis.delete("queue:default")
+    assert severity(examined(redis_url), "unknown jobs") == "none"
+
+
+def test_a_ruby_process_may_know_any_job(redis_url, raw_redis):
+    register(raw_redis, knows=["A"])
+    register(raw_redis, RUBYS)
+    push(raw_redis, "HardJob")
+    assert severity(examined(redis_url), "stored jobs") == "ok"
+
+
+def test_without_a_worker_nobody_can_tell(redis_url, raw_redis):
+    push(raw_redis, "A")
+    found = examined(redis_url)
+    assert (severity(found, "unknown jobs"), severity(found, "unserved")) == ("none", "bad")
+
+
+def test_bytes_that_are_no_job(redis_url, raw_redis):
+    raw_redis.sadd("queues", "default")
+    raw_redis.lpush("queue:default", "no job", "{")
+    finding = examined(redis_url)["malformed"]
+    assert (finding.severity, finding.what) == (Severity.WARN, "bytes that are no job lie in queue:default (2)")
+
+
+def test_of_many_jobs_both_ends_are_looked_at(redis_url, raw_redis):
+    register(raw_redis, knows=["A"])
+    raw_redis.sadd("queues", "default")
+    raw_redis.lpush("queue:default", payload("Oldest"), *[payload("A", jid=f"{n:024}") for n in range(5000)])
+    assert "Oldest" in examined(redis_url)["unknown jobs"].what
+
+
+def test_a_dead_set_that_overflows(redis_url, raw_redis):
+    raw_redis.zadd("dead", {f"job {n}": n for n in range(9_500)})
+    finding = examined(redis_url)["dead set"]
+    assert finding.severity is Severity.WARN
+    assert finding.what == "9500 of at most 10000 jobs are in the dead set"
+
+
+def test_a_retry_set_that_grows(redis_url, raw_redis):
+    raw_redis.zadd("retry", {json.dumps({"class": "A", "args": [n]}): 9e9 for n in range(1_000)})
+    finding = examined(redis_url)["retries"]
+    assert (finding.severity, finding.what) == (Severity.WARN, "1000 jobs wait for another try")
+
+
+def test_something_else_under_a_queues_key(redis_url, raw_redis):
+    raw_redis.sadd("queues", "default", "odd")
+    raw_redis.set("queue:odd", "text")
+    finding = examined(redis_url)["queue types"]
+    assert (finding.severity, finding.way_out) == (Severity.BAD, "find out who wrote it: redis-cli TYPE queue:odd")
+
+
+def test_a_check_that_the_server_refuses_hides_no_other(redis_url, raw_redis):
+    register(raw_redis, OURS)
+    raw_redis.set("dead", "a string")
+    found = examined(redis_url)
+    assert severity(found, "dead") == "warn"
+    assert found["dead"].what.startswith("this could not be looked at: ")
+    assert severity(found, "orphans") == "ok"

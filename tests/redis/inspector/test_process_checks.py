@@ -1,0 +1,92 @@
+"""Each fault of the workers is found where it is."""
+
+from __future__ import annotations
+
+import time
+
+from offsider.inspector.doctor.finding import Severity
+from tests.redis.inspector.examined import OURS, RUBYS, examined, push, register, severity, troubles
+
+
+def test_workers_that_serve_what_waits_are_well(redis_url, raw_redis):
+    register(raw_redis, knows=["A"])
+    push(raw_redis, "A", "A")
+    found = examined(redis_url)
+    assert troubles(found) == set()
+    assert found["workers"].what == "1 worker with 5 threads, 1 busy"
+
+
+def test_no_worker_at_all(redis_url):
+    finding = examined(redis_url)["workers"]
+    assert (finding.severity, finding.what) == (Severity.WARN, "no worker is registered")
+
+
+def test_a_queue_that_nobody_serves(redis_url, raw_redis):
+    register(raw_redis, knows=["A"])
+    push(raw_redis, "A", "A", queue="mail")
+    finding = examined(redis_url)["unserved"]
+    assert finding.severity is Severity.BAD
+    assert finding.what == "no worker serves mail (2 jobs waiting)"
+    assert "-q mail" in finding.way_out
+
+
+def test_a_queue_that_only_a_quiet_worker_serves(redis_url, raw_redis):
+    register(raw_redis, knows=["A"], quiet="true")
+    push(raw_redis, "A")
+    assert severity(examined(redis_url), "unserved") == "bad"
+
+
+def test_an_empty_queue_needs_no_worker(redis_url, raw_redis):
+    register(raw_redis)
+    raw_redis.sadd("queues", "seldom")
+    assert severity(examined(redis_url), "unserved") == "none"
+
+
+def test_a_queue_that_was_forgotten_after_it_was_paused(redis_url, raw_redis):
+    register(raw_redis)
+    push(raw_redis, "A")
+    raw_redis.sadd("paused", "default", "empty")
+    finding = examined(redis_url)["paused"]
+    assert finding.severity is Severity.WARN
+    assert finding.what == "default is paused (1 job waiting)"
+    assert finding.way_out == "offsider queues unpause default"
+
+
+def test_a_worker_whose_clock_is_ahead(redis_url, raw_redis):
+    register(raw_redis, beat=time.time() + 300)
+    finding = examined(redis_url)["beats"]
+    assert finding.severity is Severity.WARN
+    assert f"the clock of {OURS} is 300 s ahead" in finding.what or "299 s ahead" in finding.what
+
+
+def test_a_worker_that_has_not_beaten_for_long(redis_url, raw_redis):
+    register(raw_redis, beat=time.time() - 40)
+    finding = examined(redis_url)["beats"]
+    assert finding.severity is Severity.WARN
+    assert "has not beaten" in finding.what
+
+
+def test_a_worker_that_does_not_tell_its_time_is_left_alone(redis_url, raw_redis):
+    register(raw_redis, beat="")
+    assert severity(examined(redis_url), "beats") == "none"
+
+
+def test_a_worker_far_from_the_server(redis_url, raw_redis):
+    register(raw_redis, rtt_us=80_000)
+    finding = examined(redis_url)["distance"]
+    assert (finding.severity, OURS in finding.what) == (Severity.WARN, True)
+
+
+def test_a_ruby_process_that_cannot_read_what_is_written(redis_url, raw_redis):
+    register(raw_redis, knows=["A"], version="1.0.0")
+    register(raw_redis, RUBYS, version="")
+    finding = examined(redis_url)["wire version"]
+    assert finding.severity is Severity.BAD
+    assert finding.what == f"{RUBYS} is Sidekiq 6 or older, and wire_version = 8 is written here"
+    assert "redis.wire_version = 6" in finding.way_out
+    assert severity(examined(redis_url, wire_version=6), "wire version") == "none"
+
+
+def test_a_ruby_process_of_the_same_form_is_well(redis_url, raw_redis):
+    register(raw_redis, RUBYS, version="8.0.1")
+    assert severity(examined(redis_url), "wire version") == "none"

@@ -1,0 +1,175 @@
+"""Each fault of a server is found on a server that has it."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+import pytest
+import redis
+
+from offsider.inspector.doctor import server_checks
+from offsider.inspector.doctor.finding import Severity
+from offsider.inspector.doctor.server_checks import SERVER_CHECKS
+from offsider.storage.server_info import ServerInfo
+from offsider.storage.vitals import Vitals
+from tests.redis.inspector.examined import examined, severity
+from tests.waiting import wait_for
+
+
+def judged(check, info: ServerInfo | None = None, seen: Vitals | None = None):
+    return list(check(info or ServerInfo(), seen or Vitals(0.0001, 0.0, 0.0)))
+
+
+def test_a_healthy_server_has_no_fault(redis_url):
+    found = examined(redis_url)
+    for check in ("version", "eviction", "persistence", "memory", "clock"):
+        assert severity(found, check) == "ok", found[check]
+    for check in ("role", "saves", "clients", "replicas"):
+        assert check not in found
+
+
+def test_a_server_that_is_too_old():
+    [finding] = judged(server_checks.check_version, ServerInfo(kind="redis", version=(6, 2, 1)))
+    assert finding.severity is Severity.BAD
+    assert "redis 6.2.1 is too old" in finding.what
+
+
+def test_a_server_that_throws_jobs_away_when_it_is_full(make_server):
+    server = make_server(maxmemory="100mb", maxmemory_policy="allkeys-lru")
+    finding = examined(server.url)["eviction"]
+    assert finding.severity is Severity.BAD
+    assert finding.what == "maxmemory-policy is allkeys-lru"
+    assert "CONFIG SET maxmemory-policy noeviction" in finding.way_out
+
+
+def test_an_evicting_policy_without_a_limit_is_a_warning(make_server):
+    assert severity(examined(make_server(maxmemory_policy="volatile-lru").url), "eviction") == "warn"
+
+
+def test_a_server_that_has_thrown_keys_away(make_server):
+    server = make_server(persist=False)
+    with redis.Redis.from_url(server.url) as client:
+        used = client.info("memory")["used_memory"]
+        client.config_set("maxmemory", used + 1_000_000)
+        client.config_set("maxmemory-policy", "allkeys-random")
+        wait_for(lambda: client.set(f"k{client.incr('n')}", "x" * 100_000) and client.info("stats")["evicted_keys"])
+        client.config_set("maxmemory", 0)
+        client.config_set("maxmemory-policy", "noeviction")
+    findings = [finding for finding in _all(server.url) if finding.check == "eviction"]
+    assert sorted(finding.severity for finding in findings) == [Severity.OK, Severity.BAD]
+    assert "thrown away for want of memory" in findings[0].what
+
+
+def _all(url: str):
+    from offsider.inspector.doctor import examine
+    from offsider.wiring.config import Config
+
+    config = Config()
+    config.redis.url = url
+    return examine(config)
+
+
+def test_a_server_that_keeps_nothing_on_disk(make_server):
+    finding = examined(make_server(persist=False).url)["persistence"]
+    assert (finding.severity, finding.what) == (Severity.BAD, "neither AOF nor RDB is on")
+
+
+def test_a_server_with_snapshots_alone(make_server):
+    finding = examined(make_server(persist=False, save="3600 1").url)["persistence"]
+    assert (finding.severity, finding.what) == (Severity.WARN, "only snapshots (RDB) are written")
+
+
+def test_a_server_that_flushes_when_it_likes(make_server):
+    finding = examined(make_server(appendfsync="no").url)["persistence"]
+    assert (finding.severity, "appendfsync no" in finding.what) == (Severity.WARN, True)
+
+
+def test_a_server_that_could_not_write_to_its_disk(make_server):
+    server = make_server(persist=False, dbfilename="taken")
+    (server.folder / "taken").mkdir()
+    with redis.Redis.from_url(server.url) as client:
+        client.set("a", "1")
+        client.bgsave()
+        wait_for(lambda: client.info("persistence")["rdb_last_bgsave_status"] == "err")
+    finding = examined(server.url)["saves"]
+    assert (finding.severity, finding.what) == (Severity.BAD, "the last write to disk failed (rdb)")
+
+
+@pytest.mark.parametrize("room, expected", [(0.9, "bad"), (1.1, "warn"), (3.0, "ok")])
+def test_a_server_whose_memory_is_full(make_server, room, expected):
+    server = make_server(persist=False)
+    with redis.Redis.from_url(server.url) as client:
+        for number in range(200):
+            client.set(f"fill {number}", "x" * 100_000)
+        client.config_set("maxmemory", int(client.info("memory")["used_memory"] * room))
+    finding = examined(server.url)["memory"]
+    assert finding.severity.name.lower() == expected
+    assert " MB of " in finding.what
+
+
+def test_a_server_that_has_no_room_for_clients(make_server):
+    server = make_server(maxclients="20")
+    with ExitStack() as stack:
+        for _ in range(17):
+            stack.enter_context(redis.Redis.from_url(server.url)).ping()
+        finding = examined(server.url)["clients"]
+    assert finding.severity is not Severity.OK
+    assert finding.what.endswith("of 20 connections are open")
+
+
+def test_a_server_that_waits_for_replicas(make_server):
+    finding = examined(make_server(min_replicas_to_write="1").url)["replicas"]
+    assert (finding.severity, finding.what) == (Severity.BAD, "0 of at least 1 replicas keep up")
+
+
+def test_a_replica(make_server):
+    finding = examined(make_server(replicaof="127.0.0.1 1", replica_serve_stale_data="yes").url)["role"]
+    assert (finding.severity, finding.what) == (Severity.BAD, "the server is a read-only replica")
+
+
+def test_a_cluster(make_server):
+    found = examined(make_server(cluster_enabled="yes").url)
+    assert (found["role"].severity, found["role"].what) == (Severity.BAD, "the server is a Cluster")
+
+
+def test_a_user_who_may_not_ask_is_told_so(raw_redis, redis_url):
+    raw_redis.execute_command("ACL", "SETUSER", "shy", "on", ">secret", "~*", "+@all", "-info", "-config")
+    try:
+        found = examined(redis_url, username="shy", password="secret")
+    finally:
+        raw_redis.execute_command("ACL", "DELUSER", "shy")
+    for check in ("eviction", "persistence", "memory"):
+        assert severity(found, check) == "warn"
+        assert "is unknown" in found[check].what or "are unknown" in found[check].what
+
+
+def test_a_server_of_no_known_kind():
+    [finding] = judged(server_checks.check_version)
+    assert finding.what == "which server this is is unknown"
+
+
+@pytest.mark.parametrize("seconds, expected", [(0.0002, "ok"), (0.02, "warn"), (0.2, "bad")])
+def test_a_server_that_is_far_away(seconds, expected):
+    [finding] = judged(server_checks.check_latency, seen=Vitals(seconds, 0.0, 0.0))
+    assert finding.severity.name.lower() == expected
+
+
+@pytest.mark.parametrize("ahead, told", [(-90.0, "90.0 s behind"), (90.0, "90.0 s ahead of")])
+def test_a_machine_whose_clock_is_wrong(redis_url, monkeypatch, ahead, told):
+    from offsider.storage import vitals
+
+    real = vitals.time.time
+    monkeypatch.setattr(vitals.time, "time", lambda: real() + ahead)
+    finding = examined(redis_url)["clock"]
+    assert (finding.severity, told in finding.what) == (Severity.BAD, True)
+
+
+def test_every_finding_that_is_not_well_tells_the_way_out(make_server):
+    server = make_server(persist=False, maxmemory="100mb", maxmemory_policy="allkeys-lru", min_replicas_to_write="1")
+    for finding in examined(server.url).values():
+        assert bool(finding.severity) == bool(finding.why) == bool(finding.way_out)
+
+
+def test_every_check_is_among_the_checks():
+    named = {name for name in vars(server_checks) if name.startswith("check_")}
+    assert {check.__name__ for check in SERVER_CHECKS} == named
