@@ -35,6 +35,19 @@ class Element:
         return self.attributes.get(name, "")
 
 
+@dataclass(frozen=True)
+class Button:
+    """What sends a form; ``action`` is its own one, or empty."""
+
+    name: str
+    value: str
+    words: str
+    action: str
+
+    def answers_to(self, wanted: str) -> bool:
+        return wanted in {self.name, self.value, self.words} or (bool(self.action) and self.action.endswith(wanted))
+
+
 @dataclass
 class Form:
     """A form, as one who has no JavaScript meets it."""
@@ -43,11 +56,11 @@ class Form:
     method: str
     fields: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     boxes: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
-    buttons: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    buttons: list[Button] = field(default_factory=list[Button])
 
-    def button(self, wanted: str) -> list[tuple[str, str]]:
-        """What the button of this name or value sends."""
-        return [next(pair for pair in self.buttons if wanted in pair)]
+    def button(self, wanted: str = "") -> Button:
+        """The button of this name, value, words, or end of its action; by default the first."""
+        return next(button for button in self.buttons if not wanted or button.answers_to(wanted))
 
 
 class Markup(HTMLParser):
@@ -117,15 +130,15 @@ class Markup(HTMLParser):
 
 
 def _add(form: Form, control: Element) -> None:
-    pair = (control["name"], control["value"])
+    name, value = control["name"], control["value"]
     kind = control["type"] or ("submit" if control.tag == "button" else "text")
-    if control.tag == "button" or (control.tag == "input" and kind == "submit"):
-        form.buttons.append(pair)
+    if kind == "submit" and control.tag in {"button", "input"}:
+        form.buttons.append(Button(name, value, control.text or value, control["formaction"]))
     elif control.tag == "input" and kind in {"checkbox", "radio"}:
-        form.boxes.append(pair)
+        form.boxes.append((name, value))
         if "checked" in control.attributes:
-            form.fields.append(pair)
-    elif control.tag == "input" and pair[0]:
-        form.fields.append(pair)
+            form.fields.append((name, value))
+    elif control.tag == "input" and name:
+        form.fields.append((name, value))
     elif control.tag == "textarea":
-        form.fields.append((pair[0], control.text))
+        form.fields.append((name, control.text))

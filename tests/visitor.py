@@ -30,13 +30,15 @@ class Visitor:
         return Markup(response.text)
 
     def press(self, form: Form, button: str = "", *further: tuple[str, str]) -> Markup:
-        """Send a form of the page that was read last, by the button of this name or value."""
-        chosen = form.button(button) if button else form.buttons[:1]
-        content = urlencode([*form.fields, *further, *chosen])
+        """Send a form of the page that was read last, by the button of this name, value or words."""
+        pressed = form.button(button)
+        named = [(pressed.name, pressed.value)] if pressed.name else []
+        content = urlencode([*form.fields, *further, *named])
         headers = {"Content-Type": "application/x-www-form-urlencoded", "Sec-Fetch-Site": "same-origin"}
         assert form.method == "post"
-        response = self.http.post(urljoin(self.at, form.action), content=content, headers=headers)
-        assert response.status_code == 200, f"POST {form.action}: {response.status_code} {response.text[:500]}"
+        to = urljoin(self.at, pressed.action or form.action)
+        response = self.http.post(to, content=content, headers=headers)
+        assert response.status_code == 200, f"POST {to}: {response.status_code} {response.text[:500]}"
         self.at = str(response.url)
         return Markup(response.text)
 
