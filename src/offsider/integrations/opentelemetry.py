@@ -1,0 +1,188 @@
+"""Traces and metrics through OpenTelemetry: ``config.use(OpenTelemetry())`` in workers and in whoever pushes.
+
+1. A push is a span ``send <queue>``, whose context travels in the payload as ``traceparent`` and ``tracestate``.
+2. A run is a span ``process <queue>``, linked to that push, or its child.
+3. Only ``opentelemetry-api`` is needed: what becomes of spans and numbers is up to the SDK that the program sets up.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from typing import Any, Literal, cast
+
+from offsider.core.errors import Discard, Reschedule, Skip
+from offsider.integrations.missing import missing
+from offsider.wiring.config import Config
+from offsider.wiring.context import JobContext
+from offsider.wiring.middleware import Push
+from offsider.worker.interrupt import caused_by_shutdown
+from offsider.worker.retrier import class_of
+
+try:
+    from opentelemetry import metrics, trace
+    from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+except ImportError as error:
+    raise missing("opentelemetry", "otel") from error
+
+SYSTEM = "sidekiq"
+FIELDS = ("traceparent", "tracestate")
+#: Bounds of the histograms in seconds: OpenTelemetry's for messaging, and what jobs take beyond.
+BOUNDS_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 60.0, 300.0, 600.0)
+
+_HOST = socket.gethostname()
+#: Attributes that would make a time series of each job.
+_OF_ONE_JOB = frozenset({"messaging.message.id", "messaging.client.id"})
+
+
+class OpenTelemetry:
+    """Extension that makes spans and numbers of pushes and runs.
+
+    Args:
+        tracer_provider: by default the global one; the same for
+        meter_provider.
+        relation: how a run's span knows its push: ``"link"``, so that each run is a trace of its own, or ``"child"``,
+            so that both are one trace.
+    """
+
+    name = "opentelemetry"
+
+    def __init__(
+        self,
+        *,
+        tracer_provider: trace.TracerProvider | None = None,
+        meter_provider: metrics.MeterProvider | None = None,
+        relation: Literal["link", "child"] = "link",
+    ) -> None:
+        self._providers = (tracer_provider, meter_provider)
+        self._is_child = relation == "child"
+        self._propagator = TraceContextTextMapPropagator()
+        self._tracer = trace.get_tracer("offsider", tracer_provider=tracer_provider)
+        meter = metrics.get_meter("offsider", meter_provider=meter_provider)
+        self._sent = meter.create_counter("messaging.client.sent.messages", "{message}", "Jobs pushed.")
+        self._consumed = meter.create_counter("messaging.client.consumed.messages", "{message}", "Jobs run.")
+        self._push_seconds = meter.create_histogram(
+            "messaging.client.operation.duration",
+            "s",
+            "Preparing a push, middleware included.",
+            explicit_bucket_boundaries_advisory=BOUNDS_SECONDS,
+        )
+        self._run_seconds = meter.create_histogram(
+            "messaging.process.duration", "s", "Runs of jobs.", explicit_bucket_boundaries_advisory=BOUNDS_SECONDS
+        )
+
+    def install(self, config: Config) -> None:
+        """Stand around everything else in both chains."""
+        config.client_middleware.prepend(self.send)
+        config.server_middleware.prepend(self.process)
+        config.on("exit", self._flush)
+
+    def send(self, push: Push, call_next: Callable[[Push], Push | None]) -> Push | None:
+        """Client middleware: the span of a push. Jobs that move later, to be retried, are no pushes."""
+        if push.reason != "push":
+            return call_next(push)
+        payload = cast("dict[str, Any]", push.payload)
+        attributes = _attributes("send", payload, payload.get("queue", "default"))
+        with (
+            self._tracer.start_as_current_span(
+                f"send {payload.get('queue', 'default')}",
+                kind=SpanKind.PRODUCER,
+                attributes=attributes,
+                record_exception=False,
+                set_status_on_exception=False,
+            ) as span,
+            self._measured(self._push_seconds, attributes, span) as told,
+        ):
+            self._propagator.inject(payload)
+            passed = call_next(push)
+            if passed is not None:
+                self._sent.add(1, told)
+            return passed
+
+    def process(self, job: JobContext, call_next: Callable[[JobContext], object]) -> object:
+        """Server middleware: the span of a run."""
+        payload = cast("dict[str, Any]", job.payload)
+        attributes = _attributes("process", payload, job.queue)
+        carrier = {key: payload[key] for key in FIELDS if isinstance(payload.get(key), str)}
+        pushed = self._propagator.extract(carrier)
+        sender = trace.get_current_span(pushed).get_span_context()
+        linked = sender.is_valid and bool(carrier) and not self._is_child
+        with (
+            self._tracer.start_as_current_span(
+                f"process {job.queue}",
+                context=pushed if self._is_child and carrier else None,
+                kind=SpanKind.CONSUMER,
+                attributes={**attributes, "offsider.attempt": job.attempt},
+                links=[Link(sender)] if linked else None,
+                record_exception=False,
+                set_status_on_exception=False,
+            ) as span,
+            self._measured(self._run_seconds, attributes, span, self._consumed),
+        ):
+            return call_next(job)
+
+    @contextmanager
+    def _measured(
+        self,
+        seconds: metrics.Histogram,
+        attributes: Mapping[str, str],
+        span: Span,
+        counter: metrics.Counter | None = None,
+    ) -> Generator[dict[str, str]]:
+        """Give the span its outcome, and record how long the block took."""
+        told = {name: value for name, value in attributes.items() if name not in _OF_ONE_JOB}
+        started = time.perf_counter()
+        try:
+            yield told
+        except BaseException as error:
+            outcome = _outcome(error)
+            span.set_attribute("offsider.outcome", outcome)
+            if outcome == "failed":
+                told["error.type"] = class_of(error)
+                span.set_attribute("error.type", told["error.type"])
+                span.record_exception(error)
+                span.set_status(Status(StatusCode.ERROR, type(error).__name__))
+            raise
+        finally:
+            seconds.record(time.perf_counter() - started, told)
+            if counter is not None:
+                counter.add(1, told)
+
+    def _flush(self) -> None:
+        """Send what the SDK still holds, before the process ends."""
+        tracer_provider, meter_provider = self._providers
+        for provider in (
+            tracer_provider or trace.get_tracer_provider(),
+            meter_provider or metrics.get_meter_provider(),
+        ):
+            flush = getattr(provider, "force_flush", None)  # the SDK's; the API knows none
+            if flush is not None:
+                flush()
+
+
+def _attributes(operation: str, payload: Mapping[str, Any], queue: str) -> dict[str, str]:
+    return {
+        "messaging.system": SYSTEM,
+        "messaging.destination.name": queue,
+        "messaging.operation.name": operation,
+        "messaging.operation.type": operation,
+        "messaging.message.id": str(payload.get("jid", "")),
+        "messaging.client.id": f"{_HOST}:{os.getpid()}",
+        "messaging.sidekiq.job_class": str(payload.get("class", "")),
+    }
+
+
+def _outcome(error: BaseException) -> str:
+    match error:
+        case Skip():
+            return "skipped"
+        case Discard():
+            return "discarded"
+        case Reschedule():
+            return "rescheduled"
+        case _:
+            return "interrupted" if caused_by_shutdown(error) else "failed"

@@ -1,0 +1,6 @@
+"""Metrics over statsd, by the names of Sidekiq Pro and Enterprise: ``config.use(Statsd())``."""
+
+from offsider.integrations.statsd.client import DogStatsd, StatsdClient
+from offsider.integrations.statsd.extension import Statsd
+
+__all__ = ["DogStatsd", "Statsd", "StatsdClient"]

@@ -1,0 +1,132 @@
+"""Numbers sent to a statsd daemon, each in a datagram that nobody waits for."""
+
+from __future__ import annotations
+
+import random
+import socket
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, Protocol
+
+#: Between two tries to open a socket: to look up a name may take long.
+_PAUSE_SECONDS = 1.0
+
+_RESERVED = str.maketrans({":": "_", "|": "_", "@": "_", "\n": "_"})
+_RESERVED_IN_TAGS = str.maketrans({"|": "_", ",": "_", "\n": "_", "#": "_"})
+
+
+class StatsdClient(Protocol):
+    """What is asked of a client. ``DogStatsd`` of the package ``datadog`` fits as well."""
+
+    def increment(self, metric: str, value: float = 1, tags: Any = None, sample_rate: Any = None) -> object: ...
+    def gauge(self, metric: str, value: float, tags: Any = None, sample_rate: Any = None) -> object: ...
+    def timing(self, metric: str, value: float, tags: Any = None, sample_rate: Any = None) -> object: ...
+    def distribution(self, metric: str, value: float, tags: Any = None, sample_rate: Any = None) -> object: ...
+
+
+class DogStatsd:
+    """A client of a statsd daemon. It never waits and never raises: what cannot be sent is lost.
+
+    Args:
+        host, port: of the daemon.
+        path: of its unix socket instead.
+        prefix: before the name of each metric.
+        datadog: whether the daemon knows tags and distributions, which are Datadog's. Without, tags are left out and
+            distributions are not sent.
+    """
+
+    def __init__(
+        self,
+        host: str = "127.0.0.1",
+        port: int = 8125,
+        *,
+        path: str | None = None,
+        prefix: str = "sidekiq.",
+        datadog: bool = True,
+    ) -> None:
+        self._address = (host, port)
+        self._path = path
+        self._prefix = prefix
+        self._datadog = datadog
+        self._socket: socket.socket | None = None
+        self._lock = threading.Lock()
+        self._next_try = 0.0
+
+    def increment(
+        self, metric: str, value: float = 1, tags: Sequence[str] | None = None, sample_rate: float | None = None
+    ) -> None:
+        """Count."""
+        self._send(metric, value, "c", tags, sample_rate)
+
+    def gauge(
+        self, metric: str, value: float, tags: Sequence[str] | None = None, sample_rate: float | None = None
+    ) -> None:
+        """Tell how much there is now."""
+        self._send(metric, value, "g", tags, sample_rate)
+
+    def timing(
+        self, metric: str, value: float, tags: Sequence[str] | None = None, sample_rate: float | None = None
+    ) -> None:
+        """Tell how long something took, in milliseconds."""
+        self._send(metric, value, "ms", tags, sample_rate)
+
+    def distribution(
+        self, metric: str, value: float, tags: Sequence[str] | None = None, sample_rate: float | None = None
+    ) -> None:
+        """The same for percentiles over all hosts."""
+        if self._datadog:
+            self._send(metric, value, "d", tags, sample_rate)
+
+    def close(self) -> None:
+        """Close the socket; a later number opens another."""
+        with self._lock:
+            opened, self._socket = self._socket, None
+        if opened is not None:
+            opened.close()
+
+    def _send(self, metric: str, value: float, kind: str, tags: Sequence[str] | None, rate: float | None) -> None:
+        if rate is not None and rate < 1 and random.random() >= rate:
+            return
+        line = f"{self._prefix}{metric.translate(_RESERVED)}:{_number(value)}|{kind}"
+        if rate is not None and rate < 1:
+            line += f"|@{rate:g}"
+        if tags and self._datadog:
+            line += "|#" + ",".join(tag.translate(_RESERVED_IN_TAGS) for tag in tags)
+        opened = self._socket or self._open()
+        if opened is None:
+            return
+        try:
+            opened.send(line.encode())
+        except BlockingIOError:
+            return  # the daemon does not keep up
+        except OSError:  # it has gone, and perhaps come back behind another socket
+            self.close()
+
+    def _open(self) -> socket.socket | None:
+        with self._lock:
+            if self._socket is None and time.monotonic() >= self._next_try:
+                self._next_try = time.monotonic() + _PAUSE_SECONDS
+                with suppress(OSError):  # no such name, no such path
+                    self._socket = self._connected()
+            return self._socket
+
+    def _connected(self) -> socket.socket:
+        if self._path is not None:
+            made = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            where: Any = self._path
+        else:
+            family, _, _, _, where = socket.getaddrinfo(*self._address, type=socket.SOCK_DGRAM)[0]
+            made = socket.socket(family, socket.SOCK_DGRAM)
+        made.setblocking(False)
+        try:
+            made.connect(where)
+        except OSError:
+            made.close()
+            raise
+        return made
+
+
+def _number(value: float) -> str:
+    return f"{value:.6f}".rstrip("0").rstrip(".") if value % 1 else str(int(value))

@@ -1,0 +1,83 @@
+"""The sizes of everything, sent by one process at a time."""
+
+import time
+
+import pytest
+
+from offsider.client import Client
+from offsider.integrations.statsd.history import History
+from offsider.wiring.config import Config
+from tests.waiting import wait_for
+
+
+class Gauges:
+    """Notes what is sent."""
+
+    def __init__(self):
+        self.sent = {}
+
+    def gauge(self, metric, value, tags=None, sample_rate=None):
+        self.sent[(metric, *(tags or ()))] = value
+
+
+@pytest.fixture
+def config(redis_url):
+    config = Config()
+    config.redis.url = redis_url
+    yield config
+    config.close()
+
+
+def test_it_tells_the_sizes_of_everything(config, raw_redis):
+    client = Client(config)
+    client.push({"class": "Mail", "args": []})
+    client.push({"class": "Mail", "args": [], "queue": "low"})
+    client.push({"class": "Mail", "args": [], "at": time.time() + 3600})
+    raw_redis.mset({"stat:processed": 5, "stat:failed": 2})
+    raw_redis.zadd("dead", {"{}": 1})
+    gauges = Gauges()
+    assert History(config, gauges, 30, None).look() == 30
+    (leader,) = (name for name in gauges.sent if name[0] == "leader")
+    assert leader[1].startswith("process:")
+    assert gauges.sent.pop(leader) == 1
+    assert 0 <= gauges.sent.pop(("queue.latency", "queue:default")) < 60
+    assert 0 <= gauges.sent.pop(("queue.latency", "queue:low")) < 60
+    assert gauges.sent == {
+        ("processed",): 5,
+        ("failures",): 2,
+        ("enqueued",): 2,
+        ("retries",): 0,
+        ("dead",): 1,
+        ("scheduled",): 1,
+        ("busy",): 0,
+        ("queue.size", "queue:default"): 1,
+        ("queue.size", "queue:low"): 1,
+    }
+
+
+def test_one_of_many_processes_tells_it(config):
+    first, second = Gauges(), Gauges()
+    histories = [History(config, first, 30, None), History(config, second, 30, None)]
+    for _ in range(2):
+        for history in histories:
+            history.look()
+    assert first.sent
+    assert not second.sent
+
+
+def test_more_can_be_told(config):
+    gauges = Gauges()
+    History(config, gauges, 30, lambda client, stats: client.gauge("shop.waiting", stats.enqueued)).look()
+    assert gauges.sent[("shop.waiting",)] == 0
+
+
+def test_it_is_told_again_and_again(config):
+    gauges = Gauges()
+    service = History(config, gauges, 0.02, None).service()
+    service.start()
+    try:
+        assert service.wait_for_tick(3, 20)
+        wait_for(lambda: ("enqueued",) in gauges.sent)
+    finally:
+        service.stop()
+        service.join(10)

@@ -1,0 +1,96 @@
+"""Which numbers are sent of what happens to jobs."""
+
+import pytest
+
+from offsider.core.errors import ConfigurationError
+from offsider.core.payload import encode
+from offsider.integrations.statsd import Statsd
+from offsider.wiring.config import Config
+from offsider.wiring.context import JobContext
+from offsider.wiring.events import ExecutionFinished, JobPoisoned, JobReclaimed
+
+TAGS = ("worker:Mail", "queue:low")
+RAW = encode({"class": "Mail", "args": [], "jid": "0" * 24})
+
+
+class Client:
+    """Notes what it is asked to send."""
+
+    def __init__(self):
+        self.sent = []
+
+    def _note(self, metric, value=1, tags=None, sample_rate=None):
+        self.sent.append((metric, value, tuple(tags or ()), sample_rate))
+
+    increment = gauge = timing = distribution = _note
+
+
+@pytest.fixture
+def client():
+    return Client()
+
+
+def finish(config, outcome, error=None):
+    job = JobContext({"class": "Mail", "args": [], "jid": "0" * 24}, "low")
+    config.events.emit("execution_finished", ExecutionFinished(job, outcome, error, 0.5, 0.25, 0.1))
+
+
+def using(client, **options):
+    config = Config()
+    config.use(Statsd(client, **options))
+    return config
+
+
+def test_a_success_is_counted_and_timed_in_milliseconds(client):
+    finish(using(client), "succeeded")
+    assert client.sent == [
+        ("jobs.count", 1, TAGS, None),
+        ("jobs.success", 1, TAGS, None),
+        ("jobs.perform", 250, TAGS, None),
+        ("jobs.perform_dist", 250, TAGS, None),
+    ]
+
+
+@pytest.mark.parametrize("outcome", ["failed", "died"])
+def test_a_failure_is_counted_by_its_class_and_not_timed(client, outcome):
+    finish(using(client), outcome, LookupError("gone"))
+    assert client.sent == [("jobs.count", 1, TAGS, None), ("jobs.failure", 1, (*TAGS, "error_type:LookupError"), None)]
+
+
+@pytest.mark.parametrize("outcome", ["rescheduled", "discarded", "skipped", "interrupted"])
+def test_what_is_neither_is_a_run_and_no_more(client, outcome):
+    finish(using(client), outcome)
+    assert client.sent == [("jobs.count", 1, TAGS, None)]
+
+
+def test_jobs_that_come_back_from_the_dead_are_counted(client):
+    config = using(client)
+    config.events.emit("job_reclaimed", JobReclaimed(RAW, "low", "host:1:a", 1))
+    config.events.emit("job_poisoned", JobPoisoned(RAW, "low", ("host:1:a",)))
+    assert client.sent == [("jobs.recovered.fetch", 1, TAGS, None), ("jobs.poison", 1, TAGS, None)]
+
+
+def test_tags_and_the_share_that_is_sent_may_depend_on_the_job(client):
+    config = using(client, options=lambda job: {"tags": [f"shop:{job.queue}"], "sample_rate": 0.5})
+    finish(config, "skipped")
+    assert client.sent == [("jobs.count", 1, (*TAGS, "shop:low"), 0.5)]
+
+
+def test_a_client_that_fails_is_reported_and_no_more(client):
+    config = using(client, options=lambda job: 1 / 0)
+    errors = []
+    config.error_handlers.append(lambda error, context: errors.append(type(error)))
+    finish(config, "succeeded")
+    assert errors == [ZeroDivisionError]
+
+
+@pytest.mark.parametrize("seconds", [0, -1, 0.5, float("nan")])
+def test_history_needs_a_time(seconds):
+    with pytest.raises(ConfigurationError, match="retain_history"):
+        Statsd(retain_history=seconds)
+
+
+def test_history_is_a_service_where_it_is_wanted(client):
+    assert len(using(client).services) == 0
+    (make,) = using(client, retain_history=30).services
+    assert make(Config()).name == "offsider-history"

@@ -1,0 +1,10 @@
+"""The one error for a library that is not there."""
+
+from offsider.core.errors import ConfigurationError
+from offsider.integrations.missing import missing
+
+
+def test_it_names_the_integration_and_the_way_out():
+    error = missing("opentelemetry", "otel")
+    assert isinstance(error, ConfigurationError)
+    assert str(error) == 'offsider.integrations.opentelemetry needs more: pip install "offsider[otel]"'

@@ -1,0 +1,283 @@
+"""What Sentry would be sent, by a transport that keeps it."""
+
+import sys
+
+import pytest
+import sentry_sdk
+from sentry_sdk.transport import Transport
+
+from offsider.core.errors import ConfigurationError, Discard, HardTimeout, PoisonPill, Reschedule, Shutdown, Skip
+from offsider.integrations.sentry import HEADERS, Sentry
+from offsider.wiring.config import Config
+from offsider.wiring.context import JobContext
+from offsider.wiring.middleware import Push
+
+JID = "0" * 24
+
+
+class Kept(Transport):
+    """Keeps what would be sent."""
+
+    def __init__(self):
+        super().__init__()
+        self.items = []
+
+    def capture_envelope(self, envelope):
+        self.items += [item.payload.json for item in envelope.items]
+
+    def of(self, kind):
+        return [item for item in self.items if item and item.get("type", "error") == kind]
+
+
+class Watched:
+    """An extension in a configuration, and what was sent."""
+
+    def __init__(self, transport, **options):
+        self.transport = transport
+        self.config = Config()
+        self.config.error_handlers.clear()
+        self.config.use(Sentry(**options))
+
+    def push(self, reason="push", **fields):
+        payload = {"class": "Mail", "args": ["a@b.example"], "jid": JID, "queue": "low", **fields}
+        self.config.client_middleware.compose(lambda push: push)(Push(payload, reason))
+        return payload
+
+    def run(self, payload, then):
+        return self.config.server_middleware.compose(then)(JobContext(payload, payload["queue"]))
+
+    def fail(self, error, payload=None, died=False):
+        """As a worker does: the run, death handlers if it died, error handlers."""
+        payload = payload or self.push()
+        with pytest.raises(type(error)):
+            self.run(payload, raising(error))
+        if died:
+            self.die(error, payload)
+        self.config.handle_error(error, {"job": payload})
+
+    def die(self, error, payload):
+        for handler in self.config.death_handlers:
+            handler(payload, error)
+
+    @property
+    def errors(self):
+        return self.transport.of("error")
+
+    @property
+    def transactions(self):
+        return self.transport.of("transaction")
+
+
+def raising(error):
+    def job(_):
+        raise error
+
+    return job
+
+
+@pytest.fixture
+def start():
+    """Sets Sentry up, and the extension in a configuration."""
+
+    def make(*, only_when_dead=False, redact=None, **options):
+        transport = Kept()
+        sentry_sdk.init(
+            dsn="https://key@sentry.invalid/1",
+            transport=transport,
+            traces_sample_rate=1.0,
+            default_integrations=False,
+            **options,
+        )
+        return Watched(transport, only_when_dead=only_when_dead, redact=redact)
+
+    yield make
+    sentry_sdk.get_client().close()
+    sentry_sdk.get_global_scope().set_client(None)
+
+
+@pytest.fixture
+def watched(start):
+    return start()
+
+
+def test_a_run_is_a_transaction_in_the_trace_of_its_push(watched):
+    with sentry_sdk.start_transaction(name="request") as request:
+        payload = watched.push()
+    watched.run(payload, lambda job: None)
+    first, second = watched.transactions
+    assert (first["transaction"], second["transaction"]) == ("request", "Mail")
+    (publish,) = first["spans"]
+    assert publish["op"] == "queue.publish"
+    trace = second["contexts"]["trace"]
+    assert (trace["op"], trace["status"]) == ("queue.process", "ok")
+    assert trace["trace_id"] == request.trace_id
+    assert trace["parent_span_id"] == publish["span_id"]
+    assert trace["data"]["messaging.message.id"] == JID
+    assert trace["data"]["messaging.destination.name"] == "low"
+    assert second["tags"]["job"] == "Mail"
+
+
+def test_the_trace_travels_where_rubys_sdk_has_it(watched):
+    with sentry_sdk.start_transaction(name="request"):
+        payload = watched.push()
+    assert set(payload["trace_propagation_headers"]) == {"sentry-trace", "baggage"}
+    assert "trace_propagation_headers" not in watched.push(reason="retry")
+
+
+def test_a_run_tells_how_long_its_job_waited_and_which_try_it_is(watched):
+    watched.run(watched.push(enqueued_at=1, retry_count=1), lambda job: None)
+    data = watched.transactions[0]["contexts"]["trace"]["data"]
+    assert data["messaging.message.receive.latency"] > 1e6
+    assert data["messaging.message.retry.count"] == 2
+
+
+def test_a_failure_is_sent_once_with_its_job(watched):
+    watched.fail(LookupError("gone"))
+    (event,) = watched.errors
+    assert event["exception"]["values"][-1]["value"] == "gone"
+    assert event["tags"] == {"job": "Mail", "queue": "low", "jid": JID}
+    assert event["contexts"]["job"]["class"] == "Mail"
+    assert event["transaction"] == "Mail"
+    (transaction,) = watched.transactions
+    assert transaction["contexts"]["trace"]["status"] == "internal_error"
+    assert event["contexts"]["trace"]["trace_id"] == transaction["contexts"]["trace"]["trace_id"]
+
+
+def test_each_failure_is_sent_also_of_an_error_that_is_raised_again(watched):
+    error = LookupError("always the same")
+    watched.fail(error)
+    watched.fail(error, died=True)
+    assert len(watched.errors) == 2
+
+
+def test_only_the_last_failure_is_sent_where_that_is_wanted(start):
+    watched = start(only_when_dead=True)
+    watched.fail(LookupError("first"))
+    assert watched.errors == []
+    watched.fail(LookupError("last"), died=True)
+    (event,) = watched.errors
+    assert event["exception"]["values"][-1]["value"] == "last"
+    assert event["tags"]["jid"] == JID
+
+
+@pytest.mark.parametrize("signal", [Skip(), Discard("x"), Reschedule(1), Shutdown()], ids=lambda s: type(s).__name__)
+@pytest.mark.parametrize("only_when_dead", [False, True])
+def test_what_is_no_failure_is_not_sent(start, signal, only_when_dead):
+    watched = start(only_when_dead=only_when_dead)
+    watched.fail(signal, died=True)
+    assert watched.errors == []
+    status = watched.transactions[0]["contexts"]["trace"]["status"]
+    assert status == ("aborted" if isinstance(signal, Shutdown) else "ok")
+
+
+def test_a_job_of_an_unknown_class_is_sent_though_it_has_no_run(watched):
+    watched.config.handle_error(LookupError("no such job"), {"job": watched.push()})
+    (event,) = watched.errors
+    assert event["tags"]["job"] == "Mail"
+
+
+def test_an_error_outside_of_jobs_is_sent_too(start):
+    watched = start(only_when_dead=True)
+    watched.config.handle_error(OSError("disk"), {"service": "heartbeat"})
+    watched.config.handle_error(ValueError("handler"), {"context": "a death handler", "job": watched.push()})
+    assert [event["exception"]["values"][-1]["type"] for event in watched.errors] == ["OSError", "ValueError"]
+
+
+def test_a_poison_pill_is_sent(watched):
+    watched.die(PoisonPill(("host:1:a",)), watched.push())
+    (event,) = watched.errors
+    assert event["exception"]["values"][-1]["type"] == "PoisonPill"
+
+
+def test_a_job_that_a_person_kills_is_not_sent(watched):
+    watched.die(None, watched.push())
+    assert watched.errors == []
+
+
+def test_a_job_that_was_late_is_sent_once_though_its_thread_comes_back(watched):
+    error = HardTimeout("60 s are over")
+    payload = watched.push()
+    watched.config.handle_error(error, {"job": payload})
+    with pytest.raises(HardTimeout):
+        watched.run(payload, raising(error))
+    assert len(watched.errors) == 1
+
+
+def test_arguments_are_not_sent_by_default_not_even_as_variables_of_our_frames(watched):
+    watched.fail(LookupError())
+    (event,) = watched.errors
+    frames = [frame for value in event["exception"]["values"] for frame in value["stacktrace"]["frames"]]
+    ours = [frame for frame in frames if frame["module"].startswith("offsider.")]
+    assert ours
+    assert not any("vars" in frame for frame in ours)
+    assert "a@b.example" not in str([event["contexts"], watched.transactions])
+
+
+@pytest.mark.parametrize("options", [{"send_default_pii": True}, {"data_collection": {"queues": True}}], ids=str)
+@pytest.mark.filterwarnings("ignore:The send_default_pii option is deprecated:DeprecationWarning")
+def test_arguments_are_sent_where_personal_data_may_be(start, options):
+    watched = start(**options)
+    watched.fail(LookupError())
+    assert watched.errors[0]["contexts"]["job"]["arguments"] == ["a@b.example"]
+    watched.fail(LookupError(), watched.push(kwargs={"copy": True}))
+    assert watched.errors[1]["contexts"]["job"]["arguments"] == {"args": ["a@b.example"], "kwargs": {"copy": True}}
+
+
+def test_a_library_that_knows_no_categories_is_asked_what_it_knows(start, monkeypatch):
+    watched = start()
+    client = sentry_sdk.get_client()
+    monkeypatch.delitem(client.options, "data_collection")
+    monkeypatch.setattr(type(client), "should_send_default_pii", lambda self: True)
+    watched.fail(LookupError())
+    assert watched.errors[0]["contexts"]["job"]["arguments"] == ["a@b.example"]
+
+
+def test_arguments_can_be_redacted(start):
+    watched = start(data_collection={"queues": True}, redact=lambda name, args, kwargs: [name, len(args)])
+    watched.fail(LookupError())
+    assert watched.errors[0]["contexts"]["job"]["arguments"] == ["Mail", 1]
+
+
+def test_what_one_run_tells_does_not_reach_the_next(watched):
+    def job(_):
+        sentry_sdk.set_tag("tenant", "acme")
+        sentry_sdk.add_breadcrumb(message="crumb")
+
+    watched.run(watched.push(), job)
+    watched.fail(LookupError())
+    (event,) = watched.errors
+    assert "tenant" not in event["tags"]
+    assert "crumb" not in str(event.get("breadcrumbs"))
+
+
+def test_an_error_that_takes_no_mark_is_sent_all_the_same(watched):
+    class Slotted(Exception):
+        __slots__ = ()
+
+        def __setattr__(self, name, value):
+            raise AttributeError(name)
+
+    watched.config.handle_error(Slotted(), {})
+    assert len(watched.errors) == 1
+
+
+def test_what_is_kept_back_is_sent_when_the_worker_ends(watched, monkeypatch):
+    flushed = []
+    monkeypatch.setattr(sentry_sdk, "flush", lambda **options: flushed.append(options))
+    watched.config.events.emit("exit")
+    assert flushed == [{"timeout": 2.0}]
+
+
+def test_without_sentry_nothing_happens():
+    watched = Watched(Kept())
+    payload = watched.push()
+    assert HEADERS not in payload
+    assert watched.run(payload, lambda job: "ran") == "ran"
+    watched.fail(LookupError())
+
+
+def test_a_library_that_is_missing_is_named_with_the_way_out(monkeypatch):
+    monkeypatch.delitem(sys.modules, "offsider.integrations.sentry")
+    monkeypatch.setitem(sys.modules, "sentry_sdk", None)
+    with pytest.raises(ConfigurationError, match=r'pip install "offsider\[sentry\]"'):
+        __import__("offsider.integrations.sentry")
