@@ -1,4 +1,4 @@
-"""The log: the logger ``offsider``, what each line tells about the running job, and four ways to write a line.
+"""The log: the logger ``offsider``, what each line tells about the running job, and five ways to write a line.
 
 The library itself installs no handler: inside somebody's application the lines go where that application sends
 them. The command line calls `setup_logging`.
@@ -22,6 +22,7 @@ from typing import TextIO
 from offsider.wiring.context import current_job_or_none
 from offsider.wiring.line_buffer import LineBuffer
 from offsider.wiring.settings import LogSection
+from offsider.wiring.structured_log import about_error, about_here, bounded, line_of, shown, without_payloads
 
 _job_level: ContextVar[int | None] = ContextVar("offsider_job_level", default=None)
 
@@ -232,7 +233,46 @@ class Json(LineFormatter):
         }
         if record is not None and (trace := _trace(record, indent="")):
             entry["err"] = trace.strip("\n")
-        return json.dumps(entry, default=_shown)
+        try:
+            return json.dumps(entry, default=shown, allow_nan=False)
+        except (ValueError, TypeError, RecursionError):  # NaN, a cycle, keys that are no text
+            return json.dumps({**entry, "ctx": bounded(fields, 2_000)})
+
+
+class Structured(LineFormatter):
+    """One flat JSON object per line, with GitLab's names: ``time severity pid tid message class jid queue …``.
+
+    Args:
+        arguments: tell the arguments of jobs that errors are reported with.
+    """
+
+    def __init__(self, *, arguments: bool = False) -> None:
+        super().__init__()
+        self._arguments = arguments
+
+    def line(
+        self,
+        word: str,
+        created: float,
+        fields: Mapping[str, object],
+        message: str,
+        record: logging.LogRecord | None = None,
+    ) -> str:
+        entry: dict[str, object] = {
+            "time": timestamp(created),
+            "severity": word,
+            "pid": os.getpid(),
+            "tid": thread_id(),
+            "message": message,
+            **about_here(current_job_or_none()),
+        }
+        if "job" in fields or "jobstr" in fields:
+            fields = without_payloads(fields, arguments=self._arguments)
+        for name, value in fields.items():
+            entry.setdefault(name, value)
+        if record is not None and record.exc_info and record.exc_info[1] is not None:
+            entry.update(about_error(record.exc_info[1]))
+        return line_of(entry)
 
 
 FORMATTERS: Mapping[str, Callable[[], LineFormatter]] = {
@@ -306,7 +346,8 @@ def setup_logging(settings: LogSection, stream: TextIO | None = None) -> logging
     style = settings.format
     if style == "pretty" and not _wants_colour(target):
         style = "plain"
-    handler = OffsiderHandler(target, FORMATTERS[style]())
+    lines = Structured(arguments=settings.arguments) if style == "structured" else FORMATTERS[style]()
+    handler = OffsiderHandler(target, lines)
     for old in [old for old in logger.handlers if isinstance(old, OffsiderHandler)]:
         logger.removeHandler(old)
         old.close()
@@ -387,15 +428,8 @@ def _indented(text: str, indent: str = "  ") -> str:
 def _field(value: object) -> str:
     if type(value) is str and value.isascii() and value.isprintable():
         return value
-    text = f"{value:.3f}".rstrip("0").rstrip(".") if isinstance(value, float) else _shown(value)
+    text = f"{value:.3f}".rstrip("0").rstrip(".") if isinstance(value, float) else shown(value)
     return _CONTROL.sub(_escape, text)
-
-
-def _shown(value: object) -> str:
-    try:
-        return str(value)
-    except Exception:  # noqa: BLE001  # a user's object may do anything
-        return f"<{type(value).__name__}>"
 
 
 def _escape(match: re.Match[str]) -> str:

@@ -284,8 +284,17 @@ class WorkerSection(CapsuleSection):
         help="Jobs leave the dead set after this time (180 days).",
         aliases=("dead_timeout_in_seconds",),
     )
+    quarantine_days: int = setting(
+        30, kinds.whole(1), help="Jobs that were put into quarantine can be restored for so many days."
+    )
     reload: bool = setting(
         False, kinds.FLAG, help="Start the worker anew when a source file changes. For development.", cli="--reload"
+    )
+    metrics: bool = setting(
+        True,
+        kinds.FLAG,
+        help="Count runs, failures and times of each job class for the metrics pages and for monitoring, and note "
+        "failed attempts and groups of errors.",
     )
     keeper: bool = setting(
         True,
@@ -373,9 +382,10 @@ class LogSection(Section):
 
     format: str = setting(
         "pretty",
-        kinds.choice("pretty", "plain", "without_timestamp", "json"),
+        kinds.choice("pretty", "plain", "without_timestamp", "json", "structured"),
         help="`pretty` has colours on a terminal, `plain` never; `without_timestamp` is for platforms that add their "
-        "own (the default on Heroku); `json` is one object per line.",
+        "own (the default on Heroku); `json` is Sidekiq's one object per line; `structured` is one flat object per "
+        "line with GitLab's field names and all timings.",
     )
     level: str = setting(
         "info",
@@ -386,6 +396,11 @@ class LogSection(Section):
         cli="-v, --verbose",
     )
     job_log: bool = setting(True, kinds.FLAG, help="Write the lines start, done and fail of each job.")
+    arguments: bool = setting(
+        False,
+        kinds.FLAG,
+        help="Tell the arguments of jobs in `structured` lines, the first 1,000 characters. They may be secret.",
+    )
 
 
 SECTIONS: tuple[type[Section], ...] = (RedisSection, WorkerSection, ClientSection, LogSection)

@@ -2,16 +2,23 @@
 
 Sidekiq's words: ``start``, ``done``, ``fail``. Which job a line belongs to is added by the formatters, to
 every line that is logged while it runs. A payload's ``log_level`` holds for its own run alone.
+
+With ``log.format = "structured"`` the same words are the field ``job_status``, and the other fields are GitLab's;
+what takes time to find out is found out for that format alone.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from offsider.wiring.logs import job_level, logger, write_info
+from offsider.core.payload import read_stamp
+from offsider.wiring.logs import job_level, logger, timestamp, write_info
+from offsider.wiring.structured_log import about_error, arguments_of, size_of
 from offsider.worker.outcome import Discarded, Failed, Interrupted, Outcome, Rescheduled, Skipped, Succeeded
 
 if TYPE_CHECKING:
@@ -27,6 +34,8 @@ class JobLogger:
     def __init__(self, config: Config) -> None:
         self._config = config
         self._silent = not config.log.job_log
+        structured = config.log.format == "structured" and not self._silent
+        self._between_lines = self._between_structured_lines if structured else self._between_short_lines
 
     def wants(self, job: JobContext) -> bool:
         """Whether a run of this job has to go through `around`: it is logged, or has a level of its own."""
@@ -44,24 +53,97 @@ class JobLogger:
         with job_level(level):
             return self._between_lines(job, run)
 
-    def _between_lines(
+    def _between_short_lines(
         self, job: JobContext, run: Callable[[JobContext], tuple[Outcome, float]]
     ) -> tuple[Outcome, float]:
         self._write("start", _NO_FIELDS)
         outcome, duration_seconds = run(job)
         fields: dict[str, object] = {"elapsed": round(duration_seconds, 3)}
+        if job.measured_seconds:
+            fields |= _measured(job)
         if type(outcome) is not Succeeded:
             fields |= _details(outcome)
-        self._write("fail" if isinstance(outcome, (Failed, Interrupted)) else "done", fields)
+        self._write(_status(outcome), fields)
         return outcome, duration_seconds
+
+    def _between_structured_lines(
+        self, job: JobContext, run: Callable[[JobContext], tuple[Outcome, float]]
+    ) -> tuple[Outcome, float]:
+        facts: dict[str, object] = {}
+        with self._guarded():
+            facts |= self._facts(job)
+            write_info(f"{_title(job)}: start", {"job_status": "start", **facts})
+        cpu_started = time.thread_time()
+        outcome, duration_seconds = run(job)
+        cpu_seconds = time.thread_time() - cpu_started
+        with self._guarded():
+            status = _status(outcome)
+            timings = self._timings(job, duration_seconds, cpu_seconds)
+            fields = {"job_status": status, **facts, "outcome": outcome.name, **timings, **_details(outcome)}
+            if isinstance(outcome, Failed):
+                fields |= about_error(outcome.error)
+            write_info(f"{_title(job)}: {status}: {duration_seconds:.3f} sec", fields)
+        return outcome, duration_seconds
+
+    def _facts(self, job: JobContext) -> dict[str, object]:
+        """What is known of a run before it begins."""
+        payload, now = job.payload, self._config.clock.now()
+        facts: dict[str, object] = {"retry": payload.get("retry"), "attempt": job.attempt}
+        if job.retry_count is not None:
+            facts["retry_count"] = job.retry_count
+        if job.interrupted_count:
+            facts["interrupted_count"] = job.interrupted_count
+        facts["job_size_bytes"] = size_of(job)
+        for key in ("created_at", "enqueued_at"):
+            seconds = read_stamp(payload.get(key))
+            if seconds is not None and 0 <= seconds < _YEAR_9999:
+                facts[key] = timestamp(seconds)
+        enqueued_at = read_stamp(payload.get("enqueued_at"))
+        if enqueued_at is not None:  # never negative, whatever the clocks of two machines say
+            facts["scheduling_latency_s"] = round(max(0.0, now - enqueued_at), 6)
+        if self._config.log.arguments:
+            facts["args"] = arguments_of(payload)
+        return facts
+
+    def _timings(self, job: JobContext, duration_seconds: float, cpu_seconds: float) -> dict[str, object]:
+        """What is known when a run has ended."""
+        return {
+            "duration_s": round(duration_seconds, 6),
+            "cpu_s": round(cpu_seconds, 6),
+            **_measured(job),
+            "completed_at": timestamp(self._config.clock.now()),
+        }
 
     def _write(self, word: str, fields: Mapping[str, object]) -> None:
         if self._silent:
             return
-        try:
+        try:  # not `_guarded`, which costs as much as the line
             write_info(word, fields)
         except Exception as error:  # noqa: BLE001 - a filter or handler of the application that breaks is no job's fault
             self._config.handle_error(error, {"context": "the job log"})
+
+    @contextmanager
+    def _guarded(self) -> Generator[None, None, None]:
+        """A filter or handler of the application that breaks is no job's fault."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001  # whatever it is
+            self._config.handle_error(error, {"context": "the job log"})
+
+
+_YEAR_9999 = 253_370_764_800  # a number beyond it is no time, and cannot be written as one
+
+
+def _title(job: JobContext) -> str:
+    return f"{job.name} JID-{job.jid}"
+
+
+def _status(outcome: Outcome) -> str:
+    return "fail" if isinstance(outcome, (Failed, Interrupted)) else "done"
+
+
+def _measured(job: JobContext) -> dict[str, object]:
+    return {f"{name}_duration_s": round(seconds, 6) for name, seconds in job.measured_seconds.items()}
 
 
 def _details(outcome: Outcome) -> Mapping[str, object]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import os
 import re
 import subprocess
 import sys
@@ -27,6 +28,7 @@ from offsider.wiring.logs import (
     timestamp,
     write_info,
 )
+from offsider.wiring.propagation import context
 from tests.waiting import wait_for
 
 
@@ -123,6 +125,76 @@ def test_json_keeps_a_traceback_apart():
     stream = log_to("json")
     logger.error("failed", exc_info=ValueError("boom"))
     assert json.loads(stream.getvalue())["err"] == "ValueError: boom"
+
+
+def test_json_writes_what_is_no_json_as_text():
+    stream = log_to("json")
+    logger.info("x", extra={"fields": {"a": float("nan"), "b": {(1, 2): 3}, "c": 1}})
+    assert json.loads(stream.getvalue())["ctx"] == {"a": "nan", "b": "{(1, 2): 3}", "c": 1}
+
+
+def test_a_structured_line_is_flat():
+    stream = log_to("structured")
+    with running(job(rows=7)), log_fields(request="r1"):
+        logger.warning("two\n%s", "lines", extra={"fields": {"elapsed": 0.5}})
+    entry = json.loads(stream.getvalue())
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", entry.pop("time"))
+    assert entry == {
+        "severity": "WARN",
+        "pid": os.getpid(),
+        "tid": thread_id(),
+        "message": "two\nlines",
+        "class": "Hard",
+        "jid": "ab12",
+        "queue": "default",
+        "tags": ["x", "y"],
+        "correlation_id": "ab12",
+        "request": "r1",
+        "rows": 7,
+        "elapsed": 0.5,
+    }
+    assert stream.getvalue().count("\n") == 1
+
+
+def test_outside_of_jobs_a_structured_line_tells_the_open_block():
+    stream = log_to("structured")
+    with context(user="ann", correlation_id="c1"):
+        logger.info("x")
+    logger.info("y")
+    first, second = map(json.loads, stream.getvalue().splitlines())
+    assert (first["meta.user"], first["correlation_id"]) == ("ann", "c1")
+    assert set(second) == {"time", "severity", "pid", "tid", "message"}
+
+
+def test_no_field_of_a_job_can_pass_for_one_of_ours():
+    stream = log_to("structured")
+    with running(job(severity="FATAL", jid="other", message="forged")):
+        logger.info("x")
+    entry = json.loads(stream.getvalue())
+    assert (entry["severity"], entry["jid"], entry["message"]) == ("INFO", "ab12", "x")
+
+
+@pytest.mark.parametrize("arguments", [False, True])
+def test_a_structured_error_tells_its_job_and_arguments_only_when_asked(arguments):
+    config = Config()
+    config.log.format, config.log.arguments = "structured", arguments
+    stream = io.StringIO()
+    setup_logging(config.log, stream)
+    payload = {"class": "Hard", "args": ["secret"], "jid": "ab", "queue": "low", "meta.user": "ann"}
+
+    def fail():
+        raise LookupError("gone")
+
+    try:
+        fail()
+    except LookupError as error:
+        config.handle_error(error, {"job": payload})
+    entry = json.loads(stream.getvalue())
+    assert (entry["severity"], entry["message"]) == ("WARN", "LookupError: gone")
+    assert (entry["class"], entry["jid"], entry["queue"], entry["meta.user"]) == ("Hard", "ab", "low", "ann")
+    assert (entry["error_class"], entry["error_message"]) == ("LookupError", "gone")
+    assert ":in `fail'" in entry["error_backtrace"][0]
+    assert ("secret" in stream.getvalue()) is arguments
 
 
 def test_colour_is_for_terminals(monkeypatch):
@@ -291,7 +363,7 @@ def without_time(text):
     return re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", "now", text)
 
 
-@pytest.mark.parametrize("style", ["plain", "json", "without_timestamp", "pretty"])
+@pytest.mark.parametrize("style", ["plain", "json", "without_timestamp", "pretty", "structured"])
 def test_the_short_way_writes_the_same_line(style):
     lines = []
     for way in (write_info, lambda message, fields: logger.info(message, extra={"fields": fields})):

@@ -159,3 +159,146 @@ def test_a_log_that_is_broken_is_reported_and_no_fault_of_the_job(config, report
         logger.removeFilter(broken)
 
     assert [(type(error), context) for error, context in reports] == [(LookupError, {"context": "the job log"})] * 2
+
+
+def test_measured_times_stand_on_the_line_that_ends_a_run(config, lines):
+    def run(job):
+        with job.measure("db"):
+            pass
+        return Succeeded(), 0.5
+
+    JobLogger(config).around(job(), run)
+
+    assert [sorted(fields) for _, _, fields in lines()] == [[], ["db_duration_s", "elapsed"]]
+
+
+# ----------------------------------------------------------------------------------------------------- structured
+
+NOW = 1_795_216_781.0
+
+
+@pytest.fixture
+def structured(config, clock):
+    config.log.format = "structured"
+    clock.seconds = NOW
+    return config
+
+
+PUSHED = {"retry": 5, "created_at": 1_795_216_770_500, "enqueued_at": 1_795_216_780_500}
+FACTS = {
+    "retry": 5,
+    "attempt": 1,
+    "job_size_bytes": 121,
+    "created_at": "2026-11-20T23:19:30.500Z",
+    "enqueued_at": "2026-11-20T23:19:40.500Z",
+    "scheduling_latency_s": 0.5,
+}
+
+
+def test_a_structured_start_tells_what_is_known_before_a_run(structured, lines):
+    ended(structured, Succeeded(), 0.0, **PUSHED)
+
+    level, message, fields = lines()[0]
+    assert (level, message) == ("INFO", f"J JID-{'a' * 24}: start")
+    assert fields == {"job_status": "start", **FACTS}
+
+
+def test_a_structured_end_tells_all_timings(structured, lines):
+    def run(job):
+        with job.measure("db"):
+            pass
+        return Succeeded(), 1.23456789
+
+    JobLogger(structured).around(job(**PUSHED), run)
+
+    _, message, fields = lines()[1]
+    assert message == f"J JID-{'a' * 24}: done: 1.235 sec"
+    assert 0 <= fields.pop("cpu_s") < 5
+    assert 0 <= fields.pop("db_duration_s") < 5
+    assert fields == {
+        "job_status": "done",
+        **FACTS,
+        "outcome": "succeeded",
+        "duration_s": 1.234568,
+        "completed_at": "2026-11-20T23:19:41.000Z",
+    }
+
+
+def test_the_cpu_time_is_that_of_the_run(structured, lines, monkeypatch):
+    times = iter([10.0, 12.5])
+    monkeypatch.setattr("time.thread_time", lambda: next(times))
+
+    ended(structured, Succeeded(), 3.0)
+
+    assert [fields.get("cpu_s") for _, _, fields in lines()] == [None, 2.5]
+
+
+def test_a_structured_failure_tells_the_error(structured, lines):
+    def fail():
+        raise ValueError("boom")
+
+    try:
+        fail()
+    except ValueError as error:
+        ended(structured, Failed(error), 0.5, retry_count=0, interrupted_count=2)
+
+    _, message, fields = lines()[1]
+    assert message.endswith(": fail: 0.500 sec")
+    assert (fields["job_status"], fields["outcome"]) == ("fail", "failed")
+    assert (fields["error_class"], fields["error_message"]) == ("ValueError", "boom")
+    assert fields["error_backtrace"][0].endswith("in `fail'")
+    assert (fields["retry_count"], fields["attempt"], fields["interrupted_count"]) == (0, 2, 2)
+
+
+@pytest.mark.parametrize(
+    "outcome, told",
+    [
+        (Interrupted(), {"job_status": "fail", "outcome": "interrupted"}),
+        (Rescheduled(90), {"job_status": "done", "outcome": "rescheduled", "again_in": 90}),
+        (Skipped("nothing"), {"job_status": "done", "outcome": "skipped", "skipped": "nothing"}),
+        (Discarded(Discard("no way")), {"job_status": "done", "outcome": "discarded", "discarded": "no way"}),
+    ],
+)
+def test_other_ends_in_structured_lines(outcome, told, structured, lines):
+    ended(structured, outcome, 0.5)
+
+    assert told.items() <= lines()[1][2].items()
+
+
+@pytest.mark.parametrize("stamp", [-5.0, 1e300, "yesterday", None, True])
+def test_a_time_that_is_none_is_left_out(stamp, structured, lines):
+    ended(structured, Succeeded(), 0.5, created_at=stamp)
+
+    assert "created_at" not in lines()[0][2]
+
+
+def test_a_clock_that_is_behind_makes_no_negative_latency(structured, lines):
+    ended(structured, Succeeded(), 0.5, enqueued_at=NOW + 5)
+
+    assert lines()[0][2]["scheduling_latency_s"] == 0
+
+
+def test_arguments_are_told_when_asked_for(structured, lines):
+    ended(structured, Succeeded(), 0.5)
+    structured.log.arguments = True
+    ended(structured, Succeeded(), 0.5)
+
+    assert [fields.get("args") for _, _, fields in lines()] == [None, None, "[]", "[]"]
+
+
+def test_a_structured_log_that_is_broken_fails_no_job(structured, reports, monkeypatch):
+    def broken(message, fields):
+        raise LookupError("a broken filter")
+
+    monkeypatch.setattr("offsider.worker.job_logger.write_info", broken)
+
+    assert ended(structured, Succeeded(), 1.0) == (Succeeded(), 1.0)
+    assert [type(error) for error, _ in reports] == [LookupError] * 2
+
+
+def test_structured_lines_can_be_switched_off_as_well(structured, lines):
+    structured.log.job_log = False
+
+    ended(structured, Succeeded(), 1.0)
+
+    assert lines() == []
