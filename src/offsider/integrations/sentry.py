@@ -204,4 +204,6 @@ def _without_own_variables(event: Event, _hint: Hint) -> Event:
 
 
 def _listed(told: Any, name: str, inner: str) -> list[dict[str, Any]]:
-    return (told.get(name) or {}).get(inner) or []
+    outer: Any = told.get(name)
+    inside: list[dict[str, Any]] | None = outer.get(inner) if outer else None
+    return inside or []
