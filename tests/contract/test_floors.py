@@ -10,9 +10,21 @@ import grimp
 import pytest
 
 ROOT = Path(__file__).parents[2]
-# A capsule belongs to a configuration which has capsules; the context names the capsule, and the log reads the context.
+# A capsule belongs to a configuration which has capsules; the context names the capsule, and the log reads the context
+# and what the job carries.
 CONFIGURATION = {
-    f"offsider.wiring.{name}" for name in ("capsule", "config", "context", "events", "extension", "logs", "middleware")
+    f"offsider.wiring.{name}"
+    for name in (
+        "capsule",
+        "config",
+        "context",
+        "events",
+        "extension",
+        "logs",
+        "middleware",
+        "propagation",
+        "structured_log",
+    )
 }
 # The package names its public classes for type checkers, and the worker tells the package's version.
 PACKAGE = {"offsider", *(f"offsider.worker.{name}" for name in ("embed", "heartbeat", "launcher"))}
