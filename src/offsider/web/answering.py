@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from offsider.core.errors import OffsiderError, RedisFailure
 from offsider.web import audit
 from offsider.web.answers import Answer, Done, NotAllowed, Page, Text, WebError
+from offsider.web.counters import counters
 from offsider.web.headers import NO_STORE
 from offsider.web.layout import layout_of
 from offsider.web.request import Request, Response
@@ -18,8 +19,6 @@ from offsider.web.templates import render
 from offsider.wiring.logs import describe
 
 if TYPE_CHECKING:
-    from offsider.inspector.stats import Stats
-    from offsider.web.fresh import Fresh
     from offsider.web.visit import Visit
 
 log = logging.getLogger("offsider.web")
@@ -40,14 +39,7 @@ TITLES = {
 
 
 class Answering:
-    """Makes responses.
-
-    Args:
-        stats: the counters of each server, by its name.
-    """
-
-    def __init__(self, stats: Mapping[str, Fresh[Stats]]) -> None:
-        self._stats = stats
+    """Makes responses."""
 
     def response(self, visit: Visit, page: Callable[[], Answer]) -> Response:
         """What ``page`` answers as a response; its errors as pages."""
@@ -93,12 +85,9 @@ class Answering:
                 return self._html(visit, answer, bare=bare)
 
     def _html(self, visit: Visit, page: Page, *, bare: bool) -> Response:
-        layout = layout_of(visit, page, None if bare else self._counters(visit))
+        layout = layout_of(visit, page, None if bare else counters(visit.config))
         text = render(page.template, visit, layout, page.data)
         return Response(page.status, text.encode(errors="replace"), (HTML, NO_STORE, VARY))
-
-    def _counters(self, visit: Visit) -> Stats:
-        return self._stats[visit.server].get()
 
 
 def _error_page(status: int, message: str) -> Page:

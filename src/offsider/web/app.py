@@ -15,13 +15,11 @@ from functools import partial
 from typing import Any, TypeAlias, cast
 from urllib.parse import unquote
 
-from offsider.inspector.stats import Stats
 from offsider.web import audit, hosts
 from offsider.web.answering import Answering
 from offsider.web.answers import Answer, BadRequest, Done, Forbidden, NotAllowed, NotFound, Page, TooLarge, WebError
 from offsider.web.assets import own_assets
 from offsider.web.forms import form_fields, query_fields
-from offsider.web.fresh import Fresh
 from offsider.web.headers import ALWAYS, FOR_EVER
 from offsider.web.options import WebOptions
 from offsider.web.origin import is_same_origin
@@ -55,8 +53,7 @@ class WebApp:
     def __init__(self, options: WebOptions) -> None:
         self.options = options
         self._router = Router(routes())
-        stats = {name: Fresh(partial(Stats.read, config)) for name, config in options.servers.items()}
-        self._answering = Answering(stats)
+        self._answering = Answering()
 
     def respond(self, request: Request, wait: Wait = run) -> Response:
         """The response to a request; never raises."""

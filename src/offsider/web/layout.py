@@ -81,6 +81,7 @@ class Layout:
     version: str
     redis_url: str
     back: str
+    live: bool
     stylesheets: Sequence[str]
     scripts: Sequence[str]
     texts: Mapping[str, str]
@@ -112,6 +113,7 @@ def layout_of(visit: Visit, page: Page, stats: Stats | None) -> Layout:
         version=__version__,
         redis_url=visit.config.redis.redacted_url,
         back=visit.here(),
+        live=visit.request.method == "GET",
         stylesheets=assets.of_kind(".css"),
         scripts=assets.of_kind(".js"),
         texts={text: visit.t(text) for text in SCRIPT_TEXTS},
@@ -120,7 +122,7 @@ def layout_of(visit: Visit, page: Page, stats: Stats | None) -> Layout:
 
 def counts(stats: Stats) -> Mapping[str, int]:
     """The counters by name, in their order on the page."""
-    return {name: getattr(stats, name, 0) for name, _, _ in COUNTERS}
+    return {name: getattr(stats, name) for name, _, _ in COUNTERS}
 
 
 def _tabs(visit: Visit, page: Page) -> list[Tab]:
