@@ -1,38 +1,60 @@
-"""Looking at what is stored, and acting on one job at a time."""
+"""Looking at what is stored, and acting on it."""
 
 from offsider.inspector.attempts import Attempt, Attempts
+from offsider.inspector.callers import Callers
+from offsider.inspector.chunk import Chunk, Preview
 from offsider.inspector.deploys import DeployMark, Deploys
 from offsider.inspector.error_groups import ErrorGroup, ErrorGroups
 from offsider.inspector.fleet_metrics import FleetMetrics
+from offsider.inspector.history import History
+from offsider.inspector.job_filter import JobFilter
 from offsider.inspector.job_metrics import BOUNDS_MS, PERIODS, JobDetail, JobMetrics, JobTotals, TopJobs
 from offsider.inspector.job_record import JobRecord
 from offsider.inspector.job_set import DeadSet, JobSet, RetrySet, ScheduledSet, SetEntry
-from offsider.inspector.process import Process, ProcessSet
+from offsider.inspector.process import CapsuleShown, Process, ProcessSet
+from offsider.inspector.quarantine import Quarantine, QuarantinedJob
 from offsider.inspector.queue import Queue
-from offsider.inspector.stats import Stats
+from offsider.inspector.search import Found, search_everywhere
+from offsider.inspector.server_info import ServerInfo
+from offsider.inspector.stats import QueueSummary, Stats
+from offsider.inspector.work import Work, WorkSet
 
 __all__ = [
     "BOUNDS_MS",
     "PERIODS",
     "Attempt",
     "Attempts",
+    "Callers",
+    "CapsuleShown",
+    "Chunk",
     "DeadSet",
     "DeployMark",
     "Deploys",
     "ErrorGroup",
     "ErrorGroups",
     "FleetMetrics",
+    "Found",
+    "History",
     "JobDetail",
+    "JobFilter",
     "JobMetrics",
     "JobRecord",
     "JobSet",
     "JobTotals",
+    "Preview",
     "Process",
     "ProcessSet",
+    "Quarantine",
+    "QuarantinedJob",
     "Queue",
+    "QueueSummary",
     "RetrySet",
     "ScheduledSet",
+    "ServerInfo",
     "SetEntry",
     "Stats",
     "TopJobs",
+    "Work",
+    "WorkSet",
+    "search_everywhere",
 ]

@@ -2,33 +2,46 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any, cast
 
 from offsider.core.backtrace import inflate
+from offsider.core.clock import SYSTEM_CLOCK
 from offsider.core.errors import MalformedPayload
 from offsider.core.payload import JobPayload, decode, read_stamp
+from offsider.inspector import display
+
+#: The first second that no calendar shows: the year 10,000.
+_END_OF_TIME = 253_402_300_800
 
 
 class JobRecord:
-    """One stored payload.
+    """One stored payload. It is decoded when somebody asks what it says, and no read of it raises.
 
     Args:
         raw: its bytes; they may be no job at all.
+        queue: where it was found, for a job that does not say.
 
     Attributes:
         raw: the same bytes.
-        payload: what they say; None when they are no job.
     """
 
-    def __init__(self, raw: bytes) -> None:
+    def __init__(self, raw: bytes, queue: str = "") -> None:
         self.raw = raw
-        self.payload: JobPayload | None
+        self._queue = queue
+
+    @cached_property
+    def payload(self) -> JobPayload | None:
+        """What the bytes say; None when they are no job."""
         try:
-            self.payload = decode(raw)
+            return decode(self.raw)
         except MalformedPayload:
-            self.payload = None
-        #: What is shown in place of bytes that are no job.
-        self._known: JobPayload = self.payload or {"class": "", "args": []}
+            return None
+
+    @cached_property
+    def _known(self) -> JobPayload:
+        """What is shown in place of bytes that are no job."""
+        return self.payload or {"class": "", "args": []}
 
     @property
     def malformed(self) -> bool:
@@ -45,14 +58,39 @@ class JobRecord:
         """The stored name of the job; empty when there is none."""
         return self._known["class"]
 
+    @cached_property
+    def display_class(self) -> str:
+        """The name that its author knows: of the class inside an ActiveJob wrapper, ``Mailer#method`` for a mail."""
+        return display.display_class(self._known)
+
     @property
     def args(self) -> list[Any]:
         return self._known["args"]
 
+    @cached_property
+    def display_args(self) -> list[Any]:
+        """The arguments that its author gave, out of their wrapper; an encrypted one is not shown."""
+        return display.display_args(self._known)
+
+    @property
+    def kwargs(self) -> dict[str, Any]:
+        """Keyword-only arguments, of jobs in Python."""
+        return self._known.get("kwargs", {})
+
     @property
     def queue(self) -> str:
-        """The queue that the job belongs to; empty when it does not say."""
-        return self._known.get("queue", "")
+        """The queue that the job belongs to; empty when nobody says."""
+        return self._queue or self._known.get("queue", "")
+
+    @property
+    def bid(self) -> str:
+        """The batch that the job is part of; empty when it is none's."""
+        return self._text("bid")
+
+    @property
+    def tags(self) -> list[str]:
+        tags: object = self._known.get("tags")
+        return [tag for tag in cast("list[object]", tags) if isinstance(tag, str)] if isinstance(tags, list) else []
 
     @property
     def created_at(self) -> float | None:
@@ -72,6 +110,20 @@ class JobRecord:
         return self._time("retried_at")
 
     @property
+    def retry_count(self) -> int | None:
+        """How often it was retried: 0 after the first failure. None for a job that has never failed."""
+        return self._known.get("retry_count")
+
+    @property
+    def error_class(self) -> str:
+        """The class of the last error; empty when there was none."""
+        return self._text("error_class")
+
+    @property
+    def error_message(self) -> str:
+        return self._text("error_message")
+
+    @cached_property
     def error_backtrace(self) -> list[str]:
         """The lines of the backtrace, inflated; empty when none was stored, or nothing that can be read."""
         stored: object = self._known.get("error_backtrace")
@@ -82,8 +134,36 @@ class JobRecord:
         except ValueError:
             return []
 
+    @property
+    def latency_seconds(self) -> float:
+        """How long ago it was put into its queue, or else created; 0 when neither is known."""
+        since = self.enqueued_at
+        if since is None:
+            since = self.created_at
+        return 0.0 if since is None else max(0.0, SYSTEM_CLOCK.now() - since)
+
+    @property
+    def caller(self) -> str | None:
+        """What pushed it: a job or a web route, as ``meta.caller_id`` says; None when nobody wrote that down."""
+        return self._text("meta.caller_id") or None
+
+    @property
+    def context(self) -> dict[str, Any]:
+        """What travelled with it from where it was pushed: every ``meta.…`` key, and ``correlation_id``."""
+        known = cast("dict[str, Any]", self._known)
+        return {key: value for key, value in known.items() if key.startswith("meta.") or key == "correlation_id"}
+
+    def __getitem__(self, key: str) -> Any:
+        """A key of the payload; None when it is not there."""
+        return cast("dict[str, Any]", self._known).get(key)
+
+    def _text(self, key: str) -> str:
+        value: object = self._known.get(key)
+        return value if isinstance(value, str) else ""
+
     def _time(self, key: str) -> float | None:
-        return read_stamp(self._known.get(key))
+        at = read_stamp(self._known.get(key))
+        return at if at is not None and 0 <= at < _END_OF_TIME else None
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name or self.raw[:40]!r} {self.jid}>"

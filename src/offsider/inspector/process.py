@@ -26,6 +26,15 @@ SIGNAL_SECONDS_OF_RUBY = 10
 
 
 @dataclass(frozen=True, slots=True)
+class CapsuleShown:
+    """A capsule of a process: ``mode`` is ``"strict"``, ``"weighted"`` or ``"random"``, ``weights`` has its queues."""
+
+    concurrency: int
+    mode: str
+    weights: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
 class Process:
     """A worker process as it showed itself at its last heartbeat.
 
@@ -43,6 +52,9 @@ class Process:
         rss_kilobytes: the memory it holds.
         round_trip_microseconds: to Redis and back.
         beat_at: epoch seconds of its last heartbeat, by its own clock.
+        capsules: name -> its queues and how many jobs it runs at a time; empty for processes that do not tell.
+        weights: queue -> its weight, all capsules together; 0 where the order is strict.
+        leader: it leads the others; Sidekiq Enterprise has such a one.
     """
 
     identity: str
@@ -60,7 +72,15 @@ class Process:
     rss_kilobytes: int
     round_trip_microseconds: int
     beat_at: float
+    capsules: Mapping[str, CapsuleShown]
+    weights: Mapping[str, int]
+    leader: bool
     _redis: Redis = field(repr=False, compare=False)
+
+    @property
+    def stopping(self) -> bool:
+        """Whether it may be on its way out. As in Sidekiq, it does not tell a stop from being quiet."""
+        return self.is_quiet
 
     def quiet(self) -> None:
         """Have it take no further jobs. Raises EmbeddedProcess, as `stop` and `dump` do."""
@@ -100,25 +120,49 @@ class ProcessSet:
 
     def __iter__(self) -> Iterator[Process]:
         listed = processes.identities(self._redis)
+        leader = self.leader
         for identity, fields in processes.hashes(self._redis, listed).items():
-            yield _process(self._redis, identity, fields)
+            yield _process(self._redis, identity, fields, leader)
 
     def find(self, identity: str) -> Process | None:
         """The process of this identity; None when it is not registered."""
         found = processes.hashes(self._redis, [identity])
-        return _process(self._redis, identity, found[identity]) if identity in found else None
+        return _process(self._redis, identity, found[identity], self.leader) if identity in found else None
+
+    @property
+    def leader(self) -> str:
+        """The identity of the process that leads the others, of Sidekiq Enterprise; empty when none does."""
+        return processes.leader(self._redis)
+
+    @property
+    def total_concurrency(self) -> int:
+        """How many jobs they can run at a time, all together."""
+        return sum(process.concurrency for process in self)
+
+    @property
+    def total_rss_kilobytes(self) -> int:
+        """The memory they hold, all together."""
+        return sum(process.rss_kilobytes for process in self)
+
+    def cleanup(self) -> int:
+        """Strike those off the registry that have been silent for a minute, and answer how many.
+
+        Does nothing, and answers 0, when anybody did so within the last minute.
+        """
+        return processes.prune(self._redis)
 
 
-def _process(redis: Redis, identity: str, fields: Mapping[str, bytes]) -> Process:
+def _process(redis: Redis, identity: str, fields: Mapping[str, bytes], leader: str) -> Process:
     info = _info(fields.get("info", b""))
     hostname, _, rest = identity.partition(":")
+    capsules = _capsules(info)
     return Process(
         identity=identity,
         hostname=_text(info.get("hostname")) or hostname,
         pid=int(_number(info.get("pid", rest.partition(":")[0]))),
         started_at=_number(info.get("started_at")),
-        concurrency=_concurrency(info),
-        queues=_queues(info),
+        concurrency=int(_number(info.get("concurrency"))) or sum(each.concurrency for each in capsules.values()),
+        queues=_texts(info.get("queues")) or list(_all_weights(capsules)),
         busy=int(_number(fields.get("busy"))),
         is_quiet=fields.get("quiet") == b"true",
         labels=_texts(info.get("labels")),
@@ -128,6 +172,9 @@ def _process(redis: Redis, identity: str, fields: Mapping[str, bytes]) -> Proces
         rss_kilobytes=int(_number(fields.get("rss"))),
         round_trip_microseconds=int(_number(fields.get("rtt_us"))),
         beat_at=_number(fields.get("beat")),
+        capsules=capsules,
+        weights=_all_weights(capsules) or _weights(info.get("weights")),
+        leader=identity == leader,
         _redis=redis,
     )
 
@@ -143,24 +190,26 @@ def _info(raw: bytes) -> dict[str, Any]:
     return cast("dict[str, Any]", info) if isinstance(info, dict) else {}
 
 
-def _concurrency(info: Mapping[str, Any]) -> int:
-    if "concurrency" in info:
-        return int(_number(info["concurrency"]))
-    return sum(int(_number(capsule.get("concurrency"))) for capsule in _capsules(info))
-
-
-def _queues(info: Mapping[str, Any]) -> list[str]:
-    if "queues" in info:
-        return _texts(info["queues"])
-    weights = [capsule.get("weights") for capsule in _capsules(info)]
-    return list(dict.fromkeys(str(queue) for each in weights if isinstance(each, dict) for queue in cast("Any", each)))
-
-
-def _capsules(info: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Those of a Ruby process of version 8, which tells all else by them."""
+def _capsules(info: Mapping[str, Any]) -> dict[str, CapsuleShown]:
+    """Those of a process of version 8, which tells all else by them."""
     capsules = info.get("capsules")
-    every = cast("dict[str, object]", capsules).values() if isinstance(capsules, dict) else ()
-    return [cast("dict[str, Any]", each) for each in every if isinstance(each, dict)]
+    told = cast("dict[str, object]", capsules).items() if isinstance(capsules, dict) else ()
+    return {name: _capsule(cast("dict[str, object]", each)) for name, each in told if isinstance(each, dict)}
+
+
+def _capsule(told: Mapping[str, object]) -> CapsuleShown:
+    return CapsuleShown(int(_number(told.get("concurrency"))), _text(told.get("mode")), _weights(told.get("weights")))
+
+
+def _all_weights(capsules: Mapping[str, CapsuleShown]) -> dict[str, int]:
+    return {queue: weight for capsule in capsules.values() for queue, weight in capsule.weights.items()}
+
+
+def _weights(told: object) -> dict[str, int]:
+    """An object, or a list of them, one for each capsule, as version 7 writes it."""
+    parts = cast("list[object]", told) if isinstance(told, list) else [told]
+    objects = [cast("dict[str, object]", part) for part in parts if isinstance(part, dict)]
+    return {queue: int(_number(weight)) for each in objects for queue, weight in each.items()}
 
 
 def _text(value: object) -> str:

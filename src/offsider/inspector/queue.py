@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 
+from offsider.inspector import callers
+from offsider.inspector.callers import Callers
+from offsider.inspector.chunk import Chunk, Preview
+from offsider.inspector.job_filter import JobFilter
 from offsider.inspector.job_record import JobRecord
-from offsider.storage import queues
+from offsider.storage import quarantine, queue_walk, queues
+from offsider.storage.quarantine import Seen
+from offsider.storage.queue_walk import Place
 from offsider.wiring.config import Config
 from offsider.wiring.default import default_config
 from offsider.wiring.events import JobRemoved
 
 _PAGE = 50
+_BULK_PAGE = 1_000
+_STEP_SECONDS = 0.01
+_SMALLEST_STEP, _BIGGEST_STEP = 50, 5_000
+_SAMPLES = 10
+_TRIES = 3
+#: So many jobs that were deleted by hand are remembered, for those who look through the queue meanwhile.
+_REMEMBERED = 1_000
 
 
 class Queue:
     """Iterating gives `JobRecord`, the one that runs next first, in pages.
 
-    Jobs that are deleted through this object while it is looked through disturb nothing. When workers take
-    jobs meanwhile, a job may come twice or be missed: a queue has no order that would stand still.
+    Whatever is pushed, taken and deleted meanwhile, a job that stays in the queue all the time comes at least once.
 
     Args:
         name: of the queue; it need not exist.
@@ -27,7 +41,7 @@ class Queue:
     def __init__(self, name: str, config: Config | None = None) -> None:
         self.name = name
         self._config = config if config is not None else default_config()
-        self._deleted = 0
+        self._deleted: deque[str] = deque(maxlen=_REMEMBERED)
         self._redis = self._config.shared_redis()
 
     @classmethod
@@ -36,25 +50,56 @@ class Queue:
         config = config if config is not None else default_config()
         return [cls(name, config) for name in queues.names(config.shared_redis())]
 
+    @staticmethod
+    def pause_all(names: Iterable[str], config: Config | None = None) -> None:
+        """Pause several queues at once."""
+        config = config if config is not None else default_config()
+        queues.pause(config.shared_redis(), *names)
+
+    @staticmethod
+    def unpause_all(names: Iterable[str], config: Config | None = None) -> None:
+        """Let several queues go on at once."""
+        config = config if config is not None else default_config()
+        queues.unpause(config.shared_redis(), *names)
+
+    @property
+    def exists(self) -> bool:
+        """Whether a job was ever pushed to it since it was last deleted."""
+        return queues.is_known(self._redis, self.name)
+
     def __len__(self) -> int:
         return queues.size(self._redis, self.name)
 
     def __iter__(self) -> Iterator[JobRecord]:
-        seen, deleted, size = 0, self._deleted, len(self)
+        place = Place()
         while True:
-            # What is gone was in front of what comes next: taken by workers, or deleted by whoever looks.
-            gone = max(self._deleted - deleted, size - len(self))
-            page = queues.page(self._redis, self.name, max(0, seen - gone), _PAGE)
-            if not page:
+            start, raws = queue_walk.read_on(self._redis, self.name, place, _PAGE)
+            if not raws:
                 return
-            yield from map(JobRecord, page)
-            seen += len(page)
+            yield from map(self._record, raws)
+            left = [raw for raw in raws if queue_walk.digest(raw) not in self._deleted]
+            place = place.after(start + len(left), left)
+
+    def page(self, start: int, count: int, *, newest_first: bool = False) -> list[JobRecord]:
+        """Some jobs, from the one that runs next on, or from the one that was pushed last.
+
+        Args:
+            start: how many to leave out.
+            count: how many at most.
+            newest_first: which end to begin at.
+        """
+        return [*map(self._record, queues.page(self._redis, self.name, start, count, newest_first=newest_first))]
+
+    @property
+    def oldest(self) -> JobRecord | None:
+        """The job that runs next; None for an empty queue."""
+        return next(iter(self.page(0, 1)), None)
 
     @property
     def latency_seconds(self) -> float:
         """How long the next job has waited; 0 for an empty queue."""
-        oldest = queues.page(self._redis, self.name, 0, 1)
-        enqueued_at = JobRecord(oldest[0]).enqueued_at if oldest else None
+        oldest = self.oldest
+        enqueued_at = oldest.enqueued_at if oldest else None
         return 0.0 if enqueued_at is None else max(0.0, self._config.clock.now() - enqueued_at)
 
     @property
@@ -70,19 +115,128 @@ class Queue:
 
     def find_job(self, jid: str) -> JobRecord | None:
         """The job with this id; looks through the whole queue."""
-        return next((record for record in self if record.jid == jid), None)
+        wanted = JobFilter(text=jid)
+        return next((record for record in self if wanted.matches(record) and record.jid == jid), None)
+
+    def callers(self, most: int = 10_000) -> Callers:
+        """Who fills this queue: jobs counted by caller and by class.
+
+        Args:
+            most: how many jobs to look at; of a longer queue, some from each tenth of it.
+        """
+        size = len(self)
+        if size <= most:
+            return callers.count(self.page(0, most), size)
+        each = max(1, most // _SAMPLES)
+        starts = [size * part // _SAMPLES for part in range(_SAMPLES)]
+        return callers.count((record for start in starts for record in self.page(start, each)), size)
+
+    def scan(self, wanted: JobFilter, cursor: str = "", budget_ms: float = 100) -> Chunk[JobRecord]:
+        """Look for jobs for about as long as is given, and answer what was found and where to go on.
+
+        Args:
+            wanted: which jobs.
+            cursor: of the chunk before; empty, or anything else that no chunk had, is the beginning.
+            budget_ms: milliseconds.
+        """
+        ends = time.monotonic() + budget_ms / 1000
+        place, step = Place.read(cursor), _SMALLEST_STEP
+        chunk: Chunk[JobRecord] = Chunk([], 0, len(self), "")
+        while True:
+            started = time.monotonic()
+            start, raws = queue_walk.read_on(self._redis, self.name, place, step)
+            if not raws:
+                return chunk
+            chunk.entries += filter(wanted.matches, map(self._record, raws))
+            chunk.scanned += len(raws)
+            place = place.after(start + len(raws), raws)
+            now = time.monotonic()
+            if now >= ends:
+                chunk.cursor = place.written
+                return chunk
+            fitting = int(step * _STEP_SECONDS / max(now - started, 1e-6))
+            step = max(_SMALLEST_STEP, min(fitting, 4 * step, _BIGGEST_STEP))
+
+    def preview(self, wanted: JobFilter, budget_ms: float = 100) -> Preview:
+        """How many jobs a bulk action would reach, as far as that is found out in the time."""
+        chunk = self.scan(wanted, budget_ms=budget_ms)
+        return Preview(len(chunk.entries), chunk.scanned, chunk.complete)
 
     def delete(self, record: JobRecord) -> bool:
         """Remove one job. False when it has left the queue meanwhile."""
         deleted = queues.delete_job(self._redis, self.name, record.raw)
         if deleted:
-            self._deleted += 1
-            self._config.events.emit("job_removed", JobRemoved(record.raw, f"queue:{self.name}", "delete"))
+            self._gone(record.raw, "delete")
         return deleted
+
+    def delete_by_class(self, name: str) -> int:
+        """Remove every job of a class, and answer how many there were."""
+        return self.delete_matching(JobFilter(name=name))
+
+    def delete_matching(self, wanted: JobFilter) -> int:
+        """Remove every job that fits, for good, and answer how many there were."""
+        return self._sweep(wanted, "delete", lambda jobs: quarantine.take_from_queue(self._redis, self.name, jobs))
+
+    def quarantine_matching(self, wanted: JobFilter) -> int:
+        """Put every job that fits aside for ``worker.quarantine_days``, and answer how many there were."""
+        days = self._config.worker.quarantine_days
+
+        def put(jobs: list[Seen]) -> list[bool]:
+            at = self._config.clock.now()
+            return quarantine.take_from_queue(self._redis, self.name, jobs, days=days, at=at, how="quarantine")
+
+        return self._sweep(wanted, "quarantine", put)
+
+    def _sweep(self, wanted: JobFilter, how: str, take: Callable[[list[Seen]], list[bool]]) -> int:
+        removed, place, tries = 0, Place(), 0
+        while True:
+            start, raws = queue_walk.read_on(self._redis, self.name, place, _BULK_PAGE)
+            if not raws:
+                return removed
+            seen = [Seen(raw, start + at) for at, raw in enumerate(raws) if wanted.matches(self._record(raw))]
+            taken = self._take(seen, how, take)
+            removed += len(taken)
+            tries += 1
+            if len(taken) < len(seen) and tries < _TRIES:
+                continue  # workers took some, or so many that the others were not found: look again
+            left = [raw for at, raw in enumerate(raws) if start + at not in taken]
+            place, tries = place.after(start + len(left), left), 0
+
+    def _take(self, seen: list[Seen], how: str, take: Callable[[list[Seen]], list[bool]]) -> set[int]:
+        """Take jobs out, and answer at which positions they were."""
+        taken: set[int] = set()
+        for first in range(0, len(seen), quarantine.BATCH):
+            batch = seen[first : first + quarantine.BATCH]
+            # What was taken before was nearer to the end.
+            replies = take([Seen(job.raw, job.position - len(taken)) for job in batch])
+            for job, gone in zip(batch, replies, strict=True):
+                if gone:
+                    taken.add(job.position)
+                    self._gone(job.raw, how)
+        return taken
 
     def clear(self) -> int:
         """Delete the queue with all its jobs, and answer how many there were."""
-        removed = queues.clear(self._redis, self.name)
-        for raw in removed:
-            self._config.events.emit("job_removed", JobRemoved(raw, f"queue:{self.name}", "clear"))
-        return len(removed)
+        told = 0
+        if self._config.events.listened("job_removed"):
+            told = self._take_one_by_one()
+        return told + queues.clear(self._redis, self.name)
+
+    def _take_one_by_one(self) -> int:
+        """All jobs that are there now, in pages: each is told of."""
+        taken, size = 0, len(self)
+        while taken < size:
+            raws = queues.take(self._redis, self.name, min(_BULK_PAGE, size - taken))
+            if not raws:
+                break
+            taken += len(raws)
+            for raw in raws:
+                self._gone(raw, "clear")
+        return taken
+
+    def _record(self, raw: bytes) -> JobRecord:
+        return JobRecord(raw, self.name)
+
+    def _gone(self, raw: bytes, how: str) -> None:
+        self._deleted.append(queue_walk.digest(raw))
+        self._config.events.emit("job_removed", JobRemoved(raw, f"queue:{self.name}", how))

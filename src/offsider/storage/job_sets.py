@@ -8,10 +8,13 @@ a Ruby one or a person at a web page.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
+from offsider.core.errors import OffsiderError, RedisRefused
 from offsider.storage.keys import Keys
 from offsider.storage.redis import Redis
 from offsider.storage.scripts import Argument, Call, Script
@@ -23,6 +26,9 @@ DEFER = Script("defer")
 DROP = Script("drop")
 
 _PAGE = 50
+#: How long one ZSCAN of a look with a time limit should take: the server does nothing else meanwhile.
+_STEP_SECONDS = 0.01
+_SMALLEST_STEP, _BIGGEST_STEP = 100, 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +63,22 @@ def enqueue_call(keys: Keys, sorted_set: str, moves: Sequence[Move], *, only_due
     for move in moves:
         arguments += (move.member, move.payload, move.queue)
     return ENQUEUE, [sorted_set, keys.queues, *(keys.queue(move.queue) for move in moves)], arguments
+
+
+def kill_many(redis: Redis, sorted_set: str, members: Sequence[bytes], limits: DeadSetLimits) -> list[bool]:
+    """Move members to the dead set as they are, in one round trip. False for one that was gone."""
+    keys = [sorted_set, redis.keys.dead]
+    calls: list[list[Argument]] = [[member, limits.timeout_seconds, limits.max_jobs, 0] for member in members]
+    replies = redis.pipeline([KILL.by_hash(keys, arguments) for arguments in calls], raise_errors=False)
+    return [_killed(redis, keys, *pair) for pair in zip(calls, replies, strict=True)]
+
+
+def _killed(redis: Redis, keys: Sequence[str], arguments: Sequence[Argument], reply: Any) -> bool:
+    if isinstance(reply, RedisRefused) and reply.code == "NOSCRIPT":
+        reply = redis.run(KILL, keys, arguments)
+    if isinstance(reply, OffsiderError):
+        raise reply
+    return bool(reply)
 
 
 def kill(redis: Redis, sorted_set: str, member: bytes, limits: DeadSetLimits, *, only_due: bool = False) -> bool:
@@ -94,6 +116,23 @@ def remove(redis: Redis, sorted_set: str, member: bytes) -> bool:
     return bool(redis.call("ZREM", sorted_set, member))
 
 
+def remove_many(redis: Redis, sorted_set: str, members: Sequence[bytes]) -> list[bool]:
+    """Delete members in one round trip. False for one that was gone."""
+    return [bool(reply) for reply in redis.pipeline([("ZREM", sorted_set, member) for member in members])]
+
+
+def reschedule(redis: Redis, sorted_set: str, member: bytes, at: float) -> bool:
+    """Give a member another score, in epoch seconds. False when it was gone."""
+    commands = [("MULTI",), ("ZSCORE", sorted_set, member), ("ZADD", sorted_set, "XX", at, member), ("EXEC",)]
+    return redis.pipeline(commands)[-1][0] is not None
+
+
+def take_first(redis: Redis, sorted_set: str) -> tuple[bytes, float] | None:
+    """Take the earliest member out of Redis, for good."""
+    reply = redis.call("ZPOPMIN", sorted_set)
+    return (reply[0], float(reply[1])) if reply else None
+
+
 def drop(redis: Redis, sorted_set: str, member: bytes) -> bool:
     """Delete a member that is due. False when it was gone, or was given a later score."""
     return bool(redis.run(DROP, [sorted_set], [member]))
@@ -101,6 +140,15 @@ def drop(redis: Redis, sorted_set: str, member: bytes) -> bool:
 
 def size(redis: Redis, sorted_set: str) -> int:
     return int(redis.call("ZCARD", sorted_set))
+
+
+def page(
+    redis: Redis, sorted_set: str, start: int, count: int, *, newest_first: bool = False
+) -> list[tuple[bytes, float]]:
+    """Members with their scores from the earliest on, or from the latest; ``start`` counts from 0."""
+    order = ("REV",) if newest_first else ()
+    reply = redis.call("ZRANGE", sorted_set, start, start + count - 1, *order, "WITHSCORES")
+    return _pairs(reply)
 
 
 def each(redis: Redis, sorted_set: str) -> Iterator[tuple[bytes, float]]:
@@ -145,8 +193,64 @@ def scan(redis: Redis, sorted_set: str, pattern: str, count: int = 100) -> Itera
             return
 
 
-def clear(redis: Redis, sorted_set: str) -> list[bytes]:
-    """Delete a whole set, and answer its members."""
-    replies = redis.pipeline([("MULTI",), ("ZRANGE", sorted_set, 0, -1), ("UNLINK", sorted_set), ("EXEC",)])
-    members: list[bytes] = replies[-1][0]
+def clear(redis: Redis, sorted_set: str) -> int:
+    """Delete a whole set, and answer how many members it had."""
+    return int(redis.pipeline([("MULTI",), ("ZCARD", sorted_set), ("UNLINK", sorted_set), ("EXEC",)])[-1][0])
+
+
+def take_earliest(redis: Redis, sorted_set: str, count: int) -> list[bytes]:
+    """Take the earliest members out of Redis, for good."""
+    members: list[bytes] = redis.call("ZPOPMIN", sorted_set, count)[::2]
     return members
+
+
+@dataclass(frozen=True, slots=True)
+class Scanned:
+    """A part of a look through a set, in no order.
+
+    Attributes:
+        found: members with their scores; some may come twice, in this part or in a later one.
+        looked_at: about how many members were looked at.
+        cursor: where to go on; 0 when all have been looked at.
+    """
+
+    found: list[tuple[bytes, float]]
+    looked_at: int
+    cursor: int
+
+
+def scan_for(redis: Redis, sorted_set: str, text: str, cursor: int, budget_seconds: float) -> Scanned:
+    """Look for members that hold a text, for about as long as is given, in steps that keep nobody waiting.
+
+    A member that is there all the time is found, whatever is added and removed meanwhile.
+    """
+    ends = time.monotonic() + budget_seconds
+    match = ("MATCH", f"*{literal(text)}*") if text else ()
+    found: list[tuple[bytes, float]] = []
+    looked_at, step = 0, _SMALLEST_STEP
+    while True:
+        started = time.monotonic()
+        position, reply = redis.call("ZSCAN", sorted_set, cursor, *match, "COUNT", step)
+        found += _pairs(reply)
+        cursor = int(position)
+        looked_at += max(step, len(reply) // 2)
+        now = time.monotonic()
+        if not cursor or now >= ends:
+            return Scanned(found, looked_at, cursor)
+        step = _next_step(step, now - started, ends - now)
+
+
+def _next_step(step: int, took_seconds: float, left_seconds: float) -> int:
+    """So many members that the next step takes neither too long nor more than the time that is left."""
+    wanted = min(_STEP_SECONDS, left_seconds)
+    fitting = int(step * wanted / max(took_seconds, 1e-6))
+    return max(_SMALLEST_STEP, min(fitting, 4 * step, _BIGGEST_STEP))
+
+
+def literal(text: str) -> str:
+    """``text`` as a glob pattern that matches nothing else."""
+    return "".join("\\" + letter if letter in "*?[]\\^" else letter for letter in text)
+
+
+def _pairs(reply: Sequence[bytes]) -> list[tuple[bytes, float]]:
+    return [(member, float(score)) for member, score in zip(reply[::2], reply[1::2], strict=True)]

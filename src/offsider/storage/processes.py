@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import cast
 
+from offsider.storage.queues import readable
 from offsider.storage.redis import Redis
 from offsider.storage.scripts import Argument, Script
 
@@ -69,7 +71,8 @@ def take_signal(redis: Redis, identity: str) -> str | None:
 
 
 def identities(redis: Redis) -> list[str]:
-    return sorted(identity.decode() for identity in redis.call("SMEMBERS", redis.keys.processes))
+    """Every process that is registered, the dead of the last minute among them."""
+    return readable(redis.call("SMEMBERS", redis.keys.processes))
 
 
 def prune(redis: Redis) -> int:
@@ -104,3 +107,23 @@ def hashes(redis: Redis, listed: Sequence[str]) -> dict[str, dict[str, bytes]]:
         for identity, values in zip(listed, replies, strict=True)
         if any(value is not None for value in values)
     }
+
+
+def leader(redis: Redis) -> str:
+    """The identity of the process that leads, of Sidekiq Enterprise; empty when none does."""
+    identity: bytes | None = redis.call("GET", redis.keys.leader)
+    return identity.decode("utf-8", "replace") if identity else ""
+
+
+def work(redis: Redis, listed: Sequence[str]) -> list[tuple[str, str, bytes]]:
+    """What the processes run: identity, thread and JSON of each job, as their last heartbeats told."""
+    keys = redis.keys
+    # Sidekiq 6 writes under a name of its own.
+    pairs = [(identity, key) for identity in listed for key in (keys.work(identity), keys.workers(identity))]
+    replies = redis.pipeline([("HGETALL", key) for _, key in pairs], raise_errors=False) if pairs else []
+    return [
+        (identity, tid.decode("utf-8", "replace"), job)
+        for (identity, _), reply in zip(pairs, replies, strict=True)
+        if isinstance(reply, list)
+        for tid, job in zip(cast("list[bytes]", reply)[::2], cast("list[bytes]", reply)[1::2], strict=True)
+    ]

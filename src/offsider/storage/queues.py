@@ -6,8 +6,9 @@ in a queue that nobody knows; the reply of LPUSH alone tells whether the job is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from typing import cast
 
 from offsider.storage.keys import Keys
 from offsider.storage.redis import Redis
@@ -37,17 +38,25 @@ def wait_command(replicas: int, timeout_ms: int) -> Command:
 
 def names(redis: Redis) -> list[str]:
     """Every queue that was ever pushed to and not deleted, sorted; a name that is not UTF-8 is left out."""
-    return sorted(_readable(redis.call("SMEMBERS", redis.keys.queues)))
+    return readable(redis.call("SMEMBERS", redis.keys.queues))
 
 
 def size(redis: Redis, queue: str) -> int:
     return int(redis.call("LLEN", redis.keys.queue(queue)))
 
 
-def page(redis: Redis, queue: str, start: int, count: int) -> list[bytes]:
-    """Payloads from the one that runs next on; ``start`` counts from 0."""
-    newest_first = redis.call("LRANGE", redis.keys.queue(queue), -(start + count), -(start + 1))
-    return list(reversed(newest_first))
+def page(redis: Redis, queue: str, start: int, count: int, *, newest_first: bool = False) -> list[bytes]:
+    """Payloads from the one that runs next on, or from the one that came last; ``start`` counts from 0."""
+    if newest_first:
+        newest: list[bytes] = redis.call("LRANGE", redis.keys.queue(queue), start, start + count - 1)
+        return newest
+    backwards = redis.call("LRANGE", redis.keys.queue(queue), -(start + count), -(start + 1))
+    return list(reversed(backwards))
+
+
+def is_known(redis: Redis, queue: str) -> bool:
+    """Whether it was ever pushed to and not deleted since."""
+    return bool(redis.call("SISMEMBER", redis.keys.queues, queue))
 
 
 def delete_job(redis: Redis, queue: str, raw: bytes) -> bool:
@@ -55,32 +64,32 @@ def delete_job(redis: Redis, queue: str, raw: bytes) -> bool:
     return bool(redis.call("LREM", redis.keys.queue(queue), 1, raw))
 
 
-def clear(redis: Redis, queue: str) -> list[bytes]:
-    """Delete a queue with all its jobs, and answer them."""
+def clear(redis: Redis, queue: str) -> int:
+    """Delete a queue with all its jobs, and answer how many there were."""
     key = redis.keys.queue(queue)
-    replies = redis.pipeline(
-        [
-            ("MULTI",),
-            ("LRANGE", key, 0, -1),
-            ("UNLINK", key),
-            ("SREM", redis.keys.queues, queue),
-            ("EXEC",),
-        ]
-    )
-    return list(reversed(replies[-1][0]))
+    commands = [("MULTI",), ("LLEN", key), ("UNLINK", key), ("SREM", redis.keys.queues, queue), ("EXEC",)]
+    return int(redis.pipeline(commands)[-1][0])
 
 
-def pause(redis: Redis, queue: str) -> None:
+def take(redis: Redis, queue: str, count: int) -> list[bytes]:
+    """Take the next jobs out of Redis, for good."""
+    taken: list[bytes] | None = redis.call("RPOP", redis.keys.queue(queue), count)
+    return taken or []
+
+
+def pause(redis: Redis, *queues: str) -> None:
     """Nobody claims from a paused queue; jobs that run already go on."""
-    redis.call("SADD", redis.keys.paused, queue)
+    if queues:
+        redis.call("SADD", redis.keys.paused, *queues)
 
 
-def unpause(redis: Redis, queue: str) -> None:
-    redis.call("SREM", redis.keys.paused, queue)
+def unpause(redis: Redis, *queues: str) -> None:
+    if queues:
+        redis.call("SREM", redis.keys.paused, *queues)
 
 
 def paused(redis: Redis) -> set[str]:
-    return set(_readable(redis.call("SMEMBERS", redis.keys.paused)))
+    return set(readable(redis.call("SMEMBERS", redis.keys.paused)))
 
 
 def push_to_head(redis: Redis, queue: str, raw: bytes) -> None:
@@ -100,7 +109,10 @@ def pop_blocking(redis: Redis, served: Sequence[str], block_seconds: float) -> t
     return key.decode().removeprefix(redis.keys.queue("")), raw
 
 
-def _readable(names: Iterable[bytes]) -> Iterator[str]:
-    for name in names:
+def readable(names: object) -> list[str]:
+    """The members of a set of names, sorted; one that is not UTF-8 is left out, and so is an error reply."""
+    found: list[str] = []
+    for name in cast("list[bytes]", names) if isinstance(names, list) else ():
         with suppress(UnicodeDecodeError):
-            yield name.decode()
+            found.append(name.decode())
+    return sorted(found)

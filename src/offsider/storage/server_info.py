@@ -30,6 +30,9 @@ class ServerInfo:
         rdb: whether snapshots are on.
         used_memory: bytes.
         max_memory: bytes; 0 means no limit.
+        used_memory_peak: bytes, the most since the start.
+        uptime_days: whole days since the start.
+        connected_clients: connections now.
         forbidden: the questions that the ACL did not allow.
     """
 
@@ -42,6 +45,9 @@ class ServerInfo:
     rdb: bool | None = None
     used_memory: int | None = None
     max_memory: int | None = None
+    used_memory_peak: int | None = None
+    uptime_days: int | None = None
+    connected_clients: int | None = None
     forbidden: tuple[str, ...] = ()
 
     @property
@@ -74,6 +80,9 @@ def server_info(redis: Redis) -> ServerInfo:
         rdb=_saves(save),
         used_memory=_number(told.get("used_memory")),
         max_memory=_number(told.get("maxmemory")),
+        used_memory_peak=_number(told.get("used_memory_peak")),
+        uptime_days=_number(told.get("uptime_in_days")),
+        connected_clients=_number(told.get("connected_clients")),
         forbidden=tuple(
             str(question[0])
             for question, reply in zip(_QUESTIONS, (hello, info, save), strict=True)

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import logging
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
+from offsider.storage import queues
 from offsider.storage.redis import Redis
 from offsider.storage.scripts import Command
 
 logger = logging.getLogger("offsider")
 
+_WHOLE = re.compile(rb"-?\d{1,18}")
 DAY_EXPIRY_SECONDS = 157_680_000  # five years, as Sidekiq keeps them
 
 
@@ -34,4 +40,90 @@ def add(redis: Redis, *, processed: int, failed: int, day: str) -> None:
 def read(redis: Redis) -> tuple[int, int]:
     """Processed and failed, in all."""
     processed, failed = redis.pipeline([("GET", redis.keys.stat("processed")), ("GET", redis.keys.stat("failed"))])
-    return int(processed or 0), int(failed or 0)
+    return _count(processed), _count(failed)
+
+
+def reset(redis: Redis, names: Sequence[str]) -> None:
+    """Set counters to 0; those of the days stay."""
+    redis.pipeline([("SET", redis.keys.stat(name), 0) for name in names])
+
+
+def days(redis: Redis, name: str, dates: Sequence[str]) -> list[int]:
+    """What was counted on some days, each ``YYYY-MM-DD``."""
+    if not dates:
+        return []
+    return [_count(value) for value in redis.call("MGET", *(redis.keys.stat_day(name, day) for day in dates))]
+
+
+@dataclass(frozen=True, slots=True)
+class QueueOverview:
+    """A queue: its size, the job that runs next (None when it is empty), and whether it is paused."""
+
+    name: str
+    size: int
+    oldest: bytes | None
+    paused: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """The numbers of a server. ``busy`` has the running jobs of each process that is alive."""
+
+    processed: int
+    failed: int
+    scheduled: int
+    retries: int
+    dead: int
+    busy: Mapping[str, int]
+    queues: tuple[QueueOverview, ...]
+
+
+def overview(redis: Redis) -> Overview:
+    """Look at everything, in two round trips however many queues there are. Queues come by name.
+
+    A key that is of another type than Sidekiq's counts as empty.
+    """
+    keys = redis.keys
+    first: list[Command] = [
+        ("GET", keys.stat("processed")),
+        ("GET", keys.stat("failed")),
+        ("ZCARD", keys.schedule),
+        ("ZCARD", keys.retry),
+        ("ZCARD", keys.dead),
+        ("SMEMBERS", keys.queues),
+        ("SMEMBERS", keys.paused),
+        ("SMEMBERS", keys.processes),
+    ]
+    processed, failed, scheduled, retries, dead, known, paused, listed = redis.pipeline(first, raise_errors=False)
+    names, stopped, identities = queues.readable(known), set(queues.readable(paused)), queues.readable(listed)
+    second: list[Command] = [command for name in names for command in _of_queue(keys.queue(name))]
+    second += [("HMGET", keys.process(identity), "info", "busy") for identity in identities]
+    replies = redis.pipeline(second, raise_errors=False) if second else []
+    of_queues, of_processes = replies[: 2 * len(names)], replies[2 * len(names) :]
+    return Overview(
+        processed=_count(processed),
+        failed=_count(failed),
+        scheduled=_count(scheduled),
+        retries=_count(retries),
+        dead=_count(dead),
+        busy={
+            identity: _count(reply[1])
+            for identity, reply in zip(identities, of_processes, strict=True)
+            if isinstance(reply, list) and reply[0] is not None
+        },
+        queues=tuple(
+            QueueOverview(name, _count(size), oldest if isinstance(oldest, bytes) else None, name in stopped)
+            for name, size, oldest in zip(names, of_queues[::2], of_queues[1::2], strict=True)
+        ),
+    )
+
+
+def _of_queue(key: str) -> tuple[Command, Command]:
+    return ("LLEN", key), ("LINDEX", key, -1)
+
+
+def _count(reply: Any) -> int:
+    """A number that others may have written, or an error in place of it."""
+    if isinstance(reply, int):
+        return reply
+    return int(reply) if isinstance(reply, bytes) and _WHOLE.fullmatch(reply) else 0

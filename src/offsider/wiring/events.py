@@ -47,7 +47,7 @@ class ExecutionFinished:
 
 @dataclass(frozen=True)
 class JobRemoved:
-    """A stored job left its place by hand. ``how`` is ``"delete"``, ``"clear"`` or ``"kill"``."""
+    """A stored job left its place by hand. ``how`` is ``"delete"``, ``"clear"``, ``"kill"`` or ``"quarantine"``."""
 
     raw: bytes
     where: str

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
 from offsider.client import Client
+from offsider.core.errors import InvalidOptions
 from offsider.inspector import Stats
+from offsider.storage.redis import Redis
 from offsider.wiring.default import set_default_config
 from tests.redis.inspector.payloads import job
 
@@ -20,8 +26,12 @@ def test_every_number_is_read(config, raw_redis):
     raw_redis.zadd("retry", {job(1): 1, job(2): 2})
     raw_redis.zadd("dead", {job(3): 1, job(4): 2, job(5): 3})
     raw_redis.mset({"stat:processed": 1234, "stat:failed": 56})
-    raw_redis.sadd("processes", "one:1:ab", "two:2:cd")
-    assert Stats.read(config) == Stats(
+    raw_redis.sadd("processes", "one:1:ab", "two:2:cd", "silent:3:ef")
+    raw_redis.hset("one:1:ab", mapping={"info": "{}", "busy": 3})
+    raw_redis.hset("two:2:cd", mapping={"info": "{}", "busy": 4})
+    raw_redis.sadd("paused", "low")
+    read = Stats.read(config)
+    assert replace(read, default_queue_latency_seconds=0, queue_summaries=()) == Stats(
         processed=1234,
         failed=56,
         enqueued=3,
@@ -30,7 +40,61 @@ def test_every_number_is_read(config, raw_redis):
         dead=3,
         processes=2,
         queues={"default": 1, "low": 2},
+        busy=7,
     )
+    assert [(queue.name, queue.size, queue.paused) for queue in read.queue_summaries] == [
+        ("default", 1, False),
+        ("low", 2, True),
+    ]
+
+
+def test_the_latency_of_each_queue_is_the_wait_of_its_next_job(config, raw_redis):
+    hour_ago = int((config.clock.now() - 3600) * 1000)
+    waiting = b'{"class":"X","args":[],"enqueued_at":%d}' % hour_ago
+    raw_redis.sadd("queues", "default", "low", "odd")
+    raw_redis.lpush("queue:default", waiting, job(1))
+    raw_redis.lpush("queue:low", job(1), waiting)
+    raw_redis.set("queue:odd", "no list")
+    read = Stats.read(config)
+    assert read.default_queue_latency_seconds == pytest.approx(3600, abs=30)
+    assert [round(queue.latency_seconds, -2) for queue in read.queue_summaries] == [3600, 0, 0]
+    assert read.queues == {"default": 2, "low": 2, "odd": 0}
+
+
+def test_whatever_is_stored_it_takes_two_round_trips(config, raw_redis, monkeypatch):
+    raw_redis.sadd("queues", *(f"q{n}" for n in range(100)))
+    raw_redis.sadd("processes", *(f"p{n}" for n in range(10)))
+    trips = []
+    pipeline = Redis.pipeline
+    monkeypatch.setattr(Redis, "pipeline", lambda *args, **how: trips.append(1) or pipeline(*args, **how))
+    assert len(Stats.read(config).queue_summaries) == 100
+    assert len(trips) == 2
+
+
+def test_keys_that_hold_something_else_count_as_empty(config, raw_redis):
+    for key in ("schedule", "queues", "processes", "paused"):
+        raw_redis.set(key, "no set")
+    raw_redis.set("stat:processed", "many")
+    raw_redis.sadd("stat:failed", "x")
+    raw_redis.zadd("retry", {job(1): 1})
+    assert Stats.read(config) == Stats(0, 0, 0, 0, 1, 0, 0, {})
+
+
+def test_names_that_are_no_text_are_left_out(config, raw_redis):
+    raw_redis.sadd("queues", b"\xff", "low")
+    raw_redis.sadd("processes", b"\xff")
+    assert Stats.read(config).queues == {"low": 0}
+
+
+def test_counters_are_reset_together_or_one_alone(config, raw_redis):
+    raw_redis.mset({"stat:processed": 5, "stat:failed": 3, "stat:failed:2026-11-21": 3})
+    Stats.reset("failed", config=config)
+    assert (Stats.read(config).processed, Stats.read(config).failed) == (5, 0)
+    Stats.reset(config=config)
+    assert Stats.read(config).processed == 0
+    assert raw_redis.get("stat:failed:2026-11-21") == b"3"
+    with pytest.raises(InvalidOptions, match="there is no counter 'busy'; counters are processed and failed"):
+        Stats.reset("busy", config=config)
 
 
 def test_without_a_configuration_it_is_this_processes(config, raw_redis):
@@ -38,5 +102,7 @@ def test_without_a_configuration_it_is_this_processes(config, raw_redis):
     previous = set_default_config(config)
     try:
         assert Stats.read().processed == 7
+        Stats.reset()
+        assert Stats.read().processed == 0
     finally:
         set_default_config(previous)

@@ -1,0 +1,36 @@
+#!lua flags=allow-oom
+-- Take jobs out of the middle of a queue, each from about where it was seen: LREM would look through the whole
+-- queue for each. They are overwritten with a mark, and the marks are removed at once. Nobody sees a mark.
+-- KEYS[1] queue
+-- KEYS[2] quarantine: id by the second until which it is kept
+-- KEYS[3] quarantined jobs by id
+-- ARGV[1] a mark that no job is equal to
+-- ARGV[2] seconds that they are kept in quarantine; 0 when they are deleted for good
+-- ARGV[3] how many places a job may have come nearer to the end since it was seen
+-- ARGV[4...] its place from the end when it was seen (-1 is the last), id, head (a line of JSON), payload; for each
+-- returns {1, 0 when it is not near its place; for each}
+local taken, moved, shift, looks, last = {}, {}, 0, 0, 0
+local now = tonumber(redis.call('TIME')[1])
+for i = 1, (#ARGV - 3) / 4 do
+  local seen, payload = tonumber(ARGV[4 * i]), ARGV[4 * i + 3]
+  moved[i] = 0
+  if redis.call('LINDEX', KEYS[1], seen + shift) ~= payload and looks < 3 then
+    -- Workers have taken jobs from the end: look how many.
+    looks = looks + 1
+    local near = redis.call('LRANGE', KEYS[1], seen, math.min(-1, seen + ARGV[3]))
+    for place, other in ipairs(near) do
+      if other == payload then shift = place - 1 + math.max(0, -redis.call('LLEN', KEYS[1]) - seen) break end
+    end
+  end
+  local place = seen + shift
+  if place < 0 and not taken[place] and redis.call('LINDEX', KEYS[1], place) == payload then
+    if ARGV[2] ~= '0' then
+      redis.call('HSET', KEYS[3], ARGV[4 * i + 1], ARGV[4 * i + 2] .. '\n' .. payload)
+      redis.call('ZADD', KEYS[2], now + ARGV[2], ARGV[4 * i + 1])
+    end
+    taken[place], moved[i], last = true, 1, last + 1
+  end
+end
+for place in pairs(taken) do redis.call('LSET', KEYS[1], place, ARGV[1]) end
+if last > 0 then redis.call('LREM', KEYS[1], -last, ARGV[1]) end
+return moved

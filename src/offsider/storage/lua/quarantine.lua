@@ -1,0 +1,22 @@
+#!lua flags=allow-oom
+-- Move members of a sorted set into quarantine, those that are still there: written there first, removed last,
+-- so that nothing is lost whenever this ends.
+-- KEYS[1] sorted set
+-- KEYS[2] quarantine: id by the second until which it is kept
+-- KEYS[3] quarantined jobs by id
+-- ARGV[1] seconds that they are kept
+-- ARGV[2...] id, head (a line of JSON), member; for each
+-- returns {1 or 0 when it was gone; for each}
+local now = tonumber(redis.call('TIME')[1])
+local moved = {}
+for i = 1, (#ARGV - 1) / 3 do
+  local id, head, member = ARGV[3 * i - 1], ARGV[3 * i], ARGV[3 * i + 1]
+  moved[i] = 0
+  if redis.call('ZSCORE', KEYS[1], member) then
+    redis.call('HSET', KEYS[3], id, head .. '\n' .. member)
+    redis.call('ZADD', KEYS[2], now + ARGV[1], id)
+    redis.call('ZREM', KEYS[1], member)
+    moved[i] = 1
+  end
+end
+return moved

@@ -1,0 +1,170 @@
+"""Jobs that a bulk purge has put aside, for some days, with the place where they were.
+
+An id lies in a sorted set, by the second until which it is kept; what it stands for lies in a hash, as a line of
+JSON and the job's bytes. Moves in and out are one script each: a job is always in one of the two places.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from offsider.storage.redis import Redis
+from offsider.storage.scripts import Argument, Script
+
+QUARANTINE = Script("quarantine")
+PLUCK = Script("pluck")
+RESTORE = Script("restore")
+
+#: Jobs that one script moves.
+BATCH = 200
+#: How many jobs workers may take from a queue between a look at a job and its removal.
+_TAKEN_MEANWHILE = 1_000
+_TRIMMED_AT_ONCE = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A job of a queue, and how many jobs were to run before it when it was seen."""
+
+    raw: bytes
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantined:
+    """A job that was put aside.
+
+    Attributes:
+        id: of its place here.
+        raw: its bytes.
+        where: ``retry``, ``schedule``, ``dead`` or ``queue:<name>``.
+        score: which it had in the set; 0 in a queue.
+        at: epoch seconds at which it was put here.
+        until: epoch seconds until which it is kept.
+        how: what was done to it, in words of whoever did it.
+    """
+
+    id: str
+    raw: bytes
+    where: str
+    score: float
+    at: float
+    until: float
+    how: str
+
+
+def put_from_set(
+    redis: Redis, where: str, members: Sequence[tuple[bytes, float]], *, days: float, at: float, how: str
+) -> list[bool]:
+    """Put members of a sorted set aside, `BATCH` at most. False for one that was gone."""
+    trim(redis)
+    keys = redis.keys
+    arguments: list[Argument] = [_seconds(days)]
+    for member, score in members:
+        arguments += (_new_id(), _head(where, score, at, how), member)
+    replies = redis.run(QUARANTINE, [keys.prefix + where, keys.quarantine, keys.quarantined_jobs], arguments)
+    return [bool(reply) for reply in replies]
+
+
+def take_from_queue(
+    redis: Redis, queue: str, jobs: Sequence[Seen], *, days: float = 0, at: float = 0, how: str = ""
+) -> list[bool]:
+    """Take jobs out of a queue, `BATCH` at most, and put them aside for some days; 0 deletes them for good.
+
+    False for one that was not found near the place where it was seen.
+    """
+    keys = redis.keys
+    if days:
+        trim(redis)
+    mark = f"offsider:plucked:{secrets.token_hex(16)}"
+    head = _head(f"queue:{queue}", 0, at, how)
+    arguments: list[Argument] = [mark, _seconds(days), _TAKEN_MEANWHILE]
+    for job in jobs:
+        arguments += (-1 - job.position, _new_id(), head, job.raw)
+    replies = redis.run(PLUCK, [keys.queue(queue), keys.quarantine, keys.quarantined_jobs], arguments)
+    return [bool(reply) for reply in replies]
+
+
+def restore(redis: Redis, job: Quarantined) -> bool:
+    """Move a job back: to the tail of its queue, or into its set with the score it had. False when it was gone."""
+    keys = redis.keys
+    queue = job.where.removeprefix("queue:") if job.where.startswith("queue:") else ""
+    target = [keys.quarantine, keys.quarantined_jobs, keys.prefix + job.where, keys.queues]
+    return bool(redis.run(RESTORE, target, [job.id, queue, repr(job.score)]))
+
+
+def delete(redis: Redis, identifier: str) -> bool:
+    """Delete a job for good. False when it was gone."""
+    keys = redis.keys
+    commands = [("MULTI",), ("HDEL", keys.quarantined_jobs, identifier), ("ZREM", keys.quarantine, identifier)]
+    return bool(redis.pipeline([*commands, ("EXEC",)])[-1][0])
+
+
+def size(redis: Redis) -> int:
+    return int(redis.call("ZCARD", redis.keys.quarantine))
+
+
+def page(redis: Redis, start: int, count: int) -> list[Quarantined]:
+    """Those that were put here last come first."""
+    reply = redis.call("ZRANGE", redis.keys.quarantine, start, start + count - 1, "REV", "WITHSCORES")
+    return _with_jobs(
+        redis, [(identifier, float(until)) for identifier, until in zip(reply[::2], reply[1::2], strict=True)]
+    )
+
+
+def find(redis: Redis, identifier: str) -> Quarantined | None:
+    """The job of this id; None when there is none."""
+    until = redis.call("ZSCORE", redis.keys.quarantine, identifier)
+    found = [] if until is None else _with_jobs(redis, [(identifier.encode(), float(until))])
+    return found[0] if found else None
+
+
+def trim(redis: Redis) -> None:
+    """Delete what is overdue, some at a time."""
+    keys = redis.keys
+    now = int(redis.call("TIME")[0])
+    overdue = redis.call("ZRANGE", keys.quarantine, "-inf", f"({now}", "BYSCORE", "LIMIT", 0, _TRIMMED_AT_ONCE)
+    if overdue:
+        redis.pipeline([("HDEL", keys.quarantined_jobs, *overdue), ("ZREM", keys.quarantine, *overdue)])
+
+
+def _with_jobs(redis: Redis, listed: Sequence[tuple[bytes, float]]) -> list[Quarantined]:
+    if not listed:
+        return []
+    stored = redis.call("HMGET", redis.keys.quarantined_jobs, *(identifier for identifier, _ in listed))
+    pairs = zip(listed, stored, strict=True)
+    return [_parse(identifier, until, kept) for (identifier, until), kept in pairs if kept is not None]
+
+
+def _parse(identifier: bytes, until: float, stored: bytes) -> Quarantined:
+    head, _, raw = stored.partition(b"\n")
+    told = _told(head)
+    return Quarantined(
+        id=identifier.decode("utf-8", "replace"),
+        raw=raw,
+        where=str(told.get("where", "")),
+        score=float(told.get("score", 0)),
+        at=float(told.get("at", 0)),
+        until=until,
+        how=str(told.get("how", "")),
+    )
+
+
+def _told(head: bytes) -> dict[str, Any]:
+    return cast("dict[str, Any]", json.loads(head))
+
+
+def _head(where: str, score: float, at: float, how: str) -> str:
+    return json.dumps({"where": where, "score": score, "at": at, "how": how}, separators=(",", ":"))
+
+
+def _new_id() -> str:
+    return secrets.token_hex(8)
+
+
+def _seconds(days: float) -> int:
+    return int(days * 86_400)
