@@ -17,7 +17,7 @@ def drawn(counts, **given):
 
 def test_a_field_says_when_how_long_and_how_many():
     chart = drawn([[0, 4, 0, 0], [0, 0, 0, 1]])
-    assert titles(chart) == ["Durations", "00:00 UTC\n≤ 30 ms: 4", "00:01 UTC\n≤ 65 ms: 1"]
+    assert titles(chart) == ["Durations", "00:00 UTC\n30 ms: 4", "00:01 UTC\n65 ms: 1"]
 
 
 def test_slower_runs_stand_higher():
@@ -37,14 +37,14 @@ def test_more_jobs_make_a_stronger_field():
 
 def test_the_numbers_are_there_as_a_table():
     assert rows(drawn([[1, 0, 2, 0], [0, 0, 0, 0]])) == [
-        ["Time (UTC)", "≤ 20 ms", "≤ 30 ms", "≤ 45 ms"],
+        ["Time (UTC)", "20 ms", "30 ms", "45 ms"],
         ["1970-01-01 00:00", "1", "0", "2"],
     ]
 
 
 def test_the_description_sums_each_duration():
     (description,) = read(drawn([[1, 0, 2, 0], [3, 0, 0, 0]])).iter("desc")
-    assert description.text == "≤ 20 ms: 4; ≤ 45 ms: 2"
+    assert description.text == "20 ms: 4; 45 ms: 2"
 
 
 def test_a_chart_of_nothing_says_so():

@@ -41,9 +41,14 @@ def legend(names: Sequence[str]) -> Markup:
     return element("ul", {"class": "legend"}, *entries)
 
 
-def swatch(position: int) -> Markup:
-    """The colour of the series at this position."""
-    attributes = {"class": f"swatch {colour(position)}", "width": 14, "height": 14, "aria-hidden": "true"}
+def swatch(position: int | None) -> Markup:
+    """The colour of the series at this position; an empty field for what is not drawn."""
+    attributes = {
+        "class": "swatch" if position is None else f"swatch {colour(position)}",
+        "width": 14,
+        "height": 14,
+        "aria-hidden": "true",
+    }
     return element("svg", attributes, element("rect", {"width": 14, "height": 14, "rx": 3}))
 
 

@@ -43,8 +43,9 @@ def heat(
     rows = range(used[0], used[-1] + 1) if used else range(0)
     bottom = _TOP + _ROW * max(len(rows), 3)
     height = bottom + _BELOW
-    drawing = [*time_labels(columns, y=height - 6), *_row_labels(rows, labels, bottom)]
-    drawing += _fields(counts, columns, rows, labels, bottom) if rows else [empty_note(t, height=height)]
+    fields = _fields(counts, columns, rows, labels, bottom) if rows else [empty_note(t, height=height)]
+    # The labels come last, since what comes later is drawn over what was there.
+    drawing = [*fields, *time_labels(columns, y=height - 6), *_row_labels(rows, labels, bottom)]
     return figure(
         title=title,
         summary=_summary(t, counts, used, labels),
@@ -73,7 +74,7 @@ def _fields(
         for level, row in enumerate(rows):
             count = counts[at][row]
             if count:
-                title = element("title", {}, f"{clock(start)} UTC\n≤ {labels[row]}: {exact(count)}")
+                title = element("title", {}, f"{clock(start)} UTC\n{labels[row]}: {exact(count)}")
                 place: dict[str, object] = {"x": percent(at / columns.count), "width": percent(1 / columns.count)}
                 size: dict[str, object] = {"y": bottom - _ROW * (level + 1) + 1, "height": _ROW - 2}
                 drawn.append(element("rect", {"class": f"field heat-{_strength(count, most)}"} | place | size, title))
@@ -89,7 +90,7 @@ def _summary(t: Translate, counts: Sequence[Sequence[int]], used: Sequence[int],
     if not used:
         return t("Nothing yet")
     totals = {at: sum(column[at] for column in counts) for at in used}
-    return "; ".join(f"≤ {labels[at]}: {exact(total)}" for at, total in totals.items())
+    return "; ".join(f"{labels[at]}: {exact(total)}" for at, total in totals.items())
 
 
 def _table(
@@ -100,4 +101,4 @@ def _table(
         for at, start in enumerate(columns.starts)
         if any(counts[at])
     ]
-    return numbers(t, [t("Time (UTC)"), *(f"≤ {labels[row]}" for row in rows)], lines[::-1])
+    return numbers(t, [t("Time (UTC)"), *(f"{labels[row]}" for row in rows)], lines[::-1])

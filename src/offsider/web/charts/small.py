@@ -12,6 +12,7 @@ from offsider.web.charts.readable import exact
 from offsider.web.charts.svg import element, percent
 
 _WIDTH, _HEIGHT = 120.0, 24.0
+_BOTTOM = _HEIGHT - 1
 
 
 def sparkline(values: Sequence[float], *, title: str, position: int = 0) -> Markup:
@@ -23,18 +24,19 @@ def sparkline(values: Sequence[float], *, title: str, position: int = 0) -> Mark
         position: of its series, for the colour.
     """
     highest = max(values, default=0.0)
-    heights = Heights.over(highest, whole=False, top=1, bottom=_HEIGHT - 1)
+    heights = Heights.over(highest, whole=False, top=1, bottom=_BOTTOM)
     said = element("title", {}, f"{title}: ≤ {exact(highest)}")
-    base = element("line", {"class": "grid", "x1": "0", "x2": "100%", "y1": _HEIGHT - 1, "y2": _HEIGHT - 1})
-    drawn = [_bar(at, len(values), heights.of(value)) for at, value in enumerate(values) if value > 0]
+    base = element("line", {"class": "grid", "x1": 0, "x2": _WIDTH, "y1": _BOTTOM, "y2": _BOTTOM})
+    # One path: a page has many of these, and an element for each bar would be most of it.
+    step = _WIDTH / max(1, len(values))
+    bars = "".join(_bar(at, step, heights.of(value)) for at, value in enumerate(values) if value > 0)
+    path = element("path", {"class": "bars", "d": bars, "stroke-width": step * 0.8})
     size = {"class": f"sparkline {colour(position)}", "width": _WIDTH, "height": _HEIGHT, "role": "img"}
-    return element("svg", size | {"direction": "ltr"}, said, base, *drawn)
+    return element("svg", size | {"direction": "ltr"}, said, base, path)
 
 
-def _bar(at: int, count: int, top: float) -> Markup:
-    top = min(top, _HEIGHT - 2)
-    place = {"x": percent(at / count), "width": percent(0.8 / count), "y": top, "height": _HEIGHT - 1 - top}
-    return element("rect", {"class": "bar"} | place)
+def _bar(at: int, step: float, top: float) -> str:
+    return f"M{(at + 0.5) * step:.1f},{_BOTTOM:g}V{min(top, _BOTTOM - 1):.1f}"
 
 
 def share(part: float, whole: float) -> Markup:

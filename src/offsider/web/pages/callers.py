@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from offsider.inspector import Queue, Stats
@@ -56,9 +56,9 @@ def _queue(name: str, size: int, current: bool) -> dict[str, Any]:  # noqa: FBT0
     return {"name": cut(name), "size": size, "path": f"/callers/{segment(name)}", "current": current}
 
 
-def _rows(queue: str, field: str, counts: Iterable[tuple[str, int]]) -> list[dict[str, Any]]:
+def _rows(queue: str, field: str, counts: Mapping[str, int]) -> list[dict[str, Any]]:
     """The largest first, each with the address of its jobs in the queue."""
-    largest = sorted(counts, key=lambda each: (-each[1], each[0]))[:_MOST_ROWS]
+    largest = sorted(counts.items(), key=lambda each: (-each[1], each[0]))[:_MOST_ROWS]
     path = f"/queues/{segment(queue)}"
     return [
         {

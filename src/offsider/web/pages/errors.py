@@ -40,7 +40,7 @@ def show(visit: Visit) -> Page:
     group = ErrorGroups(visit.config).find(visit.path("id"))
     if group is None:
         raise NotFound("this error is not there any more: somebody has deleted it, or it was not seen for 30 days")
-    return Page("error", "Error", _shown(visit, group), subject=cut(group.error_class), tab="/errors")
+    return Page("error_group", "Error", _shown(visit, group), subject=cut(group.error_class), tab="/errors")
 
 
 def delete(visit: Visit) -> Done:

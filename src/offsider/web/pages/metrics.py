@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
 from offsider.inspector import BOUNDS_MS, PERIODS, DeployMark, JobMetrics, JobTotals
 from offsider.inspector.job_metrics import HISTOGRAM_PERIODS
@@ -25,7 +27,9 @@ _MOST_ROWS = 50
 _LONGEST_NAME = 500
 _SPARKS = 30
 #: Every bucket by its upper bound; what is in the last one took longer than any.
-_LABELS = [*(f"≤ {duration(bound)}" for bound in BOUNDS_MS), f"> {duration(BOUNDS_MS[-1])}"]
+_LAST = f"> {duration(BOUNDS_MS[-1])}"
+_BOUNDS = [*map(duration, BOUNDS_MS), _LAST]
+_LABELS = [*(f"≤ {duration(bound)}" for bound in BOUNDS_MS), _LAST]
 _SHARES = (50, 95, 99)
 
 
@@ -37,6 +41,7 @@ def index(visit: Visit) -> Page:
     columns = Columns.over(top.starts_at, top.ends_at, top.step_seconds)
     drawn = _drawn(visit, top.jobs)
     order = {job.name: position for position, job in enumerate(drawn)}
+    toggle = partial(_toggle, [*order], period, name)
     # Those that are drawn come along even when they are not among the first: what was chosen stays to be unchosen.
     rows = [*top.jobs[:_MOST_ROWS], *(job for job in top.jobs[_MOST_ROWS:] if job.name in order)]
     data = {
@@ -47,7 +52,7 @@ def index(visit: Visit) -> Page:
         "columns": _columns(columns),
         "lines": [{"name": cut(job.name), "values": columns.sums(job.series)} for job in drawn],
         "marks": _marks(top.marks),
-        "jobs": [_row(job, order.get(job.name), period, columns) for job in rows],
+        "jobs": [_row(job, order.get(job.name), period, columns) | {"toggle_path": toggle(job.name)} for job in rows],
         "most_lines": _MOST_LINES,
         "total": len(top.jobs),
         "processed": sum(top.processed.values()),
@@ -70,6 +75,7 @@ def show(visit: Visit) -> Page:
         "live": period == "1h",
         **_totals(detail.totals),
         "within": _within(detail.histogram),
+        "bounds": _BOUNDS,
         "labels": _LABELS,
         "histogram": list(detail.histogram),
         "columns": _columns(columns),
@@ -89,6 +95,16 @@ def _drawn(visit: Visit, jobs: Sequence[JobTotals]) -> list[JobTotals]:
     return [job for job in jobs if job.name in set(chosen)][:_MOST_LINES] if chosen else list(jobs[:_TOP])
 
 
+def _toggle(drawn: Sequence[str], period: str, filtered: str, name: str) -> str:
+    """The address at which a class is drawn if it is not now, and the reverse; empty when there is no room for it."""
+    wanted = [each for each in drawn if each != name] if name in drawn else [*drawn, name]
+    if len(wanted) > _MOST_LINES or len(name) > _LONGEST_NAME:
+        return ""
+    # Without any name the first classes would be drawn again.
+    fields = [("period", period), ("name", filtered), *(("job", each) for each in wanted or [""])]
+    return f"/metrics?{urlencode(fields, errors='replace')}"
+
+
 def _row(job: JobTotals, position: int | None, period: str, columns: Columns) -> dict[str, Any]:
     # A histogram is there for eight hours at most.
     detail = period if period in HISTOGRAM_PERIODS else "8h"
@@ -96,7 +112,6 @@ def _row(job: JobTotals, position: int | None, period: str, columns: Columns) ->
     return {
         "name": cut(job.name, MOST_LETTERS),
         "path": address(f"/metrics/{segment(job.name)}", period=detail),
-        "choosable": len(job.name) <= _LONGEST_NAME,
         "position": position,
         **_totals(job),
         "sparks": sparks.sums(job.series),
@@ -140,7 +155,7 @@ def _bound(histogram: Sequence[int], runs: float) -> str:
         seen += count
         if seen >= runs:
             return label
-    return _LABELS[-1]
+    return _LAST
 
 
 ROUTES = [
