@@ -2,7 +2,8 @@
 
 1. The address is bound before anything else is started, so that a port that is taken ends the start.
 2. It is served by the keeper, for all workers beside it, since no job can hold that up; without a keeper by the worker.
-3. ``/live`` and ``/ready`` answer 200 ``ok``, or 503 with one reason a line; as JSON to those who accept nothing else.
+3. ``/metrics`` tells what these workers have counted, in Prometheus' text format.
+4. ``/live`` and ``/ready`` answer 200 ``ok``, or 503 with one reason a line; as JSON to those who accept nothing else.
    A request is at most 8 KB and 2 s, and the newest of many connections is always heard.
 """
 
@@ -17,6 +18,7 @@ from contextlib import suppress
 from typing import Protocol
 
 from offsider.core.errors import ConfigurationError
+from offsider.core.series import Series
 from offsider.wiring.logs import describe, logger
 
 REQUEST_BYTES = 8192
@@ -50,6 +52,27 @@ class Starting:
         return ["the worker is starting"]
 
 
+class Sums(Protocol):
+    """What the workers have counted, see `offsider.worker.run_sums.RunSums`."""
+
+    def series(self) -> list[Series]: ...
+
+    @property
+    def busy(self) -> int: ...
+
+    @property
+    def concurrency(self) -> int: ...
+
+
+class NoSums:
+    """Before anything is counted."""
+
+    busy = concurrency = 0
+
+    def series(self) -> list[Series]:
+        return []
+
+
 class HealthServer:
     """Listens from the moment it is made; `serve` begins to answer.
 
@@ -58,6 +81,7 @@ class HealthServer:
 
     Attributes:
         health: asked at each request how the workers fare.
+        sums: what a scrape is answered.
 
     Raises:
         ConfigurationError: nothing can listen there.
@@ -65,6 +89,7 @@ class HealthServer:
 
     def __init__(self, address: str) -> None:
         self.health: Callable[[], Health] = Starting
+        self.sums: Sums = NoSums()
         self._socket = _listening(address)
         self._serving = self._closed = False
         self._open: dict[socket.socket, None] = {}
@@ -113,7 +138,7 @@ class HealthServer:
     def _answer(self, connection: socket.socket) -> None:
         try:
             with connection, suppress(OSError):
-                connection.sendall(response(_read(connection), self.health))
+                connection.sendall(response(_read(connection), self.health, self.sums))
         finally:
             with self._lock:
                 self._open.pop(connection, None)
@@ -147,7 +172,7 @@ def _read(connection: socket.socket) -> bytes:
     return data
 
 
-def response(request: bytes, health: Callable[[], Health]) -> bytes:
+def response(request: bytes, health: Callable[[], Health], sums: Sums) -> bytes:
     """The answer to a request, whatever its bytes are."""
     if len(request) > REQUEST_BYTES:
         return _written(431, "the request is too large\n")
@@ -157,16 +182,29 @@ def response(request: bytes, health: Callable[[], Health]) -> bytes:
         return _written(400, "this is no HTTP request\n")
     method, target, _ = words
     path = target.partition("?")[0]
-    if path not in ("/live", "/ready"):
-        return _written(404, "/live and /ready are here\n", body=method != "HEAD")
+    if path not in ("/live", "/ready", "/metrics"):
+        return _written(404, "/live, /ready and /metrics are here\n", body=method != "HEAD")
     if method not in ("GET", "HEAD"):
         return _written(405, "GET and HEAD only\n", extra="Allow: GET, HEAD\r\n")
-    reasons = _reasons(path, health)
+    if path == "/metrics":
+        return _metrics(sums, body=method == "GET")
+    return _told(path, _reasons(path, health), as_json=_wants_json(headers), body=method == "GET")
+
+
+def _told(path: str, reasons: Sequence[str], *, as_json: bool, body: bool) -> bytes:
     status = 503 if reasons else 200
-    if _wants_json(headers):
+    if as_json:
         text = json.dumps({path[1:]: not reasons, "reasons": list(reasons)}) + "\n"
-        return _written(status, text, kind="application/json", body=method == "GET")
-    return _written(status, "".join(f"{reason}\n" for reason in reasons) or "ok\n", body=method == "GET")
+        return _written(status, text, content_type="application/json; charset=utf-8", body=body)
+    return _written(status, "".join(f"{reason}\n" for reason in reasons) or "ok\n", body=body)
+
+
+def _metrics(sums: Sums, *, body: bool) -> bytes:
+    # Imported at the first scrape: a worker that nobody scrapes does without.
+    from offsider.inspector.exposition import CONTENT_TYPE, series_text
+
+    text = series_text(sums.series(), concurrency=sums.concurrency)
+    return _written(200, text, content_type=CONTENT_TYPE, body=body)
 
 
 def _reasons(path: str, health: Callable[[], Health]) -> Sequence[str]:
@@ -182,10 +220,17 @@ def _wants_json(headers: str) -> bool:
     return any("application/json" in kinds.lower() for kinds in accepted)
 
 
-def _written(status: int, text: str, *, kind: str = "text/plain", extra: str = "", body: bool = True) -> bytes:
+def _written(
+    status: int,
+    text: str,
+    *,
+    content_type: str = "text/plain; charset=utf-8",
+    extra: str = "",
+    body: bool = True,
+) -> bytes:
     content = text.encode()
     head = (
-        f"HTTP/1.1 {status} {STATUS[status]}\r\nContent-Type: {kind}; charset=utf-8\r\n"
+        f"HTTP/1.1 {status} {STATUS[status]}\r\nContent-Type: {content_type}\r\n"
         f"Content-Length: {len(content)}\r\nCache-Control: no-store\r\nConnection: close\r\n{extra}\r\n"
     )
     return head.encode() + (content if body else b"")

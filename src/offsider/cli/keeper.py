@@ -94,7 +94,7 @@ def _keep(
 
         keeper = Keeper(config, channel, starter_pid)
         if health is not None:
-            health.health = lambda: keeper.health
+            health.health, health.sums = lambda: keeper.health, keeper.sums
             health.serve()
             keeper.on_no_more = health.close
         keeper.run()

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from offsider.cli.signals import SignalQueue
     from offsider.worker.health_state import HealthState
     from offsider.worker.launcher import Launcher
+    from offsider.worker.run_sums import RunSums
 
 TITLE_SECONDS = 1.0
 # From the deadline of running jobs to the last instruction.
@@ -91,6 +92,11 @@ class Running:
     def health(self) -> HealthState:
         """How the worker fares, for a health endpoint that it serves itself."""
         return self._launcher.health()
+
+    @property
+    def sums(self) -> RunSums:
+        """What the worker has counted, for the same."""
+        return self._launcher.sums
 
     def seconds_left(self) -> float:
         """How long the end of the process may still take for a stop to keep its promise of timeout and 4 s."""

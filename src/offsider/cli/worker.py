@@ -89,7 +89,7 @@ def run_worker(
                 health.serve()
             running = _start(options, signals, resources, keeper, forked)
             if health is not None:
-                health.health = running.health
+                health.health, health.sums = running.health, running.sums
             code = running.until_stopped()
     except BaseException as error:
         signals.close()

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import cast
 
+from offsider.storage.keys import Keys
 from offsider.storage.redis import Redis
 from offsider.storage.scripts import Argument, Command
 
@@ -58,13 +59,9 @@ class Counts:
     milliseconds: int = 0
 
 
-def add(redis: Redis, counted: Iterable[JobCounts], at: datetime, *, wire_version: int) -> None:
-    """Add to the minute of ``at`` (UTC), in one transaction. Zeros are not written.
-
-    Raises:
-        RedisFailure: nothing was written, unless it says that this is not known.
-    """
-    keys, commands = redis.keys, list[Command]()
+def commands_of(keys: Keys, counted: Iterable[JobCounts], at: datetime, *, wire_version: int) -> list[Command]:
+    """The commands that add to the minute of ``at`` and its ten minutes. Zeros are not written."""
+    commands: list[Command] = []
     minute, ten_minutes = keys.job_minute(at, wire_version), keys.job_ten_minutes(at)
     for job in counted:
         sums = (("ms", job.milliseconds), ("p", job.processed), ("f", job.failed))
@@ -80,7 +77,7 @@ def add(redis: Redis, counted: Iterable[JobCounts], at: datetime, *, wire_versio
             commands.append(("EXPIRE", histogram, MINUTE_EXPIRY_SECONDS))
     if commands:
         commands += [("EXPIRE", minute, MINUTE_EXPIRY_SECONDS), ("EXPIRE", ten_minutes, TEN_MINUTES_EXPIRY_SECONDS)]
-        redis.pipeline([("MULTI",), *commands, ("EXEC",)])
+    return commands
 
 
 def minutes(redis: Redis, starts: Sequence[datetime]) -> list[dict[str, Counts]]:

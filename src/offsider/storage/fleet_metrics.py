@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from offsider.core.series import Series
+from offsider.storage.keys import Keys
 from offsider.storage.redis import Redis
 from offsider.storage.scripts import Command
 
@@ -17,16 +18,13 @@ KEEP_SECONDS = int(timedelta(days=30).total_seconds())
 MOST = 5_000
 
 
-def add(redis: Redis, series: Iterable[Series], now: float) -> None:
-    """Add to the sums, in one transaction.
+def commands_of(keys: Keys, series: Iterable[Series], now: float) -> list[Command]:
+    """The commands that add to the sums.
 
     Args:
         now: epoch seconds; series that were not added to for 30 days are dropped by it.
-
-    Raises:
-        RedisFailure: nothing was written, unless it says that this is not known.
     """
-    keys, commands = redis.keys, list[Command]()
+    commands: list[Command] = []
     for each in series:
         labels = json.dumps(dict(sorted(each.labels.items())), separators=(",", ":"))
         key = keys.series(labels)
@@ -34,11 +32,9 @@ def add(redis: Redis, series: Iterable[Series], now: float) -> None:
         commands += _raised(key, each)
         commands.append(("EXPIRE", key, KEEP_SECONDS))
     if commands:
-        trims: list[Command] = [
-            ("ZREMRANGEBYSCORE", keys.every_series, "-inf", now - KEEP_SECONDS),
-            ("ZREMRANGEBYRANK", keys.every_series, 0, -MOST - 1),
-        ]
-        redis.pipeline([("MULTI",), *commands, *trims, ("EXEC",)])
+        commands.append(("ZREMRANGEBYSCORE", keys.every_series, "-inf", now - KEEP_SECONDS))
+        commands.append(("ZREMRANGEBYRANK", keys.every_series, 0, -MOST - 1))
+    return commands
 
 
 def read(redis: Redis) -> list[Series]:

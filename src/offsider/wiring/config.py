@@ -56,6 +56,7 @@ if TYPE_CHECKING:
 
 ErrorHandler: TypeAlias = Callable[[BaseException, Mapping[str, object]], None]
 DeathHandler: TypeAlias = Callable[[JobPayload, "BaseException | None"], None]
+MetricLabels: TypeAlias = Callable[[str, str], Mapping[str, str]]
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 
 
@@ -117,6 +118,7 @@ class Config:
         self.services: Listing[Callable[[Config], Service]] = Listing("config.services")
         self.info_fields: Listing[Callable[[], Mapping[str, Any]]] = Listing("config.info_fields")
         self.web_tabs: Listing[WebTab] = Listing("config.web_tabs")
+        self.metric_labels: Listing[MetricLabels] = Listing("config.metric_labels")
         self.reloader = no_reload
         self.after_commit = None
         self.queue_resolver = None
@@ -215,6 +217,13 @@ class Config:
         """Add fields to what the process tells about itself in Redis; ``fields`` is called at each beat."""
         self.info_fields.append(fields)
 
+    def add_metric_labels(self, labels: MetricLabels) -> None:
+        """Add labels to what is counted for monitoring: ``labels`` gets a job's class and queue, once per heartbeat.
+
+        Each value that a label takes multiplies the number of series, so it should have few.
+        """
+        self.metric_labels.append(labels)
+
     def add_web_tab(self, tab: WebTab) -> None:
         """Add a page to the web UI."""
         if any(other.name == tab.name for other in self.web_tabs):
@@ -305,7 +314,7 @@ class Config:
         self.jobs.check(self._job_options)
         closing: list[Any] = [*self._capsules.values(), self.redis, self.worker, self.client, self.log, self.jobs]
         closing += [self.client_middleware, self.server_middleware, self.events, self.error_handlers]
-        closing += [self.death_handlers, self.services, self.info_fields, self.web_tabs]
+        closing += [self.death_handlers, self.services, self.info_fields, self.web_tabs, self.metric_labels]
         for part in closing:
             part.freeze()
         self._open = True

@@ -24,6 +24,7 @@ from offsider.core.payload import decode
 from offsider.jobs import registry
 from offsider.wiring.config import no_reload
 from offsider.wiring.context import JobContext, enter_job, leave_job
+from offsider.worker.cpu_time import CpuTime
 from offsider.worker.interrupt import Window, caused_by_shutdown
 from offsider.worker.outcome import (
     Discarded,
@@ -78,6 +79,8 @@ class Executor:
         self._reloader: Callable[[], AbstractContextManager[object]] = config.reloader
         self._reloads = config.reloader is not no_reload
         self._listened = config.events.listened
+        self._cpu_time = CpuTime()
+        self._sampled = config.worker.metrics
         self._chain = capsule.server_middleware.compose(self._perform)
         self._logger = job_logger
         self._async_runner = async_runner
@@ -90,12 +93,16 @@ class Executor:
     def run(self, unit: UnitOfWork) -> Run:
         """Run one job. Never raises an error of the job."""
         started = time.perf_counter()
-        cpu_started = time.thread_time() if self._listened("execution_finished") else None
         try:
             job = JobContext(payload=decode(unit.raw), queue=unit.queue, raw=unit.raw, is_stopping=self._stopping)
         except MalformedPayload as error:
-            return Run(None, Malformed(error), time.perf_counter() - started, 0.0)
+            return Run(None, Malformed(error), time.perf_counter() - started, None)
         self._unit = unit
+        name, cpu_started = job.payload["class"], None
+        if self._listened("execution_finished"):  # then each run is told, with all there is to tell
+            cpu_started = time.thread_time()
+        elif self._sampled:
+            cpu_started = self._cpu_time.start(name)
         token = enter_job(job)
         try:
             if self._logger.wants(job):
@@ -104,7 +111,7 @@ class Executor:
                 outcome, duration_seconds = self._timed(started, job)
         finally:
             leave_job(token)
-        cpu_seconds = 0.0 if cpu_started is None else time.thread_time() - cpu_started
+        cpu_seconds = self._cpu_time.seconds(name, cpu_started, duration_seconds)
         return Run(job, outcome, duration_seconds, cpu_seconds)
 
     def _timed(self, started: float, job: JobContext) -> tuple[Outcome, float]:
@@ -151,7 +158,7 @@ class Executor:
 
         def overran(error: HardTimeout, seconds: float) -> None:
             if self._overran is not None:
-                self._overran(unit, Run(job, Failed(error), seconds, 0.0))
+                self._overran(unit, Run(job, Failed(error), seconds, None))
 
         watched = time_limits.watch(job, limits, Reach(self.window, self._async_runner), overran)
         try:

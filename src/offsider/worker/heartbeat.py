@@ -1,10 +1,11 @@
 """Shows this process in Sidekiq's registry, flushes the counters, and takes signals that were left for it.
 
 1. Add what was processed and failed since the last beat to the counters; what cannot be written is kept.
-2. Time a PING.
-3. Write the process and its running jobs, and take a signal: one script.
-4. Tell listeners: ``heartbeat`` at the first beat and after a partition, ``beat`` at each.
-5. Between two beats, look for a signal a few times, so that ``offsider stop`` need not wait for the next one.
+2. The same for what was counted of each job class.
+3. Time a PING.
+4. Write the process and its running jobs, and take a signal: one script.
+5. Tell listeners: ``heartbeat`` at the first beat and after a partition, ``beat`` at each.
+6. Between two beats, look for a signal a few times, so that ``offsider stop`` need not wait for the next one.
 """
 
 from __future__ import annotations
@@ -15,20 +16,22 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from offsider import __version__
-from offsider.core.errors import RedisFailure
-from offsider.storage import processes, stats
+from offsider.core.errors import RedisFailure, RedisRefused, RedisUnavailable
+from offsider.jobs import registry
+from offsider.storage import processes, registered, run_counts, stats
 from offsider.storage.processes import Beat
 from offsider.wiring.service import Loop
 from offsider.worker.outage import Outage
 from offsider.worker.resident_memory import resident_kilobytes
 
 if TYPE_CHECKING:
+    from offsider.core.series import Series
     from offsider.storage.redis import Redis
     from offsider.storage.scripts import Argument
     from offsider.wiring.config import Config
@@ -51,6 +54,7 @@ class Heartbeat:
         quiet: tells whether the worker takes no more jobs.
         on_signal: gets ``TSTP``, ``TERM`` or ``TTIN``.
         embedded: the worker lives inside another program, which such signals are not meant for.
+        count: told what was counted, when a health endpoint serves it to a monitoring system.
     """
 
     def __init__(
@@ -63,6 +67,7 @@ class Heartbeat:
         quiet: Callable[[], bool],
         on_signal: Callable[[str], None],
         embedded: bool,
+        count: Callable[[Sequence[Series], int, int], None] | None = None,
     ) -> None:
         self._config = config
         self._redis = redis
@@ -71,6 +76,7 @@ class Heartbeat:
         self._quiet = quiet
         self._on_signal = on_signal
         self._embedded = embedded
+        self._count = count
         self._wire_version = config.redis.wire_version
         self._started_at = config.clock.now()
         self._round_trips: deque[int] = deque(maxlen=ROUND_TRIPS)
@@ -111,7 +117,7 @@ class Heartbeat:
         """Beat once."""
         well = True
         # A full server refuses counters but not the rest: then the process must not vanish from the pages.
-        for step in (self.flush_counters, self._beat):
+        for step in (self.flush_counters, self.flush_metrics, self._beat):
             try:
                 step()
             except RedisFailure as error:
@@ -131,11 +137,31 @@ class Heartbeat:
             self._work_state.give_back_counts(processed, failed)
             raise
 
+    def flush_metrics(self) -> None:
+        """Write what was counted of each class; what surely was not written is kept for the next time."""
+        tallies, now = self._work_state.tallies, self._config.clock.now()
+        taken = tallies.take()
+        series: Sequence[Series] = taken.series(self._config.metric_labels)
+        try:
+            run_counts.add(self._redis, taken.by_class(), series, now, wire_version=self._wire_version)
+        except RedisFailure as error:
+            if not (isinstance(error, RedisUnavailable) and error.ambiguous):
+                tallies.give_back(taken)
+                series = ()
+            raise
+        finally:
+            if self._count is not None:
+                self._count(series, self._work_state.busy, self._concurrency())
+
     def leave(self) -> None:
         """Take the process off the registry, for good."""
         with self._writing:
             self._left = True
-            processes.leave(self._redis, self._shown_as or self._ownership.identity)
+            self._withdraw(self._shown_as or self._ownership.identity)
+
+    def _withdraw(self, identity: str) -> None:
+        processes.leave(self._redis, identity)
+        registered.withdraw(self._redis, identity)
 
     def _beat(self) -> None:
         with self._writing:
@@ -153,9 +179,11 @@ class Heartbeat:
     def _write(self) -> Beat:
         identity = self._ownership.identity
         if self._shown_as not in ("", identity):
-            processes.leave(self._redis, self._shown_as)
+            self._withdraw(self._shown_as)
         self._shown_as = identity
         self._time_round_trip()
+        with suppress(RedisRefused):  # a full server: the process is to be seen all the same
+            registered.publish(self._redis, identity, registry.names())
         return processes.heartbeat(
             self._redis,
             identity,

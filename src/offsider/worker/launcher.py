@@ -25,7 +25,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -37,6 +37,7 @@ from offsider.core.payload import decode
 from offsider.jobs import registry
 from offsider.storage import owners
 from offsider.worker.discovery import Discovery
+from offsider.worker.failures import Failures
 from offsider.worker.fetcher import ReliableFetcher
 from offsider.worker.fetchers import make_fetcher
 from offsider.worker.health_state import QUIET, READY, STOPPING, HealthState, WorkerHealth
@@ -44,6 +45,7 @@ from offsider.worker.heartbeat import Heartbeat
 from offsider.worker.liveness import Liveness
 from offsider.worker.manager import Manager
 from offsider.worker.ownership import Ownership
+from offsider.worker.run_sums import RunSums
 from offsider.worker.scheduler import Scheduler
 from offsider.worker.solitude import Claimer, Solitude
 from offsider.worker.sweeper import Sweeper
@@ -52,6 +54,7 @@ from offsider.worker.watchdog import Watchdog, Watched
 from offsider.worker.work_state import WorkState
 
 if TYPE_CHECKING:
+    from offsider.core.series import Series
     from offsider.storage.redis import Redis
     from offsider.wiring.config import Config
     from offsider.wiring.service import Service
@@ -86,6 +89,8 @@ class Launcher:
         #: What is done about ``TSTP``, ``TERM`` and ``TTIN`` that others left in Redis.
         self.on_signal: Callable[[str], None] = self._act_on
         self.work_state = WorkState()
+        #: What was counted, for a health endpoint without a keeper.
+        self.sums = RunSums()
         self.quieted = False
         self.stopping = False
         #: Why the worker stops by itself, and shall end with an exit code that has it started anew; empty when not.
@@ -99,6 +104,7 @@ class Launcher:
         self._services: list[Service] = []
         self._managers: list[Manager] = []
         self._fetchers: dict[str, ReliableFetcher] = {}
+        self._failures: Failures | None = None
 
     @property
     def identity(self) -> str:
@@ -155,6 +161,7 @@ class Launcher:
         watched: dict[str, Watched] = {}
         solitude = self._make_solitude()
         time_limits = TimeLimits(config)
+        self._failures = Failures(config, redis, lambda: ownership.identity) if config.worker.metrics else None
         for capsule in config.capsules.values():
             fetcher = make_fetcher(config, capsule, ownership)
             if isinstance(fetcher, ReliableFetcher):
@@ -173,6 +180,7 @@ class Launcher:
                 lambda: self.stopping,
                 time_limits=time_limits,
                 give_up=self._give_up,
+                failures=self._failures,
             )
             self._managers.append(manager)
         for manager in self._managers:
@@ -185,6 +193,7 @@ class Launcher:
             quiet=lambda: self.quieted,
             on_signal=lambda signal: self.on_signal(signal),  # noqa: PLW0108 - assigned after the start
             embedded=self.embedded,
+            count=self._count if config.worker.health else None,
         )
         watchdog = Watchdog(config, redis, watched, None if self.embedded else self._give_up)
         self._stuck = watchdog.stuck
@@ -197,6 +206,7 @@ class Launcher:
             watchdog,
             self._heartbeat,
             self._scheduler,
+            *([self._failures] if self._failures is not None else []),
             time_limits,
             *(factory(config) for factory in config.services),
         ]
@@ -205,6 +215,12 @@ class Launcher:
             discovery = Discovery(config, redis, ownership, everything, wakes)
             discovery.tick()
             self._services.append(discovery)
+
+    def _count(self, series: Sequence[Series], busy: int, concurrency: int) -> None:
+        if self._keeper is not None:
+            self._keeper.count(series, busy, concurrency)
+        else:
+            self.sums.add(os.getpid(), series, busy, concurrency)
 
     def _make_solitude(self) -> Solitude:
         return Solitude(
@@ -290,7 +306,10 @@ class Launcher:
             manager.give_back()
         self._end_services()
         if self._registered and self._heartbeat is not None:
-            for last in (self._heartbeat.flush_counters, self._heartbeat.leave, self._ownership.leave):
+            if self._failures is not None:
+                self._failures.flush()
+            flushes = (self._heartbeat.flush_metrics, self._heartbeat.flush_counters)
+            for last in (*flushes, self._heartbeat.leave, self._ownership.leave):
                 try:
                     last()
                 except RedisFailure as error:

@@ -32,6 +32,7 @@ from offsider.worker.settlement import Settled, Settlement
 if TYPE_CHECKING:
     from offsider.wiring.capsule import Capsule
     from offsider.wiring.config import Config
+    from offsider.worker.failures import Failures
     from offsider.worker.outcome import Run
     from offsider.worker.solitude import Solitude
     from offsider.worker.time_limits import TimeLimits
@@ -64,6 +65,7 @@ class Manager:
         *,
         time_limits: TimeLimits | None = None,
         give_up: Callable[[str], None] | None = None,
+        failures: Failures | None = None,
     ) -> None:
         self._time_limits = time_limits
         self._give_up = give_up
@@ -78,7 +80,7 @@ class Manager:
         self._numbers = itertools.count(1)
         self._job_logger = JobLogger(config)
         self._outage = Outage(f"giving back jobs of dead processors of capsule {capsule.name}", config)
-        self._reporter = Reporter(config, work_state)
+        self._reporter = Reporter(config, work_state, failures)
         self._settlement = Settlement(config, capsule, fetcher, self._reporter, self._abandoned)
         self.async_runner = AsyncRunner(f"offsider-{capsule.name}-loop")
         self._processors: list[Processor] = []

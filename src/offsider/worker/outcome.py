@@ -76,10 +76,12 @@ class Run:
         job: the job as middleware and the job itself saw it; None when the bytes were no job.
         outcome: how it ended.
         duration_seconds: wall time from decoding to the outcome.
-        cpu_seconds: CPU time of the thread; 0 when nobody listens to ``execution_finished``.
+        cpu_seconds: CPU time of the thread; None when it was not measured (see `cpu_time`).
+        kept_seconds: how long the job is stored from now on; None when it is gone.
     """
 
     job: JobContext | None
     outcome: Outcome
     duration_seconds: float
-    cpu_seconds: float
+    cpu_seconds: float | None
+    kept_seconds: float | None = None

@@ -12,21 +12,32 @@ from offsider.worker.outcome import Failed, Interrupted, Malformed
 if TYPE_CHECKING:
     from offsider.wiring.config import Config
     from offsider.wiring.context import JobContext
+    from offsider.worker.failures import Failures
     from offsider.worker.outcome import Run
     from offsider.worker.unit_of_work import UnitOfWork
     from offsider.worker.work_state import WorkState
 
 
 class Reporter:
-    """Tells of the runs of one worker."""
+    """Tells of the runs of one worker.
 
-    def __init__(self, config: Config, work_state: WorkState) -> None:
+    Args:
+        failures: told of failed runs.
+    """
+
+    def __init__(self, config: Config, work_state: WorkState, failures: Failures | None = None) -> None:
         self._config = config
         self._work_state = work_state
+        self._tallies = work_state.tallies if config.worker.metrics else None
+        self._failures = failures
 
     def finished(self, units: Sequence[UnitOfWork]) -> None:
         """These jobs are done, and their acknowledgement was answered."""
         self._work_state.count(len(units))
+        if self._tallies is not None:
+            for jid in self._tallies.finished(units):
+                if self._failures is not None:
+                    self._failures.forget(jid)
         if self._config.events.listened("execution_finished"):
             for unit in units:
                 if unit.run is not None:
@@ -41,13 +52,25 @@ class Reporter:
             return
         if not isinstance(outcome, Interrupted):
             self._work_state.count(failed=isinstance(outcome, Failed))
+            self._tally(unit, run, run.job, died=died)
         self._emit(unit, run, "died" if died and isinstance(outcome, Failed) else outcome.name)
+
+    def _tally(self, unit: UnitOfWork, run: Run, job: JobContext, *, died: bool) -> None:
+        if self._tallies is None:
+            return
+        if not isinstance(run.outcome, Failed):
+            unit.run = run
+            self._tallies.finished([unit])
+            return
+        self._tallies.failed(unit, run, retried=not died)
+        if self._failures is not None:
+            self._failures.note(job, run.outcome.error, run.duration_seconds, run.kept_seconds)
 
     def _emit(self, unit: UnitOfWork, run: Run, name: str) -> None:
         if run.job is not None:
             error = run.outcome.error if isinstance(run.outcome, Failed) else None
             queued = queued_seconds(run.job, unit.started_at)
-            news = ExecutionFinished(run.job, name, error, queued, run.duration_seconds, run.cpu_seconds)
+            news = ExecutionFinished(run.job, name, error, queued, run.duration_seconds, run.cpu_seconds or 0.0)
             self._config.events.emit("execution_finished", news)
 
 

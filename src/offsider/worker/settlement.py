@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("offsider")
 
 OUTAGE_SECONDS = 1.0
+#: What is noted of a job is kept for so long after it is due again: it may have to wait for its turn.
+IN_QUEUE_SECONDS = 7 * 24 * 60 * 60.0
 
 
 class Settled(Enum):
@@ -139,15 +141,19 @@ class Settlement:
             case Malformed():
                 return self._bury(unit, unit.raw), None
             case Discarded():
-                return self._carry_out(unit, self._retrier.discard(_job(run)))
+                return self._carry_out(unit, run, self._retrier.discard(_job(run)))
             case Failed(error):
-                return self._carry_out(unit, self._retrier.decide(_job(run), error))
+                return self._carry_out(unit, run, self._retrier.decide(_job(run), error))
 
-    def _carry_out(self, unit: UnitOfWork, decision: Decision) -> tuple[Callable[[], bool], JobPayload | None]:
+    def _carry_out(
+        self, unit: UnitOfWork, run: Run, decision: Decision
+    ) -> tuple[Callable[[], bool], JobPayload | None]:
         match decision:
             case Retry(payload, delay_seconds):
+                run.kept_seconds = delay_seconds + IN_QUEUE_SECONDS
                 return self._postpone(unit, self._redis.keys.retry, payload, delay_seconds), None
             case Bury(payload, dead):
+                run.kept_seconds = self._limits.timeout_seconds
                 return self._bury(unit, payload), dead
             case Drop(dead):
                 return self._acknowledge(unit), dead

@@ -10,6 +10,8 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from offsider.worker.tallies import Tallies
+
 if TYPE_CHECKING:
     from offsider.worker.unit_of_work import UnitOfWork
 
@@ -34,6 +36,8 @@ class WorkState:
         self._running: dict[str, UnitOfWork] = {}
         self._processed = 0
         self._failed = 0
+        #: What was counted of each job class; empty with ``worker.metrics = false``.
+        self.tallies = Tallies()
 
     def begin(self, tid: str, unit: UnitOfWork) -> None:
         self._running[tid] = unit

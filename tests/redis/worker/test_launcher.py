@@ -73,6 +73,7 @@ def test_a_started_worker_has_its_services_its_threads_and_an_owner(config, laun
     assert threads() == [
         "offsider-default-1",
         "offsider-default-2",
+        "offsider-failures",
         "offsider-heartbeat",
         "offsider-liveness",
         "offsider-scheduler",
@@ -221,10 +222,19 @@ def test_two_workers_in_one_process_share_nothing(redis_url, launch):
 # ----------------------------------------------------------------------------------------- quiet
 
 
+SERVICES_OF_A_QUIET_WORKER = [
+    "offsider-failures",
+    "offsider-heartbeat",
+    "offsider-liveness",
+    "offsider-sweeper",
+    "offsider-watchdog",
+]
+
+
 def test_a_quiet_worker_takes_no_job_moves_none_and_stays(config, launch, raw_redis):
     launcher = launch()
     launcher.quiet()
-    wait_for(lambda: threads() == ["offsider-heartbeat", "offsider-liveness", "offsider-sweeper", "offsider-watchdog"])
+    wait_for(lambda: threads() == SERVICES_OF_A_QUIET_WORKER)
 
     push(config, "Waits")
     raw_redis.zadd("schedule", {json.dumps({"class": "Due", "args": [], "queue": "due"}): time.time() - 60})
@@ -326,7 +336,7 @@ def test_a_stopped_worker_leaves_neither_threads_nor_traces(config, launch, raw_
 
     wait_for(lambda: threads() == [])
     lasting = {key for key in raw_redis.scan_iter() if raw_redis.ttl(key) == -1}
-    assert lasting <= {b"queues", b"stat:processed", b"stat:failed"}
+    assert lasting <= {b"queues", b"stat:processed", b"stat:failed", b"offsider:series"}
     assert raw_redis.get("stat:processed") == b"1"
 
 

@@ -10,10 +10,12 @@ import threading
 import time
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from offsider.cli import health as module
-from offsider.cli.health import MOST_CONNECTIONS, REQUEST_BYTES, HealthServer, response
+from offsider.cli.health import MOST_CONNECTIONS, REQUEST_BYTES, HealthServer, NoSums, response
 from offsider.core.errors import ConfigurationError
+from offsider.core.series import Series
 from tests.waiting import wait_for
 
 
@@ -61,9 +63,9 @@ def ask(server, path, method="GET", **headers):
         (QUIET, "/live", 200, "ok\n"),
         (QUIET, "/ready", 503, "worker 7 is quiet\n1 of 2 workers take jobs\n"),
         (STUCK, "/live", 503, "worker 7: its fetch loop does not turn\n"),
-        (WELL, "/", 404, "/live and /ready are here\n"),
-        (WELL, "/live/", 404, "/live and /ready are here\n"),
-        (STUCK, "/../live", 404, "/live and /ready are here\n"),
+        (WELL, "/", 404, "/live, /ready and /metrics are here\n"),
+        (WELL, "/live/", 404, "/live, /ready and /metrics are here\n"),
+        (STUCK, "/../live", 404, "/live, /ready and /metrics are here\n"),
     ],
 )
 def test_each_path_has_its_answer(server, fares, path, status, body):
@@ -121,7 +123,7 @@ def test_nothing_can_be_done_to_it(server, method):
     ],
 )
 def test_nonsense_gets_an_answer_and_never_a_5xx(request_bytes, status):
-    assert response(request_bytes, lambda: WELL).split(b" ")[1] == str(status).encode()
+    assert response(request_bytes, lambda: WELL, NoSums()).split(b" ")[1] == str(status).encode()
 
 
 def test_random_bytes_never_break_it():
@@ -140,14 +142,14 @@ def test_random_bytes_never_break_it():
     ]
     for _ in range(2000):
         request = b"".join(random.choice(words) + random.randbytes(random.randrange(3)) for _ in range(8))
-        assert int(response(request, lambda: WELL).split(b" ")[1]) < 500
+        assert int(response(request, lambda: WELL, NoSums()).split(b" ")[1]) < 500
 
 
 def test_a_check_that_fails_itself_is_a_reason():
     def broken():
         raise LookupError("no keeper")
 
-    assert response(b"GET /live HTTP/1.1\r\n\r\n", broken).endswith(
+    assert response(b"GET /live HTTP/1.1\r\n\r\n", broken, NoSums()).endswith(
         b"\r\n\r\nnothing is known: LookupError: no keeper\n"
     )
 
@@ -240,3 +242,28 @@ def test_out_of_file_descriptors_it_goes_on_later(server, caplog):
     server.serve()
     assert ask(server, "/live")[0] == 200
     assert "cannot take a connection: OSError: too many open files" in caplog.text
+
+
+class Counted:
+    """What two workers have counted."""
+
+    busy, concurrency = 1, 10
+
+    def series(self):
+        return [Series({"class": "A", "queue": "q"}, processed=3, failed=1)]
+
+
+def test_a_scrape_is_answered_in_the_text_format(server):
+    server.sums = Counted()
+    server.serve()
+    status, body, answer = ask(server, "/metrics")
+    assert (status, answer.headers["Content-Type"]) == (200, "text/plain; version=0.0.4; charset=utf-8")
+    families = {family.name: family for family in text_string_to_metric_families(body)}
+    assert families["sidekiq_jobs_failed"].samples[0].value == 1
+    assert families["sidekiq_concurrency"].samples[0].value == 10
+    assert ask(server, "/metrics", "HEAD")[:2] == (200, "")
+
+
+def test_a_scrape_before_anything_was_counted_is_answered_too(server):
+    server.serve()
+    assert ask(server, "/metrics")[0] == 200

@@ -25,10 +25,11 @@ from offsider.storage import owners
 from offsider.storage.redis import Redis, RedisSettings
 from offsider.worker.health_state import HealthState, WorkerHealth
 from offsider.worker.keeper.endings import LOOK_SECONDS, Ending
-from offsider.worker.keeper.messages import LEFT, Orders, Report, decode
+from offsider.worker.keeper.messages import LEFT, Counted, Orders, Report, decode
 from offsider.worker.liveness import BEATS_PER_LIFE
 from offsider.worker.outage import Outage
 from offsider.worker.reclaim import reclaim
+from offsider.worker.run_sums import RunSums
 
 if TYPE_CHECKING:
     from offsider.wiring.config import Config
@@ -74,6 +75,7 @@ class Keeper:
         self._channel = channel
         self._starter = Ending(starter_pid)
         self.health = health or HealthState()
+        self.sums = RunSums()
         self._kept: dict[int, _Kept] = {}
         self._dead: list[_Dead] = []
         self._no_more = False
@@ -113,6 +115,8 @@ class Keeper:
                 self._heard(message)
             elif isinstance(message, Orders):
                 self._obey(message)
+            elif isinstance(message, Counted):
+                self.sums.add(message.pid, message.series, message.busy, message.concurrency)
 
     def _obey(self, orders: Orders) -> None:
         self.health.expected = orders.expected
@@ -147,6 +151,7 @@ class Keeper:
     def _bury(self, kept: _Kept) -> None:
         pid = kept.report.pid
         del self._kept[pid]
+        self.sums.forget(pid)
         self._forget_fd(kept.ending)
         self.health.workers = {other: worker for other, worker in self.health.workers.items() if other != pid}
         if kept.report.state != LEFT:

@@ -12,13 +12,17 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
+from offsider.core.series import Series
 from offsider.storage.owners import Lists
 from offsider.storage.redis import RedisSettings
 from offsider.worker.health_state import READY
 from offsider.worker.keeper.channel import Channel, KeeperGone
-from offsider.worker.keeper.messages import LEFT, Report, encode
+from offsider.worker.keeper.messages import LEFT, Counted, Report, encode
 
 logger = logging.getLogger("offsider")
+
+#: A datagram holds more, whatever the names in it.
+SERIES_AT_ONCE = 50
 
 
 class KeeperLink:
@@ -39,6 +43,8 @@ class KeeperLink:
         self._keeper_pid = keeper_pid
         self._lock = threading.Lock()
         self._last: tuple[Lists, int, RedisSettings] | None = None
+        self._life_seconds = 0.0
+        self._uncounted: list[Series] = []
         self._gone = False
         self.state: Callable[[], str] = lambda: READY
         self.stuck: Callable[[], Sequence[str]] = tuple
@@ -53,6 +59,7 @@ class KeeperLink:
         """The worker answers for these lists from now on."""
         with self._lock:
             self._last = (lists, life_ms, redis)
+            self._life_seconds = life_ms / 1000
             self._report()
 
     def repeat(self) -> None:
@@ -66,6 +73,18 @@ class KeeperLink:
             self._report(LEFT)
             self._last = None
 
+    def count(self, series: Sequence[Series], busy: int, concurrency: int) -> None:
+        """What was counted since the last time; what finds no room is told the next time."""
+        with self._lock:
+            self._uncounted += series
+            while not self._gone:
+                some, rest = self._uncounted[:SERIES_AT_ONCE], self._uncounted[SERIES_AT_ONCE:]
+                if not self._send(encode(Counted(os.getpid(), some, busy, concurrency))):
+                    return
+                self._uncounted = rest
+                if not rest:
+                    return
+
     def _report(self, state: str = "") -> None:
         if self._last is None or self._gone:
             return
@@ -73,8 +92,11 @@ class KeeperLink:
         report = Report(
             os.getpid(), lists, life_ms, redis, state or self.state(), tuple(self.stuck()), self.max_strikes
         )
+        self._send(encode(report))
+
+    def _send(self, datagram: bytes) -> bool:
         try:
-            self._channel.send(encode(report))
+            return self._channel.send(datagram)
         except KeeperGone as error:
             self._gone = True
             self._reap()
@@ -82,8 +104,9 @@ class KeeperLink:
                 "the keeper is gone (%s): this process goes on alone; a job that holds the interpreter for %g s "
                 "now makes others take it for dead",
                 error,
-                life_ms / 1000,
+                self._life_seconds,
             )
+            return False
 
     def _reap(self) -> None:
         if self._keeper_pid:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+from offsider.core.series import Series
 from offsider.storage.owners import Lists
 from offsider.storage.redis import RedisSettings
 from offsider.worker.health_state import READY
@@ -50,14 +51,32 @@ class Orders:
 
 
 @dataclass(frozen=True)
+class Counted:
+    """What a worker has counted since the last time, and how busy it is.
+
+    Attributes:
+        pid: of its process.
+        series: to be added to those of before.
+        busy, concurrency: jobs that run, and that could.
+    """
+
+    pid: int
+    series: Sequence[Series] = ()
+    busy: int = 0
+    concurrency: int = 0
+
+
+@dataclass(frozen=True)
 class Unreadable:
     """A datagram that says nothing to this version."""
 
     reason: str = field(default="")
 
 
-def encode(message: Report | Orders) -> bytes:
+def encode(message: Report | Orders | Counted) -> bytes:
     """The datagram of a message."""
+    if isinstance(message, Counted):
+        return json.dumps({"counted": asdict(message)}).encode()
     if isinstance(message, Orders):
         return json.dumps({"orders": asdict(message)}).encode()
     redis = {item.name: getattr(message.redis, item.name) for item in fields(RedisSettings)}
@@ -74,10 +93,13 @@ def encode(message: Report | Orders) -> bytes:
     return json.dumps({"report": told}).encode()
 
 
-def decode(datagram: bytes) -> Report | Orders | Unreadable:
+def decode(datagram: bytes) -> Report | Orders | Counted | Unreadable:
     """The message of a datagram; never raises, since a keeper must outlive whatever it is told."""
     try:
         told = json.loads(datagram)
+        if "counted" in told:
+            counted = told["counted"]
+            return Counted(**{**counted, "series": tuple(Series(**each) for each in counted["series"])})
         return Orders(**told["orders"]) if "orders" in told else _report(told["report"])
     except (ValueError, TypeError, KeyError) as error:
         return Unreadable(f"{type(error).__name__}: {error}")

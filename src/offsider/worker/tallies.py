@@ -1,0 +1,198 @@
+"""What is counted of each run until the heartbeat writes it: Sidekiq's execution metrics, and sums for monitoring.
+
+It is done for every job, so it is done with as little as it takes: one look-up, two searches in a short list. CPU time
+costs more to measure than a short job takes; it is measured for some runs (see `cpu_time`), and the others are taken
+to be like them.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from offsider.core.payload import read_stamp
+from offsider.core.series import BOUNDS_SECONDS, Series
+from offsider.storage.execution_metrics import BUCKETS, JobCounts
+
+if TYPE_CHECKING:
+    from offsider.worker.outcome import Run
+    from offsider.worker.unit_of_work import UnitOfWork
+
+#: Upper bounds of Sidekiq's histogram in seconds.
+SIDEKIQ_SECONDS = (
+    0.02, 0.03, 0.045, 0.065, 0.1, 0.15, 0.225, 0.335, 0.5, 0.75, 1.1, 1.7, 2.5,
+    3.8, 5.75, 8.5, 13.0, 20.0, 30.0, 45.0, 65.0, 100.0, 150.0, 225.0, 335.0,
+)  # fmt: skip
+#: All bounds of both histograms: one search finds the place of a run in either.
+_BOUNDS = tuple(sorted({*SIDEKIQ_SECONDS, *BOUNDS_SECONDS}))
+_PLACES = len(_BOUNDS) + 1
+_TO_SIDEKIQ = [bisect_left(SIDEKIQ_SECONDS, bound) for bound in _BOUNDS] + [BUCKETS - 1]
+_TO_SERIES = [bisect_left(BOUNDS_SECONDS, bound) for bound in _BOUNDS] + [len(BOUNDS_SECONDS)]
+
+Labels = Callable[[str, str], Mapping[str, str]]
+
+
+class Tally:
+    """Counts of one class in one queue."""
+
+    __slots__ = (
+        "cpu_seconds",
+        "failed_counts",
+        "failed_seconds",
+        "measured_seconds",
+        "queue_counts",
+        "queue_seconds",
+        "retried",
+        "run_counts",
+        "run_seconds",
+    )
+
+    def __init__(self) -> None:
+        self.run_counts = [0] * _PLACES
+        self.run_seconds = 0.0
+        self.failed_counts = [0] * _PLACES
+        self.failed_seconds = 0.0
+        self.retried = 0
+        self.queue_counts = [0] * (len(BOUNDS_SECONDS) + 1)
+        self.queue_seconds = 0.0
+        #: Of the runs whose CPU time was measured: that, and how long they took.
+        self.cpu_seconds = 0.0
+        self.measured_seconds = 0.0
+
+    def ran(self, unit: UnitOfWork, run: Run, enqueued_at: object) -> None:
+        """Count a run that did not raise."""
+        seconds = run.duration_seconds
+        self.run_seconds += seconds
+        self.run_counts[bisect_left(_BOUNDS, seconds)] += 1
+        if run.cpu_seconds is not None:
+            self.cpu_seconds += run.cpu_seconds
+            self.measured_seconds += seconds
+        self.waited(unit.started_at, enqueued_at)
+
+    def failed(self, unit: UnitOfWork, run: Run, enqueued_at: object, *, retried: bool) -> None:
+        """Count a run that raised."""
+        self.failed_seconds += run.duration_seconds
+        self.failed_counts[bisect_left(_BOUNDS, run.duration_seconds)] += 1
+        self.retried += retried
+        if run.cpu_seconds is not None:
+            self.cpu_seconds += run.cpu_seconds
+            self.measured_seconds += run.duration_seconds
+        self.waited(unit.started_at, enqueued_at)
+
+    def waited(self, started_at: float, enqueued_at: object) -> None:
+        """Count how long a job lay in its queue, if its payload tells."""
+        # Milliseconds as all but old payloads have them; the rest goes the longer way.
+        at = enqueued_at / 1000 if type(enqueued_at) is int else read_stamp(enqueued_at)
+        if at is not None:
+            seconds = started_at - at
+            if seconds > 0:  # clocks of two machines may disagree
+                self.queue_seconds += seconds
+            self.queue_counts[bisect_left(BOUNDS_SECONDS, seconds)] += 1
+
+    def add(self, other: Tally) -> None:
+        """Add what could not be written."""
+        for name in self.__slots__:
+            mine, theirs = getattr(self, name), getattr(other, name)
+            both = [sum(pair) for pair in zip(mine, theirs, strict=True)] if isinstance(mine, list) else mine + theirs
+            setattr(self, name, both)
+
+
+class Taken:
+    """Counts that were taken out to be written."""
+
+    def __init__(self, tallies: Mapping[tuple[str, str], Tally]) -> None:
+        self.tallies = tallies
+
+    def by_class(self) -> list[JobCounts]:
+        """As Sidekiq keeps them: whatever the queue, and with the time of successful runs alone."""
+        of_class: dict[str, list[Tally]] = {}
+        for (_, name), tally in self.tallies.items():
+            of_class.setdefault(name, []).append(tally)
+        return [_job_counts(name, tallies) for name, tallies in of_class.items()]
+
+    def series(self, labels: Iterable[Labels] = ()) -> list[Series]:
+        """As a monitoring system wants them.
+
+        Args:
+            labels: further ones, each asked with class and queue.
+        """
+        asked = tuple(labels)
+        return [_series(queue, name, tally, asked) for (queue, name), tally in self.tallies.items()]
+
+
+class Tallies:
+    """The counts of one worker. Safe for threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._tallies: dict[tuple[str, str], Tally] = {}
+
+    def finished(self, units: Iterable[UnitOfWork]) -> list[str]:
+        """Count runs that did not raise, and answer the jids of those that had been tried before."""
+        tried_before: list[str] = []
+        with self._lock:
+            tallies = self._tallies
+            for unit in units:
+                run = unit.run
+                if run is None or run.job is None:
+                    continue
+                payload = run.job.payload
+                tally = tallies.get((unit.queue, payload["class"]))
+                if tally is None:
+                    if run.job.declared is None:  # no class of ours: anybody could make up any number of them
+                        continue
+                    tally = tallies[(unit.queue, payload["class"])] = Tally()
+                tally.ran(unit, run, payload.get("enqueued_at"))
+                if "retry_count" in payload and run.job.jid:
+                    tried_before.append(run.job.jid)
+        return tried_before
+
+    def failed(self, unit: UnitOfWork, run: Run, *, retried: bool) -> None:
+        """Count a run that raised."""
+        job = run.job
+        if job is not None and job.declared is not None:
+            with self._lock:
+                tally = self._tallies.setdefault((unit.queue, job.payload["class"]), Tally())
+                tally.failed(unit, run, job.payload.get("enqueued_at"), retried=retried)
+
+    def take(self) -> Taken:
+        """Everything since the last time; `give_back` when it could not be written."""
+        with self._lock:
+            # A fresh mapping and not a cleared one: whoever took has the old one for himself.
+            taken, self._tallies = self._tallies, {}
+        return Taken(taken)
+
+    def give_back(self, taken: Taken) -> None:
+        with self._lock:
+            for key, tally in taken.tallies.items():
+                self._tallies.setdefault(key, Tally()).add(tally)
+
+
+def _job_counts(name: str, tallies: Sequence[Tally]) -> JobCounts:
+    histogram = [0] * BUCKETS
+    for tally in tallies:
+        for place, count in enumerate(tally.run_counts):
+            histogram[_TO_SIDEKIQ[place]] += count
+    failed = sum(sum(tally.failed_counts) for tally in tallies)
+    milliseconds = round(sum(tally.run_seconds for tally in tallies) * 1000)
+    return JobCounts(name, sum(histogram) + failed, failed, milliseconds, histogram)
+
+
+def _series(queue: str, name: str, tally: Tally, labels: Sequence[Labels]) -> Series:
+    told: dict[str, str] = {}
+    for further in labels:
+        told |= further(name, queue)
+    series = Series({**told, "class": name, "queue": queue})
+    for place, (ran, failed) in enumerate(zip(tally.run_counts, tally.failed_counts, strict=True)):
+        series.run_buckets[_TO_SERIES[place]] += ran + failed
+    series.processed = sum(series.run_buckets)
+    series.failed = sum(tally.failed_counts)
+    series.retried = tally.retried
+    series.run_seconds = tally.run_seconds + tally.failed_seconds
+    if tally.measured_seconds:
+        series.cpu_seconds = tally.cpu_seconds * series.run_seconds / tally.measured_seconds
+    series.queue_seconds = tally.queue_seconds
+    series.queue_buckets = list(tally.queue_counts)
+    return series

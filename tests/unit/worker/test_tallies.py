@@ -1,0 +1,162 @@
+"""What is counted of each run."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from hypothesis import given, strategies as st
+
+from offsider.core.series import BOUNDS_SECONDS, Series
+from offsider.inspector.job_metrics import BOUNDS_MS
+from offsider.storage.execution_metrics import JobCounts
+from offsider.wiring.context import JobContext
+from offsider.worker.outcome import Failed, Run, Succeeded
+from offsider.worker.tallies import SIDEKIQ_SECONDS, Tallies
+from offsider.worker.unit_of_work import UnitOfWork
+
+
+def unit(
+    name: str = "A",
+    seconds: float = 0.0,
+    *,
+    queue: str = "default",
+    waited: float | None = 0.0,
+    cpu: float | None = None,
+    known: bool = True,
+    **fields: object,
+) -> UnitOfWork:
+    made = UnitOfWork(queue, b"raw")
+    made.started_at = 1_000.0
+    payload = {"class": name, "args": [], "jid": "j", **fields}
+    if waited is not None:
+        payload["enqueued_at"] = round((1_000 - waited) * 1000)
+    job = JobContext(payload, queue, declared=object() if known else None)
+    made.run = Run(job, Succeeded(), seconds, cpu)
+    return made
+
+
+def failed(tallies: Tallies, made: UnitOfWork, *, retried: bool = True) -> None:
+    run = made.run
+    assert run is not None
+    tallies.failed(made, Run(run.job, Failed(ValueError()), run.duration_seconds, run.cpu_seconds), retried=retried)
+
+
+@pytest.fixture
+def tallies() -> Tallies:
+    return Tallies()
+
+
+def only(series: list[Series]) -> Series:
+    (one,) = series
+    return one
+
+
+def test_the_bounds_are_sidekiqs():
+    assert [round(seconds * 1000) for seconds in SIDEKIQ_SECONDS] == list(BOUNDS_MS)
+
+
+def test_runs_are_summed_by_class_for_sidekiq_and_by_class_and_queue_for_monitoring(tallies):
+    tallies.finished([unit("A", 0.25), unit("A", 0.5, queue="other"), unit("B", 0.001)])
+    taken = tallies.take()
+    assert [(job.name, job.processed, job.milliseconds) for job in taken.by_class()] == [("A", 2, 750), ("B", 1, 1)]
+    assert {(one.labels["class"], one.labels["queue"], one.processed) for one in taken.series()} == {
+        ("A", "default", 1),
+        ("A", "other", 1),
+        ("B", "default", 1),
+    }
+
+
+def test_failures_are_runs_whose_time_sidekiq_does_not_count(tallies):
+    tallies.finished([unit(seconds=0.025)])
+    failed(tallies, unit(seconds=4.0))
+    failed(tallies, unit(seconds=4.0), retried=False)
+    taken = tallies.take()
+    assert taken.by_class() == [JobCounts("A", 3, 2, 25, [0, 1] + [0] * 24)]
+    series = only(taken.series())
+    assert (series.processed, series.failed, series.retried, series.run_seconds) == (3, 2, 1, 8.025)
+    assert series.run_buckets == [1, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0]
+
+
+def test_the_wait_in_the_queue_is_counted_when_the_payload_tells(tallies):
+    old = unit(waited=None, enqueued_at=998.5)
+    ahead = unit(waited=-3.0)
+    tallies.finished([unit(waited=0.2), unit(waited=7.0), unit(waited=None), old, ahead])
+    series = only(tallies.take().series())
+    assert series.queue_seconds == pytest.approx(0.2 + 7.0 + 1.5)
+    assert series.queue_buckets == [1, 1, 0, 0, 1, 0, 1, 0, 0, 0, 0]
+    assert series.processed == 5
+
+
+def test_cpu_time_of_some_runs_stands_for_all(tallies):
+    tallies.finished([unit(seconds=1.0, cpu=0.25), unit(seconds=1.0), unit(seconds=2.0)])
+    failed(tallies, unit(seconds=1.0, cpu=0.25))
+    assert only(tallies.take().series()).cpu_seconds == pytest.approx(5.0 / 4)
+
+
+def test_without_a_measured_run_no_cpu_time_is_told(tallies):
+    tallies.finished([unit(seconds=1.0)])
+    failed(tallies, unit(seconds=1.0))
+    assert only(tallies.take().series()).cpu_seconds == 0
+
+
+def test_classes_that_nobody_registered_and_units_without_a_run_are_left_out(tallies):
+    failed(tallies, unit(known=False))
+    assert tallies.finished([unit(known=False), UnitOfWork("default", b"raw")]) == []
+    assert tallies.take().series() == []
+
+
+def test_jobs_that_had_been_tried_before_are_told_by_their_jid(tallies):
+    assert tallies.finished([unit(), unit(jid="again", retry_count=0), unit(jid="", retry_count=1)]) == ["again"]
+
+
+def test_further_labels_are_asked_and_cannot_replace_class_and_queue(tallies):
+    tallies.finished([unit()])
+    asked = [lambda name, queue: {"team": f"{name}-{queue}"}, lambda *_: {"class": "x", "tier": "1"}]
+    assert only(tallies.take().series(asked)).labels == {
+        "class": "A",
+        "queue": "default",
+        "team": "A-default",
+        "tier": "1",
+    }
+
+
+def test_what_could_not_be_written_is_added_to_what_was_counted_since(tallies):
+    tallies.finished([unit(seconds=0.5, cpu=0.1, waited=1.0)])
+    failed(tallies, unit(seconds=0.5, waited=1.0))
+    first = tallies.take()
+    tallies.finished([unit(seconds=0.5, cpu=0.1, waited=1.0), unit("B")])
+    tallies.give_back(first)
+    taken = tallies.take()
+    assert [(job.name, job.processed, job.failed, job.milliseconds) for job in taken.by_class()] == [
+        ("A", 3, 1, 1000),
+        ("B", 1, 0, 0),
+    ]
+    both = taken.series()[0]
+    assert (both.queue_seconds, both.retried, both.run_seconds) == (3.0, 1, 1.5)
+    assert tallies.take().series() == []
+
+
+def test_threads_lose_nothing(tallies):
+    threads = [threading.Thread(target=lambda: [tallies.finished([unit()]) for _ in range(500)]) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    counted = 0
+    while any(thread.is_alive() for thread in threads):
+        counted += sum(one.processed for one in tallies.take().series())
+    assert counted + sum(one.processed for one in tallies.take().series()) == 2000
+
+
+@given(st.lists(st.floats(0, 1e6, allow_nan=False), max_size=30))
+def test_both_histograms_hold_each_run_once_in_the_bucket_of_its_time(durations):
+    tallies = Tallies()
+    tallies.finished([unit(seconds=seconds) for seconds in durations])
+    taken = tallies.take()
+    if not durations:
+        assert taken.by_class() == []
+        return
+    (job,), series = taken.by_class(), only(taken.series())
+    for bounds, counts in ((SIDEKIQ_SECONDS, job.histogram), (BOUNDS_SECONDS, series.run_buckets)):
+        for place, bound in enumerate(bounds):
+            assert sum(counts[: place + 1]) == sum(seconds <= bound for seconds in durations)
+        assert sum(counts) == len(durations)
