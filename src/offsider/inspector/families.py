@@ -1,0 +1,195 @@
+"""Which metrics there are, by the names that dashboards for Sidekiq know already.
+
+1. What the Prometheus exporter of Sidekiq tells of queues, sets and processes.
+2. What GitLab's Sidekiq tells of runs, class by class and queue by queue.
+3. What else an alert needs: the memory of the server, late schedulers, paused queues.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from offsider.core.series import BOUNDS_SECONDS, Series
+from offsider.inspector.family import Family, Kind, Labels, Sample, number
+from offsider.inspector.fleet import Fleet
+
+#: What no name of a label may have, that of an extension's own included.
+_LABEL = re.compile(r"^(?=\d)|[^a-zA-Z0-9_]|^le$")
+
+
+def fleet_families(fleet: Fleet) -> list[Family]:
+    """What `fleet_text` says, as values."""
+    return [
+        *_totals(fleet),
+        *_processes(fleet),
+        *_queues(fleet),
+        *_scheduler(fleet),
+        *_memory(fleet),
+        *_by_class(fleet.series),
+        *series_families(fleet.series),
+        _running(fleet),
+        concurrency_family(fleet.concurrency),
+    ]
+
+
+def _totals(fleet: Fleet) -> list[Family]:
+    stats = fleet.stats
+    return [
+        _single("sidekiq_processed_jobs_total", "counter", "Runs of jobs, failed ones included.", stats.processed),
+        _single("sidekiq_failed_jobs_total", "counter", "Runs of jobs that failed.", stats.failed),
+        _single("sidekiq_busy_workers", "gauge", "Threads that run a job.", fleet.busy),
+        _single("sidekiq_enqueued_jobs", "gauge", "Jobs in all queues.", stats.enqueued),
+        _single("sidekiq_scheduled_jobs", "gauge", "Jobs that are due later.", stats.scheduled),
+        _single("sidekiq_retry_jobs", "gauge", "Jobs that failed and will be tried again.", stats.retries),
+        _single("sidekiq_dead_jobs", "gauge", "Jobs that will not be tried again.", stats.dead),
+    ]
+
+
+def _processes(fleet: Fleet) -> list[Family]:
+    counts: dict[tuple[str, str], int] = {}
+    memory: dict[tuple[str, str], int] = {}
+    for process in fleet.processes:
+        place = process.hostname, "true" if process.is_quiet else "false"
+        counts[place] = counts.get(place, 0) + 1
+        memory[place] = memory.get(place, 0) + process.rss_kilobytes * 1024
+    hosts = [Sample(count, _place(place)) for place, count in counts.items()]
+    held = [Sample(held, _place(place)) for place, held in memory.items()]
+    leading = [Sample(max(0.0, fleet.at - process.started_at)) for process in fleet.processes if process.leader]
+    return [
+        _single("sidekiq_workers", "gauge", "Threads of all processes.", fleet.concurrency),
+        _single("sidekiq_processes", "gauge", "Processes.", len(fleet.processes)),
+        Family("sidekiq_host_processes", "gauge", "Processes of a host.", tuple(hosts)),
+        Family("sidekiq_host_processes_memory_usage_bytes", "gauge", "Memory its processes hold.", tuple(held)),
+        Family("sidekiq_leader_lifetime_seconds", "gauge", "Since the leading process started.", tuple(leading)),
+    ]
+
+
+def _place(place: tuple[str, str]) -> Labels:
+    return {"host": place[0], "quiet": place[1]}
+
+
+def _queues(fleet: Fleet) -> list[Family]:
+    def each(name: str, text: str, values: Mapping[str, float]) -> Family:
+        return Family(name, "gauge", text, tuple(Sample(value, {"name": queue}) for queue, value in values.items()))
+
+    found = fleet.queues
+    return [
+        each("sidekiq_queue_latency_seconds", "Age of its next job.", {q.name: q.latency_seconds for q in found}),
+        each("sidekiq_queue_enqueued_jobs", "Jobs in the queue.", {q.name: q.size for q in found}),
+        each("sidekiq_queue_paused", "1 when nobody may take from it.", {q.name: q.paused for q in found}),
+        each("sidekiq_queue_workers", "Threads that serve it.", {q.name: q.concurrency for q in found}),
+        each("sidekiq_queue_processes", "Processes that serve it.", {q.name: q.processes for q in found}),
+        each("sidekiq_queue_busy_workers", "Threads that run a job of it.", {q.name: q.busy for q in found}),
+        each(
+            "sidekiq_queue_max_processing_time_seconds",
+            "How long its longest running job has run.",
+            {q.name: q.longest_run_seconds for q in found if q.busy},
+        ),
+    ]
+
+
+def _scheduler(fleet: Fleet) -> list[Family]:
+    lags = tuple(Sample(lag, {"set": name}) for name, lag in fleet.scheduler_lag_seconds.items())
+    return [Family("sidekiq_scheduler_lag_seconds", "gauge", "How late the job is that is due longest.", lags)]
+
+
+def _memory(fleet: Fleet) -> list[Family]:
+    server = fleet.server
+    return [
+        _known("sidekiq_redis_memory_used_bytes", "Memory that the server uses.", server.used_memory_bytes),
+        _known("sidekiq_redis_memory_max_bytes", "What it may use; 0: no limit.", server.max_memory_bytes),
+    ]
+
+
+def _by_class(series: Iterable[Series]) -> list[Family]:
+    classes: dict[str, Series] = {}
+    for one in series:
+        name = one.labels.get("class", "")
+        classes.setdefault(name, Series({"class": name})).add(one)
+
+    def each(name: str, text: str, values: Mapping[str, float]) -> Family:
+        return Family(name, "counter", text, tuple(Sample(value, {"class": kind}) for kind, value in values.items()))
+
+    return [
+        each("sidekiq_job_processed", "Runs of the class.", {name: one.processed for name, one in classes.items()}),
+        each("sidekiq_job_failed", "Runs of it that failed.", {name: one.failed for name, one in classes.items()}),
+        each(
+            "sidekiq_job_execution_time_seconds",
+            "Seconds that all its runs took.",
+            {name: one.run_seconds for name, one in classes.items()},
+        ),
+    ]
+
+
+def series_families(series: Sequence[Series]) -> list[Family]:
+    """What was counted of runs. All series of a family have the same label names: one that lacks some has "" there."""
+    names = {name: _LABEL.sub("_", name) for one in series for name in one.labels}
+    labelled = [({names[name]: one.labels.get(name, "") for name in sorted(names)}, one) for one in series]
+    waits = [item for item in labelled if sum(item[1].queue_buckets)]
+    return [
+        Family(
+            "sidekiq_jobs_queue_duration_seconds",
+            "histogram",
+            "From enqueued to started.",
+            tuple(
+                sample for labels, one in waits for sample in _histogram(labels, one.queue_buckets, one.queue_seconds)
+            ),
+        ),
+        Family(
+            "sidekiq_jobs_completion_seconds",
+            "histogram",
+            "From started to the outcome.",
+            tuple(
+                sample for labels, one in labelled for sample in _histogram(labels, one.run_buckets, one.run_seconds)
+            ),
+        ),
+        Family(
+            "sidekiq_jobs_cpu_seconds",
+            "summary",
+            "CPU time of the threads of runs.",
+            tuple(
+                sample
+                for labels, one in labelled
+                for sample in (Sample(one.cpu_seconds, labels, "_sum"), Sample(one.processed, labels, "_count"))
+            ),
+        ),
+        Family(
+            "sidekiq_jobs_failed_total",
+            "counter",
+            "Runs that failed.",
+            tuple(Sample(one.failed, labels) for labels, one in labelled),
+        ),
+        Family(
+            "sidekiq_jobs_retried_total",
+            "counter",
+            "Runs that failed and will be tried again.",
+            tuple(Sample(one.retried, labels) for labels, one in labelled),
+        ),
+    ]
+
+
+def _histogram(labels: Labels, buckets: list[int], total_seconds: float) -> Iterable[Sample]:
+    below = 0
+    for bound, count in zip((*BOUNDS_SECONDS, float("inf")), buckets, strict=True):
+        below += count
+        yield Sample(below, {**labels, "le": number(bound)}, "_bucket")
+    yield Sample(total_seconds, labels, "_sum")
+    yield Sample(below, labels, "_count")
+
+
+def _running(fleet: Fleet) -> Family:
+    samples = tuple(Sample(count, {"class": name, "queue": queue}) for (name, queue), count in fleet.running.items())
+    return Family("sidekiq_running_jobs", "gauge", "Jobs that run now.", samples)
+
+
+def concurrency_family(concurrency: int) -> Family:
+    return _single("sidekiq_concurrency", "gauge", "How many jobs can run at a time.", concurrency)
+
+
+def _single(name: str, kind: Kind, text: str, value: float) -> Family:
+    return Family(name, kind, text, (Sample(value),))
+
+
+def _known(name: str, text: str, value: float | None) -> Family:
+    return Family(name, "gauge", text, () if value is None else (Sample(value),))

@@ -1,0 +1,47 @@
+"""A small fleet as its processes would have written it."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+from offsider.core.payload import encode
+from offsider.core.series import Series
+from offsider.storage import fleet_metrics
+from offsider.storage.redis import Redis
+
+
+def seed(client: Any, redis: Redis) -> None:
+    """Two hosts, three processes of which one is quiet, two queues of which one is paused, and what was counted."""
+    now = time.time()
+    for host, pid, queues, concurrency, busy, quiet, rss in (
+        ("one", 1, ["default", "low"], 5, 2, "false", 1000),
+        ("one", 2, ["default"], 10, 0, "true", 2000),
+        ("two", 3, ["default"], 20, 1, "false", 4000),
+    ):
+        identity = f"{host}:{pid}:abcdefabcdef"
+        info = {"hostname": host, "pid": pid, "started_at": now - 100, "concurrency": concurrency, "queues": queues}
+        client.sadd("processes", identity)
+        fields = {"info": json.dumps(info), "busy": busy, "beat": now, "quiet": quiet, "rss": rss, "rtt_us": 100}
+        client.hset(identity, mapping=fields)
+    client.set("dear-leader", "two:3:abcdefabcdef")
+    works = [("one:1:abcdefabcdef", "t1", "low", 50), ("one:1:abcdefabcdef", "t2", "low", 20)]
+    works += [("two:3:abcdefabcdef", "t3", "default", 5)]
+    for identity, tid, queue, age in works:
+        payload = {"class": "Mail", "args": [], "jid": f"{age:024x}"}
+        work = {"queue": queue, "payload": json.dumps(payload), "run_at": int(now - age)}
+        client.hset(f"{identity}:work", tid, json.dumps(work))
+    client.mset({"stat:processed": 70, "stat:failed": 7})
+    client.sadd("queues", "default", "unserved")
+    client.sadd("paused", "default")
+    job = {"class": "Mail", "args": [], "jid": "0" * 24, "enqueued_at": int((now - 30) * 1000)}
+    client.lpush("queue:unserved", encode(job))
+    client.zadd("schedule", {"late": now - 10, "early": now + 1000})
+    client.zadd("retry", {"early": now + 1000})
+    client.zadd("dead", {"gone": now})
+    mail = Series({"class": "Mail", "queue": "low"}, processed=4, failed=1, run_seconds=2.5, queue_seconds=1.0)
+    mail.run_buckets[2] = mail.queue_buckets[1] = 4
+    other = Series({"class": "Mail", "queue": "default", "tenant": "acme"}, processed=6, run_seconds=0.5)
+    other.run_buckets[0] = 6
+    redis.pipeline(fleet_metrics.commands_of(redis.keys, [mail, other], now))

@@ -1,0 +1,110 @@
+"""What a scrape says, read back by Prometheus's own parser."""
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from offsider.core.errors import RedisUnavailable
+from offsider.inspector.exposition import fleet_text
+from offsider.wiring.config import Config
+from tests.redis.inspector.fleets import seed
+
+# The names that the Prometheus exporter of Sidekiq gave them, and GitLab.
+ESTABLISHED = {
+    "sidekiq_processed_jobs_total",
+    "sidekiq_failed_jobs_total",
+    "sidekiq_workers",
+    "sidekiq_processes",
+    "sidekiq_host_processes",
+    "sidekiq_host_processes_memory_usage_bytes",
+    "sidekiq_busy_workers",
+    "sidekiq_enqueued_jobs",
+    "sidekiq_scheduled_jobs",
+    "sidekiq_retry_jobs",
+    "sidekiq_dead_jobs",
+    "sidekiq_queue_latency_seconds",
+    "sidekiq_queue_max_processing_time_seconds",
+    "sidekiq_queue_enqueued_jobs",
+    "sidekiq_queue_workers",
+    "sidekiq_queue_processes",
+    "sidekiq_queue_busy_workers",
+    "sidekiq_leader_lifetime_seconds",
+    "sidekiq_job_processed",
+    "sidekiq_job_failed",
+    "sidekiq_job_execution_time_seconds",
+    "sidekiq_jobs_queue_duration_seconds_bucket",
+    "sidekiq_jobs_completion_seconds_bucket",
+    "sidekiq_jobs_cpu_seconds_sum",
+    "sidekiq_jobs_failed_total",
+    "sidekiq_jobs_retried_total",
+    "sidekiq_running_jobs",
+    "sidekiq_concurrency",
+    "sidekiq_redis_memory_used_bytes",
+    "sidekiq_redis_memory_max_bytes",
+    "sidekiq_scheduler_lag_seconds",
+    "sidekiq_queue_paused",
+}
+
+
+@pytest.fixture
+def scrape(config, raw_redis):
+    seed(raw_redis, config.shared_redis())
+    text = fleet_text(config)
+    config.close()
+    return text
+
+
+@pytest.fixture
+def found(scrape):
+    families = text_string_to_metric_families(scrape)
+    return {(sample.name, *sorted(sample.labels.values())): sample.value for one in families for sample in one.samples}
+
+
+def test_every_established_name_is_there(scrape):
+    names = {line.partition(" ")[0].partition("{")[0] for line in scrape.splitlines() if not line.startswith("#")}
+    assert names >= ESTABLISHED
+
+
+def test_it_tells_what_is_in_redis(found):
+    assert found["sidekiq_processed_jobs_total",] == 70
+    assert found["sidekiq_failed_jobs_total",] == 7
+    assert found["sidekiq_processes",] == 3
+    assert found["sidekiq_workers",] == found["sidekiq_concurrency",] == 35
+    assert found["sidekiq_busy_workers",] == 3
+    assert found["sidekiq_host_processes", "false", "one"] == 1
+    assert found["sidekiq_host_processes", "one", "true"] == 1
+    assert found["sidekiq_host_processes_memory_usage_bytes", "false", "two"] == 4000 * 1024
+    assert found["sidekiq_enqueued_jobs",] == 1
+    assert found["sidekiq_scheduled_jobs",] == 2
+    assert (found["sidekiq_retry_jobs",], found["sidekiq_dead_jobs",]) == (1, 1)
+    assert found["sidekiq_queue_enqueued_jobs", "unserved"] == 1
+    assert found["sidekiq_queue_processes", "unserved"] == 0
+    assert found["sidekiq_queue_paused", "default"] == 1
+    assert found["sidekiq_queue_max_processing_time_seconds", "low"] == pytest.approx(50, abs=20)
+    assert ("sidekiq_queue_max_processing_time_seconds", "unserved") not in found
+    assert found["sidekiq_leader_lifetime_seconds",] == pytest.approx(100, abs=20)
+    assert found["sidekiq_scheduler_lag_seconds", "schedule"] == pytest.approx(10, abs=20)
+    assert found["sidekiq_scheduler_lag_seconds", "retry"] == 0
+    assert found["sidekiq_running_jobs", "Mail", "low"] == 2
+    assert found["sidekiq_redis_memory_used_bytes",] > 0
+    assert found["sidekiq_redis_memory_max_bytes",] == 0
+
+
+def test_a_class_is_summed_over_its_queues_and_labels(found):
+    assert found["sidekiq_job_processed_total", "Mail"] == 10
+    assert found["sidekiq_job_failed_total", "Mail"] == 1
+    assert found["sidekiq_job_execution_time_seconds_total", "Mail"] == 3
+    assert found["sidekiq_jobs_completion_seconds_count", "", "Mail", "low"] == 4
+    assert found["sidekiq_jobs_completion_seconds_count", "Mail", "acme", "default"] == 6
+
+
+def test_an_empty_server_can_be_scraped(config):
+    families = list(text_string_to_metric_families(fleet_text(config)))
+    assert {sample.name for family in families for sample in family.samples} >= {"sidekiq_enqueued_jobs"}
+    config.close()
+
+
+def test_a_server_that_is_not_there_is_an_error(tmp_path):
+    config = Config()
+    config.redis.url = f"unix://{tmp_path}/none.sock"
+    with pytest.raises(RedisUnavailable):
+        fleet_text(config)

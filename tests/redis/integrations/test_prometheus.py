@@ -1,0 +1,68 @@
+"""Our metrics in a program's own registry."""
+
+import sys
+
+import pytest
+from prometheus_client import CollectorRegistry, Counter, generate_latest
+
+from offsider.core.errors import ConfigurationError
+from offsider.inspector.exposition import fleet_text
+from offsider.integrations.prometheus import OffsiderCollector
+from offsider.wiring.config import Config
+from tests.redis.inspector.fleets import seed
+
+
+@pytest.fixture
+def config(redis_url):
+    config = Config()
+    config.redis.url = redis_url
+    yield config
+    config.close()
+
+
+def named(text):
+    """Name and labels -> value, but for what differs from one look to the next."""
+    moving = ("latency", "lifetime", "processing_time", "lag", "memory_used")
+    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+    pairs = (line.rpartition(" ") for line in lines if not any(word in line for word in moving))
+    return {_sorted(name.replace('.0"', '"')): float(value) for name, _, value in pairs}
+
+
+def _sorted(name):
+    bare, _, labels = name.rstrip("}").partition("{")
+    return (bare, *sorted(labels.split(",")))
+
+
+def test_it_tells_the_same_as_our_own_text(config, raw_redis):
+    seed(raw_redis, config.shared_redis())
+    registry = CollectorRegistry()
+    registry.register(OffsiderCollector(config))
+    ours = named(fleet_text(config))
+    assert len(ours) > 80
+    assert named(generate_latest(registry).decode()) == ours
+
+
+def test_a_server_that_is_not_there_takes_nothing_from_the_programs_own_metrics(tmp_path):
+    config = Config()
+    config.redis.url = f"unix://{tmp_path}/none.sock"
+    errors = []
+    config.error_handlers.append(lambda error, context: errors.append(context["context"]))
+    registry = CollectorRegistry()
+    registry.register(OffsiderCollector(config))  # needs no server
+    Counter("orders", "Orders.", registry=registry).inc()
+    assert b"orders_total 1.0" in generate_latest(registry)
+    assert errors == ["a scrape of the metrics"]
+
+
+def test_a_process_has_one_server_unless_another_is_named(config, raw_redis, monkeypatch):
+    monkeypatch.setattr("offsider.integrations.prometheus.default_config", lambda: config)
+    registry = CollectorRegistry()
+    registry.register(OffsiderCollector())
+    assert b"sidekiq_enqueued_jobs 0.0" in generate_latest(registry)
+
+
+def test_a_library_that_is_missing_is_named_with_the_way_out(monkeypatch):
+    monkeypatch.delitem(sys.modules, "offsider.integrations.prometheus")
+    monkeypatch.setitem(sys.modules, "prometheus_client.core", None)
+    with pytest.raises(ConfigurationError, match=r'pip install "offsider\[prometheus\]"'):
+        __import__("offsider.integrations.prometheus")
