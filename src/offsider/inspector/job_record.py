@@ -10,6 +10,7 @@ from offsider.core.clock import SYSTEM_CLOCK
 from offsider.core.errors import MalformedPayload
 from offsider.core.payload import JobPayload, decode, read_stamp
 from offsider.inspector import display
+from offsider.storage.queue_walk import digest
 
 #: The first second that no calendar shows: the year 10,000.
 _END_OF_TIME = 253_402_300_800
@@ -20,14 +21,17 @@ class JobRecord:
 
     Args:
         raw: its bytes; they may be no job at all.
-        queue: where it was found, for a job that does not say.
+        queue: where it was found.
+        position: in that queue, 0 for the job that runs next.
 
     Attributes:
         raw: the same bytes.
+        position: the same; None when it was not found in a queue. Workers take jobs, so it goes down with time.
     """
 
-    def __init__(self, raw: bytes, queue: str = "") -> None:
+    def __init__(self, raw: bytes, queue: str = "", position: int | None = None) -> None:
         self.raw = raw
+        self.position = position
         self._queue = queue
 
     @cached_property
@@ -52,6 +56,11 @@ class JobRecord:
     def jid(self) -> str:
         """The job's id; empty when there is none."""
         return self._known.get("jid", "")
+
+    @property
+    def key_part(self) -> str:
+        """What tells it from others at the same place: its id, or a digest of bytes that have none."""
+        return self.jid or digest(self.raw)
 
     @property
     def name(self) -> str:

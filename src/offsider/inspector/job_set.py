@@ -16,7 +16,6 @@ from offsider.inspector.job_filter import JobFilter
 from offsider.inspector.job_record import JobRecord
 from offsider.storage import job_sets, quarantine
 from offsider.storage.job_sets import Move, Moved
-from offsider.storage.queue_walk import digest
 from offsider.storage.working import DeadSetLimits
 from offsider.wiring.config import Config
 from offsider.wiring.default import default_config
@@ -43,7 +42,7 @@ class SetEntry(JobRecord):
     @property
     def key(self) -> str:
         """What finds it again, as Sidekiq's pages write it: ``score|jid``. Bytes without a jid go by a digest."""
-        return f"{self.score!r}|{self.jid or digest(self.raw)}"
+        return f"{self.score!r}|{self.key_part}"
 
     @property
     def at(self) -> float:
@@ -144,23 +143,27 @@ class JobSet:
             found = self.fetch(float(score))
         except ValueError:
             return None
-        return next((entry for entry in found if name == (entry.jid or digest(entry.raw))), None)
+        return next((entry for entry in found if name == entry.key_part), None)
 
     def find_job(self, jid: str) -> SetEntry | None:
         """The job with this id; the server looks through the whole set."""
         found = self._matching(JobFilter(text=jid))
         return next((entry for entry in found if entry.jid == jid), None)
 
-    def scan(self, wanted: JobFilter, cursor: str = "", budget_ms: float = 100) -> Chunk[SetEntry]:
+    def scan(
+        self, wanted: JobFilter, cursor: str = "", budget_ms: float = 100, most: int | None = None
+    ) -> Chunk[SetEntry]:
         """Look for jobs for about as long as is given, in no order; one may come twice.
 
         Args:
             wanted: which jobs.
             cursor: of the chunk before; empty, or anything else that no chunk had, is the beginning.
             budget_ms: milliseconds.
+            most: stop when about so many are found.
         """
         start = int(cursor) if _CURSOR.fullmatch(cursor) else 0
-        part = job_sets.scan_for(self._redis, self._key, wanted.needle, start, budget_ms / 1000)
+        seconds = budget_ms / 1000
+        part = job_sets.scan_for(self._redis, self._key, wanted.needle, start, budget_seconds=seconds, most=most)
         entries = [entry for entry in self._entries(part.found) if wanted.matches(entry)]
         total = len(self)
         return Chunk(entries, min(part.looked_at, total), total, str(part.cursor or ""))

@@ -64,9 +64,20 @@ class Quarantine:
             # Those that are restored or deleted by whoever looks make the others come up.
             start = max(0, start + len(page) - max(0, before - len(self)))
 
-    def page(self, start: int, count: int) -> list[QuarantinedJob]:
-        """Some jobs, those that were put here last first; ``start`` are left out, ``count`` come at most."""
-        return [_job(stored) for stored in quarantine.page(self._redis, start, count)]
+    @property
+    def days(self) -> int:
+        """How long a job that is put here now is kept: ``worker.quarantine_days``."""
+        return self._config.worker.quarantine_days
+
+    def page(self, start: int, count: int, *, newest_first: bool = True) -> list[QuarantinedJob]:
+        """Some jobs, by the time at which they were put here.
+
+        Args:
+            start: how many to leave out.
+            count: how many at most.
+            newest_first: which end to begin at.
+        """
+        return [_job(stored) for stored in quarantine.page(self._redis, start, count, newest_first=newest_first)]
 
     def find(self, identifier: str) -> QuarantinedJob | None:
         """The job of this id; None when there is none."""
@@ -92,6 +103,10 @@ class Quarantine:
             return False
         self._config.events.emit("job_removed", JobRemoved(stored.raw, "quarantine", "delete"))
         return True
+
+    def delete_all(self) -> int:
+        """Delete every job for good, and answer how many."""
+        return sum(self.delete(job.id) for job in self)
 
 
 def _job(stored: Quarantined) -> QuarantinedJob:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from offsider.inspector import callers
 from offsider.inspector.callers import Callers
@@ -76,7 +76,7 @@ class Queue:
             start, raws = queue_walk.read_on(self._redis, self.name, place, _PAGE)
             if not raws:
                 return
-            yield from map(self._record, raws)
+            yield from self._records(raws, start)
             left = [raw for raw in raws if queue_walk.digest(raw) not in self._deleted]
             place = place.after(start + len(left), left)
 
@@ -88,7 +88,11 @@ class Queue:
             count: how many at most.
             newest_first: which end to begin at.
         """
-        return [*map(self._record, queues.page(self._redis, self.name, start, count, newest_first=newest_first))]
+        raws = queues.page(self._redis, self.name, start, count, newest_first=newest_first)
+        if not newest_first:
+            return list(self._records(raws, start))
+        last = len(self) - 1 - start
+        return [self._record(raw, max(0, last - at)) for at, raw in enumerate(raws)]
 
     @property
     def oldest(self) -> JobRecord | None:
@@ -131,13 +135,16 @@ class Queue:
         starts = [size * part // _SAMPLES for part in range(_SAMPLES)]
         return callers.count((record for start in starts for record in self.page(start, each)), size)
 
-    def scan(self, wanted: JobFilter, cursor: str = "", budget_ms: float = 100) -> Chunk[JobRecord]:
+    def scan(
+        self, wanted: JobFilter, cursor: str = "", budget_ms: float = 100, most: int | None = None
+    ) -> Chunk[JobRecord]:
         """Look for jobs for about as long as is given, and answer what was found and where to go on.
 
         Args:
             wanted: which jobs.
             cursor: of the chunk before; empty, or anything else that no chunk had, is the beginning.
             budget_ms: milliseconds.
+            most: stop when so many are found.
         """
         ends = time.monotonic() + budget_ms / 1000
         place, step = Place.read(cursor), _SMALLEST_STEP
@@ -147,15 +154,26 @@ class Queue:
             start, raws = queue_walk.read_on(self._redis, self.name, place, step)
             if not raws:
                 return chunk
-            chunk.entries += filter(wanted.matches, map(self._record, raws))
-            chunk.scanned += len(raws)
-            place = place.after(start + len(raws), raws)
+            looked_at = self._pick(raws, start, wanted, chunk.entries, most)
+            chunk.scanned += looked_at
+            place = place.after(start + looked_at, raws[:looked_at])
             now = time.monotonic()
-            if now >= ends:
+            if now >= ends or looked_at < len(raws):
                 chunk.cursor = place.written
                 return chunk
             fitting = int(step * _STEP_SECONDS / max(now - started, 1e-6))
             step = max(_SMALLEST_STEP, min(fitting, 4 * step, _BIGGEST_STEP))
+
+    def _pick(
+        self, raws: Sequence[bytes], start: int, wanted: JobFilter, picked: list[JobRecord], most: int | None
+    ) -> int:
+        """Add the jobs that fit to ``picked``, and answer how many were looked at until there were enough."""
+        for at, record in enumerate(self._records(raws, start)):
+            if most is not None and len(picked) >= most:
+                return at
+            if wanted.matches(record):
+                picked.append(record)
+        return len(raws)
 
     def preview(self, wanted: JobFilter, budget_ms: float = 100) -> Preview:
         """How many jobs a bulk action would reach, as far as that is found out in the time."""
@@ -169,6 +187,16 @@ class Queue:
             self._gone(record.raw, "delete")
         return deleted
 
+    def quarantine(self, record: JobRecord) -> bool:
+        """Put one job aside for ``worker.quarantine_days``. False when it has left the queue meanwhile."""
+        position = record.position if record.position is not None else self._position(record.raw)
+        if position is None:
+            return False
+        return bool(self._take([Seen(record.raw, position)], "quarantine", self._put_aside))
+
+    def _position(self, raw: bytes) -> int | None:
+        return next((record.position for record in self if record.raw == raw), None)
+
     def delete_by_class(self, name: str) -> int:
         """Remove every job of a class, and answer how many there were."""
         return self.delete_matching(JobFilter(name=name))
@@ -179,13 +207,11 @@ class Queue:
 
     def quarantine_matching(self, wanted: JobFilter) -> int:
         """Put every job that fits aside for ``worker.quarantine_days``, and answer how many there were."""
-        days = self._config.worker.quarantine_days
+        return self._sweep(wanted, "quarantine", self._put_aside)
 
-        def put(jobs: list[Seen]) -> list[bool]:
-            at = self._config.clock.now()
-            return quarantine.take_from_queue(self._redis, self.name, jobs, days=days, at=at, how="quarantine")
-
-        return self._sweep(wanted, "quarantine", put)
+    def _put_aside(self, jobs: list[Seen]) -> list[bool]:
+        days, now = self._config.worker.quarantine_days, self._config.clock.now()
+        return quarantine.take_from_queue(self._redis, self.name, jobs, days=days, at=now, how="quarantine")
 
     def _sweep(self, wanted: JobFilter, how: str, take: Callable[[list[Seen]], list[bool]]) -> int:
         removed, place, tries = 0, Place(), 0
@@ -193,7 +219,8 @@ class Queue:
             start, raws = queue_walk.read_on(self._redis, self.name, place, _BULK_PAGE)
             if not raws:
                 return removed
-            seen = [Seen(raw, start + at) for at, raw in enumerate(raws) if wanted.matches(self._record(raw))]
+            matching = [at for at, record in enumerate(self._records(raws, start)) if wanted.matches(record)]
+            seen = [Seen(raws[at], start + at) for at in matching]
             taken = self._take(seen, how, take)
             removed += len(taken)
             tries += 1
@@ -234,8 +261,11 @@ class Queue:
                 self._gone(raw, "clear")
         return taken
 
-    def _record(self, raw: bytes) -> JobRecord:
-        return JobRecord(raw, self.name)
+    def _records(self, raws: Iterable[bytes], start: int) -> Iterator[JobRecord]:
+        return (self._record(raw, position) for position, raw in enumerate(raws, start))
+
+    def _record(self, raw: bytes, position: int) -> JobRecord:
+        return JobRecord(raw, self.name, position)
 
     def _gone(self, raw: bytes, how: str) -> None:
         self._deleted.append(queue_walk.digest(raw))

@@ -28,7 +28,8 @@ class Found:
     Attributes:
         where: ``"busy"``, ``"retry"``, ``"schedule"``, ``"dead"`` or ``"queue:<name>"``.
         record: the job.
-        key: what finds it again there: ``score|jid`` in a set, else its jid.
+        key: what finds it again there: ``score|jid`` in a set, ``position|jid`` in a queue, the jid of a job that runs;
+            bytes without a jid go by a digest.
     """
 
     where: str
@@ -37,7 +38,11 @@ class Found:
 
 
 def search_everywhere(
-    text: str, cursor: str = "", budget_ms: float = 100, config: Config | None = None
+    text: str,
+    cursor: str = "",
+    budget_ms: float = 100,
+    config: Config | None = None,
+    most: int | None = None,
 ) -> Chunk[Found]:
     """Look for jobs whose stored form holds a text: a jid, a class, an argument, an error.
 
@@ -48,6 +53,7 @@ def search_everywhere(
         cursor: of the chunk before; empty for the beginning.
         budget_ms: about so many milliseconds are spent.
         config: which server; default: this process's.
+        most: stop when about so many are found.
     """
     config = config if config is not None else default_config()
     ends = time.monotonic() + budget_ms / 1000
@@ -59,10 +65,12 @@ def search_everywhere(
     places = [_BUSY, *_SETS, *(_QUEUE + name for name in stats.queues)]
     for place in _from(here, places):
         left_ms = (ends - time.monotonic()) * 1000
-        if chunk.scanned and left_ms <= 0:
+        left = None if most is None else most - len(chunk.entries)
+        if chunk.scanned and (left_ms <= 0 or (left is not None and left <= 0)):
             chunk.cursor = f"{place}|"
             return chunk
-        part = _look(place, JobFilter(text=text), inner if place == here else "", left_ms, config)
+        wanted, start = JobFilter(text=text), inner if place == here else ""
+        part = _look(config, place, wanted, start, budget_ms=left_ms, most=left)
         chunk.entries += part.entries
         chunk.scanned += part.scanned
         if part.cursor:
@@ -80,15 +88,17 @@ def _from(here: str, places: Sequence[str]) -> Sequence[str]:
     return places
 
 
-def _look(place: str, wanted: JobFilter, cursor: str, budget_ms: float, config: Config) -> Chunk[Found]:
+def _look(
+    config: Config, place: str, wanted: JobFilter, cursor: str, *, budget_ms: float, most: int | None
+) -> Chunk[Found]:
     if place == _BUSY:
         works = list(WorkSet(config))
         running = [Found(_BUSY, work.record, work.jid) for work in works if wanted.matches(work.record)]
         return Chunk(running, len(works), len(works), "")
     if place in _SETS:
-        entries = _SETS[place](config).scan(wanted, cursor, budget_ms)
+        entries = _SETS[place](config).scan(wanted, cursor, budget_ms, most)
         stored = [Found(place, entry, entry.key) for entry in entries.entries]
         return Chunk(stored, entries.scanned, entries.total, entries.cursor)
-    jobs = Queue(place.removeprefix(_QUEUE), config).scan(wanted, cursor, budget_ms)
-    waiting = [Found(place, record, record.jid) for record in jobs.entries]
+    jobs = Queue(place.removeprefix(_QUEUE), config).scan(wanted, cursor, budget_ms, most)
+    waiting = [Found(place, record, f"{record.position}|{record.key_part}") for record in jobs.entries]
     return Chunk(waiting, jobs.scanned, jobs.total, jobs.cursor)

@@ -219,10 +219,15 @@ class Scanned:
     cursor: int
 
 
-def scan_for(redis: Redis, sorted_set: str, text: str, cursor: int, budget_seconds: float) -> Scanned:
+def scan_for(
+    redis: Redis, sorted_set: str, text: str, cursor: int, *, budget_seconds: float, most: int | None = None
+) -> Scanned:
     """Look for members that hold a text, for about as long as is given, in steps that keep nobody waiting.
 
     A member that is there all the time is found, whatever is added and removed meanwhile.
+
+    Args:
+        most: stop when about so many are found.
     """
     ends = time.monotonic() + budget_seconds
     match = ("MATCH", f"*{literal(text)}*") if text else ()
@@ -235,9 +240,11 @@ def scan_for(redis: Redis, sorted_set: str, text: str, cursor: int, budget_secon
         cursor = int(position)
         looked_at += max(step, len(reply) // 2)
         now = time.monotonic()
-        if not cursor or now >= ends:
+        if not cursor or now >= ends or (most is not None and len(found) >= most):
             return Scanned(found, looked_at, cursor)
         step = _next_step(step, now - started, ends - now)
+        if most is not None:  # no more than would find the rest, if it goes on as it did
+            step = max(_SMALLEST_STEP, min(step, looked_at * (most - len(found)) // max(1, len(found))))
 
 
 def _next_step(step: int, took_seconds: float, left_seconds: float) -> int:

@@ -108,12 +108,12 @@ def size(redis: Redis) -> int:
     return int(redis.call("ZCARD", redis.keys.quarantine))
 
 
-def page(redis: Redis, start: int, count: int) -> list[Quarantined]:
-    """Those that were put here last come first."""
-    reply = redis.call("ZRANGE", redis.keys.quarantine, start, start + count - 1, "REV", "WITHSCORES")
-    return _with_jobs(
-        redis, [(identifier, float(until)) for identifier, until in zip(reply[::2], reply[1::2], strict=True)]
-    )
+def page(redis: Redis, start: int, count: int, *, newest_first: bool = True) -> list[Quarantined]:
+    """Some jobs by the second until which they are kept."""
+    order = ("REV",) if newest_first else ()
+    reply = redis.call("ZRANGE", redis.keys.quarantine, start, start + count - 1, *order, "WITHSCORES")
+    pairs = zip(reply[::2], reply[1::2], strict=True)
+    return _with_jobs(redis, [(identifier, float(until)) for identifier, until in pairs])
 
 
 def find(redis: Redis, identifier: str) -> Quarantined | None:

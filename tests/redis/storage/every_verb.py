@@ -7,10 +7,11 @@ from functools import partial
 from typing import Any
 
 from offsider.core.errors import Fenced
-from offsider.storage import agenda, job_sets, owners, processes, strikes, working
+from offsider.storage import agenda, job_sets, owners, processes, quarantine, strikes, working
 from offsider.storage.agenda import Due, Lease
 from offsider.storage.job_sets import Move, Moved
 from offsider.storage.owners import Lists
+from offsider.storage.quarantine import Seen
 from offsider.storage.redis import Redis
 from offsider.storage.working import DeadSetLimits, Entry, Owner
 
@@ -46,11 +47,20 @@ def walk(redis: Redis) -> None:
     assert job_sets.kill(redis, keys.schedule, b"bad", LIMITS)
     assert not job_sets.drop(redis, keys.schedule, b"nobody")
     assert job_sets.defer(redis, keys.schedule, b"gone", 60)
+    _quarantine(redis)
     beat = processes.heartbeat(redis, OWNER.identity, {"info": "{}"}, {"1": "{}"}, wire_version=8)
     assert (beat.known, beat.signal) == (False, "TSTP")
     _reclaim(redis)
     owners.note_stop(redis, OWNER.identity)
     assert owners.forget(redis, LISTS, leaving=True)
+
+
+def _quarantine(redis: Redis) -> None:
+    members = [(b"gone", 1.5), (b"nobody", 1.5)]
+    assert quarantine.put_from_set(redis, "schedule", members, days=1, at=1.5, how="test") == [True, False]
+    seen = [Seen(b"due now", 6), Seen(b"nobody", 1)]
+    assert quarantine.take_from_queue(redis, "low", seen, days=1, at=1.5, how="test") == [True, False]
+    assert [quarantine.restore(redis, job) for job in quarantine.page(redis, 0, 10)] == [True, True]
 
 
 def _look(redis: Redis, due: list[bytes]) -> None:
