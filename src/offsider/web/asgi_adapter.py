@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from functools import partial
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
@@ -41,12 +40,14 @@ class AsgiApp:
             await _send(send, await self._response(request))
 
     async def _response(self, request: Request) -> Response:
-        loop = asyncio.get_running_loop()
+        loop, context = asyncio.get_running_loop(), copy_context()
 
         def wait(awaitable: Awaitable[Any]) -> Any:
             return asyncio.run_coroutine_threadsafe(_awaited(awaitable), loop).result()
 
-        respond = partial(copy_context().run, self.app.respond, request, wait)
+        def respond() -> Response:
+            return context.run(self.app.respond, request, wait)
+
         return await loop.run_in_executor(self._threads, respond)
 
 

@@ -16,13 +16,17 @@ LINE_LETTERS = 100
 MOST_LETTERS = 2048
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 _LAST_SECOND = 253402300799.0
+#: What stands for no value.
+NONE = "\N{EN DASH}"
+#: From how many seconds on a unit is used, how long it is, and how it is written.
+_SPANS = ((172800, 86400, "{count} d"), (7200, 3600, "{count} h"), (120, 60, "{count} min"), (0, 1, "{count} s"))
 
 
 def moment(locale: Locale, at: float | None) -> Markup:
     """How long ago, or in how long, as a ``<time>`` whose title is the exact time; a dash for none."""
     stamp = iso(at)
     if at is None or not stamp:
-        return Markup("–")
+        return Markup(NONE)
     exact = f"{stamp[:10]} {stamp[11:19]} UTC"
     return Markup('<time datetime="{}" title="{}">{}</time>').format(stamp, exact, relative(locale, at))
 
@@ -45,27 +49,22 @@ def relative(locale: Locale, at: float, now: float | None = None) -> str:
 
 
 def span(locale: Locale, seconds: float | None) -> str:
-    """A duration in its one or two largest units: ``0.25 s``, ``12 s``, ``3 min``, ``2 h 5 min``, ``4 d``."""
+    """A duration in its largest unit: ``250 ms``, ``2.5 s``, ``12 s``, ``3 min``, ``2 h``, ``4 d``."""
     if seconds is None or not math.isfinite(seconds):
-        return "–"
+        return NONE
     seconds = max(0.0, seconds)
     if seconds < 1:
         return locale.translate("{count} ms", count=round(seconds * 1000))
     if seconds < 10:
         return locale.translate("{count} s", count=locale.number(seconds, 1))
-    if seconds < 120:
-        return locale.translate("{count} s", count=int(seconds))
-    if seconds < 7200:
-        return locale.translate("{count} min", count=int(seconds // 60))
-    if seconds < 172800:
-        return locale.translate("{count} h", count=int(seconds // 3600))
-    return locale.translate("{count} d", count=int(seconds // 86400))
+    length, text = next((length, text) for least, length, text in _SPANS if seconds >= least)
+    return locale.translate(text, count=int(seconds // length))
 
 
 def size(locale: Locale, count: float | None) -> str:
     """Bytes with a fitting unit."""
     if count is None or not math.isfinite(count):
-        return "–"
+        return NONE
     power = 0
     while abs(count) >= 1000 and power < len(_UNITS) - 1:
         count /= 1000

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from offsider.core.errors import ConfigurationError
-from offsider.web.options import Authenticate, Authorize, Redact, WebOptions
+from offsider.web.options import Authenticate, Authorize, WebOptions
+from offsider.web.redaction import Redact
 from offsider.wiring.config import Config
 from offsider.wiring.default import default_config
 

@@ -4,20 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Protocol, TypeAlias
 
+from offsider.web.redaction import Redact
 from offsider.web.request import Request
 from offsider.wiring.config import Config
 
-if TYPE_CHECKING:
-    from offsider.web.visit import Visit
+
+class Visitor(Protocol):
+    """What an authorisation hook gets, the `offsider.web.Visit` itself: who asks, for which server's pages."""
+
+    @property
+    def who(self) -> str: ...
+    @property
+    def server(self) -> str: ...
+    @property
+    def request(self) -> Request: ...
+
 
 #: Answers who it is, a name for the audit log, or None (or ``""``) when nobody it knows.
-Authenticate: TypeAlias = Callable[[Request], "str | None | Awaitable[str | None]"]
-#: Whether the visitor may do an action: ``authorize(visit, "queue.clear")``.
-Authorize: TypeAlias = "Callable[[Visit, str], bool]"
-#: Arguments as they may be shown: ``redact(job's name, args, kwargs)`` answers both.
-Redact: TypeAlias = Callable[[str, list[Any], dict[str, Any]], tuple[list[Any], dict[str, Any]]]
+Authenticate: TypeAlias = Callable[[Request], "str | Awaitable[str | None] | None"]
+#: Whether the visitor may do an action: ``authorize(visitor, "queue.clear")``.
+Authorize: TypeAlias = Callable[[Visitor, str], bool]
 
 
 @dataclass(frozen=True)

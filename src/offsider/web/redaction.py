@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 from offsider.wiring.logs import describe, logger
 
-if TYPE_CHECKING:
-    from offsider.web.options import Redact
-
+#: Arguments as they may be shown: ``redact(job's name, args, kwargs)`` answers both.
+Redact: TypeAlias = Callable[[str, list[Any], dict[str, Any]], tuple[list[Any], dict[str, Any]]]
 HIDDEN = "[hidden]"
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from offsider.core.errors import ConfigurationError
 from offsider.web import charts, display
@@ -53,14 +53,18 @@ def environment() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    made.globals["charts"] = charts
+    shared: dict[str, Any] = {"charts": charts, "segment": segment}
+    cast("dict[str, Any]", made.globals).update(shared)
     return made
 
 
 def render(template: str, visit: Visit, layout: Layout, data: object) -> str:
     """The HTML of a page."""
     locale = visit.locale
-    assets = own_assets()
+
+    def asset(name: str) -> str:
+        return f"{layout.root}/assets/{own_assets().name_of(name)}"
+
     return (
         environment()
         .get_template(f"{template}.html")
@@ -70,8 +74,7 @@ def render(template: str, visit: Visit, layout: Layout, data: object) -> str:
             t=visit.t,
             url=visit.url,
             here=visit.here,
-            segment=segment,
-            asset=lambda name: f"{layout.root}/assets/{assets.name_of(name)}",
+            asset=asset,
             may=visit.may,
             number=locale.number,
             moment=partial(display.moment, locale),

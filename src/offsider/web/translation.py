@@ -45,10 +45,11 @@ NAMES = {
     "vi": "Tiếng Việt",
     "zh": "中文",
 }
-_THIN = "\u202f"
-_GROUPS = {"de": ".", "es": ".", "id": ".", "it": ".", "nl": ".", "pt": ".", "tr": ".", "da": ".", "el": ".", "vi": "."}
-_GROUPS |= dict.fromkeys(("cs", "fr", "nb", "pl", "ru", "sv", "uk"), _THIN)
-_POINTS = dict.fromkeys((*_GROUPS,), ",")
+#: What stands between thousands; a comma in all other languages.
+_GROUPS = {
+    **dict.fromkeys(("da", "de", "el", "es", "id", "it", "nl", "pt", "tr", "vi"), "."),
+    **dict.fromkeys(("cs", "fr", "nb", "pl", "ru", "sv", "uk"), "\N{NARROW NO-BREAK SPACE}"),
+}
 _PLACE = re.compile(r"\{([a-z_]+)\}")
 # An Accept-Language header is short; more of it is not read.
 _MOST_RANGES = 20
@@ -88,7 +89,7 @@ class Locale:
         plain = f"{value:,.{digits}f}"
         if self.code not in _GROUPS:
             return plain
-        return plain.translate(str.maketrans({",": _GROUPS[self.code], ".": _POINTS[self.code]}))
+        return plain.translate({ord(","): _GROUPS[self.code], ord("."): ","})
 
     def _shown(self, value: object) -> str:
         if isinstance(value, int) and not isinstance(value, bool):

@@ -149,5 +149,5 @@ def server_path(options: WebOptions, name: str) -> str:
 
 
 def _query(fields: Mapping[str, object]) -> str:
-    kept = {name: str(value) for name, value in fields.items() if value is not None and value != ""}  # noqa: PLC1901
+    kept = {name: str(value) for name, value in fields.items() if value is not None and value != ""}
     return f"?{urlencode(kept)}" if kept else ""
