@@ -1,0 +1,49 @@
+"""The pages of the server under test, asked without a network between."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from offsider.web.app import WebApp
+from offsider.web.options import WebOptions
+from offsider.web.request import Request, Response
+from offsider.wiring.config import Config
+
+HEADERS = {"host": "localhost", "accept": "text/html", "sec-fetch-site": "same-origin"}
+
+
+@pytest.fixture
+def config(redis_url: str) -> Config:
+    config = Config()
+    config.redis.url = redis_url
+    return config
+
+
+@pytest.fixture
+def ask(config: Config) -> Callable[..., Response]:
+    """ask("/metrics", "period=1h") or ask("/errors/clear", method="POST", accept="application/json")"""
+    app = WebApp(WebOptions({"main": config}))
+
+    def answer(path: str, query: str = "", *, method: str = "GET", body: str = "", **headers: str) -> Response:
+        form = {"content-type": "application/x-www-form-urlencoded"} if body else {}
+        given = HEADERS | form | {name.replace("_", "-"): value for name, value in headers.items()}
+        return app.respond(Request(method, path, query=query, headers=given, body=body.encode()))
+
+    return answer
+
+
+@pytest.fixture
+def read(ask: Callable[..., Response]) -> Callable[..., Any]:
+    """The data of a page, which was there for people too: read("/metrics", "period=1h")"""
+
+    def data(path: str, query: str = "") -> Any:
+        shown = ask(path, query)
+        assert shown.status == 200, shown.body.decode()
+        assert b"{{" not in shown.body
+        return json.loads(ask(path, query, accept="application/json").body)
+
+    return data
