@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from offsider.core.series import Series
-from offsider.inspector.families import concurrency_family, fleet_families, series_families
+from offsider.inspector.families import concurrency_family, fleet_families, running_family, series_families
 from offsider.inspector.family import render
 from offsider.inspector.fleet import Fleet
 from offsider.wiring.config import Config
@@ -26,14 +26,17 @@ def fleet_text(config: Config | None = None) -> str:
     return render(fleet_families(Fleet.read(config)))
 
 
-def series_text(series: Iterable[Series], *, concurrency: int | None = None) -> str:
+def series_text(series: Iterable[Series], *, concurrency: int | None = None, running: int | None = None) -> str:
     """What was counted of runs, without a look at Redis.
 
     Args:
         series: sums by class, queue and whatever else.
         concurrency: how many jobs those who counted run at a time; None leaves it out.
+        running: how many of these they run now; None leaves it out.
     """
     families = series_families(list(series))
+    if running is not None:
+        families.append(running_family({(): running}))
     if concurrency is not None:
         families.append(concurrency_family(concurrency))
     return render(families)

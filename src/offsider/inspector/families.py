@@ -28,7 +28,7 @@ def fleet_families(fleet: Fleet) -> list[Family]:
         *_memory(fleet),
         *_by_class(fleet.series),
         *series_families(fleet.series),
-        _running(fleet),
+        running_family({**fleet.running}),
         concurrency_family(fleet.concurrency),
     ]
 
@@ -178,8 +178,11 @@ def _histogram(labels: Labels, buckets: list[int], total_seconds: float) -> Iter
     yield Sample(below, labels, "_count")
 
 
-def _running(fleet: Fleet) -> Family:
-    samples = tuple(Sample(count, {"class": name, "queue": queue}) for (name, queue), count in fleet.running.items())
+def running_family(running: Mapping[tuple[str, ...], int]) -> Family:
+    """Jobs that run now: by class and queue, or with no labels at all."""
+    samples = tuple(
+        Sample(count, dict(zip(("class", "queue"), labels, strict=False))) for labels, count in running.items()
+    )
     return Family("sidekiq_running_jobs", "gauge", "Jobs that run now.", samples)
 
 

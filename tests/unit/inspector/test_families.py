@@ -71,6 +71,6 @@ def test_a_label_of_an_extension_cannot_break_the_scrape():
     assert set(key[1:]) == {("_9lives", "b"), ("_", "c"), ("feature_category", "a"), *MAIL}
 
 
-def test_who_counts_may_tell_how_many_jobs_it_can_run():
-    assert samples(concurrency=20) == {("sidekiq_concurrency",): 20}
+def test_who_counts_may_tell_how_many_jobs_it_can_run_and_does():
+    assert samples(concurrency=20, running=3) == {("sidekiq_concurrency",): 20, ("sidekiq_running_jobs",): 3}
     assert samples() == {}

@@ -1,0 +1,71 @@
+"""One address, two answers: numbers for a scraper, a page for people."""
+
+import json
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from offsider.web.app import WebApp
+from offsider.web.options import WebOptions
+from offsider.web.pages.scrape import wants_text
+from offsider.web.request import Request
+from offsider.wiring.config import Config
+
+PROMETHEUS = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5,*/*;q=0.1"
+BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+
+
+@pytest.mark.parametrize(
+    "accept,wanted",
+    [
+        (PROMETHEUS, True),
+        ("text/plain", True),
+        ("*/*", True),
+        ("", True),
+        (BROWSER, False),
+        ("text/html, text/plain", False),
+        ("application/json", False),
+    ],
+)
+def test_who_names_no_format_of_pages_is_a_scraper(accept, wanted):
+    assert wants_text(accept) is wanted
+
+
+def test_prometheus_gets_numbers(ask):
+    answer = ask("/metrics", accept=PROMETHEUS)
+    assert answer.status == 200
+    assert dict(answer.headers)["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    assert any(
+        family.name == "sidekiq_enqueued_jobs" for family in text_string_to_metric_families(answer.body.decode())
+    )
+
+
+def test_people_and_programs_get_the_page(ask):
+    assert b"<html" in ask("/metrics", accept=BROWSER).body
+    for answer in (ask("/metrics", accept="application/json"), ask("/metrics", "format=json", accept="*/*")):
+        assert "jobs" in json.loads(answer.body)
+
+
+def test_redis_is_asked_once_a_second_however_many_scrape(ask, raw_redis):
+    first = ask("/metrics", accept=PROMETHEUS).body
+    raw_redis.lpush("queue:default", b"{}")
+    raw_redis.sadd("queues", "default")
+    assert ask("/metrics", accept=PROMETHEUS).body == first
+
+
+def test_a_server_that_does_not_answer_is_no_scrape(tmp_path):
+    config = Config()
+    config.redis.url = f"unix://{tmp_path}/none.sock"
+    app = WebApp(WebOptions({"main": config}))
+    answer = app.respond(Request("GET", "/metrics", headers={"host": "localhost", "accept": PROMETHEUS}))
+    assert answer.status == 503
+
+
+def test_it_asks_who_is_there_like_every_page(config):
+    app = WebApp(WebOptions({"main": config}, authenticate=lambda request: None))
+    answer = app.respond(Request("GET", "/metrics", headers={"host": "localhost", "accept": PROMETHEUS}))
+    assert answer.status == 403
+    asked = []
+    app = WebApp(WebOptions({"main": config}, authorize=lambda visit, action: asked.append(action) or False))
+    answer = app.respond(Request("GET", "/metrics", headers={"host": "localhost", "accept": PROMETHEUS}))
+    assert (answer.status, asked[0]) == (403, "metrics.scrape")
