@@ -13,8 +13,8 @@ from offsider.wiring.sources import Assignment
 
 DEFAULT_ENVIRONMENT = "development"
 PREFIX = "OFFSIDER_"
-# Read elsewhere: the path of the embedded server's program.
-FOREIGN = frozenset({"OFFSIDER_VALKEY_SERVER"})
+# Read elsewhere: the path of the embedded server's program, and the password of the web pages.
+FOREIGN = frozenset({"OFFSIDER_VALKEY_SERVER", "OFFSIDER_WEB_USER", "OFFSIDER_WEB_PASSWORD"})
 _OPTION = {f"{PREFIX}JOBS_{option.upper()}": option for option in TEXTUAL}
 _OF_A_CAPSULE = re.compile(r"OFFSIDER_CAPSULES_(?P<name>.+)_(?P<key>[A-Z]+)")
 
