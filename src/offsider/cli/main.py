@@ -15,7 +15,11 @@ WORDS = {
     "quiet": "remote",
     "stop": "remote",
     "dump": "remote",
+    "top": "top",
+    "stats": "stats",
+    "queues": "queues",
     "doctor": "doctor",
+    "web": "web",
     "demo": "demo",
     "version": "version",
 }
