@@ -1,0 +1,1 @@
+"""Optional features, installed by ``config.use(...)``. They never see each other."""

@@ -1,0 +1,73 @@
+"""A job runs in the language it was pushed in."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+
+import pytest
+
+from offsider import Client, Config
+from offsider.core.payload import decode
+from offsider.ext.locale import Locale
+from offsider.wiring import sinks
+from offsider.wiring.context import JobContext
+
+
+class Languages:
+    """A library of translations."""
+
+    def __init__(self):
+        self.chosen = None
+
+    def current(self):
+        return self.chosen
+
+    @contextmanager
+    def use(self, language):
+        before, self.chosen = self.chosen, language
+        try:
+            yield
+        finally:
+            self.chosen = before
+
+
+@pytest.fixture
+def languages():
+    return Languages()
+
+
+@pytest.fixture
+def config(languages):
+    config = Config()
+    config.use(Locale(languages.current, languages.use))
+    return config
+
+
+@pytest.fixture
+def stored():
+    pushes = []
+    with sinks.diverted(pushes.extend):
+        yield pushes
+
+
+def test_a_push_says_its_language_and_keeps_one_that_it_has(config, languages, stored):
+    client = Client(config)
+    client.push({"class": "X", "args": []})
+    with languages.use("de"):
+        client.push({"class": "X", "args": []})
+        client.push({"class": "X", "args": [], "locale": "ar"})
+    assert [decode(job.raw).get("locale") for job in stored] == [None, "de", "ar"]
+
+
+def test_a_stored_job_keeps_its_language(config, languages):
+    with languages.use("de"):
+        moved = Client(config).reenqueue({"class": "X", "args": []}, "schedule")
+    assert "locale" not in moved.payload
+
+
+@pytest.mark.parametrize("written, seen", [("de", "de"), ("", "en"), (None, "en"), (7, "en")])
+def test_a_run_has_the_language_of_its_payload(written, seen, config, languages):
+    run = config.server_middleware.compose(lambda _job: languages.chosen)
+    with languages.use("en"):
+        assert run(JobContext({"class": "X", "args": [], "locale": written}, "default")) == seen
+        assert languages.chosen == "en"
