@@ -1,0 +1,202 @@
+"""Traces, errors and numbers of a real worker: what left the process, and what it belongs to."""
+
+from __future__ import annotations
+
+import json
+import socket
+import textwrap
+
+import pytest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from offsider.client import Client
+from offsider.core.payload import decode
+from offsider.integrations.opentelemetry import OpenTelemetry
+from offsider.wiring.config import Config
+from tests.waiting import wait_for
+
+JOBS = """
+    from offsider import Skip, job
+
+    @job(name="Plain", retry=False)
+    def plain(fail: bool = False) -> None:
+        tell("Plain")
+        if fail:
+            raise LookupError("gone")
+
+    @job(name="Async", retry=False)
+    async def coroutine() -> None:
+        import asyncio
+        await asyncio.sleep(0)
+        tell("Async")
+
+    @job(name="Skips")
+    def skips() -> None:
+        raise Skip("nothing to do")
+
+    @job(name="Parent", retry=False)
+    def parent() -> None:
+        plain.enqueue(False)
+"""
+
+TRACED = """
+    import json, sys
+    from opentelemetry import trace
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
+    from offsider.integrations.opentelemetry import OpenTelemetry
+
+    class ToFile(SpanExporter):
+        def export(self, spans):
+            with open("spans", "a") as file:
+                for span in spans:
+                    file.write(json.dumps(json.loads(span.to_json()) | {"pid": span.attributes.get("messaging.client.id")}) + "\\n")
+            return SpanExportResult.SUCCESS
+
+    def tell(name):  # the span that is current in the job itself
+        trace.get_current_span().set_attribute("told.by", name)
+
+    def configure(config):
+        provider = TracerProvider()
+        provider.add_span_processor(BatchSpanProcessor(ToFile(), schedule_delay_millis=60_000))
+        trace.set_tracer_provider(provider)
+        config.use(OpenTelemetry(relation=RELATION))
+"""
+
+
+@pytest.fixture
+def exporter():
+    return InMemorySpanExporter()
+
+
+@pytest.fixture
+def client(url, exporter):
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    config = Config()
+    config.redis.url = url
+    config.use(OpenTelemetry(tracer_provider=provider))
+    yield Client(config)
+    config.close()
+
+
+def ran(workers, stored, number, text, *options):
+    """Run what waits with a worker of this application, until so many jobs are done and it has stopped."""
+    worker = workers.start(*options, text=text)
+    wait_for(lambda: stored.llen("queue:default") == 0)
+    worker.until_says("done", times=number)
+    return worker.stopped()
+
+
+def application(text, **names):
+    constants = "".join(f"{name} = {value!r}\n" for name, value in names.items())
+    return constants + textwrap.dedent(text) + textwrap.dedent(JOBS)
+
+
+@pytest.mark.parametrize("relation", ["link", "child"])
+def test_a_run_in_another_process_knows_its_push(workers, client, exporter, stored, tmp_path, relation):
+    client.push({"class": "Plain", "args": [False]})
+    client.push({"class": "Async", "args": []})
+    assert decode(stored.lindex("queue:default", 0))["traceparent"]
+    ran(workers, stored, 2, application(TRACED, RELATION=relation))
+    sent = {span.attributes["messaging.sidekiq.job_class"]: span for span in exporter.get_finished_spans()}
+    spans = [json.loads(line) for line in (tmp_path / "spans").read_text().splitlines()]
+    assert {span["attributes"]["told.by"] for span in spans} == {"Plain", "Async"}
+    for span in spans:
+        push = sent[span["attributes"]["messaging.sidekiq.job_class"]]
+        assert (span["name"], span["kind"]) == ("process default", "SpanKind.CONSUMER")
+        assert span["attributes"]["messaging.message.id"] == push.attributes["messaging.message.id"]
+        assert span["attributes"]["messaging.client.id"] != push.attributes["messaging.client.id"]
+        pushed = f"0x{push.context.span_id:016x}"
+        if relation == "link":
+            assert [link["context"]["span_id"] for link in span["links"]] == [pushed]
+            assert span["parent_id"] is None
+        else:
+            assert (span["links"], span["parent_id"]) == ([], pushed)
+            assert span["context"]["trace_id"] == f"0x{push.context.trace_id:032x}"
+
+
+def test_a_job_that_a_job_pushes_belongs_to_its_run(workers, client, stored, tmp_path):
+    client.push({"class": "Parent", "args": []})
+    ran(workers, stored, 2, application(TRACED, RELATION="child"))
+    spans = [json.loads(line) for line in (tmp_path / "spans").read_text().splitlines()]
+    by_name = {(span["name"], span["attributes"]["messaging.sidekiq.job_class"]): span for span in spans}
+    parent, sent, child = (
+        by_name[key] for key in (("process default", "Parent"), ("send default", "Plain"), ("process default", "Plain"))
+    )
+    assert sent["parent_id"] == parent["context"]["span_id"]
+    assert child["parent_id"] == sent["context"]["span_id"]
+
+
+REPORTED = """
+    import json
+    import sentry_sdk
+    from sentry_sdk.transport import Transport
+    from offsider.integrations.sentry import Sentry
+
+    class ToFile(Transport):
+        def capture_envelope(self, envelope):
+            with open("events", "a") as file:
+                file.writelines(json.dumps(item.payload.json) + "\\n" for item in envelope.items)
+
+    def tell(name):
+        sentry_sdk.set_tag("told.by", name)
+
+    def configure(config):
+        sentry_sdk.init(dsn="https://key@sentry.invalid/1", transport=ToFile, traces_sample_rate=1.0)
+        config.use(Sentry())
+"""
+
+
+def test_sentry_is_sent_each_failure_once_and_nothing_that_is_none(workers, client, stored, tmp_path):
+    for name, args in (("Plain", [True]), ("Async", []), ("Skips", []), ("Unknown", [])):
+        client.push({"class": name, "args": args, "retry": False})
+    worker = workers.start(text=application(REPORTED))
+    wait_for(lambda: stored.llen("queue:default") == 0)
+    worker.until_says("done", times=2)
+    worker.until_says("fail", times=2)
+    worker.stopped()
+    events = [json.loads(line) for line in (tmp_path / "events").read_text().splitlines()]
+    errors = [event for event in events if "exception" in event]
+    assert sorted(event["tags"]["job"] for event in errors) == ["Plain", "Unknown"]
+    assert {event["exception"]["values"][-1]["type"] for event in errors} == {"LookupError", "UnknownJob"}
+    transactions = {event["transaction"]: event for event in events if event.get("type") == "transaction"}
+    assert set(transactions) == {"Plain", "Async", "Skips"}
+    assert transactions["Async"]["tags"]["told.by"] == "Async"
+    assert transactions["Skips"]["contexts"]["trace"]["status"] == "ok"
+    assert not [event for event in events if "exception" not in event and event.get("type") != "transaction"]
+
+
+COUNTED = """
+    from offsider.integrations.statsd import DogStatsd, Statsd
+
+    def tell(name): ...
+
+    def configure(config):
+        config.use(Statsd(DogStatsd(port=PORT), retain_history=1))
+"""
+
+
+def test_a_daemon_gets_what_happened_to_jobs_and_the_sizes_of_everything(workers, client, stored):
+    client.push({"class": "Plain", "args": [False]})
+    client.push({"class": "Plain", "args": [True]})
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as daemon:
+        daemon.bind(("127.0.0.1", 0))
+        daemon.setblocking(False)  # noqa: FBT003
+        got = set()
+
+        def heard():
+            while True:
+                try:
+                    got.add(daemon.recv(4096).decode().partition(":")[0])
+                except BlockingIOError:
+                    return got
+
+        worker = workers.start(text=application(COUNTED, PORT=daemon.getsockname()[1]))
+        wanted = {"count", "success", "failure", "perform", "perform_dist"}
+        wait_for(
+            lambda: heard() >= {f"sidekiq.jobs.{name}" for name in wanted} | {"sidekiq.enqueued", "sidekiq.leader"}
+        )
+        worker.stopped()
