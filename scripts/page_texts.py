@@ -4,7 +4,7 @@
     python scripts/page_texts.py --texts     all texts, one a line, as JSON
 
 A text is what stands in ``t("…")`` in a template or in the code of the pages, the title of a ``Page`` and the question
-of a ``Route``; a constant in capitals that holds texts is one of `CONSTANTS`.
+of a ``Route``. What is handed on before it is translated is in a constant or a function of `ELSEWHERE`.
 """
 
 from __future__ import annotations
@@ -22,11 +22,15 @@ import jinja2
 from jinja2 import nodes
 
 WEB = Path(__file__).resolve().parents[1] / "src" / "offsider" / "web"
-#: Module -> constants whose texts are translated when they are shown, and where in each item the text stands; None
-#: where the items are the texts. Of a dictionary the values are.
-CONSTANTS: dict[str, dict[str, int | None]] = {
-    "layout": {"TABS": 1, "COUNTERS": 1, "SCRIPT_TEXTS": None},
+#: Module -> constants and functions whose texts are translated later, and where in each item the text stands; None
+#: where the items are the texts, or the constant is one. Of a function those count that it appends to its answer.
+ELSEWHERE: dict[str, dict[str, int | None]] = {
     "answering": {"TITLES": None},
+    "dashboard": {"_attention": None},
+    "display": {"_SPANS": 2},
+    "job": {"_FOR_GOOD": None},
+    "job_sets": {"_FOR_GOOD": None},
+    "layout": {"TABS": 1, "COUNTERS": 1, "SCRIPT_TEXTS": None},
 }
 PLACE = re.compile(r"\{[a-z_]+\}")
 #: Attributes that a browser shows or reads out.
@@ -39,40 +43,65 @@ def texts() -> set[str]:
     """Every text that a page may show."""
     found = {text for file in WEB.rglob("*.html") for text in in_template(file.read_text("utf-8"))}
     for file in WEB.rglob("*.py"):
-        found |= set(in_code(ast.parse(file.read_text("utf-8")), CONSTANTS.get(file.stem, {})))
+        found |= set(in_code(ast.parse(file.read_text("utf-8")), ELSEWHERE.get(file.stem, {})))
     return found
 
 
 def in_template(source: str) -> Iterator[str]:
     """The texts of a template."""
-    for call in jinja2.Environment(autoescape=True).parse(source).find_all(nodes.Call):
+    tree = jinja2.Environment(autoescape=True).parse(source)
+    for said in _said(tree):
+        # t("a" if x else "b") has two.
+        yield from _strings(said.expr1, said.expr2) if isinstance(said, nodes.CondExpr) else _strings(said)
+    for loop in tree.find_all(nodes.For):
+        # {% for title in ["a", "b"] %} … t(title)
+        names = {said.name for part in loop.body for said in _said(part) if isinstance(said, nodes.Name)}
+        if isinstance(loop.target, nodes.Name) and loop.target.name in names and isinstance(loop.iter, nodes.List):
+            yield from _strings(*loop.iter.items)
+
+
+def _said(tree: nodes.Node) -> Iterator[nodes.Node]:
+    """What is given to ``t``."""
+    for call in tree.find_all(nodes.Call):
         if isinstance(call.node, nodes.Name) and call.node.name == "t" and call.args:
-            # t("a" if x else "b") has two.
-            found = [call.args[0], *call.args[0].find_all(nodes.Const)]
-            yield from {each.value for each in found if isinstance(each, nodes.Const) and isinstance(each.value, str)}
+            yield call.args[0]
 
 
-def in_code(tree: ast.AST, constants: dict[str, int | None]) -> Iterator[str]:
+def _strings(*expressions: nodes.Node | None) -> Iterator[str]:
+    for each in expressions:
+        if isinstance(each, nodes.Const) and isinstance(each.value, str):
+            yield each.value
+
+
+def in_code(tree: ast.AST, elsewhere: dict[str, int | None]) -> Iterator[str]:
     """The texts of a module."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             yield from _in_call(node)
         elif isinstance(node, ast.Assign):
             name = getattr(node.targets[0], "id", "")
-            if name in constants:
-                yield from _in_constant(ast.literal_eval(node.value), constants[name])
+            if name in elsewhere:
+                yield from _in_constant(ast.literal_eval(node.value), elsewhere[name])
+        elif isinstance(node, ast.FunctionDef) and node.name in elsewhere:
+            yield from _appended(node)
 
 
 def _in_constant(items: Any, place: int | None) -> Iterator[str]:
-    each: Iterable[Any] = getattr(items, "values", lambda: items)()
+    each: Iterable[Any] = [items] if isinstance(items, str) else getattr(items, "values", lambda: items)()
     yield from (item if place is None else item[place] for item in each)
+
+
+def _appended(function: ast.FunctionDef) -> Iterator[str]:
+    for node in ast.walk(function):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "append":
+            yield from _constants(node.args)
 
 
 def _in_call(call: ast.Call) -> Iterator[str]:
     name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
     if name in {"t", "translate"}:
         yield from _constants(call.args[:1])
-    elif name == "Page":
+    elif name in {"Page", "SetPage"}:
         yield from _constants(call.args[1:2])
     elif name == "Route":
         yield from _constants([each.value for each in call.keywords if each.arg == "confirm"])

@@ -95,6 +95,10 @@ def test_texts_are_found_wherever_they_are_said():
 TABS = (("/", "Five"),)
 TITLES = {404: "Twelve"}
 WORDS = ("Thirteen",)
+WORD = "Sixteen"
+def trouble(found):
+    found.append("Seventeen")
+    return found["no"]
 Page("template", "Six", {})
 Route("POST", "/x", "x.y", f, confirm="Seven?")
 visit.t("Eight" if x == "no" else "Nine")
@@ -102,6 +106,6 @@ t("Ten")
 other("Eleven")
 """
     tree = page_texts.ast.parse(code)
-    assert set(page_texts.in_code(tree, {"TABS": 1, "TITLES": None, "WORDS": None})) == {
-        *("Five", "Six", "Seven?", "Eight", "Nine", "Ten", "Twelve", "Thirteen")
+    assert set(page_texts.in_code(tree, {"TABS": 1, "TITLES": None, "WORDS": None, "WORD": None, "trouble": None})) == {
+        *("Five", "Six", "Seven?", "Eight", "Nine", "Ten", "Twelve", "Thirteen", "Sixteen", "Seventeen")
     }
