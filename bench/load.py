@@ -16,8 +16,10 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from bench.slots import Slots
 from offsider import Client, Config
@@ -86,9 +88,7 @@ def measure(options: argparse.Namespace, folder: Path, server: EmbeddedServer) -
     worker = start_worker(options, folder, server.url)
     try:
         idle = wait_for_first(slots, worker)
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while slots.finished() < options.jobs and time.monotonic() < deadline:
-            time.sleep(0.2)
+        wait_for_all(slots, options.jobs)
         after, redis_after = Usage.of(worker.pid), Usage.of(server.pid or 0)
     finally:
         worker.send_signal(signal.SIGTERM)
@@ -103,13 +103,16 @@ def scripts_run(config: Config) -> int:
     return int(found[0].partition(b"calls=")[2].partition(b",")[0]) if found else 0
 
 
-def start_worker(options: argparse.Namespace, folder: Path, url: str) -> subprocess.Popen[bytes]:
+def start_worker(
+    options: argparse.Namespace, folder: Path, url: str, further: Mapping[str, str] = MappingProxyType({})
+) -> subprocess.Popen[bytes]:
     environ = os.environ | {
         "OFFSIDER_BENCH_SLOTS": str(folder / "slots"),
         "OFFSIDER_BENCH_JOB_MS": str(options.job_ms),
         "OFFSIDER_REDIS_URL": url,
         "OFFSIDER_LOG_LEVEL": options.log_level,
         "PYTHONPATH": str(ROOT),
+        **further,
     }
     command = [
         sys.executable,
@@ -136,6 +139,20 @@ def wait_for_first(slots: Slots, worker: subprocess.Popen[bytes]) -> Usage:
     return Usage.of(worker.pid)
 
 
+def wait_for_all(slots: Slots, jobs: int) -> None:
+    """Returns when so many have ended, or have not for far too long."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while slots.finished() < jobs and time.monotonic() < deadline:
+        time.sleep(0.2)
+
+
+def middle_rate(runs: Sequence[tuple[int, int, int]]) -> float:
+    """Jobs a second between the ends of the first and the last tenth."""
+    ends = sorted(end for _, end, _ in runs if end)
+    low, high = len(ends) // 10, len(ends) * 9 // 10
+    return (high - low) / ((ends[high] - ends[low]) / 1e9)
+
+
 def report(options: argparse.Namespace, slots: Slots, idle: Usage, after: Usage, redis_cpu_seconds: float) -> int:
     runs = slots.read()
     ends = sorted(end for _, end, _ in runs if end)
@@ -145,8 +162,7 @@ def report(options: argparse.Namespace, slots: Slots, idle: Usage, after: Usage,
         sys.exit(f"only {len(ends)} of {options.jobs} jobs ran")
     first = min(start for start, _, _ in runs if start)
     seconds = (ends[-1] - first) / 1e9
-    low, high = len(ends) // 10, len(ends) * 9 // 10
-    middle = (high - low) / ((ends[high] - ends[low]) / 1e9)
+    middle = middle_rate(runs)
     worker_us = (after.cpu_seconds - idle.cpu_seconds) / options.jobs * 1e6
     print(f"ran                  {len(ends) / seconds:>10,.0f} /s   (middle 80 %: {middle:,.0f} /s) in {seconds:.2f} s")
     print(f"worker CPU           {worker_us:>10.1f} us a job")

@@ -76,7 +76,7 @@ class Run:
         job: the job as middleware and the job itself saw it; None when the bytes were no job.
         outcome: how it ended.
         duration_seconds: wall time from decoding to the outcome.
-        cpu_seconds: CPU time of the thread; None when it was not measured (see `cpu_time`).
+        cpu_seconds: CPU time of the thread; None when it was not measured.
         kept_seconds: how long the job is stored from now on; None when it is gone.
     """
 

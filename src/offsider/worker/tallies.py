@@ -1,8 +1,8 @@
 """What is counted of each run until the heartbeat writes it: Sidekiq's execution metrics, and sums for monitoring.
 
-It is done for every job, so it is done with as little as it takes: one look-up, two searches in a short list. CPU time
-costs more to measure than a short job takes; it is measured for some runs (see `cpu_time`), and the others are taken
-to be like them.
+It is done for every job, so it is done with as little as it takes: jobs that are acknowledged together are mostly of
+one class and fall into one bucket, and are then counted as one. CPU time is measured for some of the short runs; the
+others are taken to be like them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from offsider.core.payload import read_stamp
 from offsider.core.series import BOUNDS_SECONDS, Series
@@ -31,7 +31,8 @@ _PLACES = len(_BOUNDS) + 1
 _TO_SIDEKIQ = [bisect_left(SIDEKIQ_SECONDS, bound) for bound in _BOUNDS] + [BUCKETS - 1]
 _TO_SERIES = [bisect_left(BOUNDS_SECONDS, bound) for bound in _BOUNDS] + [len(BOUNDS_SECONDS)]
 
-Labels = Callable[[str, str], Mapping[str, str]]
+_Alike: TypeAlias = "tuple[list[Run], list[float]]"
+Labels: TypeAlias = Callable[[str, str], Mapping[str, str]]
 
 
 class Tally:
@@ -61,42 +62,52 @@ class Tally:
         self.cpu_seconds = 0.0
         self.measured_seconds = 0.0
 
-    def ran(self, unit: UnitOfWork, run: Run, enqueued_at: object) -> None:
-        """Count a run that did not raise."""
-        seconds = run.duration_seconds
-        self.run_seconds += seconds
-        self.run_counts[bisect_left(_BOUNDS, seconds)] += 1
-        if run.cpu_seconds is not None:
-            self.cpu_seconds += run.cpu_seconds
-            self.measured_seconds += seconds
-        self.waited(unit.started_at, enqueued_at)
+    def ran(self, runs: Sequence[Run], waits: Sequence[float]) -> None:
+        """Count runs that did not raise.
 
-    def failed(self, unit: UnitOfWork, run: Run, enqueued_at: object, *, retried: bool) -> None:
+        Args:
+            waits: seconds in the queue, of those whose payload tells.
+        """
+        seconds = [run.duration_seconds for run in runs]
+        self.run_seconds += sum(seconds)
+        _count(self.run_counts, _BOUNDS, seconds)
+        self.measured(runs)
+        self.waited(waits)
+
+    def failed(self, run: Run, waits: Sequence[float], *, retried: bool) -> None:
         """Count a run that raised."""
         self.failed_seconds += run.duration_seconds
-        self.failed_counts[bisect_left(_BOUNDS, run.duration_seconds)] += 1
+        _count(self.failed_counts, _BOUNDS, [run.duration_seconds])
         self.retried += retried
-        if run.cpu_seconds is not None:
-            self.cpu_seconds += run.cpu_seconds
-            self.measured_seconds += run.duration_seconds
-        self.waited(unit.started_at, enqueued_at)
+        self.measured([run])
+        self.waited(waits)
 
-    def waited(self, started_at: float, enqueued_at: object) -> None:
-        """Count how long a job lay in its queue, if its payload tells."""
-        # Milliseconds as all but old payloads have them; the rest goes the longer way.
-        at = enqueued_at / 1000 if type(enqueued_at) is int else read_stamp(enqueued_at)
-        if at is not None:
-            seconds = started_at - at
-            if seconds > 0:  # clocks of two machines may disagree
-                self.queue_seconds += seconds
-            self.queue_counts[bisect_left(BOUNDS_SECONDS, seconds)] += 1
+    def measured(self, runs: Iterable[Run]) -> None:
+        for run in runs:
+            if run.cpu_seconds is not None:
+                self.cpu_seconds += run.cpu_seconds
+                self.measured_seconds += run.duration_seconds
+
+    def waited(self, waits: Sequence[float]) -> None:
+        if waits and min(waits) < 0:  # clocks of two machines may disagree
+            waits = [max(0.0, seconds) for seconds in waits]
+        self.queue_seconds += sum(waits)
+        _count(self.queue_counts, BOUNDS_SECONDS, waits)
 
     def add(self, other: Tally) -> None:
         """Add what could not be written."""
-        for name in self.__slots__:
-            mine, theirs = getattr(self, name), getattr(other, name)
-            both = [sum(pair) for pair in zip(mine, theirs, strict=True)] if isinstance(mine, list) else mine + theirs
-            setattr(self, name, both)
+        for counts, further in (
+            (self.run_counts, other.run_counts),
+            (self.failed_counts, other.failed_counts),
+            (self.queue_counts, other.queue_counts),
+        ):
+            counts[:] = [sum(pair) for pair in zip(counts, further, strict=True)]
+        self.run_seconds += other.run_seconds
+        self.failed_seconds += other.failed_seconds
+        self.retried += other.retried
+        self.queue_seconds += other.queue_seconds
+        self.cpu_seconds += other.cpu_seconds
+        self.measured_seconds += other.measured_seconds
 
 
 class Taken:
@@ -131,31 +142,45 @@ class Tallies:
 
     def finished(self, units: Iterable[UnitOfWork]) -> list[str]:
         """Count runs that did not raise, and answer the jids of those that had been tried before."""
+        alike: dict[tuple[str, str], _Alike] = {}
         tried_before: list[str] = []
+        queue = name = ""
+        runs: list[Run] = []
+        waits: list[float] = []
+        for unit in units:
+            run = unit.run
+            if run is None or run.job is None or run.job.declared is None:
+                continue  # no class of ours: anybody could make up any number of them
+            payload = run.job.payload
+            if payload["class"] != name or unit.queue != queue:
+                queue, name = unit.queue, payload["class"]
+                runs, waits = alike.setdefault((queue, name), ([], []))
+            runs.append(run)
+            at = payload.get("enqueued_at")
+            if type(at) is int:  # milliseconds, as in all but old payloads
+                waits.append(unit.started_at - at / 1000)
+            else:
+                waits += _waited(unit, at)
+            if "retry_count" in payload:
+                tried_before.append(run.job.jid)
         with self._lock:
-            tallies = self._tallies
-            for unit in units:
-                run = unit.run
-                if run is None or run.job is None:
-                    continue
-                payload = run.job.payload
-                tally = tallies.get((unit.queue, payload["class"]))
-                if tally is None:
-                    if run.job.declared is None:  # no class of ours: anybody could make up any number of them
-                        continue
-                    tally = tallies[(unit.queue, payload["class"])] = Tally()
-                tally.ran(unit, run, payload.get("enqueued_at"))
-                if "retry_count" in payload and run.job.jid:
-                    tried_before.append(run.job.jid)
-        return tried_before
+            for kind, (same, waited) in alike.items():
+                self._of(kind).ran(same, waited)
+        return [jid for jid in tried_before if jid]
 
     def failed(self, unit: UnitOfWork, run: Run, *, retried: bool) -> None:
         """Count a run that raised."""
         job = run.job
         if job is not None and job.declared is not None:
+            waits = _waited(unit, job.payload.get("enqueued_at"))
             with self._lock:
-                tally = self._tallies.setdefault((unit.queue, job.payload["class"]), Tally())
-                tally.failed(unit, run, job.payload.get("enqueued_at"), retried=retried)
+                self._of((unit.queue, job.payload["class"])).failed(run, waits, retried=retried)
+
+    def _of(self, kind: tuple[str, str]) -> Tally:
+        tally = self._tallies.get(kind)
+        if tally is None:
+            tally = self._tallies[kind] = Tally()
+        return tally
 
     def take(self) -> Taken:
         """Everything since the last time; `give_back` when it could not be written."""
@@ -167,7 +192,25 @@ class Tallies:
     def give_back(self, taken: Taken) -> None:
         with self._lock:
             for key, tally in taken.tallies.items():
-                self._tallies.setdefault(key, Tally()).add(tally)
+                self._of(key).add(tally)
+
+
+def _waited(unit: UnitOfWork, enqueued_at: object) -> list[float]:
+    """How long a job lay in its queue; nothing when its payload does not tell."""
+    at = read_stamp(enqueued_at)
+    return [] if at is None else [unit.started_at - at]
+
+
+def _count(counts: list[int], bounds: Sequence[float], values: Sequence[float]) -> None:
+    """Count values in their buckets; mostly that is one bucket for all."""
+    if not values:
+        return
+    place = bisect_left(bounds, max(values))
+    if bisect_left(bounds, min(values)) == place:
+        counts[place] += len(values)
+    else:
+        for value in values:
+            counts[bisect_left(bounds, value)] += 1
 
 
 def _job_counts(name: str, tallies: Sequence[Tally]) -> JobCounts:
