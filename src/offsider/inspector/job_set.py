@@ -14,6 +14,7 @@ from offsider.core.payload import JobPayload, decode
 from offsider.inspector.chunk import Chunk, Preview
 from offsider.inspector.job_filter import JobFilter
 from offsider.inspector.job_record import JobRecord
+from offsider.inspector.pace import steps
 from offsider.storage import job_sets, quarantine
 from offsider.storage.job_sets import Move, Moved
 from offsider.storage.working import DeadSetLimits
@@ -161,12 +162,17 @@ class JobSet:
             budget_ms: milliseconds.
             most: stop when about so many are found.
         """
-        start = int(cursor) if _CURSOR.fullmatch(cursor) else 0
-        seconds = budget_ms / 1000
-        part = job_sets.scan_for(self._redis, self._key, wanted.needle, start, budget_seconds=seconds, most=most)
-        entries = [entry for entry in self._entries(part.found) if wanted.matches(entry)]
-        total = len(self)
-        return Chunk(entries, min(part.looked_at, total), total, str(part.cursor or ""))
+        position = int(cursor) if _CURSOR.fullmatch(cursor) else 0
+        chunk: Chunk[SetEntry] = Chunk([], 0, len(self), "")
+        for step in steps(budget_ms, most):
+            position, members = job_sets.scan_on(self._redis, self._key, wanted.needle, position, step)
+            chunk.entries += filter(wanted.matches, self._entries(members))
+            chunk.scanned += max(step, len(members))
+            if not position or (most is not None and len(chunk.entries) >= most):
+                break
+        chunk.scanned = min(chunk.scanned, chunk.total)
+        chunk.cursor = str(position or "")
+        return chunk
 
     def preview(self, wanted: JobFilter, budget_ms: float = 100) -> Preview:
         """How many jobs a bulk action would reach, as far as that is found out in the time."""

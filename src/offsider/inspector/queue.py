@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -11,6 +10,7 @@ from offsider.inspector.callers import Callers
 from offsider.inspector.chunk import Chunk, Preview
 from offsider.inspector.job_filter import JobFilter
 from offsider.inspector.job_record import JobRecord
+from offsider.inspector.pace import steps
 from offsider.storage import quarantine, queue_walk, queues
 from offsider.storage.quarantine import Seen
 from offsider.storage.queue_walk import Place
@@ -20,8 +20,7 @@ from offsider.wiring.events import JobRemoved
 
 _PAGE = 50
 _BULK_PAGE = 1_000
-_STEP_SECONDS = 0.01
-_SMALLEST_STEP, _BIGGEST_STEP = 50, 5_000
+_FIND_MS = 1_000
 _SAMPLES = 10
 _TRIES = 3
 #: So many jobs that were deleted by hand are remembered, for those who look through the queue meanwhile.
@@ -119,8 +118,13 @@ class Queue:
 
     def find_job(self, jid: str) -> JobRecord | None:
         """The job with this id; looks through the whole queue."""
-        wanted = JobFilter(text=jid)
-        return next((record for record in self if wanted.matches(record) and record.jid == jid), None)
+        wanted, cursor = JobFilter(text=jid), ""
+        while True:
+            chunk = self.scan(wanted, cursor, _FIND_MS)
+            found = next((record for record in chunk.entries if record.jid == jid), None)
+            if found is not None or chunk.complete:
+                return found
+            cursor = chunk.cursor
 
     def callers(self, most: int = 10_000) -> Callers:
         """Who fills this queue: jobs counted by caller and by class.
@@ -146,23 +150,19 @@ class Queue:
             budget_ms: milliseconds.
             most: stop when so many are found.
         """
-        ends = time.monotonic() + budget_ms / 1000
-        place, step = Place.read(cursor), _SMALLEST_STEP
+        place = Place.read(cursor)
         chunk: Chunk[JobRecord] = Chunk([], 0, len(self), "")
-        while True:
-            started = time.monotonic()
+        for step in steps(budget_ms, most):
             start, raws = queue_walk.read_on(self._redis, self.name, place, step)
             if not raws:
                 return chunk
             looked_at = self._pick(raws, start, wanted, chunk.entries, most)
             chunk.scanned += looked_at
             place = place.after(start + looked_at, raws[:looked_at])
-            now = time.monotonic()
-            if now >= ends or looked_at < len(raws):
-                chunk.cursor = place.written
-                return chunk
-            fitting = int(step * _STEP_SECONDS / max(now - started, 1e-6))
-            step = max(_SMALLEST_STEP, min(fitting, 4 * step, _BIGGEST_STEP))
+            if looked_at < len(raws):
+                break
+        chunk.cursor = place.written
+        return chunk
 
     def _pick(
         self, raws: Sequence[bytes], start: int, wanted: JobFilter, picked: list[JobRecord], most: int | None
@@ -182,7 +182,8 @@ class Queue:
 
     def delete(self, record: JobRecord) -> bool:
         """Remove one job. False when it has left the queue meanwhile."""
-        deleted = queues.delete_job(self._redis, self.name, record.raw)
+        from_head = record.position is not None and record.position < len(self) / 2
+        deleted = queues.delete_job(self._redis, self.name, record.raw, from_head=from_head)
         if deleted:
             self._gone(record.raw, "delete")
         return deleted

@@ -8,7 +8,6 @@ a Ruby one or a person at a web page.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -26,9 +25,6 @@ DEFER = Script("defer")
 DROP = Script("drop")
 
 _PAGE = 50
-#: How long one ZSCAN of a look with a time limit should take: the server does nothing else meanwhile.
-_STEP_SECONDS = 0.01
-_SMALLEST_STEP, _BIGGEST_STEP = 100, 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,54 +200,14 @@ def take_earliest(redis: Redis, sorted_set: str, count: int) -> list[bytes]:
     return members
 
 
-@dataclass(frozen=True, slots=True)
-class Scanned:
-    """A part of a look through a set, in no order.
+def scan_on(redis: Redis, sorted_set: str, text: str, cursor: int, count: int) -> tuple[int, list[tuple[bytes, float]]]:
+    """Look at about so many members for those that hold a text, and answer where to go on, 0 at the end.
 
-    Attributes:
-        found: members with their scores; some may come twice, in this part or in a later one.
-        looked_at: about how many members were looked at.
-        cursor: where to go on; 0 when all have been looked at.
+    Begun with 0 and gone on to the end, this finds every member that is there all the time, some of them twice.
     """
-
-    found: list[tuple[bytes, float]]
-    looked_at: int
-    cursor: int
-
-
-def scan_for(
-    redis: Redis, sorted_set: str, text: str, cursor: int, *, budget_seconds: float, most: int | None = None
-) -> Scanned:
-    """Look for members that hold a text, for about as long as is given, in steps that keep nobody waiting.
-
-    A member that is there all the time is found, whatever is added and removed meanwhile.
-
-    Args:
-        most: stop when about so many are found.
-    """
-    ends = time.monotonic() + budget_seconds
     match = ("MATCH", f"*{literal(text)}*") if text else ()
-    found: list[tuple[bytes, float]] = []
-    looked_at, step = 0, _SMALLEST_STEP
-    while True:
-        started = time.monotonic()
-        position, reply = redis.call("ZSCAN", sorted_set, cursor, *match, "COUNT", step)
-        found += _pairs(reply)
-        cursor = int(position)
-        looked_at += max(step, len(reply) // 2)
-        now = time.monotonic()
-        if not cursor or now >= ends or (most is not None and len(found) >= most):
-            return Scanned(found, looked_at, cursor)
-        step = _next_step(step, now - started, ends - now)
-        if most is not None:  # no more than would find the rest, if it goes on as it did
-            step = max(_SMALLEST_STEP, min(step, looked_at * (most - len(found)) // max(1, len(found))))
-
-
-def _next_step(step: int, took_seconds: float, left_seconds: float) -> int:
-    """So many members that the next step takes neither too long nor more than the time that is left."""
-    wanted = min(_STEP_SECONDS, left_seconds)
-    fitting = int(step * wanted / max(took_seconds, 1e-6))
-    return max(_SMALLEST_STEP, min(fitting, 4 * step, _BIGGEST_STEP))
+    position, reply = redis.call("ZSCAN", sorted_set, cursor, *match, "COUNT", count)
+    return int(position), _pairs(reply)
 
 
 def literal(text: str) -> str:

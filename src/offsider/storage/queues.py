@@ -59,9 +59,9 @@ def is_known(redis: Redis, queue: str) -> bool:
     return bool(redis.call("SISMEMBER", redis.keys.queues, queue))
 
 
-def delete_job(redis: Redis, queue: str, raw: bytes) -> bool:
-    """Take one job out by its exact bytes."""
-    return bool(redis.call("LREM", redis.keys.queue(queue), 1, raw))
+def delete_job(redis: Redis, queue: str, raw: bytes, *, from_head: bool = False) -> bool:
+    """Take one job out by its exact bytes; the server looks from the job that was pushed last on, or from the next."""
+    return bool(redis.call("LREM", redis.keys.queue(queue), -1 if from_head else 1, raw))
 
 
 def clear(redis: Redis, queue: str) -> int:

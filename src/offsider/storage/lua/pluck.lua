@@ -9,7 +9,7 @@
 -- ARGV[3] how many places a job may have come nearer to the end since it was seen
 -- ARGV[4...] its place from the end when it was seen (-1 is the last), id, head (a line of JSON), payload; for each
 -- returns {1, 0 when it is not near its place; for each}
-local taken, moved, shift, looks, last = {}, {}, 0, 0, 0
+local taken, moved, shift, looks, count, deepest = {}, {}, 0, 0, 0, 0
 local now = tonumber(redis.call('TIME')[1])
 for i = 1, (#ARGV - 3) / 4 do
   local seen, payload = tonumber(ARGV[4 * i]), ARGV[4 * i + 3]
@@ -28,9 +28,12 @@ for i = 1, (#ARGV - 3) / 4 do
       redis.call('HSET', KEYS[3], ARGV[4 * i + 1], ARGV[4 * i + 2] .. '\n' .. payload)
       redis.call('ZADD', KEYS[2], now + ARGV[2], ARGV[4 * i + 1])
     end
-    taken[place], moved[i], last = true, 1, last + 1
+    taken[place], moved[i] = true, 1
+    count, deepest = count + 1, math.max(deepest, -place)
   end
 end
 for place in pairs(taken) do redis.call('LSET', KEYS[1], place, ARGV[1]) end
-if last > 0 then redis.call('LREM', KEYS[1], -last, ARGV[1]) end
+-- From the end that is nearer.
+if deepest < redis.call('LLEN', KEYS[1]) / 2 then count = -count end
+if count ~= 0 then redis.call('LREM', KEYS[1], count, ARGV[1]) end
 return moved
