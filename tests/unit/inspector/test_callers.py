@@ -1,0 +1,24 @@
+"""A sample of a queue, counted."""
+
+from __future__ import annotations
+
+from offsider.inspector import Callers, JobRecord
+from offsider.inspector.callers import count
+
+
+def job(name: str, caller: str = "") -> JobRecord:
+    said = b',"meta.caller_id":"%s"' % caller.encode() if caller else b""
+    return JobRecord(b'{"class":"%s","args":[]%s}' % (name.encode(), said))
+
+
+def test_the_biggest_come_first_and_those_that_do_not_tell_are_one():
+    jobs = [job("A", "web/orders"), job("B", "web/orders"), job("B"), job("B", "nightly"), JobRecord(b"no job")]
+    assert count(jobs, 1_000) == Callers(5, 1_000, {"web/orders": 2, "": 2, "nightly": 1}, {"B": 3, "A": 1, "": 1})
+
+
+def test_an_empty_queue_has_no_callers():
+    assert count([], 0) == Callers(0, 0, {}, {})
+
+
+def test_jobs_that_came_meanwhile_belong_to_the_total():
+    assert count([job("A"), job("A")], 1).total == 2

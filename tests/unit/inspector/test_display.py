@@ -1,0 +1,78 @@
+"""Jobs of Rails are shown as their authors wrote them, as Sidekiq's own pages do."""
+
+from __future__ import annotations
+
+import pytest
+
+from offsider.inspector.display import display_args, display_class
+
+WRAPPER = "ActiveJob::QueueAdapters::SidekiqAdapter::JobWrapper"
+NEW_WRAPPER = "Sidekiq::ActiveJob::Wrapper"
+
+
+def active_job(wrapped: str, arguments: list, *, wrapper: str = WRAPPER, told: bool = True) -> dict:
+    stored = {"job_class": wrapped, "job_id": "1b5f", "queue_name": "default", "arguments": arguments}
+    return {"class": wrapper, "args": [stored]} | ({"wrapped": wrapped} if told else {})
+
+
+def test_a_job_without_a_wrapper_is_what_it_is():
+    payload = {"class": "HardJob", "args": [1, {"a": [2]}]}
+    assert (display_class(payload), display_args(payload)) == ("HardJob", [1, {"a": [2]}])
+
+
+@pytest.mark.parametrize("wrapper", [WRAPPER, NEW_WRAPPER])
+@pytest.mark.parametrize("told", [True, False])
+def test_an_active_job_comes_out_of_its_wrapper(wrapper, told):
+    arguments = [
+        7,
+        {"_aj_globalid": "gid://shop/User/42"},
+        {"city": "Bern", "_aj_symbol_keys": ["city"]},
+        [{"_aj_serialized": "x", "value": "2026-11-21"}],
+    ]
+    payload = active_job("SendReceiptJob", arguments, wrapper=wrapper, told=told)
+    assert display_class(payload) == "SendReceiptJob"
+    assert display_args(payload) == [7, "gid://shop/User/42", {"city": "Bern"}, [{"value": "2026-11-21"}]]
+
+
+def test_a_mail_is_its_mailer_and_method():
+    params = {"params": {"user": {"_aj_globalid": "gid://shop/User/1"}}, "args": [5], "_aj_ruby2_keywords": ["args"]}
+    payload = active_job("ActionMailer::MailDeliveryJob", ["UserMailer", "welcome", "deliver_now", params])
+    assert display_class(payload) == "UserMailer#welcome"
+    assert display_args(payload) == [{"user": "gid://shop/User/1"}, [5]]
+
+
+def test_a_mail_of_an_older_rails_is_shown_the_same_way():
+    payload = active_job("ActionMailer::DeliveryJob", ["UserMailer", "welcome", "deliver_now", 1, 2])
+    assert (display_class(payload), display_args(payload)) == ("UserMailer#welcome", [1, 2])
+
+
+@pytest.mark.parametrize(
+    "arguments, name, shown",
+    [
+        ([], "ActionMailer::MailDeliveryJob", []),
+        (["M", "m", "deliver_now"], "M#m", []),
+        (["M", "m", "deliver_now", "odd"], "M#m", ["odd"]),
+    ],
+)
+def test_a_mail_that_says_less_is_shown_as_far_as_it_goes(arguments, name, shown):
+    payload = active_job("ActionMailer::MailDeliveryJob", arguments)
+    assert (display_class(payload), display_args(payload)) == (name, shown)
+
+
+@pytest.mark.parametrize(
+    "args, name",
+    [([], WRAPPER), ([7], WRAPPER), (["OldJob"], "OldJob"), ([{"arguments": "none"}], WRAPPER), ([{}], WRAPPER)],
+)
+def test_a_wrapper_of_something_else_hides_nothing(args, name):
+    payload = {"class": WRAPPER, "args": args}
+    assert (display_class(payload), display_args(payload)) == (name, [])
+
+
+def test_the_job_may_say_itself_what_it_is_called():
+    assert display_class({"class": "X", "args": [], "display_class": "Invoice for Bern"}) == "Invoice for Bern"
+    assert display_class({"class": "X", "args": [], "display_class": 7}) == "X"
+
+
+@pytest.mark.parametrize("args, shown", [([1, "BAhTOh"], [1, "[encrypted data]"]), ([], [])])
+def test_the_encrypted_argument_is_not_shown(args, shown):
+    assert display_args({"class": "X", "args": args, "encrypt": True}) == shown

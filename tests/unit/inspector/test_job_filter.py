@@ -1,0 +1,158 @@
+"""Which jobs are meant, and which need not even be decoded."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+from hypothesis import given, strategies as st
+
+from offsider.inspector import JobFilter, JobRecord
+
+JOB = {
+    "class": "HardJob",
+    "args": [42, "spam@example.com", {"deep": [True, None, 1.5, "Zürich/Ost"]}],
+    "kwargs": {"colour": "blue"},
+    "jid": "f9b8e2a1c3d4e5f60718293a",
+    "tags": ["vip", 7],
+    "error_class": "Net::ReadTimeout",
+    "error_message": 'no "answer" in time',
+    "meta.caller_id": "web/OrdersController#create",
+}
+
+
+def record(**changed) -> JobRecord:
+    return JobRecord(json.dumps(JOB | changed, ensure_ascii=False).encode())
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        JobFilter(),
+        JobFilter(text="f9b8e2a1"),
+        JobFilter(text="HardJob"),
+        JobFilter(text="Zürich"),
+        JobFilter(text='"kwargs"'),
+        JobFilter(name="HardJob"),
+        JobFilter(argument="42"),
+        JobFilter(argument="spam@"),
+        JobFilter(argument="true"),
+        JobFilter(argument="null"),
+        JobFilter(argument="1.5"),
+        JobFilter(argument="Zürich/"),
+        JobFilter(argument="blue"),
+        JobFilter(error="Timeout"),
+        JobFilter(error='no "answer"'),
+        JobFilter(tag="vip"),
+        JobFilter(caller="web/OrdersController#create"),
+        JobFilter(name="HardJob", argument="42", tag="vip", error="Net"),
+    ],
+    ids=str,
+)
+def test_this_job_is_meant(wanted):
+    assert wanted.matches(record())
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        JobFilter(text="hardjob"),
+        JobFilter(text="*"),
+        JobFilter(name="Hard"),
+        JobFilter(argument="4"),
+        JobFilter(argument="1.50"),
+        JobFilter(argument="HardJob"),
+        JobFilter(error="spam"),
+        JobFilter(tag="vi"),
+        JobFilter(tag="7"),
+        JobFilter(caller="web"),
+        JobFilter(name="HardJob", tag="other"),
+        JobFilter(older_than_seconds=0),
+        JobFilter(newer_than_seconds=1e9),
+    ],
+    ids=str,
+)
+def test_this_job_is_not_meant(wanted):
+    assert not wanted.matches(record())
+
+
+def test_a_number_is_meant_however_it_is_written():
+    assert JobFilter(argument="1000.0").matches(JobRecord(b'{"class":"X","args":[1e3]}'))
+
+
+def test_text_is_found_behind_the_escapes_of_other_writers():
+    escaped = JobRecord(json.dumps(JOB, ensure_ascii=True).replace("/", "\\/").encode())
+    assert JobFilter(text="Zürich/Ost").matches(escaped)
+    assert JobFilter(argument="Zürich/Ost").matches(escaped)
+    assert not JobFilter(text="Zürich-Ost").matches(escaped)
+
+
+def test_the_class_inside_a_wrapper_is_meant_by_its_own_name():
+    arguments = ["UserMailer", "welcome", "deliver_now", {"args": []}]
+    wrapped = {"class": "Sidekiq::ActiveJob::Wrapper", "wrapped": "ActionMailer::MailDeliveryJob"}
+    mail = record(**wrapped, args=[{"arguments": arguments}])
+    assert JobFilter(name="UserMailer#welcome").matches(mail)
+    assert JobFilter(name="Sidekiq::ActiveJob::Wrapper").matches(mail)
+    assert not JobFilter(name="UserMailer").matches(mail)
+
+
+def test_the_age_counts_from_when_it_was_created_or_else_enqueued():
+    hour_ago = time.time() - 3600
+    for born in ({"created_at": hour_ago}, {"enqueued_at": int(hour_ago * 1000)}):
+        assert JobFilter(older_than_seconds=3500, newer_than_seconds=3700).matches(record(**born))
+        assert not JobFilter(older_than_seconds=3700).matches(record(**born))
+        assert not JobFilter(newer_than_seconds=3500).matches(record(**born))
+
+
+def test_bytes_that_are_no_job_are_found_by_their_text_alone():
+    broken = JobRecord(b"\xff HardJob")
+    assert JobFilter().matches(broken)
+    assert JobFilter(text="HardJob").matches(broken)
+    assert not JobFilter(text="HärdJob").matches(broken)
+    assert not JobFilter(name="HardJob").matches(broken)
+    assert not JobFilter(older_than_seconds=1).matches(broken)
+
+
+def test_only_a_filter_without_any_wish_is_empty():
+    assert JobFilter().empty
+    assert not JobFilter(tag="vip").empty
+    assert not JobFilter(older_than_seconds=0).empty
+
+
+@pytest.mark.parametrize(
+    "wanted, needle",
+    [
+        (JobFilter(), ""),
+        (JobFilter(text="abc/Zürich"), "rich"),
+        (JobFilter(name="UserMailer#welcome_all_of_them"), "UserMailer"),
+        (JobFilter(name="A", argument="spam@example.com"), "spam@example.com"),
+        (JobFilter(argument="-42"), "-42"),
+        (JobFilter(argument="1.5"), ""),
+        (JobFilter(argument="1e3"), ""),
+        (JobFilter(text="é"), ""),
+        (JobFilter(older_than_seconds=5), ""),
+    ],
+)
+def test_what_the_stored_bytes_must_hold_is_known_beforehand(wanted, needle):
+    assert wanted.needle == needle
+
+
+LEAVES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
+VALUES = st.recursive(LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3))
+
+
+@given(st.lists(VALUES, max_size=3), st.text(max_size=8), st.booleans(), st.data())
+def test_passing_over_bytes_passes_over_no_job_that_is_meant(args, word, ascii_only, data):
+    """Whatever the writer escapes, what fits the decoded job must be found in its bytes."""
+    leaf = data.draw(st.sampled_from([*(arg for arg in args if not isinstance(arg, list | dict)), word]))
+    argument = leaf if isinstance(leaf, str) else json.dumps(leaf)
+    stored = json.dumps({"class": "X", "args": [*args, word], "tags": [word]}, ensure_ascii=ascii_only)
+    try:
+        raw = stored.replace("/", "\\/").encode()
+    except UnicodeEncodeError:
+        return
+    if JobRecord(raw).malformed:
+        return
+    assert JobFilter(argument=argument).matches(JobRecord(raw))
+    assert JobFilter(tag=word).matches(JobRecord(raw))
