@@ -91,7 +91,7 @@ def job_level(name: str | None) -> Generator[None, None, None]:
         _job_level.reset(token)
 
 
-def context_of(record: logging.LogRecord) -> dict[str, object]:
+def context_of(record: logging.LogRecord | None) -> dict[str, object]:
     """The fields of a line: those of `log_fields`, the running job's, and the record's own ``extra={"fields": …}``."""
     return {**_context(), **getattr(record, "fields", {})}
 
@@ -309,9 +309,14 @@ class OffsiderHandler(logging.StreamHandler[TextIO]):
         encoding: str = getattr(self.stream, "encoding", None) or "utf-8"
         return text.encode(encoding, "backslashreplace").decode(encoding)
 
+    @property
+    def is_formatted_by_application(self) -> bool:
+        """Whether somebody has set another formatter."""
+        return self.formatter is not self._lines
+
     def takes_lines(self) -> bool:
         """Whether a line at INFO may come without a record: nobody would look at the record."""
-        return self.formatter is self._lines and not self.filters and self.level <= logging.INFO
+        return not self.is_formatted_by_application and not self.filters and self.level <= logging.INFO
 
     def put_line(self, message: str, fields: Mapping[str, object]) -> None:
         """Write a line at INFO, within 20 ms."""
@@ -340,7 +345,8 @@ class OffsiderHandler(logging.StreamHandler[TextIO]):
 def setup_logging(settings: LogSection, stream: TextIO | None = None) -> logging.Handler:
     """Send the log of ``offsider`` to ``stream`` (default: standard output) in the format and level of ``[log]``.
 
-    The application's own loggers are left alone. Colours only appear on a terminal and without ``NO_COLOR``.
+    The application's own loggers are left alone, and so is a formatter that it has given to our handler. Colours only
+    appear on a terminal and without ``NO_COLOR``.
     """
     target = stream if stream is not None else sys.stdout
     style = settings.format
@@ -349,6 +355,8 @@ def setup_logging(settings: LogSection, stream: TextIO | None = None) -> logging
     lines = Structured(arguments=settings.arguments) if style == "structured" else FORMATTERS[style]()
     handler = OffsiderHandler(target, lines)
     for old in [old for old in logger.handlers if isinstance(old, OffsiderHandler)]:
+        if old.is_formatted_by_application:
+            handler.setFormatter(old.formatter)
         logger.removeHandler(old)
         old.close()
     logger.addHandler(handler)

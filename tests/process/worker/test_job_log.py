@@ -167,3 +167,61 @@ def test_warnings_of_a_job_stand_between_its_lines(workers, stored):
     worker.until_says(": done")
     lines = re.findall(rf"jid={jid} .*: (.+)$", worker.stopped(), re.MULTILINE)
     assert lines == ["start", "careful", "done"]
+
+
+CHAIN = """
+    import asyncio
+    from offsider import bind_context, context, current_job, job
+
+    @job(name="Parent")
+    def parent(secret):
+        with current_job().measure("db"):
+            bind_context(project="p")
+        AsyncChild.using(retry=1).enqueue()
+        child_again.enqueue_many([()])
+
+    @job(name="AsyncChild", retry_in=lambda count, error, payload: 0)
+    async def AsyncChild():
+        with current_job().measure("redis"):
+            await asyncio.gather(measured(), measured())
+        if current_job().attempt == 1:
+            raise LookupError("not yet")
+
+    async def measured():
+        with current_job().measure("api"):
+            await asyncio.sleep(0)
+
+    @job(name="GrandChild")
+    def child_again():
+        with context(step=2):
+            current_job().log["severity"] = "forged"
+"""
+
+
+def test_structured_lines_tell_what_set_a_job_off_from_one_job_to_the_next(workers, stored):
+    stamped = {"meta.user": "ann", "meta.caller_id": "OrdersController#create", "correlation_id": "c1"}  # as Ruby does
+    jid = push(stored, "Parent", "hidden", **stamped, created_at=1_795_216_780_652, enqueued_at=1_795_216_780.652)
+    worker = workers.start("-c", "2", text=CHAIN, wait=False, environ={"OFFSIDER_LOG_FORMAT": "structured"})
+    worker.until_says('"job_status": "done"', times=3)
+    said = worker.stopped()
+
+    lines = [json.loads(line) for line in said.splitlines()]
+    assert "hidden" not in said
+    assert all({"time", "severity", "pid", "tid", "message"} <= set(line) for line in lines)
+    assert {line["severity"] for line in lines} <= {"INFO", "WARN"}
+    ends = {(line["class"], line["attempt"]): line for line in lines if line.get("job_status") in {"done", "fail"}}
+    parent, first, second = ends["Parent", 1], ends["AsyncChild", 1], ends["AsyncChild", 2]
+    grandchild = ends["GrandChild", 1]
+    assert (parent["jid"], parent["meta.caller_id"], parent["meta.project"]) == (jid, stamped["meta.caller_id"], "p")
+    assert parent["scheduling_latency_s"] > 0
+    for child in (first, second, grandchild):
+        assert (child["meta.user"], child["meta.project"], child["meta.caller_id"]) == ("ann", "p", "Parent")
+    assert {line["correlation_id"] for line in ends.values()} == {"c1"}
+    assert (first["job_status"], first["error_class"], first["jid"]) == ("fail", "LookupError", second["jid"])
+    assert "retry_count" not in first
+    assert (second["retry_count"], second["job_status"]) == (0, "done")
+    assert {"db_duration_s", "duration_s", "cpu_s", "completed_at"} <= set(parent)
+    assert {"redis_duration_s", "api_duration_s"} <= set(first)
+    starts = [line for line in lines if line.get("job_status") == "start"]
+    assert len(starts) == 4
+    assert not any({"duration_s", "completed_at"} & set(line) for line in starts)

@@ -464,6 +464,15 @@ def test_a_formatter_of_the_application_sees_records():
     assert stream.getvalue() == "mine: done\n"
 
 
+def test_a_formatter_of_the_application_stays_at_a_second_setup():
+    """The command line sets the log up before the application is loaded, and once more behind it."""
+    log_to("plain")
+    logger.handlers[0].setFormatter(logging.Formatter("mine: %(message)s"))
+    stream = log_to("json")
+    logger.info("x")
+    assert stream.getvalue() == "mine: x\n"
+
+
 def test_a_level_of_the_handler_holds():
     stream = log_to("plain")
     logger.handlers[0].setLevel(logging.ERROR)

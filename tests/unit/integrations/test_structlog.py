@@ -1,0 +1,53 @@
+"""The processor that tells structlog which job an event belongs to. The whole recipe runs in tests/process."""
+
+from __future__ import annotations
+
+import logging
+
+from offsider.integrations.structlog import job_fields
+from offsider.wiring.context import JobContext, running
+from offsider.wiring.propagation import context
+
+
+def job():
+    payload = {"class": "Hard", "args": ["secret"], "jid": "ab", "tags": ["x", "y"], "meta.user": "ann"}
+    return JobContext(payload, "low", log={"rows": 7})
+
+
+ABOUT = {
+    "class": "Hard",
+    "jid": "ab",
+    "queue": "low",
+    "tags": ["x", "y"],
+    "correlation_id": "ab",
+    "meta.user": "ann",
+    "rows": 7,
+}
+
+
+def test_an_event_inside_of_a_job_tells_which():
+    with running(job()):
+        assert job_fields(None, "info", {"event": "hello", "rows": 8}) == {"event": "hello", **ABOUT, "rows": 8}
+
+
+def test_an_event_outside_of_jobs_tells_the_open_block():
+    assert job_fields(None, "info", {"event": "hello"}) == {"event": "hello"}
+    with context(user="ann", correlation_id="c1"):
+        assert job_fields(None, "info", {}) == {"meta.user": "ann", "correlation_id": "c1"}
+
+
+def test_a_line_of_ours_brings_its_fields_and_no_arguments():
+    record = logging.LogRecord("offsider", logging.INFO, "", 0, "done", (), None)
+    record.fields = {"job_status": "done", "job": job().payload}
+    found = job_fields(None, "info", {"event": "done", "_record": record})
+    assert found.pop("_record") is record
+    assert found == {
+        "event": "done",
+        "job_status": "done",
+        "class": "Hard",
+        "jid": "ab",
+        "queue": "",
+        "tags": ["x", "y"],
+        "correlation_id": "ab",
+        "meta.user": "ann",
+    }
