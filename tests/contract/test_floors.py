@@ -24,6 +24,7 @@ CONFIGURATION = {
         "middleware",
         "propagation",
         "structured_log",
+        "web_tab",
     )
 }
 # The package names its public classes for type checkers, and the worker tells the package's version.

@@ -7,6 +7,7 @@ import logging
 import secrets
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from offsider.core.errors import OffsiderError, RedisFailure
 from offsider.web import audit
@@ -78,7 +79,7 @@ class Answering:
             case Done() if visit.wants_json:
                 return _json(200, {"done": answer.message, **answer.data})
             case Done():
-                return Response(303, b"", (("location", visit.url(answer.to)), NO_STORE, *answer.headers))
+                return Response(303, b"", (("location", _address(visit.url(answer.to))), NO_STORE, *answer.headers))
             case Page() if visit.wants_json:
                 return _json(answer.status, answer.data)
             case Page():
@@ -88,6 +89,11 @@ class Answering:
         layout = layout_of(visit, page, None if bare else counters(visit.config))
         text = render(page.template, visit, layout, page.data)
         return Response(page.status, text.encode(errors="replace"), (HTML, NO_STORE, VARY))
+
+
+def _address(url: str) -> str:
+    """As a header can hold it, whatever letters a name in it has."""
+    return quote(url, safe="/:?#@!$&'()*+,;=~%", errors="replace")
 
 
 def _error_page(status: int, message: str) -> Page:

@@ -17,7 +17,7 @@ from urllib.parse import unquote
 
 from offsider.web import audit, hosts
 from offsider.web.answering import Answering
-from offsider.web.answers import Answer, BadRequest, Done, Forbidden, NotAllowed, NotFound, Page, TooLarge, WebError
+from offsider.web.answers import Answer, Done, Forbidden, NotAllowed, NotFound, Page, TooLarge, WebError
 from offsider.web.assets import own_assets
 from offsider.web.forms import form_fields, query_fields
 from offsider.web.headers import ALWAYS, FOR_EVER
@@ -27,6 +27,7 @@ from offsider.web.pages import routes
 from offsider.web.request import LARGEST_BODY_BYTES, Request, Response
 from offsider.web.routing import Match, Router
 from offsider.web.segments import from_segment
+from offsider.web.tabs import tab_assets, tab_routes
 from offsider.web.translation import preferred
 from offsider.web.visit import AUTO, LOCALE_COOKIE, THEME_COOKIE, THEMES, Visit
 from offsider.wiring.logs import describe
@@ -52,7 +53,8 @@ class WebApp:
 
     def __init__(self, options: WebOptions) -> None:
         self.options = options
-        self._router = Router(routes())
+        own = routes()
+        self._routers = {name: Router([*own, *tab_routes(config, own)]) for name, config in options.servers.items()}
         self._answering = Answering()
 
     def respond(self, request: Request, wait: Wait = run) -> Response:
@@ -72,7 +74,7 @@ class WebApp:
         self._check(request)
         who = self._who(request, wait)
         if request.path.startswith(ASSETS):
-            return _asset(request)
+            return self._asset(request)
         visit = self._visit(request, who)
         return self._answering.response(visit, partial(self._visited, visit))
 
@@ -131,7 +133,7 @@ class WebApp:
 
     def _visited(self, visit: Visit) -> Answer:
         """The answer of the page or the action; raises a WebError, or whatever the page does."""
-        found = self._router.match(visit.request.method, visit.location, visit.request.header("accept"))
+        found = self._routers[visit.server].match(visit.request.method, visit.location, visit.request.header("accept"))
         visit = visit.at(found.parts)
         if not found.route.changes:
             self._check_may(visit, found)
@@ -157,6 +159,16 @@ class WebApp:
         if not visit.is_authorized(found.route.action):
             raise Forbidden(f"you may not do this here: {found.route.action}")
 
+    def _asset(self, request: Request) -> Response:
+        name = request.path.removeprefix(ASSETS)
+        shelves = [own_assets(), *map(tab_assets, self.options.servers.values())]
+        asset = next((found for shelf in shelves if (found := shelf.find(name))), None)
+        if asset is None:
+            raise NotFound("there is no such file")
+        if request.method == "POST":
+            raise NotAllowed("files are not changed", "GET, HEAD")
+        return Response(200, asset.content, (("content-type", asset.media_type), FOR_EVER))
+
 
 class Unknown(Forbidden):
     """Nobody that the application knows."""
@@ -169,12 +181,3 @@ def _question(visit: Visit, question: str) -> Page:
     fields = [[name, value] for name, value in visit.form.pairs if name != "confirmed"]
     data = {"question": question, "action": visit.location, "fields": fields}
     return Page("confirm", "Are you sure?", data)
-
-
-def _asset(request: Request) -> Response:
-    asset = own_assets().find(request.path.removeprefix(ASSETS))
-    if asset is None:
-        raise NotFound("there is no such file")
-    if request.method == "POST":
-        raise BadRequest("files are not changed")
-    return Response(200, asset.content, (("content-type", asset.media_type), FOR_EVER))

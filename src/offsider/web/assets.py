@@ -40,6 +40,9 @@ class Assets:
         self._by_plain_name = {plain: _read(plain, path) for plain, path in files.items()}
         self._by_name = {asset.name: asset for asset in self._by_plain_name.values()}
 
+    def __contains__(self, plain: object) -> bool:
+        return plain in self._by_plain_name
+
     def name_of(self, plain: str) -> str:
         """The name that a file is served under."""
         return self._by_plain_name[plain].name
@@ -64,4 +67,4 @@ def _read(plain: str, path: Path) -> Asset:
     content = path.read_bytes()
     stem, dot, suffix = plain.rpartition(".")
     digest = hashlib.sha256(content).hexdigest()[:12]
-    return Asset(f"{stem}.{digest}{dot}{suffix}", TYPES[path.suffix], content)
+    return Asset(f"{stem}.{digest}{dot}{suffix}", TYPES.get(path.suffix, "application/octet-stream"), content)

@@ -26,7 +26,7 @@ def moment(locale: Locale, at: float | None) -> Markup:
     """How long ago, or in how long, as a ``<time>`` whose title is the exact time; a dash for none."""
     stamp = iso(at)
     if at is None or not stamp:
-        return Markup(NONE)
+        return escape(NONE)
     exact = f"{stamp[:10]} {stamp[11:19]} UTC"
     return Markup('<time datetime="{}" title="{}">{}</time>').format(stamp, exact, relative(locale, at))
 
@@ -54,7 +54,9 @@ def span(locale: Locale, seconds: float | None) -> str:
         return NONE
     seconds = max(0.0, seconds)
     if seconds < 1:
-        return locale.translate("{count} ms", count=round(seconds * 1000))
+        milliseconds = seconds * 1000
+        shown = locale.number(milliseconds, 1 if 0 < milliseconds < 10 else 0)
+        return locale.translate("{count} ms", count=shown)
     if seconds < 10:
         return locale.translate("{count} s", count=locale.number(seconds, 1))
     length, text = next((length, text) for least, length, text in _SPANS if seconds >= least)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from offsider import __version__
 from offsider.web.assets import own_assets
+from offsider.web.tabs import current_tab, names_of_assets
 from offsider.web.translation import Locale, locales
 from offsider.web.visit import THEMES, server_path
 
@@ -90,6 +91,7 @@ class Layout:
 def layout_of(visit: Visit, page: Page, stats: Stats | None) -> Layout:
     """What stands around a page. Without ``stats`` the counters are left out."""
     assets = own_assets()
+    tab = current_tab(visit.config, visit.location)
     root = visit.request.root
     several = len(visit.options.servers) > 1
     return Layout(
@@ -114,8 +116,8 @@ def layout_of(visit: Visit, page: Page, stats: Stats | None) -> Layout:
         redis_url=visit.config.redis.redacted_url,
         back=visit.here(),
         live=visit.request.method == "GET",
-        stylesheets=assets.of_kind(".css"),
-        scripts=assets.of_kind(".js"),
+        stylesheets=[*assets.of_kind(".css"), *names_of_assets(tab, ".css")],
+        scripts=[*assets.of_kind(".js"), *names_of_assets(tab, ".js")],
         texts={text: visit.t(text) for text in SCRIPT_TEXTS},
     )  # fmt: skip
 

@@ -15,6 +15,7 @@ from offsider.core.errors import ConfigurationError
 from offsider.web import charts, display
 from offsider.web.assets import own_assets
 from offsider.web.segments import segment
+from offsider.web.tabs import tab_assets
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -63,7 +64,8 @@ def render(template: str, visit: Visit, layout: Layout, data: object) -> str:
     locale = visit.locale
 
     def asset(name: str) -> str:
-        return f"{layout.root}/assets/{own_assets().name_of(name)}"
+        shelf = own_assets() if name in own_assets() else tab_assets(visit.config)
+        return f"{layout.root}/assets/{shelf.name_of(name)}"
 
     return (
         environment()

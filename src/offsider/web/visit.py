@@ -150,4 +150,4 @@ def server_path(options: WebOptions, name: str) -> str:
 
 def _query(fields: Mapping[str, object]) -> str:
     kept = {name: str(value) for name, value in fields.items() if value is not None and value != ""}
-    return f"?{urlencode(kept)}" if kept else ""
+    return f"?{urlencode(kept, errors='replace')}" if kept else ""

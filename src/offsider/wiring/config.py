@@ -30,7 +30,7 @@ from offsider.wiring.environment import (
     odd_variables,
 )
 from offsider.wiring.events import Events
-from offsider.wiring.extension import Extension, WebTab
+from offsider.wiring.extension import Extension
 from offsider.wiring.frozen import Listing, frozen_error
 from offsider.wiring.job_defaults import JobDefaults
 from offsider.wiring.kept import Kept
@@ -50,6 +50,7 @@ from offsider.wiring.settings import (
     by_name,
 )
 from offsider.wiring.sources import Assignment, Document
+from offsider.wiring.web_tab import WebTab
 
 if TYPE_CHECKING:
     from offsider.storage.async_redis import AsyncRedis

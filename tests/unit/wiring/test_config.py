@@ -9,7 +9,7 @@ import pytest
 
 from offsider.core.errors import ConfigurationError
 from offsider.wiring.config import Config
-from offsider.wiring.extension import WebTab
+from offsider.wiring.web_tab import WebTab
 
 
 class Recorder(logging.Handler):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from offsider.wiring.extension import Extension, WebTab
+from offsider.wiring.extension import Extension
 
 
 class Good:
@@ -15,8 +15,3 @@ class Good:
 def test_an_extension_has_a_name_and_installs_itself():
     assert isinstance(Good(), Extension)
     assert not isinstance(object(), Extension)
-
-
-def test_a_web_tab_is_plain_data():
-    tab = WebTab("batches", "Batches", "/batches")
-    assert (tab.name, tab.title, tab.path, tab.routes) == ("batches", "Batches", "/batches", {})

@@ -125,11 +125,11 @@ async function tick() {
   plan();
 }
 
-function plan() {
+function plan(seconds = live.seconds) {
   clearTimeout(live.timer);
   // A server in trouble is asked ever more rarely.
   const patience = Math.min(2 ** live.failures, 8);
-  live.timer = setTimeout(tick, live.seconds * 1000 * patience);
+  live.timer = setTimeout(tick, seconds * 1000 * patience);
 }
 
 function toggle() {
@@ -143,7 +143,7 @@ if (live.button) {
   live.button.hidden = false;
   live.button.addEventListener("click", toggle);
   show();
-  plan();
+  plan(Math.min(live.seconds, 2)); // soon for once: what moves shall be seen to
 }
 
 for (const slider of document.querySelectorAll("[data-interval]")) {
