@@ -22,8 +22,10 @@ from bench.scoreboard.effects import RAN, RECOVERED, VARIABLE, Effects, Ledger
 from bench.scoreboard.holdings import Holdings, entries
 from bench.scoreboard.row import Tally
 from bench.scoreboard.servers import Server
+from bench.scoreboard.visits import HttpVisits
 from offsider import Client, Config
 from tests.faults import FaultProxy
+from tests.process.web_process import WebProcess
 from tests.process.workers import MODULE, Worker, Workers
 from tests.waiting import wait_for
 
@@ -100,6 +102,14 @@ class Ground:
         fleet = Fleet(Workers(folder, url), settings, self.ledger)
         self._stack.callback(fleet.close)
         return fleet
+
+    def pages(self, server: Server) -> HttpVisits:
+        """The pages of a server, by `offsider web` in a process of its own."""
+        process = WebProcess(self.folder, server.url, OFFSIDER_ENV="production")
+        self._stack.callback(process.close)
+        visits = HttpVisits(process.port)
+        self._stack.callback(visits.close)
+        return visits
 
     # --- what is done in it -------------------------------------------------------------------------
 

@@ -7,6 +7,10 @@ from bench.scoreboard import (
     crashes,
     failover,
     forks,
+    fuzz,
+    gates,
+    hostile_numbers,
+    injections,
     kills,
     memory_full,
     network,
@@ -38,6 +42,10 @@ _MODULES = (
     stops,
     forks,
     orphans,
+    fuzz,
+    injections,
+    gates,
+    hostile_numbers,
     soak,
 )
 _FOUND = [item for module in _MODULES for item in vars(module).values() if isinstance(item, Row)]

@@ -6,14 +6,14 @@ import json
 import threading
 import time
 from collections.abc import Sequence
-from itertools import islice
+from itertools import cycle
 
 from bench.scoreboard.ground import Ground
 from bench.scoreboard.row import Report, row
 from bench.scoreboard.servers import Server
-from offsider import Client, Config
+from bench.scoreboard.visits import HttpVisits
+from offsider import Client
 from offsider.core.payload import new_jid
-from offsider.inspector import Queue, RetrySet, Stats
 
 THREADS = 10
 JOB_MS = 200
@@ -23,8 +23,7 @@ TURNS = 5
 
 @row(
     "R24",
-    "100 producers push bursts of jobs of 200 ms to 10 threads; half of the time the inspector reads everything "
-    "ten times a second",
+    "100 producers push bursts of jobs of 200 ms to 10 threads; half of the time ten pages a second are looked at",
     bar="the queue's latency is right within 5 %; a push takes < 10 ms (p99); looking slows the drain by <= 5 %; "
     "lost 0",
 )
@@ -39,7 +38,7 @@ def slow_consumer(ground: Ground, report: Report) -> None:
     enough_seconds = 2 * half_seconds + ground.pick(smoke=5, full=25)
     crowd = Crowd(ground, server, waits_seconds, round(enough_seconds * THREADS * 1000 / JOB_MS / producers))
     crowd.push()
-    onlooker = Onlooker(server)
+    onlooker = Onlooker(server, ground.pages(server))
     quiet = watched = 0
     for _ in range(TURNS):  # in turns, so that a slow spell of the machine hits both
         quiet += effects_within(ground, half_seconds / TURNS)
@@ -61,7 +60,8 @@ def slow_consumer(ground: Ground, report: Report) -> None:
     report.figure("push p99", f"{p99:.1f} ms")
     report.figure("latency wrong by at most", f"{worst:.1%}")
     report.figure("slower when looked at", f"{slower:.1%}")
-    report.partial.append("pages as HTML: the inspector is read in their place")
+    report.figure("pages looked at", f"{onlooker.pages_seen:,}")
+    report.count("every look is answered" + "".join(f", but {odd}" for odd in onlooker.odd[:3]), not onlooker.odd)
 
 
 class Crowd:
@@ -99,12 +99,14 @@ class Crowd:
 
 
 class Onlooker:
-    """Reads totals, pages and latency again and again."""
+    """Looks at pages again and again, and reads the latency that they tell."""
 
-    def __init__(self, server: Server) -> None:
-        self._config = Config()
-        self._config.redis.url = server.url
+    def __init__(self, server: Server, pages: HttpVisits) -> None:
+        self._pages = pages
         self._raw = server.raw
+        self.pages_seen = 0
+        #: looks that were not answered with a page
+        self.odd: list[str] = []
         self._ended = threading.Event()
         #: set while it looks
         self.looking = threading.Event()
@@ -116,21 +118,29 @@ class Onlooker:
         """End it; answers by which part each latency was wrong."""
         self._ended.set()
         self._thread.join()
-        self._config.shared_redis().close()
         truths = [(crowd.acked[jid], at, told) for jid, at, told in self._seen if jid in crowd.acked]
         return [abs(told - (at - pushed)) / max(at - pushed, 1.0) for pushed, at, told in truths]
 
     def _look(self) -> None:
-        queue, retries = Queue("default", self._config), RetrySet(self._config)
+        targets = cycle(("/", "/queues", "/queues/default", "/retries", "/busy", "/metrics"))
         while not self._ended.wait(1 / LOOKS_PER_SECOND):
             if not self.looking.is_set():
                 continue
-            Stats.read(self._config)
-            _ = [*islice(queue, 25)], [*islice(retries, 25)]
-            before = self._raw.lindex("queue:default", -1)
-            told, at = queue.latency_seconds, time.time()
-            if before and before == self._raw.lindex("queue:default", -1):
-                self._seen.append((json.loads(before)["jid"], at, told))
+            target = next(targets)
+            reply = self._pages.get(target)
+            self.pages_seen += 1
+            self.odd += [f"{target}: {reply.status}"] if reply.status != 200 else []
+            if target == "/queues":
+                self._compare()
+
+    def _compare(self) -> None:
+        """Note what the page of the queues says of the oldest job, when that did not change meanwhile."""
+        before = self._raw.lindex("queue:default", -1)
+        started = time.time()
+        [row] = [row for row in self._pages.data("/queues")["queues"] if row["name"] == "default"]
+        at = (started + time.time()) / 2
+        if before and before == self._raw.lindex("queue:default", -1):
+            self._seen.append((json.loads(before)["jid"], at, row["latency_seconds"]))
 
 
 def effects_within(ground: Ground, seconds: float) -> int:

@@ -1,0 +1,229 @@
+"""Something of everything that pages show, stored as workers of either language would have left it.
+
+    furnish(server.raw, lambda field: f"plain {field}")
+    furnish(server.raw, lambda field: "<script>xss()</script>")
+
+Each text that a page may show comes from the function, which is told the name of the field. Nothing expires meanwhile,
+and no worker runs.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any, TypeAlias
+
+from offsider.core.backtrace import compress
+
+#: Field -> what stands in it.
+Words: TypeAlias = Callable[[str], str]
+KEPT_SECONDS = 600
+JOBS = 3
+BITFIELD = (1, 4, 9)
+
+
+def furnish(raw: Any, words: Words, *, seed: int = 0) -> Furniture:
+    """Store it all; ``seed`` tells apart what is stored for several texts on one server."""
+    furniture = Furniture(words, seed)
+    with raw.pipeline(transaction=False) as pipeline:
+        for place in (queues, sets, aside, processes, metrics, errors):
+            place(pipeline, furniture)
+        pipeline.execute(raise_on_error=True)
+    return furniture
+
+
+class Furniture:
+    """What was stored, as far as addresses name it."""
+
+    def __init__(self, words: Words, seed: int) -> None:
+        self.words = words
+        self.seed = seed
+        self.now = time.time()
+        self.name = words("class")
+        #: names of keys are bytes: what has none in UTF-8 (half a character) cannot stand in one
+        self.queue = safe(words("queue")).decode()
+        self.identity = f"{words('hostname')}:1000:{seed:012x}"
+        self.group = f"{seed:016x}"
+        self.jids: list[str] = []
+        #: of a job that runs
+        self.running = ""
+        #: set -> ``score|jid`` of its entries
+        self.keys: dict[str, list[str]] = {}
+
+    def jid(self) -> str:
+        self.jids.append(f"{self.seed * 1000 + len(self.jids):024x}")
+        return self.jids[-1]
+
+    def job(self, **fields: Any) -> dict[str, Any]:
+        """A payload."""
+        words, at_ms = self.words, int(self.now * 1000) - 5_000
+        return {
+            "class": self.name,
+            "jid": self.jid(),
+            "queue": self.queue,
+            "args": [words("argument"), {words("key"): [words("value"), 1, None, True, 0.5]}],
+            "kwargs": {"name": words("kwarg")},
+            "tags": [words("tag"), "second"],
+            "retry": True,
+            "created_at": at_ms,
+            "enqueued_at": at_ms,
+            "meta.caller_id": words("caller"),
+            f"meta.{words('context_name')}": words("context"),
+            "correlation_id": words("correlation"),
+            "custom": words("custom"),
+            **fields,
+        }
+
+    def failed(self, **fields: Any) -> dict[str, Any]:
+        """A payload of a job that failed twice."""
+        words, at_ms = self.words, int(self.now * 1000) - 3_000
+        lines = [f'File "{words("file")}", line 1, in {words("function")}', words("line")]
+        return self.job(
+            error_class=words("error_class"),
+            error_message=words("error_message"),
+            error_backtrace=compress(lines, 8),
+            failed_at=at_ms,
+            retried_at=at_ms + 500,
+            retry_count=1,
+            **fields,
+        )
+
+
+def dumped(value: object) -> bytes:
+    """As JSON writers of any language do: a lone surrogate travels as an escape."""
+    return json.dumps(value).encode()
+
+
+def safe(text: str) -> bytes:
+    """A text as part of a key or a field."""
+    return text.encode("utf-8", "replace")
+
+
+def queues(pipeline: Any, furniture: Furniture) -> None:
+    """A queue of usual jobs, jobs in wrappers, and bytes that are none; it is paused."""
+    queue = safe(furniture.queue)
+    pipeline.sadd("queues", queue)
+    pipeline.sadd("paused", queue)
+    wrapped = {
+        "class": "ActiveJob::QueueAdapters::SidekiqAdapter::JobWrapper",
+        "wrapped": furniture.words("wrapped"),
+        "args": [{"job_class": furniture.words("wrapped"), "arguments": [furniture.words("argument")]}],
+    }
+    jobs = [dumped(furniture.job()) for _ in range(JOBS)]
+    jobs += [dumped(furniture.job(**wrapped)), safe(furniture.words("malformed"))]
+    pipeline.lpush(b"queue:" + queue, *jobs)
+
+
+def sets(pipeline: Any, furniture: Furniture) -> None:
+    """Retries, scheduled and dead jobs, with their attempts."""
+    for name, ahead in (("retry", 3600.0), ("schedule", 7200.0), ("dead", -60.0)):
+        for number in range(JOBS):
+            job = furniture.job() if name == "schedule" else furniture.failed()
+            score = round(furniture.now + ahead + number + furniture.seed * 10, 3)
+            pipeline.zadd(name, {dumped(job): score})
+            furniture.keys.setdefault(name, []).append(f"{score}|{job['jid']}")
+            attempts(pipeline, furniture, job["jid"])
+
+
+def aside(pipeline: Any, furniture: Furniture) -> None:
+    """The quarantine: jobs of a set and of the queue."""
+    for number, where in enumerate(("retry", f"queue:{furniture.queue}", "dead")):
+        name = f"{furniture.seed * 1000 + number:016x}"
+        head = {"where": where, "score": furniture.now, "at": furniture.now - 50, "how": furniture.words("purge")}
+        pipeline.zadd("offsider:quarantine", {name: furniture.now + KEPT_SECONDS})
+        pipeline.hset("offsider:quarantine:jobs", name, dumped(head) + b"\n" + dumped(furniture.failed()))
+        furniture.keys.setdefault("quarantine", []).append(name)
+
+
+def attempts(pipeline: Any, furniture: Furniture, jid: str) -> None:
+    """What is kept of a job's failed runs."""
+    words = furniture.words
+    for number in (1, 2):
+        attempt = {
+            "number": number,
+            "at": furniture.now - 30 + number,
+            "host": words("host"),
+            "error_class": words("error_class"),
+            "error_message": words("error_message"),
+            "duration": 0.25,
+        }
+        pipeline.lpush(f"offsider:attempts:{jid}", dumped(attempt))
+        pipeline.expire(f"offsider:attempts:{jid}", KEPT_SECONDS)
+
+
+def processes(pipeline: Any, furniture: Furniture) -> None:
+    """A process that runs jobs, as Sidekiq 8 and we store it."""
+    words, identity = furniture.words, safe(furniture.identity)
+    queue, weights = furniture.queue, {furniture.queue: 2, "low": 1}
+    info = {
+        "hostname": words("hostname"),
+        "pid": 1000,
+        "identity": identity.decode(),
+        "tag": words("process_tag"),
+        "labels": [words("label"), "reliable"],
+        "queues": [queue, "low"],
+        "weights": [weights],
+        "capsules": {words("capsule"): {"concurrency": 5, "mode": "weighted", "weights": weights}},
+        "concurrency": 5,
+        "started_at": furniture.now - 100,
+        "version": words("version"),
+        "embedded": False,
+    }
+    fields: Mapping[Any, Any] = {
+        "info": dumped(info),
+        "busy": JOBS,
+        "beat": furniture.now,
+        "rtt_us": 1234,
+        "quiet": "false",
+        "rss": 51_200,
+    }
+    pipeline.sadd("processes", identity)
+    pipeline.hset(identity, mapping=fields)
+    pipeline.expire(identity, KEPT_SECONDS)
+    work = identity + b":work"
+    for number in range(JOBS):
+        job = furniture.job()
+        furniture.running = job["jid"]
+        payload = dumped(job).decode()
+        running = {"queue": queue, "payload": payload, "run_at": int(furniture.now) - 5}
+        tid = safe(words("tid")) if number == 0 else b"t%d" % number
+        pipeline.hset(work, tid, dumped(running))
+    pipeline.expire(work, KEPT_SECONDS)
+
+
+def metrics(pipeline: Any, furniture: Furniture) -> None:
+    """Runs of a class in the last minutes, and a deploy."""
+    name = safe(furniture.name)
+    for ago in (120, 180, 240):
+        at = datetime.fromtimestamp(furniture.now - ago, UTC)
+        minute = f"j|{at:%y%m%d}|{at.hour}:{at.minute:02d}"
+        for key in (minute, minute[:-1]):
+            pipeline.hset(key, mapping={name + b"|p": 5, name + b"|f": 2, name + b"|ms": 1500 + ago})
+            pipeline.expire(key, KEPT_SECONDS)
+        histogram = b"h|%s-%d-%d:%d" % (name, at.day, at.hour, at.minute)
+        pipeline.set(histogram, b"".join(count.to_bytes(2, "big") for count in BITFIELD), ex=KEPT_SECONDS)
+    deployed = datetime.fromtimestamp(furniture.now - 180, UTC)
+    pipeline.hset(f"{deployed:%Y%m%d}-marks", f"{deployed:%Y-%m-%dT%H:%M}:00Z", safe(furniture.words("deploy")))
+
+
+def errors(pipeline: Any, furniture: Furniture) -> None:
+    """A group of errors."""
+    words, group = furniture.words, furniture.group
+    info = {
+        "class": furniture.name,
+        "error_class": words("error_class"),
+        "message": words("error_message"),
+        "queue": furniture.queue,
+    }
+    hour = int(furniture.now // 3600)
+    fields: dict[str, object] = {
+        "count": 7,
+        "first": furniture.now - 900,
+        "info": dumped(info),
+        "jid": furniture.jids[0],
+        f"h{hour % 48}": f"{hour}:7",
+    }
+    pipeline.zadd("offsider:errors", {group: furniture.now - 60})
+    pipeline.hset("offsider:errors:fields", mapping={f"{group}:{name}": value for name, value in fields.items()})

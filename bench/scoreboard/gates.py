@@ -1,0 +1,153 @@
+"""Who may change something: by the site that a request comes from, by who asks, by what they are allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, closing
+from typing import Any
+from urllib.parse import urlencode
+
+from bench.scoreboard import web_parts
+from bench.scoreboard.furniture import Furniture, furnish
+from bench.scoreboard.ground import Ground
+from bench.scoreboard.row import Report, row
+from bench.scoreboard.servers import Server
+from bench.scoreboard.visits import FORM, HOST, AsgiVisits, Asked, Reply
+from offsider.web import Request, Visit
+from offsider.web.routing import Route
+from tests.snapshot import snapshot
+
+JSON = {"accept": "application/json"}
+LOGIN = {"authorization": "Basic b2xnYTp3b3Jk"}
+#: Where a request comes from, and whether it may change something.
+SITES: Mapping[str, tuple[Mapping[str, str], bool]] = {
+    "Sec-Fetch-Site: same-origin": ({"sec-fetch-site": "same-origin"}, True),
+    "Sec-Fetch-Site: same-site": ({"sec-fetch-site": "same-site", "origin": f"http://{HOST}"}, False),
+    "Sec-Fetch-Site: cross-site": ({"sec-fetch-site": "cross-site", **LOGIN}, False),
+    "Sec-Fetch-Site: none": ({"sec-fetch-site": "none"}, False),
+    "own Origin": ({"origin": f"http://{HOST}"}, True),
+    "foreign Origin": ({"origin": "https://evil.example", **LOGIN}, False),
+    "Origin: null": ({"origin": "null", **LOGIN}, False),
+    "neither": ({}, False),
+    "neither, with Authorization": (LOGIN, True),
+}
+
+
+def _nobody(_request: Request) -> None:
+    return None
+
+
+def _looks_alone(_visit: Visit, action: str) -> bool:
+    return action == "page"
+
+
+#: Pages for which it does not matter from where a request comes: nobody may change anything.
+CLOSED: Mapping[str, Mapping[str, Any]] = {
+    "nobody is known": {"authenticate": _nobody},
+    "nothing is allowed": {"insecure": True, "authorize": _looks_alone},
+    "read-only": {"insecure": True, "read_only": True},
+}
+
+
+@row(
+    "R20",
+    f"each action is asked for from {len(SITES)} kinds of sites, by strangers, by those who are not allowed to, and in "
+    "read-only mode; each page is looked at from everywhere; what is stored is compared before and after",
+    bar="changes that were not to be 0; changes by looking 0; each action acts when it is asked for rightly",
+)
+def gated(ground: Ground, report: Report) -> None:
+    server = ground.server(persist=False)
+    wrong: list[str] = []
+    acted: set[str] = set()
+    sent = 0
+    with web_parts.overheard() as log, ExitStack() as stack:
+        opened = stack.enter_context(closing(web_parts.asgi_visits(server, insecure=True)))
+        asked = Asking(server, opened)
+        for route, site, (headers, welcome) in _each(SITES):
+            reply, changed = asked.once(route, headers)
+            sent += 1
+            name = f"{route.method} {route.path}, {site}"
+            if route.method == "GET":
+                wrong += [f"{name}: {reply.status}"] if reply.status not in {200, 303, 404} else []
+                wrong += [f"{name}: changes {changed}"] if changed else []
+            elif welcome:
+                wrong += [f"{name}: refused with {reply.status}"] if reply.status in {401, 403} else []
+                acted |= {f"{route.path}"} if changed else set()
+            else:
+                wrong += [f"{name}: {reply.status}"] if reply.status != 403 else []
+                wrong += [f"{name}: changes {changed}"] if changed else []
+        for why, options in CLOSED.items():
+            asked = Asking(server, stack.enter_context(closing(web_parts.asgi_visits(server, **options))))
+            for route in web_parts.routes():
+                reply, changed = asked.once(route, {"sec-fetch-site": "same-origin"})
+                sent += 1
+                shut = route.changes or why == "nobody is known"
+                wrong += [f"{route.path}, {why}: {reply.status}"] if shut and reply.status not in {401, 403} else []
+                wrong += [f"{route.path}, {why}: changes {changed}"] if changed else []
+    actions = {route.path for route in web_parts.routes() if route.changes}
+    idle = sorted(actions - acted)
+    report.count(f"wrong 0, got {len(wrong)}: {wrong[:5]}" if wrong else "wrong 0", not wrong)
+    report.count(f"errors in the log: {log.kinds}" if log.errors else "errors in the log 0", not log.errors)
+    report.count(f"actions that act: all but {idle}" if idle else "each action acts", not idle)
+    report.figure("requests", f"{sent:,}")
+    report.figure("actions", len(actions))
+
+
+def _each(sites: Mapping[str, tuple[Mapping[str, str], bool]]) -> Iterator[tuple[Route, str, Any]]:
+    for route in web_parts.routes():
+        for site, kind in sites.items():
+            yield route, site, kind
+
+
+class Asking:
+    """Sends one request at a time, and looks at what is stored before and after it.
+
+    Args:
+        server: what is stored.
+        visits: the pages.
+    """
+
+    def __init__(self, server: Server, visits: AsgiVisits) -> None:
+        self._raw = server.raw
+        self._visits = visits
+        self._before: dict[str, Any] = {}
+        self._furniture: Furniture | None = None
+
+    def once(self, route: Route, headers: Mapping[str, str]) -> tuple[Reply, list[str]]:
+        """The response, and the keys that have changed."""
+        furniture = self._furnished(route)
+        target = web_parts.target_of(route, furniture)
+        if route.method == "POST":
+            body = urlencode(fields_for(route, furniture)).encode()
+            reply = self._visits.send(Asked("POST", target, {**JSON, **FORM, **headers}, body))
+        else:
+            reply = self._visits.send(Asked("GET", target, {**JSON, **headers}))
+        after = snapshot(self._raw)
+        changed = sorted(key for key in {*self._before, *after} if self._before.get(key) != after.get(key))
+        if changed:
+            self._furniture = None
+        return reply, changed
+
+    def _furnished(self, route: Route) -> Furniture:
+        pauses = route.path.endswith("/pause")
+        if self._furniture is None or pauses:
+            self._raw.flushall()
+            self._furniture = furnish(self._raw, lambda field: field.replace("_", "-"))
+            self._raw.delete(*(["paused"] if pauses else ["nothing"]))
+            self._before = snapshot(self._raw)
+        return self._furniture
+
+
+def fields_for(route: Route, furniture: Furniture) -> list[tuple[str, str]]:
+    """A form that any of the actions understands."""
+    name = route.path.split("/")[1]
+    keys = furniture.keys.get(web_parts.SETS.get(name, ""), [])
+    if name == "queues":
+        keys = [f"{position}|{jid}" for position, jid in enumerate(furniture.jids)]
+    return [
+        *(("key", key) for key in keys[:3]),
+        ("identity", furniture.identity),
+        ("at", "2030-01-01T00:00:00Z"),
+        ("locale", "de"),
+        ("theme", "dark"),
+    ]

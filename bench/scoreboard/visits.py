@@ -1,0 +1,188 @@
+"""Requests to the pages in this process, as an ASGI or a WSGI server would hand them over, and over HTTP.
+
+No client library tidies them up: what is hostile arrives as it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import io
+import json
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+from urllib.parse import unquote_to_bytes, urlencode
+
+HOST = "localhost:4000"
+FORM = {"content-type": "application/x-www-form-urlencoded"}
+OURS = {"sec-fetch-site": "same-origin"}
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What came back."""
+
+    status: int
+    headers: list[tuple[str, str]]
+    body: bytes
+    seconds: float
+
+    def header(self, name: str) -> str:
+        return next((value for key, value in self.headers if key == name), "")
+
+    @property
+    def text(self) -> str:
+        return self.body.decode("utf-8", "replace")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One request: ``target`` is path and query, quoted; names of headers are in small letters."""
+
+    method: str
+    target: str
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    body: bytes = b""
+
+
+class Visits(Protocol):
+    """A way to the pages."""
+
+    def send(self, asked: Asked) -> Reply: ...
+
+
+class AsgiVisits:
+    """Through ASGI."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+        self._loop = asyncio.new_event_loop()
+
+    def send(self, asked: Asked) -> Reply:
+        started = time.perf_counter()
+        sent = self._loop.run_until_complete(self._send(asked))
+        seconds = time.perf_counter() - started
+        head = next(message for message in sent if message["type"] == "http.response.start")
+        body = b"".join(message.get("body", b"") for message in sent if message["type"] == "http.response.body")
+        headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in head["headers"]]
+        return Reply(head["status"], headers, body, seconds)
+
+    def close(self) -> None:
+        self._loop.run_until_complete(self._loop.shutdown_default_executor())
+        self._loop.close()
+
+    async def _send(self, asked: Asked) -> list[dict[str, Any]]:
+        path, _, query = asked.target.partition("?")
+        headers = {"host": HOST, **asked.headers}
+        scope: dict[str, Any] = {
+            "type": "http",
+            "asgi": {"version": "3.0", "spec_version": "2.4"},
+            "http_version": "1.1",
+            "method": asked.method,
+            "scheme": "http",
+            "path": unquote_to_bytes(path).decode("utf-8", "replace"),
+            "raw_path": path.encode("latin-1", "replace"),
+            "query_string": query.encode("latin-1", "replace"),
+            "root_path": "",
+            "headers": [
+                (name.encode("latin-1"), value.encode("latin-1", "replace")) for name, value in headers.items()
+            ],
+            "client": ("127.0.0.1", 5000),
+            "server": ("127.0.0.1", 4000),
+        }
+        waiting = [{"type": "http.request", "body": asked.body, "more_body": False}]
+        sent: list[dict[str, Any]] = []
+        ended = asyncio.Event()
+
+        async def receive() -> dict[str, Any]:
+            if waiting:
+                return waiting.pop()
+            await ended.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: dict[str, Any]) -> None:
+            sent.append(message)
+            if message["type"] == "http.response.body" and not message.get("more_body"):
+                ended.set()
+
+        await self._app(scope, receive, send)
+        return sent
+
+
+class WsgiVisits:
+    """Through WSGI."""
+
+    def __init__(self, app: Callable[..., Iterable[bytes]]) -> None:
+        self._app = app
+
+    def send(self, asked: Asked) -> Reply:
+        path, _, query = asked.target.partition("?")
+        environ: dict[str, Any] = {
+            "REQUEST_METHOD": asked.method,
+            "SCRIPT_NAME": "",
+            "PATH_INFO": unquote_to_bytes(path).decode("latin-1"),
+            "RAW_URI": asked.target,
+            "QUERY_STRING": query,
+            "SERVER_NAME": "localhost",
+            "SERVER_PORT": "4000",
+            "SERVER_PROTOCOL": "HTTP/1.1",
+            "REMOTE_ADDR": "127.0.0.1",
+            "CONTENT_LENGTH": str(len(asked.body)),
+            "wsgi.version": (1, 0),
+            "wsgi.url_scheme": "http",
+            "wsgi.input": io.BytesIO(asked.body),
+            "wsgi.errors": io.StringIO(),
+            "wsgi.multithread": True,
+            "wsgi.multiprocess": False,
+            "wsgi.run_once": False,
+        }
+        for name, value in {"host": HOST, **asked.headers}.items():
+            key = name.upper().replace("-", "_")
+            environ[key if key == "CONTENT_TYPE" else f"HTTP_{key}"] = value
+        heads: list[tuple[str, list[tuple[str, str]]]] = []
+
+        def start(status: str, headers: list[tuple[str, str]], _error: object = None) -> None:
+            heads.append((status, headers))
+
+        started = time.perf_counter()
+        pieces = self._app(environ, start)
+        body = b"".join(pieces)
+        seconds = time.perf_counter() - started
+        if callable(close := getattr(pieces, "close", None)):
+            close()
+        status, headers = heads[-1]
+        return Reply(int(status.split()[0]), [(name.lower(), value) for name, value in headers], body, seconds)
+
+
+class HttpVisits:
+    """Through the network, by one connection that stays."""
+
+    def __init__(self, port: int, *, timeout_seconds: float = 60.0) -> None:
+        self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout_seconds)
+
+    def send(self, asked: Asked) -> Reply:
+        started = time.perf_counter()
+        self._connection.request(asked.method, asked.target, asked.body or None, dict(asked.headers))
+        response = self._connection.getresponse()
+        body = response.read()
+        seconds = time.perf_counter() - started
+        headers = [(name.lower(), value) for name, value in response.getheaders()]
+        return Reply(response.status, headers, body, seconds)
+
+    def get(self, target: str) -> Reply:
+        return self.send(Asked("GET", target, {"accept": "text/html"}))
+
+    def data(self, target: str) -> dict[str, Any]:
+        """The same page as JSON."""
+        reply = self.send(Asked("GET", target, {"accept": "application/json"}))
+        return json.loads(reply.body) if reply.status == 200 else {}
+
+    def post(self, target: str, **fields: str) -> Reply:
+        """What a program sends that presses a button."""
+        headers = {**FORM, **OURS, "accept": "application/json"}
+        return self.send(Asked("POST", target, headers, urlencode(fields).encode()))
+
+    def close(self) -> None:
+        self._connection.close()

@@ -1,0 +1,147 @@
+"""The pages of one server in this process, and what their code knows: routes, names of fields."""
+
+from __future__ import annotations
+
+import logging
+import re
+import traceback
+from collections import Counter
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import offsider.web.pages
+from bench.scoreboard.furniture import Furniture
+from bench.scoreboard.servers import Server
+from bench.scoreboard.visits import AsgiVisits, WsgiVisits
+from offsider import Config
+from offsider.web import asgi, wsgi
+from offsider.web.routing import Route
+from offsider.web.segments import segment
+
+_SOURCES = Path(offsider.web.__file__).parent
+_READ = re.compile(r"""visit\.(?:number|choice|text|selected)\(\s*["']([a-z_]+)["']""")
+_NUMBERS = re.compile(r"""visit\.number\(\s*["']([a-z_]+)["']""")
+_LISTED = ("text", "name", "argument", "error", "tag", "caller", "format", "confirm")
+SETS = {"retries": "retry", "scheduled": "schedule", "dead": "dead", "quarantine": "quarantine"}
+_PART = re.compile(r"\{([a-z_]+)\}")
+
+
+def config_of(server: Server) -> Config:
+    config = Config()
+    config.redis.url = server.url
+    return config
+
+
+class Overheard(logging.Handler):
+    """What the pages log of errors that nobody thought of: where each was raised."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.errors: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        if error is None:
+            self.errors.append(record.getMessage())
+            return
+        ours = [frame for frame in traceback.extract_tb(error.__traceback__) if "offsider" in frame.filename]
+        where = " < ".join(f"{Path(frame.filename).name}:{frame.lineno}" for frame in reversed(ours[-2:]))
+        self.errors.append(f"{error!r:.150} at {where}")
+
+    @property
+    def kinds(self) -> list[str]:
+        """Each error once, the most frequent first."""
+        return [f"{count} x {what}" for what, count in Counter(self.errors).most_common(4)]
+
+
+@contextmanager
+def overheard() -> Generator[Overheard, None, None]:
+    """What the pages log of hostile requests is no news on a scoreboard; their errors are."""
+    logger, handler = logging.getLogger("offsider.web"), Overheard()
+    logger.addHandler(handler)
+    before = logger.propagate, logger.level
+    logger.propagate = False
+    logger.setLevel(logging.ERROR)
+    try:
+        yield handler
+    finally:
+        logger.removeHandler(handler)
+        logger.propagate, logger.level = before
+
+
+def asgi_visits(server: Server, **options: Any) -> AsgiVisits:
+    return AsgiVisits(asgi(config_of(server), **options))
+
+
+def wsgi_visits(server: Server, **options: Any) -> WsgiVisits:
+    return WsgiVisits(wsgi(config_of(server), **options))
+
+
+def routes() -> list[Route]:
+    return offsider.web.pages.routes()
+
+
+def field_names() -> list[str]:
+    """Every field of a query or a form that a page reads."""
+    return sorted({*_found(_READ), *_LISTED})
+
+
+def number_names() -> list[str]:
+    """Those that are numbers."""
+    return sorted(_found(_NUMBERS))
+
+
+def parts_of(route: Route) -> list[str]:
+    """The names in the braces of its path."""
+    return _PART.findall(route.path)
+
+
+def target_of(route: Route, furniture: Furniture) -> str:
+    """An address of the route at which there is something to look at, or to do this to."""
+    return targets_of(route, furniture)[0]
+
+
+def targets_of(route: Route, furniture: Furniture) -> list[str]:
+    """The addresses of the route at which there is something."""
+    if "{where}" in route.path:
+        places = (
+            [_PLACES[0](furniture)] if route.path.endswith("add_to_queue") else [of(furniture) for of in _PLACES[1:]]
+        )
+        return [route.path.replace("{where}", segment(where)).replace("{key}", segment(key)) for where, key in places]
+    target = route.path
+    for part in parts_of(route):
+        target = target.replace(f"{{{part}}}", known(part, route, furniture))
+    return [target]
+
+
+def known(part: str, route: Route, furniture: Furniture) -> str:
+    """What may stand in the place of ``{part}``, as a segment of an address."""
+    queue, name = segment(furniture.queue), segment(furniture.name)
+    values = {
+        "queue": queue,
+        "name": queue if route.path.startswith(("/queues", "/callers")) else name,
+        "where": "retry",
+        "key": segment(furniture.keys["retry"][0]),
+        "jid": furniture.jids[0],
+        "identity": segment(furniture.identity),
+        "id": furniture.group,
+    }
+    return values.get(part, name)
+
+
+_PLACES: tuple[Callable[[Furniture], tuple[str, str]], ...] = (
+    lambda furniture: ("schedule", furniture.keys["schedule"][0]),
+    lambda furniture: ("retry", furniture.keys["retry"][0]),
+    lambda furniture: ("dead", furniture.keys["dead"][0]),
+    lambda furniture: ("schedule", furniture.keys["schedule"][0]),
+    lambda furniture: (f"queue:{furniture.queue}", f"0|{furniture.jids[0]}"),
+    lambda furniture: ("busy", furniture.running),
+    lambda furniture: ("quarantine", furniture.keys["quarantine"][0]),
+)
+
+
+def _found(pattern: re.Pattern[str]) -> set[str]:
+    texts = (path.read_text() for path in _SOURCES.rglob("*.py"))
+    return {name for text in texts for name in pattern.findall(text)}

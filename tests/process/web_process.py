@@ -1,0 +1,79 @@
+"""`offsider web` as a process of its own, at a free port of loopback: started, read, and in the end always gone.
+
+web = WebProcess(folder, redis_url)
+web.url                      http://127.0.0.1:PORT, where it listens already
+web.close()
+"""
+
+from __future__ import annotations
+
+import http.client
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+from offsider.embedded.address import free_port
+from tests.waiting import wait_for
+
+ROOT = Path(__file__).resolve().parents[2]
+START_SECONDS = 40.0
+
+
+class WebProcess:
+    """The pages of one server.
+
+    Args:
+        folder: for its output.
+        redis_url: of the server.
+        options: of the command line.
+        environ: further variables.
+    """
+
+    def __init__(self, folder: Path, redis_url: str, *options: str, **environ: str) -> None:
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._log = folder / f"web-{self.port}.log"
+        settings = {"REDIS_URL": redis_url, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", "NO_COLOR": "1"}
+        command = [sys.executable, "-m", "offsider", "web", "--host", "127.0.0.1", "--port", str(self.port), *options]
+        with self._log.open("wb") as output:
+            self.process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd=folder,
+                env={**os.environ, **settings, **environ},
+            )
+        try:
+            wait_for(lambda: self._listens() or not self.runs, START_SECONDS)
+            assert self.runs, "it ended"
+        except AssertionError as error:
+            self.close()
+            raise AssertionError(f"`offsider web` did not start: {error}\n{self.output}") from None
+
+    @property
+    def runs(self) -> bool:
+        return self.process.poll() is None
+
+    @property
+    def output(self) -> str:
+        return self._log.read_text(errors="replace")
+
+    def close(self) -> None:
+        """TERM; after ten seconds KILL."""
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+    def _listens(self) -> bool:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)
+        with suppress(OSError, http.client.HTTPException):
+            connection.request("HEAD", "/")
+            return connection.getresponse().status < 500
+        return False
