@@ -11,6 +11,7 @@ import click
 
 from offsider.cli.connection import SETTINGS, connection_options, load
 from offsider.cli.failure import give_up
+from offsider.cli.plain import plain
 from offsider.core.errors import OffsiderError
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 STYLES = {"ok": "green", "warn": "yellow", "bad": "red"}
 CANNOT_EXAMINE = 2
+MOST_LETTERS = 500
 
 
 @click.command(context_settings=SETTINGS)
@@ -68,9 +70,11 @@ def show(findings: Sequence[Finding]) -> None:
     """One paragraph for each finding, what is well in one line each."""
     for finding in findings:
         severity = finding.severity.name.lower()
-        click.echo(f"{click.style(f'{severity:<4}', fg=STYLES[severity], bold=True)}  {finding.what}")
+        click.echo(
+            f"{click.style(f'{severity:<4}', fg=STYLES[severity], bold=True)}  {plain(finding.what, MOST_LETTERS)}"
+        )
         if finding.why:
             click.echo(f"      {finding.why}")
-            click.echo(f"      {click.style('→', bold=True)} {finding.way_out}")
+            click.echo(f"      {click.style('→', bold=True)} {plain(finding.way_out, MOST_LETTERS)}")
     troubles = sum(bool(finding.severity) for finding in findings)
     click.echo(f"\n{len(findings)} findings, {troubles} of them to look at" if troubles else "\nAll is well.")

@@ -70,6 +70,12 @@ def test_a_server_that_is_away_is_the_finding(monkeypatch):
     assert result.output.startswith("bad   redis://localhost:1 cannot be reached")
 
 
+def test_what_others_stored_cannot_steer_the_terminal(raw_redis):
+    register(raw_redis, knows=["A"])
+    push(raw_redis, "\x1b[2J")
+    assert r"knows \x1b[2J" in call().output
+
+
 def test_a_wrong_configuration_is_told(monkeypatch):
     monkeypatch.setenv("OFFSIDER_WIRE_VERSION", "5")
     result = call()

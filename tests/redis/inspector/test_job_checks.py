@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 
 from offsider.inspector.doctor.finding import Severity
 from tests.redis.inspector.examined import OURS, RUBYS, examined, payload, push, register, severity
@@ -66,6 +67,15 @@ def test_a_retry_set_that_grows(redis_url, raw_redis):
     raw_redis.zadd("retry", {json.dumps({"class": "A", "args": [n]}): 9e9 for n in range(1_000)})
     finding = examined(redis_url)["retries"]
     assert (finding.severity, finding.what) == (Severity.WARN, "1000 jobs wait for another try")
+
+
+def test_a_day_on_which_most_runs_fail(redis_url, raw_redis):
+    today = datetime.now(UTC).strftime("%Y-%m-%d")
+    raw_redis.mset({f"stat:processed:{today}": 200, f"stat:failed:{today}": 150})
+    finding = examined(redis_url)["failures"]
+    assert (finding.severity, finding.what) == (Severity.WARN, "150 of today's 200 runs failed")
+    raw_redis.set(f"stat:failed:{today}", 50)
+    assert severity(examined(redis_url), "failures") == "none"
 
 
 def test_something_else_under_a_queues_key(redis_url, raw_redis):

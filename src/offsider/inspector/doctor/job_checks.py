@@ -9,6 +9,7 @@ from offsider.core.wording import counted
 from offsider.inspector.doctor.facts import Facts
 from offsider.inspector.doctor.finding import Finding, bad, ok, warn
 from offsider.inspector.doctor.listing import listed
+from offsider.inspector.history import History
 from offsider.inspector.job_record import JobRecord
 from offsider.storage import job_sets, queues
 from offsider.storage.cross_section import cross_section
@@ -17,6 +18,7 @@ from offsider.storage.cross_section import cross_section
 SAMPLE = 100
 NEARLY_FULL = 0.9
 MANY_RETRIES = 1_000
+FAILING_SHARE, FAILING_LEAST = 0.5, 100
 
 
 def check_queue_types(facts: Facts) -> Iterator[Finding]:
@@ -101,4 +103,17 @@ def check_retries(facts: Facts) -> Iterator[Finding]:
         )
 
 
-JOB_CHECKS = (check_queue_types, check_known, check_dead, check_retries)
+def check_failures(facts: Facts) -> Iterator[Finding]:
+    """Do most runs of today fail?"""
+    today = History.read(1, facts.config)
+    processed, failed = sum(today.processed.values()), sum(today.failed.values())
+    if processed >= FAILING_LEAST and failed >= processed * FAILING_SHARE:
+        yield warn(
+            "failures",
+            f"{failed} of today's {processed} runs failed",
+            why="most of what the workers do is in vain",
+            way_out="look at the errors: offsider top, tab Retries",
+        )
+
+
+JOB_CHECKS = (check_queue_types, check_known, check_dead, check_retries, check_failures)

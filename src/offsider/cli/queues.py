@@ -1,0 +1,172 @@
+"""``offsider queues``: the queues with their sizes and latencies, and pausing, unpausing and clearing them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from offsider.cli.connection import SETTINGS, connection_options, load
+from offsider.cli.failure import give_up
+from offsider.cli.plain import plain
+from offsider.cli.quantities import grouped
+from offsider.core.errors import OffsiderError
+from offsider.core.wording import counted
+from offsider.wiring.nearest import suggest
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+    from offsider.inspector import Queue, QueueSummary
+    from offsider.wiring.config import Config
+
+EVERY_QUEUE = "*"
+
+
+class UnknownQueue(OffsiderError):
+    """No queue has this name; the message names the nearest."""
+
+
+@click.group(context_settings=SETTINGS, invoke_without_command=True)
+@connection_options
+@click.option("--json", "as_json", is_flag=True, help="A JSON list, for programs.")
+@click.pass_context
+def queues(context: click.Context, config: str | None, environment: str | None, *, as_json: bool) -> None:
+    """Show the queues: how many jobs wait, for how long the next one has waited, and what is odd.
+
+    The words pause, unpause and clear act on queues.
+    """
+    context.obj = (config, environment)
+    if context.invoked_subcommand is None:
+        sys.exit(run(config, environment, as_json=as_json))
+
+
+def run(file: str | None, environment: str | None, *, as_json: bool) -> int:
+    """Show the table; answers the exit code."""
+    from offsider.inspector import Stats
+
+    try:
+        config = load(file, environment)
+        summaries, served = Stats.read(config).queue_summaries, served_queues(config)
+    except OffsiderError as error:
+        return give_up(str(error))
+    click.echo(
+        json.dumps(queue_data(summaries, served), ensure_ascii=False, indent=2)
+        if as_json
+        else queue_table(summaries, served)
+    )
+    return 0
+
+
+def served_queues(config: Config) -> frozenset[str]:
+    """The queues from which some worker takes jobs now; ``*`` among them means all."""
+    from offsider.inspector import ProcessSet
+
+    return frozenset(queue for process in ProcessSet(config) if not process.is_quiet for queue in process.queues)
+
+
+def queue_data(summaries: Sequence[QueueSummary], served: Collection[str]) -> list[Mapping[str, Any]]:
+    """The queues by name, for JSON."""
+    return [
+        {
+            "name": summary.name,
+            "size": summary.size,
+            "latency_seconds": summary.latency_seconds,
+            "paused": summary.paused,
+            "served": is_served(summary.name, served),
+        }
+        for summary in sorted(summaries, key=lambda summary: summary.name)
+    ]
+
+
+def is_served(queue: str, served: Collection[str]) -> bool:
+    return queue in served or EVERY_QUEUE in served
+
+
+def queue_table(summaries: Sequence[QueueSummary], served: Collection[str]) -> str:
+    """``NAME SIZE LATENCY``, by name, latencies in seconds; a paused and an unserved queue are marked."""
+    rows = [("NAME", "SIZE", "LATENCY", "")]
+    for summary in sorted(summaries, key=lambda summary: summary.name):
+        marks = ["paused"] if summary.paused else []
+        marks += [] if is_served(summary.name, served) else ["no worker"]
+        rows.append((plain(summary.name), grouped(summary.size), f"{summary.latency_seconds:,.2f}", ", ".join(marks)))
+    name, size, latency = (max(len(row[column]) for row in rows) for column in range(3))
+    return "\n".join(f"{r[0]:<{name}}  {r[1]:>{size}}  {r[2]:>{latency}}  {r[3]}".rstrip() for r in rows)
+
+
+# ------------------------------------------------------------------------------------- acting on them
+
+
+def _complete(context: click.Context, _: click.Parameter, typed: str) -> list[CompletionItem]:
+    """Names of queues, for the shell; none while the server is away."""
+    from click.shell_completion import CompletionItem
+
+    from offsider.inspector import Queue
+
+    given = context.parent.params if context.parent else {}
+    try:
+        known = Queue.all(load(given.get("config"), given.get("environment")))
+    except OffsiderError:
+        return []
+    return [CompletionItem(queue.name) for queue in known if queue.name.startswith(typed)]
+
+
+NAMES = click.argument("names", metavar="NAME...", nargs=-1, required=True, shell_complete=_complete)
+
+
+@queues.command(context_settings=SETTINGS)
+@NAMES
+@click.pass_obj
+def pause(connection: tuple[str | None, str | None], names: tuple[str, ...]) -> None:
+    """Have no worker take jobs from these queues; jobs that run already go on."""
+    sys.exit(_act(connection, names, "pause"))
+
+
+@queues.command(context_settings=SETTINGS)
+@NAMES
+@click.pass_obj
+def unpause(connection: tuple[str | None, str | None], names: tuple[str, ...]) -> None:
+    """Let workers take jobs from these queues again."""
+    sys.exit(_act(connection, names, "unpause"))
+
+
+@queues.command(context_settings=SETTINGS)
+@NAMES
+@click.option("-y", "--yes", is_flag=True, help="Do not ask first.")
+@click.pass_obj
+def clear(connection: tuple[str | None, str | None], names: tuple[str, ...], *, yes: bool) -> None:
+    """Delete these queues with all jobs that wait in them, for good. Asks first."""
+    sys.exit(_act(connection, names, "clear", ask=not yes))
+
+
+def _act(connection: tuple[str | None, str | None], names: Sequence[str], how: str, *, ask: bool = False) -> int:
+    try:
+        chosen = _chosen(load(*connection), names, may_be_new=how == "pause")
+        if ask:
+            jobs = counted(sum(map(len, chosen)), "job")
+            click.confirm(f"Delete {', '.join(names)} with {jobs}, for good?", abort=True)
+        for queue in chosen:
+            _tell(queue, how, getattr(queue, how)())
+    except OffsiderError as error:
+        return give_up(str(error))
+    return 0
+
+
+def _chosen(config: Config, names: Sequence[str], *, may_be_new: bool) -> list[Queue]:
+    """The queues of these names. A queue may be paused before its first job comes, or by a worker that serves it."""
+    from offsider.inspector import Queue
+
+    known = {queue.name for queue in Queue.all(config)}
+    chosen = [Queue(name, config) for name in names]
+    for queue in chosen:
+        if queue.name not in known and not may_be_new and not queue.paused:
+            raise UnknownQueue(f"there is no queue {queue.name}{suggest(queue.name, known)}")
+    return chosen
+
+
+def _tell(queue: Queue, how: str, removed: int | None) -> None:
+    effects = {"pause": "paused", "unpause": "goes on", "clear": f"{counted(removed or 0, 'job')} deleted"}
+    click.echo(f"{queue.name}: {effects[how]}")

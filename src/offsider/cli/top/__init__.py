@@ -1,0 +1,53 @@
+"""``offsider top``: everything live in the terminal, with a key for each action.
+
+Reading order: `sheet` (what a tab is), the tabs (`home`, `busy`, `queue_list`, `set_tabs`, `metrics`), `app` (keys,
+live refresh, drawing), `dialogs`.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from offsider.cli.connection import SETTINGS, connection_options, load
+from offsider.cli.failure import give_up
+from offsider.core.errors import OffsiderError
+
+__all__ = ["top"]
+
+MISSING = 'offsider top needs Textual: pip install "offsider[tui]"'
+
+
+@click.command(context_settings=SETTINGS)
+@connection_options
+@click.option(
+    "--interval",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0.2),
+    default=2.0,
+    show_default=True,
+    help="How often to look.",
+)
+def top(config: str | None, environment: str | None, interval: float) -> None:
+    """Watch processes, queues and jobs live, and act on them.
+
+    The tabs are Home, Busy, Queues, Scheduled, Retries, Dead and Metrics; ? shows the keys.
+    """
+    sys.exit(run(config, environment, interval))
+
+
+def run(file: str | None, environment: str | None, interval_seconds: float) -> int:
+    """Run until q; answers the exit code."""
+    try:
+        from offsider.cli.top.app import Top  # imported here: Textual is an extra
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] != "textual":
+            raise
+        return give_up(MISSING)
+    try:
+        config = load(file, environment)
+    except OffsiderError as error:
+        return give_up(str(error))
+    Top(config, interval_seconds).run()
+    return 0

@@ -1,0 +1,336 @@
+"""The terminal application: tabs, keys, and a table that is always current.
+
+1. Each tick, each key that changes what is looked at and each action asks for a look.
+2. A look runs in a thread: the screen never waits for the server. One look runs at a time; if another was asked for
+   meanwhile, it follows.
+3. Its answer is drawn if the same tab is still looked at. An error is a line at the bottom, and the next look tries
+   again; what was drawn last stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import ClassVar
+
+from rich.text import Text
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.coordinate import Coordinate
+from textual.widgets import DataTable, Input, Sparkline, Static, Tab as TabLabel, Tabs
+
+from offsider.cli.plain import plain
+from offsider.cli.top.busy import Busy
+from offsider.cli.top.dialogs import Help, Question
+from offsider.cli.top.home import Home
+from offsider.cli.top.metrics import Metrics
+from offsider.cli.top.queue_list import Queues
+from offsider.cli.top.set_tabs import set_tabs
+from offsider.cli.top.sheet import Action, Row, Sheet, Tab, View
+from offsider.core.errors import OffsiderError
+from offsider.core.wording import counted
+from offsider.wiring.config import Config
+
+#: Lines of the screen that are not rows: tabs, column titles, hints, status.
+_OTHER_LINES = 6
+_SELECTED = "● "
+_NOT_SELECTED = "  "
+
+
+class Top(App[None]):
+    """The whole screen.
+
+    Args:
+        config: which server.
+        interval_seconds: between two looks.
+    """
+
+    CSS = """
+    Tabs { height: 2; }
+    #chart { height: 3; display: none; margin: 0 2; }
+    DataTable { height: 1fr; }
+    Input { display: none; height: 1; border: none; padding: 0 1; }
+    #status, #hints { height: 1; padding: 0 1; }
+    #hints { color: $text-muted; }
+    #status.-outage { background: $error; color: $text; }
+    """
+    ENABLE_COMMAND_PALETTE = False
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("left", "tab(-1)", priority=True),
+        Binding("right", "tab(1)", priority=True),
+        *(Binding(str(number + 1), f"go({number})") for number in range(7)),
+        Binding("h", "page(-1)"),
+        Binding("l", "page(1)"),
+        Binding("j", "row(1)"),
+        Binding("k", "row(-1)"),
+        Binding("x", "select"),
+        Binding("A", "select_all"),
+        Binding("slash", "filter"),
+        Binding("escape", "unfilter", priority=True),
+        *(Binding(key, f"act('{key}')") for key in "DREKTQp"),
+        Binding("question_mark", "help"),
+        Binding("q", "quit"),
+    ]
+
+    def __init__(self, config: Config, interval_seconds: float) -> None:
+        super().__init__()
+        self._config = config
+        self._interval_seconds = interval_seconds
+        self.tabs: tuple[Tab, ...] = (
+            Home(config),
+            Busy(config),
+            Queues(config),
+            *set_tabs(config),
+            Metrics(config),
+        )
+        self._number = 0
+        self._view = View()
+        self._sheet = Sheet((), (), 0)
+        self.selected: set[str] = set()
+        self._looking = False
+        self._look_again = False
+        self._answer = ""
+        self._outage = ""
+
+    @property
+    def tab(self) -> Tab:
+        """The one that is looked at."""
+        return self.tabs[self._number]
+
+    def compose(self) -> ComposeResult:
+        yield Tabs(*(TabLabel(tab.title) for tab in self.tabs))
+        yield Sparkline(id="chart")
+        yield DataTable[Text](cursor_type="row", zebra_stripes=True)
+        yield Input(placeholder="filter", compact=True)
+        yield Static(id="status", markup=False)
+        yield Static(id="hints", markup=False)
+
+    def on_mount(self) -> None:
+        self.title = f"offsider top {self._config.redis.redacted_url}"
+        self.query_one(Tabs).can_focus = False
+        self.table.focus()
+        self.set_interval(self._interval_seconds, self.look)
+        self._turn_to(0)
+
+    @property
+    def table(self) -> DataTable[Text]:
+        return self.query_one(DataTable[Text])
+
+    # ------------------------------------------------------------------------------------- looking
+
+    def look(self) -> None:
+        """Ask for a look at what is stored; it is drawn when it is there."""
+        if self._looking:
+            self._look_again = True
+            return
+        self._looking, self._look_again = True, False
+        rows = self.size.height - _OTHER_LINES
+        self._view = replace(self._view, size=max(1, rows))
+        self.run_worker(partial(self._read, self.tab, self._view), thread=True, group="looks")
+
+    def _read(self, tab: Tab, view: View) -> None:
+        """In a thread of its own."""
+        try:
+            sheet = tab.read(view)
+        except OffsiderError as error:
+            self.call_from_thread(self._looked, tab, None, str(error))
+        else:
+            self.call_from_thread(self._looked, tab, sheet, "")
+
+    def _looked(self, tab: Tab, sheet: Sheet | None, outage: str) -> None:
+        self._looking = False
+        self._outage = outage
+        if sheet is not None and tab is self.tab and not self._look_again:
+            self._draw(sheet)
+        self._draw_status()
+        if self._look_again:
+            self.look()
+
+    # ------------------------------------------------------------------------------------- drawing
+
+    def _draw(self, sheet: Sheet) -> None:
+        cursor = self._row_of_cursor()
+        row_number = self.table.cursor_row
+        self._sheet = sheet
+        self.selected &= {row.key for row in sheet.rows}
+        table = self.table
+        table.clear(columns=True)
+        table.add_columns(*(f"{_NOT_SELECTED if not number else ''}{c}" for number, c in enumerate(sheet.columns)))
+        for row in sheet.rows:
+            table.add_row(*self._cells(row), key=row.key)
+        keys = [row.key for row in sheet.rows]
+        table.move_cursor(row=keys.index(cursor.key) if cursor and cursor.key in keys else row_number)
+        chart = self.query_one("#chart", Sparkline)
+        chart.display = len(sheet.samples) > 1
+        chart.data = list(sheet.samples)
+        self._go_back_from_an_empty_page()
+
+    def _cells(self, row: Row) -> list[Text]:
+        mark = _SELECTED if row.key in self.selected else _NOT_SELECTED
+        return [Text(mark + row.cells[0]), *map(Text, row.cells[1:])]
+
+    def _go_back_from_an_empty_page(self) -> None:
+        """The jobs of the last page may be gone by now."""
+        if not self._sheet.rows and self._view.page:
+            self._view = replace(self._view, page=max(0, self._pages - 1))
+            self.look()
+
+    @property
+    def _pages(self) -> int:
+        return max(1, -(-self._sheet.total // self._view.size))
+
+    def _draw_status(self) -> None:
+        status = self.query_one("#status", Static)
+        status.set_class(bool(self._outage), "-outage")
+        if self._outage:
+            status.update(plain(f"trying again: {self._outage}"))
+            return
+        parts = [f"page {self._view.page + 1} of {self._pages}", f"{self._sheet.total:,} in all"]
+        parts += [f"filter: {plain(self._view.text)}"] if self._view.text else []
+        parts += [self._sheet.note] if self._sheet.note else []
+        parts += [f"{len(self.selected)} selected"] if self.selected else []
+        parts += [self._answer] if self._answer else []
+        status.update(" · ".join(parts))
+
+    def _draw_hints(self) -> None:
+        verbs = [f"{key} {action.verb.lower()}" for key, action in self.tab.actions.items()]
+        select = ["xA select"] if verbs else []
+        always = ("/ filter", "? help", "q quit", "←→ tab", "hl page")
+        self.query_one("#hints", Static).update("  ".join([*verbs, *select, *always]))
+
+    # ---------------------------------------------------------------------------------------- keys
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002 - Textual's
+        """While a filter is typed or a question is open, keys mean what they mean there."""
+        if action == "quit" and not self._is_elsewhere:
+            return True
+        if action == "unfilter":
+            return len(self.screen_stack) == 1
+        return not self._is_elsewhere
+
+    @property
+    def _is_elsewhere(self) -> bool:
+        return len(self.screen_stack) > 1 or isinstance(self.focused, Input)
+
+    def action_tab(self, step: int) -> None:
+        self._turn_to((self._number + step) % len(self.tabs))
+
+    def action_go(self, number: int) -> None:
+        self._turn_to(number)
+
+    def _turn_to(self, number: int) -> None:
+        self._number = number
+        self._view = View()
+        self._sheet = Sheet((), (), 0)
+        self.selected.clear()
+        self._answer = ""
+        self.query_one(Tabs).active = f"tab-{number + 1}"
+        self.query_one(Input).value = ""
+        self.table.clear(columns=True)
+        self._draw_hints()
+        self._draw_status()
+        self.look()
+
+    def on_tabs_tab_activated(self, event: Tabs.TabActivated) -> None:
+        """A click on a tab; what a key has done is known already."""
+        number = int((event.tab.id or "tab-1").removeprefix("tab-")) - 1
+        if number != self._number:
+            self._turn_to(number)
+
+    def action_page(self, step: int) -> None:
+        page = min(max(0, self._view.page + step), self._pages - 1)
+        if page != self._view.page:
+            self._view = replace(self._view, page=page)
+            self.selected.clear()
+            self.look()
+
+    def action_row(self, step: int) -> None:
+        self.table.move_cursor(row=self.table.cursor_row + step)
+
+    def action_select(self) -> None:
+        row = self._row_of_cursor()
+        if row is not None and row.subject is not None:
+            self.selected ^= {row.key}
+            self._redraw_marks()
+            self.action_row(1)
+
+    def action_select_all(self) -> None:
+        every = {row.key for row in self._sheet.rows if row.subject is not None}
+        self.selected = set() if self.selected == every else every
+        self._redraw_marks()
+
+    def _redraw_marks(self) -> None:
+        for number, row in enumerate(self._sheet.rows):
+            self.table.update_cell_at(Coordinate(number, 0), self._cells(row)[0])
+        self._draw_status()
+
+    def _row_of_cursor(self) -> Row | None:
+        number = self.table.cursor_row
+        return self._sheet.rows[number] if 0 <= number < len(self._sheet.rows) else None
+
+    def action_filter(self) -> None:
+        field = self.query_one(Input)
+        field.display = True
+        field.focus()
+
+    def action_unfilter(self) -> None:
+        self.query_one(Input).value = ""
+        self._filter_by("")
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        self._filter_by(event.value)
+
+    def _filter_by(self, text: str) -> None:
+        self.query_one(Input).display = False
+        self.table.focus()
+        self._view = replace(self._view, page=0, text=text)
+        self.selected.clear()
+        self.look()
+
+    def action_help(self) -> None:
+        self.push_screen(Help())
+
+    # ------------------------------------------------------------------------------------- actions
+
+    def action_act(self, key: str) -> None:
+        action = self.tab.actions.get(key)
+        rows = self._targets()
+        if action is None or not rows:
+            return
+        if not action.asks:
+            self._start(action, rows)
+            return
+        what = rows[0].cells[0].strip() if len(rows) == 1 else counted(len(rows), "row")
+        name = " ".join([what, *rows[0].cells[1:3]]) if len(rows) == 1 else what
+        self.push_screen(Question(f"{action.verb} {name}?"), partial(self._answered, action, rows))
+
+    def _targets(self) -> list[Row]:
+        """The selected rows, else that of the cursor."""
+        chosen = [row for row in self._sheet.rows if row.key in self.selected]
+        cursor = self._row_of_cursor()
+        return chosen or ([cursor] if cursor is not None and cursor.subject is not None else [])
+
+    def _answered(self, action: Action, rows: Sequence[Row], yes: bool | None) -> None:  # noqa: FBT001 - Textual's
+        if yes:
+            self._start(action, rows)
+
+    def _start(self, action: Action, rows: Sequence[Row]) -> None:
+        self.run_worker(partial(self._act, action, rows), thread=True, group="actions")
+
+    def _act(self, action: Action, rows: Sequence[Row]) -> None:
+        """In a thread of its own."""
+        done = 0
+        try:
+            for row in rows:
+                done += action.act(row.subject)
+        except OffsiderError as error:
+            self.call_from_thread(self._acted, f"{done} {action.done}, then: {plain(str(error))}")
+            return
+        missed = len(rows) - done
+        self.call_from_thread(self._acted, f"{done} {action.done}" + (f", {missed} not" if missed else ""))
+
+    def _acted(self, answer: str) -> None:
+        self._answer = answer
+        self.selected.clear()
+        self.look()

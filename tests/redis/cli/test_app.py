@@ -1,0 +1,393 @@
+"""Every key of ``offsider top`` does what the page of keys says, seen in Redis."""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import UTC, datetime
+
+import pytest
+import redis
+
+from offsider.inspector import DeadSet, RetrySet, ScheduledSet
+from offsider.wiring.config import Config
+from tests.faults import FaultProxy
+from tests.redis.cli.piloted import TABS, piloted
+from tests.redis.inspector.examined import OURS, push, register
+
+
+@pytest.fixture
+def client(embedded_url):
+    with redis.Redis.from_url(embedded_url) as client:
+        yield client
+
+
+@pytest.fixture
+def config(embedded_url):
+    config = Config()
+    config.redis.url = embedded_url
+    yield config
+    config.shared_redis().close()
+
+
+def job(number: int, **more) -> str:
+    told = {"class": f"Job{number:02}", "args": [number], "queue": "default", "jid": f"{number:024}"}
+    return json.dumps(told | more)
+
+
+def fill(client, key: str, count: int, *, since: float = 9e9, **more) -> None:
+    client.zadd(key, {job(number, **more): since + number for number in range(count)})
+
+
+def names(entries) -> list[str]:
+    return [entry.name for entry in entries]
+
+
+def test_arrows_and_digits_turn_to_the_tabs(embedded_url):
+    async def scenario(hand):
+        await hand.shows("Processed", "Server")
+        for title in (*TABS[1:], "Home"):
+            await hand.press("right")
+            assert hand.app.tab.title == title
+        await hand.press("left")
+        assert hand.app.tab.title == "Metrics"
+        await hand.press("3")
+        assert hand.app.tab.title == "Queues"
+        await hand.press("q")
+        await hand.until(lambda: not hand.app.is_running, "the end")
+
+    piloted(embedded_url, scenario)
+
+
+def test_what_changes_is_seen_by_itself(embedded_url, client):
+    async def scenario(hand):
+        await hand.open("Queues")
+        push(client, "A", queue="mail")
+        await hand.shows("mail", "no worker")
+        client.delete("queue:mail", "queues")
+        await hand.until(lambda: "mail" not in hand.screen(), "the end of mail")
+
+    piloted(embedded_url, scenario)
+
+
+def test_keys_turn_pages_and_move_through_rows(embedded_url, client):
+    fill(client, "retry", 50)
+
+    async def scenario(hand):
+        await hand.open("Retries", "Job00")
+        await hand.press("j", "j", "k")
+        assert hand.cursor() == 1
+        await hand.press("l")
+        await hand.shows("page 2 of 3", "Job18")
+        await hand.press("l")
+        await hand.shows("page 3 of 3", "Job36", "Job49")
+        await hand.press("l")
+        await hand.press("h")
+        await hand.shows("page 2 of 3", "Job18")
+        await hand.press("h", "h")
+        await hand.shows("page 1 of 3", "Job00")
+
+    piloted(embedded_url, scenario)
+
+
+def test_the_last_page_is_left_when_its_jobs_are_gone(embedded_url, client):
+    fill(client, "retry", 20)
+
+    async def scenario(hand):
+        await hand.open("Retries", "Job00")
+        await hand.press("l")
+        await hand.shows("page 2 of 2", "Job18")
+        client.zremrangebyrank("retry", 18, -1)
+        await hand.shows("page 1 of 1", "Job17")
+
+    piloted(embedded_url, scenario)
+
+
+def test_a_job_is_retried_at_once(embedded_url, client, config):
+    fill(client, "retry", 3, retry_count=2)
+
+    async def scenario(hand):
+        await hand.open("Retries", "Job02")
+        await hand.press("j", "R")
+        await hand.shows("1 put into their queues")
+
+    piloted(embedded_url, scenario)
+    assert names(RetrySet(config)) == ["Job00", "Job02"]
+    [moved] = client.lrange("queue:default", 0, -1)
+    assert json.loads(moved)["class"] == "Job01"
+    assert json.loads(moved)["retry_count"] == 1
+
+
+def test_deleting_asks_first(embedded_url, client, config):
+    fill(client, "retry", 3)
+
+    async def scenario(hand):
+        await hand.open("Retries", "Job02")
+        await hand.press("D")
+        await hand.shows("Delete", "Job00", "y  yes")
+        await hand.press("n")
+        await hand.until(lambda: "y  yes" not in hand.screen())
+        assert len(RetrySet(config)) == 3
+        await hand.press("D", "y")
+        await hand.shows("1 deleted")
+
+    piloted(embedded_url, scenario)
+    assert names(RetrySet(config)) == ["Job01", "Job02"]
+
+
+def test_a_job_is_killed_after_a_question(embedded_url, client, config):
+    fill(client, "retry", 2)
+
+    async def scenario(hand):
+        await hand.open("Retries", "Job01")
+        await hand.press("K", "y")
+        await hand.shows("1 moved to the dead set")
+
+    piloted(embedded_url, scenario)
+    assert (names(RetrySet(config)), names(DeadSet(config))) == (["Job01"], ["Job00"])
+
+
+def test_a_scheduled_job_is_enqueued_now(embedded_url, client, config):
+    fill(client, "schedule", 2)
+
+    async def scenario(hand):
+        await hand.open("Scheduled", "Job01")
+        await hand.press("E")
+        await hand.shows("1 put into their queues")
+        await hand.press("R")  # means nothing here
+
+    piloted(embedded_url, scenario)
+    assert names(ScheduledSet(config)) == ["Job01"]
+    assert client.llen("queue:default") == 1
+
+
+def test_the_dead_come_newest_first_and_can_be_retried_and_deleted(embedded_url, client, config):
+    fill(client, "dead", 3, since=time.time() - 100, error_class="Boom", error_message="[red]no[/red] \x1b[2J")
+
+    async def scenario(hand):
+        await hand.open("Dead", "Job02")
+        await hand.shows(r"Boom: [red]no[/red] \x1b[2J")
+        await hand.press("R")
+        await hand.shows("1 put into their queues")
+        await hand.until(lambda: "Job02" not in hand.screen())
+        await hand.press("D", "y")
+        await hand.shows("1 deleted")
+
+    piloted(embedded_url, scenario)
+    assert names(DeadSet(config)) == ["Job00"]
+    assert client.llen("queue:default") == 1
+
+
+def test_selected_rows_are_acted_on_together(embedded_url, client, config):
+    fill(client, "retry", 5)
+
+    async def scenario(hand):
+        await hand.open("Retries", "Job04")
+        await hand.press("x", "j", "x")
+        await hand.shows("2 selected")
+        await hand.press("x", "k", "x")  # selects row 3, and lets it go again
+        await hand.shows("2 selected")
+        await hand.press("D")
+        await hand.shows("Delete 2 rows?")
+        await hand.press("y")
+        await hand.shows("2 deleted")
+
+    piloted(embedded_url, scenario)
+    assert names(RetrySet(config)) == ["Job01", "Job03", "Job04"]
+
+
+def test_all_of_a_page_are_selected_or_none(embedded_url, client, config):
+    fill(client, "retry", 20)
+
+    async def scenario(hand):
+        await hand.open("Retries", "Job17")
+        await hand.press("A")
+        await hand.shows("18 selected")
+        await hand.press("A")
+        await hand.until(lambda: "selected" not in hand.screen())
+        await hand.press("A", "D", "y")
+        await hand.shows("18 deleted")
+
+    piloted(embedded_url, scenario)
+    assert names(RetrySet(config)) == ["Job18", "Job19"]
+
+
+def test_a_filter_looks_through_the_whole_set(embedded_url, client, config):
+    fill(client, "retry", 50)
+
+    async def scenario(hand):
+        await hand.open("Retries", "Job00")
+        await hand.press("slash", *"Job4", "enter")
+        await hand.shows("filter: Job4", "10 in all", "Job40", "Job49")
+        await hand.press("A", "D", "y")
+        await hand.shows("10 deleted", "0 in all")
+        await hand.press("escape")
+        await hand.shows("40 in all", "Job00")
+
+    piloted(embedded_url, scenario)
+    assert names(RetrySet(config)) == [f"Job{n:02}" for n in range(40)]
+
+
+def test_letters_of_a_filter_are_no_keys(embedded_url, client):
+    fill(client, "retry", 2)
+
+    async def scenario(hand):
+        await hand.open("Retries", "Job01")
+        await hand.press("slash", *"qDR", "left", "escape")
+        await hand.shows("2 in all")
+        assert hand.app.is_running
+        assert hand.app.tab.title == "Retries"
+
+    piloted(embedded_url, scenario)
+    assert client.zcard("retry") == 2
+
+
+def test_workers_are_quieted_and_terminated_after_a_question(embedded_url, client):
+    register(client, tag="shop", rss=153_600, started_at=time.time() - 90)
+    running = {"queue": "default", "payload": job(7), "run_at": int(time.time()) - 30}
+    client.hset(f"{OURS}:work", "tid1", json.dumps(running))
+
+    async def scenario(hand):
+        await hand.open("Busy", "Job07")
+        await hand.shows(f"{OURS} shop", "1 of 5", "150 MB")
+        await hand.press("Q")
+        await hand.shows(f"Quiet {OURS}")
+        await hand.press("y")
+        await hand.shows("1 told to take no further jobs")
+        await hand.press("T", "y")
+        await hand.shows("1 told to stop")
+        await hand.press("j", "T", "x")  # the running job takes no signals
+        assert len(hand.app.screen_stack) == 1
+
+    piloted(embedded_url, scenario)
+    assert client.lrange(f"{OURS}-signals", 0, -1) == [b"TERM", b"TSTP"]
+
+
+def test_a_worker_inside_another_program_is_not_signalled(embedded_url, client):
+    register(client, embedded=True)
+
+    async def scenario(hand):
+        await hand.open("Busy", OURS)
+        await hand.press("T", "y")
+        await hand.shows("0 told to stop, 1 not")
+        await hand.press("Q", "y")
+        await hand.shows("0 told to take no further jobs, 1 not")
+
+    piloted(embedded_url, scenario)
+    assert not client.exists(f"{OURS}-signals")
+
+
+def test_a_queue_is_paused_unpaused_and_cleared(embedded_url, client):
+    register(client)
+    push(client, "A", "B")
+
+    async def scenario(hand):
+        await hand.open("Queues", "default")
+        await hand.press("p")
+        await hand.until(lambda: client.smembers("paused") == {b"default"})
+        await hand.shows("paused")
+        await hand.press("p")
+        await hand.until(lambda: not client.exists("paused"))
+        await hand.press("D", "n")
+        assert client.llen("queue:default") == 2
+        await hand.press("D", "y")
+        await hand.until(lambda: not client.exists("queue:default"))
+
+    piloted(embedded_url, scenario)
+
+
+def test_the_metrics_of_the_last_hour(embedded_url, client):
+    now = datetime.now(UTC)
+    client.hset(f"j|{now:%y%m%d}|{now.hour}:{now.minute:02}", mapping={"Slow|p": 4, "Slow|f": 1, "Slow|ms": 6000})
+
+    async def scenario(hand):
+        await hand.open("Metrics", "Slow")
+        await hand.shows("6.00 s", "2,000 ms")
+
+    piloted(embedded_url, scenario)
+
+
+def test_the_page_of_keys(embedded_url):
+    async def scenario(hand):
+        await hand.press("question_mark")
+        await hand.shows("terminate, quiet a process")
+        await hand.press("q")
+        await hand.until(lambda: len(hand.app.screen_stack) == 1)
+        assert hand.app.is_running
+
+    piloted(embedded_url, scenario)
+
+
+def test_an_outage_is_a_line_and_ends_by_itself(embedded_url, client):
+    fill(client, "retry", 2)
+
+    with FaultProxy(embedded_url) as proxy:
+
+        async def scenario(hand):
+            await hand.open("Retries", "Job01")
+            proxy.refuse()
+            await hand.shows("trying again: ", "Job01")
+            await hand.press("D", "y")
+            proxy.accept()
+            await hand.shows("page 1 of 1")
+
+        piloted(proxy.url, scenario)
+
+
+def test_a_silent_server_does_not_hold_up_the_keys(embedded_url, client):
+    fill(client, "retry", 5)
+
+    with FaultProxy(embedded_url) as proxy:
+
+        async def scenario(hand):
+            await hand.open("Retries", "Job04")
+            proxy.black_hole()
+            await hand.until(lambda: hand.app._looking)
+            started = time.monotonic()
+            await hand.press("j", "j", "question_mark")
+            await hand.shows("terminate, quiet a process")
+            assert time.monotonic() - started < 2
+            await hand.press("escape")
+            await hand.shows("trying again: ")
+            proxy.release()
+            proxy.reset()
+            await hand.shows("page 1 of 1")
+
+        piloted(proxy.url, scenario, socket_timeout_seconds=3)
+
+
+def test_bytes_that_are_no_job_are_shown_and_deleted_like_others(embedded_url, client):
+    client.zadd("dead", {"no job \x1b[2J": 1, b"\xff\xfe": 1})
+
+    async def scenario(hand):
+        await hand.open("Dead", r"no job \x1b[2J")
+        await hand.press("A", "R")
+        await hand.shows("0 put into their queues, 2 not")
+        await hand.press("A", "D", "y")
+        await hand.shows("2 deleted")
+
+    piloted(embedded_url, scenario)
+    assert not client.exists("dead")
+
+
+def test_a_job_that_went_meanwhile_is_told(embedded_url, client):
+    fill(client, "retry", 1)
+
+    async def scenario(hand):
+        await hand.open("Retries", "Job00")
+        await hand.press("D")
+        await hand.shows("y  yes")
+        client.delete("retry")
+        await hand.press("y")
+        await hand.shows("0 deleted, 1 not")
+
+    piloted(embedded_url, scenario, interval=60)
+
+
+def test_a_tab_can_be_clicked(embedded_url):
+    async def scenario(hand):
+        await hand.shows("Processed")
+        await hand._pilot.click("#tab-5")
+        await hand.until(lambda: hand.app.tab.title == "Retries")
+
+    piloted(embedded_url, scenario)

@@ -1,0 +1,143 @@
+"""``offsider queues``: the table, and what can be done with queues."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+
+import pytest
+from click.testing import CliRunner
+
+from offsider.cli.main import main
+from tests.redis.inspector.examined import RUBYS, push, register
+
+
+@pytest.fixture(autouse=True)
+def here(redis_url, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("REDIS_URL", redis_url)
+
+
+def call(*words: str, typed: str | None = None):
+    return CliRunner().invoke(main, ["queues", *words], input=typed)
+
+
+def waiting(raw_redis, queue: str, seconds: float) -> None:
+    """A job that has waited so long."""
+    raw_redis.sadd("queues", queue)
+    at = int((time.time() - seconds) * 1000)
+    raw_redis.lpush(f"queue:{queue}", json.dumps({"class": "A", "args": [], "jid": "1" * 24, "enqueued_at": at}))
+
+
+def test_the_table_is_sorted_and_marks_what_is_odd(raw_redis):
+    register(raw_redis)
+    push(raw_redis, "A", "B", queue="zebra")
+    waiting(raw_redis, "default", 1_234)
+    raw_redis.sadd("paused", "default")
+    result = call()
+    assert result.exit_code == 0, result.output
+    head, default, zebra = result.output.splitlines()
+    assert head.split() == ["NAME", "SIZE", "LATENCY"]
+    assert re.fullmatch(r"default +1 +1,23\d\.\d\d  paused", default)
+    assert re.fullmatch(r"zebra +2 +0\.00  no worker", zebra)
+
+
+def test_a_quiet_worker_serves_nothing_and_one_of_every_queue_all(raw_redis):
+    push(raw_redis, "A")
+    register(raw_redis, quiet="true")
+    assert "no worker" in call().output
+    register(raw_redis, RUBYS, queues=["*"])
+    assert "no worker" not in call().output
+
+
+def test_programs_read_json(raw_redis):
+    register(raw_redis)
+    push(raw_redis, "A")
+    [told] = json.loads(call("--json").output)
+    assert told == {"name": "default", "size": 1, "latency_seconds": 0.0, "paused": False, "served": True}
+
+
+def test_without_queues_there_is_the_head(raw_redis):
+    assert call().output == "NAME  SIZE  LATENCY\n"
+
+
+def test_queues_are_paused_and_go_on(raw_redis):
+    push(raw_redis, "A")
+    push(raw_redis, "A", queue="mail")
+    assert call("pause", "default", "mail").output == "default: paused\nmail: paused\n"
+    assert raw_redis.smembers("paused") == {b"default", b"mail"}
+    assert call("unpause", "mail").output == "mail: goes on\n"
+    assert raw_redis.smembers("paused") == {b"default"}
+
+
+def test_a_queue_may_be_paused_before_its_first_job(raw_redis):
+    assert call("pause", "later").exit_code == 0
+    assert call("unpause", "later").exit_code == 0
+    assert not raw_redis.exists("paused")
+
+
+def test_clearing_asks_first(raw_redis):
+    push(raw_redis, "A", "B")
+    refused = call("clear", "default", typed="n\n")
+    assert refused.exit_code == 1
+    assert "Delete default with 2 jobs, for good? [y/N]" in refused.output
+    assert raw_redis.llen("queue:default") == 2
+    assert call("clear", "default", typed="y\n").output.endswith("default: 2 jobs deleted\n")
+    assert not raw_redis.exists("queue:default")
+
+
+def test_clearing_does_not_ask_with_yes(raw_redis):
+    push(raw_redis, "A")
+    assert call("clear", "--yes", "default").output == "default: 1 job deleted\n"
+
+
+@pytest.mark.parametrize("word", ["clear", "unpause"])
+def test_a_misspelt_queue_names_the_nearest_and_nothing_is_done(raw_redis, word):
+    push(raw_redis, "A")
+    result = call(word, "default", "defualt")
+    assert result.exit_code == 1
+    assert result.output == "offsider: there is no queue defualt (did you mean 'default'?)\n"
+    assert raw_redis.llen("queue:default") == 1
+
+
+@pytest.mark.parametrize("words", [[], ["pause", "default"], ["clear", "-y", "default"]])
+def test_a_server_that_is_away_is_one_line(monkeypatch, words):
+    monkeypatch.setenv("REDIS_URL", "redis://localhost:1")
+    result = call(*words)
+    assert result.exit_code == 1
+    assert result.output.startswith("offsider: redis://localhost:1")
+
+
+def test_the_server_is_that_of_the_configuration_file(redis_url, monkeypatch, tmp_path, raw_redis):
+    monkeypatch.delenv("REDIS_URL")
+    (tmp_path / "own.toml").write_text(f'[redis]\nurl = "{redis_url}"\n')
+    push(raw_redis, "A")
+    assert call("-C", "own.toml", "pause", "default").exit_code == 0
+    assert raw_redis.smembers("paused") == {b"default"}
+
+
+def completed(line: str) -> list[str]:
+    """What the shell is offered, as click's own script for bash asks for it."""
+    words = line.split(" ")
+    environ = {
+        "_OFFSIDER_COMPLETE": "bash_complete",
+        "COMP_WORDS": line,
+        "COMP_CWORD": str(len(words) - 1),
+    }
+    result = CliRunner().invoke(main, env=environ, prog_name="offsider")
+    return [row.partition(",")[2] for row in result.output.splitlines() if row]
+
+
+def test_the_shell_completes_words_options_and_names_of_queues(raw_redis, monkeypatch):
+    push(raw_redis, "A", queue="mail")
+    push(raw_redis, "A", queue="main")
+    push(raw_redis, "A", queue="low")
+    assert {"top", "stats", "queues", "doctor"} <= set(completed("offsider "))
+    assert completed("offsider st") == ["stop", "stats"]
+    assert completed("offsider stats o") == ["overview"]
+    assert {"pause", "unpause", "clear"} == set(completed("offsider queues "))
+    assert completed("offsider queues pause ma") == ["mail", "main"]
+    assert "--json" in completed("offsider doctor --")
+    monkeypatch.setenv("REDIS_URL", "redis://localhost:1")
+    assert completed("offsider queues pause ma") == []
