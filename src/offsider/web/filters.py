@@ -7,19 +7,24 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
-from offsider.inspector import JobFilter, JobRecord
+from offsider.inspector import Chunk, JobFilter, JobRecord
 from offsider.web.display import LINE_LETTERS
 
 if TYPE_CHECKING:
     from offsider.web.visit import Visit
 
 PAGE = 25
+#: A part of a look through many jobs takes so long, or ends when so many were found.
+BUDGET_MS = 100
+ENOUGH = 100
 MOST_PAGES = 1_000_000
 #: A hundred years: whatever is older than that has no known age.
 LONGEST_AGE_SECONDS = 3_155_760_000
+_AGES = ("older", "newer")
 TEXTS = ("text", "name", "argument", "error", "tag", "caller")
 #: How many values of a kind are offered to choose from.
 _OFFERED = 6
+_MOST_JOBS = 10**12
 
 
 def wanted(visit: Visit) -> JobFilter:
@@ -44,7 +49,7 @@ def fields_of(wanted: JobFilter) -> dict[str, str | int]:
 def address(path: str, **fields: str | int) -> str:
     """A path with those fields that say something."""
     said = {name: value for name, value in fields.items() if value != ""}
-    return f"{path}?{urlencode(said)}" if said else path
+    return f"{path}?{urlencode(said, errors='replace')}" if said else path
 
 
 def filter_data(path: str, wanted: JobFilter, **kept: str) -> dict[str, Any]:
@@ -59,9 +64,9 @@ def filter_data(path: str, wanted: JobFilter, **kept: str) -> dict[str, Any]:
     without = {name: {k: v for k, v in fields.items() if k != name} for name in fields}
     return {
         "fields": fields,
+        "values": {name: fields.get(name, "") for name in (*TEXTS, *_AGES)},
         "empty": not fields,
         "path": address(path, **fields, **kept),
-        "query": urlencode(fields),
         "without": {name: address(path, **rest, **kept) for name, rest in without.items()},
         "kept": kept,
     }
@@ -71,7 +76,8 @@ def pager(path: str, page: int, total: int, **fields: str | int) -> dict[str, An
     """The links around one page of a list.
 
     Attributes of the answer: ``page`` and ``pages``, ``first`` and ``last`` (places of the jobs on it, from 1; 0 for
-    an empty one), ``total``, and the addresses ``previous`` and ``next``, ``start`` and ``end``: empty when there is none.
+    an empty one), ``total``, and the addresses ``previous`` and ``next``, ``start`` and ``end``: empty
+    when there is none.
     """
     pages = max(1, -(-total // PAGE))
     there = page <= pages and total
@@ -107,3 +113,17 @@ def facets(records: Iterable[JobRecord], path: str, wanted: JobFilter, **kept: s
         }
         for field, counted in counts.items()
     ]
+
+
+def progress(visit: Visit, chunk: Chunk[Any], path: str, **fields: str | int) -> dict[str, Any]:
+    """How far a look through many jobs has come, its earlier parts together with this one.
+
+    Attributes of the answer: ``found``, ``scanned`` and ``total``, all of them jobs, and ``more``, the address
+    where the next part is; empty when everything has been looked at.
+    """
+    scanned = chunk.scanned + visit.number("seen", default=0, lowest=0, highest=_MOST_JOBS)
+    found = len(chunk.entries) + visit.number("found", default=0, lowest=0, highest=_MOST_JOBS)
+    more = address(path, **fields, cursor=chunk.cursor, seen=scanned, found=found) if chunk.cursor else ""
+    # Jobs that come and go while they are counted are no reason to show 101 of 100.
+    total = max(chunk.total, scanned) if more else chunk.total
+    return {"found": found, "scanned": min(scanned, total), "total": total, "more": more}

@@ -16,6 +16,8 @@ from offsider.inspector import (
     DeadSet,
     JobRecord,
     JobSet,
+    Quarantine,
+    QuarantinedJob,
     Queue,
     RetrySet,
     ScheduledSet,
@@ -24,12 +26,12 @@ from offsider.inspector import (
     WorkSet,
     search_everywhere,
 )
-from offsider.web.shown_job import job_id
 from offsider.wiring.config import Config
 
 SETS: dict[str, type[JobSet]] = {kind.name: kind for kind in (RetrySet, ScheduledSet, DeadSet)}
 QUEUE = "queue:"
 BUSY = "busy"
+QUARANTINE = "quarantine"
 
 #: How far a job may have moved on while somebody looked at a page, before the whole queue is looked through.
 _NEAR = 100
@@ -82,12 +84,28 @@ class RunningJob:
         return self.work.record.jid
 
 
-Place: TypeAlias = JobOfSet | QueuedJob | RunningJob
+@dataclass(frozen=True)
+class JobPutAside:
+    """A job in quarantine."""
+
+    job: QuarantinedJob
+    where: str = QUARANTINE
+
+    @property
+    def record(self) -> JobRecord:
+        return self.job.record
+
+    @property
+    def key(self) -> str:
+        return self.job.id
+
+
+Place: TypeAlias = JobOfSet | QueuedJob | RunningJob | JobPutAside
 
 
 def queue_key(record: JobRecord, position: int | None) -> str:
     """What finds a job of a queue again; without a position by its id alone."""
-    return job_id(record) if position is None else f"{position}|{job_id(record)}"
+    return record.key_part if position is None else f"{position}|{record.key_part}"
 
 
 def find(config: Config, where: str, key: str) -> Place | None:
@@ -100,6 +118,9 @@ def find(config: Config, where: str, key: str) -> Place | None:
     if where == BUSY:
         work = WorkSet(config).find_work(key)
         return None if work is None else RunningJob(work)
+    if where == QUARANTINE:
+        job = Quarantine(config).find(key)
+        return None if job is None else JobPutAside(job)
     return None
 
 
@@ -121,7 +142,7 @@ def find_queued(queue: Queue, key: str) -> QueuedJob | None:
     if not bar:
         position, jid = "", key
     start = int(position[:9]) if position.isascii() and position.isdigit() else None
-    return next((found for found in _candidates(queue, start) if job_id(found.record) == jid), None)
+    return next((found for found in _candidates(queue, start) if found.record.key_part == jid), None)
 
 
 def _candidates(queue: Queue, start: int | None) -> Iterator[QueuedJob]:

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from hashlib import sha256
+from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Any, TypeAlias
 
@@ -19,6 +18,7 @@ from offsider.web.segments import segment
 #: Letters of one text on the page of one job.
 MOST_ON_PAGES = 100_000
 MOST_TAGS = 20
+_LONGEST_LINK = 200
 
 #: Given the name, the arguments and the keyword arguments of a job, answers those that may be shown.
 Redact: TypeAlias = Callable[[str, list[Any], dict[str, Any]], tuple[list[Any], dict[str, Any]]]
@@ -44,7 +44,7 @@ def shown(record: JobRecord, redact: Redact, *, where: str, key: str) -> dict[st
         "jid": cut(record.jid, MOST_LETTERS),
         "name": cut(record.display_class, MOST_LETTERS),
         "queue": cut(record.queue, MOST_LETTERS),
-        "queue_path": f"/queues/{segment(record.queue)}" if record.queue else "",
+        "queue_path": f"/queues/{segment(record.queue)}" if 0 < len(record.queue) <= _LONGEST_LINK else "",
         "args": args,
         "tags": [cut(tag, LINE_LETTERS) for tag in islice(record.tags, MOST_TAGS)],
         "caller": cut(record.caller or "", MOST_LETTERS),
@@ -120,13 +120,3 @@ def moment(seconds: float | None) -> float | None:
 def job_path(where: str, key: str) -> str:
     """Where the page of one job is, without the root that the pages are mounted at."""
     return f"/job/{segment(where)}/{segment(key)}"
-
-
-def job_id(record: JobRecord) -> str:
-    """The job's id; for bytes without one, what tells them apart from others."""
-    return record.jid or sha256(record.raw).hexdigest()[:24]
-
-
-def joined(texts: Sequence[str], most: int) -> str:
-    """Lines, as many as there is room for."""
-    return cut(_first((line + "\n" for line in texts), most + 1).rstrip("\n"), most)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -26,7 +27,17 @@ def config(redis_url: str) -> Config:
 @pytest.fixture
 def ask(config: Config) -> Callable[..., Response]:
     """ask("/metrics", "period=1h") or ask("/errors/clear", method="POST", accept="application/json")"""
-    app = WebApp(WebOptions({"main": config}))
+    return asker(config)
+
+
+@pytest.fixture
+def ask_with(config: Config) -> Callable[..., Callable[..., Response]]:
+    """An `ask` for pages with options of their own: ask_with(read_only=True)("/metrics")"""
+    return partial(asker, config)
+
+
+def asker(config: Config, **options: Any) -> Callable[..., Response]:
+    app = WebApp(WebOptions({"main": config}, **options))
 
     def answer(path: str, query: str = "", *, method: str = "GET", body: str = "", **headers: str) -> Response:
         form = {"content-type": "application/x-www-form-urlencoded"} if body else {}

@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from offsider.core.errors import MalformedPayload, RedisRefused
-from offsider.inspector import Attempts, JobRecord, search_everywhere
+from offsider.inspector import Attempts, JobRecord, Quarantine
 from offsider.web.answers import BadRequest, Done, NotFound, Page
-from offsider.web.filters import address
 from offsider.web.display import LINE_LETTERS, MOST_LETTERS, cut
+from offsider.web.filters import address
 from offsider.web.pages.job_sets import DEAD, SET_PAGES, VERBS
 from offsider.web.pages.queues import queue_path
 from offsider.web.pages.search import results
-from offsider.web.places import BUSY, JobOfSet, Place, QueuedJob, RunningJob, find, find_by_jid
+from offsider.web.places import BUSY, QUARANTINE, JobOfSet, JobPutAside, Place, QueuedJob, RunningJob, find, find_by_jid
 from offsider.web.routing import LOOK, Route
-from offsider.web.segments import from_segment
-from offsider.web.shown_job import MOST_ON_PAGES, arguments, joined, moment, shown, start_of
+from offsider.web.shown_job import MOST_ON_PAGES, arguments, moment, shown, start_of
 
 if TYPE_CHECKING:
     from offsider.web.visit import Visit
+    from offsider.wiring.config import Config
 
 #: What "show all" shows.
 _MOST_IN_ALL = 8_000_000
@@ -31,25 +30,29 @@ _MOST_FIELDS = 200
 _LAST_MOMENT = 253_402_300_799
 _LONGEST_DELAY_MINUTES = 5_256_000  # ten years
 _PAGE_OF = {page.kind.name: page for page in SET_PAGES}
+_TOLD = {name: verb.done for name, verb in VERBS.items()} | {"restore": "Restored"}
 _FOR_GOOD = "Delete this job for good?"
 _OF_QUEUES = ("quarantine", "delete")
+_OF_THE_QUARANTINE = ("restore", "delete")
 #: Keys of the payload that have a row of their own.
 _SHOWN_BY_NAME = frozenset(
-    "class args kwargs jid queue tags created_at enqueued_at failed_at retried_at retry_count error_class error_message"
-    " error_backtrace correlation_id".split()
+    {
+        *("class", "args", "kwargs", "jid", "queue", "tags", "retry_count", "correlation_id"),
+        *("created_at", "enqueued_at", "failed_at", "retried_at", "error_class", "error_message", "error_backtrace"),
+    }
 )
 
 
 def show(visit: Visit) -> Page:
     """A job by its place and its key; by its id elsewhere, when it has moved on."""
-    where, key = from_segment(visit.path("where")), from_segment(visit.path("key"))
+    where, key = visit.path("where"), visit.path("key")
     place = find(visit.config, where, key)
     return show_by_id(visit, key.rpartition("|")[2]) if place is None else _page(visit, place)
 
 
 def find_by_id(visit: Visit) -> Page:
     """A job by its id, wherever it is."""
-    return show_by_id(visit, from_segment(visit.path("jid")))
+    return show_by_id(visit, visit.path("jid"))
 
 
 def show_by_id(visit: Visit, jid: str) -> Page:
@@ -71,15 +74,17 @@ def _page(visit: Visit, place: Place) -> Page:
     args, kwargs = arguments(record, visit.redacted)
     most = _MOST_IN_ALL if visit.choice("all", ("0", "1"), "0") == "1" else MOST_ON_PAGES
     short = shown(record, visit.redacted, where=place.where, key=place.key)
+    at = moment(_at(place))
     texts = {
         "args": "".join(map(str, args)) if record.malformed else start_of(args, most + 1, pretty=True),
         "kwargs": start_of(kwargs, most + 1, pretty=True) if kwargs else "",
-        "backtrace": joined(record.error_backtrace, most),
+        "backtrace": "\n".join(record.error_backtrace),
         "error_message": record.error_message,
     }
     data: dict[str, Any] = short | {
         "stored_name": record.name,
-        "at": moment(place.record.at) if isinstance(place, JobOfSet) else None,
+        "at": at,
+        "at_input": "" if at is None else datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M"),
         "position": place.position if isinstance(place, QueuedJob) else None,
         "latency_seconds": record.latency_seconds,
         **{name: cut(text, most) for name, text in texts.items()},
@@ -88,13 +93,35 @@ def _page(visit: Visit, place: Place) -> Page:
         "fields": [*_fields(record)],
         "context": [{"name": name, "value": _text(value)} for name, value in record.context.items()],
         "running": _running(place),
-        "attempts": [asdict(attempt) for attempt in Attempts.of(record.jid, visit.config)] if record.jid else [],
+        "attempts": [*_attempts(visit, record.jid)],
         "same_class": [*_same(name=record.display_class)],
         "same_error": [*_same(error=record.error_class)],
         "actions": {verb: f"{short['path']}/{verb}" for verb in _verbs(place)},
         "rows": [],
     }
     return Page("job", "Job", data, subject=record.display_class or record.jid, tab=_list_path(place.where))
+
+
+def _at(place: Place) -> float | None:
+    match place:
+        case JobOfSet(record=entry):
+            return entry.at
+        case JobPutAside(job=job):
+            return job.at
+        case _:
+            return None
+
+
+def _attempts(visit: Visit, jid: str) -> Iterator[dict[str, Any]]:
+    for attempt in Attempts.of(jid, visit.config) if jid else ():
+        yield {
+            "number": attempt.number,
+            "at": moment(attempt.at),
+            "host": cut(attempt.host, MOST_LETTERS),
+            "duration_seconds": moment(attempt.duration_seconds),
+            "error_class": cut(attempt.error_class, MOST_LETTERS),
+            "error_message": cut(attempt.error_message, MOST_LETTERS),
+        }
 
 
 def _fields(record: JobRecord) -> Iterator[dict[str, str]]:
@@ -133,6 +160,8 @@ def _verbs(place: Place) -> tuple[str, ...]:
             return (*_PAGE_OF[where].verbs, *(("reschedule",) if where != DEAD.kind.name else ()))
         case QueuedJob():
             return _OF_QUEUES
+        case JobPutAside():
+            return _OF_THE_QUARANTINE
         case RunningJob():
             return ()
 
@@ -140,7 +169,7 @@ def _verbs(place: Place) -> tuple[str, ...]:
 def _list_path(where: str) -> str:
     if where in _PAGE_OF:
         return _PAGE_OF[where].path
-    return "/busy" if where == BUSY else "/queues"
+    return {BUSY: "/busy", QUARANTINE: "/quarantine"}.get(where, "/queues")
 
 
 def act(name: str, visit: Visit) -> Done:
@@ -150,27 +179,30 @@ def act(name: str, visit: Visit) -> Done:
         NotFound: it has left its place meanwhile.
         BadRequest: it cannot be done here.
     """
-    where, key = from_segment(visit.path("where")), from_segment(visit.path("key"))
+    where, key = visit.path("where"), visit.path("key")
     place = find(visit.config, where, key)
     if place is None:
         raise NotFound("the job is not there any more: it has run, or somebody was quicker")
     if name not in _verbs(place):
         raise BadRequest(f"this cannot be done with a job in {where}")
     try:
-        done = _done(place, name)
+        done = _done(visit.config, place, name)
     except (MalformedPayload, RedisRefused) as error:
         raise BadRequest(str(error)) from error
     if not done:
         raise NotFound("the job is not there any more: it has run, or somebody was quicker")
     back = queue_path(place.queue.name) if isinstance(place, QueuedJob) else _list_path(where)
-    return Done(back, f"{VERBS[name].done}: 1", {"jid": place.record.jid})
+    return Done(back, f"{_TOLD[name]}: 1", {"jid": place.record.jid})
 
 
-def _done(place: Place, name: str) -> bool:
+def _done(config: Config, place: Place, name: str) -> bool:
     if isinstance(place, JobOfSet):
         return VERBS[name].one(place.record)
     if isinstance(place, QueuedJob):
         return (place.queue.delete if name == "delete" else place.queue.quarantine)(place.record)
+    if isinstance(place, JobPutAside):
+        quarantine = Quarantine(config)
+        return (quarantine.delete if name == "delete" else quarantine.restore)(place.key)
     return False
 
 
@@ -181,7 +213,7 @@ def reschedule(visit: Visit) -> Done:
         BadRequest: neither was given, or it is no time.
         NotFound: it has left its set meanwhile.
     """
-    where, key = from_segment(visit.path("where")), from_segment(visit.path("key"))
+    where, key = visit.path("where"), visit.path("key")
     place = find(visit.config, where, key)
     if not isinstance(place, JobOfSet) or "reschedule" not in _verbs(place):
         raise NotFound("there is no such job whose time could be changed")
@@ -211,7 +243,9 @@ ROUTES = [
     Route("GET", _ONE, LOOK, show),
     Route("POST", f"{_ONE}/reschedule", "job.reschedule", reschedule),
     *(
-        Route("POST", f"{_ONE}/{name}", f"job.{name}", partial(act, name), confirm=verb.confirm and _FOR_GOOD)
-        for name, verb in VERBS.items()
+        Route(
+            "POST", f"{_ONE}/{name}", f"job.{name}", partial(act, name), confirm=_FOR_GOOD if name == "delete" else ""
+        )
+        for name in _TOLD
     ),
 ]

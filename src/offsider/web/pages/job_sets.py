@@ -10,14 +10,25 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from offsider.core.errors import MalformedPayload, RedisRefused
 from offsider.inspector import DeadSet, JobFilter, JobSet, RetrySet, ScheduledSet, SetEntry
 from offsider.web.answers import Done, Page
-from offsider.web.filters import MOST_PAGES, PAGE, address, facets, fields_of, filter_data, pager, wanted
+from offsider.web.filters import (
+    BUDGET_MS,
+    ENOUGH,
+    MOST_PAGES,
+    PAGE,
+    address,
+    facets,
+    fields_of,
+    filter_data,
+    pager,
+    progress,
+    wanted,
+)
 from offsider.web.routing import LOOK, Route
 from offsider.web.shown_job import moment, shown
 
 if TYPE_CHECKING:
     from offsider.web.visit import Visit
 
-_BUDGET_MS = 100
 _ORDERS = ("earliest", "latest")
 _FOR_GOOD = "Delete these jobs for good?"
 
@@ -72,7 +83,7 @@ VERBS = {
     "retry": Verb("Sent to their queues", SetEntry.retry, JobSet.retry_all),
     "add_to_queue": Verb("Sent to their queues", SetEntry.add_to_queue, JobSet.enqueue_all),
     "kill": Verb("Killed", SetEntry.kill, JobSet.kill_all),
-    "quarantine": Verb("Moved to quarantine", SetEntry.quarantine, lambda jobs, f: jobs.quarantine_all(f or JobFilter())),
+    "quarantine": Verb("Moved to quarantine", SetEntry.quarantine, JobSet.quarantine_all),
     "delete": Verb("Deleted", SetEntry.delete, _delete_all, confirm=_FOR_GOOD),
 }
 
@@ -109,12 +120,11 @@ def _listed(visit: Visit, page: SetPage, jobs: JobSet, order: str, size: int) ->
 
 
 def _matching(visit: Visit, page: SetPage, jobs: JobSet, asked: JobFilter) -> dict[str, Any]:
-    chunk = jobs.scan(asked, visit.text("cursor"), budget_ms=_BUDGET_MS)
-    more = address(page.path, **fields_of(asked), cursor=chunk.cursor) if chunk.cursor else ""
+    chunk = jobs.scan(asked, visit.text("cursor"), budget_ms=BUDGET_MS, most=ENOUGH)
     return {
         "jobs": _rows(visit, jobs, chunk.entries),
         "pager": None,
-        "search": {"scanned": chunk.scanned, "total": chunk.total, "found": len(chunk.entries), "more": more},
+        "search": progress(visit, chunk, page.path, **fields_of(asked)),
         "facets": facets(chunk.entries, page.path, asked),
         "sampled": len(chunk.entries),
     }
@@ -122,8 +132,7 @@ def _matching(visit: Visit, page: SetPage, jobs: JobSet, asked: JobFilter) -> di
 
 def _rows(visit: Visit, jobs: JobSet, entries: Iterable[SetEntry]) -> list[dict[str, Any]]:
     return [
-        shown(entry, visit.redacted, where=jobs.name, key=entry.key) | {"at": moment(entry.at), "score": entry.score}
-        for entry in entries
+        shown(entry, visit.redacted, where=jobs.name, key=entry.key) | {"at": moment(entry.at)} for entry in entries
     ]
 
 
@@ -132,7 +141,7 @@ def ask(page: SetPage, visit: Visit) -> Page:
     jobs, asked = page.kind(visit.config), wanted(visit)
     verb = visit.choice("verb", page.verbs, page.verbs[0])
     size = len(jobs)
-    preview = None if asked.empty else jobs.preview(asked, budget_ms=_BUDGET_MS)
+    preview = None if asked.empty else jobs.preview(asked, budget_ms=BUDGET_MS)
     choices = ("quarantine", "delete") if verb in {"quarantine", "delete"} else (verb,)
     data = {
         "verb": "remove" if len(choices) > 1 else verb,
@@ -143,10 +152,11 @@ def ask(page: SetPage, visit: Visit) -> Page:
         "complete": preview.complete if preview else True,
         "total": size,
         "filter": filter_data(page.path, asked),
-        "actions": {choice: address(f"{page.path}/all/{choice}", **fields_of(asked)) for choice in choices},
+        "actions": {choice: f"{page.path}/all/{choice}" for choice in choices},
         "back": address(page.path, **fields_of(asked)),
+        "days": visit.config.worker.quarantine_days,
     }
-    return Page("confirm", page.title, data, tab=page.path)
+    return Page("bulk", page.title, data, tab=page.path)
 
 
 def all_jobs(page: SetPage, name: str, visit: Visit) -> Done:

@@ -1,0 +1,65 @@
+"""Jobs are found again by their keys, though queues move on."""
+
+from __future__ import annotations
+
+import pytest
+
+from offsider.inspector import Queue, RetrySet
+from offsider.web.places import find, find_by_jid, find_queued, queue_key
+from tests.redis.web.stored import WHEN, failed, jid, job, push
+
+
+@pytest.fixture
+def mail(config, raw_redis):
+    """A queue of three hundred jobs; the first runs next."""
+    push(raw_redis, "mail", *(job(number) for number in range(300)))
+    return Queue("mail", config)
+
+
+@pytest.mark.parametrize("number", [0, 99, 250, 299])
+def test_a_job_of_a_queue_is_found_by_its_position_and_id(mail, number):
+    found = find_queued(mail, f"{number}|{jid(number)}")
+    assert (found.record.jid, found.position, found.key) == (jid(number), number, f"{number}|{jid(number)}")
+
+
+@pytest.mark.parametrize("taken", [1, 40, 100, 180])
+def test_it_is_found_when_workers_took_jobs_before_it(mail, raw_redis, taken):
+    raw_redis.rpop("queue:mail", taken)
+    found = find_queued(mail, f"250|{jid(250)}")
+    assert (found.record.jid, found.position) == (jid(250), 250 - taken)
+
+
+def test_it_is_found_by_its_id_alone(mail):
+    assert find_queued(mail, jid(270)).position == 270
+
+
+@pytest.mark.parametrize("key", ["", "|", "5|", "x|y", "-1|x", "99999999999999999999|x", "5|nothing", "٣|x"])
+def test_a_key_of_nothing_finds_nothing(config, mail, key):
+    assert find_queued(mail, key) is None
+    assert find(config, "retry", key) is None
+    assert find(config, "busy", key) is None
+    assert find(config, "quarantine", key) is None
+    assert find(config, "elsewhere", key) is None
+
+
+def test_bytes_without_an_id_are_found_by_what_tells_them_apart(config, raw_redis):
+    push(raw_redis, "mail", b"no job", b"none either")
+    queue = Queue("mail", config)
+    keys = [queue_key(record, record.position) for record in queue.page(0, 2)]
+    assert [find_queued(queue, key).record.raw for key in keys] == [b"no job", b"none either"]
+
+
+def test_a_job_of_a_set_is_found_by_its_score_and_id(config, raw_redis):
+    raw_redis.zadd("retry", {failed(1): WHEN, failed(2): WHEN})
+    for entry in RetrySet(config):
+        found = find(config, "retry", entry.key)
+        assert (found.where, found.key, found.record.raw) == ("retry", entry.key, entry.raw)
+
+
+def test_a_job_is_found_by_its_id_anywhere(config, raw_redis, mail):
+    raw_redis.zadd("dead", {failed(1_000): WHEN})
+    place, more = find_by_jid(config, jid(1_000))
+    assert (place.where, more) == ("dead", "")
+    place, more = find_by_jid(config, jid(200))
+    assert (place.where, place.position, more) == ("queue:mail", 200, "")
+    assert find_by_jid(config, "nothing") == (None, "")

@@ -1,0 +1,78 @@
+"""The quarantine: what was removed in bulk comes back, or goes for good."""
+
+from __future__ import annotations
+
+import json
+from urllib.parse import urlencode
+
+import pytest
+
+from tests.markup import Markup
+from tests.redis.web.stored import WHEN, failed, jid, job, push
+
+
+@pytest.fixture
+def put_aside(ask, raw_redis):
+    """Jobs 1 and 2 of a queue and job 3 of the retries."""
+    push(raw_redis, "mail", job(1), job(2))
+    raw_redis.zadd("retry", {failed(3): WHEN})
+    ask("/queues/mail/all/quarantine", method="POST")
+    ask("/retries/all/quarantine", method="POST")
+
+
+def key(read, number):
+    return urlencode([("key", row["key"]) for row in read("/quarantine")["jobs"] if row["jid"] == jid(number)])
+
+
+def test_it_lists_what_was_put_aside_until_when_and_from_where(ask, read, raw_redis, put_aside):
+    data = read("/quarantine")
+    assert (data["size"], data["days"]) == (3, 30)
+    assert {(row["jid"], row["was_in"]) for row in data["jobs"]} == {
+        (jid(1), "queue:mail"),
+        (jid(2), "queue:mail"),
+        (jid(3), "retry"),
+    }
+    row = data["jobs"][0]
+    assert row["until"] - row["at"] == pytest.approx(30 * 86_400, abs=60)
+    assert (raw_redis.llen("queue:mail"), raw_redis.zcard("retry")) == (0, 0)
+
+
+def test_a_job_in_quarantine_has_its_page(ask, read, put_aside):
+    for row in read("/quarantine")["jobs"]:
+        data = read(row["path"])
+        assert (data["jid"], set(data["actions"])) == (row["jid"], {"restore", "delete"})
+    path = read("/quarantine")["jobs"][0]["path"]
+    assert dict(ask(f"{path}/restore", method="POST").headers)["location"] == "/quarantine"
+    assert read("/quarantine")["size"] == 2
+
+
+def test_chosen_jobs_are_restored_to_where_they_were(ask, read, raw_redis, put_aside):
+    answer = ask("/quarantine/selected/restore", method="POST", body=key(read, 3), accept="application/json")
+    assert json.loads(answer.body) == {"done": "Restored: 1", "done_to": 1, "gone": 0}
+    assert raw_redis.zrange("retry", 0, -1, withscores=True) == [(failed(3), WHEN)]
+    ask("/quarantine/selected/restore", method="POST", body=key(read, 1))
+    assert raw_redis.lrange("queue:mail", 0, -1) == [job(1)]
+
+
+def test_all_are_restored(ask, read, raw_redis, put_aside):
+    ask("/quarantine/all/restore", method="POST", body="confirmed=yes")
+    assert read("/quarantine")["size"] == 0
+    assert (raw_redis.llen("queue:mail"), raw_redis.zcard("retry")) == (2, 1)
+
+
+def test_deleting_for_good_is_asked_about(ask, read, raw_redis, put_aside):
+    for path, body in (("/quarantine/selected/delete", key(read, 1)), ("/quarantine/all/delete", "")):
+        before = read("/quarantine")["size"]
+        question = Markup(ask(path, method="POST", body=body).body.decode())
+        assert "for good?" in question.text
+        assert read("/quarantine")["size"] == before
+        form = question.form(lambda form: form.action.startswith("/quarantine/"))
+        ask(form.action, method="POST", body=urlencode(form.fields))
+        assert read("/quarantine")["size"] < before
+    assert raw_redis.llen("queue:mail") == raw_redis.zcard("retry") == 0
+
+
+def test_a_key_that_is_none_is_gone(ask):
+    answer = ask("/quarantine/selected/restore", method="POST", body="key=nonsense", accept="application/json")
+    assert json.loads(answer.body)["gone"] == 1
+    assert ask("/job/quarantine/nonsense").status == 404

@@ -1,0 +1,91 @@
+"""A stored job as plain values, whatever was stored."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+from hypothesis import given, strategies
+
+from offsider.inspector import JobRecord
+from offsider.web.display import MOST_LETTERS
+from offsider.web.shown_job import moment, one_line, shown, start_of
+
+
+def everything(name, args, kwargs):
+    return args, kwargs
+
+
+def record(args, **more):
+    return JobRecord(json.dumps({"class": "Send", "args": args, "jid": "abc", "queue": "a/b"} | more).encode())
+
+
+def line(args, most=100, **more):
+    return one_line(record(args, **more), everything, most)
+
+
+def test_arguments_are_json_with_commas_between_and_keyword_arguments_by_name():
+    assert line([1, "a", None, {"b": [True]}]) == '1, "a", null, {"b": [true]}'
+    assert line([1], kwargs={"now": True, "to": "é"}) == '1, now=true, to="é"'
+    assert line([]) == ""
+
+
+@pytest.mark.parametrize("args", [["x" * 200], [["x"] * 200], list(range(200)), [{"x" * 200: 1}]])
+def test_long_ones_are_cut(args):
+    text = line(args)
+    assert len(text) == 101
+    assert text.endswith("…")
+
+
+def test_ten_megabytes_are_not_written_out_to_be_cut():
+    assert len(line([list(range(1_000_000))], most=50)) == 51
+
+
+def test_bytes_that_are_no_job_are_shown_as_they_are():
+    assert one_line(JobRecord(b"\xff<b>"), everything, 100) == "\N{REPLACEMENT CHARACTER}<b>"
+
+
+@pytest.mark.parametrize("raw", [b"no job", record([1, 2]).raw])
+def test_redaction_comes_before_anything_is_written(raw):
+    def nothing(name, args, kwargs):
+        return ["[hidden]"], {}
+
+    assert one_line(JobRecord(raw), nothing, 100) in {"[hidden]", '"[hidden]"'}
+
+
+def test_a_job_is_shown_with_where_it_is_and_all_that_lists_need():
+    data = shown(
+        record([1], tags=["t"] * 30, created_at=1000, error_class="E", error_message="m"),
+        everything,
+        where="retry",
+        key="1.5|abc",
+    )
+    assert data["path"] == "/job/retry/1.5~7cabc"
+    assert data["queue_path"] == "/queues/a~2fb"
+    assert data["created_at"] == 1.0
+    assert data["error"] == {"class": "E", "message": "m", "short": "E: m"}
+    assert len(data["tags"]) == 20
+    assert json.loads(json.dumps(data, allow_nan=False)) == data
+
+
+@pytest.mark.parametrize("field", ["class", "jid", "queue", "error_message", "error_class", "meta.caller_id"])
+def test_every_text_is_cut(field):
+    data = shown(record([], **{field: "x" * 10_000}), everything, where="dead", key="k")
+    assert len(json.dumps(data)) < 3 * MOST_LETTERS
+
+
+@given(strategies.binary(max_size=60))
+def test_any_bytes_can_be_shown(raw):
+    data = shown(JobRecord(raw), everything, where="dead", key="k")
+    json.dumps(data, allow_nan=False)
+
+
+@pytest.mark.parametrize("seconds", [None, math.nan, math.inf, -1.0, 1e300])
+def test_what_no_calendar_knows_is_no_moment(seconds):
+    assert moment(seconds) is None
+
+
+def test_json_is_written_no_further_than_needed():
+    assert start_of({"a": [1, 2, 3]}, 5) == '{"a":'
+    assert start_of([1], 50, pretty=True) == "[\n  1\n]"
