@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from offsider import Client, Config, Job, Reschedule, job
+from offsider import Client, Config, Job, Reschedule, bind_context, context, current_job, job
 
 
 @job
@@ -93,4 +93,7 @@ class Misspelt(Job, que="low"):  # error
 client.push(5)  # error
 client.push({"class": "X", "args": []}, wait_replicas="1")  # error
 client.push_bulk({"class": "X", "args": []}, batch_size="5")  # error
+context(user=["ann"])  # error
+bind_context(user={"name": "ann"})  # error
+current_job().measure()  # error
 raise Reschedule("soon")  # error

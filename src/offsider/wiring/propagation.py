@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 import re
 import secrets
+import threading
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -52,6 +53,7 @@ class _Block:
     caller: Callable[[], str | None] | None = None
 
 
+_binding = threading.Lock()  # two threads of a request may bind at once
 _block: ContextVar[_Block | None] = ContextVar("offsider_context", default=None)
 
 
@@ -104,9 +106,11 @@ def bind_context(**fields: ContextValue) -> None:
     job = current_job_or_none()
     block = _block.get()
     if block is not None and block.job is job:
-        block.fields = {**block.fields, **checked}
+        with _binding:
+            block.fields = {**block.fields, **checked}
     elif job is not None:
-        job.bound = {**(job.bound or {}), **checked}
+        with _binding:
+            job.bound = {**(job.bound or {}), **checked}
     else:
         _block.set(_Block({CORRELATION: new_correlation_id(), **checked}, None))
 
