@@ -1,0 +1,624 @@
+"""Writes the Grafana dashboards of deploy/grafana; with --check it only says whether they are current.
+
+What a panel shows is one line here and sixty there, so that the three stay alike.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path(__file__).resolve().parents[1] / "deploy" / "grafana"
+SOURCE = {"type": "prometheus", "uid": "${datasource}"}
+RATE = "[$__rate_interval]"
+#: Which scrape: a server may be scraped twice, through the web UI and through its workers.
+ONE = 'job="$job"'
+QUEUES = f'{ONE}, name=~"$queue"'
+RUNS = f'{ONE}, queue=~"$queue"'
+CLASS = f'{ONE}, class=~"$class"'
+PAGES = {"overview": "Overview", "queues": "Queues", "job": "Jobs"}
+
+
+@dataclass(frozen=True)
+class Query:
+    """One PromQL expression, and the name of its lines."""
+
+    expression: str
+    legend: str = ""
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One panel.
+
+    Attributes:
+        kind: timeseries, stat, table or heatmap.
+        width: of 24 columns.
+        link: where a click on a line leads: a page and the variable that the line's label becomes.
+    """
+
+    title: str
+    queries: Sequence[Query]
+    unit: str = "short"
+    kind: str = "timeseries"
+    width: int = 8
+    help: str = ""
+    stacked: bool = False
+    link: tuple[str, str, str] | None = None
+    thresholds: Sequence[tuple[float | None, str]] = ((None, "green"),)
+    most: float | None = None
+
+
+@dataclass(frozen=True)
+class Dashboard:
+    """One file."""
+
+    name: str
+    title: str
+    help: str
+    variables: Sequence[dict[str, Any]]
+    rows: Sequence[tuple[str, Sequence[Panel]]]
+    tags: Sequence[str] = field(default=("offsider",))
+
+
+def by_queue(metric: str) -> str:
+    return f"sum by (name) ({metric}{{{QUEUES}}})"
+
+
+def quantiles(metric: str, selector: str) -> list[Query]:
+    return [
+        Query(
+            f"histogram_quantile({share}, sum by (le) (rate({metric}_bucket{{{selector}}}{RATE})))",
+            f"{round(share * 100)} %",
+        )
+        for share in (0.5, 0.95, 0.99)
+    ]
+
+
+TO_QUEUE = ("queues", "queue", "name")
+TO_QUEUE_OF_RUNS = ("queues", "queue", "queue")
+TO_CLASS = ("job", "class", "class")
+SECONDS = "sidekiq_jobs_completion_seconds"
+WAITED = "sidekiq_jobs_queue_duration_seconds"
+
+NOW = [
+    Panel(
+        "Runs per second",
+        [Query(f"sum(rate(sidekiq_processed_jobs_total{{{ONE}}}{RATE}))")],
+        "ops",
+        "stat",
+        3,
+    ),
+    Panel(
+        "Share of failures",
+        [
+            Query(
+                f"sum(rate(sidekiq_failed_jobs_total{{{ONE}}}{RATE}))"
+                f" / clamp_min(sum(rate(sidekiq_processed_jobs_total{{{ONE}}}{RATE})), 1e-9)"
+            )
+        ],
+        "percentunit",
+        "stat",
+        3,
+        thresholds=((None, "green"), (0.05, "orange"), (0.2, "red")),
+    ),
+    Panel(
+        "Threads at work",
+        [Query(f"sum(sidekiq_busy_workers{{{ONE}}}) / clamp_min(sum(sidekiq_workers{{{ONE}}}), 1)")],
+        "percentunit",
+        "stat",
+        3,
+        thresholds=((None, "green"), (0.8, "orange"), (0.95, "red")),
+    ),
+    Panel("Waiting", [Query(f"sum(sidekiq_enqueued_jobs{{{ONE}}})")], "short", "stat", 3),
+    Panel(
+        "Longest wait",
+        [Query(f"max(sidekiq_queue_latency_seconds{{{ONE}}})")],
+        "s",
+        "stat",
+        3,
+        thresholds=((None, "green"), (60, "orange"), (600, "red")),
+    ),
+    Panel("Scheduled", [Query(f"sum(sidekiq_scheduled_jobs{{{ONE}}})")], "short", "stat", 3),
+    Panel("Retries", [Query(f"sum(sidekiq_retry_jobs{{{ONE}}})")], "short", "stat", 3),
+    Panel("Dead", [Query(f"sum(sidekiq_dead_jobs{{{ONE}}})")], "short", "stat", 3),
+]
+
+OVERVIEW = Dashboard(
+    "overview",
+    "Offsider / Overview",
+    "All queues and workers of one server. A click on a line leads to its queue.",
+    [],
+    [
+        ("Now", NOW),
+        (
+            "Queues",
+            [
+                Panel(
+                    "Jobs waiting",
+                    [Query(f"sum by (name) (sidekiq_queue_enqueued_jobs{{{ONE}}})", "{{name}}")],
+                    link=TO_QUEUE,
+                ),
+                Panel(
+                    "Age of the next job",
+                    [Query(f"max by (name) (sidekiq_queue_latency_seconds{{{ONE}}})", "{{name}}")],
+                    "s",
+                    link=TO_QUEUE,
+                ),
+                Panel(
+                    "Total execution time",
+                    [Query(f"sum by (queue) (rate({SECONDS}_sum{{{ONE}}}{RATE}))", "{{queue}}")],
+                    "s",
+                    help="Seconds of running jobs in each second: how many threads a queue keeps busy.",
+                    stacked=True,
+                    link=TO_QUEUE_OF_RUNS,
+                ),
+                Panel(
+                    "Runs per second",
+                    [Query(f"sum by (queue) (rate({SECONDS}_count{{{ONE}}}{RATE}))", "{{queue}}")],
+                    "ops",
+                    link=TO_QUEUE_OF_RUNS,
+                ),
+                Panel(
+                    "Failures per second",
+                    [Query(f"sum by (queue) (rate(sidekiq_jobs_failed_total{{{ONE}}}{RATE}))", "{{queue}}")],
+                    "ops",
+                    link=TO_QUEUE_OF_RUNS,
+                ),
+                Panel(
+                    "Running now",
+                    [Query(f"sum by (name) (sidekiq_queue_busy_workers{{{ONE}}})", "{{name}}")],
+                    stacked=True,
+                    link=TO_QUEUE,
+                ),
+            ],
+        ),
+        (
+            "Sets",
+            [
+                Panel(
+                    "Scheduled, to retry, dead",
+                    [
+                        Query(f"sum(sidekiq_scheduled_jobs{{{ONE}}})", "scheduled"),
+                        Query(f"sum(sidekiq_retry_jobs{{{ONE}}})", "to retry"),
+                        Query(f"sum(sidekiq_dead_jobs{{{ONE}}})", "dead"),
+                    ],
+                ),
+                Panel(
+                    "Delay of the scheduler",
+                    [Query(f"max by (set) (sidekiq_scheduler_lag_seconds{{{ONE}}})", "{{set}}")],
+                    "s",
+                    help="How late the job is that is due longest. Above some seconds nobody moves what is due.",
+                ),
+                Panel(
+                    "Paused queues",
+                    [Query(f"sum by (name) (sidekiq_queue_paused{{{ONE}}})", "{{name}}")],
+                    most=1,
+                    link=TO_QUEUE,
+                ),
+            ],
+        ),
+        (
+            "Workers",
+            [
+                Panel(
+                    "Threads",
+                    [
+                        Query(f"sum(sidekiq_concurrency{{{ONE}}})", "threads"),
+                        Query(f"sum(sidekiq_busy_workers{{{ONE}}})", "at work"),
+                    ],
+                ),
+                Panel(
+                    "Processes by host",
+                    [Query(f"sum by (host, quiet) (sidekiq_host_processes{{{ONE}}})", "{{host}}, quiet: {{quiet}}")],
+                    stacked=True,
+                ),
+                Panel(
+                    "Memory by host",
+                    [Query(f"sum by (host) (sidekiq_host_processes_memory_usage_bytes{{{ONE}}})", "{{host}}")],
+                    "bytes",
+                    stacked=True,
+                ),
+                Panel(
+                    "Memory of Redis",
+                    [
+                        Query(f"max(sidekiq_redis_memory_used_bytes{{{ONE}}})", "used"),
+                        Query(f"max(sidekiq_redis_memory_max_bytes{{{ONE}}})", "limit (0: none)"),
+                    ],
+                    "bytes",
+                ),
+                Panel(
+                    "Where the time goes",
+                    [Query(f"topk(20, sum by (class) (increase({SECONDS}_sum{{{ONE}}}[$__range])))", "{{class}}")],
+                    "s",
+                    "table",
+                    16,
+                    help="The classes with the most execution time in the range shown.",
+                    link=TO_CLASS,
+                ),
+            ],
+        ),
+    ],
+)
+
+QUEUE = Dashboard(
+    "queues",
+    "Offsider / Queues",
+    "One queue, or a group of queues. A click on a class leads to its jobs.",
+    [{"name": "queue", "label": "Queue", "query": f"label_values(sidekiq_queue_enqueued_jobs{{{ONE}}}, name)"}],
+    [
+        (
+            "Waiting",
+            [
+                Panel("Jobs waiting", [Query(by_queue("sidekiq_queue_enqueued_jobs"), "{{name}}")]),
+                Panel("Age of the next job", [Query(by_queue("sidekiq_queue_latency_seconds"), "{{name}}")], "s"),
+                Panel(
+                    "Time from enqueued to started",
+                    quantiles(WAITED, RUNS),
+                    "s",
+                    help="Of the runs that started, whereas the age of the next job is of one that has not.",
+                ),
+            ],
+        ),
+        (
+            "Running",
+            [
+                Panel(
+                    "Runs per second",
+                    [Query(f"sum by (class) (rate({SECONDS}_count{{{RUNS}}}{RATE}))", "{{class}}")],
+                    "ops",
+                    stacked=True,
+                    link=TO_CLASS,
+                ),
+                Panel(
+                    "Total execution time",
+                    [Query(f"sum by (class) (rate({SECONDS}_sum{{{RUNS}}}{RATE}))", "{{class}}")],
+                    "s",
+                    help="Seconds of running jobs in each second: how many threads a class keeps busy.",
+                    stacked=True,
+                    link=TO_CLASS,
+                ),
+                Panel(
+                    "Running now",
+                    [Query(f"sum by (class) (sidekiq_running_jobs{{{RUNS}}})", "{{class}}")],
+                    stacked=True,
+                    link=TO_CLASS,
+                ),
+                Panel(
+                    "95 % are done within",
+                    [
+                        Query(
+                            f"histogram_quantile(0.95, sum by (le, class) (rate({SECONDS}_bucket{{{RUNS}}}{RATE})))",
+                            "{{class}}",
+                        )
+                    ],
+                    "s",
+                    link=TO_CLASS,
+                ),
+                Panel(
+                    "Failures per second",
+                    [Query(f"sum by (class) (rate(sidekiq_jobs_failed_total{{{RUNS}}}{RATE}))", "{{class}}")],
+                    "ops",
+                    link=TO_CLASS,
+                ),
+                Panel(
+                    "Longest running job",
+                    [Query(f"max by (name) (sidekiq_queue_max_processing_time_seconds{{{QUEUES}}})", "{{name}}")],
+                    "s",
+                ),
+            ],
+        ),
+        (
+            "Who serves it",
+            [
+                Panel("Processes", [Query(by_queue("sidekiq_queue_processes"), "{{name}}")]),
+                Panel(
+                    "Threads that serve it",
+                    [
+                        Query(by_queue("sidekiq_queue_workers"), "{{name}}"),
+                        Query(by_queue("sidekiq_queue_busy_workers"), "{{name}}, at work"),
+                    ],
+                ),
+                Panel(
+                    "Where the time goes",
+                    [Query(f"topk(20, sum by (class) (increase({SECONDS}_sum{{{RUNS}}}[$__range])))", "{{class}}")],
+                    "s",
+                    "table",
+                    help="The classes with the most execution time in the range shown.",
+                    link=TO_CLASS,
+                ),
+            ],
+        ),
+    ],
+)
+
+JOB = Dashboard(
+    "job",
+    "Offsider / Jobs",
+    "One class of jobs, in all its queues.",
+    [{"name": "class", "label": "Class", "query": f"label_values({SECONDS}_count{{{ONE}}}, class)"}],
+    [
+        (
+            "Now",
+            [
+                Panel("Runs per second", [Query(f"sum(rate({SECONDS}_count{{{CLASS}}}{RATE}))")], "ops", "stat", 4),
+                Panel(
+                    "Share of failures",
+                    [
+                        Query(
+                            f"sum(rate(sidekiq_jobs_failed_total{{{CLASS}}}{RATE}))"
+                            f" / clamp_min(sum(rate({SECONDS}_count{{{CLASS}}}{RATE})), 1e-9)"
+                        )
+                    ],
+                    "percentunit",
+                    "stat",
+                    4,
+                    thresholds=((None, "green"), (0.05, "orange"), (0.2, "red")),
+                ),
+                Panel("Running now", [Query(f"sum(sidekiq_running_jobs{{{CLASS}}}) or vector(0)")], "short", "stat", 4),
+                Panel(
+                    "Average duration",
+                    [
+                        Query(
+                            f"sum(rate({SECONDS}_sum{{{CLASS}}}{RATE}))"
+                            f" / clamp_min(sum(rate({SECONDS}_count{{{CLASS}}}{RATE})), 1e-9)"
+                        )
+                    ],
+                    "s",
+                    "stat",
+                    4,
+                ),
+                Panel(
+                    "Share of CPU",
+                    [
+                        Query(
+                            f"sum(rate(sidekiq_jobs_cpu_seconds_sum{{{CLASS}}}{RATE}))"
+                            f" / clamp_min(sum(rate({SECONDS}_sum{{{CLASS}}}{RATE})), 1e-9)"
+                        )
+                    ],
+                    "percentunit",
+                    "stat",
+                    4,
+                    help="Of the time that it runs. Above a third, more threads in one process hardly help.",
+                ),
+                Panel(
+                    "Total execution time",
+                    [Query(f"sum(increase({SECONDS}_sum{{{CLASS}}}[$__range]))")],
+                    "s",
+                    "stat",
+                    4,
+                    help="In the range shown.",
+                ),
+            ],
+        ),
+        (
+            "Time",
+            [
+                Panel("Duration", quantiles(SECONDS, CLASS), "s"),
+                Panel("Time from enqueued to started", quantiles(WAITED, CLASS), "s"),
+                Panel(
+                    "Durations",
+                    [Query(f"sum by (le) (increase({SECONDS}_bucket{{{CLASS}}}{RATE}))", "{{le}}")],
+                    "s",
+                    "heatmap",
+                ),
+                Panel(
+                    "Total execution time",
+                    [Query(f"sum by (class) (rate({SECONDS}_sum{{{CLASS}}}{RATE}))", "{{class}}")],
+                    "s",
+                    help="Seconds of running jobs in each second: how many threads it keeps busy.",
+                    stacked=True,
+                ),
+                Panel(
+                    "CPU time",
+                    [Query(f"sum by (class) (rate(sidekiq_jobs_cpu_seconds_sum{{{CLASS}}}{RATE}))", "{{class}}")],
+                    "s",
+                    stacked=True,
+                ),
+                Panel(
+                    "Runs per second by queue",
+                    [Query(f"sum by (queue) (rate({SECONDS}_count{{{CLASS}}}{RATE}))", "{{queue}}")],
+                    "ops",
+                    stacked=True,
+                    link=TO_QUEUE_OF_RUNS,
+                ),
+            ],
+        ),
+        (
+            "Failures",
+            [
+                Panel(
+                    "Failures per second",
+                    [Query(f"sum by (class) (rate(sidekiq_jobs_failed_total{{{CLASS}}}{RATE}))", "{{class}}")],
+                    "ops",
+                    width=12,
+                ),
+                Panel(
+                    "To be tried again, per second",
+                    [Query(f"sum by (class) (rate(sidekiq_jobs_retried_total{{{CLASS}}}{RATE}))", "{{class}}")],
+                    "ops",
+                    width=12,
+                ),
+            ],
+        ),
+    ],
+)
+
+DASHBOARDS = (OVERVIEW, QUEUE, JOB)
+
+
+def written(dashboard: Dashboard) -> str:
+    """The file of a dashboard."""
+    return json.dumps(_dashboard(dashboard), indent=2, ensure_ascii=False) + "\n"
+
+
+def _dashboard(dashboard: Dashboard) -> dict[str, Any]:
+    return {
+        "uid": f"offsider-{dashboard.name}",
+        "title": dashboard.title,
+        "description": dashboard.help,
+        "tags": list(dashboard.tags),
+        "timezone": "",
+        "schemaVersion": 38,
+        "version": 1,
+        "editable": True,
+        "graphTooltip": 1,
+        "refresh": "30s",
+        "time": {"from": "now-3h", "to": "now"},
+        "links": [_page_link(name, title) for name, title in PAGES.items() if name != dashboard.name],
+        "templating": {"list": [_source(), _variable(_JOB), *(_variable(each) for each in dashboard.variables)]},
+        "annotations": {"list": []},
+        "panels": _panels(dashboard.rows),
+    }
+
+
+_JOB = {"name": "job", "label": "Scrape", "query": "label_values(sidekiq_processes, job)"}
+
+
+def _source() -> dict[str, Any]:
+    return {"name": "datasource", "label": "Source", "type": "datasource", "query": "prometheus", "current": {}}
+
+
+def _variable(given: dict[str, Any]) -> dict[str, Any]:
+    several = given["name"] != "job"
+    return {
+        "name": given["name"],
+        "label": given["label"],
+        "type": "query",
+        "datasource": SOURCE,
+        "definition": given["query"],
+        "query": {"query": given["query"], "refId": given["name"]},
+        "refresh": 2,
+        "sort": 1,
+        "multi": several,
+        "includeAll": several,
+        **({"allValue": ".*", "current": {"text": ["All"], "value": ["$__all"]}} if several else {"current": {}}),
+    }
+
+
+def _page_link(name: str, title: str) -> dict[str, Any]:
+    return {
+        "title": title,
+        "type": "link",
+        "icon": "dashboard",
+        "url": f"/d/offsider-{name}",
+        "includeVars": False,
+        "keepTime": True,
+    }
+
+
+def _panels(rows: Sequence[tuple[str, Sequence[Panel]]]) -> list[dict[str, Any]]:
+    made: list[dict[str, Any]] = []
+    top = 0
+    for title, panels in rows:
+        made.append(
+            {
+                "id": len(made) + 1,
+                "type": "row",
+                "title": title,
+                "collapsed": False,
+                "panels": [],
+                "gridPos": {"x": 0, "y": top, "w": 24, "h": 1},
+            }
+        )
+        top += 1
+        left = 0
+        height = 4 if panels[0].kind == "stat" else 8
+        for panel in panels:
+            if left + panel.width > 24:
+                left, top = 0, top + height
+            place = {"x": left, "y": top, "w": panel.width, "h": height}
+            made.append({"id": len(made) + 1, **_panel(panel), "gridPos": place})
+            left += panel.width
+        top += height
+    return made
+
+
+def _panel(panel: Panel) -> dict[str, Any]:
+    instant = panel.kind in {"stat", "table"}
+    return {
+        "type": panel.kind,
+        "title": panel.title,
+        "description": panel.help,
+        "datasource": SOURCE,
+        "targets": [
+            {
+                "refId": chr(ord("A") + number),
+                "datasource": SOURCE,
+                "expr": query.expression,
+                "legendFormat": query.legend,
+                "instant": instant,
+                "range": not instant,
+                "format": {"table": "table", "heatmap": "heatmap"}.get(panel.kind, "time_series"),
+            }
+            for number, query in enumerate(panel.queries)
+        ],
+        "fieldConfig": {"defaults": _defaults(panel), "overrides": []},
+        "options": _OPTIONS[panel.kind],
+        **({"transformations": _TABLE} if panel.kind == "table" else {}),
+    }
+
+
+def _defaults(panel: Panel) -> dict[str, Any]:
+    steps = [{"value": value, "color": colour} for value, colour in panel.thresholds]
+    defaults: dict[str, Any] = {"unit": panel.unit, "min": 0, "thresholds": {"mode": "absolute", "steps": steps}}
+    if panel.most is not None:
+        defaults["max"] = panel.most
+    if panel.kind == "timeseries":
+        stacking = {"mode": "normal" if panel.stacked else "none", "group": "A"}
+        defaults["custom"] = {"fillOpacity": 30 if panel.stacked else 5, "lineWidth": 1, "stacking": stacking}
+    if panel.link is not None:
+        defaults["links"] = [_data_link(panel.link, is_table=panel.kind == "table")]
+    return defaults
+
+
+def _data_link(link: tuple[str, str, str], *, is_table: bool) -> dict[str, Any]:
+    page, variable, label = link
+    value = f"${{__data.fields.{label}}}" if is_table else f"${{__field.labels.{label}}}"
+    here = "var-datasource=${datasource}&var-job=${job}"
+    url = f"/d/offsider-{page}?{here}&var-{variable}={value}&${{__url_time_range}}"
+    return {"title": f"{PAGES[page]}: {value}", "url": url, "targetBlank": False}
+
+
+_OPTIONS: dict[str, dict[str, Any]] = {
+    "timeseries": {
+        "legend": {"displayMode": "table", "placement": "bottom", "calcs": ["lastNotNull", "max"], "showLegend": True},
+        "tooltip": {"mode": "multi", "sort": "desc"},
+    },
+    "stat": {"reduceOptions": {"calcs": ["lastNotNull"]}, "colorMode": "value", "graphMode": "none"},
+    "table": {"showHeader": True, "sortBy": [{"displayName": "Seconds", "desc": True}]},
+    "heatmap": {"calculate": False, "yAxis": {"unit": "s"}, "color": {"mode": "scheme", "scheme": "Blues"}},
+}
+_TABLE = [
+    {
+        "id": "organize",
+        "options": {"excludeByName": {"Time": True}, "renameByName": {"Value": "Seconds"}, "indexByName": {"class": 0}},
+    }
+]
+
+
+def main(words: Sequence[str]) -> int:
+    """Write what is not current; with ``--check`` say so and answer 1."""
+    stale = [each for each in DASHBOARDS if _text(each) != written(each)]
+    for dashboard in stale:
+        if "--check" in words:
+            print(f"deploy/grafana/{dashboard.name}.json is not current: python3 scripts/write_dashboards.py")
+        else:
+            _path(dashboard).write_text(written(dashboard))
+    return 1 if stale and "--check" in words else 0
+
+
+def _path(dashboard: Dashboard) -> Path:
+    return FOLDER / f"{dashboard.name}.json"
+
+
+def _text(dashboard: Dashboard) -> str:
+    return _path(dashboard).read_text() if _path(dashboard).exists() else ""
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

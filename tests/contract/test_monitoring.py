@@ -1,0 +1,159 @@
+"""The dashboards and alert rules are whole: they lead to each other, and they name metrics that exist."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from urllib.parse import parse_qsl, urlsplit
+
+import pytest
+import yaml
+
+from offsider.cli.web import PORT
+from offsider.inspector.exposition import fleet_text
+from offsider.wiring.config import Config
+from tests.redis.inspector.fleets import seed
+
+ROOT = Path(__file__).parents[2]
+RULES = ROOT / "deploy" / "prometheus"
+DASHBOARDS = {path.stem: json.loads(path.read_text()) for path in sorted((ROOT / "deploy" / "grafana").glob("*.json"))}
+METRIC = re.compile(r"\bsidekiq_\w+")
+DASHBOARD_NAMES = pytest.mark.parametrize("name", DASHBOARDS)
+
+
+def panels(name: str) -> list[dict]:
+    return [panel for panel in DASHBOARDS[name]["panels"] if panel["type"] != "row"]
+
+
+def expressions(name: str) -> list[str]:
+    return [target["expr"] for panel in panels(name) for target in panel["targets"]]
+
+
+def variables(name: str) -> dict[str, dict]:
+    return {variable["name"]: variable for variable in DASHBOARDS[name]["templating"]["list"]}
+
+
+def rules() -> list[dict]:
+    groups = yaml.safe_load((RULES / "offsider.rules.yml").read_text())["groups"]
+    return [rule for group in groups for rule in group["rules"]]
+
+
+@pytest.fixture
+def told(embedded_url) -> set[str]:
+    """The names of a scrape of a small fleet."""
+    import redis
+
+    config = Config()
+    config.redis.url = embedded_url
+    with redis.Redis.from_url(embedded_url) as client:
+        seed(client, config.shared_redis())
+    text = fleet_text(config)
+    config.close()
+    return {re.split(r"[{ ]", line)[0] for line in text.splitlines() if not line.startswith("#")}
+
+
+def test_there_are_three_and_they_are_as_their_program_writes_them():
+    assert set(DASHBOARDS) == {"overview", "queues", "job"}
+    program = ROOT / "scripts" / "write_dashboards.py"
+    ended = subprocess.run([sys.executable, program, "--check"], capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stdout
+
+
+@DASHBOARD_NAMES
+def test_every_metric_of_a_dashboard_is_in_a_scrape(name, told):
+    asked = {
+        metric for text in [*expressions(name), *map(str, variables(name).values())] for metric in METRIC.findall(text)
+    }
+    assert asked
+    assert asked <= told
+
+
+def test_every_metric_of_the_rules_is_in_a_scrape(told):
+    asked = {metric for rule in rules() for metric in METRIC.findall(rule["expr"])}
+    assert asked
+    assert asked <= told
+
+
+@DASHBOARD_NAMES
+def test_every_variable_of_a_query_is_one_of_the_dashboard(name):
+    builtin = {"__rate_interval", "__range"}
+    asked = {variable for text in expressions(name) for variable in re.findall(r"\$(\w+)", text)}
+    assert asked - builtin <= set(variables(name))
+
+
+@DASHBOARD_NAMES
+def test_every_dashboard_leads_to_the_others(name):
+    there = {dashboard["uid"] for dashboard in DASHBOARDS.values()}
+    linked = {link["url"].removeprefix("/d/") for link in DASHBOARDS[name]["links"]}
+    assert linked == there - {DASHBOARDS[name]["uid"]}
+
+
+def test_a_click_leads_from_the_overview_to_a_queue_and_from_there_to_a_job():
+    by_uid = {dashboard["uid"]: name for name, dashboard in DASHBOARDS.items()}
+    lead = set()
+    for name in DASHBOARDS:
+        for panel in panels(name):
+            for link in panel["fieldConfig"]["defaults"].get("links", []):
+                address = urlsplit(link["url"])
+                there = by_uid[address.path.removeprefix("/d/")]
+                for key, value in parse_qsl(address.query.replace("&${__url_time_range}", "")):
+                    assert key.removeprefix("var-") in variables(there)
+                    label = re.fullmatch(r"\$\{__(?:field\.labels|data\.fields)\.(\w+)\}", value)
+                    if label:  # what the link passes on is a label of the lines that it is on
+                        kept = re.compile(rf"by \([^)]*\b{label[1]}\b")
+                        assert all(kept.search(target["expr"]) for target in panel["targets"])
+                lead.add((name, there))
+    assert {("overview", "queues"), ("queues", "job"), ("overview", "job"), ("job", "queues")} <= lead
+
+
+@DASHBOARD_NAMES
+def test_no_panel_covers_another(name):
+    taken = set()
+    for panel in DASHBOARDS[name]["panels"]:
+        place = panel["gridPos"]
+        cells = {
+            (x, y)
+            for x in range(place["x"], place["x"] + place["w"])
+            for y in range(place["y"], place["y"] + place["h"])
+        }
+        assert not cells & taken, panel["title"]
+        assert place["x"] + place["w"] <= 24
+        taken |= cells
+    ids = [panel["id"] for panel in DASHBOARDS[name]["panels"]]
+    assert len(set(ids)) == len(ids)
+
+
+def test_total_execution_time_is_on_all_three():
+    for name in DASHBOARDS:
+        assert any("completion_seconds_sum" in expression for expression in expressions(name))
+
+
+def test_every_alert_says_how_bad_it_is_and_what_to_do():
+    alerts = [rule for rule in rules() if "alert" in rule]
+    for rule in alerts:
+        assert rule["labels"]["severity"] in {"warning", "critical"}
+        assert set(rule["annotations"]) == {"summary", "description"}
+        assert rule["for"]
+    tested = (RULES / "offsider.rules.test.yml").read_text()
+    assert all(tested.count(f"alertname: {rule['alert']}") >= 2 for rule in alerts)
+
+
+def test_the_scrape_asks_where_the_pages_are_by_default():
+    (scrape,) = yaml.safe_load((RULES / "prometheus.yml").read_text())["scrape_configs"]
+    assert scrape["static_configs"] == [{"targets": [f"127.0.0.1:{PORT}"]}]
+    assert scrape["job_name"] in next(rule["expr"] for rule in rules() if rule.get("alert") == "OffsiderScrapeFails")
+
+
+@pytest.mark.needs("promtool")
+@pytest.mark.parametrize(
+    "words",
+    ["check rules offsider.rules.yml", "check config prometheus.yml", "test rules offsider.rules.test.yml"],
+)
+def test_prometheus_finds_nothing_wrong_with_the_rules(words):
+    promtool = shutil.which("promtool")
+    ended = subprocess.run([promtool, *words.split()], cwd=RULES, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
