@@ -1,0 +1,39 @@
+"""What a job carries survives the other language: who caused it is told in both logs, and after every retry."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from offsider import context
+from tests.interop.waiting import eventually
+
+pytestmark = pytest.mark.needs("sidekiq", "redis-server")
+
+
+def test_ruby_keeps_what_we_stamp_when_the_job_fails_there(client, processes, raw_redis) -> None:
+    processes.sidekiq("-q", "ruby")
+    with context(user="ann", correlation_id="c1"):
+        jid = client.push({"class": "FailsEverywhere", "args": [], "queue": "ruby"})
+
+    def failed():
+        entries = [json.loads(raw) for raw in raw_redis.zrange("retry", 0, -1)]
+        return [entry for entry in entries if entry["jid"] == jid]
+
+    [entry] = eventually(failed, "a failure in Ruby")
+    assert (entry["meta.user"], entry["correlation_id"], entry["error_class"]) == ("ann", "c1", "ArgumentError")
+
+
+def test_our_worker_tells_what_ruby_has_stamped(ruby, processes) -> None:
+    processes.offsider("-q", "python", OFFSIDER_LOG_FORMAT="structured")
+    stamps = "'meta.caller_id' => 'OrdersController#create', 'correlation_id' => 'c2'"
+    jid = ruby(f"Sidekiq::Client.push('class' => 'HardJob', 'args' => [1], 'queue' => 'python', {stamps})")
+
+    def told():
+        lines = [json.loads(line) for line in processes.logs().splitlines() if line.startswith("{")]
+        return [line for line in lines if line.get("jid") == jid and line.get("job_status") == "done"]
+
+    [line] = eventually(told, "a line of the log")
+    assert (line["meta.caller_id"], line["correlation_id"]) == ("OrdersController#create", "c2")
+    assert line["scheduling_latency_s"] >= 0
