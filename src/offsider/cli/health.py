@@ -203,7 +203,7 @@ def _metrics(sums: Sums, *, body: bool) -> bytes:
     # Imported at the first scrape: a worker that nobody scrapes does without.
     from offsider.inspector.exposition import CONTENT_TYPE, series_text
 
-    text = series_text(sums.series(), concurrency=sums.concurrency)
+    text = series_text(sums.series(), concurrency=sums.concurrency, running=sums.busy)
     return _written(200, text, content_type=CONTENT_TYPE, body=body)
 
 

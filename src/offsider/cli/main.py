@@ -19,6 +19,7 @@ WORDS = {
     "stats": "stats",
     "queues": "queues",
     "doctor": "doctor",
+    "mark": "mark",
     "web": "web",
     "demo": "demo",
     "version": "version",

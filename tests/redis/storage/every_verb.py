@@ -7,8 +7,9 @@ from functools import partial
 from typing import Any
 
 from offsider.core.errors import Fenced
-from offsider.storage import agenda, job_sets, owners, processes, quarantine, strikes, working
+from offsider.storage import agenda, error_groups, job_sets, owners, processes, quarantine, strikes, working
 from offsider.storage.agenda import Due, Lease
+from offsider.storage.error_groups import Noted
 from offsider.storage.job_sets import Move, Moved
 from offsider.storage.owners import Lists
 from offsider.storage.quarantine import Seen
@@ -48,6 +49,7 @@ def walk(redis: Redis) -> None:
     assert not job_sets.drop(redis, keys.schedule, b"nobody")
     assert job_sets.defer(redis, keys.schedule, b"gone", 60)
     _quarantine(redis)
+    error_groups.note(redis, [Noted("group", 1, LONG_AGO, "{}", "jid")])
     beat = processes.heartbeat(redis, OWNER.identity, {"info": "{}"}, {"1": "{}"}, wire_version=8)
     assert (beat.known, beat.signal) == (False, "TSTP")
     _reclaim(redis)
@@ -126,4 +128,6 @@ def left_behind(keys: Any, stored: dict[str, Any]) -> None:
     assert stored.pop(keys.processes) == {OWNER.identity.encode()}
     assert stored.pop(keys.process(OWNER.identity)) == {b"info": b"{}"}
     assert stored.pop(keys.work(OWNER.identity)) == {b"1": b"{}"}
+    assert stored.pop(keys.errors) == {b"group": LONG_AGO}
+    assert stored.pop(keys.error_fields)[b"group:count"] == b"1"
     assert stored == {}

@@ -10,13 +10,14 @@ import time
 
 import pytest
 
+from offsider.core.series import Series
 from offsider.storage import owners
 from offsider.storage.owners import Lists
 from offsider.storage.redis import RedisSettings
 from offsider.storage.working import Owner, claim
 from offsider.worker.keeper.channel import Channel
 from offsider.worker.keeper.keeping import Keeper
-from offsider.worker.keeper.messages import Orders, Report, encode
+from offsider.worker.keeper.messages import Counted, Orders, Report, encode
 from tests.process.stored import push
 from tests.waiting import wait_for
 
@@ -262,6 +263,18 @@ def test_whoever_waits_for_its_end_does_not_wait_for_a_second_look(keeper, worke
     assert not keeper.turn()
     assert heard == ["no more"]
     assert raw_redis.llen("queue:default") == 1
+
+
+def test_what_workers_have_counted_is_summed_and_outlives_them(keeper, channel, worker):
+    channel.send(worker.report())
+    for _ in range(2):
+        channel.send(encode(Counted(worker.process.pid, [Series({"class": "A"}, processed=2)], 1, 5)))
+    keeper.turn()
+    assert [series.processed for series in keeper.sums.series()] == [4]
+    assert (keeper.sums.busy, keeper.sums.concurrency) == (1, 5)
+    worker.end()
+    wait_for(lambda: keeper.turn() and keeper.sums.concurrency == 0)
+    assert [series.processed for series in keeper.sums.series()] == [4]
 
 
 def test_it_sleeps_until_something_happens(keeper, worker, parts):

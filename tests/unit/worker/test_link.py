@@ -7,11 +7,12 @@ import os
 
 import pytest
 
+from offsider.core.series import Series
 from offsider.storage.owners import Lists
 from offsider.storage.redis import RedisSettings
 from offsider.worker.keeper.channel import Channel
-from offsider.worker.keeper.link import KeeperLink
-from offsider.worker.keeper.messages import Report, decode
+from offsider.worker.keeper.link import SERIES_AT_ONCE, KeeperLink
+from offsider.worker.keeper.messages import Counted, Report, decode
 
 LISTS = Lists("host:1:aaaaaaaaaaaa", {"default": ("low",)})
 REDIS = RedisSettings()
@@ -52,6 +53,41 @@ def test_a_worker_that_has_left_says_so_last(channel):
     link.left()
     link.repeat()
     assert [report.state for report in told(channel)] == ["ready", "left"]
+
+
+def test_what_was_counted_arrives_in_parts_that_fit(channel):
+    link = KeeperLink(channel)
+    link.count([Series({"class": f"A{number}" * 50}, processed=1) for number in range(SERIES_AT_ONCE + 1)], 3, 10)
+    first, rest = (decode(channel.receive() or b"") for _ in range(2))
+    assert isinstance(first, Counted)
+    assert isinstance(rest, Counted)
+    assert (len(first.series), len(rest.series), first.busy, first.concurrency) == (SERIES_AT_ONCE, 1, 3, 10)
+    assert channel.receive() is None
+
+
+def test_that_nothing_was_counted_is_told_too(channel):
+    KeeperLink(channel).count([], 0, 10)
+    assert decode(channel.receive() or b"") == Counted(os.getpid(), (), 0, 10)
+
+
+def test_what_finds_no_room_is_told_the_next_time(channel, monkeypatch):
+    link, room = KeeperLink(channel), [False]
+    send = channel.send
+    monkeypatch.setattr(channel, "send", lambda datagram: room[0] and send(datagram))
+    link.count([Series({"class": "A"}, processed=1)], 0, 1)
+    room[0] = True
+    link.count([Series({"class": "A"}, processed=2)], 0, 1)
+    told = decode(channel.receive() or b"")
+    assert isinstance(told, Counted)
+    assert [series.processed for series in told.series] == [1, 2]
+
+
+def test_a_keeper_that_is_gone_is_told_of_no_counts(channel):
+    channel.only_send()
+    link = KeeperLink(channel)
+    link.count([Series({"class": "A"})], 0, 1)
+    assert link.gone
+    link.count([Series({"class": "A"})], 0, 1)
 
 
 def test_a_lost_keeper_is_told_once_and_reaped(channel, caplog):

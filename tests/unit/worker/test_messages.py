@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from offsider.core.series import Series
 from offsider.storage.owners import Lists
 from offsider.storage.redis import RedisSettings
-from offsider.worker.keeper.messages import Orders, Report, Unreadable, decode, encode
+from offsider.worker.keeper.messages import Counted, Orders, Report, Unreadable, decode, encode
 
 REPORT = Report(
     4711,
@@ -18,8 +19,10 @@ REPORT = Report(
     7,
 )
 
+COUNTED = Counted(4711, (Series({"class": "Ü", "queue": "low"}, 3, 2, 1, 0.5, 0.25),), 1, 10)
 
-@pytest.mark.parametrize("message", [REPORT, Orders(expected=4, no_more=True), Orders()])
+
+@pytest.mark.parametrize("message", [REPORT, Orders(expected=4, no_more=True), Orders(), COUNTED, Counted(1)])
 def test_a_message_arrives_as_it_was_sent(message):
     assert decode(encode(message)) == message
 

@@ -1,4 +1,4 @@
-#!lua
+#!lua flags=allow-oom
 -- Counts errors in their groups, in all and per hour, and drops the groups that were not seen for longest.
 -- A script, because a group is counted or dropped as a whole while other processes do the same.
 -- KEYS[1] sorted set: group -> when it was last seen

@@ -98,11 +98,15 @@ def decode(datagram: bytes) -> Report | Orders | Counted | Unreadable:
     try:
         told = json.loads(datagram)
         if "counted" in told:
-            counted = told["counted"]
-            return Counted(**{**counted, "series": tuple(Series(**each) for each in counted["series"])})
+            return _counted(told["counted"])
         return Orders(**told["orders"]) if "orders" in told else _report(told["report"])
     except (ValueError, TypeError, KeyError) as error:
         return Unreadable(f"{type(error).__name__}: {error}")
+
+
+def _counted(told: Mapping[str, Any]) -> Counted:
+    series = tuple(Series(**each) for each in told["series"])
+    return Counted(told["pid"], series, told["busy"], told["concurrency"])
 
 
 def _report(told: Mapping[str, Any]) -> Report:

@@ -1,0 +1,37 @@
+"""``offsider mark``."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from offsider import Config
+from offsider.inspector import Deploys
+
+
+def mark(redis_url: str, *words: str, folder=None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "offsider", "mark", *words]
+    environ = {"OFFSIDER_REDIS_URL": redis_url, "GIT_CEILING_DIRECTORIES": str(folder.parent), "PATH": "/usr/bin:/bin"}
+    return subprocess.run(command, env=environ, cwd=folder, capture_output=True, text=True, check=False, timeout=60)
+
+
+def test_a_deploy_is_noted_once_whoever_of_many_hosts_is_first(redis_url, raw_redis, tmp_path):
+    first, second = (mark(redis_url, "v1 \x1b[31m", folder=tmp_path) for _ in range(2))
+    assert (first.returncode, first.stdout) == (0, "marked: v1 \\x1b[31m\n")
+    assert (second.returncode, second.stdout) == (0, "already marked within this minute: v1 \\x1b[31m\n")
+    config = Config()
+    config.redis.url = redis_url
+    now = config.clock.now()
+    assert [found.label for found in Deploys(config).marks(now - 120, now)] == ["v1 \x1b[31m"]
+
+
+def test_without_a_label_and_a_commit_it_says_what_to_do(redis_url, tmp_path):
+    ended = mark(redis_url, folder=tmp_path)
+    assert ended.returncode == 1
+    assert "name one yourself" in ended.stderr
+
+
+def test_a_server_that_is_away_is_a_message(tmp_path):
+    ended = mark("redis://127.0.0.1:1", "v1", folder=tmp_path)
+    assert ended.returncode == 1
+    assert "cannot be reached" in ended.stderr

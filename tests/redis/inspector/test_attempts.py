@@ -1,0 +1,23 @@
+"""The last failed attempts of a job, as they are read."""
+
+from __future__ import annotations
+
+import json
+
+from offsider.inspector import Attempt, Attempts
+from offsider.storage import attempts
+
+TOLD = {"number": 1, "at": 5.0, "host": "h:1", "error_class": "E", "error_message": "m", "duration": 0.5}
+
+
+def test_attempts_are_read_newest_first_and_what_is_none_is_left_out(config):
+    stored = [json.dumps(TOLD), json.dumps({**TOLD, "number": 2}), "[]", "{", json.dumps({**TOLD, "at": "x"})]
+    attempts.add(config.shared_redis(), [("a", raw.encode(), 60.0) for raw in stored])
+    assert Attempts.of("a", config) == [
+        Attempt(2, 5.0, "h:1", "E", "m", 0.5),
+        Attempt(1, 5.0, "h:1", "E", "m", 0.5),
+    ]
+
+
+def test_a_job_that_never_failed_has_none(config):
+    assert Attempts.of("nobody", config) == []

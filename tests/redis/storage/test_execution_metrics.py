@@ -1,0 +1,81 @@
+"""Sidekiq's execution metrics; their exact form is held by golden dumps, see tests/contract."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from offsider.storage import execution_metrics, run_counts
+from offsider.storage.execution_metrics import BUCKETS, Counts, JobCounts
+
+AT = datetime(2026, 11, 20, 9, 5, 30, tzinfo=UTC)
+
+
+def counts(name: str = "A", processed: int = 2, failed: int = 1, ms: int = 30, places: tuple[int, ...] = (0,)):
+    histogram = [0] * BUCKETS
+    for place in places:
+        histogram[place] += 1
+    return JobCounts(name, processed, failed, ms, histogram)
+
+
+def write(pool, *jobs: JobCounts, at: datetime = AT, wire_version: int = 8) -> None:
+    run_counts.add(pool, jobs, [], at.timestamp(), wire_version=wire_version)
+
+
+@pytest.mark.parametrize("wire_version", [6, 7, 8])
+def test_what_is_written_is_read_whichever_version_it_is_written_for(pool, wire_version):
+    write(pool, counts("A"), counts("B|odd", 1, 0, 7), wire_version=wire_version)
+    write(pool, counts("A", 3, 0, 12, (25, 25)), wire_version=wire_version)
+    both = {"A": Counts(5, 1, 42), "B|odd": Counts(1, 0, 7)}
+    assert execution_metrics.minutes(pool, [AT, AT + timedelta(minutes=1)]) == [both, {}]
+    assert execution_metrics.ten_minutes(pool, [AT]) == [both]
+    assert execution_metrics.minutes_of(pool, "A", [AT]) == [(Counts(5, 1, 42), [1, *[0] * 24, 2])]
+
+
+def test_versions_are_added_up(pool):
+    write(pool, counts("A"), wire_version=7)
+    write(pool, counts("A"), wire_version=8)
+    assert execution_metrics.minutes(pool, [AT]) == [{"A": Counts(4, 2, 60)}]
+
+
+def test_a_class_that_did_nothing_is_zero(pool):
+    assert execution_metrics.minutes_of(pool, "Nobody", [AT]) == [(Counts(), [0] * BUCKETS)]
+    assert execution_metrics.minutes(pool, []) == []
+
+
+def test_keys_that_others_have_spoilt_are_read_as_nothing(pool, raw_redis):
+    write(pool, counts("A"))
+    raw_redis.hset("j|261120|9:05", mapping={b"A|ms": b"many", b"\xff|p": b"1", b"nonsense": b"1"})
+    raw_redis.set("j|261120|9:06", "a string")
+    raw_redis.rpush("h|A-20-9:6", "a list")
+    read = execution_metrics.minutes(pool, [AT, AT + timedelta(minutes=1)])
+    assert (read[0]["A"], read[1]) == (Counts(2, 1, 0), {})
+    (counted,) = execution_metrics.minutes_of(pool, "A", [AT + timedelta(minutes=1)])
+    assert counted == (Counts(), [0] * BUCKETS)
+
+
+def test_nothing_is_written_of_nothing(pool, raw_redis):
+    write(pool)
+    assert raw_redis.keys() == []
+
+
+def test_a_deploy_is_marked_once_a_minute_whoever_says_it(pool, raw_redis):
+    assert execution_metrics.mark(pool, "v1", AT)
+    assert not execution_metrics.mark(pool, "v1", AT + timedelta(minutes=3)), "within a minute of the server's clock"
+    assert not execution_metrics.mark(pool, "v2", AT), "its minute has a mark already"
+    assert execution_metrics.mark(pool, "v3", AT + timedelta(days=1))
+    assert 0 < raw_redis.ttl("deploylock-v1") <= 60
+    found = execution_metrics.marks(pool, AT - timedelta(hours=1), AT + timedelta(days=2))
+    assert found == [
+        (AT.replace(second=0), "v1"),
+        (AT.replace(second=0) + timedelta(days=1), "v3"),
+    ]
+
+
+def test_marks_outside_of_the_period_and_those_without_a_time_are_left_out(pool, raw_redis):
+    execution_metrics.mark(pool, "v1", AT)
+    raw_redis.hset("20261120-marks", mapping={"yesterday": "x", "2026-11-20T09:30:00": "no zone"})
+    assert execution_metrics.marks(pool, AT, AT) == [(AT.replace(second=0), "v1")]
+    later = execution_metrics.marks(pool, AT + timedelta(minutes=5), AT + timedelta(hours=1))
+    assert [label for _, label in later] == ["no zone"]
