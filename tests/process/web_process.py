@@ -12,7 +12,7 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 from offsider.embedded.address import free_port
@@ -72,8 +72,8 @@ class WebProcess:
             self.process.wait()
 
     def _listens(self) -> bool:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)
-        with suppress(OSError, http.client.HTTPException):
-            connection.request("HEAD", "/")
-            return connection.getresponse().status < 500
-        return False
+        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)) as connection:
+            with suppress(OSError, http.client.HTTPException):
+                connection.request("HEAD", "/")
+                return connection.getresponse().status < 500
+            return False
