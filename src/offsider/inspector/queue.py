@@ -19,7 +19,7 @@ from offsider.wiring.default import default_config
 from offsider.wiring.events import JobRemoved
 
 _PAGE = 50
-_BULK_PAGE = 1_000
+_BULK_PAGE = 2_000
 _FIND_MS = 1_000
 _SAMPLES = 10
 _TRIES = 3
@@ -182,21 +182,21 @@ class Queue:
 
     def delete(self, record: JobRecord) -> bool:
         """Remove one job. False when it has left the queue meanwhile."""
-        from_head = record.position is not None and record.position < len(self) / 2
-        deleted = queues.delete_job(self._redis, self.name, record.raw, from_head=from_head)
+        if record.position is not None and self._take([Seen(record.raw, record.position)], "delete", self._delete):
+            return True
+        # No place is known, or it is far from there: the server compares with every job.
+        deleted = queues.delete_job(self._redis, self.name, record.raw)
         if deleted:
             self._gone(record.raw, "delete")
         return deleted
 
     def quarantine(self, record: JobRecord) -> bool:
         """Put one job aside for ``worker.quarantine_days``. False when it has left the queue meanwhile."""
-        position = record.position if record.position is not None else self._position(record.raw)
-        if position is None:
-            return False
-        return bool(self._take([Seen(record.raw, position)], "quarantine", self._put_aside))
-
-    def _position(self, raw: bytes) -> int | None:
-        return next((record.position for record in self if record.raw == raw), None)
+        known = record.position
+        if known is not None and self._take([Seen(record.raw, known)], "quarantine", self._put_aside):
+            return True
+        position = queues.position(self._redis, self.name, record.raw)
+        return position is not None and bool(self._take([Seen(record.raw, position)], "quarantine", self._put_aside))
 
     def delete_by_class(self, name: str) -> int:
         """Remove every job of a class, and answer how many there were."""
@@ -204,11 +204,14 @@ class Queue:
 
     def delete_matching(self, wanted: JobFilter) -> int:
         """Remove every job that fits, for good, and answer how many there were."""
-        return self._sweep(wanted, "delete", lambda jobs: quarantine.take_from_queue(self._redis, self.name, jobs))
+        return self._sweep(wanted, "delete", self._delete)
 
     def quarantine_matching(self, wanted: JobFilter) -> int:
         """Put every job that fits aside for ``worker.quarantine_days``, and answer how many there were."""
         return self._sweep(wanted, "quarantine", self._put_aside)
+
+    def _delete(self, jobs: list[Seen]) -> list[bool]:
+        return quarantine.take_from_queue(self._redis, self.name, jobs)
 
     def _put_aside(self, jobs: list[Seen]) -> list[bool]:
         days, now = self._config.worker.quarantine_days, self._config.clock.now()

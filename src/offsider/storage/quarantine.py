@@ -10,7 +10,7 @@ import json
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
 from offsider.storage.redis import Redis
 from offsider.storage.scripts import Argument, Script
@@ -146,20 +146,32 @@ def _parse(identifier: bytes, until: float, stored: bytes) -> Quarantined:
     return Quarantined(
         id=identifier.decode("utf-8", "replace"),
         raw=raw,
-        where=str(told.get("where", "")),
-        score=float(told.get("score", 0)),
-        at=float(told.get("at", 0)),
+        where=_text(told.get("where")),
+        score=_number(told.get("score")),
+        at=_number(told.get("at")),
         until=until,
-        how=str(told.get("how", "")),
+        how=_text(told.get("how")),
     )
 
 
-def _told(head: bytes) -> dict[str, Any]:
-    return cast("dict[str, Any]", json.loads(head))
+def _told(head: bytes) -> dict[str, object]:
+    try:
+        told: object = json.loads(head)
+    except ValueError:
+        return {}
+    return cast("dict[str, object]", told) if isinstance(told, dict) else {}
+
+
+def _text(told: object) -> str:
+    return told if isinstance(told, str) else ""
+
+
+def _number(told: object) -> float:
+    return told if isinstance(told, float) else 0.0
 
 
 def _head(where: str, score: float, at: float, how: str) -> str:
-    return json.dumps({"where": where, "score": score, "at": at, "how": how}, separators=(",", ":"))
+    return json.dumps({"where": where, "score": float(score), "at": float(at), "how": how}, separators=(",", ":"))
 
 
 def _new_id() -> str:

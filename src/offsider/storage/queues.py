@@ -59,9 +59,17 @@ def is_known(redis: Redis, queue: str) -> bool:
     return bool(redis.call("SISMEMBER", redis.keys.queues, queue))
 
 
-def delete_job(redis: Redis, queue: str, raw: bytes, *, from_head: bool = False) -> bool:
-    """Take one job out by its exact bytes; the server looks from the job that was pushed last on, or from the next."""
-    return bool(redis.call("LREM", redis.keys.queue(queue), -1 if from_head else 1, raw))
+def position(redis: Redis, queue: str, raw: bytes) -> int | None:
+    """How many jobs run before this one, found by its exact bytes; None when it is not there."""
+    key = redis.keys.queue(queue)
+    commands = [("MULTI",), ("LPOS", key, raw, "RANK", -1), ("LLEN", key), ("EXEC",)]
+    found, length = redis.pipeline(commands)[-1]
+    return None if found is None else int(length) - 1 - int(found)
+
+
+def delete_job(redis: Redis, queue: str, raw: bytes) -> bool:
+    """Take one job out by its exact bytes."""
+    return bool(redis.call("LREM", redis.keys.queue(queue), 1, raw))
 
 
 def clear(redis: Redis, queue: str) -> int:

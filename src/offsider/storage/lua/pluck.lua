@@ -13,17 +13,25 @@ local taken, moved, shift, looks, count, deepest = {}, {}, 0, 0, 0, 0
 local now = tonumber(redis.call('TIME')[1])
 for i = 1, (#ARGV - 3) / 4 do
   local seen, payload = tonumber(ARGV[4 * i]), ARGV[4 * i + 3]
-  moved[i] = 0
-  if redis.call('LINDEX', KEYS[1], seen + shift) ~= payload and looks < 3 then
-    -- Workers have taken jobs from the end: look how many.
+  local there = seen + shift < 0 and redis.call('LINDEX', KEYS[1], seen + shift) == payload
+  if not there and looks < 3 then
+    -- Workers have taken jobs from the end: look how many, near at first.
     looks = looks + 1
-    local near = redis.call('LRANGE', KEYS[1], seen, math.min(-1, seen + ARGV[3]))
-    for place, other in ipairs(near) do
-      if other == payload then shift = place - 1 + math.max(0, -redis.call('LLEN', KEYS[1]) - seen) break end
+    local first, ahead, most = math.max(seen, -redis.call('LLEN', KEYS[1])), 0, tonumber(ARGV[3])
+    while not there and ahead <= most and first + ahead < 0 do
+      local width = math.max(10, ahead)
+      for place, other in ipairs(redis.call('LRANGE', KEYS[1], first + ahead, math.min(-1, first + ahead + width - 1))) do
+        if other == payload then
+          shift, there = first + ahead + place - 1 - seen, true
+          break
+        end
+      end
+      ahead = ahead + width
     end
   end
   local place = seen + shift
-  if place < 0 and not taken[place] and redis.call('LINDEX', KEYS[1], place) == payload then
+  moved[i] = 0
+  if there and not taken[place] then
     if ARGV[2] ~= '0' then
       redis.call('HSET', KEYS[3], ARGV[4 * i + 1], ARGV[4 * i + 2] .. '\n' .. payload)
       redis.call('ZADD', KEYS[2], now + ARGV[2], ARGV[4 * i + 1])

@@ -1,0 +1,188 @@
+"""Putting jobs aside and back: one script each, compared first, written before removed."""
+
+from __future__ import annotations
+
+import pytest
+
+from offsider.core.errors import RedisRefused
+from offsider.storage import quarantine
+from offsider.storage.quarantine import Seen
+from tests.snapshot import snapshot
+
+DAY = 86_400
+
+
+def aside(pool):
+    """What is in quarantine: bytes, place, score, reason."""
+    return [(job.raw, job.where, job.score, job.how) for job in quarantine.page(pool, 0, 100)]
+
+
+def put(pool, members, *, days=1.0):
+    return quarantine.put_from_set(pool, "retry", members, days=days, at=5.5, how="spam")
+
+
+# ---------------------------------------------------------------------------------- from a set
+
+
+def test_members_that_are_there_are_put_aside_with_their_place(pool, raw_redis):
+    raw_redis.zadd("retry", {"a": 1.25, "b": 2, "c": 3})
+    assert put(pool, [(b"a", 1.25), (b"nobody", 9), (b"c\n", 3), (b"c", 3)]) == [True, False, False, True]
+    assert raw_redis.zrange("retry", 0, -1) == [b"b"]
+    assert sorted(aside(pool)) == [(b"a", "retry", 1.25, "spam"), (b"c", "retry", 3.0, "spam")]
+    assert quarantine.size(pool) == 2
+    now = raw_redis.time()[0]
+    assert all(job.at == 5.5 and abs(job.until - now - DAY) < 5 for job in quarantine.page(pool, 0, 10))
+
+
+def test_nothing_is_lost_when_the_quarantine_cannot_be_written(pool, raw_redis):
+    raw_redis.zadd("retry", {"a": 1})
+    raw_redis.set("offsider:quarantine:jobs", "wrong")
+    with pytest.raises(RedisRefused):
+        put(pool, [(b"a", 1)])
+    assert raw_redis.zrange("retry", 0, -1) == [b"a"]
+
+
+def test_what_is_overdue_goes_at_the_next_write(pool, raw_redis):
+    raw_redis.zadd("retry", {"a": 1, "b": 2})
+    put(pool, [(b"a", 1)])
+    (job,) = quarantine.page(pool, 0, 10)
+    raw_redis.zadd("offsider:quarantine", {job.id: 1})
+    put(pool, [(b"b", 2)])
+    assert aside(pool) == [(b"b", "retry", 2.0, "spam")]
+    assert raw_redis.hlen("offsider:quarantine:jobs") == 1
+
+
+# -------------------------------------------------------------------------------- from a queue
+
+
+def stock(raw_redis, count=10):
+    raw_redis.lpush("queue:low", *(b"job %d" % number for number in range(count)))
+
+
+def waiting(raw_redis):
+    return raw_redis.lrange("queue:low", 0, -1)[::-1]
+
+
+def take(pool, *seen, days=0.0):
+    return quarantine.take_from_queue(pool, "low", [Seen(b"job %d" % n, at) for n, at in seen], days=days, how="spam")
+
+
+def test_jobs_are_deleted_from_where_they_were_seen(pool, raw_redis):
+    stock(raw_redis)
+    assert take(pool, (0, 0), (4, 4), (9, 9)) == [True] * 3
+    assert waiting(raw_redis) == [b"job %d" % n for n in (1, 2, 3, 5, 6, 7, 8)]
+    assert aside(pool) == []
+
+
+def test_jobs_of_the_far_end_are_deleted_from_there(pool, raw_redis):
+    stock(raw_redis, 1_000)
+    assert take(pool, (990, 990), (999, 999)) == [True] * 2
+    assert len(waiting(raw_redis)) == 998
+    assert b"job 990" not in waiting(raw_redis)
+
+
+def test_jobs_are_found_although_workers_took_others_meanwhile(pool, raw_redis):
+    stock(raw_redis, 500)
+    raw_redis.rpop("queue:low", 100)
+    assert take(pool, (50, 50), (150, 150), (151, 151), (499, 499)) == [False, True, True, True]
+    assert len(waiting(raw_redis)) == 397
+
+
+def test_a_job_that_moved_far_is_left_alone(pool, raw_redis):
+    stock(raw_redis, 3_000)
+    raw_redis.rpop("queue:low", 1_500)
+    assert take(pool, (1_600, 1_600)) == [False]
+    assert len(waiting(raw_redis)) == 1_500
+
+
+def test_after_three_that_are_gone_the_search_ends(pool, raw_redis):
+    stock(raw_redis)
+    seen = [Seen(b"gone %d" % number, number) for number in range(3)]
+    assert quarantine.take_from_queue(pool, "low", [*seen, Seen(b"job 3", 5)]) == [False] * 4
+    assert quarantine.take_from_queue(pool, "low", [*seen, Seen(b"job 3", 3)]) == [False] * 3 + [True]
+
+
+def test_of_equal_jobs_each_is_taken_once(pool, raw_redis):
+    raw_redis.lpush("queue:low", "a", "b", "a", "a")
+    assert quarantine.take_from_queue(pool, "low", [Seen(b"a", 0), Seen(b"a", 0), Seen(b"a", 3)]) == [True, False, True]
+    assert waiting(raw_redis) == [b"b", b"a"]
+
+
+def test_a_place_that_the_queue_does_not_have_finds_what_is_nearest(pool, raw_redis):
+    stock(raw_redis, 3)
+    assert take(pool, (2, 900)) == [True]
+    assert waiting(raw_redis) == [b"job 0", b"job 1"]
+    assert take(pool, (5, 5)) == [False]
+
+
+def test_jobs_of_a_queue_are_put_aside(pool, raw_redis):
+    stock(raw_redis, 3)
+    assert take(pool, (1, 1), days=1) == [True]
+    assert waiting(raw_redis) == [b"job 0", b"job 2"]
+    assert aside(pool) == [(b"job 1", "queue:low", 0.0, "spam")]
+
+
+def test_no_job_is_lost_or_marked_when_the_quarantine_cannot_be_written(pool, raw_redis):
+    stock(raw_redis, 3)
+    raw_redis.set("offsider:quarantine:jobs", "wrong")
+    with pytest.raises(RedisRefused):
+        take(pool, (0, 0), (1, 1), days=1)
+    assert waiting(raw_redis) == [b"job 0", b"job 1", b"job 2"]
+
+
+# ------------------------------------------------------------------------------------ and back
+
+
+def test_a_member_goes_back_with_its_score(pool, raw_redis):
+    raw_redis.zadd("retry", {b"a\nb": 1795216790.652})
+    put(pool, [(b"a\nb", 1795216790.652)])
+    (job,) = quarantine.page(pool, 0, 10)
+    assert quarantine.find(pool, job.id) == job
+    assert quarantine.restore(pool, job)
+    assert not quarantine.restore(pool, job)
+    assert snapshot(raw_redis) == {"retry": {b"a\nb": 1795216790.652}}
+
+
+def test_a_job_goes_back_to_the_tail_of_its_queue(pool, raw_redis):
+    stock(raw_redis, 2)
+    take(pool, (0, 0), days=1)
+    assert quarantine.restore(pool, *quarantine.page(pool, 0, 10))
+    assert snapshot(raw_redis) == {"queue:low": [b"job 0", b"job 1"], "queues": {b"low"}}
+
+
+def test_a_queue_that_takes_no_jobs_keeps_them_in_quarantine(pool, raw_redis):
+    stock(raw_redis, 1)
+    take(pool, (0, 0), days=1)
+    raw_redis.set("queue:low", "wrong")
+    with pytest.raises(RedisRefused):
+        quarantine.restore(pool, *quarantine.page(pool, 0, 10))
+    assert len(aside(pool)) == 1
+
+
+def test_a_job_can_be_deleted_for_good_once(pool, raw_redis):
+    raw_redis.zadd("retry", {"a": 1})
+    put(pool, [(b"a", 1)])
+    (job,) = quarantine.page(pool, 0, 10)
+    assert quarantine.delete(pool, job.id)
+    assert not quarantine.delete(pool, job.id)
+    assert snapshot(raw_redis) == {}
+    assert quarantine.find(pool, job.id) is None
+
+
+def test_pages_begin_at_either_end(pool, raw_redis):
+    raw_redis.zadd("retry", {"a": 1, "b": 2})
+    put(pool, [(b"a", 1)], days=1)
+    put(pool, [(b"b", 2)], days=2)
+    assert [job.raw for job in quarantine.page(pool, 0, 1)] == [b"b"]
+    assert [job.raw for job in quarantine.page(pool, 0, 1, newest_first=False)] == [b"a"]
+    assert quarantine.page(pool, 2, 5) == []
+
+
+def test_what_somebody_else_wrote_there_breaks_no_page(pool, raw_redis):
+    raw_redis.zadd("offsider:quarantine", {"half": 9e9, "odd": 9e9, b"\xff": 9e9, "list": 9e9})
+    raw_redis.hset("offsider:quarantine:jobs", mapping={"odd": "no head", b"\xff": b'{"score":"x"}\njob', "list": "[]"})
+    assert sorted((job.where, job.score, job.raw) for job in quarantine.page(pool, 0, 10)) == [
+        ("", 0.0, b""),
+        ("", 0.0, b""),
+        ("", 0.0, b"job"),
+    ]
