@@ -1,0 +1,56 @@
+"""Times, durations and sizes for people."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given, strategies as some
+
+from offsider.web.display import cut, iso, long_text, moment, relative, size, span
+from offsider.web.translation import Locale
+
+EN = Locale("en")
+
+
+@pytest.mark.parametrize(
+    "seconds,text",
+    [(None, "–"), (math.nan, "–"), (0, "0 ms"), (0.0004, "0.4 ms"), (0.25, "250 ms"), (2.54, "2.5 s"), (12, "12 s"),
+     (119, "119 s"), (120, "2 min"), (7199, "119 min"), (7200, "2 h"), (172800, "2 d"), (-5, "0 ms")],
+)  # fmt: skip
+def test_a_duration_is_told_in_its_largest_unit(seconds, text):
+    assert span(EN, seconds) == text
+
+
+@pytest.mark.parametrize("at,text", [(100, "now"), (40, "60 s ago"), (400, "in 5 min"), (100.4, "now")])
+def test_a_moment_is_told_from_now(at, text):
+    assert relative(EN, at, now=100) == text
+
+
+def test_a_moment_has_its_exact_time():
+    assert moment(EN, 1.5).startswith('<time datetime="1970-01-01T00:00:01.500Z" title="1970-01-01 00:00:01 UTC">')
+    assert moment(EN, None) == moment(EN, math.inf) == moment(EN, -1) == moment(EN, 1e18) == "–"
+
+
+@pytest.mark.parametrize(
+    "count,text", [(None, "–"), (0, "0 B"), (999, "999 B"), (1500, "1.5 kB"), (123456, "123 kB"), (2e9, "2.0 GB")]
+)
+def test_a_size_has_a_fitting_unit(count, text):
+    assert size(EN, count) == text
+
+
+def test_long_texts_are_cut_with_a_way_to_see_more():
+    assert cut("x" * 101) == "x" * 100 + "…"
+    assert long_text(EN, "<b>") == "&lt;b&gt;"
+    shown = long_text(EN, "<" * 5000)
+    assert shown.startswith('<details class="long"><summary>' + "&lt;" * 100 + "…")
+    assert shown.count("&lt;") == 100 + 2048
+    assert "Show all" in shown
+
+
+@given(some.floats())
+def test_no_number_is_too_odd_to_be_shown(value):
+    assert span(EN, value)
+    assert size(EN, value)
+    assert moment(EN, value)
+    assert isinstance(iso(value), str)

@@ -1,0 +1,42 @@
+"""What is read once for all who look."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from offsider.web.fresh import Fresh
+
+
+def test_it_is_read_once_for_many_visitors():
+    reads = []
+    fresh = Fresh(lambda: reads.append(1) or len(reads), seconds=60)
+    answers = []
+    threads = [threading.Thread(target=lambda: answers.append(fresh.get())) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert answers == [1] * 8
+    assert reads == [1]
+
+
+def test_it_is_read_anew_when_it_is_old():
+    reads = []
+    fresh = Fresh(lambda: reads.append(1) or len(reads), seconds=0)
+    assert [fresh.get(), fresh.get()] == [1, 2]
+
+
+def test_a_failure_is_kept_for_as_long():
+    reads = []
+
+    def fail():
+        reads.append(1)
+        raise OSError("no answer")
+
+    fresh = Fresh(fail, seconds=60)
+    for _ in range(2):
+        with pytest.raises(OSError, match="no answer"):
+            fresh.get()
+    assert reads == [1]
