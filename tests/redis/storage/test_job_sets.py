@@ -195,3 +195,63 @@ def test_a_job_that_is_due_can_be_dropped_once(pool, raw_redis):
     assert job_sets.drop(pool, "schedule", b"job")
     assert not job_sets.drop(pool, "schedule", b"job")
     assert raw_redis.zrange("schedule", 0, -1) == [b"other"]
+
+
+def test_pages_begin_at_either_end(pool, raw_redis):
+    raw_redis.zadd("retry", {f"{n}": n for n in range(10)})
+    assert job_sets.page(pool, "retry", 0, 2) == [(b"0", 0.0), (b"1", 1.0)]
+    assert job_sets.page(pool, "retry", 8, 5) == [(b"8", 8.0), (b"9", 9.0)]
+    assert job_sets.page(pool, "retry", 0, 2, newest_first=True) == [(b"9", 9.0), (b"8", 8.0)]
+    assert job_sets.page(pool, "retry", 10, 5) == []
+
+
+def test_many_are_killed_at_once_also_when_the_server_has_forgotten_the_script(pool, raw_redis):
+    raw_redis.zadd("retry", {"a": 1, "b": 2, "c": 3})
+    raw_redis.script_flush()
+    assert job_sets.kill_many(pool, "retry", [b"a", b"nobody", b"c"], LIMITS) == [True, False, True]
+    assert raw_redis.zrange("retry", 0, -1) == [b"b"]
+    assert sorted(raw_redis.zrange("dead", 0, -1)) == [b"a", b"c"]
+
+
+def test_many_that_cannot_be_killed_stay(pool, raw_redis):
+    raw_redis.zadd("retry", {"a": 1})
+    raw_redis.set("dead", "wrong")
+    with pytest.raises(RedisRefused):
+        job_sets.kill_many(pool, "retry", [b"a"], LIMITS)
+    assert raw_redis.zcard("retry") == 1
+
+
+def test_many_are_removed_at_once(pool, raw_redis):
+    raw_redis.zadd("retry", {"a": 1, "b": 2})
+    assert job_sets.remove_many(pool, "retry", [b"a", b"nobody"]) == [True, False]
+    assert snapshot(raw_redis) == {"retry": {b"b": 2.0}}
+
+
+def test_a_member_gets_another_score_only_while_it_is_there(pool, raw_redis):
+    raw_redis.zadd("schedule", {"a": 1})
+    assert job_sets.reschedule(pool, "schedule", b"a", FUTURE)
+    assert job_sets.reschedule(pool, "schedule", b"a", FUTURE)
+    assert not job_sets.reschedule(pool, "schedule", b"nobody", FUTURE)
+    assert snapshot(raw_redis) == {"schedule": {b"a": FUTURE}}
+
+
+def test_the_earliest_are_taken_for_good(pool, raw_redis):
+    raw_redis.zadd("schedule", {"a": 1, "b": 2, "c": 3, "d": 4})
+    assert job_sets.take_first(pool, "schedule") == (b"a", 1.0)
+    assert job_sets.take_earliest(pool, "schedule", 2) == [b"b", b"c"]
+    assert job_sets.take_earliest(pool, "schedule", 2) == [b"d"]
+    assert job_sets.take_earliest(pool, "schedule", 2) == []
+    assert job_sets.take_first(pool, "schedule") is None
+
+
+@pytest.mark.parametrize("text, found", [("", 1_000), ("job 77", 11), ("*", 0), ("[0-9]", 0)])
+def test_looking_on_and_on_comes_to_the_end(pool, raw_redis, text, found):
+    raw_redis.zadd("retry", {f"job {number}": number for number in range(1_000)})
+    members: dict[bytes, float] = {}
+    cursor, looks = 0, 0
+    while looks == 0 or cursor:
+        cursor, part = job_sets.scan_on(pool, "retry", text, cursor, 50)
+        members |= dict(part)
+        looks += 1
+    assert len(members) == found
+    assert looks > 5

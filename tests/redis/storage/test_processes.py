@@ -86,3 +86,23 @@ def test_hashes_are_those_of_the_living_field_by_field(pool, raw_redis):
 def test_identities_are_sorted(pool, raw_redis):
     raw_redis.sadd("processes", "b:1:x", "a:1:x")
     assert processes.identities(pool) == ["a:1:x", "b:1:x"]
+
+
+def test_the_leader_is_who_sidekiq_enterprise_says(pool, raw_redis):
+    assert processes.leader(pool) == ""
+    raw_redis.set("dear-leader", "host:1:abc")
+    assert processes.leader(pool) == "host:1:abc"
+
+
+def test_running_jobs_are_read_under_the_names_of_every_version(pool, raw_redis):
+    raw_redis.hset("a:1:x:work", mapping={"t1": "one", "t2": "two"})
+    raw_redis.hset("b:2:y:workers", mapping={"t1": "three"})
+    raw_redis.set("c:3:z:work", "no hash")
+    found = processes.work(pool, ["a:1:x", "b:2:y", "c:3:z"])
+    assert sorted(found) == [("a:1:x", "t1", b"one"), ("a:1:x", "t2", b"two"), ("b:2:y", "t1", b"three")]
+    assert processes.work(pool, []) == []
+
+
+def test_an_identity_that_is_no_text_is_left_out(pool, raw_redis):
+    raw_redis.sadd("processes", b"\xff", "a:1:x")
+    assert processes.identities(pool) == ["a:1:x"]

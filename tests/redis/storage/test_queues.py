@@ -83,3 +83,40 @@ def test_the_name_of_a_popped_queue_has_no_prefix(redis_url, raw_redis, prefix):
     raw_redis.lpush(f"{prefix}queue:a:b", "job")
     assert queues.pop_blocking(prefixed, ["a:b"], 1) == ("a:b", b"job")
     prefixed.close()
+
+
+def test_pages_begin_at_either_end(pool, raw_redis):
+    raw_redis.lpush("queue:low", *(f"{n}" for n in range(10)))
+    assert queues.page(pool, "low", 0, 3, newest_first=True) == [b"9", b"8", b"7"]
+    assert queues.page(pool, "low", 8, 5, newest_first=True) == [b"1", b"0"]
+
+
+def test_a_queue_is_known_once_it_was_pushed_to(pool, raw_redis):
+    raw_redis.sadd("queues", "low")
+    assert queues.is_known(pool, "low")
+    assert not queues.is_known(pool, "high")
+
+
+def test_the_next_jobs_are_taken_for_good(pool, raw_redis):
+    raw_redis.lpush("queue:low", "a", "b", "c")
+    assert queues.take(pool, "low", 2) == [b"a", b"b"]
+    assert queues.take(pool, "low", 2) == [b"c"]
+    assert queues.take(pool, "low", 2) == []
+
+
+def test_the_place_of_a_job_is_found_by_its_bytes(pool, raw_redis):
+    raw_redis.lpush("queue:low", "a", "b", "a", "c")
+    assert [queues.position(pool, "low", raw) for raw in (b"a", b"b", b"c", b"d")] == [0, 1, 3, None]
+
+
+def test_several_queues_are_paused_at_once_and_none_is_no_error(pool, raw_redis):
+    queues.pause(pool, "low", "high", "other")
+    queues.unpause(pool, "low", "high")
+    queues.pause(pool)
+    queues.unpause(pool)
+    assert snapshot(raw_redis) == {"paused": {b"other"}}
+
+
+def test_names_that_cannot_be_read_are_none():
+    assert queues.readable([b"b", b"\xff", b"a"]) == ["a", "b"]
+    assert queues.readable(RedisRefused("WRONGTYPE no set")) == []

@@ -49,3 +49,38 @@ def test_a_counter_of_the_wrong_type_is_told_and_does_not_double_the_others(pool
     assert raw_redis.get("stat:processed") == b"3"
     assert raw_redis.get("stat:failed:2026-11-21") == b"1"
     assert "stat:failed lost 1" in caplog.text
+
+
+def test_days_are_read_in_their_order(pool, raw_redis):
+    raw_redis.mset({"stat:failed:2026-11-21": 3, "stat:failed:2026-11-19": "odd"})
+    assert stats.days(pool, "failed", ["2026-11-21", "2026-11-20", "2026-11-19"]) == [3, 0, 0]
+    assert stats.days(pool, "failed", []) == []
+
+
+def test_resetting_a_counter_leaves_the_days(pool, raw_redis):
+    raw_redis.mset({"stat:failed": 3, "stat:processed": 5, "stat:failed:2026-11-21": 3})
+    stats.reset(pool, ["failed"])
+    assert snapshot(raw_redis) == {"stat:failed": b"0", "stat:processed": b"5", "stat:failed:2026-11-21": b"3"}
+
+
+def test_an_overview_of_nothing_takes_one_round_trip(pool, monkeypatch):
+    trips = []
+    pipeline = type(pool).pipeline
+    monkeypatch.setattr(type(pool), "pipeline", lambda *args, **how: trips.append(1) or pipeline(*args, **how))
+    assert stats.overview(pool) == stats.Overview(0, 0, 0, 0, 0, {}, ())
+    assert len(trips) == 1
+
+
+def test_an_overview_shows_queues_by_name_and_processes_that_live(pool, raw_redis):
+    raw_redis.sadd("queues", "low", "high")
+    raw_redis.lpush("queue:low", "a", "b")
+    raw_redis.sadd("paused", "high")
+    raw_redis.sadd("processes", "alive:1:a", "dead:2:b", "odd:3:c")
+    raw_redis.hset("alive:1:a", mapping={"info": "{}", "busy": 3})
+    raw_redis.set("odd:3:c", "no hash")
+    seen = stats.overview(pool)
+    assert seen.busy == {"alive:1:a": 3}
+    assert [(queue.name, queue.size, queue.oldest, queue.paused) for queue in seen.queues] == [
+        ("high", 0, None, True),
+        ("low", 2, b"a", False),
+    ]

@@ -23,14 +23,27 @@ def hello(**fields):
     return [item for name, value in fields.items() for item in (name.encode(), value)]
 
 
-INFO = b"""# Server\r\nredis_version:7.0.15\r\nredis_mode:standalone\r\n
-# Memory\r\nused_memory:100\r\nmaxmemory:50\r\nmaxmemory_policy:noeviction\r\n
+INFO = b"""# Server\r\nredis_version:7.0.15\r\nredis_mode:standalone\r\nuptime_in_days:3\r\nconnected_clients:7\r\n
+# Memory\r\nused_memory:100\r\nused_memory_peak:120\r\nmaxmemory:50\r\nmaxmemory_policy:noeviction\r\n
 # Persistence\r\naof_enabled:1\r\n# Replication\r\nrole:master\r\n"""
 
 
 def test_a_redis_that_tells_everything():
     answer = server_info(FakeRedis(hello(server=b"redis", version=b"7.0.15", proto=2), INFO, [b"save", b"3600 1"]))
-    assert answer == ServerInfo("redis", (7, 0, 15), "standalone", "master", "noeviction", True, True, 100, 50, ())
+    assert answer == ServerInfo(
+        kind="redis",
+        version=(7, 0, 15),
+        mode="standalone",
+        role="master",
+        policy="noeviction",
+        aof=True,
+        rdb=True,
+        used_memory=100,
+        max_memory=50,
+        used_memory_peak=120,
+        uptime_days=3,
+        connected_clients=7,
+    )
     assert answer.version_text == "7.0.15"
 
 
