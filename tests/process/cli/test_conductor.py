@@ -42,6 +42,9 @@ def test_every_demo_kills_a_worker_and_shows_that_its_jobs_come_back(capsys):
     assert account.lost == 0, output
     assert "worker 1 was killed with -9 while it ran" in output
     assert "came back and ran elsewhere" in output
+    assert "the web UI is at http://127.0.0.1:" in output
+    assert conductor.pages is not None
+    assert conductor.pages.exit_code == 0
     assert [worker.name for worker in conductor.workers] == ["worker 1", "worker 2", "worker 3"]
 
 

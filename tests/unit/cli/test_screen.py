@@ -14,6 +14,7 @@ def view(**changed) -> View:
         "seconds": 3.2,
         "of_seconds": 20.0,
         "where": "unix:///somewhere",
+        "pages": "http://127.0.0.1:7433/",
         "queues": {"texts": 30, "words": 0},
         "workers": {"worker 1": "runs, pid 7", "worker 2": "ended with code 1"},
         "processed": 1200,

@@ -1,7 +1,7 @@
 """The order of everything in a demo.
 
 1. The folder, the library, the server, the screen.
-2. Two workers and the producers start.
+2. Two workers, the web UI and the producers start.
 3. Every moment: read the ledger on, look at the server, show it. Until the time is over, Ctrl-C, or no worker lives.
    In the middle a worker is killed with -9 (see `accident`).
 4. The producers stop; the workers get a bounded time to empty everything that is due soon.
@@ -28,6 +28,7 @@ from offsider.cli.demo.account import Account, Tally
 from offsider.cli.demo.ledger import Ledger, LedgerReader, Line
 from offsider.cli.demo.library import Library
 from offsider.cli.demo.lifeline import SERVER_FOLDER
+from offsider.cli.demo.pages import Pages
 from offsider.cli.demo.producers import PRODUCERS, Producers
 from offsider.cli.demo.screen import Screen, open_screen, picture
 from offsider.cli.demo.view import EMPTYING, EVENTS, RUNNING, Rates, View
@@ -35,7 +36,7 @@ from offsider.cli.demo.workers import QUEUES, Worker
 from offsider.client import Client
 from offsider.core.errors import ConfigurationError
 from offsider.embedded import EmbeddedServer
-from offsider.inspector import Stats
+from offsider.inspector import Deploys, Stats
 from offsider.wiring.config import Config
 
 WORKERS = 2
@@ -56,6 +57,7 @@ class Conductor:
 
     Attributes:
         workers: every worker that was started.
+        pages: the web UI, once it was started.
         tally: the ledger, added up to the last look.
     """
 
@@ -80,6 +82,8 @@ class Conductor:
         self._untold: Counter[tuple[str, str]] = Counter()
         self._next_telling = 0.0
         self.workers: list[Worker] = []
+        self.pages: Pages | None = None
+        self._told_where = False
         self._ended: set[str] = set()
         self._accident = Accident(seconds)
         self._interrupts = 0
@@ -111,6 +115,8 @@ class Conductor:
         try:
             for number in range(1, WORKERS + 1):
                 self.start_worker(number, config)
+            self.pages = Pages(self.folder, config.redis.url)
+            Deploys(config).mark("The demo begins")
             producers.start()
             view = self._watch(screen, config)
             if self._picture is not None:
@@ -120,6 +126,8 @@ class Conductor:
         finally:
             producers.stop()
             self._stop_workers()
+            if self.pages is not None:
+                self.pages.stop()
             screen.close()
         account = self._account(config)
         client.close()
@@ -146,6 +154,16 @@ class Conductor:
                 self._ended.add(worker.name)
                 self._happened(f"{worker.name} ended with code {worker.exit_code}: {worker.last_words(1)}")
         return any(worker.exit_code is None for worker in self.workers)
+
+    def _look_after_pages(self, pages: Pages) -> None:
+        """Tell once where they are, or why they are not."""
+        if self._told_where:
+            return
+        if pages.exit_code is not None:
+            self._happened(f"the web UI ended with code {pages.exit_code}: {pages.last_words()}")
+        elif pages.address:
+            self._happened(f"the web UI is at {pages.address}")
+        self._told_where = pages.exit_code is not None or bool(pages.address)
 
     # -- watching
 
@@ -193,6 +211,8 @@ class Conductor:
 
     def _look(self, phase: str, config: Config) -> View:
         self._read_on()
+        if self.pages is not None:
+            self._look_after_pages(self.pages)
         stats = Stats.read(config)
         self._waiting = stats.enqueued
         return View(
@@ -200,6 +220,7 @@ class Conductor:
             seconds=self._elapsed(),
             of_seconds=self._seconds,
             where=config.redis.url,
+            pages=self.pages.address if self.pages is not None else "",
             queues={name: stats.queues.get(name, 0) for name in QUEUE_NAMES},
             workers={worker.name: _state(worker) for worker in self.workers},
             processed=len(self.tally.done),

@@ -13,6 +13,7 @@ from offsider.cli.demo.library import Library
 from offsider.client import Client
 from offsider.core.errors import RedisFailure
 from offsider.core.payload import new_jid
+from offsider.wiring.propagation import context
 
 PRODUCERS = 3
 TEXTS_PER_BATCH = 6
@@ -75,7 +76,8 @@ class Producers:
                 continue
             try:
                 for _ in range(draw.randint(1, MOST_BATCHES)):
-                    self._order(draw.sample(texts, TEXTS_PER_BATCH))
+                    with context(caller_id=threading.current_thread().name):
+                        self._order(draw.sample(texts, TEXTS_PER_BATCH))
                 self._poison_sometimes()
             except RedisFailure as error:
                 # What was not acknowledged is not in the ledger; the producer tries the next batch.

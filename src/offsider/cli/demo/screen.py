@@ -113,7 +113,7 @@ def drawn(view: View) -> Panel:
     return Panel(
         Group(top, Text(), _rates(view), Text(), _events(view)),
         title=f"[bold]offsider demo[/]  {view.phase}  {view.seconds:.0f}{end} s",
-        subtitle=f"[dim]{view.where}[/]  {hint}",
+        subtitle=f"[bold]{view.pages}[/]  [dim]{view.where}[/]  {hint}",
         border_style="cyan",
         padding=(1, 2),
     )

@@ -21,6 +21,7 @@ class View:
         seconds: since the start.
         of_seconds: when the producers stop; None for at Ctrl-C.
         where: the server's address.
+        pages: the web UI's; empty while it is not there.
         queues: name -> jobs that wait.
         workers: name -> what it is doing.
         processed, failed, retried, postponed: from the ledger.
@@ -33,6 +34,7 @@ class View:
     seconds: float
     of_seconds: float | None
     where: str
+    pages: str
     queues: Mapping[str, int]
     workers: Mapping[str, str]
     processed: int
