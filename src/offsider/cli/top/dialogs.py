@@ -13,7 +13,7 @@ KEYS = """\
 ←  →      the tab before, the next       1 … 7   that tab
 h  l      the page before, the next
 j  k      the row below, above
-x         select the row                 A       select all of the page, or none
+x         select the row                 A       select the page, or none
 /         filter; Escape ends it
 D         delete (Queues: clear)         R       retry
 E         enqueue now (Scheduled)        K       kill: to the dead set

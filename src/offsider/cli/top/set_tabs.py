@@ -6,13 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 from offsider.cli.plain import plain, plain_arguments
 from offsider.cli.quantities import ago
+from offsider.cli.top.hunt import Hunt
 from offsider.cli.top.sheet import Action, Row, Sheet, View
 from offsider.core.errors import MalformedPayload
-from offsider.inspector import DeadSet, JobFilter, JobSet, RetrySet, ScheduledSet, SetEntry
+from offsider.inspector import DeadSet, JobSet, RetrySet, ScheduledSet, SetEntry
 from offsider.wiring.config import Config
-
-#: How long a filter looks through a set at a time.
-_SCAN_MS = 500
 
 
 class SetTab:
@@ -41,19 +39,23 @@ class SetTab:
         self._config = config
         self._fails = fails
         self._newest_first = newest_first
+        self._hunt: Hunt | None = None
 
     def read(self, view: View) -> Sheet:
         if view.text:
             return self._filtered(view)
+        self._hunt = None
         entries = self._jobs.page(view.page * view.size, view.size, newest_first=self._newest_first)
         return Sheet(self._columns, self._rows(entries), len(self._jobs))
 
     def _filtered(self, view: View) -> Sheet:
-        chunk = self._jobs.scan(JobFilter(text=view.text), budget_ms=_SCAN_MS)
-        entries = sorted(chunk.entries, key=lambda entry: entry.score, reverse=self._newest_first)
+        if self._hunt is None or self._hunt.text != view.text:
+            self._hunt = Hunt(self._jobs, view.text)
+        found = self._hunt.look()
+        entries = found.entries[::-1] if self._newest_first else found.entries
         start = view.page * view.size
-        seen = f"looked at {chunk.scanned:,} of {chunk.total:,}" if chunk.cursor else ""
-        return Sheet(self._columns, self._rows(entries[start : start + view.size]), len(entries), note=seen)
+        shown = [entry for entry in entries[start : start + view.size] if self._hunt.still_there(entry)]
+        return Sheet(self._columns, self._rows(shown), len(entries), note=found.note)
 
     @property
     def _columns(self) -> tuple[str, ...]:

@@ -1,0 +1,81 @@
+"""``offsider top`` as a command: without Textual, and with a configuration that is wrong."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import select
+import struct
+import subprocess
+import sys
+import termios
+from contextlib import suppress
+
+from tests.waiting import wait_for
+
+WITHOUT_TEXTUAL = """
+import sys
+sys.modules["textual"] = None
+sys.modules["textual.app"] = None
+from offsider.cli.main import main
+main(["top"])
+"""
+
+
+def run(*command: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *command],
+        env=os.environ | environ,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_without_textual_it_names_the_extra():
+    ended = run("-c", WITHOUT_TEXTUAL)
+    assert ended.returncode == 1
+    assert ended.stderr == 'offsider: offsider top needs Textual: pip install "offsider[tui]"\n'
+
+
+def test_a_wrong_configuration_is_told_in_one_line():
+    ended = run("-m", "offsider", "top", OFFSIDER_WIRE_VERSION="5")
+    assert ended.returncode == 1
+    assert "wire_version" in ended.stderr
+    assert len(ended.stderr.splitlines()) == 1
+
+
+def test_help_needs_no_textual():
+    ended = run("-c", WITHOUT_TEXTUAL.replace('["top"]', '["top", "--help"]'))
+    assert ended.returncode == 0
+    assert "--interval" in ended.stdout
+
+
+def test_in_a_real_terminal_it_shows_what_is_there_and_ends_at_q(embedded_url):
+    leader, follower = pty.openpty()
+    fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    command = [sys.executable, "-m", "offsider", "top"]
+    environ = os.environ | {"REDIS_URL": embedded_url, "TERM": "xterm-256color"}
+    process = subprocess.Popen(command, env=environ, stdin=follower, stdout=follower, stderr=follower)
+    os.close(follower)
+    seen = bytearray()
+    try:
+        wait_for(lambda: b"Enqueued" in _read(leader, seen), seconds=60)
+        os.write(leader, b"q")
+        wait_for(lambda: _read(leader, seen) is not None and process.poll() is not None, seconds=60)
+    finally:
+        process.kill()
+        process.wait()
+        os.close(leader)
+    assert process.returncode == 0
+
+
+def _read(leader: int, seen: bytearray) -> bytearray:
+    """Everything that the terminal has been sent so far."""
+    readable, _, _ = select.select([leader], [], [], 0.05)
+    with suppress(OSError):  # the other end is closed
+        if readable:
+            seen += os.read(leader, 65536)
+    return seen
