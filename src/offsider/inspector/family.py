@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Literal, TypeAlias
 
 Kind: TypeAlias = Literal["counter", "gauge", "histogram", "summary"]
 Labels: TypeAlias = Mapping[str, str]
+
+#: Of the value of a label; what is longer is cut.
+MOST_LETTERS = 500
 
 _HELP = str.maketrans({"\\": r"\\", "\n": r"\n"})
 _VALUE = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
@@ -65,6 +69,7 @@ def number(value: float) -> str:
     return str(int(value)) if float(value).is_integer() else repr(float(value))
 
 
+@lru_cache(maxsize=4096)  # each value stands in dozens of lines
 def _written(value: str) -> str:
-    # What others stored as the name of a class need not be text that can be sent.
-    return value.translate(_VALUE).encode("utf-8", "replace").decode()
+    # What others stored as the name of a class need not be short, nor text that can be sent.
+    return value[:MOST_LETTERS].translate(_VALUE).encode("utf-8", "replace").decode()

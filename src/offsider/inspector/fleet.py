@@ -99,17 +99,25 @@ class Fleet:
 
 def _loads(stats: Stats, processes: Sequence[Process], works: Sequence[Work]) -> list[QueueLoad]:
     known = {summary.name: summary for summary in stats.queue_summaries}
-    served = {queue for process in processes for queue in process.queues}
+    serving, threads = Counter[str](), Counter[str]()
+    for process in processes:
+        for queue in set(process.queues):
+            serving[queue] += 1
+            threads[queue] += process.concurrency
+    busy = Counter(work.queue for work in works)
+    longest: dict[str, float] = {}
+    for work in works:
+        longest[work.queue] = max(longest.get(work.queue, 0.0), work.elapsed_seconds)
     return [
         QueueLoad(
             name=name,
             size=known[name].size if name in known else 0,
             latency_seconds=known[name].latency_seconds if name in known else 0.0,
             paused=name in known and known[name].paused,
-            processes=sum(name in process.queues for process in processes),
-            concurrency=sum(process.concurrency for process in processes if name in process.queues),
-            busy=sum(work.queue == name for work in works),
-            longest_run_seconds=max((work.elapsed_seconds for work in works if work.queue == name), default=0.0),
+            processes=serving[name],
+            concurrency=threads[name],
+            busy=busy[name],
+            longest_run_seconds=longest.get(name, 0.0),
         )
-        for name in sorted({*known, *served, *(work.queue for work in works)})
+        for name in sorted({*known, *serving, *busy})
     ]

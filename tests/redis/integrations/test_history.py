@@ -71,6 +71,14 @@ def test_more_can_be_told(config):
     assert gauges.sent[("shop.waiting",)] == 0
 
 
+def test_a_server_that_does_not_answer_is_asked_again_later(tmp_path):
+    config = Config()
+    config.redis.url = f"unix://{tmp_path}/none.sock"
+    gauges = Gauges()
+    assert History(config, gauges, 30, None).look() == 30
+    assert not gauges.sent
+
+
 def test_it_is_told_again_and_again(config):
     gauges = Gauges()
     service = History(config, gauges, 0.02, None).service()

@@ -36,6 +36,11 @@ def test_what_is_no_text_can_be_sent_too():
     assert family.samples[0].labels == {"class": "a?"}
 
 
+def test_a_name_without_end_is_cut():
+    (family,) = parsed(Family("size", "gauge", "", (Sample(1, {"class": "x" * 1_000_000}),)))
+    assert family.samples[0].labels == {"class": "x" * 500}
+
+
 def test_numbers_keep_what_they_say():
     assert [number(value) for value in (0, 12, 1.0, 0.1, 1e-9, 2**60, float("inf"))] == [
         "0", "12", "1", "0.1", "1e-09", "1152921504606846976", "+Inf",

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from secrets import token_hex
 from typing import TYPE_CHECKING
 
+from offsider.core.errors import RedisUnavailable
 from offsider.inspector.stats import Stats
 from offsider.storage.turns import hold_turn
 from offsider.wiring.service import Loop
@@ -47,9 +49,10 @@ class History:
 
     def look(self) -> float:
         """Send everything, if it is this process's turn; answers the seconds until the next look."""
-        redis = self._config.shared_redis()
-        if hold_turn(redis, _TURN, self._holder, _MISSED_LOOKS * self._seconds):
-            self._send(Stats.read(self._config))
+        # Of a server that does not answer the worker tells by itself.
+        with suppress(RedisUnavailable):
+            if hold_turn(self._config.shared_redis(), _TURN, self._holder, _MISSED_LOOKS * self._seconds):
+                self._send(Stats.read(self._config))
         return self._seconds
 
     def _send(self, stats: Stats) -> None:
