@@ -20,6 +20,7 @@ from offsider.web.templates import render
 from offsider.wiring.logs import describe
 
 if TYPE_CHECKING:
+    from offsider.inspector import Stats
     from offsider.web.visit import Visit
 
 log = logging.getLogger("offsider.web")
@@ -69,10 +70,10 @@ class Answering:
         return Response(500, text.encode(), (PLAIN, NO_STORE))
 
     def _failed(self, visit: Visit, error: OffsiderError) -> Response:
-        response = self._written(visit, _error_page(503, str(error)), bare=True)
+        response = self._written(visit, _error_page(503, str(error)))
         return response.with_headers(("retry-after", "2"))
 
-    def _written(self, visit: Visit, answer: Answer, *, bare: bool = False) -> Response:
+    def _written(self, visit: Visit, answer: Answer) -> Response:
         match answer:
             case Text():
                 return Response(answer.status, answer.body.encode(), (("content-type", answer.media_type), NO_STORE))
@@ -83,12 +84,20 @@ class Answering:
             case Page() if visit.wants_json:
                 return _json(answer.status, answer.data)
             case Page():
-                return self._html(visit, answer, bare=bare)
+                return _html(visit, answer)
 
-    def _html(self, visit: Visit, page: Page, *, bare: bool) -> Response:
-        layout = layout_of(visit, page, None if bare else counters(visit.config))
-        text = render(page.template, visit, layout, page.data)
-        return Response(page.status, text.encode(errors="replace"), (HTML, NO_STORE, VARY))
+
+def _html(visit: Visit, page: Page) -> Response:
+    text = render(page.template, visit, layout_of(visit, page, _counters(visit)), page.data)
+    return Response(page.status, text.encode(errors="replace"), (HTML, NO_STORE, VARY))
+
+
+def _counters(visit: Visit) -> Stats | None:
+    """Those of every page; a page that says what is wrong has to do without."""
+    try:
+        return counters(visit.config)
+    except RedisFailure:
+        return None
 
 
 def _address(url: str) -> str:

@@ -12,6 +12,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
+from inspect import isawaitable
 from typing import Any, TypeAlias, cast
 from urllib.parse import unquote
 
@@ -99,7 +100,7 @@ class WebApp:
         if self.options.authenticate is None:
             return ""
         answer = self.options.authenticate(request)
-        who = answer if answer is None or isinstance(answer, str) else wait(answer)
+        who: object = wait(answer) if isawaitable(answer) else answer
         if not isinstance(who, str) or not who:
             raise Unknown("who are you? These pages want to know")
         return who

@@ -31,7 +31,7 @@ class Fresh(Generic[T]):
             if time.monotonic() >= self._until:
                 self._look()
             if self._error is not None:
-                raise self._error
+                raise self._error.with_traceback(None)
             return self._value  # type: ignore[return-value]  # it was read, since there was no error
 
     def _look(self) -> None:

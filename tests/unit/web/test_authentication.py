@@ -25,7 +25,8 @@ def test_who_brings_both_is_let_in():
 
 @pytest.mark.parametrize(
     "header",
-    ["", "Basic", "Basic !!!", f"Basic {encoded('kim')}", f"Basic {encoded('kim:')}", f"Basic {encoded('tim:sesame:öpen')}",
+    ["", "Basic", "Basic !!!", f"Basic {encoded('kim')}",
+     f"Basic {encoded('kim:')}", f"Basic {encoded('tim:sesame:öpen')}",
      f"Bearer {encoded('kim:sesame:öpen')}", "Basic " + base64.b64encode(b"\xff\xfe:\x00").decode(), "Basic ü"],
 )  # fmt: skip
 def test_nobody_else_is(header):

@@ -7,7 +7,7 @@ import math
 import pytest
 from hypothesis import given, strategies as some
 
-from offsider.web.display import cut, iso, long_text, moment, relative, size, span
+from offsider.web.display import NONE, cut, iso, long_text, moment, relative, size, span
 from offsider.web.translation import Locale
 
 EN = Locale("en")
@@ -15,7 +15,7 @@ EN = Locale("en")
 
 @pytest.mark.parametrize(
     "seconds,text",
-    [(None, "–"), (math.nan, "–"), (0, "0 ms"), (0.0004, "0.4 ms"), (0.25, "250 ms"), (2.54, "2.5 s"), (12, "12 s"),
+    [(None, NONE), (math.nan, NONE), (0, "0 ms"), (0.0004, "0.4 ms"), (0.25, "250 ms"), (2.54, "2.5 s"), (12, "12 s"),
      (119, "119 s"), (120, "2 min"), (7199, "119 min"), (7200, "2 h"), (172800, "2 d"), (-5, "0 ms")],
 )  # fmt: skip
 def test_a_duration_is_told_in_its_largest_unit(seconds, text):
@@ -29,11 +29,11 @@ def test_a_moment_is_told_from_now(at, text):
 
 def test_a_moment_has_its_exact_time():
     assert moment(EN, 1.5).startswith('<time datetime="1970-01-01T00:00:01.500Z" title="1970-01-01 00:00:01 UTC">')
-    assert moment(EN, None) == moment(EN, math.inf) == moment(EN, -1) == moment(EN, 1e18) == "–"
+    assert moment(EN, None) == moment(EN, math.inf) == moment(EN, -1) == moment(EN, 1e18) == NONE
 
 
 @pytest.mark.parametrize(
-    "count,text", [(None, "–"), (0, "0 B"), (999, "999 B"), (1500, "1.5 kB"), (123456, "123 kB"), (2e9, "2.0 GB")]
+    "count,text", [(None, NONE), (0, "0 B"), (999, "999 B"), (1500, "1.5 kB"), (123456, "123 kB"), (2e9, "2.0 GB")]
 )
 def test_a_size_has_a_fitting_unit(count, text):
     assert size(EN, count) == text

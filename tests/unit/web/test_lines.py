@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings, strategies
 
 from offsider.web.charts import Columns, lines
@@ -49,6 +50,12 @@ def test_a_chart_without_values_says_so():
 def test_a_single_value_is_a_dot():
     (dot,) = classed(drawn([5]), "dot")
     assert dot.get("cx") == "50%"
+
+
+@pytest.mark.parametrize("values,drawn_points", [([5, 8, 2], 2), ([5, 8, 8], 3), ([5, 8, 9], 3), ([0], 1), ([0, 3], 2)])
+def test_the_column_that_is_not_over_does_not_look_like_an_outage(values, drawn_points):
+    (line,) = classed(drawn(values, [9] * len(values), running=True), "line")[:1]
+    assert len(line.get("points").split()) == drawn_points
 
 
 def test_deploys_are_in_the_chart():

@@ -1,0 +1,192 @@
+"""Who is let in, what may be done, and what every answer has in common."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+import pytest
+
+from offsider.web.app import WebApp
+from offsider.web.options import WebOptions
+from offsider.web.request import Request
+from offsider.wiring.config import Config
+
+QUIET = "/busy/all/quiet"
+
+
+def headers(response):
+    return dict(response.headers)
+
+
+@pytest.mark.parametrize(
+    "path,more,status",
+    [
+        ("/", {}, 200),
+        ("/none", {}, 404),
+        ("/queues", {"host": "evil.com"}, 403),
+        ("/?page", {"method": "PUT"}, 405),
+        (QUIET, {"method": "GET"}, 405),
+        (QUIET, {"method": "POST", "sec_fetch_site": "cross-site"}, 403),
+        ("/assets/none.js", {}, 404),
+    ],
+)
+def test_every_answer_has_the_same_headers(ask, path, more, status):
+    answer = ask(path, **more)
+    assert answer.status == status
+    found = headers(answer)
+    assert found["content-security-policy"].startswith("default-src 'none'; script-src 'self'")
+    assert found["x-content-type-options"] == "nosniff"
+    assert found["referrer-policy"] == "no-referrer"
+    assert found["cache-control"] == "private, no-store"
+    assert found["content-length"] == str(len(answer.body))
+
+
+def test_our_files_are_kept_by_browsers_for_ever(ask):
+    page = ask("/").body.decode()
+    file = page.partition('<script src="')[2].partition('"')[0]
+    answer = ask(file)
+    assert answer.status == 200
+    assert headers(answer)["cache-control"] == "public, max-age=31536000, immutable"
+    assert headers(answer)["content-type"].startswith("text/javascript")
+    assert ask(file, method="POST").status == 405
+
+
+def test_head_is_get_without_its_body(ask):
+    answer = ask("/", method="HEAD")
+    assert (answer.status, answer.body) == (200, b"")
+    assert ask("/busy", method="HEAD").body == b""
+    assert ask("/none", method="HEAD").status == 404
+
+
+def test_a_page_of_an_unknown_name_says_how_to_allow_it(ask):
+    assert b"offsider web --allowed-host NAME" in ask("/", host="jobs.example.com").body
+
+
+def test_nobody_is_let_in_unknown(ask_with):
+    asked = []
+
+    def authenticate(request):
+        asked.append(request.path)
+        return request.header("x-user") or None
+
+    ask = ask_with(authenticate=authenticate)
+    assert ask("/").status == 403
+    assert ask(QUIET, method="POST").status == 403
+    assert ask("/none").status == 403
+    assert ask("/", x_user="kim").status == 200
+    assert b">kim<" in ask("/", x_user="kim").body
+    assert asked == ["/", QUIET, "/none", "/", "/"]
+
+
+def test_a_browser_is_told_to_ask_for_a_password(ask_with):
+    answer = ask_with(authenticate=lambda request: None, challenge='Basic realm="offsider"')("/")
+    assert answer.status == 401
+    assert headers(answer)["www-authenticate"] == 'Basic realm="offsider"'
+
+
+@pytest.mark.parametrize("answer", [True, 1, b"kim", ""])
+def test_a_hook_that_answers_no_name_lets_nobody_in(ask_with, answer):
+    assert ask_with(authenticate=lambda request: answer)("/").status == 403
+
+
+def test_a_hook_that_fails_lets_nobody_in_and_tells_no_details(ask_with, caplog):
+    def authenticate(request):
+        raise RuntimeError("the secret is 42")
+
+    answer = ask_with(authenticate=authenticate)("/")
+    assert answer.status == 500
+    assert b"secret" not in answer.body
+    number = answer.body.decode().split("under ")[1].rstrip(".\n")
+    assert f"({number})" in caplog.text
+    assert "the secret is 42" in caplog.text
+
+
+def test_each_page_and_action_is_authorised_by_its_name(ask_with):
+    asked = []
+
+    def authorize(visitor, action):
+        asked.append(action)
+        return action == "page"
+
+    ask = ask_with(authorize=authorize)
+    assert ask("/").status == 200
+    refused = ask(QUIET, method="POST", body="confirmed=yes")
+    assert refused.status == 403
+    assert b"process.quiet" in refused.body
+    assert asked == ["page", "process.quiet"]
+    assert ask_with(authorize=lambda visitor, action: False)("/").status == 403
+
+
+def test_read_only_pages_change_nothing_but_preferences(ask_with):
+    ask = ask_with(read_only=True)
+    assert ask(QUIET, method="POST", body="confirmed=yes").status == 403
+    assert ask("/change_theme", method="POST", body="theme=dark&back=/").status == 303
+    assert b"read-only" in ask("/").body
+    assert b'<form method="post" action="/busy' not in ask("/busy").body
+
+
+def test_without_our_script_a_page_asks_whether_it_is_meant(ask):
+    question = ask(QUIET, method="POST", body="x=%3Cb%3E")
+    assert question.status == 200
+    assert b'<input type="hidden" name="x" value="&lt;b&gt;">' in question.body
+    assert b'name="confirmed" value="yes"' in question.body
+    assert ask(QUIET, method="POST", body="confirmed=yes").status == 303
+    assert json.loads(ask(QUIET, method="POST", accept="application/json").body)["processes"] == []
+
+
+def test_each_action_leaves_a_line_in_the_audit_log(ask_with, caplog):
+    caplog.set_level(logging.INFO, "offsider.web")
+    ask = ask_with(authenticate=lambda request: "kim")
+    ask(QUIET, method="POST", body="confirmed=yes")
+    ask("/busy/none/stop", method="POST", body="confirmed=yes")
+    done, failed = (record for record in caplog.records if record.name == "offsider.web")
+    assert (done.fields["who"], done.fields["action"], done.fields["target"]) == ("kim", "process.quiet", QUIET)
+    assert done.getMessage().startswith("process.quiet: Asked to take no further jobs")
+    assert failed.getMessage().startswith("process.stop: not done: NotFound")
+
+
+def test_a_form_that_is_too_large_is_refused(ask, config):
+    big = Request("POST", QUIET, headers={"host": "localhost", "sec-fetch-site": "same-origin"}, too_large=True)
+    assert WebApp(WebOptions({"main": config})).respond(big).status == 413
+    assert ask(QUIET, method="POST", body="&".join(["key=1"] * 1001)).status == 400
+    assert ask("/", "&".join(["a=1"] * 101)).status == 400
+
+
+def test_only_local_pages_answer_this_machine_alone(config):
+    app = WebApp(WebOptions({"main": config}, only_local=True))
+    ask = {"headers": {"host": "localhost"}}
+    assert app.respond(Request("GET", "/stats", client="10.0.0.1", **ask)).status == 403
+    assert app.respond(Request("GET", "/stats", client="127.0.0.1", **ask)).status == 200
+    assert app.respond(Request("GET", "/stats", client="", **ask)).status == 200
+
+
+def test_each_server_has_its_own_pages(config):
+    app = WebApp(WebOptions({"main": config, "gone": nowhere()}))
+
+    def ask(path):
+        return app.respond(Request("GET", path, root="/jobs", headers={"host": "localhost", "accept": "text/html"}))
+
+    assert ask("/").status == 200
+    assert b'href="/jobs/@gone/"' in ask("/").body
+    assert ask("/@gone/").status == 503
+    assert ask("/@gone").status == 503
+    assert ask("/@none/").status == 404
+
+
+def test_a_server_that_does_not_answer_is_told_on_a_page_and_no_traceback():
+    app = WebApp(WebOptions({"main": nowhere()}))
+    for path in ("/", "/busy", "/queues", "/stats", "/none"):
+        answer = app.respond(Request("GET", path, headers={"host": "localhost", "accept": "text/html"}))
+        assert answer.status in {503, 404}
+        assert b"Traceback" not in answer.body
+        assert b"<h1>" in answer.body
+        if answer.status == 503:
+            assert headers(answer)["retry-after"] == "2"
+    assert app.respond(Request("HEAD", "/", headers={"host": "localhost"})).status == 503
+
+
+def nowhere():
+    config = Config()
+    config.redis.url = "redis://127.0.0.1:1/0"
+    return config

@@ -1,0 +1,105 @@
+"""Worker processes, what they run, and signals for them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+IDENTITY = "web-1:42:abc"
+
+
+@pytest.fixture
+def process(raw_redis):
+    """register(identity, **fields of its info): a process with one running job."""
+
+    def register(identity=IDENTITY, **info):
+        told = {"hostname": "web-1", "pid": 42, "tag": "shop", "concurrency": 4, "queues": ["low", "a/b"],
+                "labels": ["eu"], "started_at": 1000.5, "version": "0.1", "identity": identity, "embedded": False} | info  # fmt: skip
+        raw_redis.sadd("processes", identity)
+        fields = {"info": json.dumps(told), "busy": 1, "beat": 2000.5, "quiet": "false", "rss": 1000, "rtt_us": 250}
+        raw_redis.hset(identity, mapping=fields)
+        payload = {"class": "Mail", "args": [1, "<b>"], "jid": "j1", "queue": "low"}
+        work = {"queue": "low", "payload": json.dumps(payload), "run_at": 2000}
+        raw_redis.hset(f"{identity}:work", "t1", json.dumps(work))
+        return identity
+
+    return register
+
+
+def signals(raw_redis, identity=IDENTITY):
+    return raw_redis.lrange(f"{identity}-signals", 0, -1)
+
+
+def test_nobody_works(read):
+    data = read("/busy")
+    assert data["totals"] == {"processes": 0, "threads": 0, "busy": 0, "utilization": 0.0, "rss_bytes": 0}
+    assert data["processes"] == data["jobs"] == []
+
+
+def test_processes_and_running_jobs_are_shown(read, ask, process):
+    process()
+    data = read("/busy")
+    assert data["totals"] == {"processes": 1, "threads": 4, "busy": 1, "utilization": 0.25, "rss_bytes": 1024000}
+    shown = data["processes"][0]
+    assert (shown["identity"], shown["tag"], shown["queues"]) == (IDENTITY, "shop", ["low", "a/b"])
+    assert shown["round_trip_seconds"] == 0.00025
+    job = data["jobs"][0]
+    assert (job["name"], job["jid"], job["tid"], job["queue"], job["args"]) == ("Mail", "j1", "t1", "low", '1, "<b>"')
+    page = ask("/busy").body.decode()
+    assert "&lt;b&gt;" in page
+    assert 'href="/queues/a~2fb"' in page
+    assert f'action="/busy/{IDENTITY}/quiet"' in page
+
+
+def test_one_half_of_the_page_can_be_asked_for(read, ask, process):
+    process()
+    assert read("/busy", "only=jobs")["processes"] == []
+    assert read("/busy", "only=processes")["jobs"] == []
+    assert ask("/busy", "only=x").status == 400
+    assert ask("/busy", "page=x").status == 400
+    assert read("/busy", "page=99")["page"] == 1
+
+
+def test_running_jobs_come_a_hundred_to_a_page(read, ask, process, raw_redis):
+    work = raw_redis.hget(f"{process()}:work", "t1")
+    raw_redis.hset(f"{IDENTITY}:work", mapping={f"t{number}": work for number in range(250)})
+    first, last = read("/busy"), read("/busy", "page=3")
+    assert (len(first["jobs"]), first["pages"], len(last["jobs"])) == (100, 3, 50)
+    assert b'rel="next"' in ask("/busy", "page=2").body
+
+
+@pytest.mark.parametrize("word,signal", [("quiet", b"TSTP"), ("stop", b"TERM"), ("dump", b"TTIN")])
+def test_a_signal_is_left_for_a_process(ask, process, raw_redis, word, signal):
+    process()
+    assert ask(f"/busy/{IDENTITY}/{word}", method="POST", body="confirmed=yes").status == 303
+    assert signals(raw_redis) == [signal]
+
+
+def test_a_signal_for_all_leaves_out_those_that_are_part_of_another_program(ask, process, raw_redis):
+    process()
+    process("web-2:43:def", embedded=True)
+    answer = ask("/busy/all/stop", method="POST", accept="application/json")
+    assert json.loads(answer.body)["processes"] == [IDENTITY]
+    assert signals(raw_redis, "web-2:43:def") == []
+    refused = ask("/busy/web-2:43:def/stop", method="POST", body="confirmed=yes")
+    assert refused.status == 400
+    assert b"part of another program" in refused.body
+
+
+def test_a_process_that_is_gone_is_not_found(ask):
+    assert ask("/busy/web-9:1:x/quiet", method="POST", body="confirmed=yes").status == 404
+
+
+def test_arguments_are_shown_as_the_application_lets_them(ask_with, process):
+    process()
+    page = ask_with(redact=lambda name, args, kwargs: (["hidden"], {}))("/busy").body
+    assert b"hidden" in page
+    assert b"&lt;b&gt;" not in page
+
+
+def test_what_a_process_tells_is_text_whatever_it_is(ask, process):
+    process("<script>:1:x", tag="<script>alert(1)</script>", labels=["<img src=x>"], queues=['"><svg onload=x>'])
+    page = ask("/busy").body
+    for element in (b"<script>alert", b"<img src=x", b"<svg onload"):
+        assert element not in page

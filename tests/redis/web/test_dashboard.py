@@ -1,0 +1,35 @@
+"""The first page."""
+
+from __future__ import annotations
+
+
+def test_an_empty_server_is_shown(read):
+    data = read("/")
+    assert data["stats"]["processed"] == data["hour"]["total"] == 0
+    assert data["queues"] == []
+    assert data["hour"]["error_rate"] == 0
+    assert data["attention"] == []
+    assert data["server"]["store"] in {"redis", "valkey"}
+
+
+def test_waiting_jobs_without_workers_ask_for_attention(read, raw_redis, ask):
+    raw_redis.sadd("queues", "low")
+    raw_redis.lpush("queue:low", b'{"class":"A","args":[],"jid":"1","queue":"low","enqueued_at":1000}')
+    data = read("/")
+    assert data["attention"] == ["Jobs wait, and no worker process is running."]
+    assert data["queues"][0]["name"] == "low"
+    assert data["queues"][0]["latency_seconds"] > 1e9
+    assert b"no worker process is running" in ask("/").body
+
+
+def test_the_history_has_the_days_that_were_asked_for(read, ask, raw_redis):
+    assert len(read("/", "days=7")["history"]["dates"]) == 7
+    data = read("/")["history"]
+    assert data["dates"] == sorted(data["dates"])
+    assert data["days"] == 30
+    for days in ("0", "181", "9999999", "x"):
+        assert ask("/", f"days={days}").status == 400
+
+
+def test_the_cheapest_look_is_a_head_request(ask):
+    assert ask("/", method="HEAD").status == 200

@@ -1,0 +1,83 @@
+"""What stands around every page."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+
+PATHS = ("/", "/busy", "/servers", "/queues", "/retries", "/none")
+
+
+class Page(HTMLParser):
+    """Every start tag with its attributes."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+
+def tags(ask, path):
+    return Page(ask(path).body.decode()).tags
+
+
+def test_nothing_is_inline_and_nothing_comes_from_elsewhere(ask):
+    for path in PATHS:
+        for tag, attributes in tags(ask, path):
+            assert tag != "style"
+            assert not [name for name in attributes if name == "style" or name.startswith("on")], (path, tag)
+            if tag == "script":
+                assert attributes["src"].startswith("/assets/")
+            if tag == "link":
+                assert attributes["href"].startswith("/assets/")
+
+
+def test_forms_post_to_our_own_pages(ask):
+    for path in PATHS:
+        for tag, attributes in tags(ask, path):
+            if tag == "form":
+                assert attributes["action"].startswith("/"), path
+
+
+def test_the_current_tab_is_marked(ask):
+    page = ask("/busy").body.decode()
+    assert re.findall(r'<a href="([^"]*)" aria-current="page">', page) == ["/busy"]
+
+
+def test_a_page_can_be_used_by_ear_and_by_keyboard(ask):
+    page = ask("/").body.decode()
+    for part in (
+        '<main id="main"',
+        'class="skip" href="#main"',
+        'role="search"',
+        '<nav class="tabs" aria-label=',
+        "aria-live",
+    ):
+        assert part in page
+    assert page.count("<h1") == 1
+
+
+def test_links_have_the_root_that_the_pages_are_mounted_at(config):
+    from offsider.web.app import WebApp
+    from offsider.web.options import WebOptions
+    from offsider.web.request import Request
+
+    app = WebApp(WebOptions({"main": config}, app_url="https://shop.example.com/"))
+    page = app.respond(Request("GET", "/busy", root="/jobs", headers={"host": "localhost", "accept": "text/html"}))
+    for tag, attributes in Page(page.body.decode()).tags:
+        for name in ("href", "src", "action"):
+            address = attributes.get(name, "/jobs/")
+            assert address.startswith(("/jobs/", "#", "https://shop.example.com/")), (tag, address)
+
+
+def test_the_language_and_its_direction_are_told(ask, monkeypatch):
+    from offsider.web import translation
+
+    known = {"en": translation.Locale("en"), "ar": translation.Locale("ar", {"Dashboard": "لوحة"})}
+    monkeypatch.setattr(translation, "locales", lambda: known)
+    page = ask("/", accept_language="ar").body.decode()
+    assert '<html lang="ar" dir="rtl"' in page
+    assert "<h1>لوحة</h1>" in page

@@ -1,0 +1,43 @@
+"""From data to HTML."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from offsider.core.errors import ConfigurationError
+from offsider.web import templates
+from offsider.web.templates import FOLDER, environment
+
+
+def test_everything_is_escaped_and_nothing_may_be_missing():
+    from jinja2 import UndefinedError
+
+    assert environment().from_string("{{ x }}").render(x="<b>&\"'") == "&lt;b&gt;&amp;&#34;&#39;"
+    with pytest.raises(UndefinedError):
+        environment().from_string("{{ x.y }}").render(x={})
+
+
+def test_a_key_comes_before_a_method_of_its_dict():
+    assert environment().from_string("{{ x.items }}|{{ x.keys() | length }}").render(x={"items": 5}) == "5|1"
+
+
+def test_no_template_puts_out_anything_unescaped():
+    for file in Path(FOLDER).rglob("*.html"):
+        text = file.read_text()
+        assert "| safe" not in text, file
+        assert "|safe" not in text, file
+        assert "autoescape" not in text, file
+
+
+def test_without_jinja_the_way_out_is_told(monkeypatch):
+    import sys
+
+    templates.environment.cache_clear()
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    try:
+        with pytest.raises(ConfigurationError, match=r'pip install "offsider\[web\]"'):
+            environment()
+    finally:
+        templates.environment.cache_clear()

@@ -1,0 +1,98 @@
+"""The pages through ASGI."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from offsider.web.app import WebApp
+from offsider.web.asgi_adapter import AsgiApp, request_of
+from offsider.web.options import WebOptions
+from offsider.wiring.config import Config
+
+
+def scope(path="/", **more):
+    return {"type": "http", "method": "GET", "path": path, "headers": [(b"Host", b"localhost")], **more}
+
+
+def exchange(app, given, *messages):
+    """What the application sends."""
+    waiting, sent = [*messages], []
+
+    async def receive():
+        return waiting.pop(0)
+
+    async def send(message):
+        sent.append(message)
+
+    asyncio.run(app(given, receive, send))
+    return sent
+
+
+def app(**options):
+    return AsgiApp(WebApp(WebOptions({"main": Config()}, **options)))
+
+
+def body(content=b"", *, more=False):
+    return {"type": "http.request", "body": content, "more_body": more}
+
+
+@pytest.mark.parametrize(
+    "given,root,path",
+    [
+        ({"path": "/busy"}, "", "/busy"),
+        ({"path": "/jobs/busy", "root_path": "/jobs"}, "/jobs", "/busy"),
+        ({"path": "/jobs", "root_path": "/jobs"}, "/jobs", "/"),
+        ({"path": "/busy", "root_path": "/jobs/"}, "/jobs", "/busy"),
+        ({"path": "/jobsearch", "root_path": "/jobs"}, "/jobs", "/jobsearch"),
+        ({"path": "/a b", "raw_path": b"/a%20b"}, "", "/a%20b"),
+        ({"path": "/a b"}, "", "/a%20b"),
+        ({"path": "/ä/x", "root_path": "/ä", "raw_path": b"/%C3%A4/x"}, "/%C3%A4", "/x"),
+    ],
+)
+def test_where_the_pages_are_mounted_is_told_apart_from_the_path(given, root, path):
+    request = request_of(scope(**given), b"")
+    assert (request.root, request.path) == (root, path)
+
+
+def test_a_request_is_handed_over_as_it_came():
+    request = request_of(scope(query_string=b"a=1", scheme="https", client=["10.0.0.1", 5]), b"x")
+    assert request.header("host") == "localhost"
+    assert (request.query, request.scheme, request.client, request.body) == ("a=1", "https", "10.0.0.1", b"x")
+    assert request_of(scope(client=None), b"").client == ""
+
+
+def test_an_answer_is_sent_with_its_headers():
+    start, end = exchange(app(), scope("/assets/none.css"), body())
+    assert start["status"] == 404
+    assert dict(start["headers"])[b"x-content-type-options"] == b"nosniff"
+    assert end["body"].startswith(b"there is no such file")
+
+
+def test_a_body_that_is_too_large_is_not_kept():
+    start, _ = exchange(app(), scope(), body(b"x" * 40_000, more=True), body(b"x" * 40_000, more=True))
+    assert start["status"] == 413
+
+
+def test_a_visitor_who_went_away_is_answered_to_nobody():
+    start, _ = exchange(app(), scope("/assets/none.css"), {"type": "http.disconnect"})
+    assert start["status"] == 404
+
+
+def test_an_async_hook_is_awaited_in_its_own_loop():
+    async def authenticate(request):
+        await asyncio.sleep(0)
+        return "kim" if request.header("x-user") == "kim" else None
+
+    given = scope("/assets/none.css")
+    assert exchange(app(authenticate=authenticate), given, body())[0]["status"] == 403
+    given["headers"] = [*given["headers"], (b"X-User", b"kim")]
+    assert exchange(app(authenticate=authenticate), given, body())[0]["status"] == 404
+
+
+def test_the_life_of_a_server_and_websockets_are_answered():
+    life = exchange(app(), {"type": "lifespan"}, {"type": "lifespan.startup"}, {"type": "lifespan.shutdown"})
+    assert [message["type"] for message in life] == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
+    closed = exchange(app(), {"type": "websocket"}, {"type": "websocket.connect"})
+    assert closed == [{"type": "websocket.close", "code": 1000}]

@@ -1,0 +1,71 @@
+"""The pages through WSGI."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from offsider.web.app import WebApp
+from offsider.web.options import WebOptions
+from offsider.web.wsgi_adapter import WsgiApp, request_of
+from offsider.wiring.config import Config
+
+
+def environ(**more):
+    base = {
+        "REQUEST_METHOD": "GET",
+        "PATH_INFO": "/",
+        "SCRIPT_NAME": "",
+        "HTTP_HOST": "localhost",
+        "wsgi.input": io.BytesIO(),
+    }
+    return base | more
+
+
+def test_a_request_is_handed_over_as_it_came():
+    given = environ(
+        PATH_INFO="/ä/ b".encode().decode("latin-1"),
+        SCRIPT_NAME="/jobs/",
+        QUERY_STRING="a=1",
+        CONTENT_TYPE="text/x",
+        CONTENT_LENGTH="2",
+        HTTP_X_USER="kim",
+        REMOTE_ADDR="10.0.0.1",
+    )
+    given["wsgi.input"] = io.BytesIO(b"xyz")
+    request = request_of(given)
+    assert (request.root, request.path, request.query) == ("/jobs", "/%C3%A4/%20b", "a=1")
+    assert (request.header("x-user"), request.header("content-type"), request.client) == ("kim", "text/x", "10.0.0.1")
+    assert request.body == b"xy"
+    assert request.context is given
+
+
+@pytest.mark.parametrize("length", ["65537", "99999999999", "-1", "x"])
+def test_a_body_that_is_too_large_or_of_no_length_is_not_read(length):
+    assert request_of(environ(CONTENT_LENGTH=length)).too_large
+
+
+def test_nothing_sent_is_no_body():
+    assert request_of(environ(CONTENT_LENGTH="")).body == b""
+    assert request_of(environ(PATH_INFO="")).path == "/"
+
+
+def test_an_answer_has_its_status_line_and_its_headers():
+    started = []
+    app = WsgiApp(WebApp(WebOptions({"main": Config()})))
+    parts = app(environ(PATH_INFO="/assets/none.css"), lambda status, headers: started.append((status, dict(headers))))
+    assert b"".join(parts).startswith(b"there is no such file")
+    status, headers = started[0]
+    assert status == "404 Not Found"
+    assert headers["referrer-policy"] == "no-referrer"
+
+
+def test_an_async_hook_is_awaited_without_an_event_loop_of_the_host():
+    async def authenticate(request):
+        return None
+
+    started = []
+    app = WsgiApp(WebApp(WebOptions({"main": Config()}, authenticate=authenticate)))
+    app(environ(), lambda status, headers: started.append(status))
+    assert started == ["403 Forbidden"]
