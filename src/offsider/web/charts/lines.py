@@ -44,6 +44,7 @@ def lines(
     unit: str = "",
     marks: Sequence[deploys.Mark] = (),
     whole: bool = False,
+    running: bool = False,
 ) -> Markup:
     """A line chart.
 
@@ -55,12 +56,14 @@ def lines(
         unit: what the values are; it follows them in the read-outs.
         marks: deploys to show.
         whole: whether the values count something, so that the scale has no halves.
+        running: whether the last column has not ended. Its value still grows, and would look like an outage: the line
+            goes there once it is as high as the one before.
     """
     highest = max((value for each in series for value in each["values"]), default=0.0)
     heights = Heights.over(highest, whole=whole, top=TOP, bottom=BOTTOM)
     drawing = [*height_grid(heights), *time_labels(columns)]
     if highest > 0:
-        drawing += [_stretched(series, columns, heights), *_lone_points(series, columns, heights)]
+        drawing += [_stretched(series, columns, heights, running=running), *_lone_points(series, columns, heights)]
     else:
         drawing.append(empty_note(t))
     drawing += [*_read_outs(series, columns, unit), *deploys.draw(marks, columns, bottom=BOTTOM)]
@@ -73,16 +76,21 @@ def lines(
     )
 
 
-def _stretched(series: Sequence[Series], columns: Columns, heights: Heights) -> Markup:
+def _stretched(series: Sequence[Series], columns: Columns, heights: Heights, *, running: bool) -> Markup:
     size: dict[str, object] = {"width": "100%", "height": HEIGHT}
     box: dict[str, object] = {"viewBox": f"0 0 {_STRETCHED} {HEIGHT:g}", "preserveAspectRatio": "none"}
-    paths = [_path(each, at, columns, heights) for at, each in enumerate(series)]
+    drawn = [_ended(each["values"]) if running else each["values"] for each in series]
+    paths = [_path(values, at, columns, heights) for at, values in enumerate(drawn)]
     return element("svg", size | box, *paths)
 
 
-def _path(series: Series, position: int, columns: Columns, heights: Heights) -> Markup:
+def _ended(values: Sequence[float]) -> Sequence[float]:
+    return values[:-1] if len(values) > 1 and values[-1] < values[-2] else values
+
+
+def _path(values: Sequence[float], position: int, columns: Columns, heights: Heights) -> Markup:
     points = " ".join(
-        f"{columns.middle(at) * _STRETCHED:.1f},{heights.of(value):.1f}" for at, value in enumerate(series["values"])
+        f"{columns.middle(at) * _STRETCHED:.1f},{heights.of(value):.1f}" for at, value in enumerate(values)
     )
     attributes = {"class": f"line {colour(position)}", "points": points, "fill": "none"}
     return element("polyline", attributes | {"vector-effect": "non-scaling-stroke"})

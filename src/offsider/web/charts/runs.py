@@ -15,7 +15,7 @@ from offsider.web.charts.lines import Series, lines
 def live(t: Translate, columns: Columns, processed: Sequence[float], failed: Sequence[float]) -> Markup:
     """What the workers do now: runs in each column of the last minutes."""
     series: list[Series] = [{"name": t("Processed"), "values": processed}, {"name": t("Failed"), "values": failed}]
-    return lines(t, series, columns, title=t("Runs per minute"), whole=True)
+    return lines(t, series, columns, title=t("Runs per minute"), whole=True, running=True)
 
 
 def history(t: Translate, days: Sequence[str], processed: Sequence[int], failed: Sequence[int]) -> Markup:
