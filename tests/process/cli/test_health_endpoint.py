@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import http.client
+import os
+import signal
 import time
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from offsider.embedded.address import free_port
 from tests.process.stored import push
@@ -89,3 +92,42 @@ def test_a_port_that_is_taken_ends_the_start(workers, probe):
     assert second.ended() == 1
     assert f"offsider: --health: cannot listen on {probe.address}: Address already in use" in second.output
     first.stopped()
+
+
+def runs_of(text: str, name: str) -> float:
+    """How many runs of a class a scrape tells of."""
+    families = {family.name: family for family in text_string_to_metric_families(text)}
+    if "sidekiq_jobs_completion_seconds" not in families:
+        return 0.0
+    return sum(
+        sample.value
+        for sample in families["sidekiq_jobs_completion_seconds"].samples
+        if sample.name.endswith("_count") and sample.labels["class"] == name
+    )
+
+
+def test_a_scrape_tells_of_all_children_and_never_of_less_when_one_is_replaced(workers, stored, ledger, probe):
+    environ = {"OFFSIDER_REDIS_WIRE_VERSION": "6"}  # beats each 5 s, and counts with them
+    supervisor = workers.start("-p", "2", "-c", "1", "--health", probe.address, environ=environ, wait=False)
+    supervisor.until_says("now running: ", 30)
+    for number in range(20):
+        push(stored, "Short", number, 0.05)
+    wait_for(lambda: runs_of(probe("/metrics")[1], "Short") == 20)
+    assert len({note.pid for note in ledger.notes("end")}) == 2, "both have worked"
+
+    os.kill(ledger.notes("end")[0].pid, signal.SIGKILL)
+    supervisor.until_says("running <Capsule", 30, times=3)
+    assert runs_of(probe("/metrics")[1], "Short") == 20
+    for number in range(5):
+        push(stored, "Short", number, 0.05)
+    wait_for(lambda: runs_of(probe("/metrics")[1], "Short") == 25)
+    supervisor.stopped()
+
+
+def test_a_worker_without_a_keeper_answers_scrapes_itself(workers, stored, probe):
+    environ = {"OFFSIDER_REDIS_WIRE_VERSION": "6"}
+    worker = workers.start("--no-keeper", "--health", probe.address, environ=environ)
+    push(stored, "Short", 1, 0.0)
+    wait_for(lambda: runs_of(probe("/metrics")[1], "Short") == 1)
+    assert "sidekiq_concurrency 5" in probe("/metrics")[1]
+    worker.stopped()
