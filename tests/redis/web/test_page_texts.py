@@ -1,0 +1,100 @@
+"""Every page in every language: nothing is said that the catalogs do not know."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+from offsider.storage import error_groups
+from offsider.storage.error_groups import Noted
+from offsider.web.pages import routes
+from offsider.web.segments import segment
+from offsider.web.translation import Locale, locales
+from tests.redis.web.stored import failed, job, push
+
+ROOT = Path(__file__).parents[3]
+CODES = sorted(locales())
+
+
+def _texts():
+    spec = importlib.util.spec_from_file_location("page_texts", ROOT / "scripts" / "page_texts.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.texts()
+
+
+@pytest.fixture
+def said(monkeypatch):
+    """Every text that was looked up in a catalog."""
+    texts = set()
+    real = Locale.translate
+
+    def translate(self, text, **values):
+        texts.add(text)
+        return real(self, text, **values)
+
+    monkeypatch.setattr(Locale, "translate", translate)
+    return texts
+
+
+@pytest.fixture
+def filled(raw_redis, config):
+    """A server with something on each page."""
+    now = time.time()
+    push(raw_redis, "mail", job(1), failed(2), b"no job", job(3, **{"meta.caller_id": "GET /", "tags": ["a"]}))
+    raw_redis.sadd("paused", "mail")
+    for name in ("retry", "schedule", "dead"):
+        raw_redis.zadd(name, {failed(5): now + 60, job(6): now - 60, b"no job": now})
+    raw_redis.sadd("processes", "host:1:abc")
+    info = {"hostname": "host", "pid": 1, "tag": "", "concurrency": 5, "queues": ["mail"], "labels": ["reliable"]}
+    info |= {"started_at": now - 600, "identity": "host:1:abc", "version": "8.0", "embedded": True}
+    beat = {"info": json.dumps(info), "busy": 1, "beat": now, "quiet": "true", "rss": 1000, "rtt_us": 100}
+    raw_redis.hset("host:1:abc", mapping=beat)
+    work = {"queue": "mail", "payload": job(9).decode(), "run_at": int(now) - 5}
+    raw_redis.hset("host:1:abc:work", mapping={"t1": json.dumps(work)})
+    minute = time.strftime("%y%m%d|", time.gmtime(now)) + time.strftime("%-H:%M", time.gmtime(now))
+    raw_redis.hset(f"j|{minute}", mapping={"Mail|p": 3, "Mail|f": 1, "Mail|ms": 500})
+    group = {"class": "Mail", "error_class": "ValueError", "message": "no", "queue": "mail"}
+    error_groups.note(config.shared_redis(), [Noted("g1", 1, now, json.dumps(group), "j1")])
+
+
+def paths():
+    """An address of each page, its parts filled with what there is."""
+    parts = {"id": "g1", "name": "mail", "where": segment("retry"), "key": "x", "jid": "x", "identity": "host:1:abc"}
+    for route in routes():
+        if route.method == "GET" and route.wanted is None:
+            yield re.sub(r"\{(\w+)\}", lambda part: parts[part[1]], route.path)
+
+
+def test_nothing_is_said_that_the_catalogs_do_not_know(filled, said, ask):
+    for path in {*paths(), "/retries", "/dead", "/scheduled", "/search"}:
+        for query in ("", "q=Send&text=Send&verb=delete"):
+            assert ask(path, query).status in {200, 400, 404}, path
+    for method, path in {(route.method, route.path) for route in routes() if route.confirm}:
+        assert ask(re.sub(r"\{\w+\}", "mail", path), method=method, body="x=1").status < 500
+    assert len(said) > 100
+    assert sorted(said - _texts()) == []
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_every_page_can_be_shown_in_every_language(filled, ask, code):
+    for path in (
+        "/",
+        "/busy",
+        "/queues",
+        "/queues/mail",
+        "/retries",
+        "/metrics",
+        "/metrics/Mail",
+        "/errors",
+        "/callers",
+    ):
+        answer = ask(path, accept_language=code)
+        assert answer.status == 200
+        direction = "rtl" if code in {"ar", "he"} else "ltr"
+        assert f'<html lang="{code}" dir="{direction}"' in answer.body.decode()
