@@ -11,6 +11,7 @@ from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
+import redis
 import yaml
 
 from offsider.cli.web import PORT
@@ -43,17 +44,21 @@ def rules() -> list[dict]:
 
 
 @pytest.fixture
-def told(embedded_url) -> set[str]:
-    """The names of a scrape of a small fleet."""
-    import redis
-
+def scrape(embedded_url) -> str:
+    """What is told of a small fleet."""
     config = Config()
     config.redis.url = embedded_url
     with redis.Redis.from_url(embedded_url) as client:
         seed(client, config.shared_redis())
     text = fleet_text(config)
     config.close()
-    return {re.split(r"[{ ]", line)[0] for line in text.splitlines() if not line.startswith("#")}
+    return text
+
+
+@pytest.fixture
+def told(scrape) -> set[str]:
+    """The names of all metrics of the scrape."""
+    return {re.split(r"[{ ]", line)[0] for line in scrape.splitlines() if not line.startswith("#")}
 
 
 def test_there_are_three_and_they_are_as_their_program_writes_them():
@@ -157,3 +162,18 @@ def test_prometheus_finds_nothing_wrong_with_the_rules(words):
     promtool = shutil.which("promtool")
     ended = subprocess.run([promtool, *words.split()], cwd=RULES, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stdout + ended.stderr
+
+
+@pytest.mark.needs("promtool")
+def test_prometheus_finds_nothing_wrong_with_a_scrape_but_three_names_that_are_known_as_they_are(scrape):
+    promtool = shutil.which("promtool")
+    ended = subprocess.run([promtool, "check", "metrics"], input=scrape, capture_output=True, text=True, check=False)
+    known = {"sidekiq_job_processed", "sidekiq_job_failed", "sidekiq_job_execution_time_seconds"}
+    assert {line.split()[0] for line in (ended.stdout + ended.stderr).splitlines()} == known
+
+
+def test_the_page_names_every_metric_and_every_alert(told):
+    page = (ROOT / "docs" / "monitoring.md").read_text()
+    families = {re.sub(r"_(bucket|sum|count)$", "", name) for name in told}
+    assert [name for name in families if f"`{name}`" not in page] == []
+    assert [rule["alert"] for rule in rules() if "alert" in rule and f"`{rule['alert']}`" not in page] == []

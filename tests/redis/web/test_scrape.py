@@ -69,3 +69,14 @@ def test_it_asks_who_is_there_like_every_page(config):
     app = WebApp(WebOptions({"main": config}, authorize=lambda visit, action: asked.append(action) or False))
     answer = app.respond(Request("GET", "/metrics", headers={"host": "localhost", "accept": PROMETHEUS}))
     assert (answer.status, asked[0]) == (403, "metrics.scrape")
+
+
+def test_each_server_has_numbers_of_its_own(config, raw_redis):
+    other = Config()
+    other.redis.url = config.redis.url
+    other.redis.key_prefix = "other:"
+    raw_redis.zadd("other:dead", {"gone": 1})
+    app = WebApp(WebOptions({"main": config, "other": other}))
+    for path, dead in (("/metrics", 0), ("/@other/metrics", 1)):
+        answer = app.respond(Request("GET", path, headers={"host": "localhost", "accept": PROMETHEUS}))
+        assert f"\nsidekiq_dead_jobs {dead}\n".encode() in answer.body
