@@ -63,11 +63,10 @@ def test_errors_are_pages_too(answered):
     assert json.loads(told.body) == {"error": "gone", "status": 404}
 
 
-def test_a_server_in_trouble_is_told_without_counters(answered):
+def test_a_server_in_trouble_is_told_as_what_it_is(answered):
     answer = answered(raising(RedisUnavailable("no answer from redis://x")))
     assert answer.status == 503
     assert b"no answer from redis://x" in answer.body
-    assert b'id="strip"' not in answer.body
 
 
 def test_what_cannot_be_encoded_is_replaced(answered):

@@ -181,6 +181,7 @@ def test_a_server_that_does_not_answer_is_told_on_a_page_and_no_traceback():
         assert answer.status in {503, 404}
         assert b"Traceback" not in answer.body
         assert b"<h1>" in answer.body
+        assert b'id="strip"' not in answer.body
         if answer.status == 503:
             assert headers(answer)["retry-after"] == "2"
     assert app.respond(Request("HEAD", "/", headers={"host": "localhost"})).status == 503

@@ -14,8 +14,18 @@ def process(raw_redis):
     """register(identity, **fields of its info): a process with one running job."""
 
     def register(identity=IDENTITY, **info):
-        told = {"hostname": "web-1", "pid": 42, "tag": "shop", "concurrency": 4, "queues": ["low", "a/b"],
-                "labels": ["eu"], "started_at": 1000.5, "version": "0.1", "identity": identity, "embedded": False} | info  # fmt: skip
+        told = {
+            "hostname": "web-1",
+            "pid": 42,
+            "tag": "shop",
+            "concurrency": 4,
+            "queues": ["low", "a/b"],
+            "labels": ["eu"],
+            "started_at": 1000.5,
+            "version": "0.1",
+            "identity": identity,
+            "embedded": False,
+        } | info
         raw_redis.sadd("processes", identity)
         fields = {"info": json.dumps(told), "busy": 1, "beat": 2000.5, "quiet": "false", "rss": 1000, "rtt_us": 250}
         raw_redis.hset(identity, mapping=fields)

@@ -1,0 +1,111 @@
+"""``offsider web`` as a process."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+
+import pytest
+
+from tests.process.workers import ROOT
+from tests.waiting import wait_for
+
+COMMAND = (sys.executable, "-m", "offsider", "web", "--port", "0")
+
+
+@pytest.fixture
+def start(embedded_url, tmp_path):
+    """start(*options, **environment): a process and the address that it tells."""
+    started = []
+
+    def run(*options, **environment):
+        output = tmp_path / f"web{len(started)}.log"
+        environ = os.environ | {"REDIS_URL": embedded_url, "PYTHONPATH": str(ROOT / "src")} | environment
+        with output.open("wb") as file:
+            process = subprocess.Popen((*COMMAND, *options), stdout=file, stderr=file, env=environ, cwd=tmp_path)
+        started.append(process)
+        found = wait_for(
+            lambda: re.search(r"offsider web: (http://\S+)\n", output.read_text()) or process.poll() is not None, 40
+        )
+        assert found is not True, output.read_text()
+        return process, found[1]
+
+    yield run
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def refused(*options, **environment):
+    """What it says when it does not start."""
+    environ = os.environ | {"PYTHONPATH": str(ROOT / "src")} | environment
+    ended = subprocess.run((*COMMAND, *options), capture_output=True, text=True, env=environ, check=False, timeout=60)
+    assert ended.returncode == 1
+    return ended.stderr
+
+
+def status(url, **headers):
+    request = urllib.request.Request(url, headers={name.replace("_", "-"): value for name, value in headers.items()})
+    try:
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            return answer.status
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_serves_until_a_signal_ends_it_well(start, number):
+    process, url = start()
+    assert status(url) == 200
+    assert status(url, host="evil.com") == 403
+    process.send_signal(number)
+    assert process.wait(20) == 0
+
+
+def test_beyond_this_machine_it_wants_a_password():
+    assert "OFFSIDER_WEB_USER" in refused("--host", "0.0.0.0")
+
+
+def test_with_a_password_it_serves_any_address(start):
+    _, url = start("--host", "0.0.0.0", "--read-only", OFFSIDER_WEB_USER="kim", OFFSIDER_WEB_PASSWORD="sesame")
+    assert status(url) == 401
+    assert status(url, authorization="Basic a2ltOnNlc2FtZQ==") == 200
+
+
+def test_the_application_may_bring_hooks_and_tabs(start, tmp_path):
+    (tmp_path / "shop.py").write_text(
+        "from offsider.wiring.web_tab import WebPage, WebTab\n"
+        "def configure(config):\n"
+        "    config.add_web_tab(WebTab('shop', 'Shop', '/shop', {'': lambda visit: WebPage('Shop', [])}))\n"
+        "def who(request):\n"
+        "    return request.header('x-user')\n"
+    )
+    _, url = start("-r", "shop", "--auth", "shop:who", "--host", "0.0.0.0", "--root-path", "/jobs")
+    assert status(f"{url}shop") == 403
+    assert status(f"{url}shop", x_user="kim") == 200
+
+
+def test_several_servers_are_named(start, embedded_url):
+    _, url = start("--server", f"main={embedded_url}", "--server", "other=redis://127.0.0.1:1/0")
+    assert status(f"{url}servers") == 200
+    assert status(f"{url}@other/") == 503
+
+
+@pytest.mark.parametrize(
+    "options,why",
+    [
+        (("--auth", "nowhere:who"), "--auth nowhere:who"),
+        (("--redact", "os:sep"), "--redact os:sep is no function"),
+        (("--server", "main"), "--server expects NAME=URL"),
+        (("-r", "nowhere"), "cannot load nowhere"),
+    ],
+)
+def test_what_cannot_be_is_told_in_words(options, why):
+    told = refused(*options)
+    assert why in told
+    assert "Traceback" not in told

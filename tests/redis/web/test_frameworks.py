@@ -1,0 +1,99 @@
+"""The pages mounted in the frameworks that people have, asked over the frameworks' own test clients."""
+
+from __future__ import annotations
+
+import asyncio
+
+import httpx
+import pytest
+
+from offsider.web import asgi, wsgi
+
+POST = {"sec-fetch-site": "same-origin"}
+FORM = {"theme": "dark", "back": "/jobs/busy"}
+
+
+def by_header(request):
+    return request.header("x-user") or None
+
+
+def ask_asgi(app, method, path, **more):
+    async def ask():
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://shop.example.com") as client:
+            return await client.request(method, path, **more)
+
+    return asyncio.run(ask())
+
+
+def ask_wsgi(app, method, path, **more):
+    with httpx.Client(transport=httpx.WSGITransport(app), base_url="http://shop.example.com") as client:
+        return client.request(method, path, **more)
+
+
+def in_starlette(config):
+    from starlette.applications import Starlette
+    from starlette.routing import Mount
+
+    return ask_asgi, Starlette(routes=[Mount("/jobs", asgi(config, authenticate=by_header))])
+
+
+def in_fastapi(config):
+    from fastapi import FastAPI
+
+    app = FastAPI()
+    app.mount("/jobs", asgi(config, authenticate=by_header))
+    return ask_asgi, app
+
+
+def in_flask(config):
+    from flask import Flask
+    from werkzeug.middleware.dispatcher import DispatcherMiddleware
+
+    app = Flask("shop")
+    return ask_wsgi, DispatcherMiddleware(app.wsgi_app, {"/jobs": wsgi(config, authenticate=by_header)})
+
+
+@pytest.fixture(params=[in_starlette, in_fastapi, in_flask], ids=["starlette", "fastapi", "flask"])
+def mounted(request, config):
+    ask, app = request.param(config)
+
+    def answer(method, path, **more):
+        headers = {"x-user": "kim"} | more.pop("headers", {})
+        return ask(app, method, path, headers=headers, **more)
+
+    return answer
+
+
+def test_every_link_and_redirect_leads_below_the_mount(mounted):
+    page = mounted("GET", "/jobs/busy")
+    assert page.status_code == 200
+    assert 'href="/jobs/queues"' in page.text
+    assert 'action="/jobs/search"' in page.text
+    script = page.text.partition('<script src="')[2].partition('"')[0]
+    assert mounted("GET", script).status_code == 200
+    moved = mounted("POST", "/jobs/change_theme", data=FORM, headers=POST)
+    assert (moved.status_code, moved.headers["location"]) == (303, "/jobs/busy")
+    assert "Path=/jobs;" in moved.headers["set-cookie"]
+
+
+def test_the_root_of_the_mount_is_the_dashboard(mounted):
+    assert mounted("GET", "/jobs/").status_code == 200
+
+
+def test_names_with_odd_letters_find_their_page(mounted, raw_redis):
+    raw_redis.sadd("queues", "a/b ö")
+    raw_redis.lpush("queue:a/b ö", b"{}")
+    assert mounted("GET", "/jobs/queues/a~2fb~20~c3~b6").status_code == 200
+
+
+def test_nobody_unknown_is_let_in_and_no_other_site_changes_anything(mounted):
+    assert mounted("GET", "/jobs/", headers={"x-user": ""}).status_code == 403
+    assert mounted("POST", "/jobs/change_theme", data=FORM, headers={"sec-fetch-site": "cross-site"}).status_code == 403
+    assert mounted("POST", "/jobs/change_theme", data=FORM, headers={"origin": "http://evil.com"}).status_code == 403
+    same = {"origin": "http://shop.example.com"}
+    assert mounted("POST", "/jobs/change_theme", data=FORM, headers=same).status_code == 303
+
+
+def test_a_large_body_is_refused(mounted):
+    assert mounted("POST", "/jobs/change_theme", content=b"x" * 70_000, headers=POST).status_code == 413
