@@ -63,7 +63,7 @@ def as_object(findings: Sequence[Finding]) -> str:
         }
         for finding in findings
     ]
-    return json.dumps({"severity": worst(findings).name.lower(), "findings": told}, ensure_ascii=False, indent=2)
+    return json.dumps({"severity": worst(findings).name.lower(), "findings": told}, indent=2)
 
 
 def show(findings: Sequence[Finding]) -> None:

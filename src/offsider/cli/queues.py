@@ -53,11 +53,7 @@ def run(file: str | None, environment: str | None, *, as_json: bool) -> int:
         summaries, served = Stats.read(config).queue_summaries, served_queues(config)
     except OffsiderError as error:
         return give_up(str(error))
-    click.echo(
-        json.dumps(queue_data(summaries, served), ensure_ascii=False, indent=2)
-        if as_json
-        else queue_table(summaries, served)
-    )
+    click.echo(json.dumps(queue_data(summaries, served), indent=2) if as_json else queue_table(summaries, served))
     return 0
 
 

@@ -79,7 +79,7 @@ def rendered(view: str, config: Config, *, as_json: bool) -> str:
     parts = {name: PARTS[name](config) for name in wanted}
     if as_json:
         told = {name: data for name, (data, _) in parts.items()}
-        return json.dumps(told if view == "all" else told[view], ensure_ascii=False, indent=2)
+        return json.dumps(told if view == "all" else told[view], indent=2)
     return "\n\n".join(text for _, text in parts.values())
 
 

@@ -72,5 +72,6 @@ def _drop_what_expires(redis: Redis, found: Keyspace) -> None:
 
 def _drop_what_is_no_set(redis: Redis, found: Keyspace) -> None:
     if found.prefixes:
-        types = redis.pipeline([("TYPE", f"{prefix}queues") for prefix in found.prefixes])
+        # A user who may only see the own prefix is refused; then others' keys are not this user's business.
+        types = redis.pipeline([("TYPE", f"{prefix}queues") for prefix in found.prefixes], raise_errors=False)
         found.prefixes = sorted(prefix for prefix, kind in zip(found.prefixes, types, strict=True) if kind == b"set")

@@ -10,7 +10,7 @@ from typing import Any, cast
 from offsider.core.errors import OffsiderError
 from offsider.storage.redis import Redis
 
-_PINGS = 5
+_PINGS = 10
 
 
 @dataclass(frozen=True)

@@ -86,6 +86,14 @@ def test_what_others_stored_cannot_steer_the_terminal(raw_redis):
     assert "\x07" not in call().output
 
 
+@pytest.mark.parametrize("words", [[], ["--json"]])
+def test_odd_letters_are_shown_somehow(raw_redis, words):
+    register(raw_redis, tag="\ud800", labels=["日本"])
+    result = call("processes", *words)
+    assert result.exit_code == 0, result.output
+    assert r"\ud800" in result.output
+
+
 def test_an_empty_server_is_no_error():
     result = call()
     assert result.exit_code == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 import pytest
@@ -13,6 +14,7 @@ from offsider.jobs import registry
 from offsider.wiring.config import Config
 from offsider.wiring.default import set_default_config
 from offsider.worker.launcher import Launcher
+from tests.docs.snippets import ROOT
 from tests.redis.inspector.examined import examined, payload, push, register
 from tests.snapshot import snapshot
 from tests.waiting import wait_for
@@ -49,6 +51,24 @@ def test_a_wrong_password_is_a_finding_that_does_not_tell_it(embedded_url):
     assert (finding.check, finding.severity) == ("server", Severity.BAD)
     assert "refuses" in finding.what
     assert "hush" not in repr(finding)
+
+
+@pytest.mark.parametrize("prefix", ["", "shop:"])
+def test_the_rights_of_a_worker_are_enough_to_examine_what_is_stored(redis_url, raw_redis, prefix):
+    page = (ROOT / "docs" / "deployment.md").read_text()
+    name, rules = re.search(r"^user (\S+) (.+)$", page, re.MULTILINE).groups()
+    rules = rules.replace("~*", f"~{prefix}*")
+    raw_redis.execute_command("ACL", "SETUSER", name, *rules.split())
+    raw_redis.sadd(f"{prefix}queues", "mail")
+    raw_redis.lpush(f"{prefix}queue:mail", payload("A", "mail"))
+    raw_redis.sadd("other:queues", "mail")
+    try:
+        found = examined(redis_url, username=name, password="secret", key_prefix=prefix)
+    finally:
+        raw_redis.execute_command("ACL", "DELUSER", name)
+    assert {check for check in found if "could not be looked at" in found[check].what} == set()
+    assert {check for check in found if "unknown" in found[check].what} == {"eviction", "persistence", "memory"}
+    assert found["unserved"].severity is Severity.BAD
 
 
 def test_hundreds_of_thousands_of_jobs_take_seconds_at_most(make_server):

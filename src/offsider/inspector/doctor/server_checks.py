@@ -9,7 +9,7 @@ from offsider.storage.server_info import OLDEST, ServerInfo
 from offsider.storage.vitals import Vitals
 
 FULL_WARN, FULL_BAD = 0.8, 0.95
-SLOW_WARN_SECONDS, SLOW_BAD_SECONDS = 0.005, 0.05
+SLOW_WARN_SECONDS, SLOW_BAD_SECONDS = 0.01, 0.05
 DRIFT_WARN_SECONDS, DRIFT_BAD_SECONDS = 1.0, 30.0
 MEGABYTE = 1_000_000
 
