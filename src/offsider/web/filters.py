@@ -15,8 +15,10 @@ if TYPE_CHECKING:
 
 PAGE = 25
 #: A part of a look through many jobs takes so long, or ends when so many were found.
-BUDGET_MS = 100
+BUDGET_MS = 80
 ENOUGH = 100
+#: Counting what matches keeps all of it for so long.
+PREVIEW_MS = 50
 MOST_PAGES = 1_000_000
 #: A hundred years: whatever is older than that has no known age.
 LONGEST_AGE_SECONDS = 3_155_760_000

@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from offsider.inspector import (
+    Chunk,
     DeadSet,
+    Found,
     JobRecord,
     JobSet,
     Quarantine,
@@ -35,7 +37,7 @@ QUARANTINE = "quarantine"
 
 #: How far a job may have moved on while somebody looked at a page, before the whole queue is looked through.
 _NEAR = 100
-_BUDGET_MS = 100
+_BUDGET_MS = 30
 _PAGE = 100
 
 
@@ -124,16 +126,13 @@ def find(config: Config, where: str, key: str) -> Place | None:
     return None
 
 
-def find_by_jid(config: Config, jid: str) -> tuple[Place | None, str]:
-    """A job by its id, wherever it is, and where to go on looking; an empty text when everything was looked at."""
-    running = find(config, BUSY, jid)
-    if running is not None:
-        return running, ""
-    chunk = search_everywhere(jid, budget_ms=_BUDGET_MS, config=config)
+def find_by_jid(config: Config, jid: str, budget_ms: float) -> tuple[Place | None, Chunk[Found]]:
+    """A job by its id, wherever it is, and the part of a search that was made for it."""
+    chunk = search_everywhere(jid, budget_ms=budget_ms, config=config)
     for found in chunk.entries:
         if found.record.jid == jid:
-            return find(config, found.where, found.key), ""
-    return None, chunk.cursor
+            return find(config, found.where, found.key), chunk
+    return None, chunk
 
 
 def find_queued(queue: Queue, key: str) -> QueuedJob | None:

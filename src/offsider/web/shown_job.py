@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar, cast
 
 from offsider.inspector import JobRecord
 from offsider.web.display import LINE_LETTERS, MOST_LETTERS, cut
@@ -19,9 +19,13 @@ from offsider.web.segments import segment
 MOST_ON_PAGES = 100_000
 MOST_TAGS = 20
 _LONGEST_LINK = 200
+#: Nobody reads further in; Python's own depth has an end, too.
+_DEEPEST = 100
 
 #: Given the name, the arguments and the keyword arguments of a job, answers those that may be shown.
 Redact: TypeAlias = Callable[[str, list[Any], dict[str, Any]], tuple[list[Any], dict[str, Any]]]
+
+T = TypeVar("T")
 
 _COMPACT = json.JSONEncoder(ensure_ascii=False)
 _PRETTY = json.JSONEncoder(ensure_ascii=False, indent=2)
@@ -95,19 +99,39 @@ def arguments(record: JobRecord, redact: Redact) -> tuple[list[Any], dict[str, A
 
 
 def start_of(value: object, most: int, *, pretty: bool = False) -> str:
-    """A value as JSON, written no further than needed for ``most`` letters."""
-    return _first((_PRETTY if pretty else _COMPACT).iterencode(value), most)
+    """The first letters of a value as JSON; no more of it is read and written than they need."""
+    return (_PRETTY if pretty else _COMPACT).encode(_Beginning(most).of(value))[:most]
 
 
-def _first(pieces: Iterable[str], most: int) -> str:
-    found: list[str] = []
-    room = most
-    for piece in pieces:
-        found.append(piece[:room])
-        room -= len(piece)
-        if room <= 0:
-            break
-    return "".join(found)
+class _Beginning:
+    """Takes of a value so much as is sure to be enough: each item and each letter is at least one letter of JSON."""
+
+    def __init__(self, letters: int) -> None:
+        self._left = letters
+
+    def of(self, value: Any, depth: int = 0) -> Any:
+        self._left -= 1
+        if isinstance(value, str):
+            return self._text(value)
+        if not isinstance(value, (list, dict)):
+            return value
+        if depth == _DEEPEST:
+            return "…"
+        if isinstance(value, list):
+            return [self.of(item, depth + 1) for item in self._while_needed(cast("Iterable[Any]", value))]
+        named = cast("Mapping[str, Any]", value).items()
+        return {self._text(name): self.of(item, depth + 1) for name, item in self._while_needed(named)}
+
+    def _text(self, text: str) -> str:
+        beginning = text[: max(0, self._left)]
+        self._left -= len(text)
+        return beginning
+
+    def _while_needed(self, items: Iterable[T]) -> Iterator[T]:
+        for item in items:
+            if self._left <= 0:
+                return
+            yield item
 
 
 def moment(seconds: float | None) -> float | None:

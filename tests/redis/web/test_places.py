@@ -58,8 +58,8 @@ def test_a_job_of_a_set_is_found_by_its_score_and_id(config, raw_redis):
 
 def test_a_job_is_found_by_its_id_anywhere(config, raw_redis, mail):
     raw_redis.zadd("dead", {failed(1_000): WHEN})
-    place, more = find_by_jid(config, jid(1_000))
-    assert (place.where, more) == ("dead", "")
-    place, more = find_by_jid(config, jid(200))
-    assert (place.where, place.position, more) == ("queue:mail", 200, "")
-    assert find_by_jid(config, "nothing") == (None, "")
+    place, chunk = find_by_jid(config, jid(1_000), 1_000)
+    assert (place.where, chunk.cursor) == ("dead", "")
+    place, _ = find_by_jid(config, jid(200), 1_000)
+    assert (place.where, place.position) == ("queue:mail", 200)
+    assert find_by_jid(config, "nothing", 1_000)[0] is None

@@ -42,6 +42,14 @@ def test_ten_megabytes_are_not_written_out_to_be_cut():
     assert len(line([list(range(1_000_000))], most=50)) == 51
 
 
+def test_what_is_nested_deeply_is_shown_as_far_as_anybody_reads():
+    nested: list = []
+    for _ in range(400):
+        nested = [nested]
+    assert line([nested], most=2_000).startswith("[" * 100 + '"…"')
+    assert len(start_of(nested, 100_000, pretty=True)) < 100_000
+
+
 def test_bytes_that_are_no_job_are_shown_as_they_are():
     assert one_line(JobRecord(b"\xff<b>"), everything, 100) == "\N{REPLACEMENT CHARACTER}<b>"
 

@@ -12,7 +12,7 @@ from offsider.core.errors import MalformedPayload, RedisRefused
 from offsider.inspector import Attempts, JobRecord, Quarantine
 from offsider.web.answers import BadRequest, Done, NotFound, Page
 from offsider.web.display import LINE_LETTERS, MOST_LETTERS, cut
-from offsider.web.filters import address
+from offsider.web.filters import BUDGET_MS, address
 from offsider.web.pages.job_sets import DEAD, SET_PAGES, VERBS
 from offsider.web.pages.queues import queue_path
 from offsider.web.pages.search import results
@@ -61,11 +61,11 @@ def show_by_id(visit: Visit, jid: str) -> Page:
     Raises:
         NotFound: it is nowhere.
     """
-    place, cursor = find_by_jid(visit.config, jid)
+    place, chunk = find_by_jid(visit.config, jid, BUDGET_MS)
     if place is not None:
         return _page(visit, place)
-    if cursor:
-        return results(visit, jid, cursor)
+    if chunk.cursor:
+        return results(visit, jid, chunk)
     raise NotFound("there is no such job any more: it has run, or was deleted")
 
 

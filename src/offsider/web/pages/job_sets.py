@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from offsider.core.errors import MalformedPayload, RedisRefused
-from offsider.inspector import DeadSet, JobFilter, JobSet, RetrySet, ScheduledSet, SetEntry
+from offsider.inspector import DeadSet, JobFilter, JobSet, Quarantine, RetrySet, ScheduledSet, SetEntry
 from offsider.web.answers import Done, Page
 from offsider.web.filters import (
     BUDGET_MS,
     ENOUGH,
     MOST_PAGES,
     PAGE,
+    PREVIEW_MS,
     address,
     facets,
     fields_of,
@@ -96,6 +98,7 @@ def show(page: SetPage, visit: Visit) -> Page:
         "set": jobs.name,
         "path": page.path,
         "size": len(jobs),
+        "quarantine_size": len(Quarantine(visit.config)),
         "order": order,
         "orders": {name: address(page.path, **fields_of(asked), order=name) for name in _ORDERS},
         "verbs": list(page.verbs),
@@ -103,7 +106,9 @@ def show(page: SetPage, visit: Visit) -> Page:
         "every": {verb: address(f"{page.path}/all", **fields_of(asked), verb=verb) for verb in page.verbs},
         "filter": filter_data(page.path, asked, order=order),
     }
-    listed = _listed(visit, page, jobs, order, data["size"]) if asked.empty else _matching(visit, page, jobs, asked)
+    listed = (
+        _listed(visit, page, jobs, order, data["size"]) if asked.empty else _matching(visit, page, jobs, asked, order)
+    )
     return Page("job_set", page.title, data | listed, tab=page.path)
 
 
@@ -119,13 +124,13 @@ def _listed(visit: Visit, page: SetPage, jobs: JobSet, order: str, size: int) ->
     }
 
 
-def _matching(visit: Visit, page: SetPage, jobs: JobSet, asked: JobFilter) -> dict[str, Any]:
+def _matching(visit: Visit, page: SetPage, jobs: JobSet, asked: JobFilter, order: str) -> dict[str, Any]:
     chunk = jobs.scan(asked, visit.text("cursor"), budget_ms=BUDGET_MS, most=ENOUGH)
     return {
-        "jobs": _rows(visit, jobs, chunk.entries),
+        "jobs": _rows(visit, jobs, sorted(chunk.entries, key=attrgetter("score"), reverse=order == "latest")),
         "pager": None,
-        "search": progress(visit, chunk, page.path, **fields_of(asked)),
-        "facets": facets(chunk.entries, page.path, asked),
+        "search": progress(visit, chunk, page.path, **fields_of(asked), order=order),
+        "facets": facets(chunk.entries, page.path, asked, order=order),
         "sampled": len(chunk.entries),
     }
 
@@ -141,7 +146,7 @@ def ask(page: SetPage, visit: Visit) -> Page:
     jobs, asked = page.kind(visit.config), wanted(visit)
     verb = visit.choice("verb", page.verbs, page.verbs[0])
     size = len(jobs)
-    preview = None if asked.empty else jobs.preview(asked, budget_ms=BUDGET_MS)
+    preview = None if asked.empty else jobs.preview(asked, budget_ms=PREVIEW_MS)
     choices = ("quarantine", "delete") if verb in {"quarantine", "delete"} else (verb,)
     data = {
         "verb": "remove" if len(choices) > 1 else verb,

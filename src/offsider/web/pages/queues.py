@@ -7,13 +7,15 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from offsider.inspector import JobFilter, JobRecord, ProcessSet, Queue, Stats
+from offsider.inspector import JobFilter, JobRecord, ProcessSet, Quarantine, Queue, Stats
 from offsider.web.answers import Done, NotFound, Page
+from offsider.web.counters import counters
 from offsider.web.filters import (
     BUDGET_MS,
     ENOUGH,
     MOST_PAGES,
     PAGE,
+    PREVIEW_MS,
     address,
     facets,
     fields_of,
@@ -72,14 +74,16 @@ def show(visit: Visit) -> Page:
     queue, asked = _queue(visit), wanted(visit)
     path = queue_path(queue.name)
     order = visit.choice("order", _ORDERS, "next")
+    summary = next((each for each in counters(visit.config).queue_summaries if each.name == queue.name), None)
     served_by = _served(visit.config)[queue.name]
     data: dict[str, Any] = {
         "name": queue.name,
         "path": path,
         "callers_path": f"/callers/{segment(queue.name)}",
         "size": len(queue),
-        "latency_seconds": queue.latency_seconds,
+        "latency_seconds": summary.latency_seconds if summary else 0.0,
         "paused": queue.paused,
+        "quarantine_size": len(Quarantine(visit.config)),
         "processes": len(served_by),
         "served_by": served_by[:_SERVERS_SHOWN],
         "remove_path": address(f"{path}/all", **fields_of(asked)),
@@ -144,7 +148,7 @@ def ask(visit: Visit) -> Page:
     """What removing all jobs of a queue, or all that match, would remove."""
     queue, asked = _queue(visit), wanted(visit)
     path = queue_path(queue.name)
-    preview = queue.preview(asked, budget_ms=BUDGET_MS)
+    preview = queue.preview(asked, budget_ms=PREVIEW_MS)
     size = len(queue)
     data = {
         "verb": "remove",

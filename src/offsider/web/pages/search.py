@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from offsider.inspector import search_everywhere
+from offsider.inspector import Chunk, Found, search_everywhere
 from offsider.web.answers import Page
 from offsider.web.display import LINE_LETTERS
 from offsider.web.filters import BUDGET_MS, ENOUGH, progress
@@ -19,18 +19,17 @@ _LONGEST_CURSOR = 500
 
 def show(visit: Visit) -> Page:
     """What of a part of everything holds the text, and where to go on."""
-    return results(visit, visit.text("q", most=LINE_LETTERS), visit.text("cursor", most=_LONGEST_CURSOR))
+    text, cursor = visit.text("q", most=LINE_LETTERS), visit.text("cursor", most=_LONGEST_CURSOR)
+    if not text:
+        return Page("search", "Search", {"q": "", "jobs": [], "search": None}, tab="/search")
+    chunk = search_everywhere(text, cursor, budget_ms=BUDGET_MS, config=visit.config, most=ENOUGH)
+    return results(visit, text, chunk)
 
 
-def results(visit: Visit, text: str, cursor: str) -> Page:
-    """The page of a search, from where an earlier part of it has ended."""
-    data: dict[str, Any] = {"q": text, "jobs": [], "search": None}
-    if text:
-        chunk = search_everywhere(text, cursor, budget_ms=BUDGET_MS, config=visit.config, most=ENOUGH)
-        data["jobs"] = [
-            shown(found.record, visit.redacted, where=found.where, key=found.key) for found in chunk.entries
-        ]
-        data["search"] = progress(visit, chunk, "/search", q=text)
+def results(visit: Visit, text: str, chunk: Chunk[Found]) -> Page:
+    """The page of a part of a search."""
+    rows = [shown(found.record, visit.redacted, where=found.where, key=found.key) for found in chunk.entries]
+    data = {"q": text, "jobs": rows, "search": progress(visit, chunk, "/search", q=text)}
     return Page("search", "Search", data, tab="/search")
 
 
