@@ -80,14 +80,21 @@ def _labels(labels: Sequence[str]) -> list[Markup]:
     count = len(labels)
     step = 1 if count <= _ALL_LABELS else -(-count // _SOME_LABELS)
     return [
-        element("text", {"class": _room(at // step), **anchored((at + 0.5) / count), "y": HEIGHT - 6}, labels[at])
+        element(
+            "text",
+            {"class": _room(at) if step == 1 else "label", **anchored((at + 0.5) / count), "y": HEIGHT - 6},
+            labels[at],
+        )
         for at in range(0, count, step)
     ]
 
 
 def _room(position: int) -> str:
-    """The style sheet leaves out labels where a page is narrow: half of them, then half of the rest."""
-    if position % 4 == 0:
+    """The style sheet leaves out labels where a page is narrow: half of them, then half of the rest.
+
+    The first one is not among those that stay: it would be pushed inside, against the next.
+    """
+    if position % 4 == 2:
         return "label"
     return "label wide" if position % 2 == 0 else "label widest"
 
