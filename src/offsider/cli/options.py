@@ -122,7 +122,7 @@ OPTIONS = (
     ),
     click.option(
         "--health", metavar="HOST:PORT",
-        help="Answer /live and /ready over HTTP there, for the probes of a platform. Default: nowhere.",
+        help="Answer /live, /ready and /metrics over HTTP there, for a platform. Default: nowhere.",
     ),
     click.version_option(__version__, "-V", "--version", message="offsider %(version)s"),
 )  # fmt: skip

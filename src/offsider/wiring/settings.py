@@ -306,8 +306,8 @@ class WorkerSection(CapsuleSection):
     health: str = setting(
         "",
         kinds.ADDRESS,
-        help="Where `/live` and `/ready` answer over HTTP, as `host:port`; a port alone is one of 127.0.0.1. Empty: "
-        "nowhere.",
+        help="Where `/live`, `/ready` and `/metrics` answer over HTTP, as `host:port`; a port alone is one of "
+        "127.0.0.1. Empty: nowhere.",
         aliases=("health_check",),
         cli="--health",
     )
