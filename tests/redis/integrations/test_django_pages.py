@@ -1,0 +1,89 @@
+"""The web pages in a Django project, asked through Django's own test client."""
+
+from __future__ import annotations
+
+import sys
+import types
+
+import django
+import pytest
+from django.conf import settings
+
+from offsider.wiring.config import Config
+
+if not settings.configured:
+    settings.configure(
+        ROOT_URLCONF="offsider_test_urls",
+        ALLOWED_HOSTS=["shop.example.com"],
+        SECRET_KEY="of the tests",
+        USE_TZ=True,
+        MIDDLEWARE=["django.middleware.common.CommonMiddleware", "django.middleware.csrf.CsrfViewMiddleware"],
+    )
+    django.setup()
+
+
+class User:
+    """Somebody who is logged in."""
+
+    is_active = True
+
+    def __init__(self, *, is_staff):
+        self.is_staff = is_staff
+
+    def get_username(self):
+        return "kim"
+
+
+@pytest.fixture
+def client(redis_url, monkeypatch):
+    """Django's client of a project that has our pages below /jobs/."""
+    from django.test import Client
+    from django.urls import clear_url_caches, include, path
+
+    from offsider.integrations.django_pages import pages, staff
+
+    config = Config()
+    config.redis.url = redis_url
+    urls = types.ModuleType("offsider_test_urls")
+
+    def who(request):
+        word = request.headers.get("x-user")
+        if word:
+            request.user = User(is_staff=word == "staff")
+        return staff(request)
+
+    urls.urlpatterns = [path("jobs/", include(pages(config, authenticate=who)))]
+    monkeypatch.setitem(sys.modules, "offsider_test_urls", urls)
+    clear_url_caches()
+    return Client(SERVER_NAME="shop.example.com", enforce_csrf_checks=True)
+
+
+def test_staff_sees_the_pages_below_their_url(client):
+    page = client.get("/jobs/busy", headers={"x-user": "staff"})
+    assert page.status_code == 200
+    assert b'href="/jobs/queues"' in page.content
+    assert page.headers["content-security-policy"].startswith("default-src 'none'")
+    assert client.get("/jobs/", headers={"x-user": "staff"}).status_code == 200
+
+
+def test_nobody_else_does(client):
+    assert client.get("/jobs/").status_code == 403
+    assert client.get("/jobs/", headers={"x-user": "customer"}).status_code == 403
+
+
+def test_a_change_needs_no_token_but_our_own_origin(client):
+    form = {
+        "path": "/jobs/change_theme",
+        "data": "theme=dark&back=/jobs/busy",
+        "content_type": "application/x-www-form-urlencoded",
+    }
+    moved = client.post(**form, headers={"x-user": "staff", "sec-fetch-site": "same-origin"})
+    assert (moved.status_code, moved.headers["location"]) == (303, "/jobs/busy")
+    assert client.post(**form, headers={"x-user": "staff", "sec-fetch-site": "cross-site"}).status_code == 403
+    assert client.post(**form, headers={"x-user": "staff"}).status_code == 403
+
+
+def test_a_large_body_is_refused(client):
+    headers = {"x-user": "staff", "sec-fetch-site": "same-origin"}
+    sent = client.post("/jobs/change_theme", data="x" * 70_000, content_type="text/plain", headers=headers)
+    assert sent.status_code == 413
