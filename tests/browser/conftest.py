@@ -3,7 +3,7 @@
 Fixtures
     url       of an emptied Valkey
     stored    a plain redis-py client of it
-    workers   starts worker processes
+    workers   starts worker processes; ledger is what their jobs noted
     web       `offsider web` over that server: .url, .output
     open_     open_(path, width=1300, dark=False, script=True, locale="en") opens a page of `web` and answers it
 
@@ -22,6 +22,7 @@ import redis
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, Response, sync_playwright
 
 from tests.conftest import need
+from tests.process.ledger import Ledger
 from tests.process.web_process import WebProcess
 from tests.process.workers import Workers
 
@@ -58,6 +59,11 @@ def workers(url: str, tmp_path: Path) -> Iterator[Workers]:
         yield started
     finally:
         started.close()
+
+
+@pytest.fixture
+def ledger(workers: Workers) -> Ledger:
+    return workers.ledger
 
 
 @pytest.fixture

@@ -1,0 +1,245 @@
+"""Every button, pressed in a real browser, with real workers behind it: what is stored and what runs is as it says."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from bench.scoreboard.furniture import furnish
+from tests.process.stored import push, sorted_set, waiting
+from tests.waiting import wait_for
+
+pytestmark = pytest.mark.needs("chromium")
+expect.set_options(timeout=20_000)
+
+
+def press(page: Page, name: str, *, yes: bool = False) -> None:
+    """Press a button, or a link that looks like one, and see the next page; ``yes``: and agree to the question."""
+    button = page.get_by_role("button", name=name, exact=True).or_(page.get_by_role("link", name=name, exact=True))
+    with page.expect_navigation():
+        button.first.click()
+        if yes:
+            page.get_by_role("dialog").get_by_role("button", name="Yes, do it").click()
+
+
+def choose(page: Page, words: str) -> None:
+    """Tick the box of the row with these words."""
+    page.get_by_role("row").filter(has_text=words).get_by_role("checkbox").check()
+
+
+def jids(jobs: list[dict[str, object]]) -> list[object]:
+    return [job["jid"] for job in jobs]
+
+
+@pytest.fixture
+def failed(stored, workers, ledger):
+    """A real worker, and jobs of which each failed once; they wait an hour for their next try."""
+
+    def failed(*words: str) -> list[str]:
+        worker = workers.start("-c", "2")
+        pushed = [push(stored, "Failing", 0.0, word, args=[0.0], tags=[word]) for word in words]
+        wait_for(lambda: stored.zcard("retry") == len(words), what="the failures")
+        for raw in stored.zrange("retry", 0, -1):
+            stored.zadd("retry", {raw: 4e9})
+        assert worker.runs
+        return pushed
+
+    return failed
+
+
+def test_a_queue_is_paused_and_goes_on_and_its_jobs_are_removed(stored, web, open_):
+    pushed = [push(stored, "Short", number, queue="later") for number in (101, 102, 103, 104)]
+    page = open_("/queues")
+    press(page, "Pause")
+    expect(page.get_by_text("paused", exact=True)).to_be_visible()
+    assert stored.smembers("paused") == {b"later"}
+    press(page, "Go on")
+    expect(page.get_by_text("paused", exact=True)).to_have_count(0)
+    assert not stored.exists("paused")
+
+    page.get_by_role("link", name="later", exact=True).click()
+    choose(page, "101")
+    press(page, "Quarantine")
+    assert jids(waiting(stored, "later")) == pushed[1:]
+    choose(page, "103")
+    press(page, "Delete", yes=True)
+    assert jids(waiting(stored, "later")) == [pushed[1], pushed[3]]
+
+    page.goto(f"{web.url}/queues")
+    press(page, "Clear…")
+    press(page, "Move to quarantine")
+    assert not stored.exists("queue:later")
+    page.goto(f"{web.url}/quarantine")
+    choose(page, "102")
+    press(page, "Restore")
+    assert jids(waiting(stored, "later")) == [pushed[1]]
+    choose(page, "101")
+    press(page, "Delete", yes=True)
+    press(page, "Restore all", yes=True)
+    assert sorted(jids(waiting(stored, "later"))) == sorted([pushed[1], pushed[3]])
+
+
+def test_failed_jobs_are_retried_killed_and_brought_back_by_real_workers(stored, failed, ledger, open_):
+    once, twice, gone = failed("once", "twice", "gone")
+    page = open_("/retries")
+    choose(page, "once")
+    press(page, "Retry now")
+    wait_for(lambda: len(ledger.notes("raise", jid=once)) == 2, what="the second run")
+
+    page.reload()
+    choose(page, "twice")
+    press(page, "Kill")
+    assert jids(sorted_set(stored, "dead")) == [twice]
+    choose(page, "gone")
+    press(page, "Delete", yes=True)
+    assert gone not in jids(sorted_set(stored, "retry"))
+
+    page.get_by_role("link", name=re.compile("^Dead$")).click()
+    page.get_by_role("table").get_by_role("link", name="Failing").click()
+    expect(page.get_by_text("it fails").first).to_be_visible()
+    press(page, "Retry now")
+    wait_for(lambda: len(ledger.notes("raise", jid=twice)) == 2, what="the run of the dead one")
+    assert not stored.zcard("dead")
+
+
+def test_all_failed_jobs_that_match_are_counted_before_they_are_retried(stored, failed, ledger, open_):
+    failed("red", "red", "blue")
+    page = open_("/retries")
+    page.get_by_text("More filters").click()
+    page.get_by_label("Tag").fill("red")
+    press(page, "Filter")
+    expect(page.get_by_role("row").filter(has_text="Failing")).to_have_count(2)
+    press(page, "Retry all that match…")
+    expect(page.locator("main")).to_contain_text("2")
+    press(page, "Retry now")
+    wait_for(lambda: len(ledger.notes("raise")) == 5, what="two further runs")
+    blue = [job for job in sorted_set(stored, "retry") if job["tags"] == ["blue"]]
+    assert [job["retry_count"] for job in blue] == [0]
+
+
+def test_a_scheduled_job_is_put_off_and_then_sent_to_its_queue(stored, workers, ledger, open_):
+    workers.start("-c", "1")
+    jid = push(stored, "Short", 7, queue="elsewhere")
+    raw = stored.rpop("queue:elsewhere").replace(b"elsewhere", b"default")
+    stored.zadd("schedule", {raw: 4e9})
+    page = open_("/scheduled")
+    page.get_by_role("table").get_by_role("link", name="Short").click()
+    with page.expect_navigation():
+        page.locator("button[name=minutes][value='1440']").click()
+    [(_, due)] = stored.zrange("schedule", 0, -1, withscores=True)
+    assert due < 4e9
+    choose(page, "Short")
+    press(page, "Add to queue")
+    wait_for(lambda: ledger.notes("end", jid=jid), what="the run")
+
+
+def test_a_worker_tells_what_it_does_becomes_quiet_and_stops(stored, workers, open_):
+    worker = workers.start("-c", "1", "-t", "1")
+    push(stored, "Long", 60.0)
+    page = open_("/busy")
+    press(page, "Dump")
+    worker.until_says("Thread")
+    press(page, "Quiet", yes=True)
+    worker.until_says("quiet")
+    press(page, "Stop", yes=True)
+    assert worker.ended() == 0
+    expect(page.get_by_text("No worker process is running.")).to_be_visible()
+
+
+def test_errors_are_forgotten_and_colours_and_language_are_kept(stored, open_):
+    furnish(stored, lambda field: field)
+    page = open_("/errors")
+    press(page, "Clear…" if page.get_by_text("Clear…").count() else "Delete all", yes=True)
+    assert not stored.zcard("offsider:errors")
+
+    page.get_by_label("Light or dark").select_option("dark")
+    expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+    page.get_by_label("Language").select_option("de")
+    expect(page.locator("html")).to_have_attribute("lang", "de")
+    page.reload()
+    expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+    expect(page.get_by_role("link", name="Übersicht")).to_be_visible()
+
+
+def test_without_a_script_every_step_is_a_page(stored, workers, web, open_):
+    worker = workers.start("-c", "1", "-t", "1", "-q", "nothing")
+    pushed = [push(stored, "Short", number, queue="later") for number in (101, 102, 103)]
+    page = open_("/queues/later", script=False)
+    choose(page, "101")
+    press(page, "Delete")
+    press(page, "Yes, do it")
+    assert jids(waiting(stored, "later")) == pushed[1:]
+
+    page.goto(f"{web.url}/queues")
+    press(page, "Clear…")
+    press(page, "Delete for good")
+    if page.get_by_role("button", name="Yes, do it").count():
+        press(page, "Yes, do it")
+    assert not stored.exists("queue:later")
+
+    page.goto(f"{web.url}/busy")
+    press(page, "Stop")
+    press(page, "Yes, do it")
+    assert worker.ended() == 0
+    page.get_by_label("Language").select_option("fr")
+    page.locator("form", has=page.get_by_label("Language")).get_by_role("button").click()
+    expect(page.locator("html")).to_have_attribute("lang", "fr")
+
+
+def test_the_keyboard_is_enough(stored, open_):
+    furnish(stored, lambda field: field)
+    page = open_("/")
+    page.keyboard.press("Tab")
+    expect(page.locator(":focus")).to_have_text("Skip to the content")
+    page.keyboard.press("Enter")
+    expect(page.locator(":focus")).to_have_attribute("id", "main")
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+
+    page.keyboard.press("4")
+    expect(page).to_have_url(re.compile("/retries$"))
+    before = stored.zcard("retry")
+    box = page.get_by_role("row").nth(1).get_by_role("checkbox")
+    box.focus()
+    page.keyboard.press("Space")
+    expect(box).to_be_checked()
+    page.get_by_role("button", name="Delete", exact=True).first.focus()
+    page.keyboard.press("Enter")
+    expect(page.locator(":focus")).to_have_text("No")
+    page.keyboard.press("Tab")
+    with page.expect_navigation():
+        page.keyboard.press("Enter")
+    assert stored.zcard("retry") == before - 1
+
+    page.keyboard.press("/")
+    page.keyboard.type("argument")
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile("/search"))
+    expect(page.get_by_role("row").nth(1)).to_be_visible()
+
+
+def test_pages_stay_live_without_being_loaded_again(stored, workers, open_):
+    page = open_("/busy")
+    page.evaluate("window.kept = true")
+    expect(page.get_by_text("No job is running.")).to_be_visible()
+    workers.start("-c", "1")
+    jid = push(stored, "Long", 60.0)
+    expect(page.get_by_role("row").filter(has_text="Long")).to_be_visible(timeout=40_000)
+    assert page.evaluate("window.kept")
+    assert jid
+
+
+def test_several_jobs_are_chosen_with_shift(stored, open_):
+    for number in range(6):
+        push(stored, "Short", number, queue="later")
+    page = open_("/queues/later")
+    boxes = page.locator("[data-check]")
+    boxes.nth(1).click()
+    boxes.nth(4).click(modifiers=["Shift"])
+    expect(page.locator("[data-check]:checked")).to_have_count(4)
+    page.locator("[data-check-all]").first.click()
+    expect(page.locator("[data-check]:checked")).to_have_count(6)
