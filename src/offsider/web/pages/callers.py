@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from offsider.inspector import Queue, Stats
+from offsider.inspector import Queue
 from offsider.web.answers import Page
 from offsider.web.display import MOST_LETTERS, cut
 from offsider.web.filters import address
@@ -34,7 +34,8 @@ def show(visit: Visit) -> Page:
 
 def _page(visit: Visit, name: str) -> Page:
     most = visit.choice("most", _SAMPLES, _SAMPLES[0])
-    queues = sorted(Stats.read(visit.config).queues.items(), key=lambda each: (-each[1], each[0]))
+    sizes = [(queue.name, len(queue)) for queue in Queue.all(visit.config)]
+    queues = sorted(sizes, key=lambda each: (-each[1], each[0]))
     name = name or next((found for found, _ in queues), "")
     path = f"/callers/{segment(name)}"
     found = Queue(name, visit.config).callers(int(most))
