@@ -7,6 +7,7 @@ import json
 import pytest
 
 from offsider.core.backtrace import compress
+from offsider.wiring.web_tab import WebLink, WebTab
 from tests.markup import Markup
 from tests.redis.web.stored import WHEN, failed, jid, job, push
 
@@ -130,6 +131,20 @@ def test_nothing_of_the_arguments_is_shown_that_the_redaction_hides(ask_with, re
     assert "user1@example.com" not in page
     assert "4242" not in page
     assert "[hidden]" in page
+
+
+def test_extensions_add_what_they_know_of_a_job(config, ask_with, raw_redis):
+    config.add_web_tab(
+        WebTab(
+            "shop", "Shop", "/shop", job_facts=lambda payload: {"Order": WebLink(str(payload["args"][0]), "/shop/1")}
+        )
+    )
+    raw_redis.zadd("dead", {failed(4711): WHEN, b"no job": WHEN + 1})
+    ask = ask_with()
+    rows = json.loads(ask("/dead", accept=JSON).body)["jobs"]
+    (page,) = [ask(row["path"]).body.decode() for row in rows if not row["malformed"]]
+    assert '<a href="/shop/1">4711</a>' in page
+    assert ask(next(row["path"] for row in rows if row["malformed"])).status == 200
 
 
 # ------------------------------------------------------------------------------------- actions

@@ -19,6 +19,7 @@ from offsider.web.pages.search import results
 from offsider.web.places import BUSY, QUARANTINE, JobOfSet, JobPutAside, Place, QueuedJob, RunningJob, find, find_by_jid
 from offsider.web.routing import LOOK, Route
 from offsider.web.shown_job import MOST_ON_PAGES, arguments, moment, shown, start_of
+from offsider.web.tabs import job_facts
 
 if TYPE_CHECKING:
     from offsider.web.visit import Visit
@@ -97,7 +98,7 @@ def _page(visit: Visit, place: Place) -> Page:
         "same_class": [*_same(name=record.display_class)],
         "same_error": [*_same(error=record.error_class)],
         "actions": {verb: f"{short['path']}/{verb}" for verb in _verbs(place)},
-        "rows": [],
+        "facts": job_facts(visit.config, record.payload),
     }
     return Page("job", "Job", data, subject=record.display_class or record.jid, tab=_list_path(place.where))
 
