@@ -17,6 +17,7 @@ import traceback
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar
+from functools import lru_cache
 from typing import TextIO
 
 from offsider.wiring.context import current_job_or_none
@@ -258,7 +259,7 @@ class Structured(LineFormatter):
         message: str,
         record: logging.LogRecord | None = None,
     ) -> str:
-        entry: dict[str, object] = {
+        ours: dict[str, object] = {
             "time": timestamp(created),
             "severity": word,
             "pid": os.getpid(),
@@ -268,8 +269,7 @@ class Structured(LineFormatter):
         }
         if "job" in fields or "jobstr" in fields:
             fields = without_payloads(fields, arguments=self._arguments)
-        for name, value in fields.items():
-            entry.setdefault(name, value)
+        entry = {**ours, **fields, **ours}  # ours stand first, and are never replaced
         if record is not None and record.exc_info and record.exc_info[1] is not None:
             entry.update(about_error(record.exc_info[1]))
         return line_of(entry)
@@ -316,7 +316,7 @@ class OffsiderHandler(logging.StreamHandler[TextIO]):
 
     def takes_lines(self) -> bool:
         """Whether a line at INFO may come without a record: nobody would look at the record."""
-        return not self.is_formatted_by_application and not self.filters and self.level <= logging.INFO
+        return self.formatter is self._lines and not self.filters and self.level <= logging.INFO
 
     def put_line(self, message: str, fields: Mapping[str, object]) -> None:
         """Write a line at INFO, within 20 ms."""
@@ -386,19 +386,24 @@ def write_info(message: str, fields: Mapping[str, object]) -> None:
     logger.info(message, extra={"fields": fields})
 
 
-_second: tuple[int, str] = (0, "1970-01-01T00:00:00")
+_latest: tuple[int, str] = (0, "1970-01-01T00:00:00")
 
 
 def timestamp(seconds: float) -> str:
     """Epoch seconds as UTC with milliseconds: ``2026-11-20T23:21:27.109Z``."""
-    global _second  # noqa: PLW0603  # the text of the last second: most lines are of the same one
+    global _latest  # noqa: PLW0603  # the text of the last second: most lines are of the same one
     milliseconds = int(seconds * 1000)
-    whole, text = _second
+    whole, text = _latest
     if whole != milliseconds // 1000:
         whole = milliseconds // 1000
-        text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(whole))
-        _second = whole, text
+        text = _second(whole)
+        _latest = whole, text
     return f"{text}.{milliseconds % 1000:03d}Z"
+
+
+@lru_cache(maxsize=64)  # and most jobs are of a few
+def _second(seconds: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
 
 
 def _wants_colour(stream: TextIO) -> bool:

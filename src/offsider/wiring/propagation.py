@@ -128,7 +128,9 @@ def stamps() -> Mapping[str, ContextValue]:
 def carried(job: JobContext | None) -> Mapping[str, ContextValue]:
     """What belongs to this place, for the log: of the running job, or of the open block when ``job`` is None."""
     if job is not None:
-        return _told({**_payload_fields(job), **_as_keys(_said_in(job))})
+        said = _said_in(job)
+        found = _payload_fields(job)
+        return _told({**found, **_as_keys(said)}) if said else found
     block = _block.get()
     return _NOTHING if block is None or block.job is not None else _told(_as_keys(_of_block(block)))
 
@@ -139,9 +141,12 @@ def payload_context(payload: Mapping[str, Any]) -> dict[str, ContextValue]:
     correlation = payload.get(CORRELATION) or payload.get("jid")
     if isinstance(correlation, str) and correlation:
         found[CORRELATION] = correlation[:MOST_CHARACTERS]
-    for key, value in payload.items():
-        if key.startswith(META) and isinstance(value, str | int | float):
-            found[key] = value[:MOST_CHARACTERS] if isinstance(value, str) else value
+    for key in [key for key in payload if key[:5] == META]:
+        value = payload[key]
+        if isinstance(value, str):
+            found[key] = value[:MOST_CHARACTERS]
+        elif isinstance(value, int | float):
+            found[key] = value
     return found
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import Any, cast
 
@@ -102,14 +102,27 @@ def shown(value: object) -> str:
 _ENCODER = json.JSONEncoder(default=shown, allow_nan=False)
 
 
+def _encoder() -> Callable[[Mapping[str, object]], str]:
+    """`_ENCODER.encode` without its making an encoder in C for each line; a cycle ends in RecursionError."""
+    make: Any = getattr(json.encoder, "c_make_encoder", None)
+    if make is None:  # a Python without that part in C
+        return _ENCODER.encode
+    quote = json.encoder.encode_basestring_ascii  # pyright: ignore[reportAttributeAccessIssue]
+    chunks = make(None, shown, quote, None, ": ", ", ", False, False, False)
+    return lambda entry: "".join(chunks(entry, 0))
+
+
+_encode = _encoder()
+
+
 def line_of(entry: Mapping[str, object]) -> str:
     """A flat object as one line of JSON, at most about `MOST_CHARACTERS` long."""
     try:
-        line = _ENCODER.encode(entry)
+        line = _encode(entry)
     except (ValueError, TypeError, RecursionError):  # NaN, a cycle, keys that are no text
         line = ""
     for most in _CUTS if not line or len(line) > MOST_CHARACTERS else ():
-        line = _ENCODER.encode(bounded(entry, most))
+        line = _encode(bounded(entry, most))
         if len(line) <= MOST_CHARACTERS:
             break
     return line

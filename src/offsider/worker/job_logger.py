@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -69,21 +68,47 @@ class JobLogger:
     def _between_structured_lines(
         self, job: JobContext, run: Callable[[JobContext], tuple[Outcome, float]]
     ) -> tuple[Outcome, float]:
-        facts: dict[str, object] = {}
-        with self._guarded():
-            facts |= self._facts(job)
-            write_info(f"{_title(job)}: start", {"job_status": "start", **facts})
+        facts = self._start(job)
         cpu_started = time.thread_time()
         outcome, duration_seconds = run(job)
-        cpu_seconds = time.thread_time() - cpu_started
-        with self._guarded():
+        self._end(job, facts, outcome, duration_seconds, time.thread_time() - cpu_started)
+        return outcome, duration_seconds
+
+    def _start(self, job: JobContext) -> Mapping[str, object]:
+        """Write the line; answers what is told of the run on both lines."""
+        try:
+            facts = self._facts(job)
+            write_info(f"{job.name} JID-{job.jid}: start", {"job_status": "start", **facts})
+        except Exception as error:  # noqa: BLE001  # as in `_write`
+            self._report(error)
+            return _NO_FIELDS
+        return facts
+
+    def _end(
+        self,
+        job: JobContext,
+        facts: Mapping[str, object],
+        outcome: Outcome,
+        duration_seconds: float,
+        cpu_seconds: float,
+    ) -> None:
+        try:
             status = _status(outcome)
-            timings = self._timings(job, duration_seconds, cpu_seconds)
-            fields = {"job_status": status, **facts, "outcome": outcome.name, **timings, **_details(outcome)}
+            fields: dict[str, object] = {
+                "job_status": status,
+                **facts,
+                "outcome": outcome.name,
+                "duration_s": round(duration_seconds, 6),
+                "cpu_s": round(cpu_seconds, 6),
+                **_measured(job),
+                "completed_at": timestamp(self._config.clock.now()),
+                **_details(outcome),
+            }
             if isinstance(outcome, Failed):
                 fields |= about_error(outcome.error)
-            write_info(f"{_title(job)}: {status}: {duration_seconds:.3f} sec", fields)
-        return outcome, duration_seconds
+            write_info(f"{job.name} JID-{job.jid}: {status}: {duration_seconds:.3f} sec", fields)
+        except Exception as error:  # noqa: BLE001  # as in `_write`
+            self._report(error)
 
     def _facts(self, job: JobContext) -> dict[str, object]:
         """What is known of a run before it begins."""
@@ -105,37 +130,19 @@ class JobLogger:
             facts["args"] = arguments_of(payload)
         return facts
 
-    def _timings(self, job: JobContext, duration_seconds: float, cpu_seconds: float) -> dict[str, object]:
-        """What is known when a run has ended."""
-        return {
-            "duration_s": round(duration_seconds, 6),
-            "cpu_s": round(cpu_seconds, 6),
-            **_measured(job),
-            "completed_at": timestamp(self._config.clock.now()),
-        }
-
     def _write(self, word: str, fields: Mapping[str, object]) -> None:
         if self._silent:
             return
-        try:  # not `_guarded`, which costs as much as the line
-            write_info(word, fields)
-        except Exception as error:  # noqa: BLE001 - a filter or handler of the application that breaks is no job's fault
-            self._config.handle_error(error, {"context": "the job log"})
-
-    @contextmanager
-    def _guarded(self) -> Generator[None, None, None]:
-        """A filter or handler of the application that breaks is no job's fault."""
         try:
-            yield
-        except Exception as error:  # noqa: BLE001  # whatever it is
-            self._config.handle_error(error, {"context": "the job log"})
+            write_info(word, fields)
+        except Exception as error:  # noqa: BLE001  # a filter or handler of the application that breaks is no job's fault
+            self._report(error)
+
+    def _report(self, error: Exception) -> None:
+        self._config.handle_error(error, {"context": "the job log"})
 
 
 _YEAR_9999 = 253_370_764_800  # a number beyond it is no time, and cannot be written as one
-
-
-def _title(job: JobContext) -> str:
-    return f"{job.name} JID-{job.jid}"
 
 
 def _status(outcome: Outcome) -> str:

@@ -7,6 +7,7 @@ import json
 import pytest
 from hypothesis import given, strategies as st
 
+from offsider.wiring import structured_log
 from offsider.wiring.context import JobContext, running
 from offsider.wiring.propagation import bind_context, context
 from offsider.wiring.structured_log import (
@@ -205,6 +206,12 @@ VALUES = st.recursive(
     ),
     max_leaves=10,
 )
+
+
+def test_without_the_part_in_c_it_writes_the_same(monkeypatch):
+    entry = {"a": 1, "b": "ü", "c": [1.5, None], "d": Nasty()}
+    monkeypatch.setattr("json.encoder.c_make_encoder", None)
+    assert structured_log._encoder()(entry) == line_of(entry)
 
 
 @given(st.dictionaries(st.text(), VALUES, max_size=5))
