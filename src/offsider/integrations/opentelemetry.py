@@ -24,6 +24,7 @@ from offsider.worker.retrier import class_of
 
 try:
     from opentelemetry import metrics, trace
+    from opentelemetry.context import Context
     from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 except ImportError as error:
@@ -108,16 +109,15 @@ class OpenTelemetry:
         payload = cast("dict[str, Any]", job.payload)
         attributes = _attributes("process", payload, job.queue)
         carrier = {key: payload[key] for key in FIELDS if isinstance(payload.get(key), str)}
-        pushed = self._propagator.extract(carrier)
+        pushed = self._propagator.extract(carrier, Context())
         sender = trace.get_current_span(pushed).get_span_context()
-        linked = sender.is_valid and bool(carrier) and not self._is_child
         with (
             self._tracer.start_as_current_span(
                 f"process {job.queue}",
-                context=pushed if self._is_child and carrier else None,
+                context=pushed if sender.is_valid and self._is_child else None,
                 kind=SpanKind.CONSUMER,
                 attributes={**attributes, "offsider.attempt": job.attempt},
-                links=[Link(sender)] if linked else None,
+                links=[Link(sender)] if sender.is_valid and not self._is_child else None,
                 record_exception=False,
                 set_status_on_exception=False,
             ) as span,

@@ -1,6 +1,7 @@
 """What arrives at a statsd daemon, and that nobody waits for it."""
 
 import socket
+import threading
 
 import pytest
 
@@ -108,3 +109,22 @@ def test_a_daemon_that_does_not_keep_up_holds_nobody_up(tmp_path):
         for _ in range(2000):  # far beyond what a socket holds that nobody reads
             client.increment("jobs.count")
         client.close()
+
+
+def test_while_a_name_is_looked_up_the_others_do_not_wait(monkeypatch):
+    looking, found = threading.Event(), threading.Event()
+
+    def slow(*args, **kwargs):
+        looking.set()
+        assert found.wait(20)
+        raise socket.gaierror(socket.EAI_NONAME, "no such host")
+
+    monkeypatch.setattr(module.socket, "getaddrinfo", slow)
+    client = DogStatsd("nowhere.invalid")
+    first = threading.Thread(target=client.increment, args=["first"])
+    first.start()
+    assert looking.wait(20)
+    client.increment("second")  # comes back, with the name still unknown
+    found.set()
+    first.join(20)
+    assert not first.is_alive()

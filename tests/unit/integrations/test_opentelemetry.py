@@ -121,6 +121,16 @@ def test_a_job_of_who_traces_nothing_has_a_span_of_its_own(traced, odd):
     assert (ran.parent, len(ran.links)) == (None, 0)
 
 
+@pytest.mark.parametrize("relation", ["link", "child"])
+@pytest.mark.parametrize("odd", [{}, {"traceparent": "nonsense"}])
+def test_inside_of_another_span_it_belongs_to_that_when_its_push_is_unknown(relation, odd):
+    traced = Traced(relation=relation)
+    with traced.provider.get_tracer("test").start_as_current_span("request") as request:
+        traced.run({"class": "Mail", "args": [], "jid": JID, "queue": "low", **odd})
+    ran = traced.spans[0]
+    assert (ran.parent.span_id, len(ran.links)) == (request.get_span_context().span_id, 0)
+
+
 def test_a_run_inside_of_another_span_belongs_to_it(traced):
     with traced.provider.get_tracer("test").start_as_current_span("request") as request:
         traced.run(traced.push())

@@ -27,7 +27,7 @@ class StatsdClient(Protocol):
 
 
 class DogStatsd:
-    """A client of a statsd daemon. It never waits and never raises: what cannot be sent is lost.
+    """A client of a statsd daemon. It never waits for the daemon and never raises: what cannot be sent is lost.
 
     Args:
         host, port: of the daemon.
@@ -105,12 +105,16 @@ class DogStatsd:
             self.close()
 
     def _open(self) -> socket.socket | None:
-        with self._lock:
+        if not self._lock.acquire(blocking=False):
+            return None  # another thread is at it, and may wait for a name server
+        try:
             if self._socket is None and time.monotonic() >= self._next_try:
                 self._next_try = time.monotonic() + _PAUSE_SECONDS
                 with suppress(OSError):  # no such name, no such path
                     self._socket = self._connected()
             return self._socket
+        finally:
+            self._lock.release()
 
     def _connected(self) -> socket.socket:
         if self._path is not None:
