@@ -134,11 +134,10 @@ def test_nothing_of_the_arguments_is_shown_that_the_redaction_hides(ask_with, re
 
 
 def test_extensions_add_what_they_know_of_a_job(config, ask_with, raw_redis):
-    config.add_web_tab(
-        WebTab(
-            "shop", "Shop", "/shop", job_facts=lambda payload: {"Order": WebLink(str(payload["args"][0]), "/shop/1")}
-        )
-    )
+    def facts(payload):
+        return {"Order": WebLink(str(payload["args"][0]), "/shop/1")}
+
+    config.add_web_tab(WebTab("shop", "Shop", "/shop", job_facts=facts))
     raw_redis.zadd("dead", {failed(4711): WHEN, b"no job": WHEN + 1})
     ask = ask_with()
     rows = json.loads(ask("/dead", accept=JSON).body)["jobs"]
