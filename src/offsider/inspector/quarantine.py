@@ -30,7 +30,7 @@ class QuarantinedJob:
     """
 
     id: str
-    record: JobRecord
+    record: JobRecord = field(compare=False)
     where: str
     score: float
     at: float

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 
 from offsider.inspector import callers
 from offsider.inspector.callers import Callers
@@ -41,6 +42,7 @@ class Queue:
         self.name = name
         self._config = config if config is not None else default_config()
         self._deleted: deque[str] = deque(maxlen=_REMEMBERED)
+        self._deletions = 0
         self._redis = self._config.shared_redis()
 
     @classmethod
@@ -75,8 +77,10 @@ class Queue:
             start, raws = queue_walk.read_on(self._redis, self.name, place, _PAGE)
             if not raws:
                 return
+            before = self._deletions
             yield from self._records(raws, start)
-            left = [raw for raw in raws if queue_walk.digest(raw) not in self._deleted]
+            gone = set(islice(reversed(self._deleted), self._deletions - before))
+            left = [raw for raw in raws if queue_walk.digest(raw) not in gone]
             place = place.after(start + len(left), left)
 
     def page(self, start: int, count: int, *, newest_first: bool = False) -> list[JobRecord]:
@@ -273,4 +277,5 @@ class Queue:
 
     def _gone(self, raw: bytes, how: str) -> None:
         self._deleted.append(queue_walk.digest(raw))
+        self._deletions += 1
         self._config.events.emit("job_removed", JobRemoved(raw, f"queue:{self.name}", how))

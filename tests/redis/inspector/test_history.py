@@ -1,0 +1,52 @@
+"""What was processed and failed, by day."""
+
+from __future__ import annotations
+
+from datetime import date
+
+import pytest
+
+from offsider.core.errors import InvalidOptions
+from offsider.inspector import History
+from offsider.wiring.default import set_default_config
+
+
+def test_days_come_newest_first_and_those_without_runs_have_none(config, raw_redis):
+    raw_redis.mset(
+        {
+            "stat:processed:2026-03-01": 70,
+            "stat:failed:2026-03-01": 7,
+            "stat:processed:2026-02-27": 50,
+            "stat:processed:2026-02-26": 1,
+        }
+    )
+    history = History.read(3, config, until=date(2026, 3, 1))
+    assert list(history.processed.items()) == [("2026-03-01", 70), ("2026-02-28", 0), ("2026-02-27", 50)]
+    assert list(history.failed.items()) == [("2026-03-01", 7), ("2026-02-28", 0), ("2026-02-27", 0)]
+
+
+def test_it_ends_today_and_goes_back_five_years(config):
+    history = History.read(1825, config)
+    assert len(history.processed) == 1825
+    newest = date.fromisoformat(next(iter(history.processed)))
+    assert abs((newest - date.fromtimestamp(config.clock.now())).days) <= 1  # noqa: DTZ012 - near enough
+
+
+@pytest.mark.parametrize("days", [0, -1, 1826, 10**9])
+def test_other_spans_are_refused(config, days):
+    with pytest.raises(InvalidOptions, match=f"1 to 1825 days, not {days}"):
+        History.read(days, config)
+
+
+def test_before_the_first_year_there_are_no_days(config):
+    with pytest.raises(InvalidOptions, match="there are no 10 days before 0001-01-05"):
+        History.read(10, config, until=date(1, 1, 5))
+
+
+def test_without_a_configuration_it_is_this_processes(config, raw_redis):
+    raw_redis.set("stat:failed:2026-03-01", 7)
+    previous = set_default_config(config)
+    try:
+        assert History.read(1, until=date(2026, 3, 1)).failed == {"2026-03-01": 7}
+    finally:
+        set_default_config(previous)

@@ -1,0 +1,112 @@
+"""Jobs that are put aside instead of deleted, and come back to where they were."""
+
+from __future__ import annotations
+
+import pytest
+
+from offsider.inspector import DeadSet, JobFilter, Quarantine, Queue, RetrySet, ScheduledSet
+from offsider.wiring.default import set_default_config
+from tests.redis.inspector.payloads import job
+from tests.snapshot import snapshot
+
+DAY = 86_400
+
+
+@pytest.fixture
+def quarantine(config):
+    return Quarantine(config)
+
+
+@pytest.mark.parametrize("kind", [ScheduledSet, RetrySet, DeadSet], ids=lambda kind: kind.name)
+def test_a_set_is_what_it_was_after_all_came_back(config, raw_redis, quarantine, removed, kind):
+    raw_redis.zadd(kind.name, {job(n): n + 0.5 for n in range(120)})
+    before = snapshot(raw_redis)
+    assert kind(config).quarantine_all(JobFilter(text='"args":[1')) == 31
+    assert (len(kind(config)), len(quarantine)) == (89, 31)
+    assert {(event.where, event.how) for event in removed} == {(kind.name, "quarantine")}
+    assert quarantine.restore_all() == 31
+    assert snapshot(raw_redis) == before
+
+
+def test_a_queue_has_its_jobs_back_at_its_tail(config, raw_redis, quarantine, removed):
+    raw_redis.lpush("queue:low", *map(job, range(5)))
+    low = Queue("low", config)
+    assert low.quarantine_matching(JobFilter(argument="1")) == 1
+    assert low.quarantine(low.page(2, 1)[0])
+    assert [record.args for record in low] == [[0], [2], [4]]
+    assert [event.raw for event in removed] == [job(1), job(3)]
+    assert {(event.where, event.how) for event in removed} == {("queue:low", "quarantine")}
+    assert quarantine.restore_all() == 2
+    assert sorted(record.args[0] for record in low) == [0, 1, 2, 3, 4]
+    assert [record.args for record in low][:3] == [[0], [2], [4]]
+
+
+def test_a_job_there_says_what_it_is_and_how_long_it_is_kept(config, raw_redis, quarantine):
+    config.worker.quarantine_days = 7
+    raw_redis.zadd("retry", {job(1): 12.5})
+    (entry,) = RetrySet(config)
+    assert entry.quarantine()
+    assert not entry.quarantine()
+    (kept,) = quarantine
+    assert quarantine.find(kept.id) == kept
+    assert quarantine.days == 7
+    assert (kept.record.args, kept.where, kept.score, kept.how) == ([1], "retry", 12.5, "quarantine")
+    assert kept.at == pytest.approx(config.clock.now(), abs=5)
+    assert kept.until == pytest.approx(config.clock.now() + 7 * DAY, abs=5)
+
+
+def test_what_left_the_quarantine_is_neither_restored_nor_deleted(raw_redis, quarantine):
+    assert not quarantine.restore("nobody")
+    assert not quarantine.delete("nobody")
+    assert quarantine.find("nobody") is None
+    assert snapshot(raw_redis) == {}
+
+
+def test_one_is_restored_and_one_deleted_for_good(config, raw_redis, quarantine, removed):
+    raw_redis.zadd("dead", {job(1): 1, job(2): 2})
+    assert DeadSet(config).quarantine_all() == 2
+    removed.clear()
+    by_args = {kept.record.args[0]: kept.id for kept in quarantine}
+    assert quarantine.restore(by_args[1])
+    assert quarantine.delete(by_args[2])
+    assert snapshot(raw_redis) == {"dead": {job(1): 1.0}}
+    assert [(event.raw, event.where, event.how) for event in removed] == [(job(2), "quarantine", "delete")]
+
+
+def test_all_are_deleted_in_pages(config, raw_redis, quarantine):
+    raw_redis.zadd("dead", {job(n): n for n in range(120)})
+    assert DeadSet(config).quarantine_all() == 120
+    assert len(quarantine.page(0, 500)) == len(quarantine.page(0, 500, newest_first=False)) == 120
+    assert len({kept.id for kept in quarantine}) == 120
+    assert quarantine.delete_all() == 120
+    assert snapshot(raw_redis) == {}
+
+
+def test_bytes_that_are_no_job_come_back_unchanged(config, raw_redis, quarantine):
+    raw_redis.zadd("dead", {b"\xff\nno job": 5})
+    assert DeadSet(config).quarantine_all() == 1
+    (kept,) = quarantine
+    assert kept.record.malformed
+    assert quarantine.restore(kept.id)
+    assert raw_redis.zscore("dead", b"\xff\nno job") == 5
+
+
+def test_a_key_prefix_is_before_every_key(config, raw_redis):
+    config.redis.key_prefix = "app:"
+    raw_redis.zadd("app:retry", {job(1): 1})
+    raw_redis.lpush("app:queue:low", job(2))
+    assert RetrySet(config).quarantine_all() == 1
+    assert Queue("low", config).quarantine_matching(JobFilter()) == 1
+    assert sorted(snapshot(raw_redis)) == ["app:offsider:quarantine", "app:offsider:quarantine:jobs"]
+    assert Quarantine(config).restore_all() == 2
+    assert sorted(snapshot(raw_redis)) == ["app:queue:low", "app:queues", "app:retry"]
+
+
+def test_without_a_configuration_it_is_this_processes(config, raw_redis):
+    raw_redis.zadd("dead", {job(1): 1})
+    DeadSet(config).quarantine_all()
+    previous = set_default_config(config)
+    try:
+        assert len(Quarantine()) == 1
+    finally:
+        set_default_config(previous)

@@ -1,0 +1,96 @@
+"""One search over running jobs, sets and queues, in chunks that say how far they came."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from offsider.inspector import Queue, RetrySet, search_everywhere
+from offsider.wiring.default import set_default_config
+from tests.redis.inspector.payloads import job
+
+
+def through(text, config, **limits):
+    """All chunks of a search."""
+    chunks = [search_everywhere(text, config=config, **limits)]
+    while chunks[-1].cursor:
+        chunks.append(search_everywhere(text, chunks[-1].cursor, config=config, **limits))
+        assert len(chunks) < 1_000
+    return chunks
+
+
+@pytest.fixture
+def everywhere(raw_redis):
+    """The same job at every place, among others."""
+    raw_redis.sadd("processes", "a:1:x")
+    raw_redis.hset("a:1:x", mapping={"info": "{}", "busy": 1})
+    told = {"queue": "low", "payload": job(7).decode(), "run_at": 1}
+    raw_redis.hset("a:1:x:work", "t1", json.dumps(told))
+    for name in ("retry", "schedule", "dead"):
+        raw_redis.zadd(name, {job(n): n + 0.5 for n in range(50)})
+    raw_redis.sadd("queues", "low", "a|b", "empty")
+    for name in ("low", "a|b"):
+        raw_redis.lpush(f"queue:{name}", *map(job, range(50)))
+
+
+WANTED = f"{7:024x}"
+PLACES = ["busy", "retry", "schedule", "dead", "queue:a|b", "queue:low"]
+
+
+@pytest.mark.parametrize("budget_ms", [1_000, 0])
+def test_every_place_is_looked_through_in_its_order(config, everywhere, budget_ms):
+    chunks = through(WANTED, config, budget_ms=budget_ms)
+    found = [one for chunk in chunks for one in chunk.entries]
+    assert [one.where for one in found] == PLACES
+    assert {one.record.args[0] for one in found} == {7}
+    assert [one.key for one in found] == [WANTED, *[f"7.5|{WANTED}"] * 3, f"7|{WANTED}", f"7|{WANTED}"]
+    assert {chunk.total for chunk in chunks} == {251}
+    assert 251 <= sum(chunk.scanned for chunk in chunks) <= 600
+    assert (len(chunks) == 1) == (budget_ms > 0)
+
+
+def test_the_key_leads_back_to_the_job(config, everywhere):
+    found = {one.where: one for one in through(WANTED, config)[0].entries}
+    entry = RetrySet(config).entry(found["retry"].key)
+    assert entry is not None
+    assert entry.args == [7]
+    position, _, jid = found["queue:low"].key.partition("|")
+    (record,) = Queue("low", config).page(int(position), 1)
+    assert record.jid == jid
+
+
+def test_a_search_that_has_found_enough_goes_on_later(config, everywhere):
+    first, *others = through('"args":[', config, most=30)
+    assert 30 <= len(first.entries) <= 60
+    found = [one for chunk in (first, *others) for one in chunk.entries]
+    assert len(found) == 251
+    assert all(len(chunk.entries) <= 60 for chunk in others)
+
+
+def test_a_queue_that_is_gone_meanwhile_is_passed_over(config, everywhere, raw_redis):
+    raw_redis.srem("queues", "a|b")
+    found = search_everywhere(WANTED, "queue:a|b|3", config=config)
+    assert [one.where for one in found.entries] == ["queue:low"]
+
+
+@pytest.mark.parametrize("cursor", ["x", "|", "retry", "busy|x", "nowhere|5"])
+def test_a_cursor_that_is_none_begins_anew(config, everywhere, cursor):
+    found = search_everywhere(WANTED, cursor, 1_000, config)
+    assert [one.where for one in found.entries] == PLACES
+
+
+def test_nothing_is_found_by_no_text_and_nothing_where_nothing_is(config, everywhere, raw_redis):
+    assert search_everywhere("", config=config).entries == []
+    assert search_everywhere("nobody", budget_ms=1_000, config=config).entries == []
+    raw_redis.flushall()
+    empty = search_everywhere("x", config=config)
+    assert (empty.entries, empty.scanned, empty.total, empty.cursor) == ([], 0, 0, "")
+
+
+def test_without_a_configuration_it_is_this_processes(config, everywhere):
+    previous = set_default_config(config)
+    try:
+        assert len(search_everywhere(WANTED, budget_ms=1_000).entries) == 6
+    finally:
+        set_default_config(previous)
