@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
@@ -150,12 +151,7 @@ def _within(histogram: Sequence[int]) -> list[dict[str, Any]]:
 
 
 def _bound(histogram: Sequence[int], runs: float) -> str:
-    seen = 0
-    for label, count in zip(_LABELS, histogram, strict=True):
-        seen += count
-        if seen >= runs:
-            return label
-    return _LAST
+    return next(label for label, seen in zip(_LABELS, accumulate(histogram), strict=True) if seen >= runs)
 
 
 ROUTES = [
