@@ -180,7 +180,7 @@ CHAIN = """
         AsyncChild.using(retry=1).enqueue()
         child_again.enqueue_many([()])
 
-    @job(name="AsyncChild", retry_in=lambda count, error, payload: 0)
+    @job(name="AsyncChild")
     async def AsyncChild():
         with current_job().measure("redis"):
             await asyncio.gather(measured(), measured())
@@ -202,6 +202,8 @@ def test_structured_lines_tell_what_set_a_job_off_from_one_job_to_the_next(worke
     stamped = {"meta.user": "ann", "meta.caller_id": "OrdersController#create", "correlation_id": "c1"}  # as Ruby does
     jid = push(stored, "Parent", "hidden", **stamped, created_at=1_795_216_780_652, enqueued_at=1_795_216_780.652)
     worker = workers.start("-c", "2", text=CHAIN, wait=False, environ={"OFFSIDER_LOG_FORMAT": "structured"})
+    [retry] = wait_for(lambda: stored.zrange("retry", 0, -1))
+    stored.zadd("retry", {retry: 0})  # due now
     worker.until_says('"job_status": "done"', times=3)
     said = worker.stopped()
 
