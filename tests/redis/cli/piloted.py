@@ -46,7 +46,7 @@ class Hand:
         return self.app.table.cursor_row
 
 
-def piloted(url: str, scenario: Callable[[Hand], Awaitable[None]], *, interval: float = 0.2, **settings: Any) -> None:
+def piloted(url: str, scenario: Callable[[Hand], Awaitable[None]], *, interval: float = 0.5, **settings: Any) -> None:
     """Run a scenario; settings are those of ``[redis]``."""
     config = Config()
     config.redis.url = url

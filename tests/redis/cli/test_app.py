@@ -356,6 +356,36 @@ def test_a_silent_server_does_not_hold_up_the_keys(embedded_url, client):
         piloted(proxy.url, scenario, socket_timeout_seconds=3)
 
 
+def test_an_error_that_nobody_expected_is_a_line_as_well(embedded_url, client, monkeypatch):
+    fill(client, "retry", 2)
+
+    async def scenario(hand):
+        await hand.open("Retries", "Job01")
+        with monkeypatch.context() as broken:
+            broken.setattr(RetrySet, "page", lambda *_, **__: 1 / 0)
+            await hand.shows("trying again: ZeroDivisionError", "Job01")
+        with monkeypatch.context() as broken:
+            broken.setattr(RetrySet, "delete", lambda *_: 1 / 0)
+            await hand.press("D", "y")
+            await hand.shows("0 deleted, then: ZeroDivisionError")
+
+    piloted(embedded_url, scenario)
+
+
+def test_quitting_waits_for_no_silent_server(embedded_url):
+    with FaultProxy(embedded_url) as proxy:
+
+        async def scenario(hand):
+            await hand.shows("Processed")
+            proxy.black_hole()
+            await hand.until(lambda: hand.app._looking)
+            await hand.press("q")
+
+        started = time.monotonic()
+        piloted(proxy.url, scenario, socket_timeout_seconds=60)
+        assert time.monotonic() - started < 30
+
+
 def test_bytes_that_are_no_job_are_shown_and_deleted_like_others(embedded_url, client):
     client.zadd("dead", {"no job \x1b[2J": 1, b"\xff\xfe": 1})
 

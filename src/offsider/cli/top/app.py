@@ -9,7 +9,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import ClassVar
@@ -18,6 +20,7 @@ from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.coordinate import Coordinate
+from textual.message import Message
 from textual.widgets import DataTable, Input, Sparkline, Static, Tab as TabLabel, Tabs
 
 from offsider.cli.plain import plain
@@ -31,6 +34,7 @@ from offsider.cli.top.sheet import Action, Row, Sheet, Tab, View
 from offsider.core.errors import OffsiderError
 from offsider.core.wording import counted
 from offsider.wiring.config import Config
+from offsider.wiring.logs import describe
 
 #: Lines of the screen that are not rows: tabs, column titles, hints, status.
 _OTHER_LINES = 6
@@ -72,6 +76,22 @@ class Top(App[None]):
         Binding("question_mark", "help"),
         Binding("q", "quit"),
     ]
+
+    class Looked(Message):
+        """A look has come to its end: with a sheet, or with the reason why there is none."""
+
+        def __init__(self, tab: Tab, sheet: Sheet | None, outage: str) -> None:
+            super().__init__()
+            self.tab = tab
+            self.sheet = sheet
+            self.outage = outage
+
+    class Acted(Message):
+        """An action was done, or tried."""
+
+        def __init__(self, answer: str) -> None:
+            super().__init__()
+            self.answer = answer
 
     def __init__(self, config: Config, interval_seconds: float) -> None:
         super().__init__()
@@ -127,22 +147,30 @@ class Top(App[None]):
         self._looking, self._look_again = True, False
         rows = self.size.height - _OTHER_LINES
         self._view = replace(self._view, size=max(1, rows))
-        self.run_worker(partial(self._read, self.tab, self._view), thread=True, group="looks")
+        self._beside(partial(self._read, self.tab, self._view))
 
-    def _read(self, tab: Tab, view: View) -> None:
-        """In a thread of its own."""
+    def _beside(self, work: Callable[[], Message]) -> None:
+        """Do something in a thread, whose message then comes. Quitting waits for no thread."""
+        threading.Thread(target=self._work, args=(work,), daemon=True).start()
+
+    def _work(self, work: Callable[[], Message]) -> None:
+        message = work()
+        with suppress(RuntimeError):  # the application has ended meanwhile
+            self.post_message(message)
+
+    def _read(self, tab: Tab, view: View) -> Looked:
         try:
-            sheet = tab.read(view)
-        except OffsiderError as error:
-            self.call_from_thread(self._looked, tab, None, str(error))
-        else:
-            self.call_from_thread(self._looked, tab, sheet, "")
+            return self.Looked(tab, tab.read(view), "")
+        except Exception as error:  # noqa: BLE001 - whatever it is has to be seen, and the next look may go well
+            return self.Looked(tab, None, _reason(error))
 
-    def _looked(self, tab: Tab, sheet: Sheet | None, outage: str) -> None:
+    def on_top_looked(self, event: Looked) -> None:
+        if not self.query(DataTable):
+            return  # on its way out
         self._looking = False
-        self._outage = outage
-        if sheet is not None and tab is self.tab and not self._look_again:
-            self._draw(sheet)
+        self._outage = event.outage
+        if event.sheet is not None and event.tab is self.tab and not self._look_again:
+            self._draw(event.sheet)
         self._draw_status()
         if self._look_again:
             self.look()
@@ -316,21 +344,23 @@ class Top(App[None]):
             self._start(action, rows)
 
     def _start(self, action: Action, rows: Sequence[Row]) -> None:
-        self.run_worker(partial(self._act, action, rows), thread=True, group="actions")
+        self._beside(partial(self._act, action, rows))
 
-    def _act(self, action: Action, rows: Sequence[Row]) -> None:
-        """In a thread of its own."""
+    def _act(self, action: Action, rows: Sequence[Row]) -> Acted:
         done = 0
         try:
             for row in rows:
                 done += action.act(row.subject)
-        except OffsiderError as error:
-            self.call_from_thread(self._acted, f"{done} {action.done}, then: {plain(str(error))}")
-            return
+        except Exception as error:  # noqa: BLE001 - see `_read`
+            return self.Acted(f"{done} {action.done}, then: {plain(_reason(error))}")
         missed = len(rows) - done
-        self.call_from_thread(self._acted, f"{done} {action.done}" + (f", {missed} not" if missed else ""))
+        return self.Acted(f"{done} {action.done}" + (f", {missed} not" if missed else ""))
 
-    def _acted(self, answer: str) -> None:
-        self._answer = answer
+    def on_top_acted(self, event: Acted) -> None:
+        self._answer = event.answer
         self.selected.clear()
         self.look()
+
+
+def _reason(error: Exception) -> str:
+    return str(error) if isinstance(error, OffsiderError) else describe(error)

@@ -151,7 +151,7 @@ def check_clients(_: ServerInfo, vitals: Vitals) -> Iterator[Finding]:
 
 def check_latency(_: ServerInfo, vitals: Vitals) -> Iterator[Finding]:
     """How far away is it?"""
-    what = f"a round trip takes {vitals.round_trip_seconds * 1000:.1f} ms"
+    what = f"a round trip takes {vitals.round_trip_seconds * 1000:.2f} ms"
     judge = _judge(vitals.round_trip_seconds, SLOW_WARN_SECONDS, SLOW_BAD_SECONDS)
     if judge is None:
         yield ok("latency", what)
