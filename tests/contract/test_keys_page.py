@@ -1,6 +1,7 @@
 """The page of keys, the table in `storage/keys.py` and its code say the same."""
 
 import re
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -40,21 +41,41 @@ EVERY_KEY = {
     "strikes": "offsider:strikes:<jid>",
     "quarantine": "offsider:quarantine",
     "quarantined_jobs": "offsider:quarantine:jobs",
+    "attempts": "offsider:attempts:<jid>",
+    "errors": "offsider:errors",
+    "error_fields": "offsider:errors:fields",
+    "every_series": "offsider:series",
+    "series": "offsider:series:<labels>",
     "registered": "offsider:classes:<identity>",
     "turn": "offsider:turn:<name>",
+}
+AT = datetime(2026, 11, 3, 9, 5, tzinfo=UTC)
+# The same for keys that are made of a time: how the table writes it, what it is made of, what comes of that.
+DATED_KEYS = {
+    "job_minute": ("j|<YYMMDD>|<H:MM>", (AT,), "j|261103|9:05"),
+    "job_ten_minutes": ("j|<YYMMDD>|<H:M>", (AT,), "j|261103|9:0"),
+    "job_histogram": ("h|<Class>-<D-H:M>", ("Class", AT), "h|Class-3-9:5"),
+    "deploy_marks": ("<YYYYMMDD>-marks", (AT,), "20261103-marks"),
+    "deploy_lock": ("deploylock-<label>", ("v1",), "deploylock-v1"),
 }
 NO_KEYS = {"prefix", "working_start", "every_working"}  # parts and patterns of keys
 
 
 def test_the_page_shows_the_table_of_the_module():
-    assert len(FROM_DOCSTRING) == len(EVERY_KEY)
+    assert len(FROM_DOCSTRING) == len(EVERY_KEY) + len(DATED_KEYS)
     assert [tuple(cell.replace("``", "`") for cell in row) for row in FROM_DOCSTRING] == ON_PAGE
 
 
 def test_every_key_of_the_code_is_in_the_table():
     in_code = {name for name in dir(Keys("")) if not name.startswith("_")}
-    assert in_code == set(EVERY_KEY) | NO_KEYS
-    assert {key for key, *_ in FROM_DOCSTRING} == set(EVERY_KEY.values())
+    assert in_code == {*EVERY_KEY, *DATED_KEYS, *NO_KEYS}
+    assert {key for key, *_ in FROM_DOCSTRING} == {*EVERY_KEY.values(), *(row for row, _, _ in DATED_KEYS.values())}
+
+
+@pytest.mark.parametrize("name", DATED_KEYS)
+def test_a_key_of_a_time_is_built_as_the_table_says(name):
+    _, made_of, built = DATED_KEYS[name]
+    assert getattr(Keys("p:"), name)(*made_of) == f"p:{built}"
 
 
 @pytest.mark.parametrize("name", EVERY_KEY)

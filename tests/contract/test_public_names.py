@@ -24,7 +24,8 @@ def test_every_public_name_is_there(name):
 def test_every_all_is_sorted(path):
     (listed,) = re.findall(r"^__all__ = (\[.*?\])", path.read_text(), re.MULTILINE | re.DOTALL)
     names = ast.literal_eval(listed)
-    assert sorted(names) == names
+    # Constants, then classes, then functions, as the linter sorts them.
+    assert sorted(names, key=lambda name: (not name.isupper(), not name[0].isupper(), name)) == names
 
 
 def test_type_checkers_see_exactly_the_public_names():

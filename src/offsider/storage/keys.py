@@ -19,11 +19,12 @@ key                          type    written by                          expires
 ``<identity>-signals``       list    web page, ``quiet`` and ``stop``    60 s
 ``paused``                   set     pause and unpause of a queue        never
 ``process_cleanup``          string  pruning of dead identities          60 s
-``dear-leader``              string  Sidekiq Enterprise; only read       by itself
-``j|<YYMMDD>|<H:MM>``        hash    heartbeat (runs of each class)      8 h, 10 minutes: 3 days
+``j|<YYMMDD>|<H:MM>``        hash    heartbeat (runs of a minute)        8 h
+``j|<YYMMDD>|<H:M>``         hash    heartbeat (runs of ten minutes)     3 days
 ``h|<Class>-<D-H:M>``        string  heartbeat (histogram of a class)    8 h
 ``<YYYYMMDD>-marks``         hash    ``offsider mark`` (deploys)         90 days
 ``deploylock-<label>``       string  ``offsider mark``                   60 s
+``dear-leader``              string  Sidekiq Enterprise; only read       by itself
 ===========================  ======  ==================================  ==============================
 
 Ours alone, all below ``offsider:`` so that nothing collides with Sidekiq Pro or Enterprise:
