@@ -26,7 +26,7 @@ _BATCH = 100
 _SCANNED_AT_ONCE = 1_000
 _EVERYTHING = JobFilter()
 #: A cursor as Redis gives it: below 2 to the 64th.
-_CURSOR = re.compile(r"\d{1,19}")
+_CURSOR = re.compile(r"[0-9]{1,19}")
 
 
 class SetEntry(JobRecord):

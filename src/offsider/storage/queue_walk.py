@@ -20,7 +20,7 @@ _EARLIER = 8
 _LOOK_BACK = 200
 _LOOK_AHEAD = 100
 _SEARCHED_AT_ONCE = 1_000
-_WRITTEN = re.compile(r"(\d{1,15})((?:-[0-9a-f]{12}){0,20})")
+_WRITTEN = re.compile(r"([0-9]{1,15})((?:-[0-9a-f]{12}){0,20})")
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 
@@ -57,3 +58,61 @@ def test_a_backtrace_that_cannot_be_inflated_breaks_no_page(stored, lines):
 @pytest.mark.parametrize("value", ["yesterday", True, [], 10**400])
 def test_a_time_that_is_none_is_unknown(value):
     assert JobRecord(json.dumps({"class": "X", "args": [], "created_at": value}).encode()).created_at is None
+
+
+def test_a_failed_job_says_how_it_failed():
+    record = JobRecord(failed_job(8))
+    assert (record.error_class, record.error_message, record.retry_count) == ("RuntimeError", "boom", 2)
+    assert (record["retry"], record["nothing"]) == (25, None)
+    assert (record.display_class, record.display_args, record.kwargs) == ("HardJob", [1, "é"], {})
+    assert record.key_part == record.jid
+    assert record.position is None
+
+
+def test_context_and_caller_are_what_travelled_with_it():
+    stored = {
+        "class": "X",
+        "args": [],
+        "kwargs": {"colour": "blue"},
+        "tags": ["vip", 7],
+        "bid": "b1",
+        "meta.caller_id": "web/orders",
+        "meta.user": 7,
+        "correlation_id": "abc",
+        "metadata": "no",
+    }
+    record = JobRecord(json.dumps(stored).encode(), "low", 3)
+    assert record.caller == "web/orders"
+    assert record.context == {"meta.caller_id": "web/orders", "meta.user": 7, "correlation_id": "abc"}
+    assert (record.kwargs, record.tags, record.bid) == ({"colour": "blue"}, ["vip"], "b1")
+    assert (record.queue, record.position) == ("low", 3)
+
+
+def test_a_job_that_says_nothing_has_neither_caller_nor_context_nor_age():
+    record = JobRecord(b'{"class":"X","args":[],"tags":null,"error_class":7,"meta.caller_id":[]}')
+    assert (record.caller, record.context["meta.caller_id"], record.tags, record.error_class) == (None, [], [], "")
+    assert (record.retry_count, record.latency_seconds, record.bid) == (None, 0, "")
+
+
+@pytest.mark.parametrize("key", ["enqueued_at", "created_at"])
+def test_the_latency_counts_from_the_queue_or_else_from_the_beginning(key):
+    record = JobRecord(json.dumps({"class": "X", "args": [], key: time.time() - 60}).encode())
+    assert record.latency_seconds == pytest.approx(60, abs=10)
+
+
+def test_a_job_of_tomorrow_has_not_waited():
+    assert (
+        JobRecord(json.dumps({"class": "X", "args": [], "enqueued_at": time.time() + 900}).encode()).latency_seconds
+        == 0
+    )
+
+
+@pytest.mark.parametrize("raw", [b"\xff no job", b'{"class":"X","args":[1]}'])
+def test_what_has_no_id_goes_by_a_digest(raw):
+    assert JobRecord(raw).key_part == JobRecord(raw).key_part != JobRecord(raw + b" ").key_part
+    assert len(JobRecord(raw).key_part) == 12
+
+
+@pytest.mark.parametrize("at", [-1, -0.5, 1e300, 253402300800.0, 10**18])
+def test_a_time_that_no_calendar_shows_is_unknown(at):
+    assert JobRecord(json.dumps({"class": "X", "args": [], "failed_at": at}).encode()).failed_at is None

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from offsider.core.errors import MalformedPayload, RedisRefused
 from offsider.core.payload import decode, read_stamp
-from offsider.inspector import DeadSet, RetrySet, ScheduledSet
+from offsider.inspector import DeadSet, JobFilter, Preview, RetrySet, ScheduledSet
 from offsider.wiring.default import set_default_config
 from tests.redis.inspector.payloads import JID, LINES, failed_job, job
 from tests.snapshot import snapshot
@@ -269,3 +271,198 @@ def test_without_a_configuration_it_is_this_processes(config, raw_redis):
         assert len(DeadSet()) == 1
     finally:
         set_default_config(previous)
+
+
+# ---------------------------------------------------------------------------- pages, keys, chunks
+
+
+def test_pages_begin_at_either_end(any_set, raw_redis):
+    raw_redis.zadd(any_set.name, {job(n): n for n in range(10)})
+    assert [entry.score for entry in any_set.page(0, 3)] == [0, 1, 2]
+    assert [entry.score for entry in any_set.page(8, 3, newest_first=True)] == [1, 0]
+    assert any_set.page(10, 3) == []
+
+
+def test_a_job_is_found_by_its_score_and_its_id(any_set, raw_redis):
+    raw_redis.zadd(any_set.name, {job(1): 12.5, job(2): 12.5, job(3): FUTURE})
+    assert sorted(entry.args[0] for entry in any_set.fetch(12.5)) == [1, 2]
+    assert [entry.args for entry in any_set.fetch(12.5, f"{2:024x}")] == [[2]]
+    assert any_set.fetch(12.5, "nobody") == any_set.fetch(13) == any_set.fetch(math.nan) == []
+
+
+@pytest.mark.parametrize("score", [12.5, FUTURE, 1795216790.652, 0.1 + 0.2, -1.0, math.inf])
+def test_a_key_finds_its_job_again(any_set, raw_redis, score):
+    raw_redis.zadd(any_set.name, {job(1): score, b"\xff no job": score, b"\xff another": score})
+    keys = {entry.key for entry in any_set}
+    assert len(keys) == 3
+    assert f"{score!r}|{1:024x}" in keys
+    assert {any_set.entry(key).raw for key in keys} == {job(1), b"\xff no job", b"\xff another"}
+
+
+@pytest.mark.parametrize("key", ["", "|", "x|y", "1", "nan|x", "1e999|x", "12.5|nobody", "9" * 5000 + "|x", "1\x002|x"])
+def test_a_key_that_is_none_finds_nothing(any_set, raw_redis, key):
+    raw_redis.zadd(any_set.name, {job(1): 12.5})
+    assert any_set.entry(key) is None
+
+
+def through(any_set, wanted, **limits):
+    chunks = [any_set.scan(wanted, **limits)]
+    while chunks[-1].cursor:
+        chunks.append(any_set.scan(wanted, chunks[-1].cursor, **limits))
+        assert len(chunks) < 1_000
+    return chunks
+
+
+@pytest.mark.parametrize("budget_ms", [1_000, 0])
+@pytest.mark.parametrize("wanted, found", [(JobFilter(), 600), (JobFilter(argument="7"), 1), (JobFilter(tag="x"), 0)])
+def test_a_set_is_looked_through_in_chunks(any_set, raw_redis, budget_ms, wanted, found):
+    raw_redis.zadd(any_set.name, {job(n): n for n in range(600)})
+    chunks = through(any_set, wanted, budget_ms=budget_ms)
+    assert len({entry.raw for chunk in chunks for entry in chunk.entries}) == found
+    assert {chunk.total for chunk in chunks} == {600}
+    assert (len(chunks) == 1) == (budget_ms > 0)
+
+
+def test_a_look_ends_when_enough_is_found(any_set, raw_redis):
+    raw_redis.zadd(any_set.name, {job(n): n for n in range(600)})
+    chunks = through(any_set, JobFilter(), budget_ms=10_000, most=20)
+    assert max(len(chunk.entries) for chunk in chunks) < 150
+    assert len({entry.raw for chunk in chunks for entry in chunk.entries}) == 600
+
+
+@pytest.mark.parametrize("cursor", ["x", "-1", "9" * 30, "0x5", "٣"])
+def test_a_cursor_that_is_none_begins_anew(any_set, raw_redis, cursor):
+    raw_redis.zadd(any_set.name, {job(1): 1})
+    assert len(any_set.scan(JobFilter(), cursor).entries) == 1
+
+
+def test_a_preview_counts_what_a_bulk_action_would_reach(any_set, raw_redis):
+    raw_redis.zadd(any_set.name, {job(n): n for n in range(600)})
+    assert any_set.preview(JobFilter(text='"args":[5'), 10_000) == Preview(111, 600, complete=True)
+    partial = any_set.preview(JobFilter(), 0)
+    assert 0 < partial.matched < 600
+    assert not partial.complete
+
+
+# ------------------------------------------------------------------------------------ many at once
+
+
+def test_all_are_retried_with_a_try_that_does_not_count(config, raw_redis):
+    raw_redis.zadd("retry", {job(n): n for n in range(250)} | {failed_job(8): FUTURE, b"no job": 5})
+    assert RetrySet(config).retry_all() == 251
+    assert raw_redis.zrange("retry", 0, -1) == [b"no job"]
+    assert raw_redis.llen("queue:default") == 250
+    assert decode(raw_redis.lindex("queue:low", 0))["retry_count"] == 1
+
+
+def test_all_scheduled_jobs_are_added_to_their_queues_in_their_order(config, raw_redis):
+    raw_redis.zadd("schedule", {job(n): n for n in range(250)})
+    assert ScheduledSet(config).enqueue_all() == 250
+    assert [decode(raw)["args"] for raw in reversed(raw_redis.lrange("queue:default", 0, -1))] == [
+        [n] for n in range(250)
+    ]
+
+
+def test_only_those_that_fit_are_moved(config, raw_redis):
+    raw_redis.zadd("dead", {job(n): n for n in range(250)} | {b'{"class":"Other","args":[1]}': 1})
+    assert DeadSet(config).retry_all(JobFilter(name="HardJob", argument="7")) == 1
+    assert DeadSet(config).delete_all(JobFilter(name="HardJob")) == 249
+    assert snapshot(raw_redis)["dead"] == {b'{"class":"Other","args":[1]}': 1.0}
+
+
+def test_a_job_that_fails_again_at_once_is_retried_once(config, raw_redis):
+    """A worker beside may be quicker than who retries a whole set."""
+    config.client_middleware.add(
+        lambda push, call_next: raw_redis.zadd("retry", {again(push): FUTURE}) and call_next(push)
+    )
+
+    def again(push):
+        return b'{"class":"HardJob","args":[],"queue":"default","jid":"%s","n":%d}' % (
+            push.payload["jid"].encode(),
+            raw_redis.incr("n"),
+        )
+
+    raw_redis.zadd("retry", {job(n): n for n in range(150)})
+    assert RetrySet(config).retry_all() == 150
+    assert (raw_redis.llen("queue:default"), raw_redis.zcard("retry")) == (150, 150)
+
+
+def test_one_job_that_cannot_be_moved_keeps_no_other_back(config, raw_redis):
+    reports = []
+    config.error_handlers.append(lambda error, context: reports.append((str(error), context["context"])))
+
+    def picky(push, call_next):
+        if push.payload["args"] == [1]:
+            raise LookupError("not this one")
+        return None if push.payload["args"] == [2] else call_next(push)
+
+    config.client_middleware.add(picky)
+    raw_redis.set("queue:low", "wrong")
+    raw_redis.zadd("retry", {job(n): n for n in range(4)} | {failed_job(8): FUTURE})
+    assert RetrySet(config).retry_all() == 3  # the stopped one has left the set as well
+    assert sorted(entry.args for entry in RetrySet(config)) == [[1], [1, "é"]]
+    assert reports == [("not this one", "moving a job of retry")]
+
+
+def test_a_batch_of_nothing_but_stopped_jobs_moves_nothing(config, raw_redis):
+    config.client_middleware.add(lambda push, call_next: None)
+    raw_redis.zadd("retry", {job(n): n for n in range(3)})
+    assert RetrySet(config).retry_all() == 3
+    assert snapshot(raw_redis) == {}
+
+
+def test_all_are_killed_and_everybody_is_told(config, raw_redis, removed, deaths):
+    raw_redis.zadd("retry", {job(n): n for n in range(120)} | {b"no job": 5})
+    assert RetrySet(config).kill_all(JobFilter(text="args")) == 120
+    assert raw_redis.zrange("retry", 0, -1) == [b"no job"]
+    assert raw_redis.zcard("dead") == len(removed) == len(deaths) == 120
+    assert {event.how for event in removed} == {"kill"}
+    assert DeadSet(config).kill_all() == 120
+
+
+def test_deleting_all_is_clearing(config, raw_redis, removed):
+    raw_redis.zadd("retry", {job(1): 1})
+    assert RetrySet(config).delete_all(JobFilter()) == 1
+    assert [event.how for event in removed] == ["clear"]
+    raw_redis.zadd("retry", {job(n): n for n in range(120)})
+    assert RetrySet(config).delete_all(JobFilter(text="args")) == 120
+    assert {event.how for event in removed[1:]} == {"delete"}
+
+
+def test_clearing_without_listeners_reads_no_job(config, raw_redis):
+    raw_redis.zadd("retry", {job(n): n for n in range(120)})
+    raw_redis.config_resetstat()
+    assert RetrySet(config).clear() == 120
+    assert "cmdstat_zpopmin" not in raw_redis.info("commandstats")
+
+
+def test_clearing_ends_when_others_are_quicker(config, raw_redis):
+    config.on("job_removed", lambda event: raw_redis.delete("retry"))
+    raw_redis.zadd("retry", {job(n): n for n in range(1_500)})
+    assert RetrySet(config).clear() == 1_000
+
+
+def test_jobs_are_popped_until_none_is_left(any_set, raw_redis, removed):
+    raw_redis.zadd(any_set.name, {job(n): n for n in range(3)})
+    assert [entry.score for entry in any_set.pop_each()] == [0, 1, 2]
+    assert snapshot(raw_redis) == {}
+    assert {(event.where, event.how) for event in removed} == {(any_set.name, "delete")}
+
+
+# --------------------------------------------------------------------------------------- one job
+
+
+def test_a_job_is_rescheduled_while_it_is_there(any_set, raw_redis):
+    raw_redis.zadd(any_set.name, {job(1): 1})
+    entry = only(any_set)
+    assert entry.reschedule(FUTURE)
+    assert entry.at == raw_redis.zscore(any_set.name, job(1)) == FUTURE
+    raw_redis.delete(any_set.name)
+    assert not entry.reschedule(5)
+    with pytest.raises(ValueError, match="finite epoch seconds, not to nan"):
+        entry.reschedule(math.nan)
+
+
+def test_a_job_that_failed_is_an_error(any_set, raw_redis):
+    raw_redis.zadd(any_set.name, {job(1): 1, failed_job(8): 2})
+    assert [entry.is_error for entry in any_set] == [False, True]

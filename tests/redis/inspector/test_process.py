@@ -7,7 +7,7 @@ import json
 import pytest
 
 from offsider.core.errors import EmbeddedProcess
-from offsider.inspector import ProcessSet
+from offsider.inspector import CapsuleShown, ProcessSet
 from offsider.wiring.default import set_default_config
 from offsider.worker.launcher import Launcher
 from tests.waiting import wait_for
@@ -141,3 +141,49 @@ def test_without_a_configuration_it_is_this_processes(config, register):
         assert len(ProcessSet()) == 1
     finally:
         set_default_config(previous)
+
+
+def test_all_of_them_together(config, register, raw_redis):
+    register("a:1:x")
+    register("b:2:x", rss=1000)
+    raw_redis.set("dear-leader", "b:2:x")
+    processes = ProcessSet(config)
+    assert (processes.total_concurrency, processes.total_rss_kilobytes) == (24, 52200)
+    assert processes.leader == "b:2:x"
+    assert [process.leader for process in processes] == [False, True]
+    assert processes.find("b:2:x").leader
+
+
+def test_those_that_fell_silent_are_struck_off_once_a_minute(config, register, raw_redis):
+    processes = ProcessSet(config)
+    assert processes.leader == ""
+    register("a:1:x")
+    raw_redis.sadd("processes", "dead:3:x", "dead:4:x")
+    assert processes.cleanup() == 2
+    assert raw_redis.smembers("processes") == {b"a:1:x"}
+    raw_redis.sadd("processes", "dead:5:x")
+    assert processes.cleanup() == 0
+    raw_redis.delete("process_cleanup")
+    assert processes.cleanup() == 1
+    raw_redis.delete("process_cleanup")
+    assert processes.cleanup() == 0
+
+
+def test_a_quiet_process_may_be_stopping(config, register):
+    register(quiet="true")
+    [process] = ProcessSet(config)
+    assert process.stopping
+    assert process.is_quiet
+
+
+def test_capsules_and_weights_are_those_of_its_version(config, register):
+    weights = {"high": 2, "low": 1}
+    register("a:1:x", info=json.dumps({"weights": [weights, {"one": 0}], "concurrency": 5}))
+    register("b:2:x", info=json.dumps({"weights": weights}))
+    capsules = {"default": {"concurrency": 5, "mode": "weighted", "weights": weights}}
+    register("c:3:x", info=json.dumps({"capsules": capsules}))
+    seven, six, eight = ProcessSet(config)
+    assert (seven.weights, seven.capsules) == ({"high": 2, "low": 1, "one": 0}, {})
+    assert (six.weights, six.concurrency) == (weights, 0)
+    assert eight.capsules == {"default": CapsuleShown(5, "weighted", weights)}
+    assert eight.weights == weights

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import random
+import threading
+from itertools import islice
+
 import pytest
 
 from offsider.client import Client
-from offsider.inspector import DeadSet, Queue, RetrySet, ScheduledSet, Stats
+from offsider.inspector import Callers, DeadSet, JobFilter, JobRecord, Preview, Queue, RetrySet, ScheduledSet, Stats
 from offsider.wiring.config import Config
 from offsider.wiring.default import set_default_config
 from tests.redis.inspector.payloads import JID, failed_job, job
@@ -156,3 +160,185 @@ def test_whoever_looks_or_pushes_shares_one_pool(config, monkeypatch):
         assert [len(kind(config)) for kind in (ScheduledSet, RetrySet, DeadSet)] == [0, 0, 0]
     assert len(made) == 1
     made[0].close()
+
+
+# ---------------------------------------------------------------------------- pages, places, chunks
+
+
+def test_pages_begin_at_either_end_and_say_where_a_job_is(queue, stock):
+    assert [(record.args, record.position) for record in queue.page(5, 2)] == [([5], 5), ([6], 6)]
+    assert [(record.args, record.position) for record in queue.page(5, 2, newest_first=True)] == [
+        ([114], 114),
+        ([113], 113),
+    ]
+    assert queue.page(120, 5) == queue.page(120, 5, newest_first=True) == []
+    assert all(record.position == record.args[0] for record in queue)
+
+
+def test_a_job_that_does_not_say_is_of_the_queue_where_it_was_found(config, raw_redis):
+    raw_redis.lpush("queue:low", b'{"class":"X","args":[]}')
+    oldest = Queue("low", config).oldest
+    assert oldest is not None
+    assert oldest.queue == "low"
+    assert Queue("none", config).oldest is None
+
+
+def test_a_queue_exists_once_it_was_pushed_to(config, stock):
+    assert Queue("default", config).exists
+    assert not Queue("none", config).exists
+
+
+def test_several_queues_are_paused_at_once(config, raw_redis):
+    Queue.pause_all(["a", "b", "c"], config)
+    Queue.unpause_all(["a", "b"], config)
+    assert snapshot(raw_redis) == {"paused": {b"c"}}
+    previous = set_default_config(config)
+    try:
+        Queue.pause_all(["d"])
+        Queue.unpause_all(["c", "d"])
+    finally:
+        set_default_config(previous)
+    assert snapshot(raw_redis) == {}
+
+
+def test_a_job_is_deleted_from_its_place_although_others_were_taken(queue, stock, raw_redis, removed):
+    record = queue.page(100, 1)[0]
+    raw_redis.rpop("queue:default", 50)
+    raw_redis.lpush("queue:default", job(500))
+    assert queue.delete(record)
+    assert not queue.delete(record)
+    assert [event.raw for event in removed] == [job(100)]
+    assert len(queue) == 70
+
+
+def test_a_job_that_is_far_from_its_place_is_found_all_the_same(queue, raw_redis):
+    raw_redis.lpush("queue:default", *map(job, range(4_000)))
+    first, second, third = queue.page(3_000, 3)
+    raw_redis.rpop("queue:default", 2_000)
+    assert queue.delete(first)
+    assert queue.quarantine(second)
+    assert not queue.quarantine(second)
+    assert queue.quarantine(JobRecord(third.raw))
+    assert len(queue) == 1_997
+
+
+def through(queue, wanted, **limits):
+    chunks = [queue.scan(wanted, **limits)]
+    while chunks[-1].cursor:
+        chunks.append(queue.scan(wanted, chunks[-1].cursor, **limits))
+        assert len(chunks) < 1_000
+    return chunks
+
+
+@pytest.mark.parametrize("limits", [{"budget_ms": 1_000}, {"budget_ms": 0}, {"budget_ms": 1_000, "most": 7}], ids=str)
+@pytest.mark.parametrize("wanted, found", [(JobFilter(), 120), (JobFilter(argument="7"), 1), (JobFilter(tag="x"), 0)])
+def test_a_queue_is_looked_through_in_chunks(queue, stock, limits, wanted, found):
+    chunks = through(queue, wanted, **limits)
+    records = [record for chunk in chunks for record in chunk.entries]
+    assert [record.position for record in records] == [record.args[0] for record in records]
+    assert len(records) == found
+    assert sum(chunk.scanned for chunk in chunks) == 120
+    assert {chunk.total for chunk in chunks} == {120}
+    assert all(len(chunk.entries) <= limits.get("most", 120) for chunk in chunks)
+
+
+def test_a_preview_counts_what_a_bulk_action_would_reach(queue, stock):
+    assert queue.preview(JobFilter(text='"args":[5'), 10_000) == Preview(11, 120, complete=True)
+    assert queue.preview(JobFilter(), 0) == Preview(50, 50, complete=False)
+
+
+def test_a_job_is_found_by_its_jid_behind_many_whose_arguments_hold_it(queue, raw_redis):
+    raw_redis.lpush(
+        "queue:default", b'{"class":"X","args":["%s"]}' % JID.encode(), *map(job, range(100)), failed_job(8)
+    )
+    found = queue.find_job(JID)
+    assert found is not None
+    assert found.position == 101
+
+
+# ------------------------------------------------------------------------------------ many at once
+
+
+def test_every_job_of_a_class_is_deleted(queue, stock, raw_redis, removed):
+    raw_redis.lpush("queue:default", b'{"class":"Spam","args":[1]}', b'{"class":"Spam","args":[2]}')
+    assert queue.delete_by_class("Spam") == 2
+    assert queue.delete_by_class("Spam") == 0
+    assert len(queue) == 120
+    assert {(event.where, event.how) for event in removed} == {("queue:default", "delete")}
+
+
+@pytest.mark.parametrize("every", [1, 2, 3, 50])
+def test_what_fits_is_deleted_and_the_others_keep_their_order(queue, raw_redis, every):
+    raw_redis.lpush("queue:default", *map(job, range(5_000)))
+    wanted = JobFilter(text='"args":[7') if every == 50 else JobFilter()
+    if every in (2, 3):
+        raw_redis.delete("queue:default")
+        raw_redis.lpush(
+            "queue:default", *(job(n).replace(b"Hard", b"Spam") if n % every else job(n) for n in range(5_000))
+        )
+        wanted = JobFilter(name="SpamJob")
+    expected = [raw for raw in raw_redis.lrange("queue:default", 0, -1) if not wanted.matches(JobRecord(raw))]
+    assert queue.delete_matching(wanted) == 5_000 - len(expected)
+    assert raw_redis.lrange("queue:default", 0, -1) == expected
+
+
+def test_workers_that_take_jobs_meanwhile_come_in_no_ones_way(queue, config, raw_redis):
+    raw_redis.lpush("queue:default", *map(job, range(5_000)))
+    config.on("job_removed", lambda event: raw_redis.rpop("queue:default", 2))
+    deleted = queue.delete_matching(JobFilter(text='"args":[1'))
+    assert 0 < deleted <= 1_111
+    assert not [record for record in queue if str(record.args[0]).startswith("1")]
+
+
+def test_clearing_without_listeners_reads_no_job(queue, stock, raw_redis):
+    raw_redis.config_resetstat()
+    assert queue.clear() == 120
+    assert "cmdstat_rpop" not in raw_redis.info("commandstats")
+
+
+def test_clearing_ends_when_others_are_quicker(queue, config, raw_redis):
+    config.on("job_removed", lambda event: raw_redis.delete("queue:default"))
+    raw_redis.lpush("queue:default", *map(job, range(3_000)))
+    assert queue.clear() == 2_000
+
+
+# ------------------------------------------------------------------------------------------ callers
+
+
+def test_callers_are_counted_in_a_short_queue_and_sampled_in_a_long_one(queue, raw_redis):
+    raw_redis.lpush(
+        "queue:default", *(b'{"class":"X","args":[%d],"meta.caller_id":"web/%d"}' % (n, n // 900) for n in range(1_000))
+    )
+    assert queue.callers() == Callers(1_000, 1_000, {"web/0": 900, "web/1": 100}, {"X": 1_000})
+    assert queue.callers(most=100) == Callers(100, 1_000, {"web/0": 90, "web/1": 10}, {"X": 100})
+    assert queue.callers(most=0).sampled == 10
+
+
+# --------------------------------------------------------------------- while everything is in motion
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_iterating_while_threads_push_take_and_delete_raises_nothing_and_misses_nobody(queue, config, raw_redis, seed):
+    """Jobs that nobody touches are seen, whatever happens around them."""
+    raw_redis.lpush("queue:default", *map(job, range(1_000)))
+    chance, over = random.Random(seed), threading.Event()
+
+    def disturb() -> None:
+        number = 10_000
+        while not over.is_set():
+            number += 1
+            raw_redis.lpush("queue:default", job(number))
+            raw_redis.lrem("queue:default", 1, job(chance.randrange(200, 400)))
+            if number % 5 == 0 and number < 10_500:
+                raw_redis.rpop("queue:default")
+
+    thread = threading.Thread(target=disturb)
+    thread.start()
+    try:
+        walks = [{record.args[0] for record in islice(queue, 3_000)} for _ in range(3)]
+        seen = {record.args[0] for chunk in through(queue, JobFilter(), budget_ms=1) for record in chunk.entries}
+    finally:
+        over.set()
+        thread.join()
+    stayed = set(range(400, 1_000))
+    assert all(stayed <= numbers for numbers in (*walks, seen))
