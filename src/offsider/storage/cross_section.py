@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import cast
 
 from offsider.storage.redis import Redis
@@ -10,21 +10,40 @@ from offsider.storage.scripts import Command
 
 #: Queues beyond so many are not looked into.
 MOST_QUEUES = 200
+#: About so much is read from each end of a place.
+MOST_BYTES = 5_000_000
 
 
 def cross_section(redis: Redis, queues: Sequence[str], *, each: int) -> dict[str, list[bytes]]:
-    """Up to ``each`` jobs from each end of every queue, the schedule and the retry set.
+    """Up to ``each`` jobs from each end of every queue, the schedule and the retry set; fewer where jobs are large.
 
     Answers them by place: ``queue:<name>``, ``schedule``, ``retry``. A place that is of the wrong type has none.
     """
     keys = redis.keys
-    places = {f"queue:{queue}": keys.queue(queue) for queue in queues[:MOST_QUEUES]}
+    lists = {f"queue:{queue}": keys.queue(queue) for queue in queues[:MOST_QUEUES]}
     sets = {"schedule": keys.schedule, "retry": keys.retry}
-    commands: list[Command] = [("LRANGE", key, *ends) for key in places.values() for ends in _ends(each)]
-    commands += [("ZRANGE", key, *ends) for key in sets.values() for ends in _ends(each)]
+    wanted = _affordable(redis, lists, sets, each)
+    commands: list[Command] = []
+    for verb, places in (("LRANGE", lists), ("ZRANGE", sets)):
+        for name, key in places.items():
+            commands += [(verb, key, 0, wanted[name] - 1), (verb, key, -wanted[name], -1)]
     replies = redis.pipeline(commands, raise_errors=False)
-    names = [*places, *sets]
-    return {name: _jobs(replies[2 * index : 2 * index + 2]) for index, name in enumerate(names)}
+    return {name: _jobs(replies[2 * index : 2 * index + 2]) for index, name in enumerate([*lists, *sets])}
+
+
+def _affordable(redis: Redis, lists: Mapping[str, str], sets: Mapping[str, str], each: int) -> dict[str, int]:
+    """How many jobs to read from each end of each place, by their average size as the server guesses it."""
+    measures: list[Command] = []
+    for verb, places in (("LLEN", lists), ("ZCARD", sets)):
+        for key in places.values():
+            measures += [(verb, key), ("MEMORY", "USAGE", key)]
+    replies = redis.pipeline(measures, raise_errors=False)
+    wanted: dict[str, int] = {}
+    for index, name in enumerate([*lists, *sets]):
+        count, used = replies[2 * index], replies[2 * index + 1]
+        known = isinstance(count, int) and isinstance(used, int) and used > 0
+        wanted[name] = max(1, min(each, MOST_BYTES * count // used)) if known else each
+    return wanted
 
 
 def lengths(redis: Redis, queues: Sequence[str]) -> dict[str, int | None]:
@@ -40,10 +59,6 @@ def overdue(redis: Redis, before: float) -> dict[str, int]:
     sets = {"schedule": redis.keys.schedule, "retry": redis.keys.retry}
     counts = redis.pipeline([("ZCOUNT", key, "-inf", before) for key in sets.values()])
     return dict(zip(sets, counts, strict=True))
-
-
-def _ends(each: int) -> tuple[tuple[int, int], tuple[int, int]]:
-    return (0, each - 1), (-each, -1)
 
 
 def _jobs(ends: list[object]) -> list[bytes]:

@@ -16,6 +16,22 @@ def test_both_ends_of_every_place_are_looked_at(pool, raw_redis):
     }
 
 
+def test_of_large_jobs_fewer_are_read(pool, raw_redis):
+    for number in range(20):
+        raw_redis.rpush("queue:large", f"{number}" + "x" * 1_000_000)
+        raw_redis.rpush("queue:small", number)
+    found = cross_section.cross_section(pool, ["large", "small"], each=10)
+    assert 2 <= len(found["queue:large"]) <= 10
+    assert len(found["queue:small"]) == 20
+
+
+def test_of_huge_jobs_one_from_each_end_is_read(pool, raw_redis, monkeypatch):
+    monkeypatch.setattr(cross_section, "MOST_BYTES", 1_000)
+    raw_redis.rpush("queue:huge", *(f"{number}" + "x" * 100_000 for number in range(5)))
+    found = cross_section.cross_section(pool, ["huge"], each=10)
+    assert [raw[:1] for raw in found["queue:huge"]] == [b"0", b"4"]
+
+
 def test_a_place_of_the_wrong_type_has_no_jobs(pool, raw_redis):
     raw_redis.set("queue:odd", "text")
     raw_redis.rpush("queue:default", 1)
