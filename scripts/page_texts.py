@@ -134,7 +134,8 @@ class _Words(HTMLParser):
 def untranslated(source: str) -> list[str]:
     """The visible words of a template that stand outside of ``t(…)``."""
     plain = re.sub(r"\{#.*?#\}|\{%.*?%\}", "", source, flags=re.DOTALL)
-    # What is put in is not the template's own text; quotes in it would end an attribute.
+    # What is put in is not the template's own text; quotes in it would end an attribute. It may be the name of a tag.
+    plain = re.sub(r"(</?)\{\{.*?\}\}", r"\1div", plain, flags=re.DOTALL)
     plain = re.sub(r"\{\{.*?\}\}", " ", plain, flags=re.DOTALL)
     parser = _Words()
     parser.feed(plain)

@@ -81,6 +81,7 @@ def test_a_template_has_no_visible_word_that_is_not_translated(template):
         ('<a title="All jobs" href="{{ url("/x") }}">{{ name }}</a>', ["All", "jobs"]),
         ('<input type="submit" value="Send">', ["Send"]),
         ('<input type="hidden" value="yes"><td class="number">{# a note #}{{ size }} ms</td>', []),
+        ('<{{ "div" if again else "nav" }} class="pager">1</{{ "div" if again else "nav" }}>', []),
         ("{% if x %}·{% endif %} {{ t('Total') }}", []),
     ],
 )
