@@ -42,6 +42,12 @@
   });
 
   const refreshAll = () => document.querySelectorAll("form[data-choose]").forEach(refresh);
+  document.addEventListener("offsider:updated", refreshAll);
+
+  // No row moves away from under the pointer: a list under it is left as it is until the pointer has gone.
+  const list = (event) => (event.target.closest ? event.target.closest("form[data-choose] #list") : null);
+  document.addEventListener("pointerover", (event) => list(event)?.removeAttribute("data-live"));
+  document.addEventListener("pointerout", (event) => list(event)?.setAttribute("data-live", ""));
 
   // --- searches ---------------------------------------------------------------------------------
 
