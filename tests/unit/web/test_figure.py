@@ -49,6 +49,6 @@ def test_a_label_at_an_edge_stays_inside(share, anchor):
     assert figure.anchored(share)["text-anchor"] == anchor
 
 
-def test_times_are_labelled_where_they_are():
+def test_times_are_labelled_where_they_are_and_in_which_zone():
     labels = figure.time_labels(Columns(0.0, 60.0, 10))
-    assert [each.split(">")[1].split("<")[0] for each in labels] == ["01-01", "00:05", "00:10"]
+    assert [each.split(">")[1].split("<")[0] for each in labels] == ["01-01", "00:05", "00:10 UTC"]

@@ -82,12 +82,14 @@ def height_grid(heights: Heights) -> list[Markup]:
 
 
 def time_labels(columns: Columns, *, y: float = HEIGHT - 6) -> list[Markup]:
-    """The round times under a chart."""
+    """The round times under a chart; the last one says of which zone they are."""
     drawn: list[Markup] = []
-    for at in columns.ticks:
+    ticks = columns.ticks
+    for at in ticks:
         share = columns.share(at)
         if share is not None:
-            drawn.append(element("text", {"class": "label", **anchored(share), "y": y}, tick(at)))
+            label = f"{tick(at)} UTC" if at == ticks[-1] else tick(at)
+            drawn.append(element("text", {"class": "label", **anchored(share), "y": y}, label))
     return drawn
 
 
