@@ -79,9 +79,12 @@ def serve(options: WebOptions, listener: socket.socket, *, root_path: str = "", 
         raise ConfigurationError('offsider web needs uvicorn: pip install "offsider[web]"') from error
     from offsider.web.app import WebApp
     from offsider.web.asgi_adapter import AsgiApp
+    from offsider.web.templates import warm
 
+    app = AsgiApp(WebApp(options))
+    warm()  # so that the first visitor does not wait for it
     config = uvicorn.Config(
-        AsgiApp(WebApp(options)),
+        app,
         root_path=root_path.rstrip("/"),
         log_config=None,
         access_log=False,

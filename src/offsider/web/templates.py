@@ -59,6 +59,12 @@ def environment() -> Environment:
     return made
 
 
+def warm() -> None:
+    """Read every template now."""
+    for name in environment().list_templates(extensions=["html"]):
+        environment().get_template(name)
+
+
 def render(template: str, visit: Visit, layout: Layout, data: object) -> str:
     """The HTML of a page."""
     locale = visit.locale

@@ -31,6 +31,10 @@ def test_no_template_puts_out_anything_unescaped():
         assert "autoescape" not in text, file
 
 
+def test_every_template_can_be_read():
+    templates.warm()
+
+
 def test_without_jinja_the_way_out_is_told(monkeypatch):
     import sys
 

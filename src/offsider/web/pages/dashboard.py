@@ -47,8 +47,7 @@ def alive(visit: Visit) -> Text:
 
 def _hour(hour: TopJobs) -> Mapping[str, Any]:
     processed, failed = sum(hour.processed.values()), sum(hour.failed.values())
-    # The minute that is not over would look like an outage.
-    starts = sorted(hour.processed)[:-1]
+    starts = sorted(hour.processed)
     return {
         "starts_at": starts[0] if starts else hour.starts_at,
         "step_seconds": hour.step_seconds,
