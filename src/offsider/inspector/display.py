@@ -32,7 +32,7 @@ def display_args(payload: Mapping[str, Any]) -> list[Any]:
     if payload["class"] not in WRAPPERS:
         return [*args[:-1], ENCRYPTED] if payload.get("encrypt") and args else args
     wrapped = _wrapped(payload)
-    given = [_plain(argument) for argument in _arguments(payload)]
+    given = _all_plain(_arguments(payload))
     if wrapped not in (_OLD_MAILER, _MAILER):
         return given
     given = given[_MAILER_ARGUMENTS:]
@@ -60,8 +60,15 @@ def _arguments(payload: Mapping[str, Any]) -> list[object]:
     return cast("list[object]", arguments) if isinstance(arguments, list) else []
 
 
+def _all_plain(arguments: list[object]) -> list[object]:
+    try:
+        return [_plain(argument) for argument in arguments]
+    except RecursionError:  # nobody reads what is nested so deeply
+        return arguments
+
+
 def _plain(argument: object) -> object:
-    """Without the marks of ActiveJob; a model is its global id. Stored jobs are nested 500 levels at most."""
+    """Without the marks of ActiveJob; a model is its global id."""
     if isinstance(argument, list):
         return [_plain(item) for item in cast("list[object]", argument)]
     if not isinstance(argument, dict):

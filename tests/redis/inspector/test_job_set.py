@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import threading
+from itertools import count, islice
 
 import pytest
 
@@ -466,3 +468,32 @@ def test_a_job_is_rescheduled_while_it_is_there(any_set, raw_redis):
 def test_a_job_that_failed_is_an_error(any_set, raw_redis):
     raw_redis.zadd(any_set.name, {job(1): 1, failed_job(8): 2})
     assert [entry.is_error for entry in any_set] == [False, True]
+
+
+# --------------------------------------------------------------------- while everything is in motion
+
+
+def test_looking_while_threads_add_move_and_delete_raises_nothing_and_misses_nobody(any_set, raw_redis):
+    """Jobs that nobody touches are seen, whatever happens around them."""
+    raw_redis.zadd(any_set.name, {job(n): n % 7 for n in range(1_000)})
+    over = threading.Event()
+
+    def disturb() -> None:
+        for number in count(10_000):
+            if over.is_set():
+                return
+            raw_redis.zadd(any_set.name, {job(number): number % 11})
+            raw_redis.zrem(any_set.name, job(number - 50), job(number % 300))
+            raw_redis.zadd(any_set.name, {job(300 + number % 100): number})
+
+    thread = threading.Thread(target=disturb)
+    thread.start()
+    try:
+        walk = {entry.args[0] for entry in islice(any_set, 5_000)}
+        chunks = [entry.args[0] for chunk in through(any_set, JobFilter(), budget_ms=1) for entry in chunk.entries]
+    finally:
+        over.set()
+        thread.join()
+    stayed = set(range(400, 1_000))
+    assert stayed <= walk
+    assert stayed <= set(chunks)

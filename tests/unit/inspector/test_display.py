@@ -76,3 +76,11 @@ def test_the_job_may_say_itself_what_it_is_called():
 @pytest.mark.parametrize("args, shown", [([1, "BAhTOh"], [1, "[encrypted data]"]), ([], [])])
 def test_the_encrypted_argument_is_not_shown(args, shown):
     assert display_args({"class": "X", "args": args, "encrypt": True}) == shown
+
+
+def test_arguments_that_are_nested_ever_so_deeply_are_shown_as_they_are():
+    deep: list = []
+    for _ in range(5_000):
+        deep = [deep]
+    (shown,) = display_args(active_job("DeepJob", [deep]))
+    assert shown is deep
