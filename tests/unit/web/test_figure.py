@@ -21,6 +21,12 @@ def test_a_drawing_is_an_image_with_a_name_and_a_description():
     assert [each.text for each in svg] == ["Runs", "5 at most"]
 
 
+def test_a_caption_is_for_the_eye_alone_since_the_title_says_it_too():
+    (caption,) = classed(drawn(caption="Runs"), "caption")
+    assert (caption.text, caption.get("aria-hidden")) == ("Runs", "true")
+    assert not classed(drawn(), "caption")
+
+
 def test_time_runs_from_left_to_right_on_pages_that_read_from_the_right():
     (svg,) = classed(drawn(), "plot")
     assert svg.get("direction") == "ltr"

@@ -16,6 +16,7 @@ from offsider.web.charts.figure import (
     empty_note,
     figure,
     height_grid,
+    height_labels,
     legend,
     numbers,
 )
@@ -28,7 +29,9 @@ _ALL_LABELS = 32  # more than this many are dates, of which some are enough
 _SOME_LABELS = 8
 
 
-def bars(t: Translate, series: Sequence[Series], labels: Sequence[str], *, title: str, axis: str) -> Markup:
+def bars(
+    t: Translate, series: Sequence[Series], labels: Sequence[str], *, title: str, axis: str, caption: str = ""
+) -> Markup:
     """A bar for each label; where there are several series, the later ones stand on the earlier.
 
     Args:
@@ -37,14 +40,17 @@ def bars(t: Translate, series: Sequence[Series], labels: Sequence[str], *, title
         labels: what stands under the bars.
         title: names the chart, for screen readers.
         axis: what the labels are; heads the first column of the table.
+        caption: stands above the chart.
     """
     totals = [sum(each["values"][at] for each in series) for at in range(len(labels))]
     highest = max(totals, default=0.0)
     heights = Heights.over(highest, whole=True, top=_TOP, bottom=BOTTOM)
     drawing = [*height_grid(heights), *_labels(labels)]
     drawing += _columns(series, labels, heights) if highest > 0 else [empty_note(t)]
+    drawing += height_labels(heights)
     return figure(
         title=title,
+        caption=caption,
         summary=_summary(t, series, labels, totals),
         drawing=drawing,
         legend=legend([each["name"] for each in series]),

@@ -24,13 +24,30 @@ _EDGE = 0.04  # a label nearer to an edge would leave the drawing
 
 
 def figure(
-    *, title: str, summary: str, drawing: Iterable[str], legend: str, table: str, height: float = HEIGHT
+    *,
+    title: str,
+    summary: str,
+    drawing: Iterable[str],
+    legend: str,
+    table: str,
+    height: float = HEIGHT,
+    caption: str = "",
 ) -> Markup:
-    """A chart with everything around it; whoever cannot see the drawing hears title and summary and reads the table."""
+    """A chart with everything around it; whoever cannot see the drawing hears title and summary and reads the table.
+
+    Args:
+        title: names the drawing.
+        summary: what it shows.
+        drawing: its elements.
+        legend, table: what `legend` and `numbers` made.
+        height: of the drawing, in pixels.
+        caption: says above the drawing what its values are; who hears the page has heard it in the title.
+    """
     # The direction is given because text anchors turn round with it, and time runs from left to right in every chart.
     attributes = {"class": "plot", "width": "100%", "height": height, "role": "img", "direction": "ltr"}
     svg = element("svg", attributes, element("title", {}, title), element("desc", {}, summary), *drawing)
-    return element("figure", {"class": "chart"}, svg, legend, table)
+    above = element("p", {"class": "caption", "aria-hidden": "true"}, caption) if caption else ""
+    return element("figure", {"class": "chart"}, above, svg, legend, table)
 
 
 def legend(names: Sequence[str]) -> Markup:
@@ -71,14 +88,18 @@ def numbers(t: Translate, head: Sequence[str], rows: Iterable[Sequence[str]]) ->
 
 
 def height_grid(heights: Heights) -> list[Markup]:
-    """Level lines with their values."""
-    drawn: list[Markup] = []
-    for value in heights.lines:
-        y = heights.of(value)
-        drawn.append(element("line", {"class": "grid", "x1": "0", "x2": "100%", "y1": y, "y2": y}))
-        if value:
-            drawn.append(element("text", {"class": "label", "x": 2, "y": y - 4}, short(value)))
-    return drawn
+    """Level lines."""
+    levels = [heights.of(value) for value in heights.lines]
+    return [element("line", {"class": "grid", "x1": "0", "x2": "100%", "y1": y, "y2": y}) for y in levels]
+
+
+def height_labels(heights: Heights) -> list[Markup]:
+    """The values of the level lines. They are drawn last, over what would hide them."""
+    return [
+        element("text", {"class": "label", "x": 2, "y": heights.of(value) - 4}, short(value))
+        for value in heights.lines
+        if value
+    ]
 
 
 def time_labels(columns: Columns, *, y: float = HEIGHT - 6) -> list[Markup]:

@@ -18,6 +18,7 @@ from offsider.web.charts.figure import (
     empty_note,
     figure,
     height_grid,
+    height_labels,
     legend,
     numbers,
     time_labels,
@@ -52,7 +53,7 @@ def lines(
         t: the page's translations.
         series: what to draw; each has as many values as there are columns.
         columns: the time that the chart covers.
-        title: names the chart, for screen readers.
+        title: says what the values are.
         unit: what the values are; it follows them in the read-outs.
         marks: deploys to show.
         whole: whether the values count something, so that the scale has no halves.
@@ -66,9 +67,14 @@ def lines(
         drawing += [_stretched(series, columns, heights, running=running), *_lone_points(series, columns, heights)]
     else:
         drawing.append(empty_note(t))
-    drawing += [*_read_outs(series, columns, unit), *deploys.draw(marks, columns, bottom=BOTTOM)]
+    drawing += [
+        *height_labels(heights),
+        *_read_outs(series, columns, unit),
+        *deploys.draw(marks, columns, bottom=BOTTOM),
+    ]
     return figure(
         title=title,
+        caption=title,
         summary=_summary(t, series, columns, unit),
         drawing=drawing,
         legend=legend([each["name"] for each in series]),

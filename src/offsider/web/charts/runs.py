@@ -30,4 +30,5 @@ def history(t: Translate, days: Sequence[str], processed: Sequence[int], failed:
     # A day's two counters are not written at one moment, so that for a while more may have failed than were run.
     succeeded = [max(0, run - bad) for run, bad in zip(processed, failed, strict=True)]
     series: list[Series] = [{"name": t("Succeeded"), "values": succeeded}, {"name": t("Failed"), "values": failed}]
-    return bars(t, series, [day[5:] for day in days], title=t("Runs per day"), axis=t("Day (UTC)"))
+    title = t("Runs per day")
+    return bars(t, series, [day[5:] for day in days], title=title, caption=title, axis=t("Day (UTC)"))

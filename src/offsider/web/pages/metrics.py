@@ -130,7 +130,7 @@ def _totals(job: JobTotals) -> dict[str, Any]:
 
 
 def _columns(columns: Columns) -> dict[str, Any]:
-    return {"starts_at": columns.starts_at, "step_seconds": columns.step_seconds, "count": columns.count}
+    return {"starts_at": columns.starts_at, "step_seconds": int(columns.step_seconds), "count": columns.count}
 
 
 def _marks(marks: Sequence[DeployMark]) -> list[dict[str, Any]]:
