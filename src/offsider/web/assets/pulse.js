@@ -2,7 +2,7 @@
 "use strict";
 
 {
-  const MOST = 120;
+  const MOST = 60;
   const WIDTH = 600;
   const HEIGHT = 72;
   const KEPT = `offsider-pulse ${document.querySelector("[data-pulse]")?.dataset.pulse ?? ""}`;
