@@ -2,12 +2,11 @@
 
 A job of a set is found by ``score|jid``, as Sidekiq's pages find it. A job of a queue is found by ``position|jid``:
 workers take jobs from the end where positions begin, so it lies at its old position or somewhat nearer. What has gone
-further is looked for from the beginning, for as long as a page may take.
+further is looked for from the beginning, by its id, for as long as a page may take.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -16,6 +15,7 @@ from offsider.inspector import (
     Chunk,
     DeadSet,
     Found,
+    JobFilter,
     JobRecord,
     JobSet,
     Quarantine,
@@ -38,7 +38,6 @@ QUARANTINE = "quarantine"
 #: How far a job may have moved on while somebody looked at a page, before the whole queue is looked through.
 _NEAR = 100
 _BUDGET_MS = 30
-_PAGE = 100
 
 
 @dataclass(frozen=True)
@@ -141,23 +140,18 @@ def find_queued(queue: Queue, key: str) -> QueuedJob | None:
     if not bar:
         position, jid = "", key
     start = int(position[:9]) if position.isascii() and position.isdigit() else None
-    return next((found for found in _candidates(queue, start) if found.record.key_part == jid), None)
+    return next((found for found in _candidates(queue, start, jid) if found.record.key_part == jid), None)
 
 
-def _candidates(queue: Queue, start: int | None) -> Iterator[QueuedJob]:
+def _candidates(queue: Queue, start: int | None, jid: str) -> Iterator[QueuedJob]:
     if start is not None:
         # One by one first, because jobs may be large: where it was, then where the workers have left it.
         yield from _slice(queue, start, 1)
         nearest = max(0, start - _NEAR)
         yield from reversed([*_slice(queue, nearest, start - nearest)])
-    until = time.monotonic() + _BUDGET_MS / 1000
-    at = 0
-    while time.monotonic() < until:
-        page = [*_slice(queue, at, _PAGE)]
-        yield from page
-        at += len(page)
-        if len(page) < _PAGE:
-            return
+    if jid:
+        chunk = queue.scan(JobFilter(text=jid), budget_ms=_BUDGET_MS)
+        yield from (QueuedJob(queue, record, record.position) for record in chunk.entries)
 
 
 def _slice(queue: Queue, start: int, count: int) -> Iterator[QueuedJob]:

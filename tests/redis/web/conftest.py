@@ -48,6 +48,22 @@ def asker(config: Config, **options: Any) -> Callable[..., Response]:
 
 
 @pytest.fixture
+def look(read: Callable[..., Any]) -> Callable[..., Any]:
+    """As `read`, for a look through many jobs: goes on until its end, and gives the jobs of all parts."""
+
+    def data(path: str, query: str = "") -> Any:
+        part = read(path, query)
+        jobs = part["jobs"]
+        while part["search"]["more"]:
+            to, _, fields = part["search"]["more"].partition("?")
+            part = read(to, fields)
+            jobs = jobs + part["jobs"]
+        return part | {"jobs": jobs}
+
+    return data
+
+
+@pytest.fixture
 def read(ask: Callable[..., Response]) -> Callable[..., Any]:
     """The data of a page, which was there for people too: read("/metrics", "period=1h")"""
 

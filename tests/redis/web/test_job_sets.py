@@ -63,24 +63,24 @@ def test_it_is_turned_round_by_its_first_heading(read, page):
     assert read(path, query)["jobs"][0]["jid"] == jid(0 if other == "earliest" else 29)
 
 
-def test_a_filter_is_for_content_class_argument_error_tag_and_caller(read, raw_redis, page):
+def test_a_filter_is_for_content_class_argument_error_tag_and_caller(read, raw_redis, page, look):
     odd = failed(77, tags=["vip"], error_class="KeyError", **{"class": "Other", "meta.caller_id": "web#buy"})
     raw_redis.zadd(SETS[page], {odd: WHEN})
     for query in ("text=user77", "name=Other", "argument=77", "error=KeyError", "tag=vip", "caller=web%23buy"):
-        data = read(page, query)
+        data = look(page, query)
         assert numbers(data) == [77], query
         assert data["search"] == {"found": 1, "scanned": 31, "total": 31, "more": ""}
-    assert numbers(read(page, "error=peer+2&name=Shop%3A%3ASend")) == [2, *range(20, 30)]
+    assert numbers(look(page, "error=peer+2&name=Shop%3A%3ASend")) == [2, *range(20, 30)]
 
 
-def test_a_filter_by_age(read, raw_redis):
+def test_a_filter_by_age(read, raw_redis, look):
     fill(raw_redis, "retry", failed(1, created_at=1_000_000), failed(2, created_at=int((WHEN + 1e8) * 1000)))
-    assert numbers(read("/retries", "older=86400")) == [1]
-    assert numbers(read("/retries", "newer=86400")) == [2]
+    assert numbers(look("/retries", "older=86400")) == [1]
+    assert numbers(look("/retries", "newer=86400")) == [2]
 
 
-def test_each_part_of_a_filter_can_be_taken_away(read, page):
-    data = read(page, "error=IOError&argument=user7")
+def test_each_part_of_a_filter_can_be_taken_away(read, page, look):
+    data = look(page, "error=IOError&argument=user7")
     assert data["filter"]["fields"] == {"argument": "user7", "error": "IOError"}
     path, _, query = data["filter"]["without"]["argument"].partition("?")
     assert read(path, query)["filter"]["fields"] == {"error": "IOError"}
@@ -102,12 +102,12 @@ def test_a_long_look_goes_on_where_it_ended_until_all_was_looked_at(read, raw_re
     assert data["search"]["found"] >= 2_000
 
 
-def test_facets_lead_to_filters(read, raw_redis):
+def test_facets_lead_to_filters(read, look, raw_redis):
     fill(raw_redis, "retry", failed(1, tags=["vip"]), failed(2), failed(3, error_class="KeyError"))
     facets = {each["field"]: each["values"] for each in read("/retries")["facets"]}
     assert [(each["value"], each["count"]) for each in facets["error"]] == [("IOError", 2), ("KeyError", 1)]
     path, _, query = facets["error"][1]["path"].partition("?")
-    assert numbers(read(path, query)) == [3]
+    assert numbers(look(path, query)) == [3]
 
 
 @pytest.mark.parametrize(
@@ -117,8 +117,8 @@ def test_numbers_and_words_have_bounds(ask, page, query):
     assert ask(page, query).status == 400
 
 
-def test_a_cursor_that_nobody_gave_is_the_beginning(read, page):
-    assert len(read(page, "error=IOError&cursor=nonsense")["jobs"]) == 30
+def test_a_cursor_that_nobody_gave_is_the_beginning(read, page, look):
+    assert len(look(page, "error=IOError&cursor=nonsense")["jobs"]) == 30
 
 
 def test_any_score_and_any_bytes_can_be_looked_at(ask, read, raw_redis, page):

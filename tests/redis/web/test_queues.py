@@ -8,6 +8,7 @@ import pytest
 
 from tests.markup import Markup
 from tests.redis.web.stored import WHEN, jid, job, push
+from tests.waiting import wait_for
 
 
 def names(data):
@@ -83,22 +84,22 @@ def test_or_the_newest_first(read, mail):
     assert newest["jobs"][0]["position"] == 29
 
 
-def test_a_filter_shows_what_matches_and_says_how_much_was_looked_at(read, raw_redis, mail):
+def test_a_filter_shows_what_matches_and_says_how_much_was_looked_at(read, raw_redis, mail, look):
     push(raw_redis, "mail", job(50, tags=["vip"], **{"meta.caller_id": "web#buy"}))
     for query in ("tag=vip", "caller=web%23buy", "argument=user50%40", "text=user50"):
-        found = read("/queues/mail", query)
+        found = look("/queues/mail", query)
         assert numbers(found) == [50]
         assert found["search"] == {"found": 1, "scanned": 31, "total": 31, "more": ""}
-    assert numbers(read("/queues/mail", "name=Shop%3A%3ASend&argument=user3%40")) == [3]
-    assert read("/queues/mail", "name=Nothing")["jobs"] == []
+    assert numbers(look("/queues/mail", "name=Shop%3A%3ASend&argument=user3%40")) == [3]
+    assert look("/queues/mail", "name=Nothing")["jobs"] == []
 
 
-def test_what_the_jobs_have_in_common_leads_to_filters(read, raw_redis, mail):
+def test_what_the_jobs_have_in_common_leads_to_filters(read, look, raw_redis, mail):
     push(raw_redis, "mail", job(50, **{"class": "Other", "tags": ["vip"]}))
     facets = {each["field"]: each["values"] for each in read("/queues/mail", "order=newest")["facets"]}
     assert [(value["value"], value["count"]) for value in facets["name"]] == [("Shop::Send", 24), ("Other", 1)]
     path, _, query = facets["tag"][0]["path"].partition("?")
-    assert numbers(read(path, query)) == [50]
+    assert numbers(look(path, query)) == [50]
 
 
 def test_long_arguments_are_cut_and_can_be_unfolded(ask, read, raw_redis):
@@ -191,11 +192,10 @@ def test_chosen_jobs_go_to_the_quarantine(ask, read, raw_redis, mail):
 
 
 def test_removing_all_that_match_tells_how_many_first(ask, read, raw_redis, mail):
-    asked = read("/queues/mail/all", "argument=user1")
-    assert (asked["matched"], asked["complete"]) == (11, True)  # 1 and 10 to 19
+    asked = wait_for(lambda: (data := read("/queues/mail/all", "argument=user1"))["complete"] and data)
+    assert asked["matched"] == 11  # 1 and 10 to 19
     assert raw_redis.llen("queue:mail") == 30
     body = ask("/queues/mail/all", "argument=user1").body.decode()
-    assert "11" in Markup(body).text
     assert ("argument", "user1") in Markup(body).form(lambda form: form.method == "post" and not form.action).fields
     ask("/queues/mail/all/quarantine", method="POST", body="argument=user1")
     assert raw_redis.llen("queue:mail") == 19
