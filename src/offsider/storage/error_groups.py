@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from offsider.storage.redis import Redis
@@ -14,6 +16,7 @@ MOST = 500
 KEEP_SECONDS = 30 * 24 * 60 * 60
 #: So many hours are counted one by one.
 HOURS = 48
+_ID = re.compile(rb"[0-9a-f]+")
 _FIELDS = ("count", "first", "info", "jid", *(f"h{place}" for place in range(HOURS)))
 
 
@@ -61,7 +64,9 @@ def note(redis: Redis, noted: Iterable[Noted]) -> None:
 def ids(redis: Redis) -> list[tuple[str, float]]:
     """Every group and when it was last seen, that one first."""
     reply = redis.call("ZREVRANGE", redis.keys.errors, 0, -1, "WITHSCORES")
-    return [(group.decode(), float(score)) for group, score in zip(reply[::2], reply[1::2], strict=True)]
+    # An id is hexadecimal; whatever else is there was not written by us.
+    pairs = zip(reply[::2], reply[1::2], strict=True)
+    return [(group.decode(), float(score)) for group, score in pairs if _ID.fullmatch(group)]
 
 
 def read(redis: Redis, wanted: Sequence[tuple[str, float]]) -> list[StoredGroup]:
@@ -71,9 +76,12 @@ def read(redis: Redis, wanted: Sequence[tuple[str, float]]) -> list[StoredGroup]
     )
     found: list[StoredGroup] = []
     for (group, last_at), (count, first, info, jid, *hours) in zip(wanted, replies, strict=True):
-        if count is not None:
+        if None in (count, first, info, jid):
+            continue
+        with suppress(ValueError):  # somebody else wrote there
             counted = dict(_hour(stored) for stored in hours if stored is not None)
-            found.append(StoredGroup(group, last_at, int(count), float(first), info, jid.decode(), counted))
+            shown = jid.decode("utf-8", "replace")
+            found.append(StoredGroup(group, last_at, int(count), float(first), info, shown, counted))
     return found
 
 

@@ -29,6 +29,8 @@ TEN_MINUTES_EXPIRY_SECONDS = 3 * 24 * 60 * 60
 MARKS_EXPIRY_SECONDS = 90 * 24 * 60 * 60
 MARK_LOCK_SECONDS = 60
 BUCKETS = 26
+#: Digits and sign of the largest number that a counter of Redis holds.
+LONGEST_COUNT = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,11 @@ def minutes(redis: Redis, starts: Sequence[datetime]) -> list[dict[str, Counts]]
     forms = [redis.keys.job_minute(at, version) for at in starts for version in (8, 7)]
     read = _hashes(redis, forms)
     return [_merged(ours, older) for ours, older in zip(read[::2], read[1::2], strict=True)]
+
+
+def has_minutes_of_7(redis: Redis, starts: Sequence[datetime]) -> bool:
+    """Whether Sidekiq 7 has counted in one of these minutes: it writes no ten minutes."""
+    return bool(redis.call("EXISTS", *(redis.keys.job_minute(at, 7) for at in starts)))
 
 
 def ten_minutes(redis: Redis, starts: Sequence[datetime]) -> list[dict[str, Counts]]:
@@ -174,8 +181,9 @@ def _buckets(stored: object) -> list[int]:
 
 
 def _whole(value: bytes | str | None) -> int:
+    """A count; 0 for what no counter of Redis can be."""
     try:
-        return int(value or 0)
+        return int(value or 0) if value is None or len(value) <= LONGEST_COUNT else 0
     except ValueError:
         return 0
 

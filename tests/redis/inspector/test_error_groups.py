@@ -17,10 +17,10 @@ NOW = 1_800_000_000.0
 def groups(config) -> ErrorGroups:
     info = {"class": "Mails", "error_class": "ValueError", "message": "no", "queue": "default"}
     noted = [
-        Noted("often", 9, NOW, json.dumps(info), "j1"),
-        Noted("late", 1, NOW + 60, json.dumps({**info, "message": "late"}), "j2"),
-        Noted("odd", 2, NOW - 60, "[]", "j3"),
-        Noted("broken", 1, NOW - 90, "{", "j4"),
+        Noted("c0", 9, NOW, json.dumps(info), "j1"),
+        Noted("1a", 1, NOW + 60, json.dumps({**info, "message": "late"}), "j2"),
+        Noted("dd", 2, NOW - 60, "[]", "j3"),
+        Noted("b0", 1, NOW - 90, "{", "j4"),
     ]
     error_groups.note(config.shared_redis(), noted)
     return ErrorGroups(config)
@@ -28,13 +28,13 @@ def groups(config) -> ErrorGroups:
 
 def test_groups_come_in_pages_in_either_order(groups):
     assert len(groups) == 4
-    assert [group.id for group in groups.page()] == ["late", "often", "odd", "broken"]
-    assert [group.id for group in groups.page(1, 2)] == ["often", "odd"]
-    assert [group.id for group in groups.page(0, 2, order="count")] == ["often", "odd"]
+    assert [group.id for group in groups.page()] == ["1a", "c0", "dd", "b0"]
+    assert [group.id for group in groups.page(1, 2)] == ["c0", "dd"]
+    assert [group.id for group in groups.page(0, 2, order="count")] == ["c0", "dd"]
 
 
 def test_a_group_tells_what_its_errors_share(groups):
-    group = groups.find("often")
+    group = groups.find("c0")
     assert group is not None
     assert (group.name, group.error_class, group.message, group.queue) == ("Mails", "ValueError", "no", "default")
     assert (group.count, group.last_jid, group.first_at, group.last_at) == (9, "j1", NOW, NOW)
@@ -43,14 +43,14 @@ def test_a_group_tells_what_its_errors_share(groups):
 
 
 def test_a_group_of_others_is_shown_as_far_as_it_can_be_read(groups):
-    for odd in ("odd", "broken"):
+    for odd in ("dd", "b0"):
         group = groups.find(odd)
         assert group is not None
         assert (group.name, group.message) == ("", "")
 
 
 def test_groups_are_forgotten(groups):
-    assert groups.delete("often")
-    assert not groups.delete("often")
+    assert groups.delete("c0")
+    assert not groups.delete("c0")
     assert groups.clear() == 3
     assert groups.page() == []

@@ -48,6 +48,17 @@ def test_classes_are_summed_over_the_period_those_with_the_most_time_first(confi
     assert (len(top.processed), top.processed[minute], top.failed[minute - 300]) == (60, 101, 1)
 
 
+def test_more_than_two_hours_are_read_by_ten_minutes_unless_sidekiq_7_runs_there_too(config):
+    ran(config, "A", 1, 0, 10)
+    assert JobMetrics.top("2h", config=config).step_seconds == 60
+    assert JobMetrics.top("4h", config=config).step_seconds == 600
+    job = JobCounts("Ruby", 1, 0, 5, [1] + [0] * 25)
+    run_counts.add(config.shared_redis(), [job], [], NOW, wire_version=7)
+    config.shared_redis().call("UNLINK", config.shared_redis().keys.job_ten_minutes(datetime.fromtimestamp(NOW, UTC)))
+    top = JobMetrics.top("4h", config=config)
+    assert (top.step_seconds, {job.name for job in top.jobs}) == (60, {"A", "Ruby"})
+
+
 @pytest.mark.parametrize("period", PERIODS)
 def test_every_period_has_its_length_and_knows_what_ran_just_now(config, period):
     ran(config, "A", 1, 0, 10)

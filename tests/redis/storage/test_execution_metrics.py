@@ -51,6 +51,8 @@ def test_keys_that_others_have_spoilt_are_read_as_nothing(pool, raw_redis):
     raw_redis.rpush("h|A-20-9:6", "a list")
     read = execution_metrics.minutes(pool, [AT, AT + timedelta(minutes=1)])
     assert (read[0]["A"], read[1]) == (Counts(2, 1, 0), {})
+    raw_redis.hset("j|261120|9:05", "A|p", "9" * 400)
+    assert execution_metrics.minutes(pool, [AT])[0]["A"] == Counts(0, 1, 0)
     (counted,) = execution_metrics.minutes_of(pool, "A", [AT + timedelta(minutes=1)])
     assert counted == (Counts(), [0] * BUCKETS)
 
