@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from offsider.inspector.job_record import JobRecord
+
+#: A sample is counted for so long, and a page more.
+_SECONDS = 0.08
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +30,16 @@ class Callers:
     by_class: dict[str, int]
 
 
-def count(records: Iterable[JobRecord], total: int) -> Callers:
-    """Count a sample of a queue of ``total`` jobs."""
+def count(pages: Iterable[Sequence[JobRecord]], total: int) -> Callers:
+    """Count a sample of a queue of ``total`` jobs, page by page, until it has taken long."""
     by_caller: Counter[str] = Counter()
     by_class: Counter[str] = Counter()
-    for record in records:
-        by_caller[record.caller or ""] += 1
-        by_class[record.display_class] += 1
+    ends = time.monotonic() + _SECONDS
+    for page in pages:
+        for record in page:
+            by_caller[record.caller or ""] += 1
+            by_class[record.display_class] += 1
+        if time.monotonic() > ends:
+            break
     sampled = by_class.total()
     return Callers(sampled, max(total, sampled), dict(by_caller.most_common()), dict(by_class.most_common()))

@@ -14,6 +14,7 @@ from offsider.storage.queue_walk import digest
 
 #: The first second that no calendar shows: the year 10,000.
 _END_OF_TIME = 253_402_300_800
+_LONGEST_ID = 200
 
 
 class JobRecord:
@@ -59,8 +60,8 @@ class JobRecord:
 
     @property
     def key_part(self) -> str:
-        """What tells it from others at the same place: its id, or a digest of bytes that have none."""
-        return self.jid or digest(self.raw)
+        """What tells it from others at the same place: its id, or a digest of bytes that have none, or a huge one."""
+        return self.jid if 0 < len(self.jid) <= _LONGEST_ID else digest(self.raw)
 
     @property
     def name(self) -> str:

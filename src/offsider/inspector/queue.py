@@ -12,7 +12,7 @@ from offsider.inspector.chunk import Chunk, Preview
 from offsider.inspector.job_filter import JobFilter
 from offsider.inspector.job_record import JobRecord
 from offsider.inspector.pace import steps
-from offsider.storage import quarantine, queue_walk, queues
+from offsider.storage import oldest, quarantine, queue_walk, queues
 from offsider.storage.quarantine import Seen
 from offsider.storage.queue_walk import Place
 from offsider.wiring.config import Config
@@ -22,7 +22,7 @@ from offsider.wiring.events import JobRemoved
 _PAGE = 50
 _BULK_PAGE = 2_000
 _FIND_MS = 1_000
-_SAMPLES = 10
+_SAMPLES = 50
 _TRIES = 3
 #: So many jobs that were deleted by hand are remembered, for those who look through the queue meanwhile.
 _REMEMBERED = 1_000
@@ -105,8 +105,7 @@ class Queue:
     @property
     def latency_seconds(self) -> float:
         """How long the next job has waited; 0 for an empty queue."""
-        oldest = self.oldest
-        enqueued_at = oldest.enqueued_at if oldest else None
+        [enqueued_at] = oldest.enqueued_at(self._redis, [self.name])
         return 0.0 if enqueued_at is None else max(0.0, self._config.clock.now() - enqueued_at)
 
     @property
@@ -134,14 +133,13 @@ class Queue:
         """Who fills this queue: jobs counted by caller and by class.
 
         Args:
-            most: how many jobs to look at; of a longer queue, some from each tenth of it.
+            most: how many jobs to look at, fewer when that takes long; of a longer queue, some from each part of it.
         """
         size = len(self)
-        if size <= most:
-            return callers.count(self.page(0, most), size)
         each = max(1, most // _SAMPLES)
-        starts = [size * part // _SAMPLES for part in range(_SAMPLES)]
-        return callers.count((record for start in starts for record in self.page(start, each)), size)
+        step = max(each, size // _SAMPLES)
+        pages = (self.page(start, each) for start in range(0, min(size, _SAMPLES * step), step))
+        return callers.count(pages, size)
 
     def scan(
         self, wanted: JobFilter, cursor: str = "", budget_ms: float = 100, most: int | None = None

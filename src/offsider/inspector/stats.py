@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from offsider.core.errors import InvalidOptions
-from offsider.inspector.job_record import JobRecord
 from offsider.storage import stats
 from offsider.storage.stats import QueueOverview
 from offsider.wiring.config import Config
@@ -87,6 +86,5 @@ class Stats:
 
 
 def _summary(queue: QueueOverview, now: float) -> QueueSummary:
-    enqueued_at = None if queue.oldest is None else JobRecord(queue.oldest).enqueued_at
-    latency = 0.0 if enqueued_at is None else max(0.0, now - enqueued_at)
+    latency = 0.0 if queue.enqueued_at is None else max(0.0, now - queue.enqueued_at)
     return QueueSummary(queue.name, queue.size, latency, queue.paused)

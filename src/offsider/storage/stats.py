@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from offsider.storage import queues
+from offsider.storage import oldest, queues
 from offsider.storage.redis import Redis
 from offsider.storage.scripts import Command
 
@@ -57,11 +57,11 @@ def days(redis: Redis, name: str, dates: Sequence[str]) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class QueueOverview:
-    """A queue: its size, the job that runs next (None when it is empty), and whether it is paused."""
+    """A queue: its size, since when the job that runs next has waited (None when unknown), and whether it is paused."""
 
     name: str
     size: int
-    oldest: bytes | None
+    enqueued_at: float | None
     paused: bool
 
 
@@ -96,10 +96,13 @@ def overview(redis: Redis) -> Overview:
     ]
     processed, failed, scheduled, retries, dead, known, paused, listed = redis.pipeline(first, raise_errors=False)
     names, stopped, identities = queues.readable(known), set(queues.readable(paused)), queues.readable(listed)
-    second: list[Command] = [command for name in names for command in _of_queue(keys.queue(name))]
+    second: list[Command] = [("LLEN", keys.queue(name)) for name in names]
     second += [("HMGET", keys.process(identity), "info", "busy") for identity in identities]
+    if names:
+        second.append(oldest.command(redis, names))
     replies = redis.pipeline(second, raise_errors=False) if second else []
-    of_queues, of_processes = replies[: 2 * len(names)], replies[2 * len(names) :]
+    since = oldest.enqueued_at(redis, names, replies.pop()) if names else []
+    sizes, of_processes = replies[: len(names)], replies[len(names) :]
     return Overview(
         processed=_count(processed),
         failed=_count(failed),
@@ -112,14 +115,10 @@ def overview(redis: Redis) -> Overview:
             if isinstance(reply, list) and reply[0] is not None
         },
         queues=tuple(
-            QueueOverview(name, _count(size), oldest if isinstance(oldest, bytes) else None, name in stopped)
-            for name, size, oldest in zip(names, of_queues[::2], of_queues[1::2], strict=True)
+            QueueOverview(name, _count(size), enqueued_at, name in stopped)
+            for name, size, enqueued_at in zip(names, sizes, since, strict=True)
         ),
     )
-
-
-def _of_queue(key: str) -> tuple[Command, Command]:
-    return ("LLEN", key), ("LINDEX", key, -1)
 
 
 def _count(reply: Any) -> int:

@@ -116,3 +116,8 @@ def test_what_has_no_id_goes_by_a_digest(raw):
 @pytest.mark.parametrize("at", [-1, -0.5, 1e300, 253402300800.0, 10**18])
 def test_a_time_that_no_calendar_shows_is_unknown(at):
     assert JobRecord(json.dumps({"class": "X", "args": [], "failed_at": at}).encode()).failed_at is None
+
+
+def test_a_huge_id_is_no_key():
+    record = JobRecord(b'{"class":"X","args":[],"jid":"%s"}' % (b"x" * 201))
+    assert len(record.key_part) == 12

@@ -311,7 +311,7 @@ def test_callers_are_counted_in_a_short_queue_and_sampled_in_a_long_one(queue, r
     )
     assert queue.callers() == Callers(1_000, 1_000, {"web/0": 900, "web/1": 100}, {"X": 1_000})
     assert queue.callers(most=100) == Callers(100, 1_000, {"web/0": 90, "web/1": 10}, {"X": 100})
-    assert queue.callers(most=0).sampled == 10
+    assert queue.callers(most=0).sampled == 50
 
 
 # --------------------------------------------------------------------- while everything is in motion

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from offsider.core.errors import Fenced
-from offsider.storage import agenda, error_groups, job_sets, owners, processes, quarantine, strikes, working
+from offsider.storage import agenda, error_groups, job_sets, oldest, owners, processes, quarantine, strikes, working
 from offsider.storage.agenda import Due, Lease
 from offsider.storage.error_groups import Noted
 from offsider.storage.job_sets import Move, Moved
@@ -58,6 +58,7 @@ def walk(redis: Redis) -> None:
 
 
 def _quarantine(redis: Redis) -> None:
+    assert oldest.enqueued_at(redis, ["low", "none"]) == [None, None]
     members = [(b"gone", 1.5), (b"nobody", 1.5)]
     assert quarantine.put_from_set(redis, "schedule", members, days=1, at=1.5, how="test") == [True, False]
     seen = [Seen(b"due now", 6), Seen(b"nobody", 1)]

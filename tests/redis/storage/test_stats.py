@@ -73,14 +73,14 @@ def test_an_overview_of_nothing_takes_one_round_trip(pool, monkeypatch):
 
 def test_an_overview_shows_queues_by_name_and_processes_that_live(pool, raw_redis):
     raw_redis.sadd("queues", "low", "high")
-    raw_redis.lpush("queue:low", "a", "b")
+    raw_redis.lpush("queue:low", '{"class":"X","args":[],"enqueued_at":5500}', "b")
     raw_redis.sadd("paused", "high")
     raw_redis.sadd("processes", "alive:1:a", "dead:2:b", "odd:3:c")
     raw_redis.hset("alive:1:a", mapping={"info": "{}", "busy": 3})
     raw_redis.set("odd:3:c", "no hash")
     seen = stats.overview(pool)
     assert seen.busy == {"alive:1:a": 3}
-    assert [(queue.name, queue.size, queue.oldest, queue.paused) for queue in seen.queues] == [
+    assert [(queue.name, queue.size, queue.enqueued_at, queue.paused) for queue in seen.queues] == [
         ("high", 0, None, True),
-        ("low", 2, b"a", False),
+        ("low", 2, 5.5, False),
     ]

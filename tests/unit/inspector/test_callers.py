@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from offsider.inspector import Callers, JobRecord
+from offsider.inspector import Callers, JobRecord, callers
 from offsider.inspector.callers import count
 
 
@@ -13,7 +13,9 @@ def job(name: str, caller: str = "") -> JobRecord:
 
 def test_the_biggest_come_first_and_those_that_do_not_tell_are_one():
     jobs = [job("A", "web/orders"), job("B", "web/orders"), job("B"), job("B", "nightly"), JobRecord(b"no job")]
-    assert count(jobs, 1_000) == Callers(5, 1_000, {"web/orders": 2, "": 2, "nightly": 1}, {"B": 3, "A": 1, "": 1})
+    assert count([jobs[:2], jobs[2:]], 1_000) == Callers(
+        5, 1_000, {"web/orders": 2, "": 2, "nightly": 1}, {"B": 3, "A": 1, "": 1}
+    )
 
 
 def test_an_empty_queue_has_no_callers():
@@ -21,4 +23,9 @@ def test_an_empty_queue_has_no_callers():
 
 
 def test_jobs_that_came_meanwhile_belong_to_the_total():
-    assert count([job("A"), job("A")], 1).total == 2
+    assert count([[job("A"), job("A")]], 1).total == 2
+
+
+def test_a_sample_that_takes_long_ends_early(monkeypatch):
+    monkeypatch.setattr(callers, "_SECONDS", -1)
+    assert count([[job("A")], [job("B")]], 2) == Callers(1, 2, {"": 1}, {"A": 1})
