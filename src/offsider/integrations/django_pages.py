@@ -12,8 +12,7 @@ from importlib import import_module
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
-from offsider.web.app import WebApp
-from offsider.web.mounting import Servers, named
+from offsider.web.mounting import Servers, check_extra, named
 from offsider.web.options import Authorize, WebOptions
 from offsider.web.redaction import Redact
 from offsider.web.request import LARGEST_BODY_BYTES, Request
@@ -49,6 +48,9 @@ def pages(
         authenticate: answers the name of who asks, or None; by default staff may come.
         authorize, redact, read_only, app_url: as of `offsider.web.wsgi`.
     """
+    check_extra()
+    from offsider.web.app import WebApp
+
     options = WebOptions(
         servers=named(config),
         authenticate=_who,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, TypeAlias
 
 from offsider.core.errors import ConfigurationError
@@ -48,6 +49,7 @@ def asgi(
     Raises:
         ConfigurationError: nothing says who may see the pages.
     """
+    check_extra()
     from offsider.web.app import WebApp
     from offsider.web.asgi_adapter import AsgiApp
 
@@ -75,6 +77,7 @@ def wsgi(
     insecure: bool = False,
 ) -> WsgiApp:
     """The pages as a WSGI application, for Flask, Django and others; all as of `asgi`."""
+    check_extra()
     from offsider.web.app import WebApp
     from offsider.web.wsgi_adapter import WsgiApp
 
@@ -88,6 +91,12 @@ def wsgi(
         app_url=app_url,
     )
     return WsgiApp(WebApp(guarded(options, insecure=insecure)))
+
+
+def check_extra() -> None:
+    """Raise ConfigurationError when what the pages stand on is not installed."""
+    if find_spec("jinja2") is None:
+        raise ConfigurationError('the web pages need jinja2: pip install "offsider[web]"')
 
 
 def named(config: Servers) -> Mapping[str, Config]:

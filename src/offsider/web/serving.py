@@ -16,6 +16,7 @@ from types import FrameType
 from offsider.core.errors import ConfigurationError
 from offsider.web.authentication import CHALLENGE, basic
 from offsider.web.hosts import is_loopback
+from offsider.web.mounting import check_extra
 from offsider.web.options import WebOptions
 
 USER = "OFFSIDER_WEB_USER"
@@ -71,12 +72,13 @@ def serve(options: WebOptions, listener: socket.socket, *, root_path: str = "", 
         ready: called once it listens to signals too.
 
     Raises:
-        ConfigurationError: uvicorn is not installed.
+        ConfigurationError: uvicorn or jinja2 is not installed.
     """
     try:
         import uvicorn
     except ImportError as error:
         raise ConfigurationError('offsider web needs uvicorn: pip install "offsider[web]"') from error
+    check_extra()
     from offsider.web.app import WebApp
     from offsider.web.asgi_adapter import AsgiApp
     from offsider.web.templates import warm

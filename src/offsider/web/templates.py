@@ -11,41 +11,32 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from offsider.core.errors import ConfigurationError
+import jinja2
+
 from offsider.web import charts, display
 from offsider.web.assets import own_assets
 from offsider.web.segments import segment
 from offsider.web.tabs import tab_assets
 
 if TYPE_CHECKING:
-    from jinja2 import Environment
-
     from offsider.web.layout import Layout
     from offsider.web.visit import Visit
 
 FOLDER = Path(__file__).with_name("templates")
 
 
+class KeysFirst(jinja2.Environment):
+    """In a template ``data.items`` is what the page answered under that key, never a method of dict."""
+
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        if isinstance(obj, dict) and attribute in obj:
+            return obj[attribute]  # pyright: ignore[reportUnknownVariableType]
+        return super().getattr(obj, attribute)
+
+
 @cache
-def environment() -> Environment:
-    """Where templates are found and how they are read; everything that they put out is escaped.
-
-    Raises:
-        ConfigurationError: jinja2 is not installed.
-    """
-    try:
-        import jinja2
-    except ImportError as error:
-        raise ConfigurationError('the web pages need jinja2: pip install "offsider[web]"') from error
-
-    class KeysFirst(jinja2.Environment):
-        """In a template ``data.items`` is what the page answered under that key, never a method of dict."""
-
-        def getattr(self, obj: Any, attribute: str) -> Any:
-            if isinstance(obj, dict) and attribute in obj:
-                return obj[attribute]  # pyright: ignore[reportUnknownVariableType]
-            return super().getattr(obj, attribute)
-
+def environment() -> jinja2.Environment:
+    """Where templates are found and how they are read; everything that they put out is escaped."""
     made = KeysFirst(
         loader=jinja2.FileSystemLoader(FOLDER),
         autoescape=True,

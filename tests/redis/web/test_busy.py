@@ -52,7 +52,9 @@ def test_processes_and_running_jobs_are_shown(read, ask, process):
     data = read("/busy")
     assert data["totals"] == {"processes": 1, "threads": 4, "busy": 1, "utilization": 0.25, "rss_bytes": 1024000}
     shown = data["processes"][0]
-    assert (shown["identity"], shown["tag"], shown["queues"]) == (IDENTITY, "shop", ["low", "a/b"])
+    assert (shown["identity"], shown["tag"], shown["leader"]) == (IDENTITY, "shop", False)
+    served = [{"name": "low", "weight": 0}, {"name": "a/b", "weight": 0}]
+    assert shown["capsules"] == [{"name": "", "threads": 4, "queues": served, "more_queues": 0}]
     assert shown["round_trip_seconds"] == 0.00025
     job = data["jobs"][0]
     assert (job["name"], job["jid"], job["tid"], job["queue"], job["args"]) == ("Mail", "j1", "t1", "low", '1, "<b>"')
@@ -60,6 +62,19 @@ def test_processes_and_running_jobs_are_shown(read, ask, process):
     assert "&lt;b&gt;" in page
     assert 'href="/queues/a~2fb"' in page
     assert f'action="/busy/{IDENTITY}/quiet"' in page
+
+
+def test_capsules_show_their_queues_and_weights(read, ask, process, raw_redis):
+    capsules = {
+        "default": {"concurrency": 3, "mode": "weighted", "weights": {"low": 1, "high": 5}},
+        "single": {"concurrency": 1, "mode": "strict", "weights": {"mail": 0}},
+    }
+    process(capsules=capsules)
+    first, second = read("/busy")["processes"][0]["capsules"]
+    assert (first["name"], first["threads"]) == ("default", 3)
+    assert {queue["name"]: queue["weight"] for queue in first["queues"]} == {"low": 1, "high": 5}
+    assert second["queues"] == [{"name": "mail", "weight": 0}]
+    assert "\N{MULTIPLICATION SIGN}5" in ask("/busy").body.decode()
 
 
 def test_one_half_of_the_page_can_be_asked_for(read, ask, process):

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from offsider.core.errors import ConfigurationError
 from offsider.web import templates
 from offsider.web.templates import FOLDER, environment
 
@@ -33,15 +32,3 @@ def test_no_template_puts_out_anything_unescaped():
 
 def test_every_template_can_be_read():
     templates.warm()
-
-
-def test_without_jinja_the_way_out_is_told(monkeypatch):
-    import sys
-
-    templates.environment.cache_clear()
-    monkeypatch.setitem(sys.modules, "jinja2", None)
-    try:
-        with pytest.raises(ConfigurationError, match=r'pip install "offsider\[web\]"'):
-            environment()
-    finally:
-        templates.environment.cache_clear()

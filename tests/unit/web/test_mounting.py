@@ -71,3 +71,9 @@ def test_by_default_the_process_s_own_server_is_shown(mount):
         assert mount(insecure=True).app.options.servers == {ONLY: config}
     finally:
         set_default_config(previous)
+
+
+def test_without_what_they_stand_on_the_way_out_is_told(mount, monkeypatch):
+    monkeypatch.setattr("offsider.web.mounting.find_spec", lambda name: None)
+    with pytest.raises(ConfigurationError, match=r'pip install "offsider\[web\]"'):
+        mount(Config(), insecure=True)

@@ -14,8 +14,9 @@ from offsider.web.shown_job import shown
 from offsider.web.visit import Visit
 
 PER_PAGE = 100
-#: A process may serve more queues than a page can show.
+#: A process may serve more queues, in more capsules, than a page can show.
 MOST_QUEUES = 50
+MOST_CAPSULES = 20
 EVERYBODY = "all"
 
 
@@ -93,8 +94,8 @@ def _process(process: Process) -> Mapping[str, Any]:
         "tag": process.tag,
         "labels": list(process.labels),
         "version": process.version,
-        "queues": list(process.queues[:MOST_QUEUES]),
-        "more_queues": max(0, len(process.queues) - MOST_QUEUES),
+        "leader": process.leader,
+        "capsules": _capsules(process),
         "threads": process.concurrency,
         "busy": process.busy,
         "rss_bytes": process.rss_kilobytes * 1024,
@@ -103,6 +104,25 @@ def _process(process: Process) -> Mapping[str, Any]:
         "beat_at": process.beat_at,
         "quiet": process.is_quiet,
         "embedded": process.embedded,
+    }
+
+
+def _capsules(process: Process) -> list[Mapping[str, Any]]:
+    """Each with its queues and their weights; one without a name for a process that tells of none."""
+    if not process.capsules:
+        return [_capsule("", process.concurrency, process.queues, process.weights)]
+    return [
+        _capsule(name, capsule.concurrency, list(capsule.weights), capsule.weights)
+        for name, capsule in list(process.capsules.items())[:MOST_CAPSULES]
+    ]
+
+
+def _capsule(name: str, threads: int, queues: Sequence[str], weights: Mapping[str, int]) -> Mapping[str, Any]:
+    return {
+        "name": name,
+        "threads": threads,
+        "queues": [{"name": queue, "weight": weights.get(queue, 0)} for queue in queues[:MOST_QUEUES]],
+        "more_queues": max(0, len(queues) - MOST_QUEUES),
     }
 
 
