@@ -23,6 +23,7 @@ CONFIGURATION = {
         "logs",
         "middleware",
         "propagation",
+        "push_guard",
         "structured_log",
         "web_tab",
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -61,8 +61,8 @@ class AsyncClient(Pushing):
         items, wait_replicas = take_replicas(items, wait_replicas)
         jids: list[str | None] = []
         for batch in bulk.plan(self._preparer, items, batch_size, spread_interval).batches(self._preparer):
-            await self._store([job for job in batch if job is not None], wait_replicas)
-            jids += [None if job is None else job.jid for job in batch]
+            stopped = await self._store([job for job in batch if job is not None], wait_replicas)
+            jids += [None if job is None or job.jid in stopped else job.jid for job in batch]
         return jids
 
     @property
@@ -79,16 +79,17 @@ class AsyncClient(Pushing):
         prepared = self.prepare(push)
         if prepared is None:
             return None
-        await self._store([prepared], wait_replicas)
-        return prepared.jid
+        stopped = await self._store([prepared], wait_replicas)
+        return None if stopped else prepared.jid
 
-    async def _store(self, jobs: Sequence[Prepared], wait_replicas: int) -> None:
+    async def _store(self, jobs: Sequence[Prepared], wait_replicas: int) -> Collection[str]:
         if not jobs:
-            return
+            return ()
         sink = sinks.current()
         if sink is not None:
             sink(jobs)
-            return
-        delivery = Delivery(self.redis.keys, jobs, wait_replicas)
+            return ()
+        delivery = Delivery(self.redis.keys, jobs, wait_replicas, guard=self.config.push_guard)
         while delivery.commands:
             delivery.take(await self.redis.pipeline(delivery.commands, raise_errors=False))
+        return delivery.stopped

@@ -17,12 +17,14 @@ class Prepared(NamedTuple):
         raw: its bytes.
         queue: where it goes.
         at: epoch seconds at which it is due; None for now.
+        guarded: the configuration's push guard stores it.
     """
 
     payload: JobPayload
     raw: bytes
     queue: str
     at: float | None
+    guarded: bool = False
 
     @property
     def jid(self) -> str:

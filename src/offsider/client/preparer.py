@@ -4,7 +4,7 @@
    the context of the pushing side
 2. the queue resolver may choose another queue
 3. client middleware may change or stop the job
-4. strict arguments are checked, on what the middleware left
+4. strict arguments are checked, on what the middleware left; the push guard says whether it stores the job
 5. encode, with enqueued_at when the job goes to its queue now
 """
 
@@ -76,6 +76,11 @@ class Preparer:
     def passes_unchanged(self) -> bool:
         """Whether neither a queue resolver nor client middleware looks at pushes."""
         return self.config.queue_resolver is None and not len(self._middleware)
+
+    def may_be_guarded(self, template: Push) -> bool:
+        """Whether the configuration's push guard wants to see each of the jobs."""
+        guard = self.config.push_guard
+        return guard is not None and guard.concerns(template.payload)
 
     def prepare_alike(self, template: Push, calls: Sequence[list[Any]]) -> list[Prepared]:
         """Bytes for jobs that go to their queue now and differ in arguments and jid alone, with ``passes_unchanged``.
@@ -243,11 +248,16 @@ class Preparer:
             payload.pop("enqueued_at", None)
         if push.reason == "push":
             self.check_arguments(push)
+        guarded = self._is_guarded(push, at)
         raw = self._encode(payload)
         if push.reason == "push":
             self._check_own_keys(payload)  # after the encoding, which no cycle passes
             self._warn_if_large(payload, raw)
-        return Prepared(payload, raw, payload.get("queue", "default"), at)
+        return Prepared(payload, raw, payload.get("queue", "default"), at, guarded)
+
+    def _is_guarded(self, push: Push, at: float | None) -> bool:
+        guard = self.config.push_guard
+        return guard is not None and push.reason == "push" and guard.take(push, at)
 
     def _encode(self, payload: JobPayload) -> bytes:
         try:

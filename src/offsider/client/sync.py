@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -31,7 +31,7 @@ class Client(Pushing):
         self._redis = redis
 
     def push(self, payload: Mapping[str, Any], *, wait_replicas: int = 0) -> str | None:
-        """Store one job and answer its jid, or None when client middleware stopped it.
+        """Store one job and answer its jid, or None when client middleware or the push guard stopped it.
 
         ::
 
@@ -92,8 +92,8 @@ class Client(Pushing):
         items, wait_replicas = take_replicas(items, wait_replicas)
         jids: list[str | None] = []
         for batch in bulk.plan(self._preparer, items, batch_size, spread_interval).batches(self._preparer):
-            self._store([job for job in batch if job is not None], wait_replicas)
-            jids += [None if job is None else job.jid for job in batch]
+            stopped = self._store([job for job in batch if job is not None], wait_replicas)
+            jids += [None if job is None or job.jid in stopped else job.jid for job in batch]
         return jids
 
     @property
@@ -110,16 +110,18 @@ class Client(Pushing):
         prepared = self.prepare(push)
         if prepared is None:
             return None
-        self._store([prepared], wait_replicas)
-        return prepared.jid
+        stopped = self._store([prepared], wait_replicas)
+        return None if stopped else prepared.jid
 
-    def _store(self, jobs: Sequence[Prepared], wait_replicas: int) -> None:
+    def _store(self, jobs: Sequence[Prepared], wait_replicas: int) -> Collection[str]:
+        """Answers the jids of those that the push guard has stopped."""
         if not jobs:
-            return
+            return ()
         sink = sinks.current()
         if sink is not None:
             sink(jobs)
-            return
-        delivery = Delivery(self.redis.keys, jobs, wait_replicas)
+            return ()
+        delivery = Delivery(self.redis.keys, jobs, wait_replicas, guard=self.config.push_guard)
         while delivery.commands:
             delivery.take(self.redis.pipeline(delivery.commands, raise_errors=False))
+        return delivery.stopped

@@ -37,6 +37,7 @@ from offsider.wiring.kept import Kept
 from offsider.wiring.logs import describe, logger
 from offsider.wiring.middleware import Chain, ClientChain, Push, ServerChain
 from offsider.wiring.nearest import suggest
+from offsider.wiring.push_guard import PushGuard
 from offsider.wiring.service import Service
 from offsider.wiring.settings import (
     CAPSULES,
@@ -45,6 +46,7 @@ from offsider.wiring.settings import (
     ClientSection,
     LogSection,
     RedisSection,
+    RoutingSection,
     Section,
     WorkerSection,
     by_name,
@@ -62,7 +64,7 @@ Handler = TypeVar("Handler", bound=Callable[..., Any])
 
 
 DEFAULT = "default"
-ASSIGNABLE = ("after_commit", "clock", "fetcher", "queue_resolver", "random", "reloader")
+ASSIGNABLE = ("after_commit", "clock", "fetcher", "push_guard", "queue_resolver", "random", "reloader")
 
 
 def no_reload() -> AbstractContextManager[object]:
@@ -74,7 +76,7 @@ class Config:
     """Everything a client or a worker needs to know.
 
     Attributes:
-        redis, worker, client, log: sections of settings; each assignment is checked.
+        redis, worker, client, routing, log: sections of settings; each assignment is checked.
         jobs: default options merged below each job's own.
         capsules: name to `Capsule`; ``default`` is always there and is the section ``worker``.
         client_middleware, server_middleware: the chains that capsules copy.
@@ -85,6 +87,7 @@ class Config:
         after_commit: takes a function and calls it when the surrounding database transaction has been committed;
             pushes go through it.
         queue_resolver: answers the queue of a push, or None to leave it; runs before client middleware.
+        push_guard: stores jobs by a script of its own, which may refuse them; asked after client middleware.
         clock, random: replaceable in tests.
         kept: what those who use this configuration share, such as pools and clients.
         file: the configuration file that was read, if any.
@@ -94,6 +97,7 @@ class Config:
     reloader: Callable[[], AbstractContextManager[object]]
     after_commit: Callable[[Callable[[], None]], None] | None
     queue_resolver: Callable[[Push], str | None] | None
+    push_guard: PushGuard | None
     clock: Clock
     random: Random
 
@@ -109,6 +113,7 @@ class Config:
         self.redis = RedisSection()
         self.worker = WorkerSection()
         self.client = ClientSection()
+        self.routing = RoutingSection()
         self.log = LogSection()
         self.jobs = JobDefaults()
         self.client_middleware: ClientChain = Chain(what="config.client_middleware")
@@ -123,6 +128,7 @@ class Config:
         self.reloader = no_reload
         self.after_commit = None
         self.queue_resolver = None
+        self.push_guard = None
         self.clock = SYSTEM_CLOCK
         self.random = Random()
         self._capsules = {DEFAULT: self._make_capsule(DEFAULT, self.worker)}
@@ -313,8 +319,8 @@ class Config:
         if self._frozen:
             return
         self.jobs.check(self._job_options)
-        closing: list[Any] = [*self._capsules.values(), self.redis, self.worker, self.client, self.log, self.jobs]
-        closing += [self.client_middleware, self.server_middleware, self.events, self.error_handlers]
+        closing: list[Any] = [*self._capsules.values(), self.redis, self.worker, self.client, self.routing, self.log]
+        closing += [self.jobs, self.client_middleware, self.server_middleware, self.events, self.error_handlers]
         closing += [self.death_handlers, self.services, self.info_fields, self.web_tabs, self.metric_labels]
         for part in closing:
             part.freeze()

@@ -6,6 +6,7 @@ from offsider.client.delivery import Delivery
 from offsider.client.prepared import Prepared
 from offsider.core.errors import NotReplicated, QueueFull, RedisRefused
 from offsider.storage.keys import Keys
+from offsider.storage.scripts import Script
 
 KEYS = Keys("")
 
@@ -90,3 +91,58 @@ def test_replicas_of_a_repeated_job_are_waited_for_again():
     assert delivery.commands[-1] == ("WAIT", 1, 1000)
     delivery.take([1, 1, 1])
     assert delivery.commands == []
+
+
+class Guard:
+    """Stores by a script whose reply is the places of those it refuses."""
+
+    script = Script("probe")
+
+    def concerns(self, payload):
+        return True
+
+    def take(self, push, at):
+        return True
+
+    def call(self, keys, jobs):
+        return self.script, [keys.queues], [job.raw for job in jobs]
+
+    def refused(self, jobs, reply):
+        return reply
+
+
+def guarded(jid: str, at: float | None = None) -> Prepared:
+    return job(jid=jid, at=at)._replace(guarded=True)
+
+
+def test_guarded_jobs_are_stored_by_the_guards_script():
+    delivery = Delivery(KEYS, [guarded("1"), guarded("2"), job(jid="3")], guard=Guard())
+    by_hash, *plain = delivery.commands
+    assert by_hash == ("EVALSHA", Guard.script.sha, 1, "queues", b"1", b"2")
+    assert plain == [("SADD", "queues", "default"), ("LPUSH", "queue:default", b"3")]
+    delivery.take([[1], 1, 1])
+    assert delivery.stopped == {"2"}
+    assert delivery.commands == []
+
+
+def test_a_script_that_the_server_does_not_know_is_sent_as_text_and_nothing_else_again():
+    delivery = Delivery(KEYS, [guarded("1"), job(jid="2")], wait_replicas=1, guard=Guard())
+    delivery.take([refused("NOSCRIPT"), 1, 1, 1])
+    assert delivery.commands == [("EVAL", Guard.script.text, 1, "queues", b"1"), ("WAIT", 1, 1000)]
+    delivery.take([[], 1])
+    assert delivery.commands == []
+    assert not delivery.stopped
+
+
+def test_many_guarded_jobs_are_cut_so_that_no_script_holds_up_the_server_for_long():
+    jobs = [guarded(str(number)) for number in range(250)]
+    delivery = Delivery(KEYS, jobs, guard=Guard())
+    assert [len(command) - 4 for command in delivery.commands] == [100, 100, 50]
+    delivery.take([[0], [], [49]])
+    assert delivery.stopped == {"0", "249"}
+
+
+def test_a_guarded_push_that_the_server_refuses_raises():
+    delivery = Delivery(KEYS, [guarded("1")], guard=Guard())
+    with pytest.raises(QueueFull):
+        delivery.take([QueueFull("OOM no", code="OOM")])
