@@ -1,4 +1,8 @@
-"""The tests mirror the house: whoever reads a module knows where its tests are."""
+"""The tests mirror the house: whoever reads a module knows where its tests are.
+
+Extensions have modules of the same names, so their tests are in folders of their own: those of ``ext/unique/store.py``
+are in ``tests/*/ext/unique/test_store.py``.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +17,7 @@ MODULES = sorted(path.relative_to(SOURCE) for path in SOURCE.glob("*/**/*.py") i
 
 @pytest.mark.parametrize("module", MODULES, ids=str)
 def test_a_module_has_its_test_file(module):
-    floor, name = module.parts[0], f"test_{module.stem.lstrip('_')}.py"
-    places = [ROOT / "tests" / kind / floor / name for kind in ("unit", "redis", "process")]
+    folder = Path(*module.parts[:-1]) if module.parts[0] == "ext" else Path(module.parts[0])
+    name = f"test_{module.stem.lstrip('_')}.py"
+    places = [ROOT / "tests" / kind / folder / name for kind in ("unit", "redis", "process")]
     assert any(place.is_file() for place in places), f"one of {[str(place.relative_to(ROOT)) for place in places]}"
