@@ -60,12 +60,12 @@ def filled(raw_redis, config):
     minute = time.strftime("%y%m%d|", time.gmtime(now)) + time.strftime("%-H:%M", time.gmtime(now))
     raw_redis.hset(f"j|{minute}", mapping={"Mail|p": 3, "Mail|f": 1, "Mail|ms": 500})
     group = {"class": "Mail", "error_class": "ValueError", "message": "no", "queue": "mail"}
-    error_groups.note(config.shared_redis(), [Noted("g1", 1, now, json.dumps(group), "j1")])
+    error_groups.note(config.shared_redis(), [Noted("a1", 1, now, json.dumps(group), "j1")])
 
 
 def paths():
     """An address of each page, its parts filled with what there is."""
-    parts = {"id": "g1", "name": "mail", "where": segment("retry"), "key": "x", "jid": "x", "identity": "host:1:abc"}
+    parts = {"id": "a1", "name": "mail", "where": segment("retry"), "key": "x", "jid": "x", "identity": "host:1:abc"}
     for route in routes():
         if route.method == "GET" and route.wanted is None:
             yield re.sub(r"\{(\w+)\}", lambda part: parts[part[1]], route.path)
