@@ -19,8 +19,8 @@ QUARANTINE = Script("quarantine")
 PLUCK = Script("pluck")
 RESTORE = Script("restore")
 
-#: Jobs that one script moves.
-BATCH = 200
+#: Jobs that one script moves; each costs a walk through the list when it lies deep in a queue of a million.
+BATCH = 50
 #: How many jobs workers may take from a queue between a look at a job and its removal.
 _TAKEN_MEANWHILE = 1_000
 _TRIMMED_AT_ONCE = 1_000
@@ -60,7 +60,7 @@ class Quarantined:
 def put_from_set(
     redis: Redis, where: str, members: Sequence[tuple[bytes, float]], *, days: float, at: float, how: str
 ) -> list[bool]:
-    """Put members of a sorted set aside, `BATCH` at most. False for one that was gone."""
+    """Put members of a sorted set aside, a hundred at most. False for one that was gone."""
     trim(redis)
     keys = redis.keys
     arguments: list[Argument] = [_seconds(days)]
