@@ -18,7 +18,7 @@ from urllib.parse import unquote
 
 from offsider.web import audit, hosts
 from offsider.web.answering import Answering
-from offsider.web.answers import Answer, Done, Forbidden, NotAllowed, NotFound, Page, TooLarge, WebError
+from offsider.web.answers import Answer, BadRequest, Done, Forbidden, NotAllowed, NotFound, Page, TooLarge, WebError
 from offsider.web.assets import own_assets
 from offsider.web.forms import form_fields, query_fields
 from offsider.web.headers import ALWAYS, FOR_EVER
@@ -36,6 +36,7 @@ from offsider.wiring.logs import describe
 log = logging.getLogger("offsider.web")
 METHODS = ("GET", "HEAD", "POST")
 ASSETS = "/assets/"
+LONGEST_ADDRESS = 8192
 #: Waits in a thread for what an async hook answers.
 Wait: TypeAlias = Callable[[Awaitable[Any]], Any]
 
@@ -91,6 +92,8 @@ class WebApp:
             raise Forbidden("without authentication these pages are for programs on the same machine")
         if request.method not in METHODS:
             raise NotAllowed(f"the pages take {', '.join(METHODS)}", ", ".join(METHODS))
+        if len(request.path) + len(request.query) > LONGEST_ADDRESS:
+            raise BadRequest(f"an address has at most {LONGEST_ADDRESS} letters")
         if request.too_large:
             raise TooLarge(f"a request holds at most {LARGEST_BODY_BYTES // 1024} KB")
         if request.method == "POST" and not is_same_origin(request):

@@ -153,6 +153,13 @@ def test_a_form_that_is_too_large_is_refused(ask, config):
     assert ask("/", "&".join(["a=1"] * 101)).status == 400
 
 
+def test_an_address_that_is_too_long_is_refused_and_not_echoed(ask):
+    for path, query in (("/", f"text={'x' * 1_000_000}"), (f"/{'x' * 9000}", "")):
+        answer = ask(path, query)
+        assert answer.status == 400
+        assert len(answer.body) < 100
+
+
 def test_only_local_pages_answer_this_machine_alone(config):
     app = WebApp(WebOptions({"main": config}, only_local=True))
     ask = {"headers": {"host": "localhost"}}

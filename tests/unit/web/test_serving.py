@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import socket
 
 import pytest
 
@@ -51,6 +52,13 @@ def test_a_hook_of_the_application_wins_over_the_password():
     options = secured(WebOptions({"main": Config()}, authenticate=hook, allowed_hosts=["a"]), "0.0.0.0", PASSWORD)
     assert options.authenticate is hook
     assert options.check_host
+
+
+def test_answers_are_sent_at_once():
+    with listening("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()):
+        connection, _ = listener.accept()
+        with connection:
+            assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 def test_a_port_that_is_taken_is_told():
