@@ -6,7 +6,9 @@ import ctypes
 import gc
 import os
 from collections import Counter
+from collections.abc import Callable
 from contextlib import closing, suppress
+from functools import partial
 from itertools import islice
 from urllib.parse import quote
 
@@ -38,14 +40,11 @@ def hostile_numbers(ground: Ground, report: Report) -> None:
     furniture = furnish(server.raw, lambda field: field)
     looks = [web_parts.target_of(route, furniture) for route in web_parts.routes() if route.method == "GET"]
     acts = [web_parts.target_of(route, furniture) for route in web_parts.routes() if route.method == "POST"]
-    asked = [
-        Asked("GET", f"{look}?{name}={quote(number)}")
-        for number in NUMBERS
-        for look in looks
-        for name in web_parts.number_names()
+    asked: list[Callable[[], Asked]] = [
+        partial(_look, look, name, number) for number in NUMBERS for look in looks for name in web_parts.number_names()
     ]
-    asked += [Asked("GET", f"{look}?{name}={MEGABYTE}") for look in looks for name in web_parts.field_names()]
-    asked += [Asked("POST", act, OURS | FORM, f"key={MEGABYTE}".encode()) for act in acts]
+    asked += [partial(_look, look, name, MEGABYTE) for look in looks for name in web_parts.field_names()]
+    asked += [partial(_act, act) for act in acts]
     ground.dice.shuffle(asked)
     chosen = [*islice(asked, ground.pick(smoke=300, full=len(asked)))]
     statuses, odd, slow = Counter[int](), list[str](), list[str]()
@@ -54,7 +53,8 @@ def hostile_numbers(ground: Ground, report: Report) -> None:
             visits.send(Asked("GET", look))
             visits.send(Asked("GET", f"{look}?text={MEGABYTE}"))
         before = held_mb()
-        for each in chosen:
+        for make in chosen:
+            each = make()
             reply = visits.send(each)
             statuses[reply.status] += 1
             where = f"{each.method} {each.target[:80]}: {reply.status} after {reply.seconds * 1000:.0f} ms"
@@ -68,6 +68,14 @@ def hostile_numbers(ground: Ground, report: Report) -> None:
     report.figure("requests", f"{len(chosen):,}")
     report.figure("statuses", ", ".join(f"{status}: {count:,}" for status, count in sorted(statuses.items())))
     report.figure("RSS grew by", f"{growth:.1f} MB")
+
+
+def _look(look: str, name: str, value: str) -> Asked:
+    return Asked("GET", f"{look}?{name}={quote(value)}")
+
+
+def _act(act: str) -> Asked:
+    return Asked("POST", act, OURS | FORM, f"key={MEGABYTE}".encode())
 
 
 def held_mb() -> float:

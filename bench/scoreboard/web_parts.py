@@ -6,7 +6,7 @@ import logging
 import re
 import traceback
 from collections import Counter
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -106,10 +106,11 @@ def target_of(route: Route, furniture: Furniture) -> str:
 def targets_of(route: Route, furniture: Furniture) -> list[str]:
     """The addresses of the route at which there is something."""
     if "{where}" in route.path:
-        places = (
-            [_PLACES[0](furniture)] if route.path.endswith("add_to_queue") else [of(furniture) for of in _PLACES[1:]]
-        )
-        return [route.path.replace("{where}", segment(where)).replace("{key}", segment(key)) for where, key in places]
+        places = _places(furniture)
+        verb = route.path.rpartition("/")[2]
+        # A verb that fits one place alone is tried there.
+        fitting = {"add_to_queue": places[1:2], "restore": places[-1:]}.get(verb, places)
+        return [route.path.replace("{where}", segment(where)).replace("{key}", segment(key)) for where, key in fitting]
     target = route.path
     for part in parts_of(route):
         target = target.replace(f"{{{part}}}", known(part, route, furniture))
@@ -131,15 +132,17 @@ def known(part: str, route: Route, furniture: Furniture) -> str:
     return values.get(part, name)
 
 
-_PLACES: tuple[Callable[[Furniture], tuple[str, str]], ...] = (
-    lambda furniture: ("schedule", furniture.keys["schedule"][0]),
-    lambda furniture: ("retry", furniture.keys["retry"][0]),
-    lambda furniture: ("dead", furniture.keys["dead"][0]),
-    lambda furniture: ("schedule", furniture.keys["schedule"][0]),
-    lambda furniture: (f"queue:{furniture.queue}", f"0|{furniture.jids[0]}"),
-    lambda furniture: ("busy", furniture.running),
-    lambda furniture: ("quarantine", furniture.keys["quarantine"][0]),
-)
+def _places(furniture: Furniture) -> list[tuple[str, str]]:
+    """Where there are jobs, and the key of one of them."""
+    keys = furniture.keys
+    return [
+        ("retry", keys["retry"][0]),
+        ("schedule", keys["schedule"][0]),
+        ("dead", keys["dead"][0]),
+        (f"queue:{furniture.queue}", f"0|{furniture.jids[0]}"),
+        ("busy", furniture.running),
+        ("quarantine", keys["quarantine"][0]),
+    ]
 
 
 def _found(pattern: re.Pattern[str]) -> set[str]:
