@@ -4,7 +4,8 @@
 
     OffsiderError
     ├── ConfigurationError (ValueError)     a setting is wrong; the message names the key
-    │   └── UnsupportedServer               too old, a Cluster, a replica, unusable
+    │   ├── UnsupportedServer               too old, a Cluster, a replica, unusable
+    │   └── InvalidQuery                    a query that chooses jobs cannot be read
     ├── InvalidJob (ValueError)             what was pushed or declared cannot become a job
     │   ├── InvalidArguments                not JSON, or they do not fit the signature
     │   └── InvalidOptions                  unknown or impossible option
@@ -46,6 +47,10 @@ class ConfigurationError(OffsiderError, ValueError):
 
 class UnsupportedServer(ConfigurationError):
     """The Redis or Valkey server cannot carry jobs: too old, a Cluster, a replica."""
+
+
+class InvalidQuery(ConfigurationError):
+    """A query that chooses jobs cannot be read. The message names the place."""
 
 
 class InvalidJob(OffsiderError, ValueError):

@@ -14,6 +14,8 @@ from offsider.core.payload import JobPayload
 # The error is Any, so that a function that expects one kind of error is accepted.
 RetryIn: TypeAlias = Callable[[int, Any, JobPayload], float | timedelta | Literal["kill", "discard"] | None]
 OnExhausted: TypeAlias = Callable[[JobPayload, Any], object]
+Urgency: TypeAlias = Literal["high", "low", "throttled"]
+ResourceBoundary: TypeAlias = Literal["cpu", "memory", "none", "unknown"]
 
 
 class JobOptions(TypedDict, total=False):
@@ -68,6 +70,21 @@ class JobDeclaration(JobOptions, total=False):
     """The client that pushes this job, or a function that gives it. Not stored."""
     shared_with_ruby: bool
     """True: Ruby pushes or runs this job too, so keyword-only parameters are refused at declaration."""
+    urgency: Urgency
+    """How soon a run should begin: ``"high"``, ``"low"`` (the default) or ``"throttled"``. This and what follows
+    are for routing rules, the manifest and the people who run the fleet; nothing of it is stored."""
+    resource_boundary: ResourceBoundary
+    """What a run uses most: ``"cpu"``, ``"memory"`` or ``"none"`` (the default; ``"unknown"`` is the same)."""
+    feature_category: str
+    """The part of the product, or the team, that the job belongs to: letters, digits and ``_ : . -``."""
+    external_dependencies: bool
+    """True: a run calls services that others run. Default False."""
+    weight: int
+    """Its share among jobs of other classes, from 1, which is the default."""
+    idempotent: bool
+    """True: running it twice does no harm. Default False."""
+    queue_namespace: str
+    """Put before the name of the queue that a routing rule generates: ``namespace:name``."""
 
 
 QUEUE_NAME = re.compile(r"[A-Za-z0-9_.:-]+")

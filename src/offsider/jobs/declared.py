@@ -9,13 +9,16 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
+from offsider.core.characteristics import CHARACTERISTICS, Characteristics, check_characteristics
 from offsider.core.errors import InvalidJob, InvalidOptions
 from offsider.core.options import JobDeclaration, check_options, wire_options
 from offsider.jobs.signature import JobSignature
 from offsider.wiring.config import Config
 from offsider.wiring.context import JobContext
 
-ONLY_DECLARED = frozenset({"name", "aliases", "retry_in", "on_exhausted", "client", "shared_with_ruby"})
+ONLY_DECLARED = frozenset(
+    {"name", "aliases", "retry_in", "on_exhausted", "client", "shared_with_ruby", *CHARACTERISTICS}
+)
 
 
 class Declared:
@@ -57,6 +60,7 @@ class Declared:
         self.retry_in: Callable[..., Any] | None = declaration.get("retry_in")
         self.on_exhausted: Callable[..., Any] | None = declaration.get("on_exhausted")
         self.client: Any = declaration.get("client")
+        self._declaration = given
         self.signature = JobSignature(self.name, run, is_method=make is not None)
         self._run = run
         self._make = make
@@ -86,6 +90,16 @@ class Declared:
     def is_same_as(self, other: Declared) -> bool:
         """Whether both come from the same lines: a module that was reloaded, or run as ``__main__`` as well."""
         return (self.module, self.qualname) == (other.module, other.qualname)
+
+    @property
+    def characteristics(self) -> Characteristics:
+        """What it says of itself. To be asked for after `check`, which finds impossible values."""
+        return Characteristics.of(self._declaration)
+
+    @property
+    def declared_queue(self) -> str | None:
+        """The queue that its declaration names, if any."""
+        return self.options.get("queue")
 
     # Running it
 
@@ -138,6 +152,7 @@ class Declared:
         for option, value in (("retry_in", self.retry_in), ("on_exhausted", self.on_exhausted)):
             if value is not None and not callable(value):
                 raise InvalidOptions(f"{self.name}: {option} must be a function, got {value!r}")
+        check_characteristics(self._declaration, job_name=self.name)
         check_all_options(self.options, config, job_name=self.name)
         self._accepted_by.add(config)
 

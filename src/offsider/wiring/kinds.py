@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import re
@@ -11,6 +12,7 @@ from typing import Any, cast
 from urllib.parse import parse_qs, urlsplit
 
 from offsider.wiring.queue_spec import parse_all
+from offsider.wiring.routing import Rules
 
 
 @dataclass(frozen=True)
@@ -214,6 +216,13 @@ def _parse_float(value: str) -> object:
         return value
 
 
+def _parse_json(value: str) -> object:
+    try:
+        return json.loads(value or "[]")
+    except ValueError:
+        return value
+
+
 _URL = re.compile(r"(rediss?|unix)://\S+")
 _MOST_PROCESSES = 1000
 _DATABASE = re.compile(r"[0-9]+")
@@ -231,3 +240,4 @@ GROUPS = Kind(
 )
 URL = Kind("a URL that begins with redis://, rediss:// (TLS) or unix://", _check_url, secret=True)
 ADDRESS = Kind("host:port, or a port of this machine alone", _check_address)
+RULES = Kind('a list of rules, each ["query", "queue"]; JSON in the environment', Rules.read, _parse_json)

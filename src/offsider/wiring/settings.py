@@ -18,13 +18,16 @@ from offsider.wiring import kinds
 from offsider.wiring.frozen import frozen_error
 from offsider.wiring.kinds import Kind
 from offsider.wiring.nearest import suggest
+from offsider.wiring.routing import NO_RULES, Rules
 
 # What a file is made of.
 CAPSULES = "capsules"
 JOBS = "jobs"
 ENVIRONMENTS = "environments"
-SECTION_NAMES = ("redis", "worker", "client", "log")
+SECTION_NAMES = ("redis", "worker", "client", "routing", "log")
 GROUPS = (*SECTION_NAMES, JOBS, CAPSULES)
+
+_SHOWN_CHARACTERS = 300
 
 T = TypeVar("T")
 
@@ -73,10 +76,14 @@ class Setting:
             return self.kind.check(value)
         except ValueError as error:
             where = f"{origin}: " if origin else ""
-            given = f"a {type(value).__name__} that is none" if self.kind.secret else repr(value)
+            given = f"a {type(value).__name__} that is none" if self.kind.secret else _cut(repr(value))
             detail = f": {error}" if str(error) else ""
             message = f"{where}{self.path} expects {self.kind.expects}, got {given}{detail}"
             raise ConfigurationError(message) from None
+
+
+def _cut(text: str) -> str:
+    return f"{text[:_SHOWN_CHARACTERS]}..." if len(text) > _SHOWN_CHARACTERS else text
 
 
 def setting(
@@ -375,6 +382,22 @@ class ClientSection(Section):
 
 
 @dataclass(repr=False)
+class RoutingSection(Section):
+    """Which queue a job goes to, by what it says of itself."""
+
+    section: ClassVar[str] = "routing"
+
+    rules: Rules = setting(  # noqa: RUF009  # rules never change
+        NO_RULES,
+        kinds.RULES,
+        help="Rules that choose the queue of a job: the first whose query matches wins over the queue that the job "
+        "declares. An empty queue means the one named after the job. They act where jobs are pushed, so all "
+        "programs should have the same.",
+        aliases=("routing_rules",),
+    )
+
+
+@dataclass(repr=False)
 class LogSection(Section):
     """The log of the worker's command line."""
 
@@ -403,7 +426,7 @@ class LogSection(Section):
     )
 
 
-SECTIONS: tuple[type[Section], ...] = (RedisSection, WorkerSection, ClientSection, LogSection)
+SECTIONS: tuple[type[Section], ...] = (RedisSection, WorkerSection, ClientSection, RoutingSection, LogSection)
 
 
 _declared: dict[type[Section], Mapping[str, Setting]] = {}

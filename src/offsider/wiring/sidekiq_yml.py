@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from offsider.core.errors import ConfigurationError
-from offsider.wiring.nearest import suggest
+from offsider.wiring.nearest import nearest
 from offsider.wiring.settings import ENVIRONMENTS, GROUPS
 
 _SYMBOL = re.compile(r":[A-Za-z_]\w*")
@@ -108,5 +108,6 @@ def _translated(tree: Mapping[str, Any], origin: str, notes: list[str]) -> dict[
 
 def _check_environment(key: str, origin: str) -> None:
     """A table with a name of its own is an environment, unless it looks like a misspelt section."""
-    if hint := suggest(key, GROUPS):
-        raise ConfigurationError(f"{origin}: there is no section {key}{hint}")
+    # Closer than elsewhere, or the environment "production" would be taken for "routing".
+    if meant := nearest(key, GROUPS, cutoff=0.8):
+        raise ConfigurationError(f"{origin}: there is no section {key} (did you mean {meant!r}?)")

@@ -35,7 +35,7 @@ class Assignment:
     """One value for one setting.
 
     Attributes:
-        section: ``redis``, ``worker``, ``client``, ``log``, ``jobs``, or ``capsules.NAME``.
+        section: ``redis``, ``worker``, ``client``, ``routing``, ``log``, ``jobs``, or ``capsules.NAME``.
         key: the setting.
         value: as found.
         origin: where it was found, for messages.

@@ -1,0 +1,97 @@
+"""Characteristics: impossible ones are refused by name, and a job without any has the usual ones."""
+
+import pytest
+
+from offsider.core.characteristics import Characteristics, check_characteristics, generated_name
+from offsider.core.errors import InvalidOptions
+
+
+@pytest.mark.parametrize(
+    "declared, complaint",
+    [
+        ({"urgency": "urgent"}, "urgency must be one of high, low, throttled, got 'urgent'"),
+        ({"urgency": None}, "urgency must be one of"),
+        ({"urgency": ["high"]}, "urgency must be one of"),
+        ({"resource_boundary": "disk"}, "resource_boundary must be one of cpu, memory, none, unknown"),
+        ({"feature_category": ""}, "feature_category must be letters"),
+        ({"feature_category": "two words"}, "feature_category must be letters"),
+        ({"feature_category": 7}, "feature_category must be letters"),
+        ({"external_dependencies": "true"}, "external_dependencies must be True or False"),
+        ({"idempotent": 1}, "idempotent must be True or False"),
+        ({"weight": 0}, "weight must be a whole number >= 1"),
+        ({"weight": True}, "weight must be a whole number >= 1"),
+        ({"weight": 1.5}, "weight must be a whole number >= 1"),
+        ({"queue_namespace": "a b"}, "queue_namespace must be letters"),
+    ],
+)
+def test_impossible_characteristics_are_refused_with_the_name_of_the_job(declared, complaint):
+    with pytest.raises(InvalidOptions) as caught:
+        check_characteristics(declared, job_name="app.resize")
+    assert str(caught.value).startswith(f"app.resize: {complaint}")
+
+
+def test_possible_ones_and_other_options_pass():
+    check_characteristics(
+        {
+            "queue": "low",
+            "urgency": "throttled",
+            "resource_boundary": "memory",
+            "feature_category": "source-code.search",
+            "external_dependencies": True,
+            "weight": 3,
+            "idempotent": True,
+            "queue_namespace": "ci",
+        },
+        job_name="app.resize",
+    )
+
+
+def test_a_job_that_says_nothing_has_low_urgency_and_no_boundary():
+    assert Characteristics.of({}) == Characteristics(
+        urgency="low",
+        resource_boundary="none",
+        feature_category="",
+        external_dependencies=False,
+        tags=(),
+        weight=1,
+        idempotent=False,
+        queue_namespace="",
+    )
+
+
+def test_unknown_and_none_are_the_same_boundary():
+    assert Characteristics.of({"resource_boundary": "unknown"}) == Characteristics.of({"resource_boundary": "none"})
+
+
+def test_tags_count_among_them():
+    assert Characteristics.of({"tags": ["slow", "big"]}).tags == ("slow", "big")
+
+
+@pytest.mark.parametrize(
+    "name, queue",
+    [
+        ("app.jobs.ResizeImageJob", "resize_image"),
+        ("PostReceiveWorker", "post_receive"),
+        ("Ci::ArchiveTraceWorker", "ci_archive_trace"),
+        ("app.HTMLParserJob", "html_parser"),
+        ("app.Sha256Digest", "sha256_digest"),
+        ("app.resize_image", "resize_image"),
+        ("app.resize_image_job", "resize_image"),
+        ("app.tests.make.<locals>.resize_worker", "resize"),
+        ("app.Job", "job"),
+        ("app.Worker", "worker"),
+        ("app.WorkerJob", "worker"),
+        ("app.Homework", "homework"),
+        ("app.JobWorker", "job"),
+        ("app.<lambda>", "_lambda_"),
+        ("app.größe", "gr__e"),
+        ("odd.", "_"),
+    ],
+)
+def test_a_queue_is_named_after_the_last_part_of_the_name(name, queue):
+    assert generated_name(name) == queue
+
+
+def test_a_namespace_stands_before_the_generated_name():
+    assert Characteristics(queue_namespace="ci").generated_queue("app.BuildJob") == "ci:build"
+    assert Characteristics().generated_queue("app.BuildJob") == "build"
