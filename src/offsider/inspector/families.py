@@ -28,7 +28,7 @@ def fleet_families(fleet: Fleet) -> list[Family]:
         *_memory(fleet),
         *_by_class(fleet.series),
         *series_families(fleet.series),
-        running_family({**fleet.running}),
+        running_family(fleet.running),
         concurrency_family(fleet.concurrency),
     ]
 
@@ -178,7 +178,7 @@ def _histogram(labels: Labels, buckets: list[int], total_seconds: float) -> Iter
     yield Sample(below, labels, "_count")
 
 
-def running_family(running: Mapping[tuple[str, ...], int]) -> Family:
+def running_family(running: Mapping[tuple[str, str], int] | Mapping[tuple[()], int]) -> Family:
     """Jobs that run now: by class and queue, or with no labels at all."""
     samples = tuple(
         Sample(count, dict(zip(("class", "queue"), labels, strict=False))) for labels, count in running.items()
