@@ -33,3 +33,9 @@ class FailsEverywhere
   sidekiq_options queue: "ruby", backtrace: true, retry: 3
   def perform(*) = raise(ArgumentError, "boom é <b>x</b> from Ruby")
 end
+
+class RubySleep
+  include Sidekiq::Job
+  sidekiq_options queue: "ruby"
+  def perform(seconds, *) = sleep(seconds)
+end
