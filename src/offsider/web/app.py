@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from inspect import isawaitable
@@ -37,6 +38,8 @@ log = logging.getLogger("offsider.web")
 METHODS = ("GET", "HEAD", "POST")
 ASSETS = "/assets/"
 LONGEST_ADDRESS = 8192
+#: As a link it would lead to another host: ``//evil.com``. Browsers take a backslash for a slash.
+_FOREIGN = re.compile(r"/*(/|\\|%5c){2}|[^/]|.*[\s\x00-\x1f\\]", re.IGNORECASE)
 #: Waits in a thread for what an async hook answers.
 Wait: TypeAlias = Callable[[Awaitable[Any]], Any]
 
@@ -92,6 +95,8 @@ class WebApp:
             raise Forbidden("without authentication these pages are for programs on the same machine")
         if request.method not in METHODS:
             raise NotAllowed(f"the pages take {', '.join(METHODS)}", ", ".join(METHODS))
+        if _FOREIGN.match(request.path):
+            raise NotFound("there is no such page")
         if len(request.path) + len(request.query) > LONGEST_ADDRESS:
             raise BadRequest(f"an address has at most {LONGEST_ADDRESS} letters")
         if request.too_large:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from offsider.web.answers import Page
     from offsider.web.visit import Visit
 
+OK = 200
 #: Path and title of each tab.
 TABS = (
     ("/", "Dashboard"),
@@ -93,6 +94,8 @@ def layout_of(visit: Visit, page: Page, stats: Stats | None) -> Layout:
     assets = own_assets()
     tab = current_tab(visit.config, visit.location)
     root = visit.request.root
+    # Nobody can go back to the answer of a form.
+    shown_by_get = visit.request.method != "POST"
     several = len(visit.options.servers) > 1
     return Layout(
         title=visit.t(page.title),
@@ -114,8 +117,8 @@ def layout_of(visit: Visit, page: Page, stats: Stats | None) -> Layout:
         app_url=visit.options.app_url,
         version=__version__,
         redis_url=visit.config.redis.redacted_url,
-        back=visit.here(),
-        live=visit.request.method == "GET",
+        back=visit.here() if shown_by_get else visit.url("/"),
+        live=shown_by_get and page.status == OK,
         stylesheets=[*assets.of_kind(".css"), *names_of_assets(tab, ".css")],
         scripts=[*assets.of_kind(".js"), *names_of_assets(tab, ".js")],
         texts={text: visit.t(text) for text in SCRIPT_TEXTS},

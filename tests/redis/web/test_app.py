@@ -129,6 +129,7 @@ def test_read_only_pages_change_nothing_but_preferences(ask_with):
 def test_without_our_script_a_page_asks_whether_it_is_meant(ask):
     question = ask(QUIET, method="POST", body="x=%3Cb%3E")
     assert question.status == 200
+    assert b'name="back" value="/"' in question.body
     assert b'<input type="hidden" name="x" value="&lt;b&gt;">' in question.body
     assert b'name="confirmed" value="yes"' in question.body
     assert ask(QUIET, method="POST", body="confirmed=yes").status == 303
@@ -158,6 +159,31 @@ def test_an_address_that_is_too_long_is_refused_and_not_echoed(ask):
         answer = ask(path, query)
         assert answer.status == 400
         assert len(answer.body) < 100
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "//evil.com",
+        "///evil.com",
+        "/\\evil.com",
+        "/%5Cevil.com",
+        "\\\\evil.com",
+        "evil.com",
+        "/a\\b",
+        "/a\tb",
+        "//@main/",
+    ],
+)
+def test_no_address_leads_to_another_host(ask, path):
+    answer = ask(path)
+    assert answer.status == 404
+    assert b"evil.com" not in answer.body
+
+
+def test_a_page_of_an_error_does_not_poll(ask):
+    assert b"data-live-button" in ask("/").body
+    assert b"data-live-button" not in ask("/none").body
 
 
 def test_only_local_pages_answer_this_machine_alone(config):
@@ -190,6 +216,7 @@ def test_a_server_that_does_not_answer_is_told_on_a_page_and_no_traceback():
         assert b"<h1>" in answer.body
         assert b'id="strip"' not in answer.body
         if answer.status == 503:
+            assert f'<meta http-equiv="refresh" content="5; url={path}">'.encode() in answer.body
             assert headers(answer)["retry-after"] == "2"
     assert app.respond(Request("HEAD", "/", headers={"host": "localhost"})).status == 503
 
