@@ -54,7 +54,8 @@ class Process:
         beat_at: epoch seconds of its last heartbeat, by its own clock.
         capsules: name -> its queues and how many jobs it runs at a time; empty for processes that do not tell.
         weights: queue -> its weight, all capsules together; 0 where the order is strict.
-        leader: it leads the others; Sidekiq Enterprise has such a one.
+        leader: it leads the others: one of ours that was elected, or one of Sidekiq Enterprise.
+        routing: the digest of its routing rules; empty for no rules and for processes of Ruby.
     """
 
     identity: str
@@ -75,6 +76,7 @@ class Process:
     capsules: Mapping[str, CapsuleShown]
     weights: Mapping[str, int]
     leader: bool
+    routing: str
     _redis: Redis = field(repr=False, compare=False)
 
     @property
@@ -175,6 +177,7 @@ def _process(redis: Redis, identity: str, fields: Mapping[str, bytes], leader: s
         capsules=capsules,
         weights=_all_weights(capsules) or _weights(info.get("weights")),
         leader=identity == leader,
+        routing=_text(info.get("routing")),
         _redis=redis,
     )
 

@@ -24,7 +24,7 @@ key                          type    written by                          expires
 ``h|<Class>-<D-H:M>``        string  heartbeat (histogram of a class)    8 h
 ``<YYYYMMDD>-marks``         hash    ``offsider mark`` (deploys)         90 days
 ``deploylock-<label>``       string  ``offsider mark``                   60 s
-``dear-leader``              string  Sidekiq Enterprise; only read       by itself
+``dear-leader``              string  the leader, ours or Enterprise's     20 s
 ===========================  ======  ==================================  ==============================
 
 Ours alone, all below ``offsider:`` so that nothing collides with Sidekiq Pro or Enterprise:

@@ -110,7 +110,7 @@ def hashes(redis: Redis, listed: Sequence[str]) -> dict[str, dict[str, bytes]]:
 
 
 def leader(redis: Redis) -> str:
-    """The identity of the process that leads, of Sidekiq Enterprise; empty when none does."""
+    """The identity of the process that leads, ours or one of Sidekiq Enterprise; empty when none does."""
     identity: bytes | None = redis.call("GET", redis.keys.leader)
     return identity.decode("utf-8", "replace") if identity else ""
 

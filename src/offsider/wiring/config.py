@@ -34,6 +34,7 @@ from offsider.wiring.extension import Extension
 from offsider.wiring.frozen import Listing, frozen_error
 from offsider.wiring.job_defaults import JobDefaults
 from offsider.wiring.kept import Kept
+from offsider.wiring.leader import Leadership
 from offsider.wiring.logs import describe, logger
 from offsider.wiring.middleware import Chain, ClientChain, Push, ServerChain
 from offsider.wiring.nearest import suggest
@@ -42,6 +43,7 @@ from offsider.wiring.service import Service
 from offsider.wiring.settings import (
     CAPSULES,
     JOBS,
+    PERIODIC,
     CapsuleSection,
     ClientSection,
     LogSection,
@@ -89,6 +91,7 @@ class Config:
         queue_resolver: answers the queue of a push, or None to leave it; runs before client middleware.
         push_guard: stores jobs by a script of its own, which may refuse them; asked after client middleware.
         clock, random: replaceable in tests.
+        periodic: what the file has below ``[periodic.NAME]``, by name, for the extension of periodic jobs.
         kept: what those who use this configuration share, such as pools and clients.
         file: the configuration file that was read, if any.
         warnings: what was odd but no error; the command line logs them.
@@ -116,6 +119,7 @@ class Config:
         self.routing = RoutingSection()
         self.log = LogSection()
         self.jobs = JobDefaults()
+        self.periodic: dict[str, dict[str, object]] = {}
         self.client_middleware: ClientChain = Chain(what="config.client_middleware")
         self.server_middleware: ServerChain = Chain(what="config.server_middleware")
         self.events = Events(self.handle_error)
@@ -211,6 +215,17 @@ class Config:
             raise ConfigurationError(f"the extension {extension.name!r} is installed already")
         self._extensions[extension.name] = extension
         extension.install(self)
+
+    @property
+    def stands_for_election(self) -> bool:
+        """Whether a worker of this configuration wants to lead."""
+        wanted = self.worker.leader
+        return wanted == "always" or (wanted == "auto" and self.events.listened("leader"))
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process is the leader now; nothing keeps another from being it a moment later."""
+        return bool(self.kept.get(Leadership, Leadership))
 
     @property
     def extensions(self) -> Mapping[str, Extension]:
@@ -318,6 +333,8 @@ class Config:
         """
         if self._frozen:
             return
+        if self.periodic and PERIODIC not in self._extensions:
+            logger.warning("none of the jobs in [periodic] is pushed: config.use(Periodic()) is missing")
         self.jobs.check(self._job_options)
         closing: list[Any] = [*self._capsules.values(), self.redis, self.worker, self.client, self.routing, self.log]
         closing += [self.jobs, self.client_middleware, self.server_middleware, self.events, self.error_handlers]
@@ -350,6 +367,8 @@ class Config:
     def _assign(self, item: Assignment) -> None:
         if item.section == JOBS:
             self.jobs.assign(item.key, item.value, origin=item.origin)
+        elif item.section.startswith(f"{PERIODIC}."):
+            self.periodic.setdefault(item.section.partition(".")[2], {})[item.key] = item.value
         elif item.section.startswith(f"{CAPSULES}."):
             name = item.section.partition(".")[2]
             self._assign_capsule(name, item.key, item.value, item.origin)

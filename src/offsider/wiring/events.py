@@ -16,7 +16,7 @@ from offsider.wiring.nearest import suggest
 OnError: TypeAlias = Callable[[BaseException, dict[str, object]], None]
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 
-LIFECYCLE = ("startup", "quiet", "shutdown", "exit", "heartbeat", "beat", "fork")
+LIFECYCLE = ("startup", "quiet", "shutdown", "exit", "heartbeat", "beat", "fork", "leader")
 NEWS = ("execution_finished", "job_removed", "job_reclaimed", "job_poisoned", "lost_ownership")
 NAMES = LIFECYCLE + NEWS
 # Whoever came up last goes down first.
@@ -86,7 +86,8 @@ class Events:
 
     Lifecycle handlers take no argument: ``fork`` (in each process that a supervisor has forked, before ``startup``),
     ``startup`` (an error aborts the launch), ``quiet``, ``shutdown``, ``exit``
-    (these three in reverse order), ``heartbeat`` (the first beat, and the first after a partition), ``beat``.
+    (these three in reverse order), ``heartbeat`` (the first beat, and the first after a partition), ``beat``,
+    ``leader`` (this process has become the one that leads).
     News handlers take one: `ExecutionFinished`, `JobRemoved`, `JobReclaimed`, `JobPoisoned`,
     `LostOwnership`.
     A failing handler is reported to ``on_error`` and does not stop the others.

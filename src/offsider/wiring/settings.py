@@ -23,9 +23,10 @@ from offsider.wiring.routing import NO_RULES, Rules
 # What a file is made of.
 CAPSULES = "capsules"
 JOBS = "jobs"
+PERIODIC = "periodic"
 ENVIRONMENTS = "environments"
 SECTION_NAMES = ("redis", "worker", "client", "routing", "log")
-GROUPS = (*SECTION_NAMES, JOBS, CAPSULES)
+GROUPS = (*SECTION_NAMES, JOBS, CAPSULES, PERIODIC)
 
 _SHOWN_CHARACTERS = 300
 
@@ -317,6 +318,12 @@ class WorkerSection(CapsuleSection):
         "127.0.0.1. Empty: nowhere.",
         aliases=("health_check",),
         cli="--health",
+    )
+    leader: str = setting(
+        "auto",
+        kinds.choice("auto", "always", "never"),
+        help="Whether this process stands for election as the one leader, as those of Sidekiq Enterprise do: `auto` "
+        "only when the application listens to the event `leader`. `never` leaves it to others.",
     )
     processes: int = setting(
         0,

@@ -20,6 +20,7 @@ from offsider.wiring.settings import (
     ENVIRONMENTS,
     GROUPS,
     JOBS,
+    PERIODIC,
     SECTION_NAMES,
     CapsuleSection,
     Setting,
@@ -35,7 +36,8 @@ class Assignment:
     """One value for one setting.
 
     Attributes:
-        section: ``redis``, ``worker``, ``client``, ``routing``, ``log``, ``jobs``, or ``capsules.NAME``.
+        section: ``redis``, ``worker``, ``client``, ``routing``, ``log``, ``jobs``, ``capsules.NAME`` or
+            ``periodic.NAME``.
         key: the setting.
         value: as found.
         origin: where it was found, for messages.
@@ -160,6 +162,8 @@ def _walk(tree: Mapping[str, object], origin: str, environ: Mapping[str, str] | 
                 yield Assignment(JOBS, name, read, origin)
         elif key == CAPSULES:
             yield from _capsules(_table(value, origin, key), origin, environ)
+        elif key == PERIODIC:
+            yield from _periodic(_table(value, origin, key), origin, environ)
         else:
             yield _assignment(_known(key, key, origin), value, origin, environ)
 
@@ -180,6 +184,15 @@ def _capsules(table: Mapping[str, object], origin: str, environ: Mapping[str, st
                 raise ConfigurationError(f"{origin}: there is no setting {section}.{key}{suggest(key, declared)}")
             filled = _typed(declared[key], _fill_in(value, origin, environ))
             yield Assignment(section, key, filled, origin)
+
+
+def _periodic(table: Mapping[str, object], origin: str, environ: Mapping[str, str] | None) -> Iterator[Assignment]:
+    """What the extension of this name makes of it is its own business."""
+    for name, entry in table.items():
+        section = f"{PERIODIC}.{name}"
+        for key, value in _table(entry, origin, section).items():
+            filled = _fill_in(value, origin, environ)
+            yield Assignment(section, key, str(filled) if isinstance(filled, _Filled) else filled, origin)
 
 
 def _assignment(setting: Setting, value: object, origin: str, environ: Mapping[str, str] | None) -> Assignment:

@@ -36,6 +36,7 @@ from offsider.core.errors import MalformedPayload, RedisFailure
 from offsider.core.payload import decode
 from offsider.jobs import registry
 from offsider.storage import owners
+from offsider.wiring.leader import Leader, Leadership
 from offsider.worker.discovery import Discovery
 from offsider.worker.failures import Failures
 from offsider.worker.fetcher import ReliableFetcher
@@ -208,6 +209,7 @@ class Launcher:
             self._scheduler,
             *([self._failures] if self._failures is not None else []),
             time_limits,
+            *([self._make_leader()] if config.stands_for_election else []),
             *(factory(config) for factory in config.services),
         ]
         everything = [capsule for capsule in config.capsules.values() if capsule.all_queues]
@@ -221,6 +223,12 @@ class Launcher:
             self._keeper.count(series, busy, concurrency)
         else:
             self.sums.add(os.getpid(), series, busy, concurrency)
+
+    def _make_leader(self) -> Leader:
+        config = self.config
+        leadership = config.kept.get(Leadership, Leadership)
+        elected = partial(config.events.emit, "leader")
+        return Leader(self._redis, lambda: self.identity, leadership, elected, on_error=config.handle_error)
 
     def _make_solitude(self) -> Solitude:
         return Solitude(

@@ -14,6 +14,7 @@ from offsider import Config, __version__, current_job, job
 from offsider.client import Client
 from offsider.core.errors import ConfigurationError, InvalidOptions, RedisUnavailable
 from offsider.embedded.address import free_port
+from offsider.inspector import ProcessSet
 from offsider.jobs import registry
 from offsider.wiring.service import Loop
 from offsider.worker import launcher as module, watchdog
@@ -484,3 +485,20 @@ def test_coroutines_that_run_are_there_for_a_dump(config, launch):
     [(loop, gone)] = leave
     loop.call_soon_threadsafe(gone.set)
     wait_for(lambda: launcher.async_tasks() == [])
+
+
+# ---------------------------------------------------------------------------------------- leader
+
+
+def test_a_worker_whose_application_wants_it_leads_until_its_stop(config, launch, raw_redis):
+    elected = threading.Event()
+    config.on("leader", elected.set)
+    launcher = launch()
+    assert elected.wait(10)
+    assert config.leads
+    assert raw_redis.get("dear-leader") == launcher.identity.encode()
+    wait_for(lambda: ProcessSet(config).find(launcher.identity))
+    assert ProcessSet(config).find(launcher.identity).leader
+    launcher.stop()
+    assert raw_redis.get("dear-leader") is None
+    assert not config.leads

@@ -208,3 +208,26 @@ def test_a_template_of_sidekiqs_that_stands_alone_is_refused_and_not_passed_over
     ):
         load()
     assert load("concurrency = 3").worker.concurrency == 3
+
+
+def test_periodic_jobs_are_kept_for_their_extension(load, caplog):
+    config = load(
+        """
+        [periodic.nightly]
+        cron = "0 3 * * *"
+        job = "shop.clean_up"
+        args = [1, "${NAME}"]
+        [periodic."a b"]
+        queue = "${NAME}"
+        [environments.staging.periodic.nightly]
+        enabled = false
+        """,
+        NAME="x",
+        OFFSIDER_ENV="staging",
+    )
+    nightly = {"cron": "0 3 * * *", "job": "shop.clean_up", "args": [1, "x"], "enabled": False}
+    assert config.periodic == {"nightly": nightly, "a b": {"queue": "x"}}
+    config.freeze()
+    assert "config.use(Periodic()) is missing" in caplog.text
+    with pytest.raises(ConfigurationError, match=r"periodic\.nightly expects a table of settings, got 3"):
+        load("[periodic]\nnightly = 3")

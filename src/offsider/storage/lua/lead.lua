@@ -1,0 +1,13 @@
+#!lua flags=allow-oom
+-- Become the leader, or stay it.
+-- KEYS[1] leader
+-- ARGV[1] identity of the process
+-- ARGV[2] life in milliseconds
+-- returns 0 when it leads, else the milliseconds until another's lead may end
+local leader = redis.call('GET', KEYS[1])
+if leader and leader ~= ARGV[1] then
+  local left = redis.call('PTTL', KEYS[1])
+  return left > 0 and left or tonumber(ARGV[2])
+end
+redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+return 0
