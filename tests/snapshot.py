@@ -1,4 +1,7 @@
-"""Everything a server holds as plain Python values: seed, call one verb, compare with what should be there."""
+"""Everything a server holds as plain Python values: seed, call one verb, compare with what should be there.
+
+But for who has pushed: each client tells it of itself, beside the jobs.
+"""
 
 from __future__ import annotations
 
@@ -16,4 +19,5 @@ def snapshot(client: redis.Redis) -> dict[str, Any]:
         b"hash": client.hgetall,
         b"string": client.get,
     }
-    return {key.decode(): readers[client.type(key)](key) for key in sorted(client.scan_iter())}
+    keys = sorted(key for key in client.scan_iter() if not key.endswith(b"offsider:clients"))
+    return {key.decode(): readers[client.type(key)](key) for key in keys}

@@ -48,6 +48,7 @@ EVERY_KEY = {
     "series": "offsider:series:<labels>",
     "registered": "offsider:classes:<identity>",
     "turn": "offsider:turn:<name>",
+    "clients": "offsider:clients",
 }
 AT = datetime(2026, 11, 3, 9, 5, tzinfo=UTC)
 # The same for keys that are made of a time: how the table writes it, what it is made of, what comes of that.

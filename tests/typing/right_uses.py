@@ -32,6 +32,10 @@ def send(user_id: int, subject: str = "hi", *, urgent: bool = False) -> str:
     return f"{user_id} {subject} {urgent} {current_job().jid}"
 
 
+@job(urgency="high", resource_boundary="cpu", feature_category="mail", external_dependencies=True, weight=2)
+def deliver(user_id: int) -> None: ...
+
+
 @job(queue="low", retry=5, tags=["a"], backtrace=True, retry_in=lambda count, error, payload: count * 60)
 async def resize(path: str, *, width: int = 100) -> int:
     if width < 0:

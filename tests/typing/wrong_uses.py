@@ -47,6 +47,8 @@ send.using(que="low")  # error
 send.using(retry="3")  # error
 send.using(name="other")  # error
 send.using(queue="low").enqueue("1")  # error
+send.using(urgency="high")  # error
+job(urgency="urgent")  # error
 send.via(5)  # error
 send.perform_async("1")  # error
 send.perform_in(60, "1")  # error

@@ -89,7 +89,9 @@ class AsyncClient(Pushing):
         if sink is not None:
             sink(jobs)
             return ()
-        delivery = Delivery(self.redis.keys, jobs, wait_replicas, guard=self.config.push_guard)
+        keys = self.redis.keys
+        also = self._presence.commands(keys)
+        delivery = Delivery(keys, jobs, wait_replicas, guard=self.config.push_guard, also=also)
         while delivery.commands:
             delivery.take(await self.redis.pipeline(delivery.commands, raise_errors=False))
         return delivery.stopped

@@ -47,7 +47,13 @@ class Delivery:
     """Stores one batch: ``while delivery.commands: delivery.take(pipeline(delivery.commands))``."""
 
     def __init__(
-        self, keys: Keys, jobs: Sequence[Prepared], wait_replicas: int = 0, *, guard: PushGuard | None = None
+        self,
+        keys: Keys,
+        jobs: Sequence[Prepared],
+        wait_replicas: int = 0,
+        *,
+        guard: PushGuard | None = None,
+        also: Sequence[Command] = (),
     ) -> None:
         self._guard = guard
         self._unsent = _parts(keys, jobs, guard)
@@ -55,7 +61,8 @@ class Delivery:
         self._may_repeat = True
         #: The jids of the jobs that the push guard has refused.
         self.stopped: Collection[str] = ()
-        self.commands = self._flatten()
+        # What is sent along, once: whether it succeeds says nothing of the jobs.
+        self.commands = [*self._flatten(), *also] if also else self._flatten()
 
     def take(self, replies: Sequence[Any]) -> None:
         """Read the replies to ``commands``; afterwards ``commands`` is what is to be sent again.

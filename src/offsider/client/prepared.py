@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, cast
 
+from offsider.core.characteristics import Characteristics
 from offsider.core.payload import JobPayload
 from offsider.wiring.config import Config
 
@@ -37,6 +38,16 @@ class DeclaredJob(Protocol):
     @property
     def name(self) -> str:
         """The name stored in the payload."""
+        ...
+
+    @property
+    def characteristics(self) -> Characteristics:
+        """What routing rules look at."""
+        ...
+
+    @property
+    def declared_queue(self) -> str | None:
+        """The queue that its declaration names, if any."""
         ...
 
     @property

@@ -1,7 +1,7 @@
 """From what the user pushed to bytes ready for Redis. No I/O: the client and its asynchronous twin share it.
 
-1. build: defaults < the job's options < the push; arguments bound; jid, created_at and due time given; stamped with
-   the context of the pushing side
+1. build: defaults < the job's options < routing rules < the push; arguments bound; jid, created_at and due time
+   given; stamped with the context of the pushing side
 2. the queue resolver may choose another queue
 3. client middleware may change or stop the job
 4. strict arguments are checked, on what the middleware left; the push guard says whether it stores the job
@@ -25,6 +25,7 @@ from offsider.core.payload import JobPayload, check_nesting, encode, new_jid, ne
 from offsider.wiring.config import Config
 from offsider.wiring.middleware import ClientChain, Push
 from offsider.wiring.propagation import stamps
+from offsider.wiring.routing import Rules
 
 logger = logging.getLogger("offsider")
 
@@ -40,8 +41,8 @@ class Preparer:
     def __init__(self, config: Config, middleware: ClientChain | None = None) -> None:
         self.config = config
         self._middleware = config.client_middleware if middleware is None else middleware
-        # Options that a push starts from, by job; each with the [jobs] defaults that it was made from.
-        self._bases: dict[DeclaredJob | None, tuple[Mapping[str, Any], dict[str, Any]]] = {}
+        # Options that a push starts from, by job; each with the [jobs] defaults and the rules that it was made from.
+        self._bases: dict[DeclaredJob | None, tuple[Mapping[str, Any], Rules, dict[str, Any]]] = {}
 
     def build(self, item: Mapping[str, Any]) -> Push:
         """The push of ``item``, complete but for client middleware.
@@ -180,13 +181,15 @@ class Preparer:
         return merged
 
     def _base(self, job: DeclaredJob | None) -> dict[str, Any]:
-        defaults = self.config.jobs.stored
+        defaults, rules = self.config.jobs.stored, self.config.routing.rules
         known = self._bases.get(job)
-        if known is not None and known[0] is defaults:
-            return known[1]
+        if known is not None and known[0] is defaults and known[1] is rules:
+            return known[2]
         self.config.jobs.check_for_push(self.config.job_options)
         base = merge_options(DEFAULTS, defaults, {} if job is None else job.stored_options(self.config))
-        self._bases[job] = (defaults, base)
+        if job is not None and rules:
+            base["queue"] = rules.route(job).queue
+        self._bases[job] = (defaults, rules, base)
         return base
 
     def _place_arguments(self, payload: dict[str, Any], job: DeclaredJob | None) -> None:

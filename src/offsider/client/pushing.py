@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from offsider.client.prepared import Prepared, declared_of
 from offsider.client.preparer import Preparer
+from offsider.client.presence import Presence
 from offsider.core.errors import InvalidJob
 from offsider.core.options import check_known
 from offsider.core.payload import JobPayload
@@ -20,6 +21,7 @@ class Pushing:
     def __init__(self, config: Config, middleware: ClientChain | None = None) -> None:
         self.config = config
         self._preparer = Preparer(config, middleware)
+        self._presence = Presence(config)
 
     def build(self, payload: Mapping[str, Any]) -> Push:
         """The push of ``payload`` before client middleware, checked and completed. Nothing is stored."""

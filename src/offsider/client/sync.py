@@ -121,7 +121,9 @@ class Client(Pushing):
         if sink is not None:
             sink(jobs)
             return ()
-        delivery = Delivery(self.redis.keys, jobs, wait_replicas, guard=self.config.push_guard)
+        keys = self.redis.keys
+        also = self._presence.commands(keys)
+        delivery = Delivery(keys, jobs, wait_replicas, guard=self.config.push_guard, also=also)
         while delivery.commands:
             delivery.take(self.redis.pipeline(delivery.commands, raise_errors=False))
         return delivery.stopped

@@ -14,6 +14,7 @@ from offsider.inspector.job_set import DeadSet, JobSet, RetrySet, ScheduledSet, 
 from offsider.inspector.process import CapsuleShown, Process, ProcessSet
 from offsider.inspector.quarantine import Quarantine, QuarantinedJob
 from offsider.inspector.queue import Queue
+from offsider.inspector.routing import RulesInUse, rules_in_use
 from offsider.inspector.search import Found, search_everywhere
 from offsider.inspector.server_info import ServerInfo
 from offsider.inspector.stats import QueueSummary, Stats
@@ -49,6 +50,7 @@ __all__ = [
     "Queue",
     "QueueSummary",
     "RetrySet",
+    "RulesInUse",
     "ScheduledSet",
     "ServerInfo",
     "SetEntry",
@@ -56,5 +58,6 @@ __all__ = [
     "TopJobs",
     "Work",
     "WorkSet",
+    "rules_in_use",
     "search_everywhere",
 ]

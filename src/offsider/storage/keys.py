@@ -50,6 +50,7 @@ key                                            type    written by               
 ``offsider:series:<labels>``                   hash    heartbeat (sums that only grow)    30 days
 ``offsider:classes:<identity>``                string  heartbeat (the jobs it knows)      60 s
 ``offsider:turn:<name>``                       string  history of metrics (its lease)     3 looks
+``offsider:clients``                           zset    push (host:role:rules -> seen)     5 min
 =============================================  ======  =================================  ==============
 
 ``key_prefix`` stands before every one of them.
@@ -94,6 +95,7 @@ class Keys:
         self.errors = prefix + "offsider:errors"
         self.error_fields = prefix + "offsider:errors:fields"
         self.every_series = prefix + "offsider:series"
+        self.clients = prefix + "offsider:clients"
         self._queue = prefix + "queue:"
 
     def queue(self, name: str) -> str:

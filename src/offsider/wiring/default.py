@@ -44,6 +44,11 @@ def set_worker_config(config: Config) -> None:
         _worker = config
 
 
+def is_of_worker(config: Config) -> bool:
+    """Whether ``config`` is that of the worker of this process."""
+    return config is _worker
+
+
 def configure_client(function: Configure) -> Configure:
     """Call ``function(config)`` with the default configuration now; also usable as a decorator.
 
@@ -54,7 +59,7 @@ def configure_client(function: Configure) -> Configure:
     """
     with _lock:
         config = default_config()
-        is_worker = config is _worker
+        is_worker = is_of_worker(config)
     if not is_worker:
         function(config)
     return function

@@ -232,6 +232,8 @@ class Heartbeat:
         if self._wire_version != 6:
             info["version"] = __version__
             info["embedded"] = self._embedded
+        if self._config.routing.rules:
+            info["routing"] = self._config.routing.rules.digest
         for field in self._config.info_fields:
             info |= self._told_by(field)
         return info

@@ -33,3 +33,11 @@ def test_the_history_has_the_days_that_were_asked_for(read, ask, raw_redis):
 
 def test_the_cheapest_look_is_a_head_request(ask):
     assert ask("/", method="HEAD").status == 200
+
+
+def test_programs_with_different_rules_ask_for_attention(read, ask, raw_redis):
+    raw_redis.zadd("offsider:clients", {"web-1:gunicorn:abc": raw_redis.time()[0]})
+    assert read("/")["attention"] == []
+    raw_redis.zadd("offsider:clients", {"web-2:gunicorn:none": raw_redis.time()[0]})
+    assert read("/")["attention"] == ["Programs route jobs by different rules: offsider doctor tells which."]
+    assert b"offsider doctor tells which" in ask("/").body

@@ -93,6 +93,14 @@ def test_info_is_that_of_the_version_that_is_written(worker_config, raw_redis, w
     beating.parts.close()
 
 
+def test_info_tells_by_which_rules_the_process_routes(worker_config, raw_redis):
+    worker_config.routing.rules = [["*", "default"]]
+    beating = Beating(Parts(worker_config))
+    beating.tick()
+    assert json.loads(raw_redis.hget(beating.identity, "info"))["routing"] == worker_config.routing.rules.digest
+    beating.parts.close()
+
+
 @pytest.mark.parametrize("wire_version, key", [(6, "workers"), (7, "work"), (8, "work")])
 def test_running_jobs_are_shown(worker_config, raw_redis, wire_version, key):
     worker_config.redis.wire_version = wire_version

@@ -1,12 +1,15 @@
 """What a declaration says: options are refused when they are first used, hooks and names are kept."""
 
+import asyncio
 from datetime import timedelta
 
 import pytest
 
-from offsider import Job, job
+from offsider import Client, Job, job
+from offsider.core.characteristics import CHARACTERISTICS, Characteristics
 from offsider.core.errors import InvalidJob, InvalidOptions
 from offsider.jobs import registry
+from offsider.wiring.routing import Rules
 
 
 class TestOptions:
@@ -144,3 +147,106 @@ class TestGenerators:
             class Steps(Job, name="steps"):
                 def perform(self):
                     yield 1
+
+
+class TestCharacteristics:
+    def test_they_are_kept_and_never_stored(self, declare, stored):
+        add = declare(urgency="high", resource_boundary="unknown", weight=2, idempotent=True, tags=["a"])
+        add.enqueue(1)
+        assert add.declared.characteristics == Characteristics(urgency="high", weight=2, idempotent=True, tags=("a",))
+        assert not CHARACTERISTICS.keys() & stored[0].payload.keys()
+        assert stored[0].payload["tags"] == ["a"]
+
+    def test_an_impossible_one_is_refused_at_the_first_push_and_at_launch(self, declare, config, stored):
+        add = declare(urgency="urgent")
+        with pytest.raises(InvalidOptions, match="add: urgency must be one of high, low, throttled, got 'urgent'"):
+            add.enqueue(1)
+        with pytest.raises(InvalidOptions, match="add: urgency must be one of"):
+            registry.check_all(config)
+        assert stored == []
+
+    def test_they_belong_to_the_job_and_not_to_a_push(self, declare, stored):
+        with pytest.raises(InvalidOptions, match="urgency can be declared only, not pushed"):
+            declare().using(urgency="high").enqueue(1)
+        assert stored == []
+
+    def test_a_class_hands_them_down(self):
+        class Base(Job, urgency="throttled", feature_category="search"):
+            pass
+
+        class Index(Base, feature_category="index"):
+            def perform(self): ...
+
+        assert Index.declared.characteristics == Characteristics(urgency="throttled", feature_category="index")
+
+
+class TestRouting:
+    def test_the_first_rule_beats_the_declared_queue_and_using_beats_both(self, declare, config, stored):
+        config.routing.rules = [["urgency=high", "urgent"], ["*", "rest"]]
+        add = declare(urgency="high", queue="declared")
+        add.enqueue(1)
+        add.using(queue="asked").enqueue(1)
+        add.enqueue_in(60, 1)
+        add.enqueue_many([[1], [2]])
+        assert [prepared.queue for prepared in stored] == ["urgent", "asked", "urgent", "urgent", "urgent"]
+        assert stored[0].payload["queue"] == "urgent"
+
+    def test_on_an_event_loop_too(self, declare, config, stored):
+        config.routing.rules = [["urgency=low", "low"]]
+        add = declare(queue="declared")
+
+        async def push():
+            await add.aenqueue(1)
+            await add.aenqueue_many([[1]])
+
+        asyncio.run(push())
+        assert [prepared.queue for prepared in stored] == ["low", "low"]
+
+    def test_the_generated_name_has_the_namespace_before_it(self, declare, config, stored):
+        config.routing.rules = [["*", ""]]
+        declare(queue="declared", queue_namespace="sums").enqueue(1)
+        assert [prepared.queue for prepared in stored] == ["sums:add"]
+
+    def test_without_a_match_the_declared_queue_holds_or_the_generated_one(self, declare, config, stored):
+        config.routing.rules = [["urgency=high", "urgent"]]
+        declare(queue="declared").enqueue(1)
+        declare().enqueue(1)
+        assert [prepared.queue for prepared in stored] == ["declared", "add"]
+
+    def test_rules_that_change_hold_from_the_next_push_on(self, declare, config, stored):
+        add = declare(queue="declared")
+        add.enqueue(1)
+        config.routing.rules = [["*", "rest"]]
+        add.enqueue(1)
+        config.routing.rules = []
+        add.enqueue(1)
+        assert [prepared.queue for prepared in stored] == ["declared", "rest", "declared"]
+
+    def test_rules_are_looked_at_once_for_each_job(self, declare, config, stored, monkeypatch):
+        config.routing.rules = [["urgency=high", "urgent"]] * 50
+        looked = []
+        route = Rules.route
+        monkeypatch.setattr(Rules, "route", lambda rules, job: looked.append(job.name) or route(rules, job))
+        add = declare()
+        for number in range(3):
+            add.enqueue(number)
+        add.enqueue_many([[1], [2]])
+        assert looked == ["add"]
+        assert len(stored) == 5
+
+    def test_a_push_by_name_is_not_routed(self, config, stored):
+        config.routing.rules = [["*", "rest"]]
+        Client(config).push({"class": "HardJob", "args": []})
+        Client(config).push({"class": "HardJob", "args": [], "queue": "low"})
+        assert [prepared.queue for prepared in stored] == ["default", "low"]
+
+    def test_a_stored_job_stays_in_its_queue(self, config, stored):
+        config.routing.rules = [["*", "rest"]]
+        moved = Client(config).reenqueue({"class": "add", "args": [1], "jid": "a", "queue": "low"}, "retry")
+        assert moved.queue == "low"
+
+    def test_the_queue_resolver_has_the_last_word(self, declare, config, stored):
+        config.routing.rules = [["*", "rest"]]
+        config.queue_resolver = lambda push: "resolved"
+        declare().enqueue(1)
+        assert stored[0].queue == "resolved"

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from offsider.inspector import History, Queue, ServerInfo, Stats, TopJobs
+from offsider.inspector import History, Queue, RulesInUse, ServerInfo, Stats, TopJobs, rules_in_use
 from offsider.web.answers import Answer, Page, Text
 from offsider.web.counters import counters, last_hour, server
 from offsider.web.layout import counts
@@ -30,7 +30,7 @@ def show(visit: Visit) -> Answer:
     days = visit.number("days", default=30, lowest=1, highest=MOST_DAYS)
     data = {
         "stats": {**counts(stats), "processes": stats.processes},
-        "attention": [*_attention(stats, info)],
+        "attention": [*_attention(stats, info, rules_in_use(visit.config))],
         "hour": _hour(hour),
         "queues": _slowest(stats),
         "history": {"days": days, "choices": DAYS, **_history(visit, days)},
@@ -86,7 +86,7 @@ def _history(visit: Visit, days: int) -> Mapping[str, Sequence[object]]:
     }
 
 
-def _attention(stats: Stats, info: ServerInfo) -> list[str]:
+def _attention(stats: Stats, info: ServerInfo, rules: Sequence[RulesInUse]) -> list[str]:
     """What should not be so, in English words that are translated."""
     found: list[str] = []
     if not stats.processes and stats.enqueued:
@@ -99,6 +99,8 @@ def _attention(stats: Stats, info: ServerInfo) -> list[str]:
         found.append("The server writes nothing to disk: a restart of it loses every job.")
     if info.max_memory_bytes and (info.used_memory_bytes or 0) > MUCH_MEMORY * info.max_memory_bytes:
         found.append("The server's memory is nearly full: it will refuse new jobs.")
+    if len(rules) > 1:
+        found.append("Programs route jobs by different rules: offsider doctor tells which.")
     return found
 
 

@@ -1,0 +1,41 @@
+"""Who routes by which rules is told, whoever runs or pushes."""
+
+from offsider.inspector import RulesInUse, rules_in_use
+from offsider.storage.clients import SeenClient, note_commands
+from offsider.wiring.config import Config
+from tests.redis.inspector.examined import OURS, RUBYS, register
+
+
+def config_for(url):
+    config = Config()
+    config.redis.url = url
+    return config
+
+
+def push_from(config, raw_redis, *shown):
+    for host, role, rules in shown:
+        config.shared_redis().pipeline(
+            note_commands(config.shared_redis().keys, SeenClient(host, role, rules), raw_redis.time()[0])
+        )
+
+
+def test_nobody_routes_on_an_empty_server(redis_url):
+    assert rules_in_use(config_for(redis_url)) == []
+
+
+def test_workers_and_clients_of_the_same_rules_agree(redis_url, raw_redis):
+    config = config_for(redis_url)
+    register(raw_redis, knows=["A"], routing="abc")
+    push_from(config, raw_redis, ("web-1", "gunicorn", "abc"), ("web-1", "worker", "abc"))
+    assert rules_in_use(config) == [RulesInUse("abc", ["gunicorn on web-1", "worker on web-1"])]
+
+
+def test_most_users_come_first_and_rubys_processes_are_left_out(redis_url, raw_redis):
+    config = config_for(redis_url)
+    register(raw_redis, RUBYS)
+    register(raw_redis, OURS, knows=["A"])
+    push_from(config, raw_redis, ("web-2", "gunicorn", "abc"), ("web-3", "gunicorn", "abc"))
+    assert rules_in_use(config) == [
+        RulesInUse("abc", ["gunicorn on web-2", "gunicorn on web-3"]),
+        RulesInUse("none", ["worker on web-1"]),
+    ]
