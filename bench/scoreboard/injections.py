@@ -29,7 +29,7 @@ TAMED = str.maketrans({**dict.fromkeys("<>'`&{}%#/:;=?*[]|$\u2028\u2029\ud800", 
     heavy=True,
 )
 def injected(ground: Ground, report: Report) -> None:
-    strings = STRINGS if ground.tier == "full" else [*STRINGS[::7], *STRINGS[-9:]]
+    strings = STRINGS if ground.tier == "full" else [*STRINGS[::11], *STRINGS[-7:]]
     server = ground.server(persist=False)
     born, pages = list[str](), 0
     with web_parts.overheard() as log, closing(web_parts.asgi_visits(server, insecure=True)) as visits:

@@ -60,7 +60,10 @@ def slow_consumer(ground: Ground, report: Report) -> None:
     report.figure("push p99", f"{p99:.1f} ms")
     report.figure("latency wrong by at most", f"{worst:.1%}")
     report.figure("slower when looked at", f"{slower:.1%}")
-    report.figure("pages looked at", f"{onlooker.pages_seen:,}")
+    looks = sorted(onlooker.look_ms)
+    report.figure("looks", f"{len(looks):,}, median {looks[len(looks) // 2]:.0f} ms, slowest {looks[-1]:.0f} ms")
+    wanted = half_seconds * LOOKS_PER_SECOND / 4  # a busy machine looks more rarely
+    report.count(f"pages were looked at all the time: {len(looks)}", len(looks) > wanted)
     report.count("every look is answered" + "".join(f", but {odd}" for odd in onlooker.odd[:3]), not onlooker.odd)
 
 
@@ -104,7 +107,8 @@ class Onlooker:
     def __init__(self, server: Server, pages: HttpVisits) -> None:
         self._pages = pages
         self._raw = server.raw
-        self.pages_seen = 0
+        #: milliseconds that each look took
+        self.look_ms: list[float] = []
         #: looks that were not answered with a page
         self.odd: list[str] = []
         self._ended = threading.Event()
@@ -128,7 +132,7 @@ class Onlooker:
                 continue
             target = next(targets)
             reply = self._pages.get(target)
-            self.pages_seen += 1
+            self.look_ms.append(reply.seconds * 1000)
             self.odd += [f"{target}: {reply.status}"] if reply.status != 200 else []
             if target == "/queues":
                 self._compare()

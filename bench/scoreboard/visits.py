@@ -164,12 +164,20 @@ class HttpVisits:
 
     def send(self, asked: Asked) -> Reply:
         started = time.perf_counter()
-        self._connection.request(asked.method, asked.target, asked.body or None, dict(asked.headers))
-        response = self._connection.getresponse()
+        try:
+            response = self._asked(asked)
+        except (http.client.RemoteDisconnected, ConnectionError):
+            # A server ends connections on which nothing was said for some seconds. So a browser asks again.
+            self._connection.close()
+            response = self._asked(asked)
         body = response.read()
         seconds = time.perf_counter() - started
         headers = [(name.lower(), value) for name, value in response.getheaders()]
         return Reply(response.status, headers, body, seconds)
+
+    def _asked(self, asked: Asked) -> http.client.HTTPResponse:
+        self._connection.request(asked.method, asked.target, asked.body or None, dict(asked.headers))
+        return self._connection.getresponse()
 
     def get(self, target: str) -> Reply:
         return self.send(Asked("GET", target, {"accept": "text/html"}))

@@ -54,7 +54,8 @@ def test_every_page_is_reached_fits_and_has_no_serious_fault_in_light_and_dark(f
         seen.append(kind)
         faults += [f"{kind}: {what}" for what in offences(page)]
         page.emulate_media(color_scheme="dark")
-        faults += [f"{kind}, dark: {what}" for what in offences(page, "color-contrast")]
+        if not any(other.split("/")[1] == kind.split("/")[1] for other in seen[:-1]):  # of one noun once
+            faults += [f"{kind}, dark: {what}" for what in offences(page, "color-contrast")]
         page.set_viewport_size({"width": 390, "height": 844})
         faults += [f"{kind}, phone: {what}" for what in too_wide(page)]
         page.emulate_media(color_scheme="light")
