@@ -12,6 +12,7 @@ once, claim it in Redis, as periodic jobs do.
 
 from __future__ import annotations
 
+import logging
 import random
 import threading
 import time
@@ -20,8 +21,9 @@ from collections.abc import Callable
 from offsider.core.errors import RedisFailure
 from offsider.storage import leader
 from offsider.storage.redis import Redis
-from offsider.wiring.logs import logger
 from offsider.wiring.service import Loop, OnError
+
+logger = logging.getLogger("offsider")
 
 LIFE_SECONDS = 20.0
 RENEW_SECONDS = 15.0
