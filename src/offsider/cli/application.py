@@ -62,6 +62,7 @@ def load_application(targets: Iterable[str], config: Config) -> list[ModuleType]
         except ITS_OWN as error:
             raise BrokenApplication(explain(f"cannot load {target}", error)) from error
     _configure(modules, config)
+    _install_periodic(config)
     return modules
 
 
@@ -159,6 +160,14 @@ def _configure(modules: Iterable[ModuleType], config: Config) -> None:
             function(config)
         except ITS_OWN as error:
             raise BrokenApplication(explain(f"{module.__name__}.configure(config) failed", error)) from error
+
+
+def _install_periodic(config: Config) -> None:
+    """Periodic jobs of the configuration file need no line of code."""
+    if config.periodic and "periodic" not in config.extensions:
+        from offsider.ext.periodic import Periodic
+
+        config.use(Periodic())
 
 
 def _is_its_own(defined_in: str, module: ModuleType) -> bool:

@@ -20,6 +20,7 @@ WORDS = {
     "queues": "queues",
     "doctor": "doctor",
     "mark": "mark",
+    "periodic": "periodic",
     "web": "web",
     "demo": "demo",
     "version": "version",

@@ -1,0 +1,176 @@
+"""One periodic job: when it is due, and what is pushed then."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from typing import Any, cast
+
+from offsider.client.prepared import declared_of
+from offsider.core.arguments import check_json
+from offsider.core.errors import ConfigurationError, OffsiderError, UnknownJob
+from offsider.core.options import check_known, check_options, wire_options
+from offsider.ext.periodic.cron import Cron
+from offsider.jobs import registry
+from offsider.wiring.nearest import suggest
+
+GRACE_SECONDS = 60.0
+#: Where an entry comes from.
+CODE, FILE, REDIS = "code", "file", "redis"
+#: What ``[periodic.NAME]`` may have, besides options of the job.
+KEYS = ("cron", "job", "tz", "args", "kwargs", "description", "grace_seconds", "enabled")
+OPTIONS = ("queue", "retry", "retry_for", "retry_queue", "dead", "backtrace", "tags", "log_level")
+
+_NAME = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
+_EXAMPLES = {"cron": '"0 3 * * *"', "job": '"shop.jobs.clean_up"'}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A periodic job as it was registered.
+
+    Attributes:
+        name: unique, for people and in Redis.
+        cron: five fields or a word such as ``@daily``.
+        job: the name under which the job is stored.
+        tz: the time zone in which ``cron`` is read.
+        args, kwargs: the arguments, the same at every tick.
+        options: what a payload holds beside that, such as the queue; they win over those of the declared job.
+        description: a word for people.
+        grace_seconds: how late a tick may be claimed; what is older is skipped and told.
+        source: ``"code"``, ``"file"``, or ``"redis"`` for those that were added at run time.
+
+    Raises:
+        ConfigurationError: the message names the entry, and what is wrong with it.
+    """
+
+    name: str
+    cron: str
+    job: str
+    tz: str = "UTC"
+    args: Sequence[Any] = ()
+    kwargs: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    description: str = ""
+    grace_seconds: float = GRACE_SECONDS
+    source: str = CODE
+
+    def __post_init__(self) -> None:
+        try:
+            self._check()
+        except OffsiderError as error:
+            raise ConfigurationError(f"periodic job {self.name!r}: {error}") from None
+
+    def _check(self) -> None:
+        # Files and Redis hold whatever somebody wrote.
+        for key in ("name", "job", "description"):
+            value: object = getattr(self, key)
+            _expect(isinstance(value, str), f"{key} expects a string, got {value!r}")
+        _expect(_NAME.fullmatch(self.name), "a name has 1 to 100 letters, digits and _ . : -")
+        _expect(self.job, "job expects a job or its name")
+        _expect(_is_grace(self.grace_seconds), f"grace_seconds expects up to a year, got {self.grace_seconds!r}")
+        _expect(isinstance(self.args, list | tuple), f"args expects a list of arguments, got {self.args!r}")
+        _expect(isinstance(self.kwargs, dict), f"kwargs expects arguments by name, got {self.kwargs!r}")
+        object.__setattr__(self, "args", tuple(self.args))  # JSON knows lists alone
+        for value in (*self.args, self.kwargs, self.options):
+            _expect(check_json(value) is None, f"{value!r} would not survive JSON")
+        check_known(self.options, job_name=self.job)
+        _ = self.ticks
+
+    @cached_property
+    def ticks(self) -> Cron:
+        """When it is due."""
+        return Cron(self.cron, self.tz)
+
+    @property
+    def queue(self) -> str:
+        """Where its jobs go; empty when the job itself says that."""
+        return str(self.options.get("queue", ""))
+
+    def item(self, tick: int) -> dict[str, Any]:
+        """What a client is given to push at a tick."""
+        called: object = self.job
+        with suppress(UnknownJob):  # it lives elsewhere, perhaps in Ruby
+            called = registry.find(self.job)
+        item = {**self.options, "class": called, "args": list(self.args)}
+        if self.kwargs:
+            item["kwargs"] = dict(self.kwargs)
+        return item | {"periodic": {"name": self.name, "at": tick}}
+
+    def as_json(self) -> str:
+        """Its stored form, the same text for the same entry."""
+        stored = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "name"}
+        return json.dumps(stored, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+    @classmethod
+    def from_json(cls, name: str, raw: str | bytes) -> Entry:
+        """The entry that was stored; keys that a later version has added are passed over.
+
+        Raises:
+            ConfigurationError: this is none.
+        """
+        try:
+            stored: Any = json.loads(raw)
+            known = {one.name for one in fields(cls)} - {"name"}
+            return cls(name, **{key: value for key, value in stored.items() if key in known})
+        except (AttributeError, TypeError, ValueError, RecursionError) as error:
+            if isinstance(error, ConfigurationError):
+                raise
+            raise ConfigurationError(f"periodic job {name!r}: what is stored is none") from error
+
+
+def make(
+    name: str | None,
+    cron: str,
+    job: object,
+    *,
+    options: Mapping[str, Any] | None = None,
+    **more: Any,  # attributes of the entry
+) -> Entry:
+    """The entry of a job, or of a job's name; it is called as the job when it has no name of its own.
+
+    Raises:
+        ConfigurationError: it cannot be one.
+    """
+    declared = declared_of(job)
+    called: Any = job if declared is None else declared.name
+    name = called if name is None else name
+    stored = dict(options or {})
+    try:
+        check_options({key: value for key, value in stored.items() if key != "extra"}, job_name=str(called))
+        _expect("wait_replicas" not in stored, "wait_replicas is not for periodic jobs")
+    except OffsiderError as error:
+        raise ConfigurationError(f"periodic job {name!r}: {error}") from None
+    return Entry(cast("str", name), cron, called, options=wire_options(stored), **more)
+
+
+def from_table(name: str, table: Mapping[str, Any], **defaults: Any) -> Entry | None:
+    """The entry of ``[periodic.NAME]`` in a file; None when it says ``enabled = false``.
+
+    Raises:
+        ConfigurationError: a key is missing or means nothing, or a value is wrong.
+    """
+    for key in table:
+        if key not in (*KEYS, *OPTIONS):
+            raise ConfigurationError(f"periodic job {name!r}: there is no key {key}{suggest(key, (*KEYS, *OPTIONS))}")
+    if table.get("enabled", True) is False:
+        return None
+    for key, example in _EXAMPLES.items():
+        if key not in table:
+            raise ConfigurationError(f"periodic job {name!r}: {key} is missing, as in {key} = {example}")
+    more = defaults | {key: table[key] for key in KEYS if key in table and key not in ("cron", "job", "enabled")}
+    options = {key: table[key] for key in OPTIONS if key in table}
+    return make(name, table["cron"], table["job"], options=options, source=FILE, **more)
+
+
+def _expect(holds: object, message: str) -> None:
+    if not holds:
+        raise ConfigurationError(message)
+
+
+def _is_grace(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= 366 * 86_400

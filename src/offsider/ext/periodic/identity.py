@@ -1,0 +1,12 @@
+"""Who claims ticks, for the history and for turns."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+
+
+def here() -> str:
+    """``host:pid:nonce``: this process, or a part of it."""
+    return f"{os.environ.get('DYNO') or socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"

@@ -1,0 +1,1 @@
+"""The scripts of periodic jobs, one file per verb."""

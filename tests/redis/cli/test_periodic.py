@@ -1,0 +1,141 @@
+"""``offsider periodic``: what it shows, what it checks, what it does."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from offsider import Config
+from offsider.cli.main import main
+from offsider.ext.periodic.entry import make
+from offsider.ext.periodic.store import Line, PeriodicStore
+from offsider.jobs import registry
+
+APP = """
+from offsider import Config, job
+from offsider.ext.periodic import Periodic
+
+@job(name="app.clean", queue="slow")
+def clean(days: int) -> None: ...
+
+def configure(config: Config) -> None:
+    periodic = Periodic(tz="Europe/Berlin")
+    periodic.register("30 2 * * *", clean, args=[3], name="nightly")
+    config.use(periodic)
+"""
+
+
+@pytest.fixture(autouse=True)
+def here(redis_url, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("REDIS_URL", redis_url)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "periodic_app.py").write_text(APP)
+    with registry.isolated():
+        yield
+    sys.modules.pop("periodic_app", None)
+
+
+@pytest.fixture
+def store(redis_url):
+    config = Config()
+    config.redis.url = redis_url
+    store = PeriodicStore(config.shared_redis())
+    store.publish([make("hourly", "@hourly", "A", options={"queue": "low"}, description="x")], 1.0, 1e9)
+    yield store
+    config.close()
+
+
+def call(*words: str):
+    return CliRunner().invoke(main, ["periodic", *words])
+
+
+def test_the_list_has_those_of_workers_and_of_the_application(store):
+    result = call("list", "-r", "periodic_app")
+    assert result.exit_code == 0, result.output
+    head, hourly, nightly = result.output.splitlines()
+    assert head.split() == ["NAME", "CRON", "ZONE", "JOB", "NEXT"]
+    assert hourly.split()[:4] == ["hourly", "@hourly", "UTC", "A"]
+    assert nightly.endswith("no worker")
+    assert "02:30:00 +0" in nightly
+    assert len(call("list").output.splitlines()) == 2
+
+
+def test_the_list_for_programs(store):
+    store.pause("hourly")
+    (found,) = json.loads(call("list", "--json").output)
+    assert (found["name"], found["paused"], found["queue"], len(found["next"])) == ("hourly", True, "low", 5)
+
+
+def test_one_is_shown_with_its_words_and_history(store):
+    store.note("hourly", Line("skipped", 1e9, 1e9, count=4, by="me"))
+    store.pause("hourly")
+    output = call("show", "hourly").output
+    assert "Every hour" in output or "At 0 minutes" in output or "@hourly UTC:" in output
+    assert "paused" in output
+    assert "2001-09-09 01:46:40 +0000  skipped 4" in output
+    shown = json.loads(call("show", "hourly", "--json").output)
+    assert shown["history"][0]["count"] == 4
+    store.publish([make("hourly", "@daily", "A")], 2.0, 1e9)
+    assert "processes differ" in call("show", "hourly").output
+
+
+def test_an_unknown_name_ends_with_an_error(store):
+    for words in (["show", "hourl"], ["pause", "hourl"], ["run", "hourl"]):
+        result = call(*words)
+        assert result.exit_code == 1
+        assert "there is no periodic job hourl (did you mean 'hourly'?)" in result.output
+
+
+def test_running_pausing_resuming_and_removing(store, raw_redis):
+    assert call("run", "hourly").output.startswith("hourly: pushed ")
+    assert raw_redis.llen("queue:low") == 1
+    assert call("pause", "hourly").output == "hourly: paused\n"
+    assert call("pause", "hourly").output == "hourly: was paused already\n"
+    assert call("resume", "hourly").output == "hourly: goes on\n"
+    assert call("resume", "hourly").output == "hourly: was not paused\n"
+    assert "is registered in code" in call("remove", "hourly").output
+    store.add(make("added", "@daily", "A", source="redis"))
+    assert call("remove", "added").output == "added: removed\n"
+
+
+def test_an_application_that_is_not_running_runs_its_own(raw_redis):
+    assert call("run", "nightly", "-r", "periodic_app").exit_code == 0
+    assert json.loads(raw_redis.lindex("queue:slow", 0))["args"] == [3]
+
+
+def test_a_run_that_middleware_stops_is_told(tmp_path, raw_redis):
+    stop = "    config.client_middleware.add(lambda push, call_next: None)\n"
+    (tmp_path / "periodic_app.py").write_text(APP + stop)
+    assert "stopped the job" in call("run", "nightly", "-r", "periodic_app").output
+
+
+def test_the_check_needs_no_server(monkeypatch):
+    monkeypatch.setenv("REDIS_URL", "redis://127.0.0.1:1/0")
+    result = call("check", "-r", "periodic_app")
+    assert result.exit_code == 0, result.output
+    assert result.output.startswith("nightly: 30 2 * * * Europe/Berlin, next ")
+    assert result.output.endswith("1 periodic job, 0 wrong\n")
+    assert call("list").exit_code == 1
+
+
+def test_the_check_finds_what_would_go_wrong(tmp_path):
+    (tmp_path / "offsider.toml").write_text(
+        '[periodic.a]\ncron = "@daily"\njob = "app.cleen"\n[periodic.b]\ncron = "@daily"\njob = "app.clean"\n'
+    )
+    result = call("check", "-r", "periodic_app")
+    assert result.exit_code == 1
+    assert "a: no job app.cleen is declared here (did you mean 'app.clean'?)" in result.output
+    assert "b: app.clean" in result.output
+    assert result.output.endswith("3 periodic jobs, 2 wrong\n")
+    assert "1 wrong" in call("check", "-r", "periodic_app", "--foreign").output
+
+
+def test_the_check_names_an_expression_that_is_none(tmp_path):
+    (tmp_path / "offsider.toml").write_text('[periodic.a]\ncron = "61 * * * *"\njob = "A"\n')
+    result = call("check")
+    assert result.exit_code == 1
+    assert "periodic job 'a': cron: '61 * * * *' cannot be read: Bad minute" in result.output

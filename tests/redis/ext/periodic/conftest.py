@@ -1,0 +1,102 @@
+"""Periodic jobs on a server whose time the test sets.
+
+Fixtures
+    clock      the server's time, for the scripts of periodic jobs: clock.set(epoch seconds)
+    process    makes what one worker process has: process(entries, wrong_by=300)
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from offsider.core.clock import Clock
+from offsider.ext.periodic import store
+from offsider.ext.periodic.entry import Entry
+from offsider.ext.periodic.service import PeriodicService
+from offsider.jobs import registry
+from offsider.wiring.config import Config
+
+TIME = "redis.call('TIME')"
+SET_TIME = "(function() return {redis.call('GET', 'test:now'), '0'} end)()"
+
+
+class ServerClock:
+    def __init__(self, raw_redis) -> None:
+        self._redis = raw_redis
+
+    def set(self, now: int) -> None:
+        self._redis.set("test:now", int(now))
+
+    @property
+    def now(self) -> int:
+        return int(self._redis.get("test:now"))
+
+
+class WrongClock(Clock):
+    def __init__(self, offset_seconds: float) -> None:
+        self.offset_seconds = offset_seconds
+
+    def now(self) -> float:
+        return super().now() + self.offset_seconds
+
+
+class Process:
+    def __init__(self, url: str, entries: Sequence[Entry], wrong_by: float) -> None:
+        self.config = Config()
+        self.config.redis.url = url
+        self.config.clock = WrongClock(wrong_by)
+        self.errors: list[tuple[BaseException, dict[str, object]]] = []
+        self.config.error_handlers.append(lambda error, context: self.errors.append((error, dict(context))))
+        self.redis = self.config.shared_redis()
+        self.service = PeriodicService(self.config, self.redis, entries)
+        self.tick = self.service.tick
+
+    def settle(self) -> float:
+        """Until there is nothing to do now; answers in how many seconds there is."""
+        while not (pause_seconds := self.tick()):
+            continue
+        return pause_seconds
+
+    def close(self) -> None:
+        self.service.stop()
+        self.service._alarm.close()
+        self.config.close()
+
+
+@pytest.fixture
+def clock(raw_redis) -> Iterator[ServerClock]:
+    scripts = (store.LOOK, store.CLAIM, store.RESUME, store.ADD)
+    before = [script.text for script in scripts]
+    for script in scripts:
+        assert TIME in script.text
+        script._use(script.text.replace(TIME, SET_TIME))
+    yield ServerClock(raw_redis)
+    for script, text in zip(scripts, before, strict=True):
+        script._use(text)
+
+
+@pytest.fixture
+def process(redis_url) -> Iterator[object]:
+    made: list[Process] = []
+
+    def make_process(*entries: Entry, wrong_by: float = 0.0, url: str = redis_url) -> Process:
+        made.append(Process(url, entries, wrong_by))
+        return made[-1]
+
+    with registry.isolated():
+        yield make_process
+    for one in made:
+        one.close()
+
+
+@pytest.fixture
+def pushed(raw_redis):
+    """The ticks whose jobs are in a queue, the first one first."""
+
+    def look(queue: str = "default") -> list[int]:
+        return [json.loads(raw)["periodic"]["at"] for raw in reversed(raw_redis.lrange(f"queue:{queue}", 0, -1))]
+
+    return look

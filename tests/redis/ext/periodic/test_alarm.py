@@ -1,0 +1,124 @@
+"""Sleeping until a moment, a change, or the end."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+
+import pytest
+
+from offsider.core.errors import RedisRefused
+from offsider.ext.periodic.alarm import TOLD_SECONDS, UNTOLD_SECONDS, Alarm
+from offsider.wiring.config import Config
+from tests.faults import FaultProxy
+from tests.waiting import wait_for
+
+LONG = 50.0
+
+
+@pytest.fixture
+def make_alarm():
+    made = []
+
+    def make(url: str) -> Alarm:
+        config = Config()
+        config.redis.url = url
+        made.append((config, Alarm(config.shared_redis(), "test:revision")))
+        return made[-1][1]
+
+    yield make
+    for config, alarm in made:
+        alarm.close()
+        config.close()
+
+
+def asleep(alarm: Alarm, seconds: float = LONG) -> threading.Thread:
+    thread = threading.Thread(target=alarm.sleep, args=(seconds,))
+    thread.start()
+    wait_for(lambda: alarm._pipe)
+    return thread
+
+
+def ends(thread: threading.Thread) -> bool:
+    thread.join(20)
+    return not thread.is_alive()
+
+
+def test_a_change_ends_the_sleep_and_is_told_again_after_another_look(make_alarm, redis_url, raw_redis):
+    alarm = make_alarm(redis_url)
+    for _ in range(2):
+        alarm.watch()
+        assert alarm.longest_seconds == TOLD_SECONDS
+        sleeper = asleep(alarm)
+        raw_redis.incr("test:revision")
+        assert ends(sleeper)
+
+
+def test_a_change_before_the_sleep_ends_it_as_well(make_alarm, redis_url, raw_redis):
+    alarm = make_alarm(redis_url)
+    alarm.watch()
+    raw_redis.incr("test:revision")
+    assert ends(asleep(alarm))
+
+
+def test_a_sleep_lasts_as_long_as_it_should(make_alarm, redis_url):
+    alarm = make_alarm(redis_url)
+    alarm.watch()
+    started = time.monotonic()
+    alarm.sleep(0.05)
+    assert time.monotonic() - started >= 0.049
+
+
+def test_the_end_ends_this_sleep_and_every_later_one(make_alarm, redis_url):
+    alarm = make_alarm(redis_url)
+    sleeper = asleep(alarm)
+    alarm.end()
+    assert ends(sleeper)
+    alarm.sleep(LONG)
+    alarm.close()
+    alarm.end()
+    alarm.sleep(LONG)
+
+
+def test_where_the_server_does_not_tell_it_is_asked_more_often(make_alarm, redis_url, monkeypatch):
+    alarm = make_alarm(redis_url)
+    asked = []
+
+    def refuse(*keys):
+        asked.append(keys)
+        raise RedisRefused("NOPERM no")
+
+    monkeypatch.setattr(alarm._tracking, "watch", refuse)
+    alarm.watch()
+    alarm.watch()
+    assert asked == [("test:revision",)]
+    assert alarm.longest_seconds == UNTOLD_SECONDS
+
+
+def test_a_connection_that_breaks_is_done_without_for_a_while(make_alarm, redis_url):
+    with FaultProxy(redis_url) as proxy:
+        alarm = make_alarm(proxy.url)
+        alarm.watch()
+        sleeper = asleep(alarm)
+        proxy.refuse()
+        assert ends(sleeper)
+        assert alarm.longest_seconds == UNTOLD_SECONDS
+        alarm._track_at = 0.0
+        alarm.watch()
+        assert alarm._track_at > time.monotonic()
+        proxy.accept()
+        alarm._track_at = 0.0
+        alarm.watch()
+        assert alarm.longest_seconds == TOLD_SECONDS
+
+
+def test_nothing_is_left_open(make_alarm, redis_url):
+    alarm = make_alarm(redis_url)
+    alarm.watch()
+    alarm.sleep(0.0)
+    pipe = alarm._pipe
+    alarm.close()
+    for end in pipe:
+        with pytest.raises(OSError):
+            os.fstat(end)

@@ -1,0 +1,143 @@
+"""Looking at periodic jobs and acting on them from any process."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from offsider import Config, job
+from offsider.core.errors import ConfigurationError
+from offsider.ext.periodic import Periodic, PeriodicJobs, UnknownPeriodicJob
+from offsider.ext.periodic.entry import make
+from offsider.ext.periodic.service import PeriodicService
+from offsider.ext.periodic.store import PeriodicStore
+from offsider.jobs import registry
+
+
+@pytest.fixture(autouse=True)
+def forgotten_jobs():
+    with registry.isolated():
+        yield
+
+
+@pytest.fixture
+def make_config(redis_url):
+    made = []
+
+    def make_config(*extensions) -> Config:
+        config = Config()
+        config.redis.url = redis_url
+        for extension in extensions:
+            config.use(extension)
+        made.append(config)
+        return config
+
+    yield make_config
+    for config in made:
+        config.close()
+
+
+@pytest.fixture
+def jobs(make_config) -> PeriodicJobs:
+    """As in a process that knows nothing of the application."""
+    return PeriodicJobs(make_config())
+
+
+def publish(config: Config, *entries, since: float = 1.0) -> None:
+    PeriodicStore(config.shared_redis()).publish(entries, since, 1e9)
+
+
+def test_those_of_workers_of_this_process_and_of_run_time_are_there_by_name(make_config):
+    periodic = Periodic()
+    periodic.register("@daily", "A", name="mine")
+    jobs = PeriodicJobs(make_config(periodic))
+    publish(make_config(), make("theirs", "@daily", "A"))
+    jobs.add("@daily", "A", name="added")
+    assert [(each.name, each.entry.source, each.versions) for each in jobs] == [
+        ("added", "redis", 1),
+        ("mine", "code", 0),
+        ("theirs", "code", 1),
+    ]
+    assert len(jobs) == 3
+    assert jobs["mine"] == jobs.find("mine")
+
+
+def test_an_unknown_name_suggests_the_nearest(jobs, make_config):
+    publish(make_config(), make("nightly", "@daily", "A"))
+    assert jobs.find("nightli") is None
+    with pytest.raises(UnknownPeriodicJob, match=r"no periodic job nightli \(did you mean 'nightly'"):
+        _ = jobs["nightli"]
+
+
+def test_versions_of_processes_are_counted_and_the_latest_is_shown(jobs, make_config):
+    publish(make_config(), make("n", "@daily", "A"), since=1.0)
+    publish(make_config(), make("n", "@hourly", "A"), since=2.0)
+    assert (jobs["n"].versions, jobs["n"].entry.cron) == (2, "@hourly")
+
+
+def test_the_next_runs_are_in_the_jobs_time_zone(jobs, make_config):
+    zone = ZoneInfo("America/New_York")
+    publish(make_config(), make("n", "30 2 * * *", "A", tz="America/New_York"))
+    after = datetime(2026, 3, 7, 12, tzinfo=zone).timestamp()
+    assert [when.isoformat() for when in jobs["n"].next_runs(2, after)] == [
+        "2026-03-08T03:00:00-04:00",
+        "2026-03-09T02:30:00-04:00",
+    ]
+    assert len(jobs["n"].next_runs()) == 5
+
+
+def test_a_run_by_hand_pushes_with_the_options_of_the_job_although_nobody_here_knows_it(make_config, jobs, raw_redis):
+    @job(name="A", queue="slow", retry=3)
+    def a(number: int) -> None: ...
+
+    periodic = Periodic()
+    periodic.register("@yearly", a, args=[5], name="n")
+    config = make_config(periodic)
+    PeriodicService(config, config.shared_redis(), list(periodic.register_of_process.entries.values())).tick()
+    with registry.isolated():
+        registry._jobs.clear()
+        jid = jobs["n"].run(by="ann")
+    payload = json.loads(raw_redis.lindex("queue:slow", 0))
+    assert (payload["class"], payload["args"], payload["retry"], payload["jid"]) == ("A", [5], 3, jid)
+    assert [(line.how, line.jid, line.by) for line in jobs["n"].history()] == [("run", jid, "ann")]
+    assert jobs["n"].last == jobs["n"].history()[0]
+
+
+def test_a_run_that_middleware_stops_has_no_jid(make_config):
+    periodic = Periodic()
+    periodic.register("@yearly", "A")
+    config = make_config(periodic)
+    config.client_middleware.add(lambda push, call_next: None)
+    jobs = PeriodicJobs(config)
+    assert jobs["A"].run() is None
+    assert jobs["A"].history()[0].jid == ""
+    assert "@" in jobs["A"].history()[0].by
+
+
+def test_pausing_and_resuming(jobs, make_config):
+    publish(make_config(), make("n", "@daily", "A"))
+    assert jobs["n"].pause()
+    assert not jobs["n"].pause()
+    assert jobs["n"].paused
+    assert jobs["n"].resume()
+    assert not jobs["n"].paused
+
+
+def test_one_is_added_changed_and_removed_at_run_time(jobs, make_config):
+    added = jobs.add("@daily", "A", args=[1], tz="Europe/Berlin", queue="low", description="x")
+    assert (added.entry.tz, added.entry.queue, added.entry.args) == ("Europe/Berlin", "low", (1,))
+    assert jobs.add("@hourly", "A").entry.cron == "@hourly"
+    assert len(jobs) == 1
+    added.remove()
+    assert len(jobs) == 0
+
+
+def test_those_of_code_are_neither_changed_nor_removed(jobs, make_config):
+    publish(make_config(), make("n", "@daily", "A"))
+    with pytest.raises(ConfigurationError, match="'n' is registered in code or in a file: change it there"):
+        jobs.add("@daily", "A", name="n")
+    with pytest.raises(ConfigurationError, match="'n' is registered in code: remove it there, or pause it"):
+        jobs["n"].remove()

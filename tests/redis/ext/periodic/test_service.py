@@ -1,0 +1,491 @@
+"""Each tick pushes its job once among all processes, whatever their clocks, versions, deaths and outages."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
+
+import pytest
+from cronsim import CronSim
+from hypothesis import HealthCheck, given, settings, strategies as st
+
+from offsider import job
+from offsider.core.errors import RedisRefused, RedisUnavailable
+from offsider.ext.periodic import service as module
+from offsider.ext.periodic.entry import Entry, make
+from offsider.ext.periodic.store import Claimed, Line, PeriodicStore
+from offsider.ext.unique import Unique
+from tests.faults import FaultProxy
+from tests.waiting import wait_for
+
+NOON = int(datetime(2026, 3, 1, 12, 0, tzinfo=UTC).timestamp())
+
+
+def at(*moment: int, tz: str = "UTC") -> int:
+    return int(datetime(*moment, tzinfo=ZoneInfo(tz)).timestamp())
+
+
+def entry(cron: str = "* * * * *", **more) -> Entry:
+    return make(more.pop("name", "tick"), cron, more.pop("job", "Tick"), **more)
+
+
+def own_iteration(expression: str, tz: str, start: int, end: int) -> list[int]:
+    """What cronsim itself makes of it."""
+    ticks = []
+    for tick in CronSim(expression, datetime.fromtimestamp(start, ZoneInfo(tz))):
+        moment = int(tick.timestamp())
+        if moment > end:
+            return ticks
+        ticks.append(moment)
+    return ticks
+
+
+# ------------------------------------------------------------------------------------------ once
+
+
+def test_a_tick_pushes_its_job_at_its_time(clock, process, pushed, raw_redis):
+    clock.set(NOON + 10)
+    one = process(entry(args=(1, "a"), options={"queue": "low"}))
+    assert 49 < one.settle() <= 50
+    assert pushed("low") == []
+    clock.set(NOON + 60)
+    assert 59 < one.settle() <= 60
+    payload = json.loads(raw_redis.lindex("queue:low", 0))
+    assert (payload["class"], payload["args"], payload["queue"]) == ("Tick", [1, "a"], "low")
+    assert payload["periodic"] == {"name": "tick", "at": NOON + 60}
+    assert raw_redis.smembers("queues") == {b"low"}
+    assert len(payload["jid"]) == 24
+    assert "enqueued_at" in payload
+
+
+def test_the_options_of_the_declared_job_hold_below_those_of_the_entry(clock, process, raw_redis):
+    one = process(entry(options={"retry": 2}))
+
+    @job(name="Tick", queue="slow", retry=9, tags=["a"])
+    def tick() -> None: ...
+
+    clock.set(NOON)
+    one.settle()
+    clock.set(NOON + 60)
+    one.settle()
+    payload = json.loads(raw_redis.lindex("queue:slow", 0))
+    assert (payload["retry"], payload["tags"]) == (2, ["a"])
+
+
+@pytest.mark.parametrize(
+    "tz,change",
+    [
+        ("America/New_York", (at(2026, 3, 8, 6, 0), ["30 2 * * *", "*/30 * * * *", "15 * * * *", "0 3 * * *"])),
+        ("America/New_York", (at(2026, 11, 1, 4, 0), ["30 1 * * *", "*/30 * * * *", "0 2 * * *", "10 1,2 * * *"])),
+        ("Australia/Lord_Howe", (at(2026, 4, 4, 13, 0), ["45 1 * * *", "*/15 * * * *", "@hourly", "@daily"])),
+    ],
+)
+def test_two_processes_five_minutes_apart_fire_every_tick_once_through_a_change_of_the_clocks(
+    clock, process, pushed, tz, change
+):
+    start, expressions = change
+    entries = [entry(cron, name=f"e{number}", tz=tz, job=cron) for number, cron in enumerate(expressions)]
+    clock.set(start)
+    processes = [process(*entries, wrong_by=wrong_by) for wrong_by in (150, -150)]
+    for one in processes:
+        one.settle()
+    end = start + 6 * 3600
+    for now in range(start, end + 1, 50):
+        clock.set(now)
+        threads = [threading.Thread(target=one.tick) for one in processes]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for one in processes:
+            one.service._store._redis.call("DEL", *(f"offsider:periodic:turn:{each.name}" for each in entries))
+            one.settle()
+    end = clock.now
+    wanted = sorted(tick for each in entries for tick in own_iteration(each.ticks._fields, tz, start, end))
+    assert sorted(pushed()) == wanted
+
+
+ZONES = ("America/New_York", "Europe/Berlin", "Australia/Lord_Howe", "America/Sao_Paulo", "Asia/Kolkata", "UTC")
+CHANGES = [at(2026, 3, 8, 6), at(2026, 11, 1, 4), at(2026, 3, 29), at(2026, 10, 25), at(2026, 4, 4, 13)]
+FIELD = {
+    "minute": st.sampled_from(["*", "*/7", "0", "30", "15,45", "*/30"]),
+    "hour": st.sampled_from(["*", "*/2", "1", "2", "1,2", "0-3"]),
+}
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_whatever_the_steps_of_time_all_ticks_are_those_of_cronsims_own_iteration(
+    clock, process, pushed, raw_redis, data
+):
+    raw_redis.flushall()
+    expression = f"{data.draw(FIELD['minute'])} {data.draw(FIELD['hour'])} * * *"
+    tz, start = data.draw(st.sampled_from(ZONES)), data.draw(st.sampled_from(CHANGES))
+    one_entry = entry(expression, tz=tz, grace_seconds=7200)
+    clock.set(start)
+    processes = [process(one_entry), process(one_entry)]
+    processes[0].settle()
+    now = start
+    for _ in range(12):
+        now += data.draw(st.integers(1, 3600))
+        clock.set(now)
+        processes[data.draw(st.integers(0, 1))].settle()
+    processes[0].settle()
+    assert pushed() == own_iteration(expression, tz, start, now)
+
+
+def test_many_processes_at_once_push_one_job(clock, process, pushed):
+    clock.set(NOON)
+    processes = [process(entry()) for _ in range(6)]
+    for one in processes:
+        one.settle()
+    clock.set(NOON + 60)
+    threads = [threading.Thread(target=one.tick) for one in processes]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert pushed() == [NOON + 60]
+
+
+def test_versions_side_by_side_push_the_ticks_of_both_and_a_common_tick_once(clock, process, pushed):
+    clock.set(NOON)
+    old, new = process(entry("*/10 * * * *")), process(entry("*/15 * * * *"), entry("5 * * * *", name="new"))
+    for now in range(NOON, NOON + 1801, 50):
+        clock.set(now)
+        for one in (old, new):
+            one.settle()
+    clock.set(NOON + 1800)
+    for one in (old, new):
+        one.settle()
+    assert [tick - NOON for tick in pushed()] == [300, 600, 900, 1200, 1800]
+
+
+# ------------------------------------------------------------------------------------- late ones
+
+
+def test_what_was_missed_within_the_grace_is_caught_up(clock, process, pushed):
+    clock.set(NOON)
+    process(entry()).settle()
+    clock.set(NOON + 119)
+    process(entry()).settle()
+    assert pushed() == [NOON + 60]
+
+
+def test_what_is_older_is_skipped_and_told_once(clock, process, pushed, caplog):
+    clock.set(NOON)
+    processes = [process(entry()), process(entry())]
+    processes[0].settle()
+    clock.set(NOON + 600)
+    with caplog.at_level(logging.WARNING, "offsider"):
+        for one in processes:
+            one.settle()
+    assert pushed() == [NOON + 600]
+    assert caplog.text.count("periodic job tick: skipped 9 ticks, the first of 2026-03-01T12:01:00+00:00") == 1
+    lines = processes[0].service._store.history("tick")
+    assert [(line.how, line.tick, line.count) for line in lines] == [
+        ("tick", NOON + 600, 0),
+        ("skipped", NOON + 540, 9),
+    ]
+
+
+def test_a_year_of_missed_minutes_is_passed_over_quickly(clock, process, pushed, caplog):
+    clock.set(NOON)
+    one = process(entry())
+    one.settle()
+    clock.set(NOON + 365 * 86_400 + 30)
+    one.settle()
+    assert pushed() == [NOON + 365 * 86_400]
+    assert "skipped at least 1000 ticks" in caplog.text
+
+
+def test_a_longer_grace_catches_up_more(clock, process, pushed):
+    clock.set(NOON)
+    one = process(entry("*/10 * * * *", grace_seconds=3600))
+    one.settle()
+    clock.set(NOON + 1830)
+    one.settle()
+    assert pushed() == [NOON + 600, NOON + 1200, NOON + 1800]
+
+
+def test_a_new_job_begins_with_its_next_tick(clock, process, pushed):
+    clock.set(NOON)
+    process(entry()).settle()
+    assert pushed() == []
+
+
+def test_a_server_that_has_lost_its_data_repeats_no_tick_and_loses_none_to_come(clock, process, pushed, raw_redis):
+    clock.set(NOON)
+    one = process(entry())
+    one.settle()
+    clock.set(NOON + 60)
+    one.settle()
+    raw_redis.flushall()
+    clock.set(NOON + 60)
+    one.settle()
+    assert pushed() == []
+    raw_redis.flushall()
+    clock.set(NOON + 125)
+    one.settle()
+    assert pushed() == [NOON + 120]
+
+
+# ------------------------------------------------------------------------------- dead and failing
+
+
+def test_who_takes_over_from_one_that_died_with_its_turn_pushes_the_job(clock, process, pushed, raw_redis):
+    clock.set(NOON)
+    one = process(entry())
+    one.settle()
+    clock.set(NOON + 60)
+    PeriodicStore(one.redis).take_turn("tick", "who:died:1")
+    assert 0 < one.tick() <= module.TURN_SECONDS
+    assert pushed() == []
+    raw_redis.delete("offsider:periodic:turn:tick")
+    one.settle()
+    assert pushed() == [NOON + 60]
+
+
+def test_middleware_runs_once_and_may_stop_a_job(clock, process, pushed, caplog):
+    clock.set(NOON)
+    processes = [process(entry()), process(entry())]
+    seen = []
+    for one in processes:
+        one.config.client_middleware.add(lambda push, call_next: seen.append(push.payload["jid"]))
+        one.settle()
+    clock.set(NOON + 60)
+    with caplog.at_level(logging.INFO, "offsider"):
+        for one in processes:
+            one.settle()
+    assert len(seen) == 1
+    assert pushed() == []
+    assert processes[0].service._store.history("tick")[0].how == "stopped"
+    assert "the job of 2026-03-01T12:01:00+00:00 was stopped before" in caplog.text
+
+
+def test_a_failing_middleware_holds_up_no_other_job_and_is_told_once_for_a_tick(clock, process, pushed, raw_redis):
+    clock.set(NOON)
+    one = process(entry(job="Bad", name="bad"), entry())
+    one.config.client_middleware.add(fail_for_bad)
+    one.settle()
+    clock.set(NOON + 60)
+    assert one.settle() <= module.TURN_SECONDS
+    assert pushed() == [NOON + 60]
+    one.settle()
+    assert [str(error) for error, _ in one.errors] == ["no"]
+    assert one.errors[0][1] == {"context": "periodic job bad", "tick": NOON + 60}
+
+
+def fail_for_bad(push, call_next):
+    if push.payload["class"] == "Bad":
+        raise RuntimeError("no")
+    return call_next(push)
+
+
+def test_a_queue_that_is_none_claims_no_tick(clock, process, pushed, raw_redis):
+    clock.set(NOON)
+    one = process(entry())
+    one.settle()
+    raw_redis.set("queue:default", "x")
+    clock.set(NOON + 60)
+    one.settle()
+    assert isinstance(one.errors[0][0], RedisRefused)
+    raw_redis.delete("queue:default")
+    one.settle()
+    assert pushed() == [NOON + 60]
+
+
+def test_an_outage_is_told_once_and_what_is_due_comes_after_it(redis_url, pushed, process, clock, caplog):
+    clock.set(NOON)
+    with FaultProxy(redis_url) as proxy:
+        one = process(entry(), url=proxy.url)
+        one.settle()
+        proxy.refuse()
+        proxy.reset()
+        clock.set(NOON + 60)
+        assert one.tick() == one.tick() == module.OUTAGE_SECONDS
+        assert [type(error) for error, _ in one.errors] == [RedisUnavailable]
+        proxy.accept()
+        with caplog.at_level(logging.INFO, "offsider"):
+            wait_for(lambda: one.tick() and pushed() == [NOON + 60])
+    assert "periodic jobs: Redis is online" in caplog.text
+
+
+# -------------------------------------------------------------------------------------- by hand
+
+
+def test_a_paused_job_pushes_nothing_and_goes_on_with_its_next_tick(clock, process, pushed):
+    clock.set(NOON)
+    one = process(entry())
+    one.settle()
+    store = PeriodicStore(one.redis)
+    assert (store.pause("tick"), store.pause("tick")) == (True, False)
+    clock.set(NOON + 60)
+    one.settle()
+    clock.set(NOON + 90)
+    assert (store.resume("tick"), store.resume("tick")) == (True, False)
+    one.settle()
+    assert pushed() == []
+    clock.set(NOON + 120)
+    one.settle()
+    assert pushed() == [NOON + 120]
+
+
+def test_one_that_is_paused_between_look_and_claim_is_not_pushed(clock, process, pushed, monkeypatch):
+    clock.set(NOON)
+    one = process(entry())
+    one.settle()
+    clock.set(NOON + 60)
+    store = PeriodicStore(one.redis)
+    prepare = one.service._prepare
+    monkeypatch.setattr(one.service, "_prepare", lambda *args: (store.pause("tick"), prepare(*args))[1])
+    one.settle()
+    assert pushed() == []
+
+
+def test_what_is_added_at_run_time_is_pushed_by_every_process_until_it_is_removed(clock, process, pushed):
+    clock.set(NOON)
+    one, other = process(), process()
+    store = PeriodicStore(one.redis)
+    assert store.add(entry(name="later", source="redis"))
+    one.settle()
+    clock.set(NOON + 60)
+    other.settle()
+    assert not store.add(entry("*/2 * * * *", name="later", source="redis"))
+    clock.set(NOON + 120)
+    one.settle()
+    clock.set(NOON + 180)
+    one.settle()
+    assert [tick - NOON for tick in pushed()] == [60, 120]
+    assert store.remove("later")
+    clock.set(NOON + 240)
+    one.settle()
+    assert len(pushed()) == 2
+    assert not one.service._due
+
+
+def test_code_stands_above_what_is_added_and_what_cannot_be_read_is_told(clock, process, pushed, raw_redis):
+    clock.set(NOON)
+    one = process(entry("0 0 1 1 *"))
+    store = PeriodicStore(one.redis)
+    store.add(entry(source="redis"))
+    raw_redis.hset("offsider:periodic:entries", "odd", "[]")
+    one.settle()
+    clock.set(NOON + 60)
+    one.settle()
+    assert pushed() == []
+    assert [str(error) for error, _ in one.errors] == ["periodic job 'odd': what is stored is none"]
+
+
+def test_a_service_wakes_for_what_is_added_and_ends_when_it_is_asked_to(process, raw_redis):
+    one = process()
+    one.service.start()
+    wait_for(lambda: one.service._alarm._tracking.is_open)
+    before = one.service._loop.ticks
+    PeriodicStore(one.redis).add(entry("* * * * *", name="later", source="redis"))
+    wait_for(lambda: one.service._loop.ticks > before and "later" in one.service._added)
+    one.service.stop()
+    assert one.service.join(10)
+
+
+def test_a_process_tells_what_is_registered_in_it(clock, process):
+    clock.set(NOON)
+    one = process(entry(), entry(name="other", job="Known"))
+
+    @job(name="Known", queue="slow")
+    def known() -> None: ...
+
+    one.settle()
+    told = PeriodicStore(one.redis).published()
+    assert {name: versions[0].queue for name, versions in told.items()} == {"tick": "", "other": "slow"}
+
+
+def test_the_history_has_the_last_ten(clock, process):
+    clock.set(NOON)
+    one = process(entry())
+    for minute in range(12):
+        clock.set(NOON + 60 * minute)
+        one.settle()
+    lines = one.service._store.history("tick")
+    assert [int(line.tick - NOON) // 60 for line in lines] == list(range(11, 1, -1))
+    assert isinstance(lines[0], Line)
+    assert (lines[0].how, len(lines[0].jid)) == ("tick", 24)
+
+
+# ------------------------------------------------------------------------------- with unique jobs
+
+
+def unique(*processes):
+    for one in processes:
+        one.config.use(Unique())
+
+
+def test_a_unique_job_is_pushed_with_its_lock_and_a_duplicate_is_stopped(clock, process, pushed, raw_redis, caplog):
+    clock.set(NOON)
+    processes = [process(entry(options={"extra": {"unique_for": 600}})) for _ in range(2)]
+    unique(*processes)
+    for one in processes:
+        one.settle()
+    with caplog.at_level(logging.INFO, "offsider"):
+        for minute in (1, 2):
+            clock.set(NOON + 60 * minute)
+            for one in processes:
+                one.settle()
+    assert pushed() == [NOON + 60]
+    assert [(line.how, line.tick, bool(line.jid)) for line in processes[0].service._store.history("tick")] == [
+        ("stopped", NOON + 120, False),
+        ("tick", NOON + 60, True),
+    ]
+    assert "deduplicated" in caplog.text
+
+
+def test_unique_jobs_of_many_processes_at_once_are_claimed_once_as_well(clock, process, pushed, raw_redis):
+    names = [f"e{number}" for number in range(5)]
+    options = {"extra": {"unique_for": 600}}
+    clock.set(NOON)
+    processes = [process(*(entry(name=name, args=[name], options=options) for name in names)) for _ in range(4)]
+    unique(*processes)
+    for one in processes:
+        one.settle()
+    clock.set(NOON + 60)
+    threads = [threading.Thread(target=one.settle) for one in processes]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert pushed() == [NOON + 60] * 5
+
+
+@pytest.mark.parametrize("state", ["gone", "paused", "early", "refused"])
+def test_a_unique_job_whose_tick_cannot_be_claimed_takes_no_lock(clock, process, pushed, raw_redis, state):
+    clock.set(NOON)
+    one = process(entry(options={"extra": {"unique_for": 600}}))
+    unique(one)
+    one.settle()
+    store, client = one.service._store, one.service._client
+    job = client.prepare(client.build(entry(options={"extra": {"unique_for": 600}}).item(NOON)))
+    storing = one.config.push_guard.call(one.redis.keys, [job])
+    line = Line("tick", NOON if state != "early" else 4_000_000_000, NOON, job.jid)
+    if state == "gone":
+        raw_redis.hset("offsider:periodic:ticks", "tick", NOON)
+    else:
+        raw_redis.hset("offsider:periodic:ticks", "tick", NOON - 60)
+    if state == "paused":
+        store.pause("tick")
+    if state == "refused":
+        raw_redis.config_set("maxmemory", 1)
+        try:
+            with pytest.raises(RedisRefused):
+                store.claim_guarded("tick", line, storing)
+        finally:
+            raw_redis.config_set("maxmemory", 0)
+        assert raw_redis.hget("offsider:periodic:ticks", "tick") == str(NOON - 60).encode()
+    else:
+        claimed, reply = store.claim_guarded("tick", line, storing)
+        assert (claimed, reply) == (Claimed[state.upper()], None)
+    assert pushed() == []
+    assert not list(raw_redis.scan_iter("offsider:unique:*"))
+    assert store._redis.call("PING") == b"PONG"

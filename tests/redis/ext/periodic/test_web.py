@@ -1,0 +1,119 @@
+"""The tab of periodic jobs, on the real pages."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from offsider import Config
+from offsider.ext.periodic import Periodic, PeriodicJobs
+from offsider.ext.periodic.entry import make
+from offsider.ext.periodic.store import Line, PeriodicStore
+from offsider.ext.periodic.web import job_facts
+from offsider.web.app import WebApp
+from offsider.web.options import WebOptions
+from offsider.web.request import Request
+from offsider.wiring.web_tab import WebLink
+
+HEADERS = {"host": "localhost", "accept": "text/html", "sec-fetch-site": "same-origin"}
+FORM = {"content-type": "application/x-www-form-urlencoded"}
+
+
+@pytest.fixture
+def config(redis_url):
+    config = Config()
+    config.redis.url = redis_url
+    periodic = Periodic()
+    periodic.register("*/5 * * * *", "Clean", name="clean", queue="low", args=["secret"], description="all <b>")
+    config.use(periodic)
+    yield config
+    config.close()
+
+
+@pytest.fixture
+def ask(config):
+    app = WebApp(WebOptions({"main": config}))
+
+    def get(path: str) -> str:
+        answer = app.respond(Request("GET", path, headers=HEADERS))
+        assert answer.status == 200, answer.body
+        return answer.body.decode()
+
+    return get
+
+
+@pytest.fixture
+def act(config):
+    app = WebApp(WebOptions({"main": config}))
+
+    def post(path: str) -> str:
+        answer = app.respond(
+            Request("POST", path, headers=HEADERS | FORM | {"accept": "application/json"}, body=b"a=1")
+        )
+        return answer.body.decode()
+
+    return post
+
+
+def test_the_table_and_the_page_of_one_show_what_is_registered(ask, config):
+    PeriodicStore(config.shared_redis()).note("clean", Line("skipped", 1e9, 1e9, count=3, by="host:1:ab"))
+    PeriodicStore(config.shared_redis()).note("clean", Line("tick", 1e9, 1e9, jid="ab" * 12, by="host:1:ab"))
+    table, page = ask("/periodic"), ask("/periodic/clean")
+    for text in ("clean", "*/5 * * * *", "UTC", "Clean", "no worker", "Pause", "Run now"):
+        assert text in table or text in page
+    assert "Every fifth minute" in page
+    assert "all &lt;b&gt;" in page
+    assert "skipped: 3" in page
+    assert f"/job/{'ab' * 12}" in page
+    assert "2001-09-09 01:46:40+00:00" in page
+    assert "secret" not in table + page
+
+
+def test_without_any_the_table_says_so(redis_url):
+    config = Config()
+    config.redis.url = redis_url
+    config.use(Periodic())
+    answer = WebApp(WebOptions({"main": config})).respond(Request("GET", "/periodic", headers=HEADERS))
+    assert "No periodic job is registered." in answer.body.decode()
+    config.close()
+
+
+def test_an_unknown_one_is_not_found(config):
+    app = WebApp(WebOptions({"main": config}))
+    assert app.respond(Request("GET", "/periodic/nope", headers=HEADERS)).status == 404
+
+
+def test_buttons_run_pause_resume_and_remove(act, ask, config, raw_redis):
+    assert "Pushed: " in act("/periodic/clean/run")
+    assert json.loads(raw_redis.lindex("queue:low", 0))["args"] == ["secret"]
+    assert "Paused: clean" in act("/periodic/clean/pause")
+    assert "paused" in ask("/periodic")
+    assert "Resume" in ask("/periodic/clean")
+    assert "Goes on: clean" in act("/periodic/clean/resume")
+    PeriodicJobs(config).add("@daily", "A", name="added")
+    assert "Remove" in ask("/periodic/added")
+    assert "Removed: added" in act("/periodic/added/remove")
+    assert "no such periodic job" in act("/periodic/added/remove")
+
+
+def test_a_run_that_middleware_stops_is_told(act, config):
+    config.client_middleware.add(lambda push, call_next: None)
+    assert "stopped the job" in act("/periodic/clean/run")
+
+
+def test_processes_that_differ_and_live_are_shown(ask, config):
+    store = PeriodicStore(config.shared_redis())
+    store.publish([make("clean", "@daily", "Clean")], 1.0, time.time())
+    assert "active" in ask("/periodic")
+    store.publish([make("clean", "@hourly", "Clean")], 2.0, time.time())
+    assert "differs" in ask("/periodic")
+    assert "Live processes differ in this job" in ask("/periodic/clean")
+
+
+def test_the_page_of_a_job_names_its_periodic_job():
+    facts = job_facts({"periodic": {"name": "clean", "at": 60}})
+    assert facts["Periodic job"] == WebLink("clean", "/periodic/clean")
+    assert job_facts({}) == job_facts({"periodic": 5}) == {}
+    assert job_facts({"periodic": {}})["Tick"].at == 0

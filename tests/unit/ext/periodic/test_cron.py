@@ -1,0 +1,154 @@
+"""Expressions, their words, their mistakes, and the days on which clocks change."""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, datetime
+from itertools import islice
+from zoneinfo import ZoneInfo
+
+import pytest
+from cronsim import CronSim
+from hypothesis import given, strategies as st
+
+from offsider.core.errors import ConfigurationError
+from offsider.ext.periodic.cron import ALIASES, Cron, zone_of
+
+NEW_YORK = "America/New_York"
+
+
+def at(*moment: int, tz: str = "UTC", fold: int = 0) -> int:
+    return int(datetime(*moment, tzinfo=ZoneInfo(tz), fold=fold).timestamp())
+
+
+def shown(cron: Cron, after: int, count: int) -> list[str]:
+    return [f"{cron.local(tick):%d %H:%M %Z}" for tick in islice(cron.ticks_after(after), count)]
+
+
+@pytest.mark.parametrize(
+    "expression,after,expected",
+    [
+        ("*/5 * * * *", at(2026, 1, 1), at(2026, 1, 1, 0, 5)),
+        ("@hourly", at(2026, 1, 1, 0, 0) - 1, at(2026, 1, 1)),
+        ("@daily", at(2026, 1, 1), at(2026, 1, 2)),
+        ("@midnight", at(2026, 1, 1), at(2026, 1, 2)),
+        ("@weekly", at(2026, 1, 1), at(2026, 1, 4)),
+        ("@Monthly", at(2026, 1, 1), at(2026, 2, 1)),
+        ("@yearly", at(2026, 1, 1), at(2027, 1, 1)),
+        ("@annually", at(2026, 1, 1), at(2027, 1, 1)),
+        ("  0  0 29 2 *", at(2026, 1, 1), at(2028, 2, 29)),
+        ("0 9 * * MON-FRI", at(2026, 1, 2, 10), at(2026, 1, 5, 9)),
+        ("0 0 L * *", at(2026, 1, 1), at(2026, 1, 31)),
+        ("0 0 LW * *", at(2026, 2, 1), at(2026, 2, 27)),
+        ("0 0 * * MON#1", at(2026, 1, 1), at(2026, 1, 5)),
+    ],
+)
+def test_the_next_tick(expression, after, expected):
+    assert Cron(expression).next_after(after) == expected
+
+
+def test_a_fraction_of_a_second_skips_no_tick():
+    assert Cron("* * * * *").next_after(at(2026, 1, 1) - 0.5) == at(2026, 1, 1)
+    assert Cron("* * * * *").next_after(at(2026, 1, 1) + 0.5) == at(2026, 1, 1, 0, 1)
+
+
+@pytest.mark.parametrize(
+    "expression,before,expected",
+    [
+        # Spring: 02:00 to 03:00 on the 8th does not exist.
+        ("30 2 * * *", at(2026, 3, 7, 12, tz=NEW_YORK), ["08 03:00 EDT", "09 02:30 EDT"]),
+        ("*/30 * * * *", at(2026, 3, 8, 1, 15, tz=NEW_YORK), ["08 01:30 EST", "08 03:00 EDT", "08 03:30 EDT"]),
+        ("0 3 * * *", at(2026, 3, 7, 12, tz=NEW_YORK), ["08 03:00 EDT", "09 03:00 EDT"]),
+        # Autumn: 01:00 to 02:00 on the 1st exists twice.
+        ("30 1 * * *", at(2026, 10, 31, 12, tz=NEW_YORK), ["01 01:30 EDT", "02 01:30 EST"]),
+        (
+            "*/30 * * * *",
+            at(2026, 11, 1, 0, 45, tz=NEW_YORK),
+            ["01 01:00 EDT", "01 01:30 EDT", "01 01:00 EST", "01 01:30 EST", "01 02:00 EST"],
+        ),
+        # Begun within the second of the two hours, the tick of the first one is past.
+        ("30 1 * * *", at(2026, 11, 1, 1, 10, tz=NEW_YORK, fold=1), ["02 01:30 EST"]),
+    ],
+)
+def test_daily_ones_come_once_and_others_follow_time_when_clocks_change(expression, before, expected):
+    assert shown(Cron(expression, NEW_YORK), before, len(expected)) == expected
+
+
+MINUTES = st.sampled_from(["*", "*/7", "0", "30", "15,45", "*/30", "59"])
+HOURS = st.sampled_from(["*", "*/2", "0", "1", "2", "3", "1,2", "0-3"])
+ZONES = ("America/New_York", "Europe/Berlin", "Australia/Lord_Howe", "America/Sao_Paulo", "Asia/Kathmandu", "UTC")
+
+
+@given(
+    minute=MINUTES,
+    hour=HOURS,
+    tz=st.sampled_from(ZONES),
+    start=st.integers(at(2026, 1, 1), at(2026, 12, 31)),
+)
+def test_beginning_anew_at_each_tick_gives_the_ticks_of_one_iteration(minute, hour, tz, start):
+    expression = f"{minute} {hour} * * *"
+    cron = Cron(expression, tz)
+    local = datetime.fromtimestamp(start, UTC if tz == "UTC" else ZoneInfo(tz))
+    iterated = [int(tick.timestamp()) for tick in islice(CronSim(expression, local), 40)]
+    expected = [tick for tick in iterated if tick > start]
+    one_by_one, moment = [], start
+    for _ in expected:
+        moment = cron.next_after(moment)
+        one_by_one.append(moment)
+    assert one_by_one == expected
+    assert list(islice(cron.ticks_after(start), len(expected))) == expected
+
+
+def test_ticks_within_end_at_the_bound():
+    cron = Cron("*/10 * * * *")
+    start = at(2026, 1, 1)
+    assert list(cron.ticks_within(start, start + 1800)) == [start + 600, start + 1200, start + 1800]
+    assert list(cron.ticks_within(start, start + 599)) == []
+
+
+@pytest.mark.parametrize(
+    "expression,says",
+    [
+        ("* * * *", "expects five fields"),
+        ("", "expects five fields"),
+        ("* * * * * *", "a field for seconds is not supported"),
+        ("61 * * * *", "Bad minute"),
+        ("0 0 31 2 *", "Bad day-of-month"),
+        ("*L * * * *", "cannot be read"),
+        ("@dayly", r"there is no @dayly \(did you mean '@daily'\?\)"),
+        ("@reboot", "there are @yearly"),
+        (5, "expects a string"),
+    ],
+)
+def test_a_mistake_is_told(expression, says):
+    with pytest.raises(ConfigurationError, match=says):
+        Cron(expression)
+
+
+def test_one_that_never_comes_is_refused(monkeypatch):
+    monkeypatch.setattr(CronSim, "__next__", lambda self: next(iter(())))
+    with pytest.raises(ConfigurationError, match="never comes"):
+        Cron("0 0 30 2 1#5")
+
+
+@pytest.mark.parametrize("name", ["Europe/Berlinn", "", "../etc", None, "Nowhere"])
+def test_an_unknown_zone_is_told(name):
+    with pytest.raises(ConfigurationError, match="tz expects the name of a time zone"):
+        zone_of(name)
+
+
+def test_a_near_zone_is_suggested():
+    with pytest.raises(ConfigurationError, match="did you mean 'Europe/Berlin'"):
+        zone_of("Europe/Berlinn")
+
+
+def test_the_missing_library_is_told(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cronsim", None)
+    with pytest.raises(ConfigurationError, match=r'pip install "offsider\[periodic\]"'):
+        Cron("* * * * *")
+
+
+def test_an_expression_has_words():
+    assert Cron("*/5 9-17 * * MON-FRI").words.startswith("Every fifth minute from 09:00")
+    assert repr(Cron("@daily", "Europe/Berlin")) == "Cron('@daily', 'Europe/Berlin')"
+    assert all(Cron(alias).words for alias in ALIASES)

@@ -1,0 +1,106 @@
+"""What a periodic job may be, in code, in files and in Redis."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from offsider import job
+from offsider.core.errors import ConfigurationError
+from offsider.ext.periodic.entry import Entry, from_table, make
+from offsider.jobs import registry
+
+
+@pytest.fixture(autouse=True)
+def forgotten_jobs():
+    with registry.isolated():
+        yield
+
+
+def test_one_is_called_as_its_job_unless_it_has_a_name():
+    @job(name="shop.clean")
+    def clean(days: int) -> None: ...
+
+    assert make(None, "@daily", clean).name == "shop.clean"
+    assert make(None, "@daily", "Hard").name == "Hard"
+    assert make("nightly", "@daily", clean).job == "shop.clean"
+
+
+def test_what_is_pushed():
+    @job(name="shop.clean", queue="slow")
+    def clean(days: int, *, hard: bool = False) -> None: ...
+
+    options = {"retry_for": timedelta(minutes=5), "extra": {"color": "red"}}
+    item = make("n", "@daily", clean, args=(3,), kwargs={"hard": True}, options=options).item(60)
+    assert item.pop("class").name == "shop.clean"
+    assert item == {
+        "args": [3],
+        "kwargs": {"hard": True},
+        "retry_for": 300,
+        "color": "red",
+        "periodic": {"name": "n", "at": 60},
+    }
+    assert make("n", "@daily", "Elsewhere").item(60)["class"] == "Elsewhere"
+
+
+@pytest.mark.parametrize(
+    "more,says",
+    [
+        ({"name": "a b"}, "letters, digits and"),
+        ({"name": 5}, "name expects a string, got 5"),
+        ({"job": None}, "name expects a string, got None"),
+        ({"job": 7, "name": "n"}, "job expects a string, got 7"),
+        ({"job": "", "name": "n"}, "job expects a job or its name"),
+        ({"description": 5}, "description expects a string"),
+        ({"args": 5}, "args expects a list of arguments, got 5"),
+        ({"args": [{1}]}, "would not survive JSON"),
+        ({"kwargs": [1]}, "kwargs expects arguments by name"),
+        ({"grace_seconds": 0}, "grace_seconds expects"),
+        ({"grace_seconds": True}, "grace_seconds expects"),
+        ({"options": {"queue": "a b"}}, "queue must be letters"),
+        ({"options": {"colour": "red"}}, "unknown option 'colour'"),
+        ({"options": {"wait_replicas": 1}}, "wait_replicas is not for periodic jobs"),
+        ({"cron": "x"}, "expects five fields"),
+        ({"tz": "Nowhere"}, "tz expects"),
+    ],
+)
+def test_a_mistake_names_the_job_and_what_is_wrong(more, says):
+    name, cron, called = (more.pop(key, default) for key, default in [("name", None), ("cron", "@daily"), ("job", "A")])
+    with pytest.raises(ConfigurationError, match=rf"periodic job .*{says}"):
+        make(name, cron, called, **more)
+
+
+def test_an_entry_survives_its_stored_form():
+    entry = make("n", "@daily", "A", tz="Europe/Berlin", args=[1], options={"queue": "low"}, description="x")
+    raw = entry.as_json()
+    assert Entry.from_json("n", raw) == entry
+    assert Entry.from_json("n", raw.replace('"tz"', '"later_key":1,"tz"')) == entry
+    assert entry.queue == "low"
+
+
+@pytest.mark.parametrize("raw", [b"[]", b"{", b"{}", b'{"cron":1,"job":"A"}', b"[" * 100_000])
+def test_what_cannot_be_read_is_told(raw):
+    with pytest.raises(ConfigurationError, match="periodic job 'n'"):
+        Entry.from_json("n", raw)
+
+
+def test_one_of_a_file():
+    table = {"cron": "@daily", "job": "A", "args": [1], "queue": "low", "retry": 3, "tz": "Europe/Berlin"}
+    entry = from_table("n", table, tz="UTC", grace_seconds=5.0)
+    assert (entry.cron, entry.job, entry.tz, entry.grace_seconds) == ("@daily", "A", "Europe/Berlin", 5.0)
+    assert (entry.options, entry.source) == ({"queue": "low", "retry": 3}, "file")
+    assert from_table("n", {"enabled": False}) is None
+
+
+@pytest.mark.parametrize(
+    "table,says",
+    [
+        ({"cron": "@daily"}, r'job is missing, as in job = "shop\.jobs\.clean_up"'),
+        ({"job": "A"}, "cron is missing"),
+        ({"cronn": 1}, r"there is no key cronn \(did you mean 'cron'\?\)"),
+    ],
+)
+def test_a_mistake_in_a_file_is_told(table, says):
+    with pytest.raises(ConfigurationError, match=says):
+        from_table("n", table)

@@ -1,0 +1,14 @@
+"""Who claims ticks."""
+
+import os
+import re
+
+from offsider.ext.periodic.identity import here
+
+
+def test_each_part_of_a_process_has_a_name_of_its_own(monkeypatch):
+    monkeypatch.setenv("DYNO", "web.1")
+    assert re.fullmatch(rf"web\.1:{os.getpid()}:[0-9a-f]{{6}}", here())
+    assert here() != here()
+    monkeypatch.delenv("DYNO")
+    assert not here().startswith("web.1")
