@@ -50,6 +50,13 @@ class JobOptions(TypedDict, total=False):
     """What that profiler is told, carried in the same way."""
     wait_replicas: int
     """Wait until so many replicas confirmed the push. Not stored."""
+    unique_for: float | timedelta | Literal[False]
+    """Drop the same job while this one waits or runs, for so many seconds at most. False: not this push. This and the
+    next two are of the extension ``Unique``, and are refused where it is not installed."""
+    unique_until: Literal["success", "start"]
+    """Until when: the job has succeeded (the default), or begins to run."""
+    deduplicate: str | Mapping[str, Any]
+    """A strategy of GitLab's, ``"until_executing"`` or ``"until_executed"``, or a mapping with one and more."""
     extra: Mapping[str, Any]
     """Options of installed extensions, stored beside the others."""
 
