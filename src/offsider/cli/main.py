@@ -18,6 +18,8 @@ WORDS = {
     "top": "top",
     "stats": "stats",
     "queues": "queues",
+    "jobs": "jobs",
+    "routes": "routes",
     "doctor": "doctor",
     "mark": "mark",
     "periodic": "periodic",

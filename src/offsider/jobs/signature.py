@@ -23,6 +23,10 @@ class JobSignature:
         name: how messages call the job.
         function: what runs.
         is_method: whether the first parameter is ``self``.
+
+    Attributes:
+        parameters: without ``self``.
+        keyword_only: names of those that travel by name.
     """
 
     def __init__(self, name: str, function: Callable[..., Any], *, is_method: bool) -> None:
@@ -30,6 +34,7 @@ class JobSignature:
         parameters = list(signature.parameters.values())
         if is_method:
             parameters = parameters[1:]
+        self.parameters = parameters
         self._signature = signature.replace(parameters=parameters)
         self._name = name
         positional = [parameter for parameter in parameters if parameter.kind in _POSITIONAL]

@@ -47,7 +47,7 @@ class Rule:
     queue: str = ""
 
     def __str__(self) -> str:
-        return f"{self.query.text} → {self.queue or '(named after the job)'}"
+        return f"{self.query.text.strip()} → {self.queue or '(named after the job)'}"
 
 
 @dataclass(frozen=True, slots=True)

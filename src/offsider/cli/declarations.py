@@ -1,0 +1,47 @@
+"""Loading an application for what it declares, without running it: the options for it, and the configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import click
+
+from offsider.cli.application import folder_beside, load_application
+from offsider.cli.connection import connection_options
+from offsider.core.errors import ConfigurationError
+from offsider.jobs import registry
+from offsider.wiring.config import Config
+from offsider.wiring.default import set_worker_config
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def application_options(function: Function) -> Function:
+    """Add ``-r``, ``-C`` and ``-e`` to a click command, as ``require``, ``config`` and ``environment``."""
+    return REQUIRE(connection_options(function))
+
+
+REQUIRE = click.option(
+    "-r", "--require", multiple=True, metavar="APP",
+    help="The application: a module, a .py file or a folder. May be given several times.",
+)  # fmt: skip
+
+
+def load_declarations(require: Sequence[str], file: str | None, environment: str | None) -> Config:
+    """The configuration of an application whose jobs are registered and checked.
+
+    Raises:
+        ConfigurationError: a setting or the application is wrong.
+        InvalidOptions: an option of a job is.
+    """
+    overrides: dict[str, object] = {"environment": environment} if environment else {}
+    if require:
+        overrides["require"] = tuple(require)
+    config = Config.load(file, beside=folder_beside(require), overrides=overrides)
+    if not config.worker.require:
+        raise ConfigurationError("which jobs? Name the application: -r MODULE (a module, a .py file or a folder)")
+    set_worker_config(config)
+    load_application(config.worker.require, config)
+    registry.check_all(config)
+    return config

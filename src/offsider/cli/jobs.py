@@ -1,0 +1,102 @@
+"""``offsider jobs``: the jobs that an application declares, as a table, and as a file that CI compares."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from offsider.cli.connection import SETTINGS
+from offsider.cli.declarations import application_options, load_declarations
+from offsider.cli.failure import give_up
+from offsider.cli.plain import plain
+from offsider.core.errors import OffsiderError
+
+HEAD = ("NAME", "QUEUE", "URGENCY", "BOUNDARY", "CATEGORY", "EXTERNAL", "WEIGHT", "TAGS")
+
+
+@click.group(context_settings=SETTINGS)
+def jobs() -> None:
+    """Show the jobs that an application declares, or keep them in a file."""
+
+
+@jobs.command("list", context_settings=SETTINGS)
+@application_options
+def list_jobs(require: tuple[str, ...], config: str | None, environment: str | None) -> None:
+    """Show every job with its queue and what it says of itself."""
+    from offsider.jobs.manifest import manifest
+
+    try:
+        found = manifest(load_declarations(require, config, environment))
+    except OffsiderError as error:
+        sys.exit(give_up(str(error)))
+    click.echo(_table([HEAD, *map(_row, found["jobs"])]))
+
+
+@jobs.command(context_settings=SETTINGS)
+@application_options
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write it there. Default: the standard output.",
+)
+@click.option(
+    "--check", "checked", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path),
+    help="Compare with this file, show what is different, and end with 1 when something is.",
+)  # fmt: skip
+def manifest(
+    require: tuple[str, ...], config: str | None, environment: str | None, output: Path | None, checked: Path | None
+) -> None:
+    """Write every job with its queue, its arguments and what it says of itself, as JSON in an order that stays.
+
+    Keep the file beside the code, and let CI run this with --check.
+    """
+    try:
+        sys.exit(_run(require, config, environment, output, checked))
+    except (OffsiderError, OSError) as error:
+        sys.exit(give_up(str(error)))
+
+
+def _run(
+    require: Sequence[str], file: str | None, environment: str | None, output: Path | None, checked: Path | None
+) -> int:
+    from offsider.jobs.manifest import differences, manifest, read, written
+
+    found = manifest(load_declarations(require, file, environment))
+    if output is not None:
+        output.write_text(written(found), encoding="utf-8")
+    if checked is None:
+        if output is None:
+            click.echo(written(found), nl=False)
+        return 0
+    different = differences(read(checked.read_text(encoding="utf-8", errors="replace"), str(checked)), found)
+    for line in different:
+        click.echo(plain(line, most=500))
+    if different:
+        return give_up(f"{checked} is not current; write it anew: offsider jobs manifest -o {checked}")
+    return 0
+
+
+def _row(job: Mapping[str, Any]) -> Sequence[str]:
+    return (
+        job["name"],
+        job["queue"],
+        job["urgency"],
+        job["resource_boundary"],
+        job["feature_category"] or "-",
+        "yes" if job["external_dependencies"] else "-",
+        str(job["weight"]),
+        ",".join(job["tags"]) or "-",
+    )
+
+
+def _table(rows: Sequence[Sequence[str]]) -> str:
+    widths = [max(len(plain(row[column])) for row in rows) for column in range(len(rows[0]))]
+    return "\n".join(
+        "  ".join(f"{plain(cell):<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    )

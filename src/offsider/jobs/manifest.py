@@ -1,0 +1,150 @@
+"""The manifest: all declared jobs with what they say of themselves, as a file that is kept beside the code.
+
+A review then shows what a change does to jobs, and CI finds the change that nobody has written down.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeAlias, cast
+
+from offsider.core.arguments import are_plain
+from offsider.core.errors import ConfigurationError
+from offsider.jobs import registry
+from offsider.jobs.declared import Declared
+from offsider.wiring.config import Config
+from offsider.wiring.routing import route
+
+Entry: TypeAlias = Mapping[str, Any]
+
+VERSION = 1
+_KINDS = {
+    inspect.Parameter.POSITIONAL_ONLY: "positional",
+    inspect.Parameter.POSITIONAL_OR_KEYWORD: "positional",
+    inspect.Parameter.VAR_POSITIONAL: "rest",
+    inspect.Parameter.KEYWORD_ONLY: "keyword",
+    inspect.Parameter.VAR_KEYWORD: "keywords",
+}
+#: How each kind but the usual one is marked where arguments are shown.
+_STARS = {"rest": "*", "keywords": "**", "keyword": "keyword "}
+
+
+def manifest(config: Config) -> dict[str, Any]:
+    """Every registered job by name, checked, with the queue that ``config`` sends it to.
+
+    Raises:
+        InvalidOptions: a declaration is impossible.
+    """
+    registry.check_all(config)
+    jobs = sorted(registry.all_jobs(), key=lambda job: job.name)
+    return {"version": VERSION, "jobs": [entry(job, config) for job in jobs]}
+
+
+def entry(job: Declared, config: Config) -> Entry:
+    """One job. The order of keys and lists is always the same."""
+    said = job.characteristics
+    return {
+        "name": job.name,
+        "aliases": sorted(job.aliases),
+        "queue": route(job, config.routing.rules, config.jobs).queue,
+        "urgency": said.urgency,
+        "resource_boundary": said.resource_boundary,
+        "feature_category": said.feature_category,
+        "external_dependencies": said.external_dependencies,
+        "tags": sorted(said.tags),
+        "weight": said.weight,
+        "idempotent": said.idempotent,
+        "queue_namespace": said.queue_namespace,
+        "arguments": [_argument(parameter) for parameter in job.signature.parameters],
+    }
+
+
+def written(found: Mapping[str, Any]) -> str:
+    """The manifest as a file has it."""
+    return json.dumps(found, indent=2, ensure_ascii=False) + "\n"
+
+
+def read(text: str, origin: str) -> dict[str, Any]:
+    """The manifest in a file. Raises ConfigurationError, naming the file, when there is none in it."""
+    try:
+        found: object = json.loads(text)
+    except ValueError as error:
+        raise ConfigurationError(f"{origin} is no manifest: {error}") from None
+    if not isinstance(found, dict) or not _has_jobs(cast("dict[str, object]", found)):
+        raise ConfigurationError(f"{origin} is no manifest: expected what `offsider jobs manifest` writes")
+    return cast("dict[str, Any]", found)
+
+
+def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """One line for each job that is new (+) or gone (-), and for each thing that a job has changed (~)."""
+    before, after = _by_name(old), _by_name(new)
+    lines: list[str] = []
+    for name in sorted({*before, *after}):
+        if name not in after:
+            lines.append(f"- {name}")
+        elif name not in before:
+            lines.append(f"+ {name} ({after[name]['queue']})")
+        else:
+            lines += _changes(name, before[name], after[name])
+    if not lines and dict(old) != dict(new):
+        lines.append("~ the same jobs, in another form or order")
+    return lines
+
+
+def _has_jobs(found: Mapping[str, object]) -> bool:
+    jobs = found.get("jobs")
+    return isinstance(jobs, list) and all(
+        isinstance(job, dict) and isinstance(cast("dict[str, object]", job).get("name"), str)
+        for job in cast("list[object]", jobs)
+    )
+
+
+def _by_name(found: Mapping[str, Any]) -> dict[str, Entry]:
+    return {job["name"]: job for job in found["jobs"]}
+
+
+def _changes(name: str, before: Entry, after: Entry) -> Iterator[str]:
+    for key in dict.fromkeys((*after, *before)):
+        old, new = _shown(key, before.get(key)), _shown(key, after.get(key))
+        if before.get(key) != after.get(key):
+            yield f"~ {name}: {key} {old} → {new}"
+
+
+def _shown(key: str, value: Any) -> str:
+    if key == "arguments" and isinstance(value, list):
+        return f"({', '.join(map(_signed, cast('list[object]', value)))})"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _signed(argument: object) -> str:
+    """An argument as Python writes it; what is none, as JSON."""
+    if not isinstance(argument, dict) or "name" not in argument:
+        return json.dumps(argument, ensure_ascii=False)
+    told = cast("dict[str, Any]", argument)
+    text = f"{_STARS.get(told.get('kind', ''), '')}{told['name']}"
+    if told.get("type") is not None:
+        text += f": {told['type']}"
+    if told.get("required") is False:
+        text += f" = {json.dumps(told['default'], ensure_ascii=False) if 'default' in told else '…'}"
+    return text
+
+
+def _argument(parameter: inspect.Parameter) -> Entry:
+    told: dict[str, Any] = {
+        "name": parameter.name,
+        "kind": _KINDS[parameter.kind],
+        "type": None if parameter.annotation is parameter.empty else _type(parameter.annotation),
+    }
+    if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+        return told
+    told["required"] = parameter.default is parameter.empty
+    # What is no JSON has no form that stays the same from run to run.
+    if not told["required"] and are_plain([parameter.default]):
+        told["default"] = parameter.default
+    return told
+
+
+def _type(annotation: object) -> str:
+    return annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)

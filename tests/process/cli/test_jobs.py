@@ -1,0 +1,54 @@
+"""``offsider jobs``: what an application declares, shown and kept in a file."""
+
+from __future__ import annotations
+
+import json
+
+from tests.process.cli.commands import SHOP, offsider
+
+
+def test_every_job_is_listed_with_its_queue(tmp_path):
+    (tmp_path / "shop.py").write_text(SHOP)
+    ended = offsider(tmp_path, "jobs", "list", "-r", "shop")
+    assert ended.returncode == 0, ended.stderr
+    lines = [line.split() for line in ended.stdout.splitlines()]
+    assert lines[0][:3] == ["NAME", "QUEUE", "URGENCY"]
+    assert lines[1] == ["shop.ReportJob", "low", "low", "none", "-", "-", "1", "-"]
+    assert lines[2] == ["shop.resize", "default", "low", "cpu", "media", "yes", "2", "-"]
+    assert lines[3] == ["shop.welcome", "default", "high", "none", "-", "-", "1", "mail"]
+
+
+def test_a_manifest_is_written_and_compared(tmp_path):
+    shop, file = tmp_path / "shop.py", tmp_path / "jobs.json"
+    shop.write_text(SHOP)
+    (tmp_path / "offsider.toml").write_text('[worker]\nrequire = "shop"\n[routing]\nrules = [["*", "all"]]\n')
+    assert offsider(tmp_path, "jobs", "manifest", "-o", "jobs.json").stdout == ""
+    printed = offsider(tmp_path, "jobs", "manifest").stdout
+    assert printed == file.read_text("utf-8")
+    assert {job["queue"] for job in json.loads(printed)["jobs"]} == {"all"}
+    same = offsider(tmp_path, "jobs", "manifest", "--check", "jobs.json")
+    assert (same.returncode, same.stdout) == (0, "")
+    shop.write_text(SHOP.replace("path: str", "path: str, width: int = 100").replace("def welcome", "def hello"))
+    changed = offsider(tmp_path, "jobs", "manifest", "--check", "jobs.json")
+    assert changed.returncode == 1
+    assert changed.stdout.splitlines() == [
+        "+ shop.hello (all)",
+        "~ shop.resize: arguments (path: str) → (path: str, width: int = 100)",
+        "- shop.welcome",
+    ]
+    assert "jobs.json is not current" in changed.stderr
+
+
+def test_what_cannot_be_read_or_written_is_a_message(tmp_path):
+    (tmp_path / "shop.py").write_text(SHOP)
+    (tmp_path / "jobs.json").write_bytes(b"\xff{")
+    for words, complaint in {
+        ("list",): "which jobs? Name the application: -r MODULE",
+        ("list", "-r", "nothing"): "there is no module 'nothing'",
+        ("manifest", "-r", "shop", "--check", "jobs.json"): "jobs.json is no manifest",
+        ("manifest", "-r", "shop", "-o", "no/such/folder.json"): "No such file or directory",
+    }.items():
+        ended = offsider(tmp_path, "jobs", *words)
+        assert ended.returncode == 1
+        assert complaint in ended.stderr
+        assert "Traceback" not in ended.stderr

@@ -1,0 +1,106 @@
+"""``offsider routes``: the queue of a job and why, and rules that are of no use."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.process.cli.commands import SHOP, offsider
+
+RULES = """\
+[worker]
+require = "shop"
+queues = ["urgent", "cpu,2", "report"]
+
+[routing]
+rules = [["urgency=high", "urgent"], ["resource_boundary=cpu", "cpu"], ["*", ""]]
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "shop.py").write_text(SHOP)
+    (tmp_path / "offsider.toml").write_text(RULES)
+    return tmp_path
+
+
+def test_the_queue_of_a_job_is_explained(folder):
+    ended = offsider(folder, "routes", "explain", "shop.resize")
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.splitlines() == [
+        "shop.resize goes to cpu",
+        "  because of rule 2 of 3: resource_boundary=cpu → cpu",
+        "  not rule 1: urgency=high → urgent",
+        "  worker_name: shop.resize",
+        "  name: resize",
+        "  urgency: low",
+        "  resource_boundary: cpu",
+        "  feature_category: media",
+        "  has_external_dependencies: true",
+        "  queue_namespace: -",
+        "  tags: -",
+    ]
+
+
+@pytest.mark.parametrize(
+    "rules, name, told",
+    [
+        ("[]", "shop.ReportJob", ["shop.ReportJob goes to low", "because of no rules: the queue that it declares"]),
+        ("[]", "shop.welcome", ["shop.welcome goes to default", "because of no rules: the default queue"]),
+        (
+            '[["tags=x", "x"]]',
+            "shop.welcome",
+            [
+                "shop.welcome goes to welcome",
+                "because of no match among 1 rule: the queue named after it",
+                "not rule 1: tags=x → x",
+            ],
+        ),
+    ],
+)
+def test_what_no_rule_decides_is_explained_too(folder, rules, name, told):
+    ended = offsider(folder, "routes", "explain", name, OFFSIDER_RULES=rules)
+    assert [line.strip() for line in ended.stdout.splitlines()][: len(told)] == told
+
+
+def test_a_name_that_no_job_has_is_told_with_the_nearest(folder):
+    ended = offsider(folder, "routes", "explain", "shop.resise")
+    assert ended.returncode == 1
+    assert ended.stderr == "offsider: no job is called 'shop.resise' (did you mean 'shop.resize'?)\n"
+
+
+def test_good_rules_pass_the_check(folder):
+    ended = offsider(folder, "routes", "check")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout.startswith("3 rules for 3 jobs: all is well (")
+
+
+def test_rules_of_no_use_and_queues_that_nobody_serves_do_not(folder):
+    rules = '[["*", "default"], ["urgency=high", "urgent"]]'
+    ended = offsider(folder, "routes", "check", "-q", "urgent", "-q", "low,3", OFFSIDER_RULES=rules)
+    assert ended.returncode == 1
+    assert ended.stdout.splitlines() == [
+        "rule 2 (urgency=high → urgent) never wins: rule 1 chooses all of its jobs before it",
+        "no worker serves default, where shop.ReportJob, shop.resize, shop.welcome would wait",
+    ]
+
+
+def test_the_groups_of_a_supervisor_serve_in_place_of_the_workers_own_queues(folder):
+    groups = {"OFFSIDER_GROUPS": "urgent cpu,2;other"}
+    ended = offsider(folder, "routes", "check", **groups)
+    assert ended.stdout == "no worker serves report, where shop.ReportJob would wait\n"
+
+
+def test_an_unknown_predicate_is_an_error_that_names_the_place(folder):
+    ended = offsider(folder, "routes", "check", OFFSIDER_RULES='[["urgenci=high", "urgent"]]')
+    assert ended.returncode == 1
+    assert "rule 1: 'urgenci=high', character 1: unknown predicate 'urgenci'" in ended.stderr
+
+
+def test_running_workers_are_asked_when_that_is_wanted(folder, redis_url, raw_redis):
+    raw_redis.sadd("processes", "web-1:1:abc")
+    raw_redis.hset("web-1:1:abc", mapping={"info": '{"queues": ["urgent", "cpu"]}', "quiet": "false"})
+    ended = offsider(folder, "routes", "check", "--live", REDIS_URL=redis_url)
+    assert ended.stdout == "no worker serves report, where shop.ReportJob would wait\n"
+    away = offsider(folder, "routes", "check", "--live")
+    assert away.returncode == 1
+    assert "cannot be reached" in away.stderr

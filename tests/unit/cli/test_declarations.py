@@ -1,0 +1,66 @@
+"""Loading an application for what it declares."""
+
+import sys
+
+import pytest
+
+from offsider.cli.declarations import load_declarations
+from offsider.core.errors import ConfigurationError, InvalidOptions
+from offsider.jobs import registry
+from offsider.wiring import default
+from offsider.wiring.default import default_config, set_default_config
+
+DECLARING = """\
+from offsider import job
+
+@job(name="declared"{options})
+def declared(): ...
+
+def configure(config):
+    config.worker.tag = "configured"
+"""
+
+
+@pytest.fixture(autouse=True)
+def as_before(monkeypatch):
+    """What is loaded is forgotten, and the process has the configuration that it had."""
+    modules, path, worker = set(sys.modules), list(sys.path), default._worker
+    before = set_default_config(None)
+    with registry.isolated():
+        yield
+    set_default_config(before)
+    monkeypatch.setattr(default, "_worker", worker)
+    sys.path[:] = path
+    for name in set(sys.modules) - modules:
+        del sys.modules[name]
+
+
+def written(folder, options=""):
+    file = folder / "declares_jobs.py"
+    file.write_text(DECLARING.format(options=options))
+    return str(file)
+
+
+def test_the_jobs_are_registered_and_the_application_has_configured_the_process(tmp_path):
+    config = load_declarations([written(tmp_path)], None, "production")
+    assert registry.names() == {"declared"}
+    assert (config.worker.tag, config.worker.environment) == ("configured", "production")
+    assert default_config() is config
+
+
+def test_the_configuration_may_name_the_application(tmp_path):
+    file = tmp_path / "offsider.toml"
+    file.write_text(f'[worker]\nrequire = "{written(tmp_path)}"\n')
+    load_declarations([], str(file), None)
+    assert registry.names() == {"declared"}
+
+
+def test_an_impossible_declaration_is_an_error(tmp_path):
+    with pytest.raises(InvalidOptions, match="declared: urgency must be one of"):
+        load_declarations([written(tmp_path, ', urgency="urgent"')], None, None)
+
+
+def test_without_an_application_there_is_nothing_to_show(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigurationError, match="which jobs"):
+        load_declarations([], None, None)

@@ -1,0 +1,147 @@
+"""The manifest: every job in an order that stays, and what is different told in words."""
+
+import datetime as dt
+import json
+
+import pytest
+
+from offsider import Job, job
+from offsider.core.errors import ConfigurationError, InvalidOptions
+from offsider.jobs.manifest import differences, manifest, read, written
+from offsider.wiring.config import Config
+
+
+def entry(name="a", queue="default", **changed):
+    return {"name": name, "queue": queue, "tags": [], "arguments": [], **changed}
+
+
+def holding(*jobs):
+    return {"version": 1, "jobs": list(jobs)}
+
+
+def test_a_job_is_there_with_all_it_says_and_its_queue_by_the_rules(config):
+    @job(
+        name="resize",
+        aliases=["shrink", "crop"],
+        queue="low",
+        urgency="high",
+        resource_boundary="unknown",
+        feature_category="media",
+        external_dependencies=True,
+        tags=["b", "a"],
+        weight=2,
+        idempotent=True,
+        queue_namespace="images",
+    )
+    def resize(path: str): ...
+
+    config.routing.rules = [["urgency=high", "urgent"]]
+    assert manifest(config) == {
+        "version": 1,
+        "jobs": [
+            {
+                "name": "resize",
+                "aliases": ["crop", "shrink"],
+                "queue": "urgent",
+                "urgency": "high",
+                "resource_boundary": "none",
+                "feature_category": "media",
+                "external_dependencies": True,
+                "tags": ["a", "b"],
+                "weight": 2,
+                "idempotent": True,
+                "queue_namespace": "images",
+                "arguments": [{"name": "path", "kind": "positional", "type": "str", "required": True}],
+            }
+        ],
+    }
+
+
+def test_jobs_come_by_name_whatever_the_order_of_their_modules(config):
+    for name in ("c", "a", "b"):
+
+        @job(name=name)
+        def declared(): ...
+
+    assert [found["name"] for found in manifest(config)["jobs"]] == ["a", "b", "c"]
+
+
+def test_every_kind_of_argument_is_told(config):
+    class Report(Job, name="report"):
+        def perform(self, title, /, pages: int = 1, *rest: "str", at: dt.date = dt.date.min, **more): ...
+
+    assert manifest(config)["jobs"][0]["arguments"] == [
+        {"name": "title", "kind": "positional", "type": None, "required": True},
+        {"name": "pages", "kind": "positional", "type": "int", "required": False, "default": 1},
+        {"name": "rest", "kind": "rest", "type": "str"},
+        {"name": "at", "kind": "keyword", "type": "datetime.date", "required": False},
+        {"name": "more", "kind": "keywords", "type": None},
+    ]
+
+
+def test_an_impossible_declaration_is_an_error():
+    @job(name="resize", urgency="urgent")
+    def resize(): ...
+
+    with pytest.raises(InvalidOptions, match="resize: urgency must be one of"):
+        manifest(Config())
+
+
+def test_what_is_written_can_be_read(config):
+    @job(name="größe")
+    def resize(path: str = "ä"): ...
+
+    found = manifest(config)
+    assert read(written(found), "jobs.json") == found
+    assert written(found).endswith("}\n")
+    assert "größe" in written(found)
+    assert differences(read(written(found), "jobs.json"), found) == []
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"jobs": {}}', '{"jobs": [1]}', '{"jobs": [{"name": 1}]}'])
+def test_what_is_no_manifest_is_told(text):
+    with pytest.raises(ConfigurationError, match=r"^jobs\.json is no manifest"):
+        read(text, "jobs.json")
+
+
+def test_new_jobs_lost_ones_and_changes_are_told_in_one_line_each():
+    old = holding(entry("a"), entry("b"), entry("c"))
+    new = holding(entry("b", queue="low", tags=["x"]), entry("c"), entry("d", queue="high"))
+    assert differences(old, new) == [
+        "- a",
+        '~ b: queue "default" → "low"',
+        '~ b: tags [] → ["x"]',
+        "+ d (high)",
+    ]
+
+
+def test_changed_arguments_are_told_as_python_writes_them(config):
+    @job(name="a")
+    def old(path: str): ...
+
+    before = manifest(config)
+
+    @job(name="b")
+    def new(path: str, when: object = object(), *rest: int, width: int = 100, **more): ...
+
+    after = manifest(config)
+    after["jobs"] = [{**after["jobs"][1], "name": "a"}]
+    assert differences(before, after) == [
+        "~ a: arguments (path: str) → (path: str, when: object = …, *rest: int, keyword width: int = 100, **more)"
+    ]
+
+
+@pytest.mark.parametrize("arguments, shown", [([7], "(7)"), ([{"x": 1}], '({"x": 1})'), (None, "null")])
+def test_odd_arguments_of_an_old_file_are_shown_as_they_are(arguments, shown):
+    (line,) = differences(holding(entry(arguments=arguments)), holding(entry()))
+    assert line == f"~ a: arguments {shown} → ()"
+
+
+def test_a_key_that_is_new_or_gone_is_a_change():
+    assert differences(holding(entry(old=1)), holding(entry(new=2))) == ["~ a: new null → 2", "~ a: old 1 → null"]
+
+
+def test_another_order_is_a_difference_too():
+    old, new = holding(entry("a"), entry("b")), holding(entry("b"), entry("a"))
+    assert differences(old, new) == ["~ the same jobs, in another form or order"]
+    assert differences(json.loads(written(old)), old) == []

@@ -1,0 +1,77 @@
+"""Rules that do nothing and queues that nobody serves are found, and good rules are left alone."""
+
+import pytest
+
+from offsider import job
+from offsider.jobs import registry
+from offsider.jobs.rule_check import check_rules
+from offsider.wiring.routing import Rules
+
+
+@pytest.fixture
+def jobs():
+    for name, declaration in {
+        "send": {"urgency": "high", "tags": ["mail"]},
+        "resize": {"resource_boundary": "cpu"},
+        "report": {},
+    }.items():
+
+        @job(name=name, **declaration)
+        def declared(): ...
+
+        declared.declared.qualname = name
+    return registry.all_jobs()
+
+
+def found(jobs, *pairs, served=("*",)):
+    return check_rules(Rules.read(list(pairs)), jobs, {"queue": "default"}, served)
+
+
+def test_good_rules_are_left_alone(jobs):
+    rules = [["urgency=high", "urgent"], ["resource_boundary=cpu", "cpu"], ["*", "default"]]
+    assert found(jobs, *rules) == []
+    assert found(jobs, *rules, served=["urgent", "cpu", "default", "more"]) == []
+
+
+def test_without_rules_only_the_queues_are_looked_at(jobs):
+    assert found(jobs, served=["default"]) == []
+    assert found(jobs, served=["other"]) == ["no worker serves default, where report, resize, send would wait"]
+
+
+def test_a_rule_behind_one_for_every_job_never_wins(jobs):
+    assert found(jobs, [" * ", "default"], ["urgency=high", "urgent"]) == [
+        "rule 2 (urgency=high → urgent) never wins: rule 1 chooses all of its jobs before it"
+    ]
+
+
+def test_a_rule_that_stands_there_twice_never_wins(jobs):
+    assert found(jobs, ["urgency=high", "a"], ["tags=mail", "b"], ["urgency=high ", "c"], ["*", "d"]) == [
+        "rule 2 (tags=mail → b) never wins: rules before it choose all of its 1 job",
+        "rule 3 (urgency=high → c) never wins: rule 1 chooses all of its jobs before it",
+    ]
+
+
+def test_a_rule_that_chooses_nothing_never_wins(jobs):
+    assert found(jobs, ["tags=slow", "slow"], ["*", "default"]) == [
+        "rule 1 (tags=slow → slow) never wins: it chooses none of 3 jobs"
+    ]
+
+
+def test_a_value_that_no_job_can_have_is_told(jobs):
+    told = found(jobs, ["urgency=hihg,high", "urgent"], ["has_external_dependencies!=yes&tags!=x", "d"])
+    assert told[0] == "rule 1 (urgency=hihg,high → urgent): no job has urgency=hihg; there are high, low, throttled"
+    assert told[1].endswith(": no job has has_external_dependencies=yes; there are true, false")
+
+
+def test_queues_that_nobody_serves_are_told_with_their_jobs(jobs):
+    for number in range(3):
+
+        @job(name=f"more{number}", urgency="high")
+        def declared(): ...
+
+        declared.declared.qualname = declared.declared.name
+    rules = [["urgency=high", "urgent"], ["*", ""]]
+    assert found(registry.all_jobs(), *rules, served=["report"]) == [
+        "no worker serves resize, where resize would wait",
+        "no worker serves urgent, where more0, more1, more2 and 1 more would wait",
+    ]
