@@ -1,0 +1,116 @@
+"""Periodic jobs of real workers: whose clocks are wrong, through a change of the clocks, killed, without a server."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+
+import pytest
+
+from tests.waiting import wait_for
+from tests.zones import Zones, changes, own_iteration
+
+APP = """
+import json, os, signal
+from offsider import Config
+from offsider.core.clock import Clock
+from offsider.ext.periodic import Periodic
+from offsider.ext.periodic.store import PeriodicStore
+
+class Wrong(Clock):
+    def now(self) -> float:
+        return super().now() + float(os.environ.get("WRONG_BY", "0"))
+
+def configure(config: Config) -> None:
+    config.clock = Wrong()
+    periodic = Periodic(grace_seconds=600)
+    for name, cron, tz in json.loads(os.environ["JOBS"]):
+        periodic.register(cron, "Tick", name=name, tz=tz, queue="ticks")
+    config.use(periodic)
+    if method := os.environ.get("DIE_IN"):
+        die(method, after=os.environ["DIE_WHEN"] == "after")
+
+def die(method: str, *, after: bool) -> None:
+    real = getattr(PeriodicStore, method)
+
+    def dying(*args, **kwargs):
+        if after:
+            real(*args, **kwargs)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    setattr(PeriodicStore, method, dying)
+"""
+
+
+@pytest.fixture
+def zones(tmp_path) -> Zones:
+    return Zones(tmp_path / "zones")
+
+
+@pytest.fixture
+def start(workers, zones):
+    """Starts a worker with these jobs, which serves none of their queues."""
+
+    def start(jobs, *, wait: bool = True, **environ):
+        told = json.dumps([[job.name, job.cron, job.tz] for job in jobs])
+        given = {"JOBS": told, "PYTHONTZPATH": zones.path, **environ}
+        return workers.start("-c", "1", "-q", "nothing", text=APP, environ=given, wait=wait)
+
+    return start
+
+
+def pushed(stored) -> Counter:
+    payloads = [json.loads(raw) for raw in stored.lrange("queue:ticks", 0, -1)]
+    return Counter((payload["periodic"]["name"], payload["periodic"]["at"]) for payload in payloads)
+
+
+def wanted(jobs, zones, start: float, end: float) -> Counter:
+    found = Counter()
+    for job in jobs:
+        found.update((job.name, tick) for tick in own_iteration(job.cron, zones.zone(job.tz), start, end))
+    return found
+
+
+def dealt_with(stored, jobs, until: int) -> None:
+    """As if workers had been there until then: what they miss while they start they catch up."""
+    stored.hset("offsider:periodic:ticks", mapping=dict.fromkeys((job.name for job in jobs), until))
+
+
+def test_workers_five_minutes_apart_push_every_tick_once_while_clocks_change_in_both_directions(start, stored, zones):
+    first, seconds = int(time.time()) + 8, 5
+    jobs = changes(zones, first, seconds)
+    begun, end = first - 5, first + seconds - 1
+    dealt_with(stored, jobs, begun)
+    for worker in [start(jobs, wait=False, WRONG_BY=wrong_by) for wrong_by in ("150", "-150")]:
+        worker.until_running()
+    expected = wanted(jobs, zones, begun, end)
+    assert sum(expected.values()) == 7 * seconds
+    wait_for(lambda: sum(pushed(stored).values()) >= sum(expected.values()), 60)
+    found = Counter({key: count for key, count in pushed(stored).items() if key[1] <= end})
+    assert found == expected
+
+
+@pytest.mark.parametrize(
+    "method,when", [("take_turn", "before"), ("take_turn", "after"), ("claim", "before"), ("claim", "after")]
+)
+def test_a_kill_around_the_claim_neither_loses_nor_doubles_a_tick(start, stored, zones, method, when):
+    due = int(time.time())
+    jobs = changes(zones, due, 1)[:1]
+    dealt_with(stored, jobs, due - 10)
+    assert start(jobs, wait=False, DIE_IN=method, DIE_WHEN=when).ended(60) == -9
+    second = start(jobs)
+    wait_for(lambda: pushed(stored), 30)
+    second.stopped()
+    assert pushed(stored) == Counter({(jobs[0].name, due): 1})
+
+
+def test_jobs_of_the_configuration_file_need_no_code(workers, stored, zones, tmp_path):
+    due = int(time.time())
+    (job, *_) = changes(zones, due, 1)
+    stored.hset("offsider:periodic:ticks", "filed", due - 10)
+    (tmp_path / "offsider.toml").write_text(
+        f'[periodic.filed]\ncron = "{job.cron}"\ntz = "{job.tz}"\njob = "Tick"\nqueue = "ticks"\ngrace_seconds = 600\n'
+    )
+    workers.start("-q", "nothing", text="", environ={"PYTHONTZPATH": zones.path})
+    wait_for(lambda: pushed(stored) == Counter({("filed", due): 1}), 60)
