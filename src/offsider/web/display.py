@@ -27,8 +27,13 @@ def moment(locale: Locale, at: float | None) -> Markup:
     stamp = iso(at)
     if at is None or not stamp:
         return escape(NONE)
-    exact = f"{stamp[:10]} {stamp[11:19]} UTC"
-    return Markup('<time datetime="{}" title="{}">{}</time>').format(stamp, exact, relative(locale, at))
+    return Markup('<time datetime="{}" title="{}">{}</time>').format(stamp, exact(at), relative(locale, at))
+
+
+def exact(at: float | None) -> str:
+    """To the second, in UTC; empty for what is no time."""
+    stamp = iso(at)
+    return f"{stamp[:10]} {stamp[11:19]} UTC" if stamp else ""
 
 
 def iso(at: float | None) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from offsider.core.errors import ConfigurationError
 from offsider.web.answers import Done, NotFound, Page
@@ -27,10 +28,14 @@ from offsider.wiring.web_tab import (
     WebTable,
     WebTime,
     WebView,
+    is_path,
 )
 
 if TYPE_CHECKING:
     from offsider.wiring.config import Config
+
+#: Letters of a path and its query; all others, a backslash for one, are written as bytes.
+_AS_THEY_ARE = "/:@!$&'()*+,;=~%?#[]"
 
 
 class TabAssets(Assets):
@@ -86,7 +91,8 @@ def cell(value: object) -> dict[str, Any]:
     """A cell as plain values, its kind under ``is``."""
     match value:
         case WebLink():
-            return {"is": "link", "text": value.text, "path": value.path}
+            path = _address(value.path)
+            return {"is": "link", "text": value.text, "path": path} if path else _plain(value.text)
         case WebTime():
             return {"is": "time", "at": value.at}
         case WebBadge():
@@ -121,11 +127,19 @@ def _plain(value: object) -> dict[str, Any]:
     return {"is": "text", "text": "" if value is None else str(value)}
 
 
+def _address(path: str) -> str:
+    """The path as it may stand in a page, whatever class somebody has made of its cell; empty for what is none."""
+    return quote(path, safe=_AS_THEY_ARE, errors="replace") if is_path(path) else ""
+
+
 def _button(button: WebButton) -> dict[str, Any]:
+    path = _address(button.path)
+    if not path:
+        return _plain(button.text)
     return {
         "is": "button",
         "text": button.text,
-        "path": button.path,
+        "path": path,
         "fields": dict(button.fields),
         "confirm": button.confirm,
         "danger": button.danger,
@@ -144,7 +158,8 @@ def _shown(view: WebView, visit: Visit) -> Page:
     page = view(visit)
     if page is None:
         raise NotFound("there is no such thing, or no longer")
-    return Page("tab", page.title, {"blocks": [block(each) for each in page.blocks]}, subject=page.subject)
+    data = {"title": page.title, "subject": page.subject, "blocks": [block(each) for each in page.blocks]}
+    return Page("tab", page.title, data, subject=page.subject)
 
 
 def _done(tab: WebTab, action: WebAction, visit: Visit) -> Done:

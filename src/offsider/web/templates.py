@@ -77,6 +77,7 @@ def render(template: str, visit: Visit, layout: Layout, data: object) -> str:
             may=visit.may,
             number=locale.number,
             moment=partial(display.moment, locale),
+            exact=display.exact,
             span=partial(display.span, locale),
             size=partial(display.size, locale),
             cut=display.cut,

@@ -20,10 +20,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class WebLink:
-    """A text that leads to a path below the UI's root, of the extension's own pages or of others."""
+    """A text that leads to a path below the UI's root, of the extension's own pages or of others.
+
+    Raises:
+        ConfigurationError: the path does not begin with exactly one slash: it would lead to another site.
+    """
 
     text: str
     path: str
+
+    def __post_init__(self) -> None:
+        check_path("WebLink", self.path)
 
 
 @dataclass(frozen=True)
@@ -51,6 +58,9 @@ class WebButton:
         fields: sent along.
         confirm: asked before; empty: nothing is asked.
         danger: shown as something that cannot be undone.
+
+    Raises:
+        ConfigurationError: the path does not begin with exactly one slash: it would lead to another site.
     """
 
     text: str
@@ -59,8 +69,28 @@ class WebButton:
     confirm: str = ""
     danger: bool = False
 
+    def __post_init__(self) -> None:
+        check_path("WebButton", self.path)
+
 
 _PATH = re.compile(r"(/[A-Za-z0-9_.-]+)+")
+# Browsers take a backslash for a slash, and leave out tabs and line feeds.
+_BELOW_THE_ROOT = re.compile(r"/(?![/\\\s\x00-\x1f])")
+
+
+def is_path(text: str) -> bool:
+    """Whether a text is a path below the UI's root, and nothing that leads elsewhere: ``javascript:``, ``//host``."""
+    return _BELOW_THE_ROOT.match(text) is not None
+
+
+def check_path(kind: str, path: str) -> None:
+    """Raise ConfigurationError unless it is one."""
+    if not is_path(path):
+        raise ConfigurationError(
+            f"{kind}: the path {path[:100]!r} has to begin with exactly one slash: it is below the root of the pages, "
+            "for example /customers/kim"
+        )
+
 
 #: What stands in a table or beside a fact. Numbers are grouped as the visitor's language does it.
 Cell: TypeAlias = str | int | float | bool | WebLink | WebTime | WebBadge | WebButton | None

@@ -60,6 +60,7 @@ def test_processes_and_running_jobs_are_shown(read, ask, process):
     assert (job["name"], job["jid"], job["tid"], job["queue"], job["args"]) == ("Mail", "j1", "t1", "low", '1, "<b>"')
     page = ask("/busy").body.decode()
     assert "&lt;b&gt;" in page
+    assert '<td class="num" title="1970-01-01 00:33:20 UTC">' in page
     assert 'href="/queues/a~2fb"' in page
     assert f'action="/busy/{IDENTITY}/quiet"' in page
 

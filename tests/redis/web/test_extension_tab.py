@@ -77,6 +77,7 @@ def test_its_tab_is_on_every_page(customers, ask):
 
 def test_its_pages_are_escaped_and_are_json_too(customers, ask, read):
     data = read("/customers")
+    assert (data["title"], data["subject"]) == ("Customers", "")
     assert data["blocks"][1]["rows"][0][1] == {"is": "number", "value": 12345, "digits": 0}
     page = ask("/customers").body.decode()
     assert "&lt;i&gt;kim&lt;/i&gt;" in page

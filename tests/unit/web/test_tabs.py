@@ -51,6 +51,32 @@ def test_a_page_is_made_of_blocks():
         block("<b>")
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        "javascript:alert(1)",
+        "https://evil.com",
+        "//evil.com",
+        "/\\evil.com",
+        "\\\\evil.com",
+        "/\t/evil.com",
+        "evil",
+        "",
+    ],
+)
+@pytest.mark.parametrize("kind", [WebLink, WebButton])
+def test_what_leads_elsewhere_is_an_error_of_the_extension_and_never_a_link(kind, path):
+    with pytest.raises(ConfigurationError, match=f"{kind.__name__}: the path .* has to begin with exactly one slash"):
+        kind("x", path)
+    made = kind("x", "/fine")
+    object.__setattr__(made, "path", path)
+    assert cell(made) == {"is": "text", "text": "x"}
+
+
+def test_odd_letters_of_a_path_are_written_as_bytes():
+    assert cell(WebLink("x", "/a\\b\nc ä?q=1&r=%20#s"))["path"] == "/a%5Cb%0Ac%20%C3%A4?q=1&r=%20#s"
+
+
 def config_with(*tabs):
     config = Config()
     for tab in tabs:
