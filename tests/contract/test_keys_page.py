@@ -41,6 +41,7 @@ EVERY_KEY = {
     "strikes": "offsider:strikes:<jid>",
     "quarantine": "offsider:quarantine",
     "quarantined_jobs": "offsider:quarantine:jobs",
+    "every_attempts": "offsider:attempts",
     "attempts": "offsider:attempts:<jid>",
     "errors": "offsider:errors",
     "error_fields": "offsider:errors:fields",

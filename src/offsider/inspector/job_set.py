@@ -15,7 +15,7 @@ from offsider.inspector.chunk import Chunk, Preview
 from offsider.inspector.job_filter import JobFilter
 from offsider.inspector.job_record import JobRecord
 from offsider.inspector.pace import steps
-from offsider.storage import job_sets, quarantine
+from offsider.storage import attempts, job_sets, quarantine
 from offsider.storage.job_sets import Move, Moved
 from offsider.storage.working import DeadSetLimits
 from offsider.wiring.config import Config
@@ -335,6 +335,9 @@ class JobSet:
                 self._announce(entry.raw, how)
                 if how == "kill" and entry.payload is not None:
                     self._tell_of_death(entry.payload)
+        if how == "delete":
+            removed = (entry.jid for entry, has_gone in zip(batch, gone, strict=True) if has_gone)
+            attempts.forget(self._redis, [jid for jid in removed if jid])
         return sum(gone)
 
     def _tell_of_death(self, payload: JobPayload) -> None:

@@ -1,4 +1,8 @@
-"""The last failed attempts of a job: what is gone from its payload once it has failed again."""
+"""The last failed attempts of a job: what is gone from its payload once it has failed again.
+
+They go when the job is done, when it is deleted by hand, and with the time; a dead set that is cut at each write would
+leave them behind, so those of the jobs that failed longest ago make room as well.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +12,28 @@ from offsider.storage.redis import Redis
 from offsider.storage.scripts import Command
 
 MOST = 10
+#: Jobs whose attempts are kept, about.
+MOST_JOBS = 10_000
 
 
-def add(redis: Redis, attempts: Iterable[tuple[str, bytes, float]]) -> None:
-    """Note attempts, each as jid, JSON, and the seconds for which they are kept from now on."""
-    commands: list[Command] = []
+def add(redis: Redis, attempts: Iterable[tuple[str, bytes, float]], now: float) -> None:
+    """Note attempts.
+
+    Args:
+        attempts: each as jid, JSON, and the seconds for which they are kept from now on.
+        now: epoch seconds.
+    """
+    every, commands = redis.keys.every_attempts, list[Command]()
     for jid, raw, keep_seconds in attempts:
         key = redis.keys.attempts(jid)
         commands += [("LPUSH", key, raw), ("LTRIM", key, 0, MOST - 1), ("EXPIRE", key, max(1, int(keep_seconds)))]
-    if commands:
-        redis.pipeline(commands)
+        commands.append(("ZADD", every, now, jid))
+    if not commands:
+        return
+    *_, jobs = redis.pipeline([*commands, ("ZCARD", every)])
+    if jobs > MOST_JOBS:
+        oldest = redis.call("ZPOPMIN", every, jobs - MOST_JOBS)[::2]
+        redis.call("UNLINK", *(redis.keys.attempts(jid.decode("utf-8", "replace")) for jid in oldest))
 
 
 def read(redis: Redis, jid: str) -> list[bytes]:
@@ -27,6 +43,7 @@ def read(redis: Redis, jid: str) -> list[bytes]:
 
 
 def forget(redis: Redis, jids: Sequence[str]) -> None:
-    """Drop the attempts of jobs that are done."""
+    """Drop the attempts of jobs that are done, or deleted."""
     if jids:
-        redis.call("UNLINK", *(redis.keys.attempts(jid) for jid in jids))
+        keys = [redis.keys.attempts(jid) for jid in jids]
+        redis.pipeline([("UNLINK", *keys), ("ZREM", redis.keys.every_attempts, *jids)])

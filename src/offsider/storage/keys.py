@@ -43,6 +43,7 @@ key                                            type    written by               
 ``offsider:strikes:<jid>``                     zset    sweep (identity -> its death)      72 h
 ``offsider:quarantine``                        zset    bulk purges (id -> kept until)     never (trimmed)
 ``offsider:quarantine:jobs``                   hash    bulk purges (id -> job and place)  never (trimmed)
+``offsider:attempts``                          zset    a failed run (jid -> when)         never (10,000 jobs)
 ``offsider:attempts:<jid>``                    list    a failed run (the last ten)        with the job
 ``offsider:errors``                            zset    a failed run (group -> last seen)  never (500 groups)
 ``offsider:errors:fields``                     hash    a failed run (counts of groups)    never (500 groups)
@@ -92,6 +93,7 @@ class Keys:
         self.schedule_free = prefix + "offsider:schedule:free"
         self.quarantine = prefix + "offsider:quarantine"
         self.quarantined_jobs = prefix + "offsider:quarantine:jobs"
+        self.every_attempts = prefix + "offsider:attempts"
         self.errors = prefix + "offsider:errors"
         self.error_fields = prefix + "offsider:errors:fields"
         self.every_series = prefix + "offsider:series"
@@ -145,7 +147,7 @@ class Keys:
         return f"{self.prefix}deploylock-{label}"
 
     def attempts(self, jid: str) -> str:
-        return f"{self.prefix}offsider:attempts:{jid}"
+        return f"{self.every_attempts}:{jid}"
 
     def series(self, labels: str) -> str:
         """Sums of the runs that share these labels, which are JSON."""

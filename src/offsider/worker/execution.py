@@ -86,6 +86,8 @@ class Executor:
         self._sampled = config.worker.metrics
         #: So many runs are not measured from here on.
         self._unmeasured = 0
+        #: Of the last run, without the lines that were logged around it.
+        self._cpu_seconds: float | None = None
         self._chain = capsule.server_middleware.compose(self._perform)
         self._logger = job_logger
         self._async_runner = async_runner
@@ -103,11 +105,6 @@ class Executor:
         except MalformedPayload as error:
             return Run(None, Malformed(error), time.perf_counter() - started, None)
         self._unit = unit
-        cpu_started = None
-        if self._unmeasured:
-            self._unmeasured -= 1
-        elif self._sampled or self._listened("execution_finished"):
-            cpu_started = time.thread_time()
         token = enter_job(job)
         try:
             if self._logger.wants(job):
@@ -116,16 +113,26 @@ class Executor:
                 outcome, duration_seconds = self._timed(started, job)
         finally:
             leave_job(token)
-        if cpu_started is None:
-            return Run(job, outcome, duration_seconds, None)
-        cpu_seconds = time.thread_time() - cpu_started
-        if duration_seconds < SHORT_SECONDS and not self._listened("execution_finished"):
-            self._unmeasured = SHORT_RUNS
-        return Run(job, outcome, duration_seconds, cpu_seconds)
+        return Run(job, outcome, duration_seconds, self._cpu_seconds)
 
     def _timed(self, started: float, job: JobContext) -> tuple[Outcome, float]:
+        if self._unmeasured or not self._measures:
+            self._cpu_seconds = None
+            outcome = self._outcome(job)
+            duration_seconds = time.perf_counter() - started
+            self._unmeasured = self._unmeasured - 1 if self._unmeasured and duration_seconds < SHORT_SECONDS else 0
+            return outcome, duration_seconds
+        cpu_started = time.thread_time()
         outcome = self._outcome(job)
-        return outcome, time.perf_counter() - started
+        self._cpu_seconds = time.thread_time() - cpu_started
+        duration_seconds = time.perf_counter() - started
+        if duration_seconds < SHORT_SECONDS and not self._listened("execution_finished"):
+            self._unmeasured = SHORT_RUNS
+        return outcome, duration_seconds
+
+    @property
+    def _measures(self) -> bool:
+        return self._sampled or self._listened("execution_finished")
 
     def _outcome(self, job: JobContext) -> Outcome:
         try:

@@ -106,7 +106,7 @@ class Failures:
             groups, self._groups = self._groups, {}
             done, self._done = self._done, deque(maxlen=MOST_ATTEMPTS)
         try:
-            attempts.add(self._redis, noted)
+            attempts.add(self._redis, noted, self._clock.now())
             attempts.forget(self._redis, list(done))
             error_groups.note(self._redis, groups.values())
         except RedisFailure as error:

@@ -235,7 +235,8 @@ def _series(queue: str, name: str, tally: Tally, labels: Sequence[Labels]) -> Se
     series.retried = tally.retried
     series.run_seconds = tally.run_seconds + tally.failed_seconds
     if tally.measured_seconds:
-        series.cpu_seconds = tally.cpu_seconds * series.run_seconds / tally.measured_seconds
+        # A thread cannot compute for longer than it runs, whatever two clocks say of a few microseconds.
+        series.cpu_seconds = min(1.0, tally.cpu_seconds / tally.measured_seconds) * series.run_seconds
     series.queue_seconds = tally.queue_seconds
     series.queue_buckets = list(tally.queue_counts)
     return series

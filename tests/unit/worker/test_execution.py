@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+import time
 from contextlib import contextmanager, suppress
 
 import pytest
@@ -15,7 +16,7 @@ from offsider.core.payload import encode
 from offsider.jobs import registry
 from offsider.wiring.config import Config
 from offsider.worker.async_runner import AsyncRunner
-from offsider.worker.execution import Executor
+from offsider.worker.execution import SHORT_RUNS, SHORT_SECONDS, Executor
 from offsider.worker.job_logger import JobLogger
 from offsider.worker.outcome import (
     Discarded,
@@ -184,6 +185,41 @@ def test_every_end_of_a_job_is_an_outcome(run, perform, outcome):
     assert ended.job.jid == "a" * 24
     assert ended.duration_seconds >= 0
     assert ended.cpu_seconds >= 0
+
+
+@pytest.fixture
+def executor(config):
+    """One thread's, for runs one after the other."""
+    runner = AsyncRunner("loop-of-the-test")
+    yield Executor(config, config.capsules["default"], JobLogger(config), runner, lambda: False)
+    runner.stop()
+
+
+def measured(executor: Executor, name: str, runs: int) -> list[bool]:
+    """Whether the CPU time of each of so many runs was measured."""
+    raw = encode({"class": name, "args": [], "queue": "low", "jid": "a" * 24})
+    return [executor.run(UnitOfWork("low", raw)).cpu_seconds is not None for _ in range(runs)]
+
+
+def test_of_short_runs_some_have_their_cpu_time_measured_and_of_long_ones_all(executor):
+    job(name="Short")(lambda: None)
+    job(name="Long")(lambda: time.sleep(2 * SHORT_SECONDS))
+    assert True in measured(executor, "Short", 3)
+    assert measured(executor, "Long", 4)[1:] == [True] * 3
+    assert measured(executor, "Short", SHORT_RUNS).count(True) < SHORT_RUNS
+
+
+def test_whoever_is_told_of_each_run_is_told_all_of_it(config, executor):
+    config.on("execution_finished", lambda news: None)
+    job(name="Short")(lambda: None)
+    assert measured(executor, "Short", 5) == [True] * 5
+
+
+def test_without_metrics_no_cpu_time_is_measured(config):
+    config.worker.metrics = False
+    executor = Executor(config, config.capsules["default"], JobLogger(config), AsyncRunner("none"), lambda: False)
+    job(name="Short")(lambda: None)
+    assert measured(executor, "Short", 3) == [False] * 3
 
 
 def test_an_outcome_carries_what_the_job_said(run):

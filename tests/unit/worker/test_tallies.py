@@ -94,6 +94,11 @@ def test_cpu_time_of_some_runs_stands_for_all(tallies):
     assert only(tallies.take().series()).cpu_seconds == pytest.approx(5.0 / 4)
 
 
+def test_no_run_computes_for_longer_than_it_takes(tallies):
+    tallies.finished([unit(seconds=1.0, cpu=7.0), unit(seconds=1.0)])
+    assert only(tallies.take().series()).cpu_seconds == 2.0
+
+
 def test_without_a_measured_run_no_cpu_time_is_told(tallies):
     tallies.finished([unit(seconds=1.0)])
     failed(tallies, unit(seconds=1.0))
