@@ -1,0 +1,43 @@
+"""Rules in a worker: what its jobs push is routed, and it shows by which rules."""
+
+from __future__ import annotations
+
+from offsider import Client, Config
+from offsider.inspector import rules_in_use
+from offsider.inspector.doctor import examine
+from tests.process.stored import push
+from tests.waiting import wait_for
+
+SHOP = """
+    from offsider import job
+    from tests.process.ledger import note
+
+    @job(name="Child", urgency="high", queue="declared")
+    def child():
+        note("ran", word="child")
+
+    @job(name="Parent")
+    def parent():
+        child.enqueue()
+"""
+
+
+def test_a_job_of_a_worker_pushes_by_its_rules_and_who_has_others_is_found(workers, stored, ledger, url):
+    workers.write(
+        '[routing]\nrules = [["urgency=high", "urgent"]]\n[worker]\nqueues = ["default", "urgent"]\n', "offsider.toml"
+    )
+    worker = workers.start(text=SHOP)
+    push(stored, "Parent")
+    wait_for(lambda: ledger.words("ran"))
+    config = Config()
+    config.redis.url = url
+    (same,) = wait_for(lambda: [used for used in rules_in_use(config) if used.rules != "none"])
+    assert [user.partition(" on ")[0] for user in same.users] == ["worker"]
+    assert stored.smembers("queues") == {b"default", b"urgent"}
+    assert "routing" not in {finding.check for finding in examine(config) if finding.severity}
+    Client(config).push({"class": "Parent", "args": []})
+    (warning,) = [finding for finding in examine(config) if finding.check == "routing"]
+    assert "no rules by" in warning.what
+    assert same.rules in warning.what
+    worker.send("TERM")
+    assert worker.ended(seconds=20) == 0
