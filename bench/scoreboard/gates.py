@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing
 from typing import Any
 from urllib.parse import urlencode
@@ -15,8 +15,15 @@ from bench.scoreboard.servers import Server
 from bench.scoreboard.visits import FORM, HOST, AsgiVisits, Asked, Reply
 from offsider.web import Request, Visit
 from offsider.web.routing import Route
-from tests.snapshot import snapshot
 
+#: How what a type of key holds is read.
+READERS: Mapping[bytes, Callable[[Any, bytes], object]] = {
+    b"list": lambda pipeline, key: pipeline.lrange(key, 0, -1),
+    b"set": lambda pipeline, key: pipeline.smembers(key),
+    b"zset": lambda pipeline, key: pipeline.zrange(key, 0, -1, withscores=True),
+    b"hash": lambda pipeline, key: pipeline.hgetall(key),
+    b"string": lambda pipeline, key: pipeline.get(key),
+}
 JSON = {"accept": "application/json"}
 LOGIN = {"authorization": "Basic b2xnYTp3b3Jk"}
 #: Where a request comes from, and whether it may change something.
@@ -122,7 +129,7 @@ class Asking:
             reply = self._visits.send(Asked("POST", target, {**JSON, **FORM, **headers}, body))
         else:
             reply = self._visits.send(Asked("GET", target, {**JSON, **headers}))
-        after = snapshot(self._raw)
+        after = everything(self._raw)
         changed = sorted(key for key in {*self._before, *after} if self._before.get(key) != after.get(key))
         if changed:
             self._furniture = None
@@ -134,8 +141,19 @@ class Asking:
             self._raw.flushall()
             self._furniture = furnish(self._raw, lambda field: field.replace("_", "-"))
             self._raw.delete(*(["paused"] if pauses else ["nothing"]))
-            self._before = snapshot(self._raw)
+            self._before = everything(self._raw)
         return self._furniture
+
+
+def everything(raw: Any) -> dict[str, Any]:
+    """What each key holds, read at one go."""
+    keys: list[bytes] = sorted(raw.keys())
+    with raw.pipeline(transaction=False) as pipeline:
+        for key in keys:
+            pipeline.type(key)
+        for key, kind in zip(keys, pipeline.execute(), strict=True):
+            READERS[kind](pipeline, key)
+        return {key.decode(): held for key, held in zip(keys, pipeline.execute(), strict=True)}
 
 
 def fields_for(route: Route, furniture: Furniture) -> list[tuple[str, str]]:

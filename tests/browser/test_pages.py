@@ -79,7 +79,7 @@ def test_pages_in_a_language_from_right_to_left_fit_and_have_no_serious_fault(fu
 
 
 def test_hostile_words_run_nowhere(stored, web, open_):
-    for number, text in enumerate([text for text in STRINGS if "xss" in text and len(text) < 200][::2]):
+    for number, text in enumerate([text for text in STRINGS if "xss" in text and len(text) < 200][::4]):
         furnish(stored, lambda _field, text=text: text, seed=number)
     page = open_("/")
     run = []
