@@ -17,6 +17,7 @@ from offsider.web.headers import NO_STORE
 from offsider.web.layout import layout_of
 from offsider.web.request import Request, Response
 from offsider.web.templates import render
+from offsider.web.whole_paths import with_base
 from offsider.wiring.logs import describe
 
 if TYPE_CHECKING:
@@ -78,11 +79,11 @@ class Answering:
             case Text():
                 return Response(answer.status, answer.body.encode(), (("content-type", answer.media_type), NO_STORE))
             case Done() if visit.wants_json:
-                return _json(200, {"done": answer.message, **answer.data})
+                return _json(200, {"done": answer.message, **answer.data}, visit.base)
             case Done():
                 return Response(303, b"", (("location", _address(visit.url(answer.to))), NO_STORE, *answer.headers))
             case Page() if visit.wants_json:
-                return _json(answer.status, answer.data)
+                return _json(answer.status, answer.data, visit.base)
             case Page():
                 return _html(visit, answer)
 
@@ -109,6 +110,6 @@ def _error_page(status: int, message: str) -> Page:
     return Page("error", TITLES.get(status, TITLES[500]), {"error": message, "status": status}, status)
 
 
-def _json(status: int, data: Mapping[str, object]) -> Response:
-    text = json.dumps(data, allow_nan=False, ensure_ascii=False)
+def _json(status: int, data: Mapping[str, object], base: str) -> Response:
+    text = json.dumps(with_base(base, data), allow_nan=False, ensure_ascii=False)
     return Response(status, text.encode(errors="replace"), (JSON, NO_STORE, VARY))

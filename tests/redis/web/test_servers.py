@@ -19,9 +19,9 @@ def test_one_that_does_not_answer_hides_no_other(config):
         return app.respond(Request("GET", "/servers", headers={"host": "localhost", "accept": accept}))
 
     main, other = json.loads(ask("application/json").body)["servers"]
-    assert (main["name"], main["path"], main["error"]) == ("main", "/", "")
+    assert (main["name"], main["address"], main["error"]) == ("main", "/", "")
     assert main["stats"]["processed"] == 0
-    assert other["path"] == "/@gone~20~3cb~3e"
+    assert other["address"] == "/@gone~20~3cb~3e/"
     assert other["stats"] is None
     assert other["error"]
     page = ask("text/html").body

@@ -23,10 +23,15 @@ def show(visit: Visit) -> Page:
     with ThreadPoolExecutor(min(AT_A_TIME, len(servers))) as threads:
         looks = list(threads.map(_look, servers.values()))
     data = [
-        {"name": name, "path": server_path(visit.options, name) or "/", "url": config.redis.redacted_url, **look}
+        {"name": name, "address": _address(visit, name), "url": config.redis.redacted_url, **look}
         for (name, config), look in zip(servers.items(), looks, strict=True)
     ]
     return Page("servers", "Servers", {"servers": data})
+
+
+def _address(visit: Visit, name: str) -> str:
+    """Whole, because it is another server's than this page's."""
+    return f"{visit.request.root}{server_path(visit.options, name)}/"
 
 
 def _look(config: Config) -> Mapping[str, Any]:

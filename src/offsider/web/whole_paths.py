@@ -1,0 +1,42 @@
+"""Addresses in JSON, as a program can ask for them: with where the pages are mounted, and which server's they are.
+
+Pages answer paths below a server's root, and templates give them to ``url``. In JSON nothing does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+#: Keys whose value is a path, besides all that end in ``_path``.
+_PATHS = frozenset({"path", "action", "back", "start", "previous", "next", "end", "more"})
+#: Keys whose value has a path under each of its names.
+_OF_PATHS = frozenset({"actions", "orders", "sorts", "every", "selected", "samples", "periods", "without"})
+#: Keys below which names are somebody else's.
+_FOREIGN = frozenset({"fields", "values", "kept"})
+
+
+def with_base(base: str, data: Any) -> Any:
+    """The data of a page, each path in it begun with ``base``."""
+    if not base:
+        return data
+    if isinstance(data, Mapping):
+        named = cast("Mapping[str, Any]", data)
+        return {name: _member(base, name, value) for name, value in named.items()}
+    if isinstance(data, list | tuple):
+        return [with_base(base, each) for each in cast("list[Any]", data)]
+    return data
+
+
+def _member(base: str, name: str, value: Any) -> Any:
+    if name in _PATHS or name.endswith("_path"):
+        return _whole(base, value)
+    if name in _OF_PATHS and isinstance(value, Mapping):
+        paths = cast("Mapping[str, Any]", value)
+        return {key: _whole(base, path) for key, path in paths.items()}
+    return value if name in _FOREIGN and isinstance(value, Mapping) else with_base(base, value)
+
+
+def _whole(base: str, path: Any) -> Any:
+    # An empty one says that there is no such page.
+    return base + path if isinstance(path, str) and path.startswith("/") else path

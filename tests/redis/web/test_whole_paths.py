@@ -1,0 +1,62 @@
+"""The addresses in the JSON of every page, where pages are mounted and of a second server."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from offsider.web.app import WebApp
+from offsider.web.options import WebOptions
+from offsider.web.request import Request
+from offsider.wiring.config import Config
+from tests.redis.web.stored import failed, job, push
+
+BASE = "/jobs/@b"
+PAGES = (
+    *("/", "/busy", "/queues", "/queues/mail", "/queues/mail/all", "/queues/mail?text=Send", "/retries", "/dead"),
+    *("/scheduled", "/retries?text=Send", "/retries/all", "/search?q=Send", "/quarantine", "/callers", "/metrics"),
+    *("/metrics/Mail", "/errors", "/job/000000000000000000000005"),
+)
+
+
+@pytest.fixture
+def asked(config, raw_redis):
+    """asked(address): the data of a page of the second server."""
+    push(raw_redis, "mail", *(job(number) for number in range(60)))
+    now = time.time()
+    for name in ("retry", "schedule", "dead"):
+        raw_redis.zadd(name, {failed(number): now + number for number in range(60)})
+    other = Config()
+    other.redis.url = "redis://127.0.0.1:1/0"
+    app = WebApp(WebOptions({"a": other, "b": config}))
+
+    def ask(address, method="GET"):
+        path, _, query = address.partition("?")
+        headers = {"host": "localhost", "accept": "application/json", "sec-fetch-site": "same-origin"}
+        answer = app.respond(Request(method, path, root="/jobs", query=query, headers=headers))
+        assert answer.status == 200, (address, answer.body)
+        return json.loads(answer.body)
+
+    return ask
+
+
+def texts(data):
+    for value in data.values() if isinstance(data, dict) else data:
+        if isinstance(value, dict | list):
+            yield from texts(value)
+        elif isinstance(value, str):
+            yield value
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_address_can_be_asked_for_as_it_is(asked, page):
+    addresses = [text for text in texts(asked(f"/@b{page}")) if text.startswith("/")]
+    assert [address for address in addresses if not address.startswith(f"{BASE}/")] == []
+
+
+def test_what_is_done_follows_an_address_of_the_page(asked):
+    actions = asked("/@b/job/000000000000000000000005")["actions"]
+    path = actions["quarantine"].removeprefix("/jobs")
+    assert asked(path, "POST")["done"] == "Moved to quarantine: 1"
