@@ -138,6 +138,23 @@ def test_nothing_of_the_arguments_is_shown_that_the_redaction_hides(ask_with, re
     assert "[hidden]" in page
 
 
+def test_neither_copies_of_the_arguments_nor_what_extensions_say_get_past_the_redaction(
+    config, ask_with, read, raw_redis
+):
+    def facts(payload):
+        return {"Order": f"{payload['args']} {payload['kwargs']}"}
+
+    config.add_web_tab(WebTab("shop", "Shop", "/shop", job_facts=facts))
+    copies = {"unique_args": ["4242"], "lock_args": ["4242"], "cattr": {"card": "4242"}, "unique_digest": "d-1"}
+    raw_redis.zadd("dead", {failed(1, kwargs={"card": "4242"}, **copies): WHEN})
+    path = row_of(read, "/dead", 1)["path"]
+    assert "4242" in ask_with()(path).body.decode()
+    page = ask_with(redact=lambda name, args, kwargs: (["[hidden]"], {}))(path).body.decode()
+    assert "4242" not in page
+    assert "user1@example.com" not in page
+    assert "d-1" in page
+
+
 def test_extensions_add_what_they_know_of_a_job(config, ask_with, raw_redis):
     def facts(payload):
         return {"Order": WebLink(str(payload["args"][0]), "/shop/1")}

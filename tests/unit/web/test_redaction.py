@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from offsider.web.redaction import HIDDEN, redacted
+from offsider.web.redaction import without_copies, HIDDEN, redacted
 
 
 def test_without_a_hook_all_is_shown():
@@ -23,3 +23,21 @@ def test_when_the_hook_fails_nothing_is_shown(caplog):
     assert redacted(hook, "mail", ["secret"], {"to": "kim"}) == ([HIDDEN], {})
     assert "redact('mail', …) failed" in caplog.text
     assert "secret" not in caplog.text
+
+
+PAYLOAD = {"class": "Pay", "args": [1], "unique_args": ["4111"], "lock_args": ["4111"], "cattr": {"user": "4111"}}
+
+
+def test_copies_of_the_arguments_are_shown_as_the_arguments_are():
+    hidden = without_copies(lambda name, args, kwargs: (["?"], {}), "Pay", PAYLOAD | {"cattr_1": "4111", "at": 1})
+    assert hidden == {
+        **{"class": "Pay", "args": [1], "unique_args": ["?"], "lock_args": ["?"]},
+        **{"cattr": "[hidden]", "cattr_1": "[hidden]", "at": 1},
+    }
+    assert without_copies(lambda name, args, kwargs: (args, kwargs), "Pay", PAYLOAD) == PAYLOAD
+    assert without_copies(None, "Pay", PAYLOAD) == PAYLOAD
+
+
+def test_copies_that_the_hook_fails_at_are_hidden():
+    shown = without_copies(lambda name, args, kwargs: ([args[1]], {}), "Pay", PAYLOAD)
+    assert "4111" not in str(shown)

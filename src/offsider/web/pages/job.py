@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from itertools import islice
@@ -17,6 +17,7 @@ from offsider.web.pages.job_sets import DEAD, SET_PAGES, VERBS
 from offsider.web.pages.queues import queue_path
 from offsider.web.pages.search import results
 from offsider.web.places import BUSY, QUARANTINE, JobOfSet, JobPutAside, Place, QueuedJob, RunningJob, find, find_by_jid
+from offsider.web.redaction import without_copies
 from offsider.web.routing import LOOK, Route
 from offsider.web.shown_job import MOST_ON_PAGES, arguments, moment, shown, start_of
 from offsider.web.tabs import job_facts
@@ -73,6 +74,7 @@ def show_by_id(visit: Visit, jid: str) -> Page:
 def _page(visit: Visit, place: Place) -> Page:
     record = place.record
     args, kwargs = arguments(record, visit.redacted)
+    payload = _payload(visit, record, args, kwargs)
     most = _MOST_IN_ALL if visit.choice("all", ("0", "1"), "0") == "1" else MOST_ON_PAGES
     short = shown(record, visit.redacted, where=place.where, key=place.key)
     at = moment(_at(place))
@@ -91,14 +93,14 @@ def _page(visit: Visit, place: Place) -> Page:
         **{name: cut(text, most) for name, text in texts.items()},
         "cut": any(len(text) > most for text in texts.values()),
         "all_path": address(short["path"], all="1"),
-        "fields": [*_fields(record)],
+        "fields": [*_fields(payload or {})],
         "context": [{"name": name, "value": _text(value)} for name, value in record.context.items()],
         "running": _running(place),
         "attempts": [*_attempts(visit, record.jid)],
         "same_class": [*_same(name=record.display_class)],
         "same_error": [*_same(error=record.error_class)],
         "actions": {verb: f"{short['path']}/{verb}" for verb in _verbs(place)},
-        "facts": job_facts(visit.config, record.payload),
+        "facts": job_facts(visit.config, payload),
     }
     return Page("job", "Job", data, subject=record.display_class or record.jid, tab=_list_path(place.where))
 
@@ -125,9 +127,19 @@ def _attempts(visit: Visit, jid: str) -> Iterator[dict[str, Any]]:
         }
 
 
-def _fields(record: JobRecord) -> Iterator[dict[str, str]]:
+def _payload(visit: Visit, record: JobRecord, args: list[Any], kwargs: dict[str, Any]) -> dict[str, Any] | None:
+    """The job as it is stored, as far as the visitor may see it; None for bytes that are none."""
+    if record.payload is None:
+        return None
+    redact = visit.options.redact
+    payload = without_copies(redact, record.display_class, record.payload)
+    # Those of a wrapped job are the ones that the hook has seen, without their wrapper.
+    return payload if redact is None else payload | {"args": args, "kwargs": kwargs}
+
+
+def _fields(payload: Mapping[str, Any]) -> Iterator[dict[str, str]]:
     """What else the payload holds."""
-    for name, value in islice((record.payload or {}).items(), _MOST_FIELDS):
+    for name, value in islice(payload.items(), _MOST_FIELDS):
         if name not in _SHOWN_BY_NAME and not name.startswith("meta."):
             yield {"name": cut(name), "value": _text(value)}
 
