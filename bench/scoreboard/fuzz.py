@@ -7,11 +7,14 @@ import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from datetime import UTC, datetime
+from typing import Any
 from urllib.parse import quote, urlencode
 
 from bench.scoreboard import web_parts
-from bench.scoreboard.furniture import Furniture, Words, furnish
+from bench.scoreboard.furniture import Furniture, Words, dumped, furnish
 from bench.scoreboard.ground import Ground
+from bench.scoreboard.payloads import ODD_VALUES
 from bench.scoreboard.row import Report, row
 from bench.scoreboard.visits import FORM, HOST, OURS, Asked, Reply, Visits
 from offsider.web.routing import Route
@@ -27,6 +30,8 @@ CHOICES = (
     *("json", "html", "1h", "8h", "72h", "latency", "size", "name", "next", "newest", "count", "last_seen", "jobs"),
     *("processes", "asc", "desc", "de", "ar", "dark", "light", "auto", "1", "all", "quiet", "stop"),
 )
+ODD = (*ODD_VALUES, 10**400, -(10**400), float("nan"), float("inf"), 5e-324, [["x"] * 50] * 20, {"": {"": {}}})
+SCORES = (0, -1, 1e300, float("inf"), float("-inf"), 253_402_300_800, 4e9)
 HEADERS = {
     "accept": ("text/html", "application/json", "*/*", "x/y;q=NaN", ""),
     "accept-language": ("de", "ar,he;q=0.9", "xx;q=2,*", "a" * 5000, ";;;"),
@@ -60,6 +65,7 @@ def fuzzed(ground: Ground, report: Report) -> None:
             if fuzz is None or number % SPOILED == 0:
                 server.raw.flushall()
                 fuzz = Fuzz(ground.dice, furnish(server.raw, words_of(ground.dice)))
+                bend(server.raw, ground.dice)
             asked = fuzz.request()
             reply = ways[number % 2].send(asked)
             statuses[reply.status] += 1
@@ -73,6 +79,31 @@ def fuzzed(ground: Ground, report: Report) -> None:
     report.figure("requests", f"{wanted:,}")
     report.figure("statuses", ", ".join(f"{status}: {count:,}" for status, count in sorted(statuses.items())))
     report.figure("slowest", f"{slowest * 1000:.0f} ms")
+
+
+def bend(raw: Any, dice: random.Random) -> None:
+    """Add jobs, and runs that were counted, of which values are not what they have to be."""
+    keys = (
+        "retry_count",
+        "created_at",
+        "enqueued_at",
+        "failed_at",
+        "retried_at",
+        "tags",
+        "kwargs",
+        "error_message",
+        "meta.x",
+    )
+    for place in ("retry", "schedule", "dead"):
+        for number in range(len(ODD)):
+            job = {"class": "Bent", "jid": f"{number:024x}", "queue": "bent", "args": [dice.choice(ODD)]}
+            raw.zadd(
+                place, {dumped(job | {dice.choice(keys): odd for odd in dice.choices(ODD, k=3)}): dice.choice(SCORES)}
+            )
+    now = datetime.now(UTC)
+    raw.hset(f"j|{now:%y%m%d}|{now.hour}:{now.minute:02d}", mapping={"Bent|ms": "9" * 400, "Bent|p": "x", "|": "1"})
+    raw.lpush("queue:bent", *(dumped({"class": "Bent", "args": [odd], "jid": odd, "enqueued_at": odd}) for odd in ODD))
+    raw.sadd("queues", "bent")
 
 
 def words_of(dice: random.Random) -> Words:
