@@ -26,8 +26,8 @@ def as_before(monkeypatch):
     """What is loaded is forgotten, and the process has the configuration that it had."""
     modules, path, worker = set(sys.modules), list(sys.path), default._worker
     before = set_default_config(None)
-    with registry.isolated():
-        yield
+    monkeypatch.setattr(registry, "_jobs", {})
+    yield
     set_default_config(before)
     monkeypatch.setattr(default, "_worker", worker)
     sys.path[:] = path

@@ -58,6 +58,16 @@ def test_only_what_was_refused_is_repeated():
     assert delivery.commands == []
 
 
+@pytest.mark.parametrize("reply", [1, refused("WRONGTYPE"), refused("READONLY")])
+def test_what_is_sent_along_is_sent_once_and_decides_nothing(reply):
+    delivery = Delivery(KEYS, [job()], 1, also=[("PING",)])
+    assert delivery.commands[-2:] == [("WAIT", 1, 1000), ("PING",)]
+    delivery.take([refused("READONLY"), refused("READONLY"), 0, reply])
+    assert delivery.commands == [("SADD", "queues", "default"), ("LPUSH", "queue:default", b"j1"), ("WAIT", 1, 1000)]
+    delivery.take([1, 1, 1])
+    assert delivery.commands == []
+
+
 @pytest.mark.parametrize("error", [QueueFull("OOM full", code="OOM"), refused("WRONGTYPE"), refused("NOPERM")])
 def test_other_refusals_are_final(error):
     with pytest.raises(type(error)):

@@ -7,8 +7,15 @@ import pytest
 
 from offsider import Job, job
 from offsider.core.errors import ConfigurationError, InvalidOptions
+from offsider.jobs import registry
 from offsider.jobs.manifest import differences, manifest, read, written
 from offsider.wiring.config import Config
+
+
+@pytest.fixture(autouse=True)
+def nothing_declared(monkeypatch):
+    """What other modules of tests have declared is out of sight."""
+    monkeypatch.setattr(registry, "_jobs", {})
 
 
 def entry(name="a", queue="default", **changed):

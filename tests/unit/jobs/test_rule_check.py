@@ -8,8 +8,14 @@ from offsider.jobs.rule_check import check_rules
 from offsider.wiring.routing import Rules
 
 
+@pytest.fixture(autouse=True)
+def nothing_declared(monkeypatch):
+    """What other modules of tests have declared is out of sight."""
+    monkeypatch.setattr(registry, "_jobs", {})
+
+
 @pytest.fixture
-def jobs():
+def jobs(nothing_declared):
     for name, declaration in {
         "send": {"urgency": "high", "tags": ["mail"]},
         "resize": {"resource_boundary": "cpu"},
