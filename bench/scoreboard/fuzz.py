@@ -30,7 +30,27 @@ CHOICES = (
     *("json", "html", "1h", "8h", "72h", "latency", "size", "name", "next", "newest", "count", "last_seen", "jobs"),
     *("processes", "asc", "desc", "de", "ar", "dark", "light", "auto", "1", "all", "quiet", "stop"),
 )
-ODD = (*ODD_VALUES, 10**400, -(10**400), float("nan"), float("inf"), 5e-324, [["x"] * 50] * 20, {"": {"": {}}})
+ODD: tuple[object, ...] = (
+    *ODD_VALUES,
+    10**400,
+    -(10**400),
+    float("nan"),
+    float("inf"),
+    5e-324,
+    [["x"] * 50] * 20,
+    {"": {"": {}}},
+)
+BENT = (
+    "retry_count",
+    "created_at",
+    "enqueued_at",
+    "failed_at",
+    "retried_at",
+    "tags",
+    "kwargs",
+    "error_message",
+    "meta.x",
+)
 SCORES = (0, -1, 1e300, float("inf"), float("-inf"), 253_402_300_800, 4e9)
 HEADERS = {
     "accept": ("text/html", "application/json", "*/*", "x/y;q=NaN", ""),
@@ -83,23 +103,16 @@ def fuzzed(ground: Ground, report: Report) -> None:
 
 def bend(raw: Any, dice: random.Random) -> None:
     """Add jobs, and runs that were counted, of which values are not what they have to be."""
-    keys = (
-        "retry_count",
-        "created_at",
-        "enqueued_at",
-        "failed_at",
-        "retried_at",
-        "tags",
-        "kwargs",
-        "error_message",
-        "meta.x",
-    )
     for place in ("retry", "schedule", "dead"):
         for number in range(len(ODD)):
-            job = {"class": "Bent", "jid": f"{number:024x}", "queue": "bent", "args": [dice.choice(ODD)]}
-            raw.zadd(
-                place, {dumped(job | {dice.choice(keys): odd for odd in dice.choices(ODD, k=3)}): dice.choice(SCORES)}
-            )
+            job: dict[str, object] = {
+                "class": "Bent",
+                "jid": f"{number:024x}",
+                "queue": "bent",
+                "args": [dice.choice(ODD)],
+            }
+            job |= {dice.choice(BENT): odd for odd in dice.choices(ODD, k=3)}
+            raw.zadd(place, {dumped(job): dice.choice(SCORES)})
     now = datetime.now(UTC)
     raw.hset(f"j|{now:%y%m%d}|{now.hour}:{now.minute:02d}", mapping={"Bent|ms": "9" * 400, "Bent|p": "x", "|": "1"})
     raw.lpush("queue:bent", *(dumped({"class": "Bent", "args": [odd], "jid": odd, "enqueued_at": odd}) for odd in ODD))
