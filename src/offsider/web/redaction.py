@@ -43,7 +43,7 @@ def without_copies(redact: Redact | None, name: str, payload: Mapping[str, Any])
     }
 
 
-def _copy(redact: Redact, name: str, field: str, value: Any) -> Any:
+def _copy(redact: Redact, name: str, field: str, value: object) -> Any:
     if isinstance(value, list):
         return redacted(redact, name, list(cast("list[Any]", value)), {})[0]
     return redacted(redact, name, [], {field: value})[1].get(field, HIDDEN)

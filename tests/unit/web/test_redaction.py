@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from offsider.web.redaction import without_copies, HIDDEN, redacted
+from offsider.web.redaction import HIDDEN, redacted, without_copies
 
 
 def test_without_a_hook_all_is_shown():
@@ -31,8 +31,13 @@ PAYLOAD = {"class": "Pay", "args": [1], "unique_args": ["4111"], "lock_args": ["
 def test_copies_of_the_arguments_are_shown_as_the_arguments_are():
     hidden = without_copies(lambda name, args, kwargs: (["?"], {}), "Pay", PAYLOAD | {"cattr_1": "4111", "at": 1})
     assert hidden == {
-        **{"class": "Pay", "args": [1], "unique_args": ["?"], "lock_args": ["?"]},
-        **{"cattr": "[hidden]", "cattr_1": "[hidden]", "at": 1},
+        "class": "Pay",
+        "args": [1],
+        "unique_args": ["?"],
+        "lock_args": ["?"],
+        "cattr": "[hidden]",
+        "cattr_1": "[hidden]",
+        "at": 1,
     }
     assert without_copies(lambda name, args, kwargs: (args, kwargs), "Pay", PAYLOAD) == PAYLOAD
     assert without_copies(None, "Pay", PAYLOAD) == PAYLOAD
