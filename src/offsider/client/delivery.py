@@ -11,15 +11,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from offsider.client.prepared import Prepared
 from offsider.core.errors import NotReplicated, OffsiderError, RedisRefused
 from offsider.storage.failures import REROUTE
 from offsider.storage.keys import Keys
 from offsider.storage.queues import push_commands, schedule_commands, wait_command
-from offsider.storage.scripts import Command
+from offsider.storage.scripts import Call, Command
 from offsider.storage.working import BATCH
 from offsider.wiring.push_guard import PushGuard
 
@@ -28,19 +27,18 @@ logger = logging.getLogger("offsider")
 WAIT_TIMEOUT_MS = 1000  # well below the socket timeout, so that a missing replica is no lost connection
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
+class _Part(NamedTuple):
     """The jobs of one queue, or those for later: stored by one command, the last of these.
 
     Attributes:
         guarded: the jobs, when the push guard's script stores them.
-        by_text: what is sent when the server does not know that script.
+        call: that script.
     """
 
     commands: list[Command]
     last_jid: str
     guarded: Sequence[Prepared] = ()
-    by_text: Command = ()
+    call: Call | None = None
 
 
 class Delivery:
@@ -75,8 +73,9 @@ class Delivery:
         start = 0
         for part in self._unsent:
             end = start + len(part.commands)
-            if part.by_text and _is_unknown(replies[end - 1]):
-                refused.append(_Part([part.by_text], part.last_jid, part.guarded))
+            if part.call is not None and _is_unknown(replies[end - 1]):
+                script, names, arguments = part.call
+                refused.append(_Part([script.by_text(names, arguments)], part.last_jid, part.guarded))
             elif self._is_refused(replies[start:end]):
                 refused.append(part)
             elif part.guarded:
@@ -138,9 +137,8 @@ def _part_of(keys: Keys, jobs: Sequence[Prepared], guard: PushGuard | None) -> _
     """The part for jobs that are all for later, or all for one queue, and all guarded or none."""
     first = jobs[0]
     if first.guarded and guard is not None:
-        script, names, arguments = guard.call(keys, jobs)
-        by_text = script.by_text(names, arguments)
-        return _Part([script.by_hash(names, arguments)], jobs[-1].jid, jobs, by_text)
+        call = guard.call(keys, jobs)
+        return _Part([call[0].by_hash(call[1], call[2])], jobs[-1].jid, jobs, call)
     if first.at is None:
         commands = push_commands(keys, first.queue, [job.raw for job in jobs])
     else:

@@ -12,7 +12,7 @@ from offsider.core.errors import InvalidOptions, UnknownJob
 from offsider.jobs.declared import Declared
 from offsider.wiring.config import Config
 
-__all__ = ["Declared", "all_jobs", "check_all", "find", "isolated", "names", "note_base", "register"]
+__all__ = ["Declared", "all_jobs", "check_all", "find", "isolated", "names", "note_base", "peek", "register"]
 
 logger = logging.getLogger("offsider")
 
@@ -55,6 +55,11 @@ def find(name: str) -> Declared:
             f"no job is registered under the name {name!r}: "
             "import the module that declares it (-r), or make the name an alias of the job",
         ) from None
+
+
+def peek(name: str) -> Declared | None:
+    """The job that is stored under ``name``; None when it is not declared here."""
+    return _jobs.get(name)
 
 
 def names() -> frozenset[str]:

@@ -1,0 +1,43 @@
+#!lua
+-- Store jobs, each only while no other job holds its lock, and give them their locks.
+-- A job that holds its lock already was stored by an earlier attempt of the same push, and is not stored twice.
+-- A lock's text: jid, when it was taken, when its job last began to run or 0, what duplicates do, class.
+-- KEYS[1] index of locks
+-- KEYS[2] set of known queues
+-- KEYS[3] the queue, or the schedule
+-- KEYS[4...] lock of each job
+-- ARGV[1] name of the queue; empty when the jobs are for later
+-- ARGV[2] jid that hands its lock over; empty for none
+-- ARGV[3...] life of the lock in milliseconds, text of the lock, payload, epoch seconds when it is due; for each job
+-- returns the jid of the holder for each job that was refused, empty text for each that is stored
+local replies = {}
+for i = 1, #KEYS - 3 do
+  local lock, at = KEYS[3 + i], 4 * i - 1
+  local held = redis.call('SET', lock, ARGV[at + 1], 'NX', 'GET', 'PX', ARGV[at])
+  local holder = held and string.match(held, '^%S+')
+  replies[i] = ''
+  if holder and holder == ARGV[2] then
+    redis.call('SET', lock, ARGV[at + 1], 'PX', ARGV[at])
+    held = false
+  end
+  if not held then
+    local stored
+    if ARGV[1] ~= '' then
+      redis.pcall('SADD', KEYS[2], ARGV[1])
+      stored = redis.pcall('LPUSH', KEYS[3], ARGV[at + 2])
+    else
+      stored = redis.pcall('ZADD', KEYS[3], ARGV[at + 3], ARGV[at + 2])
+    end
+    if type(stored) == 'table' then
+      redis.call('DEL', lock)
+      return stored
+    end
+    redis.call('SADD', KEYS[1], string.sub(lock, #KEYS[1] + 2))
+  elseif holder ~= string.match(ARGV[at + 1], '^%S+') then
+    if string.find(ARGV[at + 1], '^%S+ %d+ %d+ wanted ') then
+      redis.call('SET', lock, (string.gsub(held, '^(%S+ %d+ %d+) %a+', '%1 again')), 'KEEPTTL')
+    end
+    replies[i] = holder
+  end
+end
+return replies

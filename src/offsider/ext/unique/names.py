@@ -1,0 +1,71 @@
+"""The name of a lock: a digest of what makes two jobs the same."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar, cast
+
+from offsider.core.errors import InvalidArguments
+from offsider.core.payload import encode_text
+from offsider.jobs import registry
+
+T = TypeVar("T")
+
+_ATTRIBUTE = "__offsider_unique_by__"
+_SCALARS = frozenset({str, int, bool, type(None), float})
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def unique_by(function: Callable[..., object]) -> Callable[[T], T]:
+    """Say which part of its arguments makes a job a duplicate of another one.
+
+    ::
+
+        @job(unique_for=600)
+        @unique_by(lambda account_id, reason="": account_id)
+        def refresh(account_id: int, reason: str = "") -> None: ...
+
+    Args:
+        function: gets the stored arguments of a push and answers something that JSON has. Above a class of jobs the
+            decorator stands outermost.
+    """
+
+    def mark(target: T) -> T:
+        setattr(target, _ATTRIBUTE, staticmethod(function) if isinstance(target, type) else function)
+        return target
+
+    return mark
+
+
+def lock_name(payload: Mapping[str, Any], *, across_queues: bool) -> str:
+    """SHA-256, in hex, of class, arguments and queue; of what `unique_by` names in place of the arguments.
+
+    Raises:
+        InvalidArguments: JSON has no such arguments.
+    """
+    name: str = payload["class"]
+    queue = "" if across_queues else payload.get("queue", "default")
+    return hashlib.sha256(f"{queue}\n{name}\n{_subject(name, payload)}".encode()).hexdigest()
+
+
+def _subject(name: str, payload: Mapping[str, Any]) -> str:
+    args: list[Any] = payload["args"]
+    kwargs: dict[str, Any] = payload.get("kwargs") or {}
+    try:
+        function = _function_of(name)
+        if function is not None:
+            return _ENCODER.encode(function(*args, **kwargs))
+        if kwargs:
+            return _ENCODER.encode({"args": args, "kwargs": kwargs})
+        return encode_text(args) if _SCALARS.issuperset(map(type, args)) else _ENCODER.encode(args)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidArguments(f"{name}: what makes it unique is not JSON: {error}") from error
+
+
+def _function_of(name: str) -> Callable[..., object] | None:
+    declared = registry.peek(name)  # None for a job that lives elsewhere
+    return (
+        None if declared is None else cast("Callable[..., object] | None", getattr(declared.target, _ATTRIBUTE, None))
+    )

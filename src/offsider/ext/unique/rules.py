@@ -1,0 +1,165 @@
+"""What the options of a job say about its lock: for how long, until when, and what duplicates do.
+
+1. ``unique_for`` and ``unique_until`` mean what they do in Sidekiq Enterprise.
+2. ``deduplicate`` has the strategies and the fine points of GitLab's middleware.
+3. ``unique_for=False``, or the strategy ``"none"``, switches either off for a push.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import lru_cache
+from typing import Any, Literal, TypedDict, cast
+
+from offsider.core.errors import InvalidOptions
+
+UNIQUE_FOR, UNIQUE_UNTIL, DEDUPLICATE = "unique_for", "unique_until", "deduplicate"
+UNTIL = ("success", "start")
+STRATEGIES = ("until_executing", "until_executed", "none")
+RESCHEDULE_ONCE = "reschedule_once"
+_MOST_SECONDS = 1e9
+
+
+class Deduplication(TypedDict, total=False):
+    """The option ``deduplicate`` with its fine points; a strategy alone may be given by its name."""
+
+    strategy: Literal["until_executing", "until_executed", "none"]
+    """Free the lock when the job begins to run, or when it is done. Required."""
+    ttl: float | timedelta
+    """The most seconds that the lock is held. Default: that of the extension, ten minutes."""
+    including_scheduled: bool
+    """Also take the lock for a job that is pushed for later, from the push on. Default False."""
+    if_deduplicated: Literal["reschedule_once"]
+    """Run the job once more when it is done and duplicates were dropped meanwhile; of ``until_executed`` only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """How one job is locked.
+
+    Attributes:
+        ttl_seconds: how long the lock is held at most, from when the job is due.
+        at_start: it is freed when the job begins to run; else when the job is done.
+        scheduled: jobs for later are locked as well.
+        again: a job whose duplicates were dropped runs once more.
+    """
+
+    ttl_seconds: float
+    at_start: bool = False
+    scheduled: bool = True
+    again: bool = False
+
+
+def concerns(payload: Mapping[str, Any]) -> bool:
+    """Whether a job with these options is locked, as long as they are right."""
+    unique_for = payload.get(UNIQUE_FOR)
+    if unique_for is not None:
+        return unique_for is not False
+    return payload.get(DEDUPLICATE) not in (None, "none")
+
+
+def rule_of(payload: Mapping[str, Any], default_ttl_seconds: float) -> Rule | None:
+    """The rule of a job; None when it is not to be locked.
+
+    Raises:
+        ValueError: an option is impossible, or both kinds are given.
+    """
+    unique_for, unique_until, deduplicate = payload.get(UNIQUE_FOR), payload.get(UNIQUE_UNTIL), payload.get(DEDUPLICATE)
+    try:
+        return _known(unique_for, unique_until, deduplicate, default_ttl_seconds)
+    except TypeError:  # a mapping
+        return _rule(unique_for, unique_until, deduplicate, default_ttl_seconds)
+
+
+def _rule(unique_for: object, unique_until: object, deduplicate: object, default_ttl_seconds: float) -> Rule | None:
+    if unique_for is False:
+        return None
+    if unique_for is not None:
+        if deduplicate not in (None, "none"):
+            raise ValueError(f"{UNIQUE_FOR} and {DEDUPLICATE} exclude each other; give one of them")
+        return Rule(seconds(unique_for), at_start=_until(unique_until) == "start")
+    return None if deduplicate is None else _deduplication(deduplicate, default_ttl_seconds)
+
+
+#: The same options come with each push of a job.
+_known = lru_cache(256, typed=True)(_rule)
+
+
+def seconds(value: object) -> float:
+    """A duration in seconds. Raises ValueError."""
+    given = value.total_seconds() if isinstance(value, timedelta) else value
+    fits = isinstance(given, int | float) and not isinstance(given, bool) and math.isfinite(given)
+    if not fits or not 0 < cast(float, given) <= _MOST_SECONDS:
+        raise ValueError(f"expects a positive number of seconds (up to 1e9) or a timedelta, got {value!r}")
+    return cast(float, given)
+
+
+def check_unique_for(value: object) -> None:
+    """ValueError unless it is a duration, or False."""
+    if value is not False:
+        seconds(value)
+
+
+def check_unique_until(value: object) -> None:
+    _until(value)
+
+
+def check_deduplicate(value: object) -> None:
+    _deduplication(value, 1.0)
+
+
+def store_durations(payload: dict[str, Any]) -> None:
+    """Write durations as numbers: JSON knows no timedelta."""
+    unique_for: object = payload.get(UNIQUE_FOR)
+    if isinstance(unique_for, timedelta):
+        payload[UNIQUE_FOR] = _number(unique_for)
+    deduplicate: object = payload.get(DEDUPLICATE)
+    if deduplicate is not None and isinstance(deduplicate, Mapping):
+        options = cast("Mapping[str, object]", deduplicate)
+        ttl = options.get("ttl")
+        if isinstance(ttl, timedelta):
+            payload[DEDUPLICATE] = {**options, "ttl": _number(ttl)}
+
+
+def invalid(name: str, error: ValueError) -> InvalidOptions:
+    """The error for a job whose options do not fit."""
+    return InvalidOptions(f"{name}: {error}")
+
+
+def _number(duration: timedelta) -> float:
+    whole = duration.total_seconds()
+    return int(whole) if whole.is_integer() else whole
+
+
+def _until(value: object) -> str:
+    if value is None:
+        return "success"
+    if value not in UNTIL:
+        raise ValueError(f'{UNIQUE_UNTIL} is "success" or "start", got {value!r}')
+    return str(value)
+
+
+def _deduplication(value: object, default_ttl_seconds: float) -> Rule | None:
+    given = {"strategy": value} if isinstance(value, str) else value
+    if not isinstance(given, Mapping):
+        raise ValueError(f"{DEDUPLICATE} is a strategy or a mapping with one, got {value!r}")  # noqa: TRY004  # as all
+    options = cast("Mapping[str, Any]", given)
+    unknown = set(options) - set(Deduplication.__annotations__)
+    if unknown:
+        raise ValueError(f"{DEDUPLICATE} knows no {sorted(map(str, unknown))}, only {[*Deduplication.__annotations__]}")
+    strategy = options.get("strategy")
+    if strategy not in STRATEGIES:
+        raise ValueError(f"the strategy is one of {', '.join(STRATEGIES)}, got {strategy!r}")
+    again = options.get("if_deduplicated")
+    if again not in (None, RESCHEDULE_ONCE) or (again is not None and strategy != "until_executed"):
+        raise ValueError(f'if_deduplicated is "{RESCHEDULE_ONCE}", with until_executed only; got {again!r}')
+    scheduled = options.get("including_scheduled", False)
+    if not isinstance(scheduled, bool):
+        raise ValueError(f"including_scheduled is True or False, got {scheduled!r}")  # noqa: TRY004  # as all
+    ttl_seconds = seconds(options["ttl"]) if "ttl" in options else default_ttl_seconds
+    if strategy == "none":
+        return None
+    return Rule(ttl_seconds, at_start=strategy == "until_executing", scheduled=scheduled, again=again is not None)

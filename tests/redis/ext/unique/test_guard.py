@@ -1,0 +1,230 @@
+"""A push takes its lock in the step that stores the job: both or neither, whatever client pushes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from datetime import timedelta
+
+import pytest
+
+from offsider import Config
+from offsider.client import AsyncClient, Client
+from offsider.core.errors import InvalidArguments, InvalidOptions, QueueFull, RedisRefused, RedisUnavailable
+from offsider.core.payload import decode, new_jid
+from offsider.ext.unique import Locks, Unique
+from offsider.ext.unique.store import STORE
+from tests.faults import FaultProxy
+
+JOB = {"class": "Hard", "args": [1], "unique_for": 60}
+
+
+def queued(raw_redis, queue="default"):
+    return [decode(raw) for raw in raw_redis.lrange(f"queue:{queue}", 0, -1)]
+
+
+def test_the_same_job_is_stored_once_while_its_lock_is_held(client, config, raw_redis):
+    jid = client.push(JOB)
+    assert client.push(JOB) is None
+    (stored,) = queued(raw_redis)
+    assert stored["jid"] == jid
+    (lock,) = Locks(config)
+    assert (lock.jid, lock.job_name, lock.name) == (jid, "Hard", stored["idempotency_key"])
+    assert 50 < lock.ttl_seconds <= 60
+
+
+def test_other_arguments_another_class_and_another_queue_are_other_jobs(client):
+    pushes = [JOB, {**JOB, "args": [2]}, {**JOB, "class": "Other"}, {**JOB, "queue": "low"}]
+    assert all(client.push(push) for push in pushes)
+    assert not any(client.push(push) for push in pushes)
+
+
+def test_a_job_without_the_option_takes_no_lock(client, raw_redis):
+    assert client.push({"class": "Hard", "args": [1]})
+    assert client.push({"class": "Hard", "args": [1]})
+    assert client.push({**JOB, "unique_for": False})
+    assert all("idempotency_key" not in payload for payload in queued(raw_redis))
+    assert not raw_redis.exists("offsider:unique")
+
+
+def test_the_asynchronous_client_drops_duplicates_as_well(config, client):
+    async def twice():
+        pusher = AsyncClient(config)
+        try:
+            return [await pusher.push(JOB), await pusher.push(JOB), await pusher.push_bulk({**JOB, "args": [[1], [2]]})]
+        finally:
+            await pusher.close()
+
+    first, second, bulk = asyncio.run(twice())
+    assert first
+    assert second is None
+    assert bulk[0] is None
+    assert bulk[1]
+    assert client.push(JOB) is None
+
+
+def test_a_bulk_push_tells_which_of_its_jobs_were_dropped(client, raw_redis):
+    client.push(JOB)
+    jids = client.push_bulk({**JOB, "args": [[number % 150] for number in range(300)]})
+    assert [jid is not None for jid in jids] == [number != 1 and number < 150 for number in range(300)]
+    assert [payload["args"][0] for payload in reversed(queued(raw_redis))] == [1, 0, *range(2, 150)]
+    assert {payload["jid"] for payload in queued(raw_redis)[:-1]} == {jid for jid in jids if jid}
+
+
+def test_a_scheduled_job_is_locked_for_its_delay_and_the_time_after(client, config, raw_redis):
+    jid = client.push({**JOB, "at": timedelta(hours=1)})
+    (lock,) = Locks(config)
+    assert lock.jid == jid
+    assert 3650 < lock.ttl_seconds <= 3661
+    assert client.push(JOB) is None
+    assert client.push({**JOB, "at": 4_102_444_800}) is None
+    assert raw_redis.zcard("schedule") == 1
+
+
+def test_deduplicate_leaves_scheduled_jobs_alone_unless_asked(client, config):
+    later = {"class": "Hard", "args": [1], "deduplicate": "until_executed", "at": timedelta(hours=1)}
+    assert client.push(later)
+    assert client.push(later)
+    assert len(Locks(config)) == 0
+    asked = {**later, "deduplicate": {"strategy": "until_executed", "including_scheduled": True, "ttl": 30}}
+    assert client.push(asked)
+    assert client.push(asked) is None
+    assert [3600 < lock.ttl_seconds <= 3631 for lock in Locks(config)] == [True]
+
+
+def test_deduplicate_holds_ten_minutes_unless_the_job_says_otherwise(client, config):
+    client.push({"class": "A", "args": [], "deduplicate": "until_executing"})
+    client.push({"class": "B", "args": [], "deduplicate": {"strategy": "until_executed", "ttl": timedelta(hours=2)}})
+    assert {lock.job_name: round(lock.ttl_seconds, -2) for lock in Locks(config)} == {"A": 600, "B": 7200}
+
+
+def test_two_clients_that_push_at_once_store_one_job(config, raw_redis):
+    barrier = threading.Barrier(8)
+    answers = []
+
+    def push():
+        barrier.wait()
+        answers.append(Client(config).push(JOB))
+
+    threads = [threading.Thread(target=push) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [jid for jid in answers if jid] == [payload["jid"] for payload in queued(raw_redis)]
+    assert len(queued(raw_redis)) == 1
+
+
+def test_a_push_that_is_repeated_with_its_jid_is_stored_once(client, raw_redis):
+    jid = new_jid()
+    assert client.push({**JOB, "jid": jid}) == jid
+    assert client.push({**JOB, "jid": jid}) == jid
+    assert len(queued(raw_redis)) == 1
+
+
+@pytest.mark.parametrize("fault", ["lose_reply", "lose_request"])
+def test_after_an_ambiguous_failure_the_same_jid_is_stored_once(config, raw_redis, redis_url, fault):
+    jid = new_jid()
+    Client(config).push({"class": "Warm", "args": [], "unique_for": 1})  # from here on the server knows the script
+    with FaultProxy(redis_url) as proxy:
+        through = Config()
+        through.redis.url = proxy.url
+        through.use(Unique())
+        getattr(proxy, fault)(STORE.sha.encode())
+        with pytest.raises(RedisUnavailable) as caught:
+            Client(through).push({**JOB, "jid": jid})
+        assert caught.value.ambiguous
+        through.close()
+    assert len(Locks(config)) == (2 if fault == "lose_reply" else 1)
+    assert Client(config).push({**JOB, "jid": jid}) == jid
+    assert [payload["jid"] for payload in queued(raw_redis) if payload["class"] == "Hard"] == [jid]
+
+
+def test_a_push_that_the_server_refuses_leaves_no_lock(client, config, raw_redis):
+    raw_redis.set("queue:odd", "no list")
+    with pytest.raises(RedisRefused):
+        client.push({**JOB, "queue": "odd"})
+    assert len(Locks(config)) == 0
+    raw_redis.delete("queue:odd")
+    assert client.push({**JOB, "queue": "odd"})
+
+
+def test_a_push_without_memory_leaves_no_lock(make_server):
+    server = make_server()
+    config = Config()
+    config.redis.url = server.url
+    config.use(Unique())
+    client = Client(config)
+    client.push({**JOB, "args": [0]})
+    client.redis.call("CONFIG", "SET", "maxmemory", "1")
+    with pytest.raises(QueueFull):
+        client.push(JOB)
+    assert [lock.job_name for lock in Locks(config)] == ["Hard"]
+    assert Locks(config).locked("Hard", 1) is False
+    config.close()
+
+
+def test_a_duplicate_leaves_a_line_on_the_pushing_side(client, caplog):
+    with caplog.at_level(logging.INFO, logger="offsider"):
+        jid = client.push(JOB)
+        client.push({**JOB, "tags": ["red"]})
+    (record,) = [record for record in caplog.records if record.fields.get("job_status") == "deduplicated"]
+    fields = record.fields
+    assert fields["duplicate-of"] == jid
+    assert fields["jid"] != jid
+    assert (fields["class"], fields["queue"], fields["tags"]) == ("Hard", "default", ["red"])
+    assert len(fields["idempotency_key"]) == 64
+
+
+def test_a_log_that_breaks_is_reported_and_the_push_goes_on(client, config):
+    errors = []
+    config.error_handlers.append(lambda error, _context: errors.append(error))
+
+    class Broken(logging.Filter):
+        def filter(self, record):
+            raise ValueError("broken filter")
+
+    broken = Broken()
+    logger = logging.getLogger("offsider")
+    level = logger.level
+    logger.addFilter(broken)
+    logger.setLevel(logging.INFO)
+    try:
+        client.push(JOB)
+        assert client.push(JOB) is None
+    finally:
+        logger.removeFilter(broken)
+        logger.setLevel(level)
+    assert "broken filter" in str(errors[0])
+
+
+def test_bad_options_of_a_push_by_name_are_told(client):
+    with pytest.raises(InvalidOptions, match=r"Hard: .*got 'soon'"):
+        client.push({**JOB, "unique_for": "soon"})
+    with pytest.raises(InvalidOptions, match="exclude each other"):
+        client.push({**JOB, "deduplicate": "until_executed"})
+    with pytest.raises(InvalidOptions, match="until_tomorrow"):
+        client.push({"class": "Hard", "args": [], "deduplicate": "until_tomorrow"})
+
+
+def test_a_moved_job_is_never_its_own_duplicate(client, config, raw_redis):
+    jid = client.push(JOB)
+    (payload,) = queued(raw_redis)
+    for reason in ("schedule", "retry"):
+        prepared = client.reenqueue(payload, reason)
+        assert prepared is not None
+        assert not prepared.guarded
+        assert prepared.jid == jid
+
+
+def test_a_timedelta_is_stored_as_seconds(client, raw_redis):
+    client.push({**JOB, "unique_for": timedelta(minutes=2)})
+    client.push({**JOB, "args": [2], "unique_for": timedelta(seconds=1.5)})
+    assert [payload["unique_for"] for payload in reversed(queued(raw_redis))] == [120, 1.5]
+
+
+def test_arguments_that_are_no_json_are_refused(client, config):
+    config.client.strict_args = "off"
+    with pytest.raises(InvalidArguments, match="Hard"):
+        client.push({**JOB, "args": [object()]})

@@ -1,0 +1,164 @@
+"""A lock without a job is freed; one whose job is anywhere is not, whatever the job does meanwhile."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings, strategies as st
+
+from offsider.client import Client
+from offsider.ext.unique import Locks, reaper, store
+from offsider.ext.unique.reaper import Reaper, make_service
+from offsider.storage.turns import hold_turn
+from tests.redis.ext.unique.travels import Traveller
+from tests.waiting import wait_for
+
+JOB = {"class": "Hard", "args": [1], "unique_for": 600}
+
+
+def test_a_lock_whose_job_is_nowhere_is_freed(client, config, redis, raw_redis, caplog):
+    jid = client.push(JOB)
+    client.push({**JOB, "args": [2]})
+    raw_redis.rpop("queue:default")
+    assert Reaper(redis, age_seconds=0).run() == 1
+    assert [lock.jid == jid for lock in Locks(config)] == [False]
+    assert jid in caplog.text
+    assert client.push(JOB)
+
+
+def test_locks_of_jobs_that_wait_are_left_alone(client, config, redis):
+    client.push(JOB)
+    client.push({**JOB, "args": [2], "at": 4_102_444_800})
+    assert Reaper(redis, age_seconds=0).run() == 0
+    assert len(Locks(config)) == 2
+
+
+def test_a_young_lock_is_not_even_looked_at(client, redis, raw_redis, monkeypatch):
+    client.push(JOB)
+    raw_redis.delete("queue:default")
+    monkeypatch.setattr(reaper.places, "walk", lambda _redis: 1 / 0)
+    assert Reaper(redis, age_seconds=60).run() == 0
+
+
+def test_without_locks_nothing_is_walked_through(redis, monkeypatch):
+    monkeypatch.setattr(reaper.places, "walk", lambda _redis: 1 / 0)
+    young = Reaper(redis, age_seconds=60)
+    assert young.run() == 0
+    assert young.tick() == 60
+
+
+def test_a_lock_taken_again_meanwhile_is_not_the_one_that_is_freed(client, config, redis, raw_redis):
+    client.push(JOB)
+    raw_redis.delete("queue:default")
+    (lock,) = Locks(config)
+    at_it = Reaper(redis, age_seconds=0)
+    at_it._begin()
+    assert lock.release()
+    fresh = client.push(JOB)
+    raw_redis.delete("queue:default")  # where the walk would have met it
+    while at_it._walk is not None:
+        assert at_it._go_on() == 0
+    assert [lock.jid for lock in Locks(config)] == [fresh]
+
+
+def test_a_job_that_begins_to_run_meanwhile_keeps_its_lock(redis):
+    traveller = Traveller(redis)
+    traveller._take()  # the walk shall not meet it
+    at_it = Reaper(redis, age_seconds=0)
+    assert at_it._begin()
+    assert store.begin(redis, "lock-traveller", "traveller")
+    freed = 0
+    while at_it._walk is not None:
+        freed += at_it._go_on()
+    assert freed == 0
+    assert Reaper(redis, age_seconds=0).run() == 1
+
+
+STEPS = st.sampled_from(["claim", "begin", "give_back", "fail", "reschedule", "enqueue"])
+
+
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(before=st.lists(STEPS, max_size=6), plan=st.lists(st.lists(STEPS, max_size=4), min_size=1, max_size=16))
+def test_no_way_that_a_job_can_go_loses_its_lock(redis, raw_redis, before, plan):
+    raw_redis.flushall()
+    traveller = Traveller(redis)
+    for move in before:
+        getattr(traveller, move)()
+    steps, walk = iter(plan), reaper.places.walk
+
+    def moving(given):
+        for met in walk(given):
+            yield met
+            for move in next(steps, ()):
+                getattr(traveller, move)()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reaper.places, "walk", moving)
+        Reaper(redis, age_seconds=0).run()
+    assert store.read(redis, ["lock-traveller"]) != [None]
+
+
+def test_once_the_job_is_done_its_lock_goes(redis):
+    traveller = Traveller(redis)
+    traveller.claim()
+    assert Reaper(redis, age_seconds=0).run() == 0
+    traveller.finish()
+    assert Reaper(redis, age_seconds=0).run() == 1
+
+
+def test_a_tick_does_bounded_work(client, config, redis, raw_redis, monkeypatch):
+    monkeypatch.setattr(reaper, "STEPS_PER_TICK", 2)
+    client.push(JOB)
+    raw_redis.delete("queue:default")
+    config.client.large_argument_bytes = 10**9
+    Client(config).push_bulk({"class": "Other", "args": [[number] for number in range(3000)]})
+    at_it = Reaper(redis, age_seconds=0)
+    ticks = 1
+    while at_it.tick() == reaper.PAUSE_SECONDS and len(Locks(config)):
+        ticks += 1
+    assert ticks >= 2 * 3000 / 500 / 2
+    assert len(Locks(config)) == 0
+
+
+def test_one_process_at_a_time_reaps(client, config, redis, raw_redis):
+    client.push(JOB)
+    raw_redis.delete("queue:default")
+    assert hold_turn(redis, reaper.TURN, "another", 60)
+    assert Reaper(redis, age_seconds=0).tick() == reaper.LEASE_SECONDS
+    assert len(Locks(config)) == 1
+
+
+def test_who_lost_the_turn_begins_anew(client, redis, raw_redis, monkeypatch):
+    monkeypatch.setattr(reaper, "STEPS_PER_TICK", 1)
+    client.push(JOB)
+    raw_redis.delete("queue:default")
+    at_it = Reaper(redis, age_seconds=0)
+    at_it.tick()
+    assert at_it._walk is not None
+    raw_redis.set("offsider:turn:unique", "another")
+    at_it.tick()
+    assert at_it._walk is None
+
+
+def test_more_locks_than_one_pass_takes_have_their_turn_in_the_next(client, config, redis, raw_redis, monkeypatch):
+    monkeypatch.setattr(reaper, "MOST_LOCKS", 100)
+    client.push_bulk({**JOB, "args": [[number] for number in range(1000)]})
+    raw_redis.delete("queue:default")
+    at_it = Reaper(redis, age_seconds=0)
+    passes = 0
+    while len(Locks(config)) and passes < 50:
+        at_it.run()
+        passes += 1
+    assert len(Locks(config)) == 0
+    assert passes > 2
+
+
+def test_a_worker_reaps_by_itself(client, config, raw_redis):
+    client.push(JOB)
+    raw_redis.delete("queue:default")
+    service = make_service(config, age_seconds=0.1)
+    service.start()
+    try:
+        wait_for(lambda: len(Locks(config)) == 0)
+    finally:
+        service.stop()
+        service.join(20)

@@ -1,0 +1,127 @@
+"""The locks in Redis: taken, noted at, freed by their job alone, and found."""
+
+from __future__ import annotations
+
+import pytest
+
+from offsider.ext.unique import store
+from tests.waiting import wait_for
+
+
+def take(redis, lock="l1", jid="j1", *, name="Hard", queue="default", raw=b"job", life=60_000, again=False, old=""):
+    held = store.text(jid, name, 1000, may_run_again=again)
+    keys = redis.keys
+    names = [store.index_key(keys), keys.queues, keys.queue(queue), store.lock_key(keys, lock)]
+    (reply,) = redis.run(store.STORE, names, [queue, old, life, held, raw, ""])
+    return reply.decode()
+
+
+def test_a_lock_is_taken_with_its_job_or_not_at_all(redis, raw_redis):
+    assert take(redis) == ""
+    assert take(redis, jid="j2") == "j1"
+    assert raw_redis.lrange("queue:default", 0, -1) == [b"job"]
+    (held,) = store.read(redis, ["l1"])
+    assert held is not None
+    assert (held.jid, held.name, held.taken_ms, held.moved, held.again) == ("j1", "Hard", 1000, "1000 0", False)
+    assert 0 < held.left_ms <= 60_000
+
+
+def test_a_job_that_holds_the_lock_already_is_not_stored_twice(redis, raw_redis):
+    assert take(redis) == take(redis) == ""
+    assert raw_redis.llen("queue:default") == 1
+
+
+def test_a_lock_is_freed_by_its_job_alone(redis, raw_redis):
+    take(redis)
+    assert store.release(redis, "l1", "j2") == store.NOT_OURS
+    assert store.release(redis, "l1", "j1") == store.FREED
+    assert store.release(redis, "l1", "j1") == store.NOT_OURS
+    assert not raw_redis.exists("offsider:unique", "offsider:unique:l1")
+
+
+def test_a_lock_is_handed_over_to_the_job_that_follows(redis, raw_redis):
+    take(redis, again=True)
+    assert take(redis, jid="j2", again=True) == "j1"
+    assert store.release(redis, "l1", "j1", may_run_again=True) == store.RUN_AGAIN
+    assert take(redis, jid="j3", old="j1") == ""
+    (held,) = store.read(redis, ["l1"])
+    assert held is not None
+    assert (held.jid, held.again) == ("j3", False)
+    assert store.release(redis, "l1", "j1") == store.NOT_OURS
+    assert raw_redis.llen("queue:default") == 2
+
+
+def test_duplicates_ask_for_another_run_only_where_that_is_wanted(redis):
+    take(redis)
+    take(redis, jid="j2")
+    assert store.release(redis, "l1", "j1", may_run_again=True) == store.FREED
+    take(redis, again=True)
+    assert store.release(redis, "l1", "j1", may_run_again=True) == store.FREED
+
+
+def test_the_mark_of_duplicates_and_of_a_run_keep_the_end_of_the_lock(redis):
+    take(redis, again=True, life=5000)
+    take(redis, jid="j2", again=True, life=90_000)
+    take(redis, jid="j3", again=True, life=90_000)
+    assert store.begin(redis, "l1", "j1")
+    (held,) = store.read(redis, ["l1"])
+    assert held is not None
+    assert held.again
+    assert 0 < held.left_ms <= 5000
+    assert held.moved_ms > 1_700_000_000_000
+    assert (held.name, held.taken_ms) == ("Hard", 1000)
+
+
+def test_a_run_of_another_job_is_not_noted(redis):
+    take(redis)
+    assert not store.begin(redis, "l1", "j2")
+    assert not store.begin(redis, "l2", "j1")
+
+
+def test_a_lock_is_not_freed_for_a_job_that_has_moved(redis):
+    take(redis)
+    assert store.begin(redis, "l1", "j1")
+    assert store.release(redis, "l1", "j1", moved="1000 0") == store.NOT_OURS
+    (held,) = store.read(redis, ["l1"])
+    assert held is not None
+    assert store.release(redis, "l1", "j1", moved=held.moved) == store.FREED
+
+
+def test_a_lock_that_ended_leaves_the_index_when_somebody_looks(redis):
+    take(redis, life=1)
+    take(redis, "l2", "j2")
+    wait_for(lambda: store.read(redis, ["l1"]) == [None])
+    assert store.count(redis) == 2
+    assert [held.jid for page in store.pages(redis) for held in page] == ["j2"]
+    assert store.count(redis) == 1
+
+
+def test_releasing_a_lock_that_ended_takes_it_out_of_the_index(redis):
+    take(redis, life=1)
+    wait_for(lambda: store.read(redis, ["l1"]) == [None])
+    assert store.release(redis, "l1", "j1") == store.NOT_OURS
+    assert store.count(redis) == 0
+
+
+def test_all_locks_are_met_page_by_page(redis):
+    for number in range(1500):
+        take(redis, f"l{number}", f"j{number}")
+    met = [held.jid for page in store.pages(redis, 100) for held in page]
+    assert set(met) == {f"j{number}" for number in range(1500)}
+
+
+def test_a_text_that_is_no_lock_is_nobodys(redis, raw_redis):
+    raw_redis.set("offsider:unique:odd", "who knows")
+    raw_redis.sadd("offsider:unique", "odd")
+    assert store.read(redis, ["odd"]) == [None]
+    assert store.release(redis, "odd", "who") == store.NOT_OURS
+    assert not store.begin(redis, "odd", "who")
+    assert store.read(redis, []) == []
+
+
+@pytest.mark.parametrize("name", ["My Class", "a\nb", "", "Ärger"])
+def test_any_name_of_a_class_can_be_read_again(redis, name):
+    take(redis, name=name)
+    (held,) = store.read(redis, ["l1"])
+    assert held is not None
+    assert held.name == name

@@ -1,0 +1,98 @@
+"""The extension as a whole: how it is installed, and what it promises whatever happens."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from offsider import Config, job
+from offsider.client import Client
+from offsider.core.errors import ConfigurationError, InvalidOptions
+from offsider.core.payload import decode
+from offsider.ext.unique import Locks, Unique
+
+
+@pytest.mark.parametrize("options", [{"ttl": 0}, {"ttl": "600"}, {"reap_seconds": timedelta(0)}])
+def test_durations_that_are_none_are_told(options):
+    with pytest.raises(ConfigurationError, match=next(iter(options))):
+        Unique(**options)
+
+
+def test_two_guards_exclude_each_other():
+    config = Config()
+    config.use(Unique())
+    other = Config()
+    other.push_guard = config.push_guard
+    with pytest.raises(ConfigurationError, match="push_guard"):
+        other.use(Unique())
+
+
+def test_a_declared_option_is_checked_when_the_job_is_first_pushed(client, declared):
+    @job(name="Bad", unique_for=-1)
+    def bad() -> None: ...
+
+    with pytest.raises(InvalidOptions, match="Bad: unique_for"):
+        bad.via(client).enqueue()
+
+
+def test_without_the_extension_its_options_are_refused(redis_url, declared):
+    config = Config()
+    config.redis.url = redis_url
+
+    @job(name="Unique", unique_for=60)
+    def unique() -> None: ...
+
+    with pytest.raises(InvalidOptions, match="unique_for"):
+        unique.via(Client(config)).enqueue()
+
+
+def test_a_push_can_go_without_the_lock(client, declared):
+    @job(name="Unique", unique_for=60)
+    def unique(number: int) -> None: ...
+
+    pushing = unique.via(client)
+    assert pushing.enqueue(1)
+    assert pushing.enqueue(1) is None
+    assert pushing.using(unique_for=False).enqueue(1)
+    assert pushing.enqueue_many([[1], [2]])[0] is None
+
+
+def test_options_can_be_given_as_extra_as_well(client, declared):
+    @job(name="Unique", extra={"deduplicate": "until_executed"})
+    def unique() -> None: ...
+
+    assert unique.via(client).enqueue()
+    assert unique.via(client).enqueue() is None
+
+
+def test_the_extensions_ttl_is_that_of_jobs_that_name_none(redis_url):
+    config = Config()
+    config.redis.url = redis_url
+    config.use(Unique(ttl=timedelta(minutes=1), across_queues=True))
+    client = Client(config)
+    assert client.push({"class": "A", "args": [], "deduplicate": "until_executed", "queue": "a"})
+    assert client.push({"class": "A", "args": [], "deduplicate": "until_executed", "queue": "b"}) is None
+    assert [0 < lock.ttl_seconds <= 60 for lock in Locks(config)] == [True]
+    config.close()
+
+
+def test_the_payload_carries_what_ruby_would(client, raw_redis):
+    client.push({"class": "A", "args": [], "unique_for": 60, "unique_until": "start"})
+    (raw,) = raw_redis.lrange("queue:default", 0, -1)
+    payload = decode(raw)
+    assert (payload["unique_for"], payload["unique_until"]) == (60, "start")
+
+
+def test_keys_stand_behind_the_prefix(redis_url, raw_redis):
+    config = Config()
+    config.redis.url = redis_url
+    config.redis.key_prefix = "shop:"
+    config.use(Unique())
+    Client(config).push({"class": "A", "args": [], "unique_for": 60})
+    keys = {key.decode().rpartition("unique")[0] for key in raw_redis.keys("*unique*")}
+    assert keys == {"shop:offsider:"}
+    (lock,) = Locks(config)
+    assert lock.release()
+    assert not raw_redis.keys("*unique*")
+    config.close()

@@ -1,0 +1,99 @@
+"""A job on its way between the places of Redis, one step at a time, as scheduler, fetcher and settlement move it."""
+
+from __future__ import annotations
+
+import json
+
+from offsider.ext.unique import store
+from offsider.storage import owners
+from offsider.storage.owners import Lists
+
+QUEUES = ("default", "low")
+IDENTITY = "host:1:0123456789ab"
+
+
+class Traveller:
+    """One job that holds a lock, and where it is.
+
+    Args:
+        redis: the server.
+        jid: of the job.
+    """
+
+    def __init__(self, redis, jid="traveller"):
+        self.redis = redis
+        self.jid = jid
+        self.raw = json.dumps({"class": "Hard", "args": [], "jid": jid, "queue": "default"}).encode()
+        self.place = ""
+        self.exists = True
+        lists = Lists(IDENTITY, {"default": QUEUES})
+        owners.beat(redis, lists, 600_000)
+        redis.call("SADD", redis.keys.queues, *QUEUES)
+        redis.call("SET", store.lock_key(redis.keys, f"lock-{jid}"), store.text(jid, "Hard", 1000))
+        redis.call("SADD", store.index_key(redis.keys), f"lock-{jid}")
+        self._put("queue:default")
+
+    # Each step is one atomic move, and possible from some places only.
+
+    def claim(self):
+        """A worker takes it, and does not run it yet."""
+        if self.place.startswith("queue:"):
+            queue = self.place.removeprefix("queue:")
+            self._move(self.redis.keys.working(IDENTITY, "default", queue))
+
+    def begin(self):
+        """Its run begins."""
+        if self._is_claimed():
+            store.begin(self.redis, f"lock-{self.jid}", self.jid)
+            self.running = True
+
+    def give_back(self):
+        """It goes back to the head of its queue."""
+        if self._is_claimed():
+            self._move(f"queue:{self.place.rpartition(':')[2]}")
+
+    def fail(self):
+        """Its run ends, and it waits in the retry set."""
+        if self._is_claimed() and self.running:
+            self._move("retry")
+
+    def reschedule(self):
+        if self._is_claimed() and self.running:
+            self._move("schedule")
+
+    def enqueue(self, queue="default"):
+        """The scheduler moves it to a queue."""
+        if self.place in {"retry", "schedule"}:
+            self._move(f"queue:{queue}")
+
+    def finish(self):
+        """It is done, and nobody frees its lock."""
+        if self._is_claimed():
+            self._take()
+            self.exists = False
+
+    running = False
+
+    def _is_claimed(self):
+        return ":working:" in self.place
+
+    def _move(self, place):
+        before = self.place
+        self._put(place, head=":working:" in before)
+        self._take(before)
+        if ":working:" not in place:
+            self.running = False
+
+    def _put(self, place, *, head=False):
+        if place in {"retry", "schedule"}:
+            self.redis.call("ZADD", place, 1, self.raw)
+        else:
+            self.redis.call("RPUSH" if head else "LPUSH", place, self.raw)
+        self.place = place
+
+    def _take(self, place=""):
+        place = place or self.place
+        if place in {"retry", "schedule"}:
+            self.redis.call("ZREM", place, self.raw)
+        else:
+            self.redis.call("LREM", place, 1, self.raw)
