@@ -1,7 +1,7 @@
 """Queries: a table of what chooses what, what is no query, and a naive evaluator that must always agree."""
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from offsider.core.characteristics import Characteristics
 from offsider.core.errors import InvalidQuery
@@ -185,6 +185,7 @@ def _naive(text, job, name):
     return any(all(holds(term) for term in clause.split("&")) for clause in text.split("|"))
 
 
+@settings(deadline=None)
 @given(CLAUSES, JOBS, st.sampled_from(["F::G", "a", "x.low"]))
 def test_a_naive_evaluator_agrees(clauses, job, name):
     text = "|".join(
@@ -194,6 +195,7 @@ def test_a_naive_evaluator_agrees(clauses, job, name):
     assert Query.parse(text).matches(job.attributes(name)) == _naive(text, job, name)
 
 
+@settings(deadline=None)
 @given(st.text(alphabet="urgency=high!&|*, .-:tags", max_size=30))
 def test_any_text_is_a_query_or_an_error_with_a_place(text):
     try:
