@@ -73,17 +73,19 @@ class JobSignature:
         return self._stored(bound)
 
     def check_fits(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        """Raise InvalidArguments, naming both, when stored arguments no longer fit the signature."""
+        """Raise InvalidArguments when stored arguments no longer fit the signature.
+
+        The message tells how many there are and never what they are: it ends in logs and on pages.
+        """
         if not kwargs and self._fits_by_count(args):
             return
         try:
             self._signature.bind(*args, **kwargs)
         except TypeError as error:
-            stored = f"{list(args)!r}" + (f" and {dict(kwargs)!r}" if kwargs else "")
-            if len(stored) > _SHOWN_CHARACTERS:
-                stored = stored[:_SHOWN_CHARACTERS] + "..."
+            names = "".join(f", {name}" for name in kwargs)[:_SHOWN_CHARACTERS]
             raise InvalidArguments(
-                f"{self._name}: the stored arguments {stored} do not fit the job, which is {self}: {error}"
+                f"{self._name}: the stored arguments ({len(args)} by position{names}) do not fit the job, which is "
+                f"{self}: {error}"
             ) from None
 
     def parameter_name(self, position: int) -> str:

@@ -40,7 +40,7 @@ _NOTHING: Mapping[str, ContextValue] = MappingProxyType({})
 
 @dataclass(slots=True)
 class _Block:
-    """One open block: shared by the threads and tasks that were started inside of it.
+    """One open block: shared by all that was started inside of it.
 
     Attributes:
         fields: as given, by name.
@@ -71,7 +71,8 @@ def context(**fields: ContextValue) -> Generator[None, None, None]:
             ``caller_id`` says who calls; ``correlation_id`` continues one that came from elsewhere, otherwise the
             outermost block makes one.
 
-    Blocks nest. Threads and tasks started inside see the block.
+    Blocks nest. Tasks and `asyncio.to_thread` started inside see the block; a thread of your own does when it runs in
+    ``contextvars.copy_context().run(...)``.
 
     Raises:
         InvalidOptions: a name or a value cannot be stored.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
@@ -27,6 +28,7 @@ _MOST_ITEM = 300
 _MOST_MESSAGE = 2_000
 _MOST_ARGUMENTS = 1_000
 _LARGEST = 2**64
+_LONE_SURROGATE = re.compile(r"\\ud[89ab]..(?!\\ud[c-f])|(?<!\\ud[89ab]..)\\ud[c-f]", re.IGNORECASE)
 #: Values of `Config.handle_error`'s context that hold a whole job.
 _PAYLOAD, _PAYLOAD_BYTES = "job", "jobstr"
 
@@ -121,11 +123,28 @@ def line_of(entry: Mapping[str, object]) -> str:
         line = _encode(entry)
     except (ValueError, TypeError, RecursionError):  # NaN, a cycle, keys that are no text
         line = ""
-    for most in _CUTS if not line or len(line) > MOST_CHARACTERS else ():
+    for most in _CUTS if not line or len(line) > MOST_CHARACTERS or _has_lone_surrogate(line) else ():
         line = _encode(bounded(entry, most))
         if len(line) <= MOST_CHARACTERS:
+            return line
+    return line if len(line) <= MOST_CHARACTERS else _encode(_first_fields(entry))
+
+
+def _has_lone_surrogate(line: str) -> bool:
+    r"""Whether a line has half a character, such as ``\ud800``, which JSON allows and most readers refuse."""
+    return "\\ud" in line and _LONE_SURROGATE.search(line.replace("\\\\", "")) is not None
+
+
+def _first_fields(entry: Mapping[str, object]) -> dict[str, object]:
+    """As many of the fields as fit; who the line is about comes first."""
+    kept: dict[str, object] = {}
+    left = MOST_CHARACTERS - 2
+    for name, value in bounded(entry, _CUTS[-1]).items():
+        left -= len(_encode({name: value}))
+        if left < 0:
             break
-    return line
+        kept[name] = value
+    return kept
 
 
 def bounded(entry: Mapping[str, object], most: int) -> dict[str, object]:
@@ -155,4 +174,5 @@ def _plain(value: object, most: int) -> object:
 
 
 def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+    cut = text if len(text) <= most else f"{text[: most - 1]}…"
+    return cut if cut.isascii() else cut.encode("utf-8", "replace").decode("utf-8")

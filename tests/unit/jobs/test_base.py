@@ -67,7 +67,7 @@ class TestRun:
             _ = Who().jid
 
     def test_stored_arguments_that_no_longer_fit_are_told_with_the_signature(self, declare):
-        with pytest.raises(InvalidArguments, match=r"the stored arguments \[1, 2, 3\] do not fit.*add\(a: int"):
+        with pytest.raises(InvalidArguments, match=r"the stored arguments \(3 by position\) do not fit.*add\(a: int"):
             declare().declared.check_fits([1, 2, 3], {})
 
 

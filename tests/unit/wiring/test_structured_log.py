@@ -189,6 +189,24 @@ def test_many_long_values_are_cut_shorter():
     assert len(read(line)) == 60
 
 
+@pytest.mark.parametrize("half", ["\udfff", "a\ud83d", "\ude00\ud83d", "\ud83d\ud83d\ude00", "\\\ud801"])
+def test_half_a_character_is_replaced(half):
+    line = line_of({"jid": "ab", "said": half, "items": [half], "sub": {"key": half}})
+    json.loads(line)["said"].encode("utf-8")
+    json.dumps(json.loads(line), ensure_ascii=False).encode("utf-8")
+
+
+@pytest.mark.parametrize("whole", ["😀", "a😀b", "\\ud800", "C:\\users"])
+def test_whole_characters_stay(whole):
+    assert json.loads(line_of({"said": whole, "sub": {"key": 1}})) == {"said": whole, "sub": {"key": 1}}
+
+
+def test_many_fields_of_letters_that_json_writes_long_are_left_out_from_the_end():
+    line = line_of({"jid": "ab", **{f"field {number}": "😀" * 200 for number in range(400)}})
+    assert len(line) <= MOST_CHARACTERS
+    assert json.loads(line)["jid"] == "ab"
+
+
 def test_fields_without_end_are_left_out():
     line = line_of({"first": 1, **{f"{number}" * 100: "\x00" * 3_000 for number in range(1_000)}})
     found = read(line)
