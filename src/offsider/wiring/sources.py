@@ -191,8 +191,7 @@ def _periodic(table: Mapping[str, object], origin: str, environ: Mapping[str, st
     for name, entry in table.items():
         section = f"{PERIODIC}.{name}"
         for key, value in _table(entry, origin, section).items():
-            filled = _fill_in(value, origin, environ)
-            yield Assignment(section, key, str(filled) if isinstance(filled, _Filled) else filled, origin)
+            yield Assignment(section, key, _as_text(_fill_in(value, origin, environ)), origin)
 
 
 def _assignment(setting: Setting, value: object, origin: str, environ: Mapping[str, str] | None) -> Assignment:
@@ -227,6 +226,13 @@ class _Filled(str):
 
 def _typed(setting: Setting, value: object) -> object:
     return setting.kind.parse(value) if isinstance(value, _Filled) else value
+
+
+def _as_text(value: object) -> object:
+    """What came from variables as plain text, also in lists."""
+    if isinstance(value, list):
+        return [_as_text(item) for item in cast("list[object]", value)]
+    return str(value) if isinstance(value, _Filled) else value
 
 
 def _fill_in(value: object, origin: str, environ: Mapping[str, str] | None) -> object:

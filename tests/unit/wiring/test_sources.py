@@ -227,6 +227,7 @@ def test_periodic_jobs_are_kept_for_their_extension(load, caplog):
     )
     nightly = {"cron": "0 3 * * *", "job": "shop.clean_up", "args": [1, "x"], "enabled": False}
     assert config.periodic == {"nightly": nightly, "a b": {"queue": "x"}}
+    assert type(config.periodic["nightly"]["args"][1]) is type(config.periodic["a b"]["queue"]) is str
     config.freeze()
     assert "config.use(Periodic()) is missing" in caplog.text
     with pytest.raises(ConfigurationError, match=r"periodic\.nightly expects a table of settings, got 3"):

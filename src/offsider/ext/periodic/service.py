@@ -44,6 +44,8 @@ logger = logging.getLogger("offsider")
 OUTAGE_SECONDS = 1.0
 #: How often a process tells what is registered in it.
 PUBLISH_SECONDS = 60.0
+#: From then on a tick is late enough for a warning.
+LATE_SECONDS = 10.0
 #: More skipped ticks of one job than this are not counted one by one.
 MOST_SKIPPED = 1000
 
@@ -168,12 +170,17 @@ class PeriodicService:
             self._report(entry, tick, error)
             return TURN_SECONDS
         if claimed is Claimed.DONE:
-            when = entry.ticks.local(tick).isoformat()
-            if jid:
-                logger.info("periodic job %s: pushed job %s of %s", entry.name, jid, when)
-            else:
-                logger.info("periodic job %s: the job of %s was stopped before it was pushed", entry.name, when)
+            self._tell(entry, tick, jid, looked.now() - tick)
         return 0.0 if claimed is not Claimed.EARLY else 0.001
+
+    def _tell(self, entry: Entry, tick: int, jid: str, late_seconds: float) -> None:
+        when = entry.ticks.local(tick).isoformat()
+        if not jid:
+            logger.info("periodic job %s: the job of %s was stopped before it was pushed", entry.name, when)
+        elif late_seconds < LATE_SECONDS:
+            logger.info("periodic job %s: pushed job %s of %s", entry.name, jid, when)
+        else:
+            logger.warning("periodic job %s: pushed job %s of %s, %.0f s late", entry.name, jid, when, late_seconds)
 
     def _claim(self, entry: Entry, job: Prepared | None, line: Line) -> tuple[Claimed, str]:
         """Claim the tick and push its job; answers what became of it, and the jid of what was pushed."""

@@ -175,6 +175,15 @@ def test_what_was_missed_within_the_grace_is_caught_up(clock, process, pushed):
     assert pushed() == [NOON + 60]
 
 
+def test_a_late_tick_is_told(clock, process, pushed, caplog):
+    clock.set(NOON)
+    one = process(entry())
+    one.settle()
+    clock.set(NOON + 75)
+    one.settle()
+    assert "of 2026-03-01T12:01:00+00:00, 15 s late" in caplog.text
+
+
 def test_what_is_older_is_skipped_and_told_once(clock, process, pushed, caplog):
     clock.set(NOON)
     processes = [process(entry()), process(entry())]
@@ -312,6 +321,30 @@ def test_an_outage_is_told_once_and_what_is_due_comes_after_it(redis_url, pushed
         with caplog.at_level(logging.INFO, "offsider"):
             wait_for(lambda: one.tick() and pushed() == [NOON + 60])
     assert "periodic jobs: Redis is online" in caplog.text
+
+
+def test_a_claim_whose_reply_is_lost_is_not_repeated(redis_url, pushed, process, clock):
+    clock.set(NOON)
+    with FaultProxy(redis_url) as proxy:
+        one = process(entry(), url=proxy.url)
+        one.settle()
+        clock.set(NOON + 60)
+        proxy.lose_reply(b"offsider:periodic:history")
+        wait_for(lambda: one.tick() > module.OUTAGE_SECONDS)
+    assert proxy.lost == 1
+    assert pushed() == [NOON + 60]
+
+
+def test_a_claim_that_did_not_arrive_is_made_again(redis_url, pushed, process, clock):
+    clock.set(NOON)
+    with FaultProxy(redis_url) as proxy:
+        one = process(entry(), url=proxy.url)
+        one.settle()
+        clock.set(NOON + 60)
+        proxy.lose_request(b"offsider:periodic:history")
+        wait_for(lambda: one.tick() > module.OUTAGE_SECONDS)
+    assert proxy.lost == 1
+    assert pushed() == [NOON + 60]
 
 
 # -------------------------------------------------------------------------------------- by hand
