@@ -7,10 +7,12 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from offsider.storage.job_sets import CLEAR_SET
 from offsider.storage.redis import Redis
 from offsider.storage.scripts import Argument, Script
 
 NOTE_ERRORS = Script("note_errors")
+FORGET_ERRORS = Script("forget_errors")
 
 MOST = 500
 KEEP_SECONDS = 30 * 24 * 60 * 60
@@ -89,18 +91,12 @@ def delete(redis: Redis, groups: Sequence[str]) -> int:
     """Forget groups; answers how many there were."""
     if not groups:
         return 0
-    fields = [f"{group}:{name}" for group in groups for name in _FIELDS]
-    commands = [("ZREM", redis.keys.errors, *groups), ("HDEL", redis.keys.error_fields, *fields)]
-    return int(redis.pipeline([("MULTI",), *commands, ("EXEC",)])[-1][0])
+    return int(redis.run(FORGET_ERRORS, [redis.keys.errors, redis.keys.error_fields], [HOURS, *groups]))
 
 
 def clear(redis: Redis) -> int:
     """Forget all groups; answers how many there were."""
-    keys = redis.keys
-    replies = redis.pipeline(
-        [("MULTI",), ("ZCARD", keys.errors), ("UNLINK", keys.errors, keys.error_fields), ("EXEC",)]
-    )
-    return int(replies[-1][0])
+    return int(redis.run(CLEAR_SET, [redis.keys.errors, redis.keys.error_fields]))
 
 
 def _hour(stored: bytes) -> tuple[int, int]:

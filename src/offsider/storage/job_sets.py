@@ -23,6 +23,8 @@ ENQUEUE = Script("enqueue")
 KILL = Script("kill")
 DEFER = Script("defer")
 DROP = Script("drop")
+RESCHEDULE = Script("reschedule")
+CLEAR_SET = Script("clear_set")
 
 _PAGE = 50
 
@@ -119,8 +121,7 @@ def remove_many(redis: Redis, sorted_set: str, members: Sequence[bytes]) -> list
 
 def reschedule(redis: Redis, sorted_set: str, member: bytes, at: float) -> bool:
     """Give a member another score, in epoch seconds. False when it was gone."""
-    commands = [("MULTI",), ("ZSCORE", sorted_set, member), ("ZADD", sorted_set, "XX", at, member), ("EXEC",)]
-    return redis.pipeline(commands)[-1][0] is not None
+    return bool(redis.run(RESCHEDULE, [sorted_set], [member, repr(at)]))
 
 
 def take_first(redis: Redis, sorted_set: str) -> tuple[bytes, float] | None:
@@ -191,7 +192,7 @@ def scan(redis: Redis, sorted_set: str, pattern: str, count: int = 100) -> Itera
 
 def clear(redis: Redis, sorted_set: str) -> int:
     """Delete a whole set, and answer how many members it had."""
-    return int(redis.pipeline([("MULTI",), ("ZCARD", sorted_set), ("UNLINK", sorted_set), ("EXEC",)])[-1][0])
+    return int(redis.run(CLEAR_SET, [sorted_set]))
 
 
 def take_earliest(redis: Redis, sorted_set: str, count: int) -> list[bytes]:

@@ -11,6 +11,7 @@ from offsider.storage.redis import Redis
 from offsider.storage.scripts import Argument, Script
 
 HEARTBEAT = Script("heartbeat")
+SIGNAL = Script("signal")
 
 EXPIRY_SECONDS = 60
 _CLEANUP_SECONDS = 60
@@ -60,8 +61,7 @@ def leave(redis: Redis, identity: str) -> None:
 
 def send_signal(redis: Redis, identity: str, signal: str) -> None:
     """Leave a signal (``TSTP`` quiet, ``TERM`` stop, ``TTIN`` dump) for the next heartbeat of a process."""
-    key = redis.keys.signals(identity)
-    redis.pipeline([("MULTI",), ("LPUSH", key, signal), ("EXPIRE", key, EXPIRY_SECONDS), ("EXEC",)])
+    redis.run(SIGNAL, [redis.keys.signals(identity)], [signal, EXPIRY_SECONDS])
 
 
 def take_signal(redis: Redis, identity: str) -> str | None:

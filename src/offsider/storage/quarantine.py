@@ -100,8 +100,9 @@ def restore(redis: Redis, job: Quarantined) -> bool:
 def delete(redis: Redis, identifier: str) -> bool:
     """Delete a job for good. False when it was gone."""
     keys = redis.keys
-    commands = [("MULTI",), ("HDEL", keys.quarantined_jobs, identifier), ("ZREM", keys.quarantine, identifier)]
-    return bool(redis.pipeline([*commands, ("EXEC",)])[-1][0])
+    # Who removes the job has won. An id without a job is passed over, and goes with the time.
+    commands = [("HDEL", keys.quarantined_jobs, identifier), ("ZREM", keys.quarantine, identifier)]
+    return bool(redis.pipeline(commands)[0])
 
 
 def size(redis: Redis) -> int:

@@ -12,7 +12,11 @@ from typing import cast
 
 from offsider.storage.keys import Keys
 from offsider.storage.redis import Redis
-from offsider.storage.scripts import Command
+from offsider.storage.scripts import Command, Script
+
+CLEAR_QUEUE = Script("clear_queue")
+LOCATE = Script("locate")
+PAUSE = Script("pause")
 
 
 def push_commands(keys: Keys, queue: str, raws: Sequence[bytes]) -> list[Command]:
@@ -61,10 +65,8 @@ def is_known(redis: Redis, queue: str) -> bool:
 
 def position(redis: Redis, queue: str, raw: bytes) -> int | None:
     """How many jobs run before this one, found by its exact bytes; None when it is not there."""
-    key = redis.keys.queue(queue)
-    commands = [("MULTI",), ("LPOS", key, raw, "RANK", -1), ("LLEN", key), ("EXEC",)]
-    found, length = redis.pipeline(commands)[-1]
-    return None if found is None else int(length) - 1 - int(found)
+    found = redis.run(LOCATE, [redis.keys.queue(queue)], [raw])
+    return None if found is None else int(found)
 
 
 def delete_job(redis: Redis, queue: str, raw: bytes) -> bool:
@@ -74,9 +76,7 @@ def delete_job(redis: Redis, queue: str, raw: bytes) -> bool:
 
 def clear(redis: Redis, queue: str) -> int:
     """Delete a queue with all its jobs, and answer how many there were."""
-    key = redis.keys.queue(queue)
-    commands = [("MULTI",), ("LLEN", key), ("UNLINK", key), ("SREM", redis.keys.queues, queue), ("EXEC",)]
-    return int(redis.pipeline(commands)[-1][0])
+    return int(redis.run(CLEAR_QUEUE, [redis.keys.queue(queue), redis.keys.queues], [queue]))
 
 
 def take(redis: Redis, queue: str, count: int) -> list[bytes]:
@@ -88,7 +88,7 @@ def take(redis: Redis, queue: str, count: int) -> list[bytes]:
 def pause(redis: Redis, *queues: str) -> None:
     """Nobody claims from a paused queue; jobs that run already go on."""
     if queues:
-        redis.call("SADD", redis.keys.paused, *queues)
+        redis.run(PAUSE, [redis.keys.paused], queues)
 
 
 def unpause(redis: Redis, *queues: str) -> None:

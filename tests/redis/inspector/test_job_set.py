@@ -5,12 +5,24 @@ from __future__ import annotations
 import math
 import threading
 from itertools import count, islice
+from unittest.mock import ANY
 
 import pytest
+import redis as redis_py
 
 from offsider.core.errors import MalformedPayload, RedisRefused
 from offsider.core.payload import decode, read_stamp
-from offsider.inspector import DeadSet, JobFilter, Preview, RetrySet, ScheduledSet
+from offsider.inspector import (
+    DeadSet,
+    JobFilter,
+    JobRecord,
+    Preview,
+    Quarantine,
+    Queue,
+    RetrySet,
+    ScheduledSet,
+)
+from offsider.wiring.config import Config
 from offsider.wiring.default import set_default_config
 from tests.redis.inspector.payloads import JID, LINES, failed_job, job
 from tests.snapshot import snapshot
@@ -237,6 +249,41 @@ def test_clearing_tells_of_every_job(any_set, raw_redis, removed):
     assert any_set.clear() == 0
     assert snapshot(raw_redis) == {}
     assert [(event.raw, event.how) for event in removed] == [(job(1), "clear"), (job(2), "clear")]
+
+
+# --------------------------------------------------------------------------------- a full server
+
+
+@pytest.mark.parametrize("kind", ["redis7", "valkey"])
+def test_a_full_server_is_made_room_on_by_every_action(make_server, kind):
+    """All that frees memory works when memory is what is missing, and so do pauses and signals."""
+    server, config = make_server(kind=kind), Config()
+    config.redis.url = server.url
+    with redis_py.Redis.from_url(server.url) as client:
+        client.zadd("retry", {job(n): n for n in range(8)})
+        client.zadd("dead", {job(100 + n): FUTURE + n for n in range(3)})
+        client.lpush("queue:low", *map(job, range(4)))
+        client.sadd("queues", "low")
+        client.config_set("maxmemory", 1)
+        with pytest.raises(redis_py.exceptions.OutOfMemoryError):
+            client.lpush("queue:low", "more")
+        jobs, queue = RetrySet(config), Queue("low", config)
+        queue.pause()
+        assert queue.paused
+        one = jobs.page(0, 1)[0]
+        assert one.reschedule(FUTURE)
+        assert one.delete()
+        assert jobs.page(0, 1)[0].retry()
+        assert jobs.page(0, 1)[0].kill()
+        assert jobs.quarantine_all(JobFilter(argument="3")) == 1
+        assert jobs.delete_all(JobFilter(argument="4")) == 1
+        assert jobs.clear() == 3
+        assert DeadSet(config).delete_all() == 4
+        assert queue.quarantine(JobRecord(job(1)))
+        assert queue.delete_matching(JobFilter(argument="2")) == 1
+        assert queue.clear() == 2
+        assert Quarantine(config).delete_all() == 2
+        assert snapshot(client) == {"paused": {b"low"}, "queues": {b"default"}, "queue:default": [ANY]}
 
 
 # -------------------------------------------------------------------------------- no job at all

@@ -7,7 +7,19 @@ from functools import partial
 from typing import Any
 
 from offsider.core.errors import Fenced
-from offsider.storage import agenda, error_groups, job_sets, oldest, owners, processes, quarantine, strikes, working
+from offsider.storage import (
+    agenda,
+    error_groups,
+    job_sets,
+    leader,
+    oldest,
+    owners,
+    processes,
+    quarantine,
+    queues,
+    strikes,
+    working,
+)
 from offsider.storage.agenda import Due, Lease
 from offsider.storage.error_groups import Noted
 from offsider.storage.job_sets import Move, Moved
@@ -29,6 +41,9 @@ def seed(client: Any, keys: Any) -> None:
     client.sadd(keys.queues, "high", "low")
     client.lpush(keys.queue("low"), *(f"low {n}" for n in range(1, 8)))
     client.lpush(keys.queue("high"), "high 1")
+    client.sadd(keys.queues, "extra")
+    client.lpush(keys.queue("extra"), "extra 1", "extra 2")
+    client.zadd(keys.prefix + "extra", {"extra": 1})
     client.zadd(keys.schedule, {"due": LONG_AGO, "gone": LONG_AGO, "bad": LONG_AGO, "later": 9e9})
     client.lpush(keys.working(DEAD.identity, "default", "low"), "orphan", "pill")
     client.hset(keys.owners, DEAD.identity, '{"default": ["high", "low"]}')
@@ -52,6 +67,11 @@ def walk(redis: Redis) -> None:
     error_groups.note(redis, [Noted("group", 1, LONG_AGO, "{}", "jid")])
     beat = processes.heartbeat(redis, OWNER.identity, {"info": "{}"}, {"1": "{}"}, wire_version=8)
     assert (beat.known, beat.signal) == (False, "TSTP")
+    processes.send_signal(redis, OWNER.identity, "TERM")
+    assert processes.take_signal(redis, OWNER.identity) == "TERM"
+    _make_room(redis)
+    assert leader.lead(redis, OWNER.identity, 60) == 0
+    assert leader.step_down(redis, OWNER.identity)
     _reclaim(redis)
     owners.note_stop(redis, OWNER.identity)
     assert owners.forget(redis, LISTS, leaving=True)
@@ -64,6 +84,24 @@ def _quarantine(redis: Redis) -> None:
     seen = [Seen(b"due now", 6), Seen(b"nobody", 1)]
     assert quarantine.take_from_queue(redis, "low", seen, days=1, at=1.5, how="test") == [True, False]
     assert [quarantine.restore(redis, job) for job in quarantine.page(redis, 0, 10)] == [True, True]
+
+
+def _make_room(redis: Redis) -> None:
+    """By hand, and with as little as a full server allows."""
+    keys = redis.keys
+    queues.pause(redis, "extra", "low")
+    queues.unpause(redis, "extra", "low")
+    assert queues.position(redis, "extra", b"extra 2") == 1
+    assert quarantine.take_from_queue(redis, "extra", [Seen(b"extra 1", 0)], days=1, at=1.5, how="test") == [True]
+    (put_aside,) = quarantine.page(redis, 0, 10)
+    assert [quarantine.delete(redis, put_aside.id) for _ in range(2)] == [True, False]
+    assert queues.clear(redis, "extra") == 1
+    assert queues.clear(redis, "extra") == 0
+    assert job_sets.reschedule(redis, keys.schedule, b"later", 8e9)
+    assert not job_sets.reschedule(redis, keys.schedule, b"nobody", 8e9)
+    assert job_sets.clear(redis, keys.prefix + "extra") == 1
+    error_groups.note(redis, [Noted("dead", 1, LONG_AGO, "{}", "jid")])
+    assert error_groups.delete(redis, ["dead", "nobody"]) == 1
 
 
 def _look(redis: Redis, due: list[bytes]) -> None:
