@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
+from offsider.core.errors import OffsiderError
 from offsider.storage.queues import readable
 from offsider.storage.redis import Redis
-from offsider.storage.scripts import Argument, Script
+from offsider.storage.scripts import Argument, Command, Script
 
 HEARTBEAT = Script("heartbeat")
 SIGNAL = Script("signal")
@@ -76,43 +77,56 @@ def identities(redis: Redis) -> list[str]:
 
 
 def prune(redis: Redis) -> int:
-    """Drop identities whose hash has expired; one process a minute does so. Answers how many were dropped."""
+    """Drop identities whose hash has expired, or is none; one process a minute does so. Answers how many there were."""
     if not redis.call("SET", redis.keys.process_cleanup, "1", "NX", "EX", _CLEANUP_SECONDS):
         return 0
     listed = identities(redis)
     if not listed:
         return 0
-    infos = redis.pipeline([("HGET", redis.keys.process(identity), "info") for identity in listed])
-    gone = [identity for identity, info in zip(listed, infos, strict=True) if info is None]
+    known = infos(redis, listed)
+    gone = [identity for identity in listed if identity not in known]
     if gone:
         redis.call("SREM", redis.keys.processes, *gone)
     return len(gone)
 
 
 def infos(redis: Redis, listed: Sequence[str]) -> dict[str, bytes]:
-    """The ``info`` JSON of each process that has one."""
+    """The ``info`` JSON of each process that has one; a key that is no hash has none."""
     if not listed:
         return {}
-    replies = redis.pipeline([("HGET", redis.keys.process(identity), "info") for identity in listed])
+    replies = _read(redis, [("HGET", redis.keys.process(identity), "info") for identity in listed])
     return {identity: info for identity, info in zip(listed, replies, strict=True) if info is not None}
 
 
 def hashes(redis: Redis, listed: Sequence[str]) -> dict[str, dict[str, bytes]]:
-    """What each process last wrote of itself, field by field; those that wrote nothing for a minute are left out."""
+    """What each process last wrote of itself, field by field.
+
+    Those that wrote nothing for a minute are left out, and so is what is no hash: it hides no other.
+    """
     if not listed:
         return {}
-    replies = redis.pipeline([("HMGET", redis.keys.process(identity), *SHOWN) for identity in listed])
-    return {
-        identity: {field: value for field, value in zip(SHOWN, values, strict=True) if value is not None}
-        for identity, values in zip(listed, replies, strict=True)
-        if any(value is not None for value in values)
-    }
+    replies = _read(redis, [("HMGET", redis.keys.process(identity), *SHOWN) for identity in listed])
+    read = ((identity, _fields(values)) for identity, values in zip(listed, replies, strict=True) if values)
+    return {identity: fields for identity, fields in read if fields}
 
 
 def leader(redis: Redis) -> str:
     """The identity of the process that leads, ours or one of Sidekiq Enterprise; empty when none does."""
-    identity: bytes | None = redis.call("GET", redis.keys.leader)
+    [identity] = _read(redis, [("GET", redis.keys.leader)])
     return identity.decode("utf-8", "replace") if identity else ""
+
+
+def _read(redis: Redis, commands: Sequence[Command]) -> list[Any]:
+    """The replies; None in place of a key of another type, which anybody may have written."""
+    replies = redis.pipeline(commands, raise_errors=False)
+    for reply in replies:
+        if isinstance(reply, OffsiderError) and getattr(reply, "code", "") != "WRONGTYPE":
+            raise reply
+    return [None if isinstance(reply, OffsiderError) else reply for reply in replies]
+
+
+def _fields(values: Sequence[bytes | None]) -> dict[str, bytes]:
+    return {field: value for field, value in zip(SHOWN, values, strict=True) if value is not None}
 
 
 def work(redis: Redis, listed: Sequence[str]) -> list[tuple[str, str, bytes]]:

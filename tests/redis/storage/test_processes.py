@@ -2,6 +2,7 @@
 
 import pytest
 
+from offsider.core.errors import RedisRefused
 from offsider.storage import processes
 from tests.snapshot import snapshot
 
@@ -106,3 +107,25 @@ def test_running_jobs_are_read_under_the_names_of_every_version(pool, raw_redis)
 def test_an_identity_that_is_no_text_is_left_out(pool, raw_redis):
     raw_redis.sadd("processes", b"\xff", "a:1:x")
     assert processes.identities(pool) == ["a:1:x"]
+
+
+def test_a_member_that_is_no_process_hides_no_other(pool, raw_redis):
+    raw_redis.hset(IDENTITY, "info", "{}")
+    raw_redis.set("odd", "x")
+    raw_redis.sadd("processes", "odd", IDENTITY)
+    raw_redis.lpush("dear-leader", "x")
+    listed = processes.identities(pool)
+    assert processes.hashes(pool, listed) == {IDENTITY: {"info": b"{}"}}
+    assert processes.infos(pool, listed) == {IDENTITY: b"{}"}
+    assert processes.leader(pool) == ""
+    assert processes.prune(pool) == 1
+    assert raw_redis.smembers("processes") == {IDENTITY.encode()}
+
+
+def test_a_server_that_does_not_tell_is_no_server_without_processes(pool, raw_redis):
+    raw_redis.execute_command("ACL", "SETUSER", "default", "-hmget")
+    try:
+        with pytest.raises(RedisRefused):
+            processes.hashes(pool, [IDENTITY])
+    finally:
+        raw_redis.execute_command("ACL", "SETUSER", "default", "+@all")
