@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from bench.scoreboard import crash, shifted_clock, stuck
+from bench.scoreboard import crash, shifted_clock, stuck, ticking
 from bench.scoreboard.effects import VARIABLE, Effects
 from offsider import Config, Discard, Reschedule, current_job, job
 from offsider.wiring.events import JobPoisoned
@@ -25,6 +25,7 @@ def configure(config: Config) -> None:
     crash.install(effects)
     config.on("job_poisoned", _poisoned)
     config.death_handlers.append(_death)
+    ticking.install(config)
     if offset := float(os.environ.get(shifted_clock.VARIABLE, "0")):
         config.clock = shifted_clock.ShiftedClock(offset)
 
@@ -154,6 +155,12 @@ def due(at: float) -> None:
     if effects.server_time() < at - 1:
         effects.count("early", current_job().jid)
     ran()
+
+
+@job(name=ticking.JOB)
+def tick() -> None:
+    """A periodic job."""
+    ticking.note(effects)
 
 
 @job(name="scoreboard.Marked")

@@ -9,6 +9,7 @@ from bench.scoreboard.ground import Ground
 from bench.scoreboard.row import Report, row
 from bench.scoreboard.servers import Server
 from bench.scoreboard.shifted_clock import VARIABLE as CLOCK
+from bench.scoreboard.ticking import Ticking, changed_clocks
 from offsider import Client
 from offsider.core.payload import new_jid
 
@@ -18,17 +19,18 @@ LIBRARIES = ("libfaketimeMT.so.1", "libfaketime.so.1")
 
 @row(
     "R13",
-    "two workers whose clocks differ by 5 min, one of which jumps by +1 h and -1 h, run scheduled jobs",
-    bar="no job > 1 s early; lost 0; duplicates 0",
+    "two workers whose clocks differ by 5 min, one of which jumps by +1 h and -1 h, run scheduled jobs, and periodic "
+    "ones in zones that change their clocks in both directions meanwhile",
+    bar="no job > 1 s early; lost 0; duplicates 0; each tick once",
 )
 def wrong_clocks(ground: Ground, report: Report) -> None:
     server = ground.server()
     library = faketime() if ground.tier == "full" else None
     if library is not None:
-        acked = run_by_jumping_clocks(ground, server, library)
+        acked = run_by_jumping_clocks(ground, report, server, library)
         report.figure("clocks by", Path(library).name)
     else:
-        acked = run_by_wrong_clocks(ground, server)
+        acked = run_by_wrong_clocks(ground, report, server)
         if ground.tier == "full":
             report.partial.append("wrong by offsider's clock alone: Debian's libfaketime is not installed")
     ground.settled(server)
@@ -37,31 +39,41 @@ def wrong_clocks(ground: Ground, report: Report) -> None:
     report.count(f"duplicates 0, got {report.tally.duplicated}", report.tally.duplicated == 0)
     early = ground.ledger.size("early")
     report.count(f"early by > 1 s: 0, got {early}", early == 0)
-    report.partial.append("cron slots: there are no periodic jobs yet")
 
 
-def run_by_wrong_clocks(ground: Ground, server: Server) -> list[str]:
+def run_by_wrong_clocks(ground: Ground, report: Report, server: Server) -> list[str]:
     """Pairs of workers with a clock of offsider's own that is wrong; answers the jids."""
     client, fleet = ground.client(server.url), ground.workers(server.url)
     acked: list[str] = []
     for offset in (3600, -3600):
-        pair = [fleet.start("-c", "2", wait=False, **{CLOCK: str(wrong)}) for wrong in (offset, offset - 300)]
+        first, seconds = int(time.time()) + 8, ground.pick(smoke=4, full=60)
+        ticking = Ticking(ground.folder / f"ticking{offset}", changed_clocks(first, seconds))
+        ticking.begin(server, first - 1)
+        pair = [
+            fleet.start("-c", "2", wait=False, **ticking.environ, **{CLOCK: str(wrong)})
+            for wrong in (offset, offset - 300)
+        ]
         for worker in pair:
             worker.until_running()
         acked += push_scheduled(ground, client)
         ground.ledger.until(len(acked), quiet_seconds=20)
+        ticking.judge(ground.ledger, report, f"ticks by clocks wrong by {offset} s", first - 1, first + seconds - 1)
         for worker in pair:
             worker.stopped()
     return acked
 
 
-def run_by_jumping_clocks(ground: Ground, server: Server, library: str) -> list[str]:
+def run_by_jumping_clocks(ground: Ground, report: Report, server: Server, library: str) -> list[str]:
     """Two workers to which the C library lies: one is 5 min late, the other one's clock jumps as they run."""
     client, fleet = ground.client(server.url), ground.workers(server.url)
     jumping = ground.folder / "jumping"
     jumping.write_text("+0")
     fake = {"LD_PRELOAD": library, "FAKETIME_DONT_FAKE_MONOTONIC": "1", "FAKETIME_NO_CACHE": "1"}
     late, jumps = {"FAKETIME": "-300"}, {"FAKETIME_TIMESTAMP_FILE": str(jumping)}
+    first, seconds = int(time.time()) + 8, 60
+    ticking = Ticking(ground.folder / "ticking", changed_clocks(first, seconds))
+    ticking.begin(server, first - 1)
+    fake |= ticking.environ
     for worker in [fleet.start("-c", "2", wait=False, **fake, **given) for given in (late, jumps)]:
         worker.until_running()
     acked: list[str] = []
@@ -70,6 +82,7 @@ def run_by_jumping_clocks(ground: Ground, server: Server, library: str) -> list[
         time.sleep(1)  # now that the first ones are due
         jumping.write_text(jump)
         ground.ledger.until(len(acked), quiet_seconds=20)
+    ticking.judge(ground.ledger, report, "ticks by jumping clocks", first - 1, first + seconds - 1)
     return acked
 
 

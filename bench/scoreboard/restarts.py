@@ -7,6 +7,7 @@ import time
 from bench.scoreboard.ground import Fleet, Ground, fences, until, until_more
 from bench.scoreboard.row import Report, row
 from bench.scoreboard.servers import Server
+from bench.scoreboard.ticking import Ticking, every_other_second
 
 THREADS = 4
 PROCESSES = 2
@@ -45,12 +46,14 @@ def server_killed(ground: Ground, report: Report) -> None:
 @row(
     "R4",
     "the server without persistence is killed twice, and comes back empty",
-    bar="no worker ends; processes register again < 10 s; new jobs run; dead threads 0; what the server forgot is told",
+    bar="no worker ends; processes register again < 10 s; new jobs run; dead threads 0; what the server forgot is "
+    "told; periodic jobs go on, each tick once",
 )
 def server_forgets(ground: Ground, report: Report) -> None:
     server = ground.server(persist=False)
     client = ground.client(server.url)
-    fleet = start_fleet(ground, server)
+    ticking = Ticking(ground.folder / "ticking", every_other_second)
+    fleet = start_fleet(ground, server, ticking)
     forgotten = 0
     for _ in range(2):
         doomed = ground.push(client, 200, ms=20)
@@ -62,20 +65,24 @@ def server_forgets(ground: Ground, report: Report) -> None:
         report.timed("processes register again < 10 s", time.monotonic() - started < 10)
         forgotten += len(set(doomed) - ground.ledger.counts().keys())
         ground.ledger.clear()
+    back_at = time.time()
     acked = ground.push(client, ground.pick(smoke=200, full=2_000), ms=1)
     ground.ledger.until(len(acked), quiet_seconds=20)
     ground.settled(server)
     report.tally = ground.tally(acked, server)
     report.nothing_missing()
     report.count("duplicates 0", report.tally.duplicated == 0)
+    ticking.judge(
+        ground.ledger, report, "ticks after the restart", back_at, time.time() + ground.pick(smoke=8, full=30)
+    )
     all_alive(ground, report, fleet, server)
     report.figure("jobs that the server forgot", forgotten)
-    report.partial.append("cron, which is to go on: there are no periodic jobs yet")
 
 
-def start_fleet(ground: Ground, server: Server) -> Fleet:
+def start_fleet(ground: Ground, server: Server, ticking: Ticking | None = None) -> Fleet:
+    environ = {} if ticking is None else ticking.environ
     fleet = ground.workers(server.url)
-    for worker in [fleet.start("-c", str(THREADS), wait=False) for _ in range(PROCESSES)]:
+    for worker in [fleet.start("-c", str(THREADS), wait=False, **environ) for _ in range(PROCESSES)]:
         worker.until_running()
     return fleet
 

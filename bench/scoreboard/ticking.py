@@ -1,0 +1,109 @@
+"""Periodic jobs of a row: registered in its workers, and what their ticks should be.
+
+ticking = Ticking(ground.folder / "ticking", changed_clocks(first, seconds=4))
+worker = fleet.start("-c", "2", **ticking.environ)
+ticking.judge(ground.ledger, report, "ticks", after, last)
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from bench.scoreboard.effects import Effects, Ledger
+from bench.scoreboard.ground import until
+from bench.scoreboard.row import Report
+from bench.scoreboard.servers import Server
+from offsider import Config, current_job
+from offsider.ext.periodic import Periodic
+from tests.zones import DAY, Expected, Zones, changes, own_iteration
+
+VARIABLE = "SCOREBOARD_PERIODIC"
+TABLE = "ticks"
+JOB = "scoreboard.Tick"
+#: Which is more than a row lasts: what is missed while workers start they make up for.
+GRACE_SECONDS = 3600
+STEP_SECONDS = 2
+
+
+class Ticking:
+    """Periodic jobs with zones of their own.
+
+    Args:
+        folder: for the zones.
+        make: makes the jobs with them.
+    """
+
+    def __init__(self, folder: Path, make: Callable[[Zones], Sequence[Expected]]) -> None:
+        folder.mkdir()
+        self._zones = Zones(folder / "zones")
+        self._jobs = make(self._zones)
+        self._file = folder / "jobs.json"
+        self._file.write_text(json.dumps([[job.name, job.cron, job.tz] for job in self._jobs]))
+
+    @property
+    def environ(self) -> dict[str, str]:
+        """For the workers that push and run them."""
+        return {VARIABLE: str(self._file), "PYTHONTZPATH": self._zones.path}
+
+    def begin(self, server: Server, moment: int) -> None:
+        """As if workers had been there until then."""
+        server.raw.hset("offsider:periodic:ticks", mapping={job.name: moment for job in self._jobs})
+
+    def wanted(self, after: float, last: float) -> Counter[str]:
+        """The ticks, as the library of cron iterates over them."""
+        return Counter(
+            f"{job.name}:{tick}"
+            for job in self._jobs
+            for tick in own_iteration(job.cron, self._zones.zone(job.tz), after, last)
+        )
+
+    def judge(self, ledger: Ledger, report: Report, what: str, after: float, last: float) -> None:
+        """Wait until the last tick has run, and count which ran once, twice, or never."""
+        wanted = self.wanted(after, last)
+        time.sleep(max(0.0, last + 1 - time.time()))
+        with suppress(AssertionError):  # what is missing is counted
+            until(lambda: not wanted - ran(ledger, after, last), 20)
+        found = ran(ledger, after, last)
+        missing, odd = (wanted - found).total(), (found - wanted).total()
+        report.count(f"{what}: {wanted.total()} ticks, missing {missing}, twice or wrong {odd}", found == wanted)
+        report.figure(what, wanted.total())
+
+
+def ran(ledger: Ledger, after: float, last: float) -> Counter[str]:
+    """The ticks whose jobs have run."""
+    counts = ledger.counts(TABLE)
+    return Counter({tick: times for tick, times in counts.items() if after < float(tick.rpartition(":")[2]) <= last})
+
+
+def changed_clocks(first: int, seconds: int) -> Callable[[Zones], Sequence[Expected]]:
+    """Zones that change their clocks, forward and back, at each of so many seconds."""
+    return lambda zones: changes(zones, first, seconds)
+
+
+def every_other_second(zones: Zones) -> Sequence[Expected]:
+    """Minutes that begin at every other second of the real one."""
+    far = (int(time.time()) // DAY + 30) * DAY
+    phases = range(0, 60, STEP_SECONDS)
+    named = {second: zones.write(f"phase{second}", change_at=far, local=second, shift=0) for second in phases}
+    return [Expected(f"every{second}", "* * * * *", tz) for second, tz in named.items()]
+
+
+def install(config: Config) -> None:
+    """In a worker: register what its environment names."""
+    if file := os.environ.get(VARIABLE):
+        periodic = Periodic(grace_seconds=GRACE_SECONDS)
+        for name, cron, tz in json.loads(Path(file).read_text()):
+            periodic.register(cron, JOB, name=name, tz=tz)
+        config.use(periodic)
+
+
+def note(effects: Effects) -> None:
+    """In a job: count the tick that it is of."""
+    tick = current_job().payload["periodic"]  # type: ignore[typeddict-item]
+    effects.count(TABLE, f"{tick['name']}:{tick['at']}")
