@@ -90,6 +90,8 @@ class Guard:
         return store.STORE, names, arguments
 
     def refused(self, jobs: Sequence[Storable], reply: Any) -> Sequence[int]:
+        if reply is None:  # mostly
+            return ()
         places = [place for place, holder in enumerate(reply) if holder]
         for place in places:
             self._tell(jobs[place].payload, reply[place].decode(errors="replace"))

@@ -9,8 +9,8 @@
 -- ARGV[1] name of the queue; empty when the jobs are for later
 -- ARGV[2] jid that hands its lock over; empty for none
 -- ARGV[3...] life of the lock in milliseconds, text of the lock, payload, epoch seconds when it is due; for each job
--- returns the jid of the holder for each job that was refused, empty text for each that is stored
-local replies = {}
+-- returns nil when all are stored; else the jid of the holder for each that was refused, empty text for each other
+local replies, refused = {}, false
 for i = 1, #KEYS - 3 do
   local lock, at = KEYS[3 + i], 4 * i - 1
   local held = redis.call('SET', lock, ARGV[at + 1], 'NX', 'GET', 'PX', ARGV[at])
@@ -38,6 +38,7 @@ for i = 1, #KEYS - 3 do
       redis.call('SET', lock, (string.gsub(held, '^(%S+ %d+ %d+) %a+', '%1 again')), 'KEEPTTL')
     end
     replies[i] = holder
+    refused = true
   end
 end
-return replies
+return refused and replies
