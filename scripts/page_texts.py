@@ -28,13 +28,18 @@ ELSEWHERE: dict[str, dict[str, int | None]] = {
     "answering": {"TITLES": None},
     "dashboard": {"_attention": None},
     "display": {"_SPANS": 2},
-    "job": {"_FOR_GOOD": None},
+    "job": {"_FOR_GOOD": None, "_GONE": None, "_AT": None},
     "job_sets": {"_FOR_GOOD": None},
+    "visit": {"_TOO_LONG": None},
     "layout": {"TABS": 1, "COUNTERS": 1, "SCRIPT_TEXTS": None},
 }
 PLACE = re.compile(r"\{[a-z_]+\}")
 #: Attributes that a browser shows or reads out.
 SHOWN = frozenset({"aria-label", "title", "placeholder", "alt", "label", "data-confirm", "aria-description"})
+#: Functions and classes whose first argument is a text.
+SAYING = frozenset(
+    {"t", "translate", "Words", "counted", "Verb", "NotFound", "BadRequest", "Forbidden", "NotAllowed", "Crowded"}
+)
 #: What is a name or a unit, and the same in every language.
 NAMES = frozenset({"offsider", "JSON", "UTC", "JID", "TID", "RSS", "ms", "s", "Redis", "Valkey"})
 
@@ -99,8 +104,10 @@ def _appended(function: ast.FunctionDef) -> Iterator[str]:
 
 def _in_call(call: ast.Call) -> Iterator[str]:
     name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-    if name in {"t", "translate"}:
+    if name in SAYING:
         yield from _constants(call.args[:1])
+    elif name in {"_selected", "_signalled"}:
+        yield from _constants(call.args[1:])
     elif name in {"Page", "SetPage"}:
         yield from _constants(call.args[1:2])
     elif name == "Route":

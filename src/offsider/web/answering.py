@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from offsider.core.errors import OffsiderError, RedisFailure
-from offsider.web import audit
+from offsider.core.errors import RedisFailure
+from offsider.web import audit, said
 from offsider.web.answers import Answer, Done, NotAllowed, Page, Text, WebError
 from offsider.web.counters import counters
 from offsider.web.headers import NO_STORE
@@ -18,6 +18,7 @@ from offsider.web.layout import layout_of
 from offsider.web.request import Request, Response
 from offsider.web.templates import render
 from offsider.web.whole_paths import with_base
+from offsider.web.words import Words
 from offsider.wiring.logs import describe
 
 if TYPE_CHECKING:
@@ -50,10 +51,12 @@ class Answering:
             return self._written(visit, page())
         except WebError as error:
             allow = (("allow", error.allowed),) if isinstance(error, NotAllowed) else ()
-            return self._written(visit, _error_page(error.status, str(error))).with_headers(*allow)
+            return self._written(visit, _error_page(visit, error.status, error.words)).with_headers(*allow)
         except RedisFailure as error:
             log.warning("%s cannot be shown: %s", audit.shown(visit.location), describe(error))
-            return self._failed(visit, error)
+            return self._failed(visit, Words(str(error)))
+        except Exception as error:  # noqa: BLE001  # whoever asked gets an answer, and the log the reason
+            return self._broken(visit, error)
 
     def plain(self, error: WebError, challenge: str = "") -> Response:
         """An error before anything is known of the visitor."""
@@ -65,32 +68,49 @@ class Answering:
 
     def broken(self, error: Exception, request: Request) -> Response:
         """What nobody thought of: the log says everything, the visitor gets a number to find it by."""
-        number = secrets.token_hex(4)
-        log.error("%s %s failed (%s)", request.method, audit.shown(request.path), number, exc_info=error)
-        text = f"Something is broken here. The log of the web process has the details under {number}.\n"
-        return Response(500, text.encode(), (PLAIN, NO_STORE))
+        return Response(500, f"{_noted(error, request)}\n".encode(), (PLAIN, NO_STORE))
 
-    def _failed(self, visit: Visit, error: OffsiderError) -> Response:
-        response = self._written(visit, _error_page(503, str(error)))
-        return response.with_headers(("retry-after", "2"))
+    def _broken(self, visit: Visit, error: Exception) -> Response:
+        """The same as a page; as text when it is the page that is broken."""
+        words = _noted(error, visit.request)
+        try:
+            return _shown(visit, _error_page(visit, 500, words))
+        except Exception as again:  # noqa: BLE001  # it shall not hide the first one
+            return self.broken(again, visit.request)
+
+    def _failed(self, visit: Visit, words: Words) -> Response:
+        return _shown(visit, _error_page(visit, 503, words)).with_headers(("retry-after", "2"))
 
     def _written(self, visit: Visit, answer: Answer) -> Response:
         match answer:
             case Text():
                 return Response(answer.status, answer.body.encode(), (("content-type", answer.media_type), NO_STORE))
             case Done() if visit.wants_json:
-                return _json(200, {"done": answer.message, **answer.data}, visit.base)
+                return _json(200, {"done": str(answer.message), **answer.data}, visit.base)
             case Done():
                 return Response(303, b"", (("location", _address(visit.url(answer.to))), NO_STORE, *answer.headers))
             case Page() if visit.wants_json:
                 return _json(answer.status, answer.data, visit.base)
             case Page():
-                return _html(visit, answer)
+                return _html(visit, answer, _counters(visit))
 
 
-def _html(visit: Visit, page: Page) -> Response:
-    text = render(page.template, visit, layout_of(visit, page, _counters(visit)), page.data)
-    return Response(page.status, text.encode(errors="replace"), (HTML, NO_STORE, VARY))
+def _noted(error: Exception, request: Request) -> Words:
+    """What is said of an error that the log has under a number."""
+    number = secrets.token_hex(4)
+    log.error("%s %s failed (%s)", request.method, audit.shown(request.path), number, exc_info=error)
+    return Words("Something is broken here. The log of the web process has the details under {number}.", number=number)
+
+
+def _html(visit: Visit, page: Page, stats: Stats | None) -> Response:
+    text = render(page.template, visit, layout_of(visit, page, stats), page.data)
+    response = Response(page.status, text.encode(errors="replace"), (HTML, NO_STORE, VARY))
+    return response.with_headers(said.forgetting(visit.request)) if said.kept(visit.request) else response
+
+
+def _shown(visit: Visit, page: Page) -> Response:
+    """A page without counters, because what is wrong may be that they cannot be read."""
+    return _json(page.status, page.data, visit.base) if visit.wants_json else _html(visit, page, None)
 
 
 def _counters(visit: Visit) -> Stats | None:
@@ -106,7 +126,8 @@ def _address(url: str) -> str:
     return quote(url, safe="/:?#@!$&'()*+,;=~%", errors="replace")
 
 
-def _error_page(status: int, message: str) -> Page:
+def _error_page(visit: Visit, status: int, words: Words) -> Page:
+    message = str(words) if visit.wants_json else words.said(visit.t)
     return Page("error", TITLES.get(status, TITLES[500]), {"error": message, "status": status}, status)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from offsider.core.errors import OffsiderError
+from offsider.web.words import Words
 
 
 @dataclass(frozen=True)
@@ -36,13 +37,13 @@ class Done:
 
     Attributes:
         to: the path to go on at, below the server's pages.
-        message: what was done, for programs and for the audit log: ``"Retried: 3"``.
+        message: what was done: people read it on the next page, programs and the audit log in English.
         data: more of it, for programs.
         headers: of HTTP, for browsers.
     """
 
     to: str
-    message: str
+    message: Words
     data: Mapping[str, Any] = field(default_factory=dict[str, Any])
     headers: tuple[tuple[str, str], ...] = ()
 
@@ -60,9 +61,18 @@ Answer: TypeAlias = Page | Done | Text
 
 
 class WebError(OffsiderError):
-    """The request cannot be answered as asked. The message is shown to who asked, so it says what to do."""
+    """The request cannot be answered as asked. The message is shown to who asked, so it says what to do.
+
+    Args:
+        text: in English; it is translated when it is shown.
+        values: what stands in its places: ``{name}``.
+    """
 
     status = 500
+
+    def __init__(self, text: str, **values: object) -> None:
+        self.words = Words(text, **values)
+        super().__init__(str(self.words))
 
 
 class BadRequest(WebError):
@@ -94,6 +104,6 @@ class NotAllowed(WebError):
 
     status = 405
 
-    def __init__(self, message: str, allowed: str) -> None:
-        super().__init__(message)
+    def __init__(self, text: str, allowed: str, **values: object) -> None:
+        super().__init__(text, **values)
         self.allowed = allowed

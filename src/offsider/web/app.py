@@ -12,12 +12,13 @@ import asyncio
 import logging
 import re
 from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import replace
 from functools import partial
 from inspect import isawaitable
 from typing import Any, TypeAlias, cast
 from urllib.parse import unquote
 
-from offsider.web import audit, hosts
+from offsider.web import audit, hosts, said
 from offsider.web.answering import Answering
 from offsider.web.answers import Answer, BadRequest, Done, Forbidden, NotAllowed, NotFound, Page, TooLarge, WebError
 from offsider.web.assets import own_assets
@@ -35,6 +36,8 @@ from offsider.web.visit import AUTO, LOCALE_COOKIE, THEME_COOKIE, THEMES, Visit
 from offsider.wiring.logs import describe
 
 log = logging.getLogger("offsider.web")
+#: What is said before anybody is known stays English: it is for who has set the pages up.
+_ONLY_LOCAL = "without authentication these pages are for programs on the same machine"
 METHODS = ("GET", "HEAD", "POST")
 ASSETS = "/assets/"
 LONGEST_ADDRESS = 8192
@@ -92,17 +95,17 @@ class WebApp:
                 "if they shall be, allow it: offsider web --allowed-host NAME, or allowed_hosts= where they are mounted"
             )
         if options.only_local and request.client and not hosts.is_loopback(request.client):
-            raise Forbidden("without authentication these pages are for programs on the same machine")
+            raise Forbidden(_ONLY_LOCAL)
         if request.method not in METHODS:
             raise NotAllowed(f"the pages take {', '.join(METHODS)}", ", ".join(METHODS))
         if _FOREIGN.match(request.path):
-            raise NotFound("there is no such page")
+            raise NotFound("There is no such page.")
         if len(request.path) + len(request.query) > LONGEST_ADDRESS:
             raise BadRequest(f"an address has at most {LONGEST_ADDRESS} letters")
         if request.too_large:
             raise TooLarge(f"a request holds at most {LARGEST_BODY_BYTES // 1024} KB")
         if request.method == "POST" and not is_same_origin(request):
-            raise Forbidden("a change has to come from these pages themselves, or to bring an Authorization header")
+            raise Forbidden("A change has to come from these pages themselves, or to bring an Authorization header.")
 
     def _who(self, request: Request, wait: Wait) -> str:
         if self.options.authenticate is None:
@@ -137,7 +140,7 @@ class WebApp:
         name, slash, rest = path[2:].partition("/")
         server = from_segment(unquote(name))
         if server not in self.options.servers:
-            raise NotFound("there is no such server here")
+            raise NotFound("There is no such server here.")
         return server, slash + rest or "/"
 
     def _visited(self, visit: Visit) -> Answer:
@@ -153,12 +156,13 @@ class WebApp:
             audit.note(visit, found.route.action, f"not done: {describe(error)}")
             raise
         if isinstance(answer, Done):
-            audit.note(visit, found.route.action, answer.message)
+            audit.note(visit, found.route.action, str(answer.message))
+            return replace(answer, headers=(*answer.headers, said.keeping(visit, answer.message)))
         return answer
 
     def _acted(self, visit: Visit, found: Match) -> Answer:
         if visit.read_only:
-            raise Forbidden("these pages are read-only")
+            raise Forbidden("These pages are read-only.")
         self._check_may(visit, found)
         if found.route.confirm and not visit.is_confirmed:
             return _question(visit, found.route.confirm)
@@ -166,16 +170,16 @@ class WebApp:
 
     def _check_may(self, visit: Visit, found: Match) -> None:
         if not visit.is_authorized(found.route.action):
-            raise Forbidden(f"you may not do this here: {found.route.action}")
+            raise Forbidden("You may not do this here: {action}", action=found.route.action)
 
     def _asset(self, request: Request) -> Response:
         name = request.path.removeprefix(ASSETS)
         shelves = [own_assets(), *map(tab_assets, self.options.servers.values())]
         asset = next((found for shelf in shelves if (found := shelf.find(name))), None)
         if asset is None:
-            raise NotFound("there is no such file")
+            raise NotFound("There is no such page.")
         if request.method == "POST":
-            raise NotAllowed("files are not changed", "GET, HEAD")
+            raise NotAllowed("This address takes {methods}.", "GET, HEAD", methods="GET, HEAD")
         return Response(200, asset.content, (("content-type", asset.media_type), FOR_EVER))
 
 

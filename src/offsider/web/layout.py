@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from offsider import __version__
 from offsider.web.assets import own_assets
+from offsider.web.said import kept
 from offsider.web.tabs import current_tab, names_of_assets
 from offsider.web.translation import Locale, locales
 from offsider.web.visit import THEMES, server_path
@@ -40,7 +41,17 @@ COUNTERS = (
     ("dead", "Dead", "/dead"),
 )
 #: What our scripts say.
-SCRIPT_TEXTS = ("Yes, do it", "No", "Live", "Paused", "Updated", "The server does not answer", "Keyboard", "Close")
+SCRIPT_TEXTS = (
+    "Yes, do it",
+    "No",
+    "Live",
+    "Paused",
+    "Updated",
+    "The server does not answer",
+    "Keyboard",
+    "Close",
+    "{count} s",
+)
 
 
 @dataclass(frozen=True)
@@ -84,6 +95,7 @@ class Layout:
     redis_url: str
     back: str
     live: bool
+    said: str
     stylesheets: Sequence[str]
     scripts: Sequence[str]
     texts: Mapping[str, str]
@@ -119,6 +131,7 @@ def layout_of(visit: Visit, page: Page, stats: Stats | None) -> Layout:
         redis_url=visit.config.redis.redacted_url,
         back=visit.here() if shown_by_get else visit.url("/"),
         live=shown_by_get and page.status == OK,
+        said=kept(visit.request),
         stylesheets=[*assets.of_kind(".css"), *names_of_assets(tab, ".css")],
         scripts=[*assets.of_kind(".js"), *names_of_assets(tab, ".js")],
         texts={text: visit.t(text) for text in SCRIPT_TEXTS},

@@ -84,8 +84,8 @@ class Router:
             allowed |= {"GET", "HEAD"} if route.method == "GET" else {route.method}
         if allowed:
             takes = ", ".join(sorted(allowed))
-            raise NotAllowed(f"this address takes {takes}", takes)
-        raise NotFound("there is no such page")
+            raise NotAllowed("This address takes {methods}.", takes, methods=takes)
+        raise NotFound("There is no such page.")
 
 
 def _compiled(path: str) -> re.Pattern[str]:

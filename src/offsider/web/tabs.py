@@ -15,6 +15,7 @@ from offsider.web.answers import Done, NotFound, Page
 from offsider.web.assets import Assets
 from offsider.web.routing import LOOK, Route
 from offsider.web.visit import Visit
+from offsider.web.words import Words
 from offsider.wiring.logs import describe, logger
 from offsider.wiring.web_tab import (
     WebAction,
@@ -157,10 +158,10 @@ def _routes(tab: WebTab) -> Iterator[Route]:
 def _shown(view: WebView, visit: Visit) -> Page:
     page = view(visit)
     if page is None:
-        raise NotFound("there is no such thing, or no longer")
+        raise NotFound("There is no such thing, or no longer.")
     data = {"title": page.title, "subject": page.subject, "blocks": [block(each) for each in page.blocks]}
     return Page("tab", page.title, data, subject=page.subject)
 
 
 def _done(tab: WebTab, action: WebAction, visit: Visit) -> Done:
-    return Done(tab.path, action(visit))
+    return Done(tab.path, Words(action(visit)))

@@ -18,6 +18,7 @@ from offsider.web.translation import Locale
 from offsider.wiring.config import Config
 
 _WHOLE = re.compile(r"-?[0-9]{1,15}", re.ASCII)
+_TOO_LONG = "{name} has to be at most {most} letters long."
 AUTO = "auto"
 THEMES = (AUTO, "light", "dark")
 LOCALE_COOKIE = "offsider_locale"
@@ -86,28 +87,32 @@ class Visit:
         if not text:
             return default
         if not _WHOLE.fullmatch(text) or not lowest <= int(text) <= highest:
-            raise BadRequest(f"{name} has to be a whole number from {lowest} to {highest}")
+            raise BadRequest(
+                "{name} has to be a whole number from {lowest} to {highest}.", name=name, lowest=lowest, highest=highest
+            )
         return int(text)
 
     def choice(self, name: str, choices: Sequence[str], default: str) -> str:
         """One of several words. Raises BadRequest for any other."""
         text = self._sent(name) or default
         if text not in choices:
-            raise BadRequest(f"{name} has to be one of {', '.join(choices)}")
+            raise BadRequest("{name} has to be one of {choices}.", name=name, choices=", ".join(choices))
         return text
 
     def text(self, name: str, most: int = 100) -> str:
         """Text that was sent, without blanks around it. Raises BadRequest when it has more letters than ``most``."""
         text = self._sent(name).strip()
         if len(text) > most:
-            raise BadRequest(f"{name} has to be at most {most} letters long")
+            raise BadRequest(_TOO_LONG, name=name, most=most)
         return text
 
     def selected(self, name: str, most: int = 1000, longest: int = 500) -> list[str]:
         """Every value of a field of the form. Raises BadRequest when they are too many or too long."""
         values = self.form.all(name)
         if len(values) > most or any(len(value) > longest for value in values):
-            raise BadRequest(f"{name}: at most {most} values of at most {longest} letters")
+            raise BadRequest(
+                "{name}: at most {most} values of at most {longest} letters.", name=name, most=most, longest=longest
+            )
         return values
 
     def may(self, action: str) -> bool:

@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
 from offsider.core.errors import RedisUnavailable
+from offsider.web import answering
 from offsider.web.answering import Answering
-from offsider.web.answers import Done, NotFound, Page, Text
+from offsider.web.answers import BadRequest, Done, NotFound, Page, Text
 from offsider.web.forms import Fields
 from offsider.web.options import WebOptions
 from offsider.web.request import Request
-from offsider.web.translation import Locale
+from offsider.web.translation import locales
 from offsider.web.visit import Visit
+from offsider.web.words import Words
 
 
 @pytest.fixture
 def answered(config):
     """answered(a function of the page, accept=…)"""
 
-    def answer(page, accept="text/html"):
+    def answer(page, accept="text/html", language="en", **options):
         request = Request("GET", "/x", root="/jobs", headers={"accept": accept})
-        options = WebOptions({"main": config})
-        visit = Visit(request, options, "main", "/x", Fields(), Fields(), Locale("en"))
+        options = WebOptions({"main": config}, **options)
+        visit = Visit(request, options, "main", "/x", Fields(), Fields(), locales()[language])
         return Answering().response(visit, page)
 
     return answer
@@ -47,7 +50,7 @@ def test_a_page_is_html_for_people_and_json_for_programs(answered):
 
 
 def test_done_sends_people_on_and_tells_programs(answered):
-    done = Done("/queues/ä?a=b c\r\nx", "Deleted: 1", {"count": 1})
+    done = Done("/queues/ä?a=b c\r\nx", Words("Deleted: {count}", count=1), {"count": 1})
     assert dict(answered(lambda: done).headers)["location"] == "/jobs/queues/%C3%A4?a=b%20c%0D%0Ax"
     assert json.loads(answered(lambda: done, "application/json").body) == {"done": "Deleted: 1", "count": 1}
 
@@ -74,3 +77,34 @@ def test_what_cannot_be_encoded_is_replaced(answered):
     page = Page("error", "Not found", {"error": "\ud800", "status": 404})
     assert answered(lambda: page).status == 200
     assert answered(lambda: page, "application/json").status == 200
+
+
+def test_an_error_is_told_in_the_visitors_language_and_to_programs_in_english(answered):
+    error = BadRequest("{name} has to be one of {choices}.", name="order", choices="a, b")
+    assert "order muss eins von diesen sein: a, b." in answered(raising(error), language="de").body.decode()
+    told = answered(raising(error), "application/json", "de")
+    assert json.loads(told.body)["error"] == "order has to be one of a, b."
+
+
+@pytest.mark.parametrize("accept", ["text/html", "application/json"])
+def test_what_nobody_thought_of_is_a_page_with_the_number_that_the_log_has(answered, caplog, accept):
+    answer = answered(raising(RuntimeError("the secret is 42")), accept, "fr")
+    assert answer.status == 500
+    assert b"secret" not in answer.body
+    assert (b"<h1>" in answer.body) == (accept == "text/html")
+    number = re.search(r"failed \(([0-9a-f]+)\)", caplog.text)[1]
+    assert number in answer.body.decode()
+    assert "the secret is 42" in caplog.text
+
+
+def test_when_the_page_of_an_error_is_broken_too_there_is_text(answered, caplog, monkeypatch):
+    def broken(*args):
+        raise KeyError("layout")
+
+    monkeypatch.setattr(answering, "render", broken)
+    answer = answered(raising(RuntimeError("the secret is 42")))
+    assert answer.status == 500
+    assert dict(answer.headers)["content-type"].startswith("text/plain")
+    assert answer.body.startswith(b"Something is broken here")
+    assert "the secret is 42" in caplog.text
+    assert "KeyError" in caplog.text

@@ -143,7 +143,7 @@ def test_each_action_leaves_a_line_in_the_audit_log(ask_with, caplog):
     ask("/busy/none/stop", method="POST", body="confirmed=yes")
     done, failed = (record for record in caplog.records if record.name == "offsider.web")
     assert (done.fields["who"], done.fields["action"], done.fields["target"]) == ("kim", "process.quiet", QUIET)
-    assert done.getMessage().startswith("process.quiet: Asked to take no further jobs")
+    assert done.getMessage().startswith("process.quiet: No worker process is running.")
     assert failed.getMessage().startswith("process.stop: not done: NotFound")
 
 

@@ -138,7 +138,7 @@ def test_chosen_jobs_are_retried(ask, read, raw_redis):
     body = urlencode([*keys(read, "/retries", 1, 3), ("key", "1.5|gone")])
     answer = ask("/retries/selected/retry", method="POST", body=body, accept=JSON)
     assert json.loads(answer.body) == {
-        "done": "Sent to their queues: 2; gone meanwhile: 1",
+        "done": "Sent to their queues: 2; Gone meanwhile: 1",
         "done_to": 2,
         "gone": 1,
         "refused": [],
@@ -153,7 +153,7 @@ def test_bytes_that_are_no_job_are_not_retried_and_it_is_said(ask, read, raw_red
     body = urlencode([("key", read("/dead")["jobs"][0]["key"])])
     answer = json.loads(ask("/dead/selected/retry", method="POST", body=body, accept=JSON).body)
     assert (answer["done_to"], len(answer["refused"])) == (0, 1)
-    assert "not possible: 1 (malformed payload" in answer["done"]
+    assert "Not possible: 1 (malformed payload" in answer["done"]
     assert raw_redis.zcard("dead") == 1
 
 

@@ -169,7 +169,7 @@ def test_chosen_jobs_are_deleted_even_when_workers_took_others_meanwhile(ask, re
     raw_redis.rpop("queue:mail", 5)
     body = "&".join([f"key={key}" for key in [*keys, "3|gone"]] + ["confirmed=yes"])
     answer = ask("/queues/mail/selected/delete", method="POST", body=body, accept="application/json")
-    assert json.loads(answer.body) == {"done": "Deleted: 3", "done_to": 3, "gone": 1}
+    assert json.loads(answer.body) == {"done": "Deleted: 3; Gone meanwhile: 1", "done_to": 3, "gone": 1}
     left = [json.loads(raw)["args"][0] for raw in reversed(raw_redis.lrange("queue:mail", 0, -1))]
     assert left == [*range(5, 10), *range(13, 30)]
 

@@ -67,7 +67,7 @@ def test_an_answer_is_sent_with_its_headers():
     start, end = exchange(app(), scope("/assets/none.css"), body())
     assert start["status"] == 404
     assert dict(start["headers"])[b"x-content-type-options"] == b"nosniff"
-    assert end["body"].startswith(b"there is no such file")
+    assert end["body"].startswith(b"There is no such page")
 
 
 def test_a_body_that_is_too_large_is_not_kept():

@@ -41,7 +41,7 @@ def test_another_method_is_told_which_are_taken():
     with pytest.raises(NotAllowed) as raised:
         ROUTER.match("POST", "/queues/default")
     assert raised.value.allowed == "GET, HEAD"
-    with pytest.raises(NotAllowed, match="this address takes POST"):
+    with pytest.raises(NotAllowed, match="This address takes POST"):
         ROUTER.match("GET", "/queues/default/clear")
 
 

@@ -55,7 +55,7 @@ def test_an_answer_has_its_status_line_and_its_headers():
     started = []
     app = WsgiApp(WebApp(WebOptions({"main": Config()})))
     parts = app(environ(PATH_INFO="/assets/none.css"), lambda status, headers: started.append((status, dict(headers))))
-    assert b"".join(parts).startswith(b"there is no such file")
+    assert b"".join(parts).startswith(b"There is no such page")
     status, headers = started[0]
     assert status == "404 Not Found"
     assert headers["referrer-policy"] == "no-referrer"

@@ -150,11 +150,11 @@ for (const slider of document.querySelectorAll("[data-interval]")) {
   const shown = slider.closest("label").querySelector("output");
   slider.closest("label").hidden = false;
   slider.value = String(live.seconds);
-  shown.textContent = `${live.seconds} s`;
+  shown.textContent = texts["{count} s"].replace("{count}", live.seconds);
   slider.addEventListener("input", () => {
     const wanted = Number(slider.value);
     live.seconds = Math.min(LONGEST, Math.max(SHORTEST, Number.isFinite(wanted) ? wanted : 5));
-    shown.textContent = `${live.seconds} s`;
+    shown.textContent = texts["{count} s"].replace("{count}", live.seconds);
     localStorage.setItem("offsider-interval", String(live.seconds));
     plan();
   });

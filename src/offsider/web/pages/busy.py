@@ -12,6 +12,7 @@ from offsider.web.routing import LOOK, Route
 from offsider.web.segments import segment
 from offsider.web.shown_job import shown
 from offsider.web.visit import Visit
+from offsider.web.words import Words
 
 PER_PAGE = 100
 #: A process may serve more queues, in more capsules, than a page can show.
@@ -41,15 +42,15 @@ def show(visit: Visit) -> Page:
 
 
 def quiet(visit: Visit) -> Done:
-    return _signalled(visit, Process.quiet, "Asked to take no further jobs")
+    return _signalled(visit, Process.quiet, "Asked to take no further jobs: {names}")
 
 
 def stop(visit: Visit) -> Done:
-    return _signalled(visit, Process.stop, "Asked to stop")
+    return _signalled(visit, Process.stop, "Asked to stop: {names}")
 
 
 def dump(visit: Visit) -> Done:
-    return _signalled(visit, Process.dump, "Asked to write to the log what every thread does")
+    return _signalled(visit, Process.dump, "Asked to write to the log what every thread does: {names}")
 
 
 def _signalled(visit: Visit, signal: Callable[[Process], None], message: str) -> Done:
@@ -60,7 +61,8 @@ def _signalled(visit: Visit, signal: Callable[[Process], None], message: str) ->
         except EmbeddedProcess as error:
             raise BadRequest(str(error)) from error
     identities = [process.identity for process in meant]
-    return Done("/busy", f"{message}: {', '.join(identities) or 'nobody'}", {"processes": identities})
+    told = Words(message, names=", ".join(identities)) if identities else Words("No worker process is running.")
+    return Done("/busy", told, {"processes": identities})
 
 
 def _meant(visit: Visit) -> Sequence[Process]:
@@ -69,7 +71,7 @@ def _meant(visit: Visit) -> Sequence[Process]:
         return [process for process in ProcessSet(visit.config) if not process.embedded]
     found = ProcessSet(visit.config).find(identity)
     if found is None:
-        raise NotFound("this process is gone, or has not shown itself for a minute")
+        raise NotFound("This process is gone, or has not shown itself for a minute.")
     return [found]
 
 

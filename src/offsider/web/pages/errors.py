@@ -11,6 +11,7 @@ from offsider.web.filters import MOST_PAGES, PAGE, address, pager
 from offsider.web.routing import LOOK, Route
 from offsider.web.segments import segment
 from offsider.web.shown_job import moment
+from offsider.web.words import Words
 
 if TYPE_CHECKING:
     from offsider.web.visit import Visit
@@ -39,20 +40,20 @@ def show(visit: Visit) -> Page:
     """One group with its whole message, hour by hour."""
     group = ErrorGroups(visit.config).find(visit.path("id"))
     if group is None:
-        raise NotFound("this error is not there any more: somebody has deleted it, or it was not seen for 30 days")
+        raise NotFound("This error is not there any more: somebody has deleted it, or it was not seen for 30 days.")
     return Page("error_group", "Error", _shown(visit, group), subject=cut(group.error_class), tab="/errors")
 
 
 def delete(visit: Visit) -> Done:
     """Forget one group."""
     gone = ErrorGroups(visit.config).delete(visit.path("id"))
-    return Done("/errors", "Deleted: 1" if gone else "Deleted: 0", {"deleted": int(gone)})
+    return Done("/errors", Words("Deleted: {count}", count=int(gone)), {"deleted": int(gone)})
 
 
 def clear(visit: Visit) -> Done:
     """Forget all groups."""
     count = ErrorGroups(visit.config).clear()
-    return Done("/errors", f"Deleted: {count}", {"deleted": count})
+    return Done("/errors", Words("Deleted: {count}", count=count), {"deleted": count})
 
 
 def _shown(visit: Visit, group: ErrorGroup) -> dict[str, Any]:

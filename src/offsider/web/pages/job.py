@@ -21,6 +21,7 @@ from offsider.web.redaction import without_copies
 from offsider.web.routing import LOOK, Route
 from offsider.web.shown_job import MOST_ON_PAGES, arguments, moment, shown, start_of
 from offsider.web.tabs import job_facts
+from offsider.web.words import Words
 
 if TYPE_CHECKING:
     from offsider.web.visit import Visit
@@ -32,7 +33,9 @@ _MOST_FIELDS = 200
 _LAST_MOMENT = 253_402_300_799
 _LONGEST_DELAY_MINUTES = 5_256_000  # ten years
 _PAGE_OF = {page.kind.name: page for page in SET_PAGES}
-_TOLD = {name: verb.done for name, verb in VERBS.items()} | {"restore": "Restored"}
+_TOLD = {name: verb.done for name, verb in VERBS.items()} | {"restore": "Restored: {count}"}
+_AT = "The time has to be written as 2026-11-21T15:00, in UTC."
+_GONE = "Nothing was done: the job is not there any more. It has run, or somebody was quicker."
 _FOR_GOOD = "Delete this job for good?"
 _OF_QUEUES = ("quarantine", "delete")
 _OF_THE_QUARANTINE = ("restore", "delete")
@@ -68,7 +71,7 @@ def show_by_id(visit: Visit, jid: str) -> Page:
         return _page(visit, place)
     if chunk.cursor:
         return results(visit, jid, chunk)
-    raise NotFound("there is no such job any more: it has run, or was deleted")
+    raise NotFound("There is no such job any more: it has run, or was deleted.")
 
 
 def _page(visit: Visit, place: Place) -> Page:
@@ -195,17 +198,17 @@ def act(name: str, visit: Visit) -> Done:
     where, key = visit.path("where"), visit.path("key")
     place = find(visit.config, where, key)
     if place is None:
-        raise NotFound("the job is not there any more: it has run, or somebody was quicker")
+        raise NotFound(_GONE)
     if name not in _verbs(place):
-        raise BadRequest(f"this cannot be done with a job in {where}")
+        raise BadRequest("This cannot be done with a job in {where}.", where=cut(where))
     try:
         done = _done(visit.config, place, name)
     except (MalformedPayload, RedisRefused) as error:
         raise BadRequest(str(error)) from error
     if not done:
-        raise NotFound("the job is not there any more: it has run, or somebody was quicker")
+        raise NotFound(_GONE)
     back = queue_path(place.queue.name) if isinstance(place, QueuedJob) else _list_path(where)
-    return Done(back, f"{_TOLD[name]}: 1", {"jid": place.record.jid})
+    return Done(back, Words(_TOLD[name], count=1), {"jid": place.record.jid})
 
 
 def _done(config: Config, place: Place, name: str) -> bool:
@@ -229,11 +232,11 @@ def reschedule(visit: Visit) -> Done:
     where, key = visit.path("where"), visit.path("key")
     place = find(visit.config, where, key)
     if not isinstance(place, JobOfSet) or "reschedule" not in _verbs(place):
-        raise NotFound("there is no such job whose time could be changed")
+        raise NotFound("There is no such job whose time could be changed.")
     at = _time(visit)
     if not place.record.reschedule(at):
-        raise NotFound("the job is not there any more: it has run, or somebody was quicker")
-    return Done(_list_path(where), "Rescheduled: 1", {"jid": place.record.jid, "at": at})
+        raise NotFound(_GONE)
+    return Done(_list_path(where), Words("Rescheduled: {count}", count=1), {"jid": place.record.jid, "at": at})
 
 
 def _time(visit: Visit) -> float:
@@ -243,10 +246,10 @@ def _time(visit: Visit) -> float:
     try:
         at = datetime.fromisoformat(visit.text("at", most=40))
     except ValueError as error:
-        raise BadRequest("at has to be a time such as 2026-11-21T15:00, in UTC; or give minutes from now") from error
+        raise BadRequest(_AT) from error
     moment_of = (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
     if not 0 <= moment_of <= _LAST_MOMENT:
-        raise BadRequest("at has to be a time since 1970")
+        raise BadRequest(_AT)
     return moment_of
 
 

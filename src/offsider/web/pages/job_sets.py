@@ -27,6 +27,7 @@ from offsider.web.filters import (
 )
 from offsider.web.routing import LOOK, Route
 from offsider.web.shown_job import moment, shown
+from offsider.web.words import Words, counted
 
 if TYPE_CHECKING:
     from offsider.web.visit import Visit
@@ -65,7 +66,7 @@ class Verb:
     """What can be done with jobs of a set.
 
     Attributes:
-        done: how it is told, in English.
+        done: how it is told, in English, with a place for the count.
         one: does it to one job; False when that has left the set.
         every: does it to all that match, and answers how many there were.
         confirm: asked before it is done to chosen jobs.
@@ -82,11 +83,11 @@ def _delete_all(jobs: JobSet, asked: JobFilter | None) -> int:
 
 
 VERBS = {
-    "retry": Verb("Sent to their queues", SetEntry.retry, JobSet.retry_all),
-    "add_to_queue": Verb("Sent to their queues", SetEntry.add_to_queue, JobSet.enqueue_all),
-    "kill": Verb("Killed", SetEntry.kill, JobSet.kill_all),
-    "quarantine": Verb("Moved to quarantine", SetEntry.quarantine, JobSet.quarantine_all),
-    "delete": Verb("Deleted", SetEntry.delete, _delete_all, confirm=_FOR_GOOD),
+    "retry": Verb("Sent to their queues: {count}", SetEntry.retry, JobSet.retry_all),
+    "add_to_queue": Verb("Sent to their queues: {count}", SetEntry.add_to_queue, JobSet.enqueue_all),
+    "kill": Verb("Moved to the dead jobs: {count}", SetEntry.kill, JobSet.kill_all),
+    "quarantine": Verb("Moved to quarantine: {count}", SetEntry.quarantine, JobSet.quarantine_all),
+    "delete": Verb("Deleted: {count}", SetEntry.delete, _delete_all, confirm=_FOR_GOOD),
 }
 
 
@@ -169,7 +170,7 @@ def all_jobs(page: SetPage, name: str, visit: Visit) -> Done:
     asked = wanted(visit)
     verb = VERBS[name]
     count = verb.every(page.kind(visit.config), None if asked.empty else asked)
-    return Done(page.path, f"{verb.done}: {count}", {"done_to": count})
+    return Done(page.path, Words(verb.done, count=count), {"done_to": count})
 
 
 def selected(page: SetPage, name: str, visit: Visit) -> Done:
@@ -199,10 +200,11 @@ class Outcome:
         except (MalformedPayload, RedisRefused) as error:
             self.refused.append(str(error))
 
-    def told(self, done: str) -> str:
-        told = f"{done}: {self.done}"
-        told += f"; gone meanwhile: {self.gone}" if self.gone else ""
-        return told + (f"; not possible: {len(self.refused)} ({self.refused[0]})" if self.refused else "")
+    def told(self, done: str) -> Words:
+        told = counted(done, self.done, self.gone)
+        if self.refused:
+            told += Words("Not possible: {count} ({reason})", count=len(self.refused), reason=self.refused[0])
+        return told
 
     def data(self) -> dict[str, Any]:
         return {"done_to": self.done, "gone": self.gone, "refused": self.refused}

@@ -92,7 +92,7 @@ def _drawn(visit: Visit, jobs: Sequence[JobTotals]) -> list[JobTotals]:
     """The chosen classes in the order of the table, or the first ones."""
     chosen = visit.query.all("job")
     if any(len(name) > _LONGEST_NAME for name in chosen):
-        raise BadRequest(f"job: names of at most {_LONGEST_NAME} letters")
+        raise BadRequest("{name} has to be at most {most} letters long.", name="job", most=_LONGEST_NAME)
     return [job for job in jobs if job.name in set(chosen)][:_MOST_LINES] if chosen else list(jobs[:_TOP])
 
 

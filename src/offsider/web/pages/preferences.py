@@ -6,6 +6,7 @@ from offsider.web.answers import BadRequest, Done
 from offsider.web.routing import PREFER, Route
 from offsider.web.translation import locales
 from offsider.web.visit import LOCALE_COOKIE, THEME_COOKIE, THEMES, Visit
+from offsider.web.words import Words
 
 YEAR_SECONDS = 365 * 24 * 3600
 
@@ -22,7 +23,7 @@ def _kept(visit: Visit, cookie: str, value: str) -> Done:
     secure = "; Secure" if visit.request.scheme == "https" else ""
     path = visit.request.root or "/"
     header = f"{cookie}={value}; Path={path}; Max-Age={YEAR_SECONDS}; SameSite=Lax; HttpOnly{secure}"
-    return Done(_back(visit), f"{cookie}: {value}", headers=(("set-cookie", header),))
+    return Done(_back(visit), Words(f"{cookie}: {value}"), headers=(("set-cookie", header),))
 
 
 def _back(visit: Visit) -> str:
@@ -30,9 +31,9 @@ def _back(visit: Visit) -> str:
     back = visit.text("back", most=2000)
     below = back.removeprefix(visit.base)
     if not back.startswith(visit.base) or not below.startswith("/") or below.startswith("//"):
-        raise BadRequest("back has to be the address of one of these pages")
+        raise BadRequest("There is no such page.")
     if not below.isascii() or not below.isprintable() or "\\" in below:
-        raise BadRequest("back has to be an address as browsers send it")
+        raise BadRequest("There is no such page.")
     return below
 
 

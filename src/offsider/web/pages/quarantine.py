@@ -11,6 +11,7 @@ from offsider.web.filters import MOST_PAGES, PAGE, pager
 from offsider.web.places import QUARANTINE
 from offsider.web.routing import LOOK, Route
 from offsider.web.shown_job import moment, shown
+from offsider.web.words import Words, counted
 
 if TYPE_CHECKING:
     from offsider.web.visit import Visit
@@ -40,31 +41,32 @@ def _row(visit: Visit, job: QuarantinedJob) -> dict[str, Any]:
 
 def restore_selected(visit: Visit) -> Done:
     """Move the chosen jobs back to where they were."""
-    return _selected(visit, "Restored", Quarantine.restore)
+    return _selected(visit, "Restored: {count}", Quarantine.restore)
 
 
 def delete_selected(visit: Visit) -> Done:
     """Delete the chosen jobs for good."""
-    return _selected(visit, "Deleted", Quarantine.delete)
+    return _selected(visit, "Deleted: {count}", Quarantine.delete)
 
 
 def _selected(visit: Visit, done: str, act: Callable[[Quarantine, str], bool]) -> Done:
     quarantine = Quarantine(visit.config)
     keys = visit.selected("key")
     count = sum(act(quarantine, key) for key in keys)
-    return Done(PATH, f"{done}: {count}", {"done_to": count, "gone": len(keys) - count})
+    gone = len(keys) - count
+    return Done(PATH, counted(done, count, gone), {"done_to": count, "gone": gone})
 
 
 def restore_all(visit: Visit) -> Done:
     """Move every job back to where it was."""
     count = Quarantine(visit.config).restore_all()
-    return Done(PATH, f"Restored: {count}", {"done_to": count})
+    return Done(PATH, Words("Restored: {count}", count=count), {"done_to": count})
 
 
 def delete_all(visit: Visit) -> Done:
     """Delete every job for good."""
     count = Quarantine(visit.config).delete_all()
-    return Done(PATH, f"Deleted: {count}", {"done_to": count})
+    return Done(PATH, Words("Deleted: {count}", count=count), {"done_to": count})
 
 
 ROUTES = [

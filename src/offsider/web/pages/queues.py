@@ -28,6 +28,7 @@ from offsider.web.places import QUEUE, find_queued, queue_key
 from offsider.web.routing import LOOK, Route
 from offsider.web.segments import segment
 from offsider.web.shown_job import moment, shown
+from offsider.web.words import Words, counted
 
 if TYPE_CHECKING:
     from offsider.web.visit import Visit
@@ -134,14 +135,14 @@ def pause(visit: Visit) -> Done:
     """Have no worker take jobs from a queue."""
     queue = _queue(visit)
     queue.pause()
-    return Done("/queues", "Paused", {"queue": queue.name})
+    return Done("/queues", Words("Paused: {name}", name=queue.name), {"queue": queue.name})
 
 
 def unpause(visit: Visit) -> Done:
     """Have workers take jobs from a queue again."""
     queue = _queue(visit)
     queue.unpause()
-    return Done("/queues", "Unpaused", {"queue": queue.name})
+    return Done("/queues", Words("Goes on: {name}", name=queue.name), {"queue": queue.name})
 
 
 def ask(visit: Visit) -> Page:
@@ -170,24 +171,25 @@ def delete_all(visit: Visit) -> Done:
     """Delete all jobs that match, for good; without a filter the queue itself."""
     queue, asked = _queue(visit), wanted(visit)
     deleted = queue.clear() if asked.empty else queue.delete_matching(asked)
-    return Done("/queues" if asked.empty else queue_path(queue.name), f"Deleted: {deleted}", {"done_to": deleted})
+    back = "/queues" if asked.empty else queue_path(queue.name)
+    return Done(back, Words("Deleted: {count}", count=deleted), {"done_to": deleted})
 
 
 def quarantine_all(visit: Visit) -> Done:
     """Move all jobs that match to the quarantine."""
     queue = _queue(visit)
     moved = queue.quarantine_matching(wanted(visit))
-    return Done(queue_path(queue.name), f"Moved to quarantine: {moved}", {"done_to": moved})
+    return Done(queue_path(queue.name), Words("Moved to quarantine: {count}", count=moved), {"done_to": moved})
 
 
 def delete_selected(visit: Visit) -> Done:
     """Delete the chosen jobs, for good."""
-    return _selected(visit, "Deleted", Queue.delete)
+    return _selected(visit, "Deleted: {count}", Queue.delete)
 
 
 def quarantine_selected(visit: Visit) -> Done:
     """Move the chosen jobs to the quarantine."""
-    return _selected(visit, "Moved to quarantine", Queue.quarantine)
+    return _selected(visit, "Moved to quarantine: {count}", Queue.quarantine)
 
 
 def _selected(visit: Visit, done: str, act: Callable[[Queue, JobRecord], bool]) -> Done:
@@ -196,7 +198,8 @@ def _selected(visit: Visit, done: str, act: Callable[[Queue, JobRecord], bool]) 
     # The last ones first: what is removed then shifts none that is still to be found.
     places = [find_queued(queue, key) for key in reversed(keys)]
     acted = sum(act(queue, place.record) for place in places if place is not None)
-    return Done(queue_path(queue.name), f"{done}: {acted}", {"done_to": acted, "gone": len(keys) - acted})
+    gone = len(keys) - acted
+    return Done(queue_path(queue.name), counted(done, acted, gone), {"done_to": acted, "gone": gone})
 
 
 def queue_path(name: str) -> str:
@@ -208,7 +211,7 @@ def _queue(visit: Visit) -> Queue:
     name = visit.path("name")
     queue = Queue(name, visit.config)
     if not _USUAL_NAME.fullmatch(name) and not queue.exists:
-        raise NotFound("there is no queue of this name")
+        raise NotFound("There is no queue of this name.")
     return queue
 
 
