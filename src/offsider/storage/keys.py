@@ -139,9 +139,9 @@ class Keys:
         start = "" if wire_version == 7 else "h|"
         return f"{self.prefix}{start}{name}-{at.day}-{at.hour}:{at.minute}"
 
-    def deploy_marks(self, day: datetime) -> str:
-        """The deploys of a day in UTC."""
-        return f"{self.prefix}{day.astimezone(UTC):%Y%m%d}-marks"
+    def deploy_marks(self, at: datetime) -> str:
+        """The deploys of the day of ``at`` in UTC."""
+        return f"{self.prefix}{at.astimezone(UTC):%Y%m%d}-marks"
 
     def deploy_lock(self, label: str) -> str:
         return f"{self.prefix}deploylock-{label}"

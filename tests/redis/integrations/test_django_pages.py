@@ -5,21 +5,12 @@ from __future__ import annotations
 import sys
 import types
 
-import django
 import pytest
-from django.conf import settings
 
 from offsider.wiring.config import Config
+from tests import django_project
 
-if not settings.configured:
-    settings.configure(
-        ROOT_URLCONF="offsider_test_urls",
-        ALLOWED_HOSTS=["shop.example.com"],
-        SECRET_KEY="of the tests",
-        USE_TZ=True,
-        MIDDLEWARE=["django.middleware.common.CommonMiddleware", "django.middleware.csrf.CsrfViewMiddleware"],
-    )
-    django.setup()
+django_project.set_up()
 
 
 class User:
@@ -44,7 +35,7 @@ def client(redis_url, monkeypatch):
 
     config = Config()
     config.redis.url = redis_url
-    urls = types.ModuleType("offsider_test_urls")
+    urls = types.ModuleType(django_project.URLS)
 
     def who(request):
         word = request.headers.get("x-user")
@@ -53,7 +44,7 @@ def client(redis_url, monkeypatch):
         return staff(request)
 
     urls.urlpatterns = [path("jobs/", include(pages(config, authenticate=who)))]
-    monkeypatch.setitem(sys.modules, "offsider_test_urls", urls)
+    monkeypatch.setitem(sys.modules, django_project.URLS, urls)
     clear_url_caches()
     return Client(SERVER_NAME="shop.example.com", enforce_csrf_checks=True)
 

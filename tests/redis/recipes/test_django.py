@@ -5,27 +5,22 @@ from __future__ import annotations
 import sqlite3
 import threading
 
-import django
 import pytest
-from django.conf import settings
 
 from offsider import Config, configure_client, job
 from offsider.inspector import Queue
 from offsider.jobs import registry
 from offsider.wiring.default import set_default_config
 from offsider.worker.embed import EmbeddedWorker
+from tests import django_project
 from tests.docs.snippets import ROOT, snippets
 
 PAGE = ROOT / "docs" / "middleware-and-events.md"
 
 
 @pytest.fixture(scope="session", autouse=True)
-def django_set_up(tmp_path_factory):
-    file = tmp_path_factory.mktemp("django") / "db.sqlite3"
-    database = {"ENGINE": "django.db.backends.sqlite3", "NAME": file, "CONN_MAX_AGE": 0}
-    settings.configure(DATABASES={"default": database}, USE_TZ=True)
-    django.setup()
-    with sqlite3.connect(file) as connection:
+def django_set_up():
+    with sqlite3.connect(django_project.set_up()) as connection:
         connection.execute("create table orders (id integer)")
     connection.close()
 

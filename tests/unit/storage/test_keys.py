@@ -1,6 +1,7 @@
 """Keys as Sidekiq spells them, and a prefix before every single one."""
 
 import inspect
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,10 @@ ARGUMENTS = {
     "capsule": "default",
     "queue": "low",
     "day": "2026-11-21",
+    "at": datetime(2026, 11, 3, 9, 5, tzinfo=UTC),
+    "wire_version": 8,
+    "label": "v1",
+    "labels": '{"class":"A"}',
 }
 
 EXPECTED = {
@@ -42,6 +47,23 @@ EXPECTED = {
     "working": "offsider:working:host:1:abcdefabcdef:default:low",
     "working_start": "offsider:working:",
     "every_working": "offsider:working:*",
+    "attempts": "offsider:attempts:b4a577edbccf1d805744efa9",
+    "clients": "offsider:clients",
+    "deploy_lock": "deploylock-v1",
+    "deploy_marks": "20261103-marks",
+    "error_fields": "offsider:errors:fields",
+    "errors": "offsider:errors",
+    "every_attempts": "offsider:attempts",
+    "every_series": "offsider:series",
+    "job_histogram": "h|low-3-9:5",
+    "job_minute": "j|261103|9:05",
+    "job_ten_minutes": "j|261103|9:0",
+    "leader": "dear-leader",
+    "quarantine": "offsider:quarantine",
+    "quarantined_jobs": "offsider:quarantine:jobs",
+    "registered": "offsider:classes:host:1:abcdefabcdef",
+    "series": 'offsider:series:{"class":"A"}',
+    "turn": "offsider:turn:low",
 }
 
 
@@ -65,6 +87,10 @@ def test_the_prefix_stands_before_every_key(prefix):
     assert every_key(Keys(prefix)) == {name: prefix + key for name, key in EXPECTED.items()}
 
 
+# There it is the name of a place that people are told, or a key of somebody else, and never one of ours.
+NAMES_OF_PLACES = ("storage/cross_section.py", "storage/keyspace.py", "storage/quarantine.py")
+
+
 def test_no_other_module_spells_a_key():
     source = Path(inspect.getfile(Keys)).parents[1]
     spelt = ('"queues"', '"offsider:', '"queue:', '"processes"', '"stat:', '"paused"')
@@ -75,7 +101,7 @@ def test_no_other_module_spells_a_key():
         for word in spelt
         if word in path.read_text()
     }
-    assert strangers == {}
+    assert strangers == dict.fromkeys(NAMES_OF_PLACES, '"queue:')
 
 
 def test_the_pattern_of_private_lists_takes_the_prefix_literally():

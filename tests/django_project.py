@@ -1,0 +1,32 @@
+"""One Django project for all tests of a process, since Django is set up once."""
+
+from __future__ import annotations
+
+import atexit
+import shutil
+import tempfile
+from functools import cache
+from pathlib import Path
+
+import django
+from django.conf import settings
+
+URLS = "offsider_test_urls"
+
+
+@cache
+def set_up() -> Path:
+    """Set Django up; answers the file of its database."""
+    folder = Path(tempfile.mkdtemp(prefix="offsider-django-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    file = folder / "db.sqlite3"
+    settings.configure(
+        DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": file, "CONN_MAX_AGE": 0}},
+        ROOT_URLCONF=URLS,
+        ALLOWED_HOSTS=["shop.example.com"],
+        SECRET_KEY="of the tests",
+        USE_TZ=True,
+        MIDDLEWARE=["django.middleware.common.CommonMiddleware", "django.middleware.csrf.CsrfViewMiddleware"],
+    )
+    django.setup()
+    return file
