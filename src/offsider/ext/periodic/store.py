@@ -193,6 +193,7 @@ class PeriodicStore:
         replies = wire.exchange([("WATCH", self._ticks, self._paused), *looks])
         for reply in replies:
             if isinstance(reply, OffsiderError):
+                wire.disconnect()  # what is watched would spoil the transactions of others
                 raise reply
         _, moment, last, paused = replies
         if int(moment[0]) < line.tick:

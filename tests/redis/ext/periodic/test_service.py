@@ -323,26 +323,20 @@ def test_an_outage_is_told_once_and_what_is_due_comes_after_it(redis_url, pushed
     assert "periodic jobs: Redis is online" in caplog.text
 
 
-def test_a_claim_whose_reply_is_lost_is_not_repeated(redis_url, pushed, process, clock):
-    clock.set(NOON)
-    with FaultProxy(redis_url) as proxy:
-        one = process(entry(), url=proxy.url)
-        one.settle()
-        clock.set(NOON + 60)
-        proxy.lose_reply(b"offsider:periodic:history")
-        wait_for(lambda: one.tick() > module.OUTAGE_SECONDS)
-    assert proxy.lost == 1
-    assert pushed() == [NOON + 60]
+STEPS = (b"offsider:periodic:entries", b"offsider:periodic:turn", b"offsider:periodic:history")
 
 
-def test_a_claim_that_did_not_arrive_is_made_again(redis_url, pushed, process, clock):
+@pytest.mark.parametrize("lost", [(part, step) for part in ("lose_request", "lose_reply") for step in STEPS])
+def test_whatever_step_is_lost_on_the_way_the_tick_is_pushed_once(redis_url, pushed, process, clock, lost):
     clock.set(NOON)
     with FaultProxy(redis_url) as proxy:
-        one = process(entry(), url=proxy.url)
+        one, other = process(entry(), url=proxy.url), process(entry())
         one.settle()
         clock.set(NOON + 60)
-        proxy.lose_request(b"offsider:periodic:history")
+        part, step = lost
+        getattr(proxy, part)(step)
         wait_for(lambda: one.tick() > module.OUTAGE_SECONDS)
+        other.settle()
     assert proxy.lost == 1
     assert pushed() == [NOON + 60]
 
@@ -521,3 +515,29 @@ def test_a_unique_job_whose_tick_cannot_be_claimed_takes_no_lock(clock, process,
     assert pushed() == []
     assert not list(raw_redis.scan_iter("offsider:unique:*"))
     assert store._redis.call("PING") == b"PONG"
+
+
+def test_a_unique_job_whose_queue_is_none_is_told_and_its_tick_is_dealt_with(clock, process, raw_redis):
+    clock.set(NOON)
+    one = process(entry(options={"extra": {"unique_for": 600}}))
+    unique(one)
+    one.settle()
+    raw_redis.set("queue:default", "x")
+    clock.set(NOON + 60)
+    one.settle()
+    assert isinstance(one.errors[0][0], RedisRefused)
+    assert int(raw_redis.hget("offsider:periodic:ticks", "tick")) == NOON + 60
+
+
+def test_a_failed_look_before_a_claim_leaves_nothing_watched(clock, process, raw_redis):
+    clock.set(NOON)
+    one = process(entry(options={"extra": {"unique_for": 600}}))
+    unique(one)
+    one.settle()
+    raw_redis.set("offsider:periodic:paused", "x")
+    store, client = one.service._store, one.service._client
+    job = client.prepare(client.build(entry(options={"extra": {"unique_for": 600}}).item(NOON)))
+    with pytest.raises(RedisRefused, match="WRONGTYPE"):
+        store.claim_guarded("tick", Line("tick", NOON, NOON), one.config.push_guard.call(one.redis.keys, [job]))
+    raw_redis.delete("offsider:periodic:paused")
+    assert store.pause("tick")
