@@ -70,7 +70,7 @@ class WebApp:
         try:
             response = self._admitted(request, wait)
         except WebError as error:
-            log.info("%s %s refused: %s", request.method, audit.shown(request.path), error)
+            audit.refused(request, self._action(request), error)
             response = self._answering.plain(error, self.options.challenge)
         except Exception as error:  # noqa: BLE001  # whoever asked gets an answer, and the log the reason
             response = self._answering.broken(error, request)
@@ -116,6 +116,14 @@ class WebApp:
             raise Unknown("who are you? These pages want to know")
         return who
 
+    def _action(self, request: Request) -> str:
+        """What a request that is refused would have done, as far as its path tells."""
+        try:
+            server, location = self._server(request.path)
+            return self._routers[server].match(request.method, location, request.header("accept")).route.action
+        except WebError:
+            return request.method
+
     def _visit(self, request: Request, who: str) -> Visit:
         server, location = self._server(request.path or "/")
         cookies = request.cookies
@@ -148,8 +156,7 @@ class WebApp:
         found = self._routers[visit.server].match(visit.request.method, visit.location, visit.request.header("accept"))
         visit = visit.at(found.parts)
         if not found.route.changes:
-            self._check_may(visit, found)
-            return found.route.handler(visit)
+            return self._looked(visit, found)
         try:
             answer = self._acted(visit, found)
         except Exception as error:
@@ -159,6 +166,14 @@ class WebApp:
             audit.note(visit, found.route.action, str(answer.message))
             return replace(answer, headers=(*answer.headers, said.keeping(visit, answer.message)))
         return answer
+
+    def _looked(self, visit: Visit, found: Match) -> Answer:
+        try:
+            self._check_may(visit, found)
+        except Forbidden as error:
+            audit.refused(visit.request, found.route.action, error, who=visit.who, server=visit.server)
+            raise
+        return found.route.handler(visit)
 
     def _acted(self, visit: Visit, found: Match) -> Answer:
         if visit.read_only:

@@ -1,11 +1,17 @@
-"""One line in the log for each action: who did what to what, and what came of it."""
+"""One line in the log for each action and each refusal: who did what to what, and what came of it.
+
+What visitors send is in these lines, so it is cut, and letters that would end a line or hide a part of it are escaped.
+"""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from offsider.web.answers import WebError
+    from offsider.web.request import Request
     from offsider.web.visit import Visit
 
 log = logging.getLogger("offsider.web")
@@ -16,14 +22,29 @@ _SILENT = frozenset({"confirmed", "back"})
 
 def note(visit: Visit, action: str, outcome: str) -> None:
     """Write the line. Done or refused, both are worth knowing."""
-    fields = {
-        "who": visit.who or visit.request.client or "unknown",
-        "action": action,
-        "target": target_of(visit),
-        "server": visit.server,
-        "client": visit.request.client,
-    }
-    log.info("%s: %s", action, outcome, extra={"fields": fields})
+    client = visit.request.client
+    fields = {"who": visit.who or client, "action": action, "target": target_of(visit)}
+    _write(fields | {"server": visit.server, "client": client}, outcome)
+
+
+def refused(request: Request, action: str, error: WebError, *, who: str = "", server: str = "") -> None:
+    """Write the line of one who is not let in, or may not see or do this.
+
+    Args:
+        request: what was asked.
+        action: what it would have been, or the method where that is not known.
+        error: what was answered.
+        who: the visitor's name; empty before it is known.
+        server: whose pages were asked for; empty before that is known.
+    """
+    fields = {"who": who or request.client, "action": action, "target": request.path}
+    _write(fields | {"server": server, "client": request.client}, f"refused: {error}")
+
+
+def _write(fields: Mapping[str, str], outcome: str) -> None:
+    told = {name: shown(value) for name, value in fields.items()}
+    told["who"] = told["who"] or "unknown"
+    log.info("%s: %s", told["action"], shown(outcome), extra={"fields": told})
 
 
 def target_of(visit: Visit) -> str:
@@ -33,5 +54,10 @@ def target_of(visit: Visit) -> str:
 
 
 def shown(text: str) -> str:
-    """Text that somebody sent, short enough for a line of the log."""
-    return text if len(text) <= MOST_LETTERS else f"{text[:MOST_LETTERS]}…"
+    """Text that somebody sent, fit for a line of the log."""
+    cut = text if len(text) <= MOST_LETTERS else f"{text[:MOST_LETTERS]}…"
+    return cut if cut.isprintable() else "".join(letter if letter.isprintable() else _escaped(letter) for letter in cut)
+
+
+def _escaped(letter: str) -> str:
+    return letter.encode("unicode_escape").decode()

@@ -147,6 +147,35 @@ def test_each_action_leaves_a_line_in_the_audit_log(ask_with, caplog):
     assert failed.getMessage().startswith("process.stop: not done: NotFound")
 
 
+@pytest.mark.parametrize(
+    "options,path,more,told",
+    [
+        ({}, QUIET, {"method": "POST", "sec_fetch_site": "cross-site"}, ("unknown", "process.quiet")),
+        ({}, QUIET, {"method": "POST", "host": "evil.com"}, ("unknown", "process.quiet")),
+        ({}, "/none\n", {"method": "POST", "host": "evil.com"}, ("unknown", "POST")),
+        ({"authenticate": lambda request: None, "challenge": "Basic"}, "/retries", {}, ("unknown", "page")),
+        ({"authenticate": lambda request: None}, "/@none/x", {}, ("unknown", "GET")),
+        ({"read_only": True}, QUIET, {"method": "POST", "body": "confirmed=yes"}, ("unknown", "process.quiet")),
+        (
+            {"authenticate": lambda request: "kim", "authorize": lambda visitor, action: False},
+            *(QUIET, {"method": "POST", "body": "confirmed=yes"}, ("kim", "process.quiet")),
+        ),
+        (
+            {"authenticate": lambda request: "kim", "authorize": lambda visitor, action: False},
+            *("/retries", {}, ("kim", "page")),
+        ),
+    ],
+)
+def test_each_refusal_leaves_a_line_in_the_audit_log(ask_with, caplog, options, path, more, told):  # noqa: PLR0917
+    caplog.set_level(logging.INFO, "offsider.web")
+    assert ask_with(**options)(path, **more).status in {401, 403}
+    (record,) = (record for record in caplog.records if record.name == "offsider.web")
+    assert set(record.fields) == {"who", "action", "target", "server", "client"}
+    assert (record.fields["who"], record.fields["action"]) == told
+    assert record.fields["target"].startswith(path.strip())
+    assert "\n" not in record.getMessage() + record.fields["target"]
+
+
 def test_a_form_that_is_too_large_is_refused(ask, config):
     big = Request("POST", QUIET, headers={"host": "localhost", "sec-fetch-site": "same-origin"}, too_large=True)
     assert WebApp(WebOptions({"main": config})).respond(big).status == 413

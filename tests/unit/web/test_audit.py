@@ -48,3 +48,14 @@ def test_without_a_name_the_address_stands_for_it(caplog):
 def test_a_line_stays_a_line():
     many = replace(VISIT, form=Fields([("key", "x" * 400)] * 400))
     assert len(audit.target_of(many)) == audit.MOST_LETTERS + 1
+
+
+def test_what_was_sent_neither_ends_a_line_nor_hides_a_part_of_it(caplog):
+    caplog.set_level(logging.INFO, "offsider.web")
+    sent = "a\nb\x1b[2K\u2028\u202e\x85\ud800 ä"
+    audit.note(replace(VISIT, who=sent, location=sent), "queue.clear", sent)
+    record = caplog.records[-1]
+    escaped = "a\\nb\\x1b[2K\\u2028\\u202e\\x85\\ud800 ä"
+    assert record.fields["who"] == escaped
+    assert record.fields["target"].startswith(escaped)
+    assert record.getMessage() == f"queue.clear: {escaped}"
