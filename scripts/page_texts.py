@@ -30,6 +30,7 @@ ELSEWHERE: dict[str, dict[str, int | None]] = {
     "display": {"_SPANS": 2},
     "job": {"_FOR_GOOD": None, "_GONE": None, "_AT": None},
     "job_sets": {"_FOR_GOOD": None},
+    "translation": {"_LARGE": 1},
     "visit": {"_TOO_LONG": None},
     "layout": {"TABS": 1, "COUNTERS": 1, "SCRIPT_TEXTS": None},
 }

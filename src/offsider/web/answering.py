@@ -29,6 +29,7 @@ log = logging.getLogger("offsider.web")
 HTML = ("content-type", "text/html; charset=utf-8")
 JSON = ("content-type", "application/json")
 PLAIN = ("content-type", "text/plain; charset=utf-8")
+RETRY_AFTER = ("retry-after", "2")
 VARY = ("vary", "Accept, Accept-Language, Cookie")
 #: What the page of an error is called.
 TITLES = {
@@ -58,6 +59,10 @@ class Answering:
         except Exception as error:  # noqa: BLE001  # whoever asked gets an answer, and the log the reason
             return self._broken(visit, error)
 
+    def refused(self, visit: Visit, error: WebError) -> Response:
+        """An error that comes before the server is asked anything: its page has no counters."""
+        return _shown(visit, _error_page(visit, error.status, error.words)).with_headers(RETRY_AFTER)
+
     def plain(self, error: WebError, challenge: str = "") -> Response:
         """An error before anything is known of the visitor."""
         status = 403 if error.status == 401 and not challenge else error.status
@@ -79,7 +84,7 @@ class Answering:
             return self.broken(again, visit.request)
 
     def _failed(self, visit: Visit, words: Words) -> Response:
-        return _shown(visit, _error_page(visit, 503, words)).with_headers(("retry-after", "2"))
+        return _shown(visit, _error_page(visit, 503, words)).with_headers(RETRY_AFTER)
 
     def _written(self, visit: Visit, answer: Answer) -> Response:
         match answer:

@@ -93,6 +93,12 @@ class NotFound(WebError):
     status = 404
 
 
+class Crowded(WebError):
+    """So many requests wait for this server already that others would get no thread."""
+
+    status = 503
+
+
 class TooLarge(WebError):
     """The request holds more than is ever needed."""
 

@@ -20,7 +20,18 @@ from urllib.parse import unquote
 
 from offsider.web import audit, hosts, said
 from offsider.web.answering import Answering
-from offsider.web.answers import Answer, BadRequest, Done, Forbidden, NotAllowed, NotFound, Page, TooLarge, WebError
+from offsider.web.answers import (
+    Answer,
+    BadRequest,
+    Crowded,
+    Done,
+    Forbidden,
+    NotAllowed,
+    NotFound,
+    Page,
+    TooLarge,
+    WebError,
+)
 from offsider.web.assets import own_assets
 from offsider.web.forms import form_fields, query_fields
 from offsider.web.headers import ALWAYS, FOR_EVER
@@ -32,6 +43,7 @@ from offsider.web.routing import Match, Router
 from offsider.web.segments import from_segment
 from offsider.web.tabs import tab_assets, tab_routes
 from offsider.web.translation import preferred
+from offsider.web.turns import Turns
 from offsider.web.visit import AUTO, LOCALE_COOKIE, THEME_COOKIE, THEMES, Visit
 from offsider.wiring.logs import describe
 
@@ -64,6 +76,7 @@ class WebApp:
         own = routes()
         self._routers = {name: Router([*own, *tab_routes(config, own)]) for name, config in options.servers.items()}
         self._answering = Answering()
+        self._turns = Turns(options.servers)
 
     def respond(self, request: Request, wait: Wait = run) -> Response:
         """The response to a request; never raises."""
@@ -84,7 +97,11 @@ class WebApp:
         if request.path.startswith(ASSETS):
             return self._asset(request)
         visit = self._visit(request, who)
-        return self._answering.response(visit, partial(self._visited, visit))
+        try:
+            with self._turns.turn(visit.server):
+                return self._answering.response(visit, partial(self._visited, visit))
+        except Crowded as error:
+            return self._answering.refused(visit, error)
 
     def _check(self, request: Request) -> None:
         """What has to be so whoever it is; raises a WebError."""

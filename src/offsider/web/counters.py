@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 
 from offsider.inspector import JobMetrics, ServerInfo, Stats, TopJobs
@@ -16,6 +19,25 @@ class Counters(Fresh[Stats]):
     """The counters and sizes."""
 
 
+class Glance:
+    """A look that nobody waits long for. While one is under way no other is begun, so that a server that hangs keeps
+    one thread and not one for each visitor.
+    """
+
+    def __init__(self, read: Callable[[], Stats]) -> None:
+        self._read = read
+        self._lock = threading.Lock()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="offsider-web-glance")
+        self._under_way: Future[Stats] | None = None
+
+    def begin(self) -> Future[Stats]:
+        """The look that is under way, or a new one."""
+        with self._lock:
+            if self._under_way is None or self._under_way.done():
+                self._under_way = self._thread.submit(self._read)
+            return self._under_way
+
+
 class LastHour(Fresh[TopJobs]):
     """What ran within the last hour."""
 
@@ -27,6 +49,11 @@ class Server(Fresh[ServerInfo]):
 def counters(config: Config) -> Stats:
     """The counters and sizes, at most a second old."""
     return config.kept.get(Counters, lambda: Counters(partial(Stats.read, config))).get()
+
+
+def glance(config: Config) -> Future[Stats]:
+    """The same, for who does not want to wait until they are there."""
+    return config.kept.get(Glance, lambda: Glance(partial(counters, config))).begin()
 
 
 def last_hour(config: Config) -> TopJobs:

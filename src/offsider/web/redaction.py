@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeAlias, cast
 
 from offsider.wiring.logs import describe, logger
 
@@ -45,6 +45,5 @@ def without_copies(redact: Redact | None, name: str, payload: Mapping[str, Any])
 
 def _copy(redact: Redact, name: str, field: str, value: object) -> Any:
     if isinstance(value, list):
-        args: list[Any] = value
-        return redacted(redact, name, [*args], {})[0]
+        return redacted(redact, name, [*cast("Iterable[Any]", value)], {})[0]
     return redacted(redact, name, [], {field: value})[1].get(field, HIDDEN)

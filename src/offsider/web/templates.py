@@ -76,6 +76,7 @@ def render(template: str, visit: Visit, layout: Layout, data: object) -> str:
             asset=asset,
             may=visit.may,
             number=locale.number,
+            compact=locale.compact,
             moment=partial(display.moment, locale),
             exact=display.exact,
             span=partial(display.span, locale),

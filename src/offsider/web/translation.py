@@ -50,6 +50,8 @@ _GROUPS = {
     **dict.fromkeys(("da", "de", "el", "es", "id", "it", "nl", "pt", "tr", "vi"), "."),
     **dict.fromkeys(("cs", "fr", "nb", "pl", "ru", "sv", "uk"), "\N{NARROW NO-BREAK SPACE}"),
 }
+#: From which number on a unit is used, and how it is written.
+_LARGE = ((1_000_000_000, "{count}B"), (1_000_000, "{count}M"))
 _PLACE = re.compile(r"\{([a-z_]+)\}")
 # An Accept-Language header is short; more of it is not read.
 _MOST_RANGES = 20
@@ -90,6 +92,16 @@ class Locale:
         if self.code not in _GROUPS:
             return plain
         return plain.translate({ord(","): _GROUPS[self.code], ord("."): ","})
+
+    def compact(self, value: int) -> str:
+        """A number of seven digits and more in millions: ``8.2M``; a smaller one as it is."""
+        for least, text in _LARGE:
+            if value >= least:
+                # Cut and not rounded: 999.9 million are not a thousand million yet.
+                tenths = value * 10 // least
+                short = self.number(tenths / 10, 1) if tenths < 1000 else self.number(tenths // 10)
+                return self.translate(text, count=short)
+        return self.number(value)
 
     def _shown(self, value: object) -> str:
         if isinstance(value, int) and not isinstance(value, bool):

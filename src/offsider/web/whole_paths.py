@@ -34,7 +34,8 @@ def _member(base: str, name: str, value: Any) -> Any:
     if name in _OF_PATHS and isinstance(value, Mapping):
         paths = cast("Mapping[str, Any]", value)
         return {key: _whole(base, path) for key, path in paths.items()}
-    return value if name in _FOREIGN and isinstance(value, Mapping) else with_base(base, value)
+    is_foreign = name in _FOREIGN and isinstance(value, Mapping)
+    return value if is_foreign else with_base(base, value)
 
 
 def _whole(base: str, path: Any) -> Any:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from offsider.web.counters import counters, last_hour, server
+import threading
+
+from offsider.web.counters import Glance, counters, last_hour, server
 
 
 def test_visitors_within_a_second_share_one_look(config, raw_redis):
@@ -11,3 +13,18 @@ def test_visitors_within_a_second_share_one_look(config, raw_redis):
     assert counters(config) is first
     assert last_hour(config) is last_hour(config)
     assert server(config) is server(config)
+
+
+def test_while_a_look_is_under_way_no_other_is_begun():
+    go_on = threading.Event()
+    looks = []
+
+    def read():
+        looks.append(1)
+        go_on.wait(60)
+
+    glance = Glance(read)
+    assert glance.begin() is glance.begin()
+    go_on.set()
+    assert glance.begin().result(60) is None
+    assert looks == [1]

@@ -81,3 +81,11 @@ def test_the_language_and_its_direction_are_told(ask, monkeypatch):
     page = ask("/", accept_language="ar").body.decode()
     assert '<html lang="ar" dir="rtl"' in page
     assert "<h1>لوحة</h1>" in page
+
+
+def test_a_large_counter_is_short_for_the_eye_and_whole_for_all_else(ask, raw_redis):
+    raw_redis.set("stat:processed", 8_217_234)
+    raw_redis.set("stat:failed", 999_999)
+    page = ask("/busy").body.decode()
+    assert '<b title="8,217,234"><bdi aria-hidden="true">8.2M</bdi><i class="unseen">8,217,234</i></b>' in page
+    assert "<b>999,999</b>" in page

@@ -51,3 +51,24 @@ def test_every_language_has_its_name_and_its_direction():
     assert Locale("ar").direction == "rtl"
     assert Locale("de").direction == "ltr"
     assert Locale("tlh").name == "tlh"
+
+
+@pytest.mark.parametrize(
+    "value,shown",
+    [
+        (999_999, "999,999"),
+        (1_000_000, "1.0M"),
+        (8_217_234, "8.2M"),
+        (8_299_999, "8.2M"),
+        (123_456_789, "123M"),
+        (999_999_999, "999M"),
+        (1_000_000_000, "1.0B"),
+        (10**15, "1,000,000B"),
+    ],
+)
+def test_a_large_number_has_a_short_form(value, shown):
+    assert Locale("en").compact(value) == shown
+
+
+def test_the_short_form_is_the_languages_own():
+    assert locales()["de"].compact(8_217_234) == "8,2 Mio."

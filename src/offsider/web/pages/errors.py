@@ -9,6 +9,7 @@ from offsider.web.answers import Done, NotFound, Page
 from offsider.web.display import MOST_LETTERS, cut
 from offsider.web.filters import MOST_PAGES, PAGE, address, pager
 from offsider.web.routing import LOOK, Route
+from offsider.web.ruby import ruby_processes
 from offsider.web.segments import segment
 from offsider.web.shown_job import moment
 from offsider.web.words import Words
@@ -30,6 +31,9 @@ def index(visit: Visit) -> Page:
     data = {
         "order": order,
         "orders": {each: address("/errors", order=each) for each in ("last_seen", "count")},
+        "ruby_processes": ruby_processes(visit.config),
+        "retries_path": "/retries",
+        "dead_path": "/dead",
         "groups": [_shown(visit, group) for group in found],
         "pager": pager("/errors", page, len(groups), order=order),
     }

@@ -19,6 +19,7 @@ from offsider.web.pages.search import results
 from offsider.web.places import BUSY, QUARANTINE, JobOfSet, JobPutAside, Place, QueuedJob, RunningJob, find, find_by_jid
 from offsider.web.redaction import without_copies
 from offsider.web.routing import LOOK, Route
+from offsider.web.ruby import ruby_processes
 from offsider.web.shown_job import MOST_ON_PAGES, arguments, moment, shown, start_of
 from offsider.web.tabs import job_facts
 from offsider.web.words import Words
@@ -87,6 +88,7 @@ def _page(visit: Visit, place: Place) -> Page:
         "backtrace": "\n".join(record.error_backtrace),
         "error_message": record.error_message,
     }
+    attempts = [*_attempts(visit, record.jid)]
     data: dict[str, Any] = short | {
         "stored_name": record.name,
         "at": at,
@@ -99,7 +101,8 @@ def _page(visit: Visit, place: Place) -> Page:
         "fields": [*_fields(payload or {})],
         "context": [{"name": name, "value": _text(value)} for name, value in record.context.items()],
         "running": _running(place),
-        "attempts": [*_attempts(visit, record.jid)],
+        "attempts": attempts,
+        "ruby_processes": ruby_processes(visit.config) if record.error_class and not attempts else 0,
         "same_class": [*_same(name=record.display_class)],
         "same_error": [*_same(error=record.error_class)],
         "actions": {verb: f"{short['path']}/{verb}" for verb in _verbs(place)},

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, wait
 from typing import Any
 
 from offsider.core.errors import RedisFailure
+from offsider.inspector import Stats
 from offsider.web.answers import Page
-from offsider.web.counters import counters
+from offsider.web.counters import glance
 from offsider.web.layout import counts
 from offsider.web.routing import LOOK, Route
 from offsider.web.visit import Visit, server_path
-from offsider.wiring.config import Config
 
-#: So many servers are asked at a time: one that does not answer shall not hold up the others.
-AT_A_TIME = 8
+#: Nobody waits longer for a server that hangs, however many do.
+PATIENCE_SECONDS = 1.5
 
 
 def show(visit: Visit) -> Page:
     servers = visit.options.servers
-    with ThreadPoolExecutor(min(AT_A_TIME, len(servers))) as threads:
-        looks = list(threads.map(_look, servers.values()))
+    begun = {name: glance(config) for name, config in servers.items()}
+    wait(begun.values(), PATIENCE_SECONDS)
+    looks = [_seen(look) for look in begun.values()]
     data = [
         {"name": name, "address": _address(visit, name), "url": config.redis.redacted_url, **look}
         for (name, config), look in zip(servers.items(), looks, strict=True)
@@ -34,13 +35,19 @@ def _address(visit: Visit, name: str) -> str:
     return f"{visit.request.root}{server_path(visit.options, name)}/"
 
 
-def _look(config: Config) -> Mapping[str, Any]:
+def _seen(look: Future[Stats]) -> Mapping[str, Any]:
+    if not look.done():
+        return _nothing(f"no answer within {PATIENCE_SECONDS} s")
     try:
-        stats = counters(config)
+        stats = look.result()
     except RedisFailure as error:
-        return {"error": str(error), "stats": None, "slowest_seconds": None}
+        return _nothing(str(error))
     slowest = max((queue.latency_seconds for queue in stats.queue_summaries), default=0.0)
     return {"error": "", "stats": {**counts(stats), "processes": stats.processes}, "slowest_seconds": slowest}
+
+
+def _nothing(error: str) -> Mapping[str, Any]:
+    return {"error": error, "stats": None, "slowest_seconds": None}
 
 
 ROUTES = [Route("GET", "/servers", LOOK, show)]

@@ -1,0 +1,53 @@
+"""Where Ruby's Sidekiq works too, pages say what they do not know of it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from offsider import __version__
+from offsider.web.ruby import ruby_processes
+from tests.redis.web.stored import WHEN, failed, jid
+
+NOT_COUNTED = b"Failures in Ruby processes are not counted here."
+NOT_NOTED = b"Attempts in Ruby processes are not noted here."
+
+
+@pytest.fixture
+def process(raw_redis):
+    """process(version): one that works; None tells no version."""
+
+    def register(version):
+        identity = f"host:1:{version}"
+        info = {"hostname": "host", "pid": 1, "concurrency": 5, "queues": ["mail"], "identity": identity}
+        info |= {} if version is None else {"version": version}
+        raw_redis.sadd("processes", identity)
+        raw_redis.hset(identity, mapping={"info": json.dumps(info), "busy": 0, "beat": WHEN, "quiet": "false"})
+
+    return register
+
+
+@pytest.mark.parametrize("version,count", [("8.0.7", 1), ("7.3.0", 1), (None, 1), (__version__, 0), ("٣", 0), ("x", 0)])
+def test_a_process_of_ruby_is_known_by_its_version(config, process, version, count):
+    process(version)
+    assert ruby_processes(config) == count
+
+
+def test_the_errors_say_that_its_failures_are_elsewhere(ask, read, process):
+    assert NOT_COUNTED not in ask("/errors").body
+    process(__version__)
+    assert NOT_COUNTED not in ask("/errors").body
+    process("8.0.7")
+    page = ask("/errors").body
+    assert NOT_COUNTED in page
+    assert b'<a href="/retries">Retries</a> <a href="/dead">Dead</a></p>' in page
+    assert read("/errors")["ruby_processes"] == 1
+
+
+def test_the_page_of_a_failed_job_says_that_its_attempts_are_not_noted(ask, raw_redis, process):
+    raw_redis.zadd("dead", {failed(1): WHEN})
+    path = f"/job/dead/{WHEN}~7c{jid(1)}"
+    assert NOT_NOTED not in ask(path).body
+    process("8.0.7")
+    assert NOT_NOTED in ask(path).body
