@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
@@ -9,7 +11,7 @@ from offsider.client import Client
 from offsider.ext.unique import Locks, reaper, store
 from offsider.ext.unique.reaper import Reaper, make_service
 from offsider.storage.turns import hold_turn
-from tests.redis.ext.unique.travels import Traveller
+from tests.redis.ext.unique.travels import QUEUES, Traveller
 from tests.waiting import wait_for
 
 JOB = {"class": "Hard", "args": [1], "unique_for": 600}
@@ -76,25 +78,60 @@ def test_a_job_that_begins_to_run_meanwhile_keeps_its_lock(redis):
 STEPS = st.sampled_from(["claim", "begin", "give_back", "fail", "reschedule", "enqueue"])
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(before=st.lists(STEPS, max_size=6), plan=st.lists(st.lists(STEPS, max_size=4), min_size=1, max_size=16))
-def test_no_way_that_a_job_can_go_loses_its_lock(redis, raw_redis, before, plan):
-    raw_redis.flushall()
-    traveller = Traveller(redis)
-    for move in before:
-        getattr(traveller, move)()
-    steps, walk = iter(plan), reaper.places.walk
+def reap_while(redis, plan, traveller):
+    """A pass of the reaper in small steps, after each of which the job makes some of its moves."""
+    moves, walk = iter(plan), reaper.places.walk
 
     def moving(given):
-        for met in walk(given):
+        for met in walk(given, 2):
             yield met
-            for move in next(steps, ()):
+            for move in next(moves, ()):
                 getattr(traveller, move)()
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reaper.places, "walk", moving)
-        Reaper(redis, age_seconds=0).run()
+        patch.setattr(reaper.places, "NEXT_JOBS", 1)
+        return Reaper(redis, age_seconds=0).run()
+
+
+def among_others(raw_redis, redis):
+    """A job that is neither the next in its queue nor the last."""
+    raw_redis.flushall()
+    for queue in QUEUES:
+        raw_redis.lpush(f"queue:{queue}", b"next", b"other")
+    traveller = Traveller(redis)
+    for queue in QUEUES:
+        raw_redis.lpush(f"queue:{queue}", b"another", b"last")
+    return traveller
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(before=st.lists(STEPS, max_size=6), plan=st.lists(st.lists(STEPS, max_size=4), min_size=1, max_size=24))
+def test_no_way_that_a_job_can_go_loses_its_lock(redis, raw_redis, before, plan):
+    traveller = among_others(raw_redis, redis)
+    for move in before:
+        getattr(traveller, move)()
+    assert reap_while(redis, plan, traveller) == 0
     assert store.read(redis, ["lock-traveller"]) != [None]
+
+
+@pytest.mark.parametrize(
+    "moves",
+    [
+        (["claim"], ["give_back"]),
+        (["claim", "begin"], ["fail"]),
+        (["claim", "begin", "fail"], ["enqueue"]),
+        (["claim", "begin", "reschedule", "enqueue", "claim"], ["begin", "fail"]),
+    ],
+    ids=["given back", "fails", "fails and is due", "goes round"],
+)
+def test_no_two_moves_in_a_pass_lose_its_lock(redis, raw_redis, moves):
+    for at, after in product(range(0, 16, 2), range(0, 16, 5)):
+        traveller = among_others(raw_redis, redis)
+        plan = [[] for _ in range(40)]
+        plan[at] = moves[0]
+        plan[at + after] = plan[at + after] + moves[1]
+        assert reap_while(redis, plan, traveller) == 0, (at, after)
 
 
 def test_once_the_job_is_done_its_lock_goes(redis):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 
 import pytest
@@ -10,7 +11,9 @@ from offsider import Config, job
 from offsider.client import Client
 from offsider.core.errors import ConfigurationError, InvalidOptions
 from offsider.core.payload import decode
-from offsider.ext.unique import Locks, Unique
+from offsider.ext.unique import Locks, Unique, store
+from offsider.ext.unique.reaper import Reaper
+from tests.docs.snippets import ROOT
 
 
 @pytest.mark.parametrize("options", [{"ttl": 0}, {"ttl": "600"}, {"reap_seconds": timedelta(0)}])
@@ -96,3 +99,27 @@ def test_keys_stand_behind_the_prefix(redis_url, raw_redis):
     assert lock.release()
     assert not raw_redis.keys("*unique*")
     config.close()
+
+
+def test_the_acl_line_of_the_deployment_page_is_enough(redis_url, raw_redis):
+    name, rules = re.search(r"^user (\S+) (.+)$", (ROOT / "docs" / "deployment.md").read_text(), re.MULTILINE).groups()
+    raw_redis.execute_command("ACL", "SETUSER", name, *rules.split())
+    config = Config()
+    config.redis.url = redis_url
+    config.redis.username = name
+    config.redis.password = re.search(r">(\S+)", rules)[1]
+    config.use(Unique())
+    errors = []
+    config.error_handlers.append(lambda error, _context: errors.append(error))
+    try:
+        Client(config).push({"class": "A", "args": [], "unique_for": 60})
+        Client(config).push({"class": "A", "args": [], "unique_for": 60})
+        raw_redis.delete("queue:default")
+        (lock,) = Locks(config)
+        assert store.begin(config.shared_redis(), lock.name, lock.jid)
+        assert Locks(config).reap() == 1
+        assert Reaper(config.shared_redis(), age_seconds=60).tick() == 60
+    finally:
+        config.close()
+        raw_redis.execute_command("ACL", "DELUSER", name)
+    assert errors == []
