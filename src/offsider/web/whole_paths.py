@@ -34,8 +34,11 @@ def _member(base: str, name: str, value: Any) -> Any:
     if name in _OF_PATHS and isinstance(value, Mapping):
         paths = cast("Mapping[str, Any]", value)
         return {key: _whole(base, path) for key, path in paths.items()}
-    is_foreign = name in _FOREIGN and isinstance(value, Mapping)
-    return value if is_foreign else with_base(base, value)
+    return value if _is_foreign(name, value) else with_base(base, value)
+
+
+def _is_foreign(name: str, value: object) -> bool:
+    return name in _FOREIGN and isinstance(value, Mapping)
 
 
 def _whole(base: str, path: Any) -> Any:
