@@ -61,6 +61,8 @@ assert_type(send.enqueue_many([(1,), (2, "x")], at=[60, datetime.now(UTC)], batc
 assert_type(send.enqueue_many([send.call(1)], spread_interval=60), list[str | None])
 assert_type(send.using(queue="high", retry=False).enqueue(1), str | None)
 assert_type(send.using(soft_timeout=60, hard_timeout=timedelta(minutes=2)).enqueue(1), str | None)
+assert_type(send.using(unique_for=timedelta(hours=1), unique_until="start").enqueue(1), str | None)
+assert_type(send.using(unique_for=False).using(deduplicate={"strategy": "until_executed"}).enqueue(1), str | None)
 assert_type(send.using(retry_for=60).using(wait_replicas=1).enqueue_in(1, 1), str | None)
 send.run_inline(1, urgent=True)
 hard.enqueue(1)
