@@ -17,6 +17,8 @@ from offsider.web.headers import NO_STORE
 from offsider.web.layout import layout_of
 from offsider.web.request import Request, Response
 from offsider.web.templates import render
+from offsider.web.translation import preferred
+from offsider.web.visit import LOCALE_COOKIE
 from offsider.web.whole_paths import with_base
 from offsider.web.words import Words
 from offsider.wiring.logs import describe
@@ -63,10 +65,10 @@ class Answering:
         """An error that comes before the server is asked anything: its page has no counters."""
         return _shown(visit, _error_page(visit, error.status, error.words)).with_headers(RETRY_AFTER)
 
-    def plain(self, error: WebError, challenge: str = "") -> Response:
-        """An error before anything is known of the visitor."""
+    def plain(self, error: WebError, request: Request, challenge: str = "") -> Response:
+        """An error before anything is known of the visitor: text in the browser's language, or JSON."""
         status = 403 if error.status == 401 and not challenge else error.status
-        response = Response(status, f"{error}\n".encode(), (PLAIN, NO_STORE))
+        response = _plain(error, request, status)
         if isinstance(error, NotAllowed):
             return response.with_headers(("allow", error.allowed))
         return response.with_headers(("www-authenticate", challenge)) if status == 401 else response
@@ -98,6 +100,13 @@ class Answering:
                 return _json(answer.status, answer.data, visit.base)
             case Page():
                 return _html(visit, answer, _counters(visit))
+
+
+def _plain(error: WebError, request: Request, status: int) -> Response:
+    if request.wants_json:
+        return _json(status, {"error": str(error), "status": status}, "")
+    locale = preferred(request.cookies.get(LOCALE_COOKIE, ""), request.header("accept-language"))
+    return Response(status, f"{error.words.said(locale.translate)}\n".encode(errors="replace"), (PLAIN, NO_STORE))
 
 
 def _noted(error: Exception, request: Request) -> Words:

@@ -18,7 +18,7 @@ from inspect import isawaitable
 from typing import Any, TypeAlias, cast
 from urllib.parse import unquote
 
-from offsider.web import audit, hosts, said
+from offsider.web import audit, counters, hosts, said
 from offsider.web.answering import Answering
 from offsider.web.answers import (
     Answer,
@@ -84,7 +84,7 @@ class WebApp:
             response = self._admitted(request, wait)
         except WebError as error:
             audit.refused(request, self._action(request), error)
-            response = self._answering.plain(error, self.options.challenge)
+            response = self._answering.plain(error, request, self.options.challenge)
         except Exception as error:  # noqa: BLE001  # whoever asked gets an answer, and the log the reason
             response = self._answering.broken(error, request)
         length = ("content-length", str(len(response.body)))
@@ -181,6 +181,7 @@ class WebApp:
             raise
         if isinstance(answer, Done):
             audit.note(visit, found.route.action, str(answer.message))
+            counters.forget(visit.config)
             return replace(answer, headers=(*answer.headers, said.keeping(visit, answer.message)))
         return answer
 

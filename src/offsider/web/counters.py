@@ -51,6 +51,13 @@ def counters(config: Config) -> Stats:
     return config.kept.get(Counters, lambda: Counters(partial(Stats.read, config))).get()
 
 
+def forget(config: Config) -> None:
+    """Whoever has just changed something shall not see the counters of before."""
+    kept = config.kept.peek(Counters)
+    if kept is not None:
+        kept.forget()
+
+
 def glance(config: Config) -> Future[Stats]:
     """The same, for who does not want to wait until they are there."""
     return config.kept.get(Glance, lambda: Glance(partial(counters, config))).begin()

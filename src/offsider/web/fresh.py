@@ -34,6 +34,10 @@ class Fresh(Generic[T]):
                 raise self._error.with_traceback(None)
             return self._value  # type: ignore[return-value]  # it was read, since there was no error
 
+    def forget(self) -> None:
+        """Have the next one who asks get what is so then."""
+        self._until = 0.0
+
     def _look(self) -> None:
         self._value = self._error = None
         try:

@@ -43,6 +43,12 @@ class Request:
         return self.headers.get(name, "")
 
     @property
+    def wants_json(self) -> bool:
+        """Whether its ``Accept`` header is that of a program."""
+        accept = self.header("accept").lower()
+        return "application/json" in accept and "text/html" not in accept
+
+    @property
     def cookies(self) -> Mapping[str, str]:
         """The cookies by name; none when they cannot be read."""
         try:

@@ -5,6 +5,7 @@ A tab's functions know nothing of HTML. What they answer goes through our own te
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from offsider.core.errors import ConfigurationError
 from offsider.web.answers import Done, NotFound, Page
 from offsider.web.assets import Assets
 from offsider.web.routing import LOOK, Route
+from offsider.web.shown_job import moment
 from offsider.web.visit import Visit
 from offsider.web.words import Words
 from offsider.wiring.logs import describe, logger
@@ -95,7 +97,7 @@ def cell(value: object) -> dict[str, Any]:
             path = _address(value.path)
             return {"is": "link", "text": value.text, "path": path} if path else _plain(value.text)
         case WebTime():
-            return {"is": "time", "at": value.at}
+            return {"is": "time", "at": moment(value.at)}
         case WebBadge():
             return {"is": "badge", "text": value.text, "tone": value.tone}
         case WebButton():
@@ -123,7 +125,7 @@ def block(value: object) -> dict[str, Any]:
 
 
 def _plain(value: object) -> dict[str, Any]:
-    if isinstance(value, int | float) and not isinstance(value, bool):
+    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
         return {"is": "number", "value": value, "digits": 0 if isinstance(value, int) else 2}
     return {"is": "text", "text": "" if value is None else str(value)}
 
@@ -164,4 +166,4 @@ def _shown(view: WebView, visit: Visit) -> Page:
 
 
 def _done(tab: WebTab, action: WebAction, visit: Visit) -> Done:
-    return Done(tab.path, Words(action(visit)))
+    return Done(tab.path, Words(str(action(visit) or tab.title)))

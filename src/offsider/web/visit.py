@@ -130,10 +130,7 @@ class Visit:
     @property
     def wants_json(self) -> bool:
         """Whether a program asked."""
-        if self.query.get("format"):
-            return self.query.get("format") == "json"
-        accept = self.request.header("accept").lower()
-        return "application/json" in accept and "text/html" not in accept
+        return self.query.get("format") == "json" if self.query.get("format") else self.request.wants_json
 
     def url(self, path: str, **query: object) -> str:
         """The address of a path below this server's pages."""

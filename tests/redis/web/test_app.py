@@ -176,6 +176,18 @@ def test_each_refusal_leaves_a_line_in_the_audit_log(ask_with, caplog, options, 
     assert "\n" not in record.getMessage() + record.fields["target"]
 
 
+def test_who_is_not_let_in_is_told_in_the_form_and_language_that_was_asked_for(ask, ask_with):
+    cross = {"method": "POST", "sec_fetch_site": "cross-site"}
+    told = ask(QUIET, accept="application/json", **cross)
+    assert json.loads(told.body) == {
+        "error": "A change has to come from these pages themselves, or to bring an Authorization header.",
+        "status": 403,
+    }
+    assert ask(QUIET, accept_language="de", **cross).body.decode().startswith("Eine Änderung muss von diesen Seiten")
+    nobody = ask_with(authenticate=lambda request: None)("/", accept="application/json")
+    assert json.loads(nobody.body)["status"] == 403
+
+
 def test_a_form_that_is_too_large_is_refused(ask, config):
     big = Request("POST", QUIET, headers={"host": "localhost", "sec-fetch-site": "same-origin"}, too_large=True)
     assert WebApp(WebOptions({"main": config})).respond(big).status == 413

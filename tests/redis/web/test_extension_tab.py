@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 
 import pytest
 
@@ -97,6 +98,13 @@ def test_its_actions_are_guarded_like_ours(customers, ask, ask_with):
     answer = ask("/customers/kim/block", method="POST", body="why=late", accept="application/json")
     assert json.loads(answer.body) == {"done": "Blocked: kim"}
     assert customers.blocked == [("kim", "late")]
+
+
+def test_an_action_that_says_nothing_is_told_by_its_tabs_name(config, ask_with, caplog):
+    caplog.set_level(logging.INFO, "offsider.web")
+    config.add_web_tab(WebTab("mute", "Mute", "/mute", actions={"/go": lambda visit: None}))
+    assert ask_with()("/mute/go", method="POST").status == 303
+    assert caplog.records[-1].getMessage() == "mute.go: Mute"
 
 
 def test_its_files_are_on_its_pages_alone(customers, ask):

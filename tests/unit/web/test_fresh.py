@@ -28,6 +28,14 @@ def test_it_is_read_anew_when_it_is_old():
     assert [fresh.get(), fresh.get()] == [1, 2]
 
 
+def test_it_is_read_anew_once_it_was_forgotten():
+    reads = []
+    fresh = Fresh(lambda: reads.append(1) or len(reads), seconds=60)
+    assert fresh.get() == 1
+    fresh.forget()
+    assert [fresh.get(), fresh.get()] == [2, 2]
+
+
 def test_a_failure_is_kept_for_as_long():
     reads = []
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from offsider.core.errors import ConfigurationError
@@ -31,6 +33,8 @@ from offsider.wiring.web_tab import (
         (2.5, {"is": "number", "value": 2.5, "digits": 2}),
         (WebLink("a", "/b"), {"is": "link", "text": "a", "path": "/b"}),
         (WebTime(1.0), {"is": "time", "at": 1.0}),
+        (WebTime(math.nan), {"is": "time", "at": None}),
+        (math.inf, {"is": "text", "text": "inf"}),
         (WebBadge("on", "good"), {"is": "badge", "text": "on", "tone": "good"}),
         (
             WebButton("Go", "/b/go"),
