@@ -15,6 +15,8 @@ from offsider.storage.queue_walk import digest
 #: The first second that no calendar shows: the year 10,000.
 _END_OF_TIME = 253_402_300_800
 _LONGEST_ID = 200
+#: More is no count: pages and columns are made for numbers that people can read.
+_MOST_RETRIES = 1_000_000_000
 
 
 class JobRecord:
@@ -121,8 +123,9 @@ class JobRecord:
 
     @property
     def retry_count(self) -> int | None:
-        """How often it was retried: 0 after the first failure. None for a job that has never failed."""
-        return self._known.get("retry_count")
+        """How often it was retried: 0 after the first failure. None for a job that has never failed, or is odd."""
+        count = self._known.get("retry_count")
+        return count if count is not None and 0 <= count <= _MOST_RETRIES else None
 
     @property
     def error_class(self) -> str:

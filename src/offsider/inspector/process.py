@@ -6,7 +6,6 @@ A signal waits in Redis until the process looks: Ruby's do at each heartbeat, ev
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
@@ -23,6 +22,8 @@ if TYPE_CHECKING:
 SIGNAL_SECONDS = 3
 #: The same for Ruby's.
 SIGNAL_SECONDS_OF_RUBY = 10
+#: What no process can mean: neither a time, nor kilobytes, nor jobs.
+_BIGGEST = 1e15
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,4 +229,4 @@ def _number(value: Any) -> float:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
         return 0.0
-    return number if math.isfinite(number) else 0.0
+    return number if abs(number) <= _BIGGEST else 0.0

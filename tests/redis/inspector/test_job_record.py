@@ -121,3 +121,8 @@ def test_a_time_that_no_calendar_shows_is_unknown(at):
 def test_a_huge_id_is_no_key():
     record = JobRecord(b'{"class":"X","args":[],"jid":"%s"}' % (b"x" * 201))
     assert len(record.key_part) == 12
+
+
+@pytest.mark.parametrize("count, told", [(0, 0), (10**9, 10**9), (-1, None), (10**9 + 1, None), (10**400, None)])
+def test_a_count_of_retries_is_one_that_can_be(count, told):
+    assert JobRecord(json.dumps({"class": "X", "args": [], "retry_count": count}).encode()).retry_count == told
