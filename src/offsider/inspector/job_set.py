@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -17,6 +18,7 @@ from offsider.inspector.job_record import JobRecord
 from offsider.inspector.pace import steps
 from offsider.storage import attempts, job_sets, quarantine
 from offsider.storage.job_sets import Move, Moved
+from offsider.storage.queue_walk import digest
 from offsider.storage.working import DeadSetLimits
 from offsider.wiring.config import Config
 from offsider.wiring.default import default_config
@@ -42,8 +44,20 @@ class SetEntry(JobRecord):
 
     @property
     def key(self) -> str:
-        """What finds it again, as Sidekiq's pages write it: ``score|jid``. Bytes without a jid go by a digest."""
-        return f"{self.score!r}|{self.key_part}"
+        """What finds it again: ``score|jid|digest``, or ``score|digest`` of bytes without a jid.
+
+        The digest of its bytes tells it from others of the same score and jid.
+        """
+        return f"{self.score!r}|{self._name}"
+
+    @property
+    def _name(self) -> str:
+        part, told_apart = self.key_part, digest(self.raw)
+        return part if part == told_apart else f"{part}|{told_apart}"
+
+    def is_called(self, name: str) -> bool:
+        """Whether this is the part of a key behind the score, with or without the digest."""
+        return name in (self._name, self.key_part)
 
     @property
     def at(self) -> float:
@@ -138,13 +152,17 @@ class JobSet:
         return [entry for entry in entries if jid is None or entry.jid == jid]
 
     def entry(self, key: str) -> SetEntry | None:
-        """The job with this `SetEntry.key`; None when it is gone, or the key is none."""
+        """The job with this `SetEntry.key`; None when it is gone, or the key is none.
+
+        ``score|jid``, as Sidekiq's pages write it, will do as long as there is no other of that name.
+        """
         score, _, name = key.partition("|")
         try:
             found = self.fetch(float(score))
         except ValueError:
             return None
-        return next((entry for entry in found if name == entry.key_part), None)
+        called = [entry for entry in found if entry.is_called(name)]
+        return called[0] if len(called) == 1 else None
 
     def find_job(self, jid: str) -> SetEntry | None:
         """The job with this id; the server looks through the whole set."""
@@ -280,10 +298,9 @@ class JobSet:
         return filter(wanted.matches, self._entries(pairs))
 
     def _act_on_all(self, wanted: JobFilter | None, act: Callable[[list[SetEntry]], int]) -> int:
-        done, seen = 0, set[bytes]()
+        done, met = 0, _Met(self._config.clock.now())
         matching = self._matching(wanted if wanted is not None else _EVERYTHING)
-        # A job that was moved may fail at once and be here again.
-        fresh = (entry for entry in matching if not _is_in(seen, entry))
+        fresh = (entry for entry in matching if met.first_time(entry))
         while batch := list(islice(fresh, _BATCH)):
             done += act(batch)
         return done
@@ -359,13 +376,31 @@ def retried(raw: bytes) -> JobPayload:
     return payload
 
 
-def _is_in(seen: set[bytes], entry: SetEntry) -> bool:
-    """Whether this job was met before, by its id or else its bytes; it is from now on."""
-    known = entry.jid.encode("utf-8", "replace") or entry.raw
-    if known in seen:
+class _Met:
+    """The jobs that a bulk action has met.
+
+    Several members may share a jid, and each is met by its bytes. But a job that was moved may fail at once and be
+    here again, with other bytes: it was met before, and enqueued since the action began.
+    """
+
+    def __init__(self, began_at: float) -> None:
+        # Stamps are whole milliseconds.
+        self._began_at = math.floor(began_at * 1000) / 1000
+        self._jids: set[str] = set()
+        self._digests: set[bytes] = set()
+
+    def first_time(self, entry: SetEntry) -> bool:
+        """Whether this one is met for the first time; it is known from now on."""
+        known = hashlib.blake2b(entry.raw, digest_size=16).digest()
+        if known in self._digests or self._is_back(entry):
+            return False
+        self._digests.add(known)
+        if entry.jid:
+            self._jids.add(entry.jid)
         return True
-    seen.add(known)
-    return False
+
+    def _is_back(self, entry: SetEntry) -> bool:
+        return entry.jid in self._jids and (entry.enqueued_at or 0) >= self._began_at
 
 
 class ScheduledSet(JobSet):

@@ -344,8 +344,33 @@ def test_a_key_finds_its_job_again(any_set, raw_redis, score):
     raw_redis.zadd(any_set.name, {job(1): score, b"\xff no job": score, b"\xff another": score})
     keys = {entry.key for entry in any_set}
     assert len(keys) == 3
-    assert f"{score!r}|{1:024x}" in keys
     assert {any_set.entry(key).raw for key in keys} == {job(1), b"\xff no job", b"\xff another"}
+    assert any_set.entry(f"{score!r}|{1:024x}").raw == job(1)  # as Sidekiq writes it
+
+
+def twins(count):
+    """Different jobs of one jid."""
+    return [b'{"class":"HardJob","args":[%d],"queue":"default","jid":"%s"}' % (n, b"a" * 24) for n in range(count)]
+
+
+def test_jobs_of_one_score_and_one_jid_are_told_apart(any_set, raw_redis):
+    one, other = twins(2)
+    raw_redis.zadd(any_set.name, {one: 12.5, other: 12.5})
+    assert any_set.entry(f"12.5|{'a' * 24}") is None
+    entries = [any_set.entry(entry.key) for entry in any_set]
+    assert [entry.raw for entry in entries] == [one, other]
+    assert entries[1].delete()
+    assert snapshot(raw_redis) == {any_set.name: {one: 12.5}}
+    assert any_set.entry(f"12.5|{'a' * 24}").raw == one
+
+
+@pytest.mark.parametrize("how", ["retry_all", "enqueue_all", "kill_all", "quarantine_all", "delete_all"])
+def test_a_bulk_action_reaches_what_its_preview_counts_when_jobs_share_a_jid(config, raw_redis, how):
+    wanted, jobs = JobFilter(name="HardJob"), RetrySet(config)
+    raw_redis.zadd("retry", {raw: n for n, raw in enumerate(twins(3))})
+    assert jobs.preview(wanted).matched == 3
+    assert getattr(jobs, how)(wanted) == 3
+    assert len(jobs) == 0
 
 
 @pytest.mark.parametrize("key", ["", "|", "x|y", "1", "nan|x", "1e999|x", "12.5|nobody", "9" * 5000 + "|x", "1\x002|x"])
@@ -426,9 +451,10 @@ def test_a_job_that_fails_again_at_once_is_retried_once(config, raw_redis):
     )
 
     def again(push):
-        return b'{"class":"HardJob","args":[],"queue":"default","jid":"%s","n":%d}' % (
+        return b'{"class":"HardJob","args":[],"queue":"default","jid":"%s","n":%d,"enqueued_at":%d}' % (
             push.payload["jid"].encode(),
             raw_redis.incr("n"),
+            config.clock.now() * 1000,
         )
 
     raw_redis.zadd("retry", {job(n): n for n in range(150)})
