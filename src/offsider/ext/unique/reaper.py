@@ -35,9 +35,10 @@ logger = logging.getLogger("offsider")
 TURN = "unique"
 LEASE_SECONDS = 15.0
 PAUSE_SECONDS = 0.1
-#: Steps of a walk in one tick, and locks that are looked for in one pass.
+#: Steps of a walk in one tick; pages of locks that are looked at in one; and locks that are looked for in one pass.
 STEPS_PER_TICK = 10
-MOST_LOCKS = 5_000
+PAGES_PER_TICK = 20
+MOST_LOCKS = 20_000
 WALKS = 2
 
 
@@ -57,45 +58,69 @@ class Reaper:
         self._walk: Iterator[set[str]] | None = None
         self._walks_left = 0
         self._pages = store.pages(redis)
+        self._choosing = self._all_seen = False
 
     def tick(self) -> float:
         """A few steps; the seconds until the next."""
         if not hold_turn(self._redis, TURN, self._holder, LEASE_SECONDS):
-            self._walk = None
+            self._abandon()
             return LEASE_SECONDS
-        if self._walk is not None or self._begin():
-            self._go_on()
-        if self._walk is not None:
-            return PAUSE_SECONDS
+        try:
+            if self._is_under_way():
+                return PAUSE_SECONDS
+        except BaseException:
+            self._abandon()  # a walk that broke off has not been everywhere
+            raise
         # The turn is kept until the next pass: else each process would have one of its own meanwhile.
         hold_turn(self._redis, TURN, self._holder, self._pause_seconds + LEASE_SECONDS)
         return self._pause_seconds
 
+    def _is_under_way(self) -> bool:
+        """Go on with the pass; False when it is over."""
+        if self._walk is None and not self._choose():
+            return True
+        if self._walk is not None:
+            self._go_on()
+        return self._walk is not None
+
+    def _abandon(self) -> None:
+        self._walk, self._choosing, self._pages = None, False, store.pages(self._redis)
+
     def run(self) -> int:
-        """A whole pass over as many locks as one takes, without a pause; answers how many were freed."""
+        """Look through all locks without a pause; answers how many were freed."""
         freed = 0
-        if self._begin():
+        while True:
+            while not self._choose():
+                pass
             while self._walk is not None:
                 freed += self._go_on()
-        return freed
+            if self._all_seen:
+                return freed
 
     @property
     def _pause_seconds(self) -> float:
         return max(PAUSE_SECONDS, self._age_seconds)
 
-    def _begin(self) -> bool:
-        """Choose the locks of this pass; False when none is old enough."""
+    def _choose(self) -> bool:
+        """Look at some more locks for this pass; True when that is over, and the walk begins if any is old enough."""
+        if not self._choosing:
+            self._choosing, self._missing = True, {}
         before_ms = (clocks.look(self._redis)[0] - self._age_seconds) * 1000
-        self._missing = {}
-        while len(self._missing) < MOST_LOCKS:
+        for _ in range(PAGES_PER_TICK):
             page = next(self._pages, None)
             if page is None:
                 self._pages = store.pages(self._redis)
-                break
+                return self._chosen(all_seen=True)
             self._missing |= {lock.jid: lock for lock in page if lock.moved_ms <= before_ms}
+            if len(self._missing) >= MOST_LOCKS:
+                return self._chosen(all_seen=False)
+        return False
+
+    def _chosen(self, *, all_seen: bool) -> bool:
+        self._choosing, self._all_seen = False, all_seen
         self._walks_left = WALKS
         self._walk = places.walk(self._redis) if self._missing else None
-        return self._walk is not None
+        return True
 
     def _go_on(self) -> int:
         """Some steps of the walk; answers how many locks were freed at its end."""
@@ -119,10 +144,10 @@ class Reaper:
         for jid, lock in self._missing.items():
             if store.release(self._redis, lock.lock, jid, moved=lock.moved) == store.FREED:
                 freed += 1
-                logger.warning("freed the lock of job %s (%s), which is nowhere any more", jid, lock.name)
+                logger.info("freed the lock of job %s (%s), which is nowhere any more", jid, lock.name)
         self._missing = {}
         if freed:
-            logger.info("freed %s of jobs that are gone", counted(freed, "lock"))
+            logger.warning("freed %s whose jobs are nowhere any more", counted(freed, "lock"))
         return freed
 
 

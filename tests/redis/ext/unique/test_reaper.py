@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from itertools import product
 
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from offsider.client import Client
+from offsider.core.errors import RedisUnavailable
 from offsider.ext.unique import Locks, reaper, store
 from offsider.ext.unique.reaper import Reaper, make_service
 from offsider.storage.turns import hold_turn
@@ -21,8 +23,10 @@ def test_a_lock_whose_job_is_nowhere_is_freed(client, config, redis, raw_redis, 
     jid = client.push(JOB)
     client.push({**JOB, "args": [2]})
     raw_redis.rpop("queue:default")
-    assert Reaper(redis, age_seconds=0).run() == 1
+    with caplog.at_level(logging.INFO, logger="offsider"):
+        assert Reaper(redis, age_seconds=0).run() == 1
     assert [lock.jid == jid for lock in Locks(config)] == [False]
+    assert "freed 1 lock whose" in caplog.text
     assert jid in caplog.text
     assert client.push(JOB)
 
@@ -53,7 +57,7 @@ def test_a_lock_taken_again_meanwhile_is_not_the_one_that_is_freed(client, confi
     raw_redis.delete("queue:default")
     (lock,) = Locks(config)
     at_it = Reaper(redis, age_seconds=0)
-    at_it._begin()
+    at_it._choose()
     assert lock.release()
     fresh = client.push(JOB)
     raw_redis.delete("queue:default")  # where the walk would have met it
@@ -66,7 +70,7 @@ def test_a_job_that_begins_to_run_meanwhile_keeps_its_lock(redis):
     traveller = Traveller(redis)
     traveller._take()  # the walk shall not meet it
     at_it = Reaper(redis, age_seconds=0)
-    assert at_it._begin()
+    assert at_it._choose()
     assert store.begin(redis, "lock-traveller", "traveller")
     freed = 0
     while at_it._walk is not None:
@@ -176,17 +180,48 @@ def test_who_lost_the_turn_begins_anew(client, redis, raw_redis, monkeypatch):
     assert at_it._walk is None
 
 
+def test_a_walk_that_breaks_off_has_not_been_everywhere(client, config, redis, monkeypatch):
+    monkeypatch.setattr(reaper, "STEPS_PER_TICK", 1)
+    client.push({**JOB, "at": 4_102_444_800})
+    at_it = Reaper(redis, age_seconds=0)
+
+    def breaks(_redis):
+        yield set()
+        raise RedisUnavailable("away")
+
+    monkeypatch.setattr(reaper.places, "walk", breaks)
+    for _ in range(5):
+        at_it.tick()
+        with pytest.raises(RedisUnavailable):
+            at_it.tick()
+    assert len(Locks(config)) == 1
+
+
 def test_more_locks_than_one_pass_takes_have_their_turn_in_the_next(client, config, redis, raw_redis, monkeypatch):
-    monkeypatch.setattr(reaper, "MOST_LOCKS", 100)
+    monkeypatch.setattr(reaper, "MOST_LOCKS", 300)
+    monkeypatch.setattr(reaper, "PAGES_PER_TICK", 1)
     client.push_bulk({**JOB, "args": [[number] for number in range(1000)]})
     raw_redis.delete("queue:default")
     at_it = Reaper(redis, age_seconds=0)
-    passes = 0
-    while len(Locks(config)) and passes < 50:
-        at_it.run()
-        passes += 1
+    while not at_it._choose():
+        pass
+    assert 300 <= len(at_it._missing) < 1000
+    while at_it._walk is not None:
+        at_it._go_on()
+    assert 0 < len(Locks(config)) <= 700
+    at_it.run()
     assert len(Locks(config)) == 0
-    assert passes > 2
+
+
+def test_many_young_locks_are_looked_at_a_part_at_a_time(client, redis, monkeypatch):
+    monkeypatch.setattr(reaper, "PAGES_PER_TICK", 1)
+    client.push_bulk({**JOB, "args": [[number] for number in range(1000)]})
+    at_it = Reaper(redis, age_seconds=60)
+    pauses = []
+    while not pauses or pauses[-1] != 60:
+        pauses.append(at_it.tick())
+    assert len(pauses) > 2
+    assert set(pauses) == {reaper.PAUSE_SECONDS, 60}
 
 
 def test_a_worker_reaps_by_itself(client, config, raw_redis):
