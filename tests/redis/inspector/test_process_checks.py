@@ -77,6 +77,11 @@ def test_a_worker_far_from_the_server(redis_url, raw_redis):
     assert (finding.severity, OURS in finding.what) == (Severity.WARN, True)
 
 
+def test_a_worker_that_has_just_started_is_not_far_yet(redis_url, raw_redis):
+    register(raw_redis, rtt_us=80_000, started_at=time.time() - 3)
+    assert severity(examined(redis_url), "distance") == "none"
+
+
 def test_a_ruby_process_that_cannot_read_what_is_written(redis_url, raw_redis):
     register(raw_redis, knows=["A"], version="1.0.0")
     register(raw_redis, RUBYS, version="")

@@ -107,6 +107,11 @@ def test_a_server_whose_memory_is_full(make_server, room, expected):
     assert " MB of " in finding.what
 
 
+def test_a_server_with_next_to_no_memory():
+    [finding] = judged(server_checks.check_memory, ServerInfo(used_memory=3_482_232, max_memory=1))
+    assert (finding.severity, finding.what) == (Severity.BAD, "3 MB of 1 byte used (over the limit)")
+
+
 def test_a_server_that_has_no_room_for_clients(make_server):
     server = make_server(maxclients="20")
     with ExitStack() as stack:

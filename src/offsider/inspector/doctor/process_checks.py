@@ -14,6 +14,8 @@ DRIFT_SECONDS = 1.0
 #: A process beats each 10 s; who was silent for so long hangs, or its clock is wrong.
 SILENT_SECONDS = 25.0
 SLOW_MICROSECONDS = 50_000
+#: A process that starts is short of CPU, and its last beat alone tells the round trip.
+YOUNG_SECONDS = 60.0
 
 
 def check_presence(facts: Facts) -> Iterator[Finding]:
@@ -81,7 +83,8 @@ def _drift(process: Process, how: str) -> Finding:
 
 def check_distance(facts: Facts) -> Iterator[Finding]:
     """Do workers sit far from the server?"""
-    slow = [process.identity for process in facts.processes if process.round_trip_microseconds > SLOW_MICROSECONDS]
+    grown = (process for process in facts.processes if facts.vitals.now - process.started_at >= YOUNG_SECONDS)
+    slow = [process.identity for process in grown if process.round_trip_microseconds > SLOW_MICROSECONDS]
     if slow:
         yield warn(
             "distance",

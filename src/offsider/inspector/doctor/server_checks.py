@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from offsider.core.wording import counted
 from offsider.inspector.doctor.finding import Finding, bad, ok, warn
 from offsider.storage.server_info import OLDEST, ServerInfo
 from offsider.storage.vitals import Vitals
@@ -117,12 +118,12 @@ def check_memory(info: ServerInfo, _: Vitals) -> Iterator[Finding]:
     if info.used_memory is None:
         yield _unknown("memory", "the use of memory")
         return
-    used = f"{info.used_memory // MEGABYTE} MB"
+    used = _size(info.used_memory)
     if not info.max_memory:
         yield ok("memory", f"{used} used, no limit")
         return
     share = info.used_memory / info.max_memory
-    what = f"{used} of {info.max_memory // MEGABYTE} MB used ({share:.0%})"
+    what = f"{used} of {_size(info.max_memory)} used ({f'{share:.0%}' if share <= 1 else 'over the limit'})"
     judge = _judge(share, FULL_WARN, FULL_BAD)
     if judge is None:
         yield ok("memory", what)
@@ -211,6 +212,10 @@ def _unknown(check: str, what: str) -> Finding:
         why="this user may not ask the server, so nobody looks after it",
         way_out="allow it: ACL SETUSER NAME +info +config|get",
     )
+
+
+def _size(amount: int) -> str:
+    return f"{amount // MEGABYTE} MB" if amount >= MEGABYTE else counted(amount, "byte")
 
 
 def _judge(value: float, warn_from: float, bad_from: float) -> Callable[..., Finding] | None:

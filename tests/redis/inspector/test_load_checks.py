@@ -1,0 +1,75 @@
+"""A system that does not keep up is found, and so is why."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from offsider.inspector.doctor import load_checks
+from offsider.inspector.doctor.finding import Severity
+from offsider.inspector.doctor.load_checks import LOAD_CHECKS
+from tests.redis.inspector.examined import OURS, examined, payload, register, severity
+
+
+def enqueue(client, age_seconds, *, queue="default", jobs=3) -> None:
+    client.sadd("queues", queue)
+    at = int((time.time() - age_seconds) * 1000)
+    for number in range(jobs):
+        job = json.loads(payload("A", queue, f"{number:024}"))
+        client.lpush(f"queue:{queue}", json.dumps(job | {"enqueued_at": at}))
+
+
+@pytest.mark.parametrize("age, expected", [(0, "ok"), (300, "warn"), (36_000, "bad")])
+def test_jobs_that_wait_for_long(redis_url, raw_redis, age, expected):
+    register(raw_redis, knows=["A"])
+    enqueue(raw_redis, age)
+    assert severity(examined(redis_url), "waiting") == expected
+
+
+def test_what_waits_longest_is_told_first(redis_url, raw_redis):
+    register(raw_redis, queues=["*"])
+    enqueue(raw_redis, 130)
+    enqueue(raw_redis, 36_100, queue="mail", jobs=1)
+    enqueue(raw_redis, 3 * 86_400, queue="paused")
+    raw_redis.sadd("paused", "paused")
+    finding = examined(redis_url)["waiting"]
+    told = "the next job has waited for more than an hour: mail (10 hours, 1 job), default (2 minutes, 3 jobs)"
+    assert finding.what == told
+
+
+def test_a_queue_that_nobody_serves_is_not_told_of_twice(redis_url, raw_redis):
+    enqueue(raw_redis, 36_000)
+    found = examined(redis_url)
+    assert (severity(found, "waiting"), severity(found, "unserved")) == ("ok", "bad")
+
+
+def test_threads_that_are_all_taken_while_jobs_wait(redis_url, raw_redis):
+    register(raw_redis, concurrency=1, busy=1)
+    assert severity(examined(redis_url), "saturation") == "none"
+    enqueue(raw_redis, 300)
+    finding = examined(redis_url)["saturation"]
+    assert (finding.severity, finding.what) == (Severity.WARN, "1 of 1 thread busy, and jobs wait in default")
+    register(raw_redis, concurrency=2, busy=1)
+    assert severity(examined(redis_url), "saturation") == "none"
+
+
+def test_jobs_that_run_for_hours(redis_url, raw_redis):
+    register(raw_redis, knows=["A"])
+    now = int(time.time())
+    for tid, age in (("a", 86_400 * 2), ("b", 4 * 3_600), ("c", 50)):
+        run = {"queue": "default", "payload": payload("A"), "run_at": now - age}
+        raw_redis.hset(f"{OURS}:work", tid, json.dumps(run))
+    finding = examined(redis_url)["long runs"]
+    assert finding.what == "2 jobs running for more than 3 hours: A (2 days), A (4 hours)"
+    assert finding.way_out.startswith(f"offsider dump {OURS} tells")
+
+
+def test_seconds_are_told_as_such():
+    assert load_checks._span(42.5) == "42 seconds"
+
+
+def test_every_check_is_among_the_checks():
+    named = {name for name in vars(load_checks) if name.startswith("check_")}
+    assert {check.__name__ for check in LOAD_CHECKS} == named
