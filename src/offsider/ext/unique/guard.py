@@ -98,9 +98,9 @@ class Guard:
         return places
 
     def _check_jid(self, payload: Mapping[str, Any]) -> None:
-        jid: str = payload["jid"]
-        if " " in jid or not jid.isprintable():
-            raise InvalidOptions(f"{payload['class']}: the jid of a unique job has no blanks, got {jid!r}")
+        jid: str = payload.get("jid", "")
+        if not jid or " " in jid or not jid.isprintable():
+            raise InvalidOptions(f"{payload['class']}: a unique job needs a jid without blanks, got {jid!r}")
 
     def _tell(self, payload: JobPayload, holder: str) -> None:
         fields = {

@@ -208,6 +208,32 @@ def test_bad_options_of_a_push_by_name_are_told(client):
         client.push({"class": "Hard", "args": [], "deduplicate": "until_tomorrow"})
 
 
+@pytest.mark.parametrize("jid", ["a b", "a\nb", " "])
+def test_a_jid_with_blanks_is_refused(client, jid):
+    with pytest.raises(InvalidOptions, match="without blanks"):
+        client.push({**JOB, "jid": jid})
+
+
+def test_middleware_that_takes_the_jid_away_is_told(client, config):
+    def without_jid(push, call_next):
+        del push.payload["jid"]
+        return call_next(push)
+
+    config.client_middleware.add(without_jid)
+    with pytest.raises(InvalidOptions, match="needs a jid"):
+        client.push(JOB)
+
+
+def test_after_a_commit_a_duplicate_is_dropped_as_well(client, config, raw_redis):
+    waiting = []
+    config.after_commit = waiting.append
+    assert client.push(JOB)
+    assert client.push(JOB)  # nobody knows yet
+    for push in waiting:
+        push()
+    assert len(queued(raw_redis)) == 1
+
+
 def test_a_moved_job_is_never_its_own_duplicate(client, config, raw_redis):
     jid = client.push(JOB)
     (payload,) = queued(raw_redis)
