@@ -50,6 +50,8 @@ from offsider.wiring.logs import describe
 log = logging.getLogger("offsider.web")
 #: What is said before anybody is known stays English: it is for who has set the pages up.
 _ONLY_LOCAL = "without authentication these pages are for programs on the same machine"
+#: The field of a form that holds what is asked before; buttons of extensions have it.
+QUESTION = "offsider_question"
 METHODS = ("GET", "HEAD", "POST")
 ASSETS = "/assets/"
 LONGEST_ADDRESS = 8192
@@ -111,7 +113,7 @@ class WebApp:
                 f"these pages are not served under the name {audit.shown(hosts.host_of(request.header('host')))!r}; "
                 "if they shall be, allow it: offsider web --allowed-host NAME, or allowed_hosts= where they are mounted"
             )
-        if options.only_local and request.client and not hosts.is_loopback(request.client):
+        if options.only_local and not hosts.is_direct_and_local(request):
             raise Forbidden(_ONLY_LOCAL)
         if request.method not in METHODS:
             raise NotAllowed(f"the pages take {', '.join(METHODS)}", ", ".join(METHODS))
@@ -197,8 +199,9 @@ class WebApp:
         if visit.read_only:
             raise Forbidden("These pages are read-only.")
         self._check_may(visit, found)
-        if found.route.confirm and not visit.is_confirmed:
-            return _question(visit, found.route.confirm)
+        question = found.route.confirm or visit.form.get(QUESTION)[:500]
+        if question and not visit.is_confirmed:
+            return _question(visit, question)
         return found.route.handler(visit)
 
     def _check_may(self, visit: Visit, found: Match) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("offsider.web")
 MOST_LETTERS = 500
 #: Fields of a form that say nothing about the target.
-_SILENT = frozenset({"confirmed", "back"})
+_SILENT = frozenset({"confirmed", "back", "offsider_question"})
 
 
 def note(visit: Visit, action: str, outcome: str) -> None:

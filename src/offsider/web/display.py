@@ -22,6 +22,14 @@ NONE = "\N{EN DASH}"
 _SPANS = ((172800, 86400, "{count} d"), (7200, 3600, "{count} h"), (120, 60, "{count} min"), (0, 1, "{count} s"))
 
 
+def is_finite(value: float) -> bool:
+    """Whether it can be reckoned with: a whole number of 400 digits, which JSON may hold, is beyond every float."""
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
+
+
 def moment(locale: Locale, at: float | None) -> Markup:
     """How long ago, or in how long, as a ``<time>`` whose title is the exact time; a dash for none."""
     stamp = iso(at)
@@ -38,7 +46,7 @@ def exact(at: float | None) -> str:
 
 def iso(at: float | None) -> str:
     """Epoch seconds as ISO 8601 in UTC; empty for what is no time."""
-    if at is None or not math.isfinite(at) or not 0 < at <= _LAST_SECOND:
+    if at is None or not is_finite(at) or not 0 < at <= _LAST_SECOND:
         return ""
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
@@ -55,7 +63,7 @@ def relative(locale: Locale, at: float, now: float | None = None) -> str:
 
 def span(locale: Locale, seconds: float | None) -> str:
     """A duration in its largest unit: ``250 ms``, ``2.5 s``, ``12 s``, ``3 min``, ``2 h``, ``4 d``."""
-    if seconds is None or not math.isfinite(seconds):
+    if seconds is None or not is_finite(seconds):
         return NONE
     seconds = max(0.0, seconds)
     if seconds < 1:
@@ -70,7 +78,7 @@ def span(locale: Locale, seconds: float | None) -> str:
 
 def size(locale: Locale, count: float | None) -> str:
     """Bytes with a fitting unit."""
-    if count is None or not math.isfinite(count):
+    if count is None or not is_finite(count):
         return NONE
     power = 0
     while abs(count) >= 1000 and power < len(_UNITS) - 1:

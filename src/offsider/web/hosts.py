@@ -9,12 +9,16 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Collection
 
+from offsider.web.request import Request
+
 
 def host_of(header: str) -> str:
     """The name in a ``Host`` header, without its port, in small letters."""
     text = header.strip().lower()
     if text.startswith("["):
-        return text[1:].partition("]")[0]
+        address, _, rest = text[1:].partition("]")
+        # Whatever stands behind the bracket but a port makes it another name.
+        return address if not rest or (rest[0] == ":" and rest[1:].isdecimal()) else text
     return text.rpartition(":")[0] if text.count(":") == 1 else text
 
 
@@ -28,6 +32,12 @@ def is_loopback(name: str) -> bool:
         return False
     mapped = getattr(address, "ipv4_mapped", None)
     return (mapped or address).is_loopback
+
+
+def is_direct_and_local(request: Request) -> bool:
+    """Whether a program on this machine asks, and not a proxy on it for somebody else."""
+    handed_on = request.header("x-forwarded-for") or request.header("forwarded")
+    return not handed_on and (not request.client or is_loopback(request.client))
 
 
 def is_known(header: str, allowed: Collection[str]) -> bool:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from inspect import iscoroutinefunction
 from typing import Protocol, TypeAlias
 
+from offsider.core.errors import ConfigurationError
 from offsider.web.redaction import Redact
 from offsider.web.request import Request
 from offsider.wiring.config import Config
@@ -43,6 +45,9 @@ class WebOptions:
         check_host: whether others are refused.
         only_local: whether only clients on this machine are answered.
         app_url: where "Back to the application" leads; empty: there is no such link.
+
+    Raises:
+        ConfigurationError: ``authorize`` or ``redact`` is async. They are asked for every button and every job.
     """
 
     servers: Mapping[str, Config]
@@ -55,6 +60,14 @@ class WebOptions:
     check_host: bool = True
     only_local: bool = False
     app_url: str = ""
+
+    def __post_init__(self) -> None:
+        for name, hook in (("authorize", self.authorize), ("redact", self.redact)):
+            if iscoroutinefunction(hook) or iscoroutinefunction(getattr(hook, "__call__", None)):  # noqa: B004
+                raise ConfigurationError(
+                    f"{name} has to be a plain function and is an async one, whose answer nobody would wait for; "
+                    "only authenticate may be async"
+                )
 
     @property
     def first(self) -> str:

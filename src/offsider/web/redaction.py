@@ -12,15 +12,20 @@ from offsider.wiring.logs import describe, logger
 Redact: TypeAlias = Callable[[str, list[Any], dict[str, Any]], tuple[list[Any], dict[str, Any]]]
 HIDDEN = "[hidden]"
 #: Fields of a payload that hold arguments once more: of unique jobs, and what request-wide values were.
-_COPIES = re.compile(r"(unique_args|lock_args|cattr(_[0-9]+)?)")
+_COPIES = re.compile(r"(unique_args|lock_args|display_args|cattr(_[0-9]+)?)")
 
 
 def redacted(
     redact: Redact | None, name: str, args: list[Any], kwargs: dict[str, Any]
 ) -> tuple[list[Any], dict[str, Any]]:
-    """Arguments as ``redact`` lets them be shown. When it fails nothing of them is."""
+    """Arguments as ``redact`` lets them be shown. When it fails nothing of them is.
+
+    Bytes that are no job have no name that it could decide by, and stay hidden.
+    """
     if redact is None:
         return args, kwargs
+    if not name:
+        return [HIDDEN], {}
     try:
         shown_args, shown_kwargs = redact(name, args, kwargs)
         return list(shown_args), dict(shown_kwargs)

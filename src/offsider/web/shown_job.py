@@ -6,13 +6,12 @@ In lists every text is cut at 2,048 letters, so that a page of jobs with argumen
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, TypeAlias, TypeVar, cast
 
 from offsider.inspector import JobRecord
-from offsider.web.display import LINE_LETTERS, MOST_LETTERS, cut
+from offsider.web.display import LINE_LETTERS, MOST_LETTERS, cut, is_finite
 from offsider.web.segments import segment
 
 #: Letters of one text on the page of one job.
@@ -136,7 +135,7 @@ class _Beginning:
 
 def moment(seconds: float | None) -> float | None:
     """Epoch seconds that a calendar knows; None for all else that somebody may have stored."""
-    if seconds is None or not math.isfinite(seconds) or not 0 <= seconds < 253_402_300_800:
+    if seconds is None or not is_finite(seconds) or not 0 <= seconds < 253_402_300_800:
         return None
     return seconds
 

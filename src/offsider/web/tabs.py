@@ -5,7 +5,6 @@ A tab's functions know nothing of HTML. What they answer goes through our own te
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ from urllib.parse import quote
 from offsider.core.errors import ConfigurationError
 from offsider.web.answers import Done, NotFound, Page
 from offsider.web.assets import Assets
+from offsider.web.display import is_finite
 from offsider.web.routing import LOOK, Route
 from offsider.web.shown_job import moment
 from offsider.web.visit import Visit
@@ -125,7 +125,7 @@ def block(value: object) -> dict[str, Any]:
 
 
 def _plain(value: object) -> dict[str, Any]:
-    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+    if isinstance(value, int | float) and not isinstance(value, bool) and is_finite(value):
         return {"is": "number", "value": value, "digits": 0 if isinstance(value, int) else 2}
     return {"is": "text", "text": "" if value is None else str(value)}
 

@@ -7,9 +7,11 @@ grouped as the language does it.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from functools import cache
 from pathlib import Path
 
@@ -52,6 +54,8 @@ _GROUPS = {
 }
 #: From which number on a unit is used, and how it is written.
 _LARGE = ((1_000_000_000, "{count}B"), (1_000_000, "{count}M"))
+#: Longer ones are written as 1.23e+400.
+_GROUPED_BELOW = 10**18
 _PLACE = re.compile(r"\{([a-z_]+)\}")
 # An Accept-Language header is short; more of it is not read.
 _MOST_RANGES = 20
@@ -87,7 +91,11 @@ class Locale:
         return _PLACE.sub(lambda place: self._shown(values.get(place[1], place[0])), found)
 
     def number(self, value: float, digits: int = 0) -> str:
-        """A number with its thousands grouped, and so many digits after the point."""
+        """A number with its thousands grouped, and so many digits after the point; whatever number it is."""
+        if value != value or value in {math.inf, -math.inf}:  # noqa: PLR0124  # one that is none
+            return "\N{EN DASH}"
+        if abs(value) >= _GROUPED_BELOW:
+            return f"{Decimal(value):.2e}"
         plain = f"{value:,.{digits}f}"
         if self.code not in _GROUPS:
             return plain

@@ -16,6 +16,7 @@ from offsider.web.request import Request
 from offsider.web.segments import segment
 from offsider.web.translation import Locale
 from offsider.wiring.config import Config
+from offsider.wiring.logs import logger
 
 _WHOLE = re.compile(r"-?[0-9]{1,15}", re.ASCII)
 _TOO_LONG = "{name} has to be at most {most} letters long."
@@ -121,7 +122,12 @@ class Visit:
 
     def is_authorized(self, action: str) -> bool:
         """Whether the application lets the visitor look, or act, so."""
-        return self.options.authorize is None or self.options.authorize(self, action)
+        if self.options.authorize is None:
+            return True
+        answer: object = self.options.authorize(self, action)
+        if not isinstance(answer, bool):
+            logger.warning("authorize(…, %r) answered a %s: only True lets in", action, type(answer).__name__)
+        return answer is True
 
     def redacted(self, name: str, args: list[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         """Arguments of a job as this visitor may see them."""

@@ -118,6 +118,19 @@ def test_each_page_and_action_is_authorised_by_its_name(ask_with):
     assert ask_with(authorize=lambda visitor, action: False)("/").status == 403
 
 
+@pytest.mark.parametrize("answer", [None, 1, "yes", object()])
+def test_only_true_is_a_permission(ask_with, caplog, answer):
+    assert ask_with(authorize=lambda visitor, action: answer)("/").status == 403
+    assert "only True lets in" in caplog.text
+
+
+def test_a_proxy_on_the_same_machine_makes_nobody_local(config):
+    app = WebApp(WebOptions({"main": config}, only_local=True))
+    for name in ("x-forwarded-for", "forwarded"):
+        headers = {"host": "localhost", name: "for=10.0.0.1"}
+        assert app.respond(Request("GET", "/stats", client="127.0.0.1", headers=headers)).status == 403
+
+
 def test_read_only_pages_change_nothing_but_preferences(ask_with):
     ask = ask_with(read_only=True)
     assert ask(QUIET, method="POST", body="confirmed=yes").status == 403

@@ -100,6 +100,18 @@ def test_its_actions_are_guarded_like_ours(customers, ask, ask_with):
     assert customers.blocked == [("kim", "late")]
 
 
+def test_what_a_button_asks_is_asked_without_our_script_too(customers, ask):
+    page = ask("/customers").body.decode()
+    assert '<input type="hidden" name="offsider_question" value="Block this customer?">' in page
+    path, body = "/customers/kim/block", "why=late&offsider_question=Block+this+customer%3F"
+    question = ask(path, method="POST", body=body).body.decode()
+    assert "<p>Block this customer?</p>" in question
+    assert '<input type="hidden" name="why" value="late">' in question
+    assert customers.blocked == []
+    assert ask(path, method="POST", body=f"{body}&confirmed=yes").status == 303
+    assert customers.blocked == [("kim", "late")]
+
+
 def test_an_action_that_says_nothing_is_told_by_its_tabs_name(config, ask_with, caplog):
     caplog.set_level(logging.INFO, "offsider.web")
     config.add_web_tab(WebTab("mute", "Mute", "/mute", actions={"/go": lambda visit: None}))

@@ -145,7 +145,13 @@ def test_neither_copies_of_the_arguments_nor_what_extensions_say_get_past_the_re
         return {"Order": f"{payload['args']} {payload['kwargs']}"}
 
     config.add_web_tab(WebTab("shop", "Shop", "/shop", job_facts=facts))
-    copies = {"unique_args": ["4242"], "lock_args": ["4242"], "cattr": {"card": "4242"}, "unique_digest": "d-1"}
+    copies = {
+        "display_args": ["4242"],
+        "unique_args": ["4242"],
+        "lock_args": ["4242"],
+        "cattr": {"card": "4242"},
+        "unique_digest": "d-1",
+    }
     raw_redis.zadd("dead", {failed(1, kwargs={"card": "4242"}, **copies): WHEN})
     path = row_of(read, "/dead", 1)["path"]
     assert "4242" in ask_with()(path).body.decode()

@@ -239,3 +239,10 @@ def test_all_are_killed_and_all_are_deleted(ask, raw_redis):
     assert (raw_redis.zcard("retry"), raw_redis.zcard("dead")) == (0, 5)
     ask("/dead/all/delete", method="POST")
     assert raw_redis.zcard("dead") == 0
+
+
+def test_a_number_that_nobody_can_reckon_with_breaks_no_page(ask, read, raw_redis):
+    raw_redis.zadd("retry", {failed(1).replace(b'"retry_count": 1', b'"retry_count": ' + b"9" * 400): WHEN})
+    page = ask("/retries")
+    assert page.status == 200
+    assert ask(read("/retries")["jobs"][0]["path"]).status == 200

@@ -54,3 +54,15 @@ def test_no_number_is_too_odd_to_be_shown(value):
     assert size(EN, value)
     assert moment(EN, value)
     assert isinstance(iso(value), str)
+
+
+HUGE = 10**400
+
+
+@pytest.mark.parametrize("value", [HUGE, -HUGE, math.nan, math.inf, -math.inf, 1e300, -1e300])
+def test_whatever_somebody_has_stored_can_be_shown(value):
+    for shown in (span(EN, value), size(EN, value), iso(value), str(moment(EN, value)), EN.number(value, 2)):
+        assert len(shown) < 100
+    assert len(EN.translate("Retries: {count}", count=value)) < 100
+    assert EN.number(HUGE) == "1.00e+400"
+    assert EN.number(-(10**17)) == "-100,000,000,000,000,000"

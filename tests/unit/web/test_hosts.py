@@ -18,7 +18,8 @@ def test_loopback_is_known_under_all_its_names(header):
 @pytest.mark.parametrize(
     "header",
     ["", "evil.com", "localhost.evil.com", "127.0.0.1.evil.com", "evil.com:7433", "192.168.0.1", "127.0.0.1@evil.com",
-     "[::ffff:10.0.0.1]", "0.0.0.0", "2130706433", "localhost:1:2", "evil.localhost.com"],
+     "[::ffff:10.0.0.1]", "[::1].evil.com", "[::1]evil.com",
+     "[::1]:x", "0.0.0.0", "2130706433", "localhost:1:2", "evil.localhost.com"],
 )  # fmt: skip
 def test_other_names_are_not(header):
     assert not is_known(header, [])

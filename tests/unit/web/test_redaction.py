@@ -46,3 +46,8 @@ def test_copies_of_the_arguments_are_shown_as_the_arguments_are():
 def test_copies_that_the_hook_fails_at_are_hidden():
     shown = without_copies(lambda name, args, kwargs: ([args[1]], {}), "Pay", PAYLOAD)
     assert "4111" not in str(shown)
+
+
+def test_bytes_that_are_no_job_are_hidden_because_nothing_tells_whose_they_are():
+    assert redacted(lambda name, args, kwargs: (args, kwargs), "", ["4111"], {}) == ([HIDDEN], {})
+    assert redacted(None, "", ["4111"], {}) == (["4111"], {})
