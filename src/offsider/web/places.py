@@ -1,8 +1,8 @@
 """Where stored jobs lie, and how the key in an address finds one again.
 
-A job of a set is found by ``score|jid``, as Sidekiq's pages find it. A job of a queue is found by ``position|jid``:
-workers take jobs from the end where positions begin, so it lies at its old position or somewhat nearer. What has gone
-further is looked for from the beginning, by its id, for as long as a page may take.
+A job of a set is found by ``score|jid|digest``, or by ``score|jid`` as Sidekiq's pages find it. A job of a queue is
+found by ``position|jid``: workers take jobs from the end where positions begin, so it lies at its old position or somewhat
+nearer. What has gone further is looked for from the beginning, by its id, for as long as a page may take.
 """
 
 from __future__ import annotations
@@ -107,6 +107,12 @@ Place: TypeAlias = JobOfSet | QueuedJob | RunningJob | JobPutAside
 def queue_key(record: JobRecord, position: int | None) -> str:
     """What finds a job of a queue again; without a position by its id alone."""
     return record.key_part if position is None else f"{position}|{record.key_part}"
+
+
+def jid_of(where: str, key: str) -> str:
+    """The job's id in a key, to look for one that has left its place."""
+    name = key.partition("|")[2] or key
+    return name.rpartition("|")[0] or name if where in SETS else name
 
 
 def find(config: Config, where: str, key: str) -> Place | None:

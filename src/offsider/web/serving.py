@@ -85,12 +85,14 @@ def serve(options: WebOptions, listener: socket.socket, *, root_path: str = "", 
     check_extra()
     from offsider.web.app import WebApp
     from offsider.web.asgi_adapter import AsgiApp
+    from offsider.web.patience import ImpatientProtocol
     from offsider.web.templates import warm
 
     app = AsgiApp(WebApp(options))
     warm()  # so that the first visitor does not wait for it
     config = uvicorn.Config(
         app,
+        http=ImpatientProtocol,
         root_path=root_path.rstrip("/"),
         log_config=None,
         access_log=False,

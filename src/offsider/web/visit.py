@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlencode
 
 from offsider.web.answers import BadRequest
@@ -124,7 +124,7 @@ class Visit:
         """Whether the application lets the visitor look, or act, so."""
         if self.options.authorize is None:
             return True
-        answer: object = self.options.authorize(self, action)
+        answer = cast("object", self.options.authorize(self, action))
         if not isinstance(answer, bool):
             logger.warning("authorize(…, %r) answered a %s: only True lets in", action, type(answer).__name__)
         return answer is True

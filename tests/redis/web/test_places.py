@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from offsider.inspector import Queue, RetrySet
-from offsider.web.places import find, find_by_jid, find_queued, queue_key
+from offsider.web.places import find, find_by_jid, find_queued, jid_of, queue_key
 from tests.redis.web.stored import WHEN, failed, jid, job, push
 from tests.waiting import wait_for
 
@@ -64,3 +64,19 @@ def test_a_job_is_found_by_its_id_anywhere(config, raw_redis, mail):
     place, _ = find_by_jid(config, jid(200), 10_000)
     assert (place.where, place.position) == ("queue:mail", 200)
     assert find_by_jid(config, "nothing", 10_000)[0] is None
+
+
+@pytest.mark.parametrize(
+    "where,key,expected",
+    [
+        ("retry", "1.5|abc|0f0f", "abc"),
+        ("retry", "1.5|abc", "abc"),
+        ("dead", "abc", "abc"),
+        ("queue:mail", "7|abc", "abc"),
+        ("queue:mail", "abc", "abc"),
+        ("busy", "abc", "abc"),
+        ("retry", "1.5|a|c|0f0f", "a|c"),
+    ],
+)
+def test_the_id_is_told_from_what_stands_beside_it_in_a_key(where, key, expected):
+    assert jid_of(where, key) == expected

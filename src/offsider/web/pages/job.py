@@ -16,7 +16,18 @@ from offsider.web.filters import BUDGET_MS, address
 from offsider.web.pages.job_sets import DEAD, SET_PAGES, VERBS
 from offsider.web.pages.queues import queue_path
 from offsider.web.pages.search import results
-from offsider.web.places import BUSY, QUARANTINE, JobOfSet, JobPutAside, Place, QueuedJob, RunningJob, find, find_by_jid
+from offsider.web.places import (
+    BUSY,
+    QUARANTINE,
+    JobOfSet,
+    JobPutAside,
+    Place,
+    QueuedJob,
+    RunningJob,
+    find,
+    find_by_jid,
+    jid_of,
+)
 from offsider.web.redaction import without_copies
 from offsider.web.routing import LOOK, Route
 from offsider.web.ruby import ruby_processes
@@ -53,7 +64,7 @@ def show(visit: Visit) -> Page:
     """A job by its place and its key; by its id elsewhere, when it has moved on."""
     where, key = visit.path("where"), visit.path("key")
     place = find(visit.config, where, key)
-    return show_by_id(visit, key.rpartition("|")[2]) if place is None else _page(visit, place)
+    return show_by_id(visit, jid_of(where, key)) if place is None else _page(visit, place)
 
 
 def find_by_id(visit: Visit) -> Page:
