@@ -1,8 +1,8 @@
 """Where stored jobs lie, and how the key in an address finds one again.
 
 A job of a set is found by ``score|jid|digest``, or by ``score|jid`` as Sidekiq's pages find it. A job of a queue is
-found by ``position|jid``: workers take jobs from the end where positions begin, so it lies at its old position or somewhat
-nearer. What has gone further is looked for from the beginning, by its id, for as long as a page may take.
+found by ``position|jid``: workers take jobs from the end where positions begin, so it lies at its old position or
+somewhat nearer. What has gone further is looked for from the beginning, by its id, for as long as a page may take.
 """
 
 from __future__ import annotations
