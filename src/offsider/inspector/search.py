@@ -28,7 +28,7 @@ class Found:
     Attributes:
         where: ``"busy"``, ``"retry"``, ``"schedule"``, ``"dead"`` or ``"queue:<name>"``.
         record: the job.
-        key: what finds it again there: ``score|jid`` in a set, ``position|jid`` in a queue, the jid of a job that runs;
+        key: what finds it there again: `SetEntry.key` in sets, ``position|jid`` in queues, the jid of a job that runs;
             bytes without a jid go by a digest.
     """
 

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from offsider.inspector import Queue, RetrySet, search_everywhere
+from offsider.storage.queue_walk import digest
 from offsider.wiring.default import set_default_config
 from tests.redis.inspector.payloads import job
 
@@ -44,7 +45,7 @@ def test_every_place_is_looked_through_in_its_order(config, everywhere, budget_m
     found = [one for chunk in chunks for one in chunk.entries]
     assert [one.where for one in found] == PLACES
     assert {one.record.args[0] for one in found} == {7}
-    assert [one.key for one in found] == [WANTED, *[f"7.5|{WANTED}"] * 3, f"7|{WANTED}", f"7|{WANTED}"]
+    assert [one.key for one in found] == [WANTED, *[f"7.5|{WANTED}|{digest(job(7))}"] * 3, f"7|{WANTED}", f"7|{WANTED}"]
     assert {chunk.total for chunk in chunks} == {251}
     assert 251 <= sum(chunk.scanned for chunk in chunks) <= 600
     assert (len(chunks) == 1) == (budget_ms > 0)
