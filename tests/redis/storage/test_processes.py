@@ -68,6 +68,13 @@ def test_identities_without_a_hash_are_pruned_by_one_process_a_minute(pool, raw_
     assert processes.prune(pool) == 1
 
 
+def test_pruning_leaves_the_living_alone(pool, raw_redis):
+    raw_redis.sadd("processes", IDENTITY)
+    raw_redis.hset(IDENTITY, "info", "{}")
+    assert processes.prune(pool) == 0
+    assert raw_redis.smembers("processes") == {IDENTITY.encode()}
+
+
 def test_pruning_an_empty_registry_drops_nobody(pool):
     assert processes.prune(pool) == 0
 
