@@ -2,8 +2,8 @@
 
     python3 dev.py bench overhead --jobs 100000 --rounds 5
 
-Each round runs a worker of each kind, in changing order; the ratio is that of the medians. ``--source`` names another
-checkout whose ``src`` is a third kind, for example the commit before a change.
+Each round runs a worker of each kind, each time another one first; the ratio is the median of those of the rounds.
+``--source`` names another checkout whose ``src`` is a third kind, for example the commit before a change.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def main() -> int:
         kinds["source"] = {"PYTHONPATH": f"{options.source / 'src'}{os.pathsep}{options.source}"}
     runs: dict[str, list[Figures]] = {kind: [] for kind in kinds}
     for number in range(options.rounds):
-        order = list(kinds) if number % 2 == 0 else list(kinds)[::-1]
-        for kind in order:
+        first = number % len(kinds)
+        for kind in [*kinds][first:] + [*kinds][:first]:
             runs[kind].append(measure(options, kinds[kind]))
             print(f"round {number + 1} {kind:<7}{runs[kind][-1].rate:>10,.0f} /s {runs[kind][-1].worker_us:>7.2f} us")
     for kind, figures in runs.items():
@@ -56,8 +56,10 @@ def main() -> int:
         cpu = statistics.median(run.worker_us for run in figures)
         print(f"{kind:<8} median {rate:>10,.0f} /s, worker CPU {cpu:.2f} us a job")
     for kind in list(kinds)[1:]:
-        share = statistics.median(run.rate for run in runs["on"]) / statistics.median(run.rate for run in runs[kind])
-        print(f"on reaches {share:.1%} of {kind}")
+        pairs = list(zip(runs["on"], runs[kind], strict=True))
+        rate = statistics.median(on.rate / other.rate for on, other in pairs)
+        cpu = statistics.median(on.worker_us - other.worker_us for on, other in pairs)
+        print(f"on reaches {rate:.1%} of {kind}, and takes {cpu:+.2f} us of CPU a job")
     return 0
 
 

@@ -17,9 +17,9 @@ from offsider.jobs import registry
 from offsider.storage.scripts import Script
 from offsider.wiring.context import JobContext
 from offsider.wiring.events import ExecutionFinished, JobRemoved
-from offsider.wiring.web_tab import WebTab
 from offsider.wiring.middleware import Push
 from offsider.wiring.service import Loop
+from offsider.wiring.web_tab import WebTab
 from offsider.worker.embed import EmbeddedWorker
 from offsider.worker.fetcher import ReliableFetcher
 from tests.waiting import wait_for
