@@ -11,7 +11,7 @@ import math
 import re
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from itertools import islice
+from itertools import accumulate, islice
 from typing import Any, cast
 
 from offsider.core.payload import JobPayload, encode, encode_text
@@ -137,14 +137,9 @@ def _has_lone_surrogate(line: str) -> bool:
 
 def _first_fields(entry: Mapping[str, object]) -> dict[str, object]:
     """As many of the fields as fit; who the line is about comes first."""
-    kept: dict[str, object] = {}
-    left = MOST_CHARACTERS - 2
-    for name, value in bounded(entry, _CUTS[-1]).items():
-        left -= len(_encode({name: value}))
-        if left < 0:
-            break
-        kept[name] = value
-    return kept
+    fields = bounded(entry, _CUTS[-1])
+    ends_at = accumulate(len(_encode({name: value})) for name, value in fields.items())
+    return {name: fields[name] for name, end in zip(fields, ends_at, strict=True) if end <= MOST_CHARACTERS}
 
 
 def bounded(entry: Mapping[str, object], most: int) -> dict[str, object]:

@@ -83,6 +83,17 @@ def test_an_idle_connection_that_broke_is_replaced_without_an_error(proxy, how):
     assert proxy.connections == 2
 
 
+def test_a_connection_whose_reader_has_failed_is_not_used_again(redis_url):
+    async def use(redis):
+        await redis.call("PING")
+        (connection,) = next(iter(redis._pools.values())).free
+        connection._reader.set_exception(ConnectionResetError())
+        assert await redis._is_stale(connection, Exception)
+        return await redis.call("PING")
+
+    assert run(redis_url, use) == b"PONG"
+
+
 def test_a_frozen_server_is_an_ambiguous_failure_in_time(make_server):
     server = make_server(port=0)
 

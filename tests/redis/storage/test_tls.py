@@ -3,11 +3,12 @@
 import asyncio
 
 import pytest
+import redis as redis_py
 
 from offsider.core.errors import RedisUnavailable
 from offsider.storage.async_redis import AsyncRedis
 from offsider.storage.redis import Redis, RedisSettings
-from tests.redis.storage.every_verb import walk
+from tests.redis.storage.every_verb import seed, walk
 
 pytestmark = pytest.mark.needs("openssl", "redis-server")
 
@@ -59,11 +60,7 @@ def test_a_certificate_of_the_client_is_shown(tls_server, ping):
 
 def test_every_verb_works_over_tls(tls_server):
     pool = Redis(RedisSettings(url=tls_server.url, tls_ca_file=str(tls_server.ca_file)), size=2)
-    keys = pool.keys
-    pool.call("LPUSH", keys.queue("low"), *(f"low {n}" for n in range(1, 8)))
-    pool.call("LPUSH", keys.queue("high"), "high 1")
-    pool.call("ZADD", keys.schedule, 1, "due", 1, "gone", 1, "bad", 9e9, "later")
-    pool.call("LPUSH", keys.working("host:2:bbbbbbbbbbbb", "default", "low"), "orphan", "pill")
-    pool.call("LPUSH", keys.signals("host:1:aaaaaaaaaaaa"), "TSTP")
+    with redis_py.Redis.from_url(tls_server.url, ssl_ca_certs=str(tls_server.ca_file)) as client:
+        seed(client, pool.keys)
     walk(pool)
     pool.close()

@@ -7,9 +7,15 @@ from types import SimpleNamespace
 
 import pytest
 
+from offsider.core.errors import QueueFull, RedisUnavailable
+from offsider.inspector import FleetMetrics, JobMetrics
+from offsider.storage.registered import known_to
 from offsider.wiring.config import Config
+from offsider.wiring.context import JobContext
 from offsider.worker import heartbeat as heartbeat_module
 from offsider.worker.heartbeat import PAUSE_SECONDS, PAUSE_SECONDS_OF_6, SLOW_MICROSECONDS, Heartbeat
+from offsider.worker.outcome import Run, Succeeded
+from offsider.worker.unit_of_work import UnitOfWork
 from offsider.worker.work_state import WorkState
 from tests.begun import begun
 from tests.snapshot import snapshot
@@ -21,7 +27,7 @@ IDENTITY = "host:1:0123456789ab"
 class Beating:
     """A heartbeat with all that it looks at in the hands of the test."""
 
-    def __init__(self, config: Config, *, embedded: bool = False) -> None:
+    def __init__(self, config: Config, *, embedded: bool = False, count=None) -> None:
         self.config = config
         self.state = WorkState()
         self.owner = SimpleNamespace(identity=IDENTITY)
@@ -39,6 +45,7 @@ class Beating:
             quiet=lambda: self.quiet,
             on_signal=self.signals.append,
             embedded=embedded,
+            count=count,
         )
         self.tick = self.heartbeat.tick
 
@@ -218,3 +225,61 @@ def test_while_the_server_is_away_there_are_no_signals_and_no_errors(make, proxy
     raw_redis.lpush(f"{IDENTITY}-signals", "TERM")
     beating.heartbeat.look()
     assert beating.signals == ["TERM"]
+
+
+def ran(name: str = "X") -> UnitOfWork:
+    unit = UnitOfWork("low", b"raw")
+    job = JobContext({"class": name, "args": [], "jid": "a"}, "low", declared=object())
+    unit.run = Run(job, Succeeded(), 0.01, None)
+    return unit
+
+
+def test_what_was_counted_of_each_class_is_written_with_the_beat_and_told_once(make, config, raw_redis):
+    told: list[tuple[int, int, int]] = []
+    beating = make(count=lambda series, busy, concurrency: told.append((len(series), busy, concurrency)))
+    config.add_metric_labels(lambda name, queue: {"team": f"{name} of {queue}"})
+    beating.state.tallies.finished([ran(), ran()])
+    beating.tick()
+    beating.tick()
+    assert [(one.processed, one.labels["team"]) for one in FleetMetrics.read(config)] == [(2, "X of low")]
+    assert [(job.name, job.processed) for job in JobMetrics.top("1h", config=config).jobs] == [("X", 2)]
+    assert told == [(1, 0, 5), (0, 0, 5)]
+
+
+def test_what_a_full_server_did_not_take_is_kept_for_the_next_beat(make, config, raw_redis):
+    told: list[int] = []
+    beating = make(count=lambda series, busy, concurrency: told.append(len(series)))
+    beating.state.tallies.finished([ran()])
+    raw_redis.config_set("maxmemory", 1)
+    try:
+        with pytest.raises(QueueFull):
+            beating.heartbeat.flush_metrics()
+    finally:
+        raw_redis.config_set("maxmemory", 0)
+    beating.state.tallies.finished([ran()])
+    beating.heartbeat.flush_metrics()
+    assert [one.processed for one in FleetMetrics.read(config)] == [2]
+    assert told == [0, 1]
+
+
+def test_what_may_have_been_written_is_not_written_again(make, config, monkeypatch):
+    beating = make()
+    beating.state.tallies.finished([ran()])
+
+    def lost(*_: object, **__: object) -> None:
+        raise RedisUnavailable("no reply", ambiguous=True)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(heartbeat_module.run_counts, "add", lost)
+        with pytest.raises(RedisUnavailable):
+            beating.heartbeat.flush_metrics()
+    beating.heartbeat.flush_metrics()
+    assert FleetMetrics.read(config) == []
+
+
+def test_each_beat_tells_which_jobs_the_process_knows_until_it_leaves(make, config, raw_redis):
+    beating = make()
+    beating.tick()
+    assert set(known_to(beating.redis, [IDENTITY])) == {IDENTITY}
+    beating.heartbeat.leave()
+    assert known_to(beating.redis, [IDENTITY]) == {}

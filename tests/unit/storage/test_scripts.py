@@ -12,7 +12,7 @@ from offsider.storage.scripts import Script, drop_flags, flags_are_accepted
 NAMES = sorted(
     path.name.removesuffix(".lua") for path in files("offsider.storage.lua").iterdir() if path.name.endswith(".lua")
 )
-READ_ONLY = {"count", "probe", "strikes"}
+READ_ONLY = {"count", "locate", "oldest", "probe", "strikes"}
 WRITES = re.compile(
     r"call\('(LMOVE|[LR]PUSH|[LR]POP|LREM|Z(?:ADD|REM\w*)|S(?:ADD|REM|ET)|H(?:SET|DEL)|DEL|UNLINK|EXPIRE)'"
 )
@@ -62,9 +62,10 @@ def test_no_script_builds_a_key(name):
     code = Script(name).source
     of_keys = re.findall(r"local (\w+(?:, \w+)*) = KEYS\[[^\]]+\](?:, KEYS\[[^\]]+\])*$", code, re.MULTILINE)
     allowed = {name for names in of_keys for name in names.split(", ")}
+    allowed |= set(re.findall(r"for \w+, (\w+) in ipairs\(KEYS\)", code))
     for command, key in re.findall(r"p?call\('(\w+)'(?:, ([^,)]+(?:\[[^\]]*\])?))?", code):
         if command != "TIME":
-            assert key.startswith("KEYS[") or key in allowed, f"{command} of {key}"
+            assert key.startswith(("KEYS[", "unpack(KEYS")) or key in allowed, f"{command} of {key}"
         assert ".." not in key
 
 

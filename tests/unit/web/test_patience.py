@@ -38,7 +38,10 @@ async def read_all(*parts):
             writer.write(part)
             if part.endswith(b"\r\n\r\n") and part is GET:
                 await reader.readuntil(b"ok")
-        answer = await asyncio.wait_for(reader.read(), 30)
+        try:
+            answer = await asyncio.wait_for(reader.read(), 30)
+        except ConnectionResetError:  # it ended with a part of a request unread
+            answer = b""
         writer.close()
     return answer
 

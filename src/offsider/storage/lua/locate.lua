@@ -1,4 +1,4 @@
-#!lua flags=no-writes
+#!lua flags=no-writes,allow-oom
 -- Where a job lies in a queue: two reads of one moment, which a full server allows in no MULTI.
 -- KEYS[1] queue
 -- ARGV[1] payload

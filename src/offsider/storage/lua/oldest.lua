@@ -1,4 +1,4 @@
-#!lua flags=no-writes
+#!lua flags=no-writes,allow-oom
 -- The job of each queue that runs next; of a long one only both ends, since it may be as long as 50 MB.
 -- KEYS[1...] queue
 -- ARGV[1] bytes up to which a job is given whole
