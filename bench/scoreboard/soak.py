@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 
 from bench.scoreboard.ground import Fleet, Ground, until
 from bench.scoreboard.row import Report, row
 from bench.scoreboard.servers import Server
-from offsider import Client
+from offsider import Client, RedisUnavailable
 from tests.faults import FaultProxy
 from tests.process.workers import Worker
 
@@ -68,7 +69,8 @@ class Game:
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             if self._server.raw.llen("queue:default") < 300:
-                self.acked += self._ground.push(self._client, 300, ms=2)
+                with suppress(RedisUnavailable):  # after a server's death: what was not acknowledged is not promised
+                    self.acked += self._ground.push(self._client, 300, ms=2)
             time.sleep(0.05)
 
     def play(self, fault: str) -> None:
