@@ -53,7 +53,7 @@ def test_a_long_search_is_told_in_parts(ask, read, raw_redis):
     while query:
         data = read(path, query)
         found.update(row["jid"] for row in data["jobs"])
-        if data["search"]["more"]:
+        if parts == 0:  # the first part never reaches the end, however quick the machine is
             assert "data-go-on" in ask(path, query).body.decode()
         path, _, query = data["search"]["more"].partition("?")
         parts += 1
