@@ -291,24 +291,35 @@ def test_a_comparison_of_a_fenced_fetcher_goes_on_under_a_new_identity(parts, ra
     assert raw_redis.lrange(parts.redis.keys.working(old, "default", "default"), 0, -1) == [b"stray"]
 
 
-def test_each_capsule_has_lists_of_its_own(worker_config, raw_redis):
-    """A comparison in one must not give back what the other runs (rule 9)."""
-    parts = Parts(worker_config)
+@pytest.fixture
+def two_capsules(worker_config):
+    """The parts of the capsule ``default``, and the fetcher of another one."""
     other = worker_config.capsule("other", concurrency=1, queues=["default"])
-    others_fetcher = fetcher_module.ReliableFetcher(worker_config, other, parts.ownership)
+    parts = Parts(worker_config)
+    fetcher = fetcher_module.ReliableFetcher(worker_config, other, parts.ownership)
+    yield parts, fetcher
+    fetcher.quiet()
+    fetcher.close()
+    fetcher._ticker.join(10)
+    other.redis.close()
+    parts.close()
+
+
+def test_each_capsule_has_lists_of_its_own(two_capsules, raw_redis):
+    """A comparison in one must not give back what the other runs (rule 9)."""
+    parts, others_fetcher = two_capsules
     raw_redis.lpush("queue:default", "mine", "theirs")
     parts.fetcher.retrieve()
     assert others_fetcher.retrieve().raw == b"theirs"
     parts.fetcher.doubt()
     parts.fetcher._reconcile()
     identity = parts.ownership.identity
-    assert snapshot(raw_redis) == {
+    stored = snapshot(raw_redis)
+    stored.pop("queues", None)  # on a slow machine one of them was asked for ahead, and given back to its queue
+    assert stored == {
         f"offsider:working:{identity}:default:default": [b"mine"],
         f"offsider:working:{identity}:other:default": [b"theirs"],
     }
-    others_fetcher.close()
-    other.redis.close()
-    parts.close()
 
 
 def test_one_job_goes_back(parts, raw_redis):
