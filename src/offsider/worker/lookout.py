@@ -9,8 +9,6 @@
 from __future__ import annotations
 
 import logging
-import os
-import threading
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -19,6 +17,7 @@ from offsider.core.errors import RedisRefused, RedisUnavailable
 from offsider.storage.redis import Redis
 from offsider.storage.scripts import Command
 from offsider.storage.tracking import Tracking
+from offsider.wiring.wake_pipe import WakePipe
 
 logger = logging.getLogger("offsider")
 
@@ -45,9 +44,7 @@ class Lookout:
         self._track_at = 0.0
         self._told = False
         self._looked_at = 0.0
-        self._lock = threading.Lock()
-        self._ended = False
-        self._pipe: tuple[int, int] | None = None
+        self._pipe = WakePipe()
 
     @property
     def is_told(self) -> bool:
@@ -89,7 +86,7 @@ class Lookout:
 
     def sleep(self, seconds: float) -> None:
         """Sleep until then, until what was looked at has changed, or until the `end`."""
-        pipe = self._open_pipe()
+        pipe = self._pipe.open()
         if pipe is None:
             return
         try:
@@ -106,25 +103,10 @@ class Lookout:
                 return True
         return False
 
-    def _open_pipe(self) -> int | None:
-        with self._lock:
-            if self._ended:
-                return None
-            if self._pipe is None:
-                self._pipe = os.pipe()
-            return self._pipe[0]
-
     def end(self) -> None:
-        with self._lock:
-            self._ended = True
-            if self._pipe is not None:
-                os.write(self._pipe[1], b"!")
+        self._pipe.end()
 
     def close(self) -> None:
         """For the thread that sleeps here, when it does so no more."""
         self._tracking.close()
-        with self._lock:
-            self._ended = True
-            pipe, self._pipe = self._pipe, None
-        for end in pipe or ():
-            os.close(end)
+        self._pipe.close()

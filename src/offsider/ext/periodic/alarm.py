@@ -7,13 +7,12 @@
 
 from __future__ import annotations
 
-import os
-import threading
 import time
 
 from offsider.core.errors import RedisRefused, RedisUnavailable
 from offsider.storage.redis import Redis
 from offsider.storage.tracking import Tracking
+from offsider.wiring.wake_pipe import WakePipe
 
 #: Between two looks of a process that is told of changes: clocks of machines drift.
 TOLD_SECONDS = 60.0
@@ -36,9 +35,7 @@ class Alarm:
         self._key = key
         self._tracking = Tracking(redis.settings)
         self._track_at = 0.0
-        self._lock = threading.Lock()
-        self._ended = False
-        self._pipe: tuple[int, int] | None = None
+        self._pipe = WakePipe()
 
     @property
     def longest_seconds(self) -> float:
@@ -60,7 +57,7 @@ class Alarm:
 
     def sleep(self, seconds: float) -> None:
         """Sleep until then, until the key has changed, or until the `end`."""
-        pipe = self._open_pipe()
+        pipe = self._pipe.open()
         if pipe is None:
             return
         try:
@@ -68,26 +65,11 @@ class Alarm:
         except RedisUnavailable:
             self._track_at = time.monotonic() + BROKEN_SECONDS
 
-    def _open_pipe(self) -> int | None:
-        with self._lock:
-            if self._ended:
-                return None
-            if self._pipe is None:
-                self._pipe = os.pipe()
-            return self._pipe[0]
-
     def end(self) -> None:
         """End the sleep, and every later one."""
-        with self._lock:
-            self._ended = True
-            if self._pipe is not None:
-                os.write(self._pipe[1], b"!")
+        self._pipe.end()
 
     def close(self) -> None:
         """For the thread that sleeps here, when it does so no more."""
         self._tracking.close()
-        with self._lock:
-            self._ended = True
-            pipe, self._pipe = self._pipe, None
-        for end in pipe or ():
-            os.close(end)
+        self._pipe.close()

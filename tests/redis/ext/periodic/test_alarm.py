@@ -36,7 +36,7 @@ def make_alarm():
 def asleep(alarm: Alarm, seconds: float = LONG) -> threading.Thread:
     thread = threading.Thread(target=alarm.sleep, args=(seconds,))
     thread.start()
-    wait_for(lambda: alarm._pipe)
+    wait_for(lambda: alarm._pipe._pipe)
     return thread
 
 
@@ -117,7 +117,7 @@ def test_nothing_is_left_open(make_alarm, redis_url):
     alarm = make_alarm(redis_url)
     alarm.watch()
     alarm.sleep(0.0)
-    pipe = alarm._pipe
+    pipe = alarm._pipe._pipe
     alarm.close()
     for end in pipe:
         with pytest.raises(OSError):
