@@ -18,17 +18,18 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-import redis
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, Response, sync_playwright
 
 from tests.conftest import need
-from tests.process.ledger import Ledger
+from tests.process import conftest as process
 from tests.process.web_process import WebProcess
-from tests.process.workers import Workers
 
 #: A violation is an error of the console as well; this one names the directive and the element.
 LISTENER = """document.addEventListener("securitypolicyviolation", (event) =>
     console.error(`CSP ${event.violatedDirective}: ${event.blockedURI} ${event.sample}`));"""
+
+
+url, stored, workers, ledger = process.url, process.stored, process.workers, process.ledger
 
 
 @pytest.fixture(scope="module")
@@ -42,37 +43,12 @@ def chromium() -> Iterator[Browser]:
 
 
 @pytest.fixture
-def url(embedded_url: str) -> str:
-    return embedded_url
-
-
-@pytest.fixture
-def stored(url: str) -> Iterator[redis.Redis]:
-    with redis.Redis.from_url(url) as client:
-        yield client
-
-
-@pytest.fixture
-def workers(url: str, tmp_path: Path) -> Iterator[Workers]:
-    started = Workers(tmp_path, url)
-    try:
-        yield started
-    finally:
-        started.close()
-
-
-@pytest.fixture
-def ledger(workers: Workers) -> Ledger:
-    return workers.ledger
-
-
-@pytest.fixture
 def web(url: str, tmp_path: Path) -> Iterator[WebProcess]:
-    process = WebProcess(tmp_path, url)
+    pages = WebProcess(tmp_path, url)
     try:
-        yield process
+        yield pages
     finally:
-        process.close()
+        pages.close()
 
 
 class Complaints:
