@@ -171,18 +171,19 @@ class JobSignal(OffsiderError):
 class Reschedule(JobSignal):
     """Run this job again later: ``raise Reschedule(30)`` or ``raise Reschedule(timedelta(minutes=5))``.
 
-    ``seconds`` must be finite and not negative, else ValueError.
+    ``seconds`` must be finite and not negative, else ValueError. ``reason`` goes to the log.
     """
 
-    def __init__(self, seconds: float | timedelta) -> None:
+    def __init__(self, seconds: float | timedelta, *, reason: str = "") -> None:
         delay = seconds.total_seconds() if isinstance(seconds, timedelta) else float(seconds)
         if not math.isfinite(delay) or delay < 0:
             raise ValueError(f"Reschedule expects a finite number of seconds >= 0, got {seconds!r}")
-        super().__init__(f"rescheduled in {delay:g} s")
+        super().__init__(f"rescheduled in {delay:g} s: {reason}" if reason else f"rescheduled in {delay:g} s")
         self.seconds = delay
+        self.reason = reason
 
-    def __reduce__(self) -> tuple[type[Reschedule], tuple[float]]:
-        return type(self), (self.seconds,)
+    def __reduce__(self) -> tuple[type[Reschedule], tuple[float], dict[str, object]]:
+        return type(self), (self.seconds,), {"args": self.args, "reason": self.reason}
 
 
 class Discard(JobSignal):

@@ -142,7 +142,7 @@ class Executor:
             else:
                 self._find_and_run(job)
         except Reschedule as signal:
-            return Rescheduled(signal.seconds)
+            return Rescheduled(signal.seconds, signal.reason)
         except Discard as signal:
             return Discarded(signal)
         except Skip as signal:

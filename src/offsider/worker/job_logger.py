@@ -155,8 +155,9 @@ def _measured(job: JobContext) -> dict[str, object]:
 
 def _details(outcome: Outcome) -> Mapping[str, object]:
     match outcome:
-        case Rescheduled(delay_seconds):
-            return {"again_in": delay_seconds}
+        case Rescheduled(delay_seconds, reason):
+            again: dict[str, object] = {"again_in": delay_seconds}
+            return again | {"rescheduled": reason} if reason else again
         case Discarded(error):
             return {"discarded": str(error) or True}
         case Skipped(reason):

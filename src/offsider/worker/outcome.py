@@ -28,9 +28,10 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Rescheduled:
-    """The job asked to run again later; not a failure."""
+    """The job asked to run again later, and may say why; not a failure."""
 
     delay_seconds: float
+    reason: str = ""
     name = "rescheduled"
 
 

@@ -134,7 +134,7 @@ class Settlement:
         match run.outcome:
             case Succeeded() | Skipped():
                 return self._acknowledge(unit), None
-            case Rescheduled(delay_seconds):
+            case Rescheduled(delay_seconds, _):
                 return self._postpone(unit, self._redis.keys.schedule, unit.raw, delay_seconds), None
             case Interrupted():
                 return self._requeue(unit), None

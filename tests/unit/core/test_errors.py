@@ -35,7 +35,9 @@ def test_reschedule_refuses_impossible_delays(seconds):
 
 
 def test_reschedule_can_cross_processes():
-    assert pickle.loads(pickle.dumps(Reschedule(5))).seconds == 5.0
+    crossed = pickle.loads(pickle.dumps(Reschedule(5, reason="the bank is closed")))
+    assert (crossed.seconds, crossed.reason) == (5.0, "the bank is closed")
+    assert str(crossed) == "rescheduled in 5 s: the bank is closed"
 
 
 def test_messages_name_what_matters():

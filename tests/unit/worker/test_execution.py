@@ -226,6 +226,9 @@ def test_an_outcome_carries_what_the_job_said(run):
     job(name="J")(raises(Reschedule(12.5)))
     assert run().outcome == Rescheduled(12.5)
     with registry.isolated():
+        job(name="L")(raises(Reschedule(3, reason="closed")))
+        assert run(**{"class": "L"}).outcome == Rescheduled(3, "closed")
+    with registry.isolated():
         job(name="K")(raises(Skip("nothing to do")))
         assert run(**{"class": "K"}).outcome == Skipped("nothing to do")
 

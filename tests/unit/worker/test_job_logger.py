@@ -79,10 +79,17 @@ def test_a_job_that_ended_itself_says_how_and_why(outcome, field, config, lines)
     assert lines()[1:] == [("INFO", "done", {"elapsed": 0.5} | field)]
 
 
-def test_a_rescheduled_job_says_when_it_comes_again(config, lines):
-    ended(config, Rescheduled(90), 0.5)
+@pytest.mark.parametrize(
+    "outcome, told",
+    [
+        (Rescheduled(90), {"again_in": 90}),
+        (Rescheduled(90, "the bank is closed"), {"again_in": 90, "rescheduled": "the bank is closed"}),
+    ],
+)
+def test_a_rescheduled_job_says_when_it_comes_again_and_why(outcome, told, config, lines):
+    ended(config, outcome, 0.5)
 
-    assert lines()[1:] == [("INFO", "done", {"elapsed": 0.5, "again_in": 90})]
+    assert lines()[1:] == [("INFO", "done", {"elapsed": 0.5} | told)]
 
 
 def test_the_job_log_can_be_switched_off_and_the_jobs_own_lines_stay(config, lines):
