@@ -8,6 +8,7 @@
     │   └── InvalidQuery                    a query that chooses jobs cannot be read
     ├── InvalidJob (ValueError)             what was pushed or declared cannot become a job
     │   ├── InvalidArguments                not JSON, or they do not fit the signature
+    │   │   └── PayloadTooLarge             more bytes than payload_limit_bytes allows
     │   └── InvalidOptions                  unknown or impossible option
     ├── UnknownJob (LookupError)            no job is registered under this name
     ├── MalformedPayload (ValueError)       stored bytes that are not a job
@@ -59,6 +60,22 @@ class InvalidJob(OffsiderError, ValueError):
 
 class InvalidArguments(InvalidJob):
     """Arguments are not JSON, or do not fit the job's signature."""
+
+
+class PayloadTooLarge(InvalidArguments):
+    """The job ``name`` would be stored as ``size_bytes``, and the setting ``payload_limit_bytes`` is ``limit_bytes``."""
+
+    def __init__(self, name: str, size_bytes: int, limit_bytes: int) -> None:
+        super().__init__(
+            f"{name}: its arguments make the job {size_bytes:,} bytes large, and client.payload_limit_bytes is "
+            f"{limit_bytes:,}; pass an id and load the data in the job, or declare it with big_payload=True"
+        )
+        self.name = name
+        self.size_bytes = size_bytes
+        self.limit_bytes = limit_bytes
+
+    def __reduce__(self) -> tuple[type[PayloadTooLarge], tuple[str, int, int]]:
+        return type(self), (self.name, self.size_bytes, self.limit_bytes)
 
 
 class InvalidOptions(InvalidJob):

@@ -6,7 +6,15 @@ from datetime import timedelta
 import pytest
 
 from offsider.core import errors
-from offsider.core.errors import NotReplicated, OffsiderError, RedisRefused, Reschedule, Shutdown, UnknownJob
+from offsider.core.errors import (
+    NotReplicated,
+    OffsiderError,
+    PayloadTooLarge,
+    RedisRefused,
+    Reschedule,
+    Shutdown,
+    UnknownJob,
+)
 
 
 def test_every_error_is_an_offsider_error_but_the_shutdown():
@@ -44,3 +52,10 @@ def test_messages_name_what_matters():
     assert "stored, not replicated" in str(NotReplicated("abc", wanted=2, reached=1))
     assert "'HardJob'" in str(UnknownJob("HardJob"))
     assert RedisRefused("WRONGTYPE Operation against").code == "WRONGTYPE"
+
+
+def test_a_payload_that_is_too_large_names_the_job_the_sizes_and_the_way_out_and_crosses_processes():
+    error = pickle.loads(pickle.dumps(PayloadTooLarge("app.Export", 6_000_000, 5_000_000)))
+    assert (error.name, error.size_bytes, error.limit_bytes) == ("app.Export", 6_000_000, 5_000_000)
+    for part in ("app.Export", "6,000,000 bytes", "client.payload_limit_bytes is 5,000,000", "big_payload=True"):
+        assert part in str(error)

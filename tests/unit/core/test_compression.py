@@ -1,0 +1,116 @@
+"""Compressed arguments: the same job comes back, and nothing that is crafted does harm."""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+
+import pytest
+from hypothesis import given, strategies as st
+
+from offsider.core import compression
+from offsider.core.compression import MAX_EXPANDED_BYTES, compress, decode_plain, expand, is_compressed
+from offsider.core.errors import MalformedPayload
+from offsider.core.payload import decode, encode
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text('aäß€😀"\\'),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("abc", max_size=3), inner, max_size=3),
+    max_leaves=10,
+)
+
+
+def packed(text: bytes) -> str:
+    return base64.b64encode(zlib.compress(text)).decode()
+
+
+def stored(**changes):
+    payload = {"class": "A", "args": [packed(b"[1]")], "jid": "j", "compressed": True, "original_job_size_bytes": 3}
+    return encode(payload | changes)
+
+
+@given(st.lists(VALUES, max_size=4), st.dictionaries(st.text("xyz", min_size=1, max_size=3), VALUES, max_size=3))
+def test_a_job_comes_back_as_it_was(args, kwargs):
+    payload = {"class": "A", "args": args, "jid": "j", "queue": "q", "mine": 1}
+    if kwargs:
+        payload["kwargs"] = kwargs
+    raw = encode(compress(payload))
+    assert is_compressed(decode(raw))
+    assert decode_plain(raw) == decode(encode(payload))
+
+
+def test_only_the_arguments_are_compressed():
+    payload = {"class": "A", "args": ["x" * 1000], "jid": "j", "queue": "q", "kwargs": {"a": 1}}
+    written = compress(payload)
+    assert list(written) == ["class", "args", "jid", "queue", "compressed", "original_job_size_bytes"]
+    assert written["original_job_size_bytes"] == len(json.dumps(["x" * 1000])) + len('{"a":1}')
+    assert payload["args"] == ["x" * 1000], "what was given has been changed"
+
+
+def test_what_gitlab_writes_is_read():
+    args = json.dumps([1, {"a": "b"}]).encode()
+    raw = stored(args=[packed(args)], original_job_size_bytes=len(args))
+    assert decode_plain(raw) == {"class": "A", "args": [1, {"a": "b"}], "jid": "j"}
+
+
+def test_a_plain_payload_stays_the_same_object():
+    payload = {"class": "A", "args": [1]}
+    assert expand(payload, b"") is payload
+
+
+@pytest.mark.parametrize("odd", [{"compressed": True}, {"compressed": 1, "original_job_size_bytes": 1}])
+def test_a_key_of_somebodys_own_does_not_make_a_job_compressed(odd):
+    payload = {"class": "A", "args": [1], **odd}
+    assert expand(payload, b"") is payload
+
+
+@pytest.mark.parametrize(
+    "changes, reason",
+    [
+        ({"args": []}, "one text"),
+        ({"args": [1]}, "one text"),
+        ({"args": ["a", "b", "c"]}, "one text"),
+        ({"args": ["%%%"]}, "base64"),
+        ({"args": ["é"]}, "ASCII"),
+        ({"args": [base64.b64encode(b"no zlib").decode()]}, "incorrect header"),
+        ({"args": [base64.b64encode(zlib.compress(b"[1]")[:-2]).decode()]}, "cut off"),
+        ({"args": [packed(b"{}")]}, "'args' is an object"),
+        ({"args": [packed(b"[1")]}, "not JSON"),
+        ({"args": [packed(b"[1]"), packed(b"[]")], "original_job_size_bytes": 9}, "'kwargs' is an array"),
+        ({"args": [packed(b"[1]"), packed(b"{}")]}, "longer than"),
+        ({"original_job_size_bytes": 2}, "longer than"),
+        ({"original_job_size_bytes": -1}, "no number from 0"),
+        ({"original_job_size_bytes": MAX_EXPANDED_BYTES + 1}, "no number from 0"),
+        ({"original_job_size_bytes": True}, "no number from 0"),
+        ({"original_job_size_bytes": "3"}, "no number from 0"),
+        ({"args": [packed(b"[" * 600 + b"]" * 600)], "original_job_size_bytes": 1200}, "deeper than"),
+    ],
+)
+def test_what_cannot_be_read_is_a_malformed_payload_that_says_why(changes, reason):
+    raw = stored(**changes)
+    with pytest.raises(MalformedPayload, match=reason) as caught:
+        decode_plain(raw)
+    assert caught.value.raw == raw
+
+
+def test_a_bomb_is_not_expanded_beyond_what_it_says():
+    bomb = packed(b"0" * 50_000_000)
+    assert len(bomb) < 100_000
+    with pytest.raises(MalformedPayload, match="longer than"):
+        decode_plain(stored(args=[bomb], original_job_size_bytes=1_000))
+
+
+def test_keys_smuggled_in_beside_the_arguments_are_not_taken():
+    text = b'[1],"jid":"other","class":"B"'
+    assert decode_plain(stored(args=[packed(text)], original_job_size_bytes=100)) == {
+        "class": "A",
+        "args": [1],
+        "jid": "j",
+    }
+
+
+def test_what_would_be_too_large_to_read_again_stays_as_it_is(monkeypatch):
+    monkeypatch.setattr(compression, "MAX_EXPANDED_BYTES", 100)
+    payload = {"class": "A", "args": ["x" * 200]}
+    assert compress(payload) is payload
