@@ -26,7 +26,8 @@
     └── JobSignal                           raised by jobs on purpose; never a failure
         ├── Reschedule
         ├── Discard
-        └── Skip
+        ├── Skip
+        └── MovedAway                   raised by middleware whose own script has stored the job elsewhere
 
     Shutdown (BaseException)                interrupts a running job at the stop deadline
 """
@@ -217,6 +218,19 @@ class Skip(JobSignal):
     def __init__(self, reason: str = "") -> None:
         super().__init__(reason)
         self.reason = reason
+
+
+class MovedAway(JobSignal):
+    """Raised by server middleware that has moved this job out of its private list by a script of its own.
+
+    Nothing more is written about the run, and nobody counts it: the job is at ``place`` now, which goes to the log.
+    A script that does this looks first whether the job is still in the list, and answers the same when it is asked
+    again after a lost reply. Raised of a job that still is in its list, it makes the job run again soon.
+    """
+
+    def __init__(self, place: str) -> None:
+        super().__init__(place)
+        self.place = place
 
 
 class Shutdown(BaseException):

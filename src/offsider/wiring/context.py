@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from offsider.core.errors import InvalidOptions, NoCurrentJob
 from offsider.core.payload import JobPayload
+from offsider.storage.working import Entry, Owner
 
 if TYPE_CHECKING:
     from offsider.wiring.capsule import Capsule
@@ -42,6 +43,9 @@ class JobContext:
         bound: what `bind_context` said inside of this run.
         ends_at: when its time is up, by the monotonic clock in seconds; None without a limit. Read it through
             `deadline` and `time_left_seconds`.
+        owner: in whose private list it lies; None for a job that is in no such list, as with the basic fetcher.
+        alone_in: the process that alone has a job which is in no private list; empty elsewhere. Read it through
+            `process`.
         is_stopping: answers whether the worker is on its way out; read it through `stopping`.
     """
 
@@ -52,6 +56,8 @@ class JobContext:
     log: dict[str, object] = field(default_factory=dict[str, object])
     ends_at: float | None = field(default=None, repr=False, compare=False)
     is_stopping: Callable[[], bool] = field(default=_never, repr=False, compare=False)
+    owner: Owner | None = field(default=None, repr=False, compare=False)
+    alone_in: str = field(default="", repr=False, compare=False)
     bound: dict[str, str | int | float | bool | None] | None = field(default=None, repr=False, compare=False)
     _spent: dict[str, float] | None = field(default=None, repr=False, compare=False)
 
@@ -93,6 +99,16 @@ class JobContext:
     @property
     def tags(self) -> Sequence[str]:
         return self.payload.get("tags") or ()
+
+    @property
+    def entry(self) -> Entry | None:
+        """Where it lies while it runs: in a private list, or None. Middleware moves it from there by a script."""
+        return None if self.owner is None else Entry(self.owner, self.queue, self.raw)
+
+    @property
+    def process(self) -> str:
+        """The identity of the process that runs it, ``host:pid:nonce``; empty for a run outside of a worker."""
+        return self.alone_in if self.owner is None else self.owner.identity
 
     @property
     def stopping(self) -> bool:

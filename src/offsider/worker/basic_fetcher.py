@@ -27,7 +27,8 @@ OUTAGE_SECONDS = 1.0
 class BasicFetcher:
     """Each thread blocks on its own connection until one of the queues has a job. It owns no private lists."""
 
-    def __init__(self, config: Config, capsule: Capsule, _ownership: Ownership) -> None:
+    def __init__(self, config: Config, capsule: Capsule, ownership: Ownership) -> None:
+        self._ownership = ownership
         self._config = config
         self._capsule = capsule
         self._redis = capsule.redis
@@ -69,7 +70,11 @@ class BasicFetcher:
             self._quiet.wait(self._block_seconds)
             return None
         popped = queues.pop_blocking(self._redis, served, self._block_seconds)
-        return UnitOfWork(*popped) if popped else None
+        if popped is None:
+            return None
+        unit = UnitOfWork(*popped)
+        unit.alone_in = self._ownership.identity
+        return unit
 
     def acknowledge(self, unit: UnitOfWork) -> bool:
         """There is nothing to remove: the pop did."""

@@ -19,7 +19,7 @@ from functools import partial
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, cast
 
-from offsider.core.errors import Discard, HardTimeout, MalformedPayload, Reschedule, Skip
+from offsider.core.errors import Discard, HardTimeout, MalformedPayload, MovedAway, Reschedule, Skip
 from offsider.core.payload import decode
 from offsider.jobs import registry
 from offsider.wiring.config import no_reload
@@ -30,6 +30,7 @@ from offsider.worker.outcome import (
     Failed,
     Interrupted,
     Malformed,
+    Moved,
     Outcome,
     Rescheduled,
     Run,
@@ -101,7 +102,14 @@ class Executor:
         """Run one job. Never raises an error of the job."""
         started = time.perf_counter()
         try:
-            job = JobContext(payload=decode(unit.raw), queue=unit.queue, raw=unit.raw, is_stopping=self._stopping)
+            job = JobContext(
+                payload=decode(unit.raw),
+                queue=unit.queue,
+                raw=unit.raw,
+                is_stopping=self._stopping,
+                owner=unit.owner,
+                alone_in=unit.alone_in,
+            )
         except MalformedPayload as error:
             return Run(None, Malformed(error), time.perf_counter() - started, None)
         self._unit = unit
@@ -147,6 +155,8 @@ class Executor:
             return Discarded(signal)
         except Skip as signal:
             return Skipped(signal.reason)
+        except MovedAway as signal:
+            return Moved(signal.place)
         except BaseException as error:  # noqa: BLE001 - SystemExit of a job must not end the worker's thread
             return _INTERRUPTED if caused_by_shutdown(error) else Failed(error)
         return _SUCCEEDED

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from offsider.core.payload import read_stamp
 from offsider.wiring.logs import job_level, logger, timestamp, write_info
 from offsider.wiring.structured_log import about_error, arguments_of, size_of
-from offsider.worker.outcome import Discarded, Failed, Interrupted, Outcome, Rescheduled, Skipped, Succeeded
+from offsider.worker.outcome import Discarded, Failed, Interrupted, Moved, Outcome, Rescheduled, Skipped, Succeeded
 
 if TYPE_CHECKING:
     from offsider.wiring.config import Config
@@ -146,6 +146,8 @@ _YEAR_9999 = 253_370_764_800  # a number beyond it is no time, and cannot be wri
 
 
 def _status(outcome: Outcome) -> str:
+    if isinstance(outcome, Moved):
+        return "moved"
     return "fail" if isinstance(outcome, (Failed, Interrupted)) else "done"
 
 
@@ -160,6 +162,8 @@ def _details(outcome: Outcome) -> Mapping[str, object]:
             return again | {"rescheduled": reason} if reason else again
         case Discarded(error):
             return {"discarded": str(error) or True}
+        case Moved(place):
+            return {"moved": place}
         case Skipped(reason):
             return {"skipped": reason or True}
         case _:

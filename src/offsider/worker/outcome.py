@@ -59,6 +59,14 @@ class Interrupted:
 
 
 @dataclass(frozen=True, slots=True)
+class Moved:
+    """A middleware has stored the job elsewhere, by a script of its own: there is nothing left to write."""
+
+    place: str
+    name = "moved"
+
+
+@dataclass(frozen=True, slots=True)
 class Malformed:
     """The bytes are no job; they go to the dead set as they are."""
 
@@ -66,7 +74,9 @@ class Malformed:
     name = "malformed"
 
 
-Outcome = Succeeded | Failed | Rescheduled | Discarded | Skipped | Interrupted | Malformed
+#: What settlement writes.
+Unwritten = Succeeded | Failed | Rescheduled | Discarded | Skipped | Interrupted | Malformed
+Outcome = Unwritten | Moved
 
 
 @dataclass(slots=True)

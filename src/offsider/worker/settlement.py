@@ -25,10 +25,12 @@ from offsider.worker.outcome import (
     Failed,
     Interrupted,
     Malformed,
+    Moved,
     Outcome,
     Rescheduled,
     Skipped,
     Succeeded,
+    Unwritten,
 )
 from offsider.worker.retrier import Bury, Decision, Drop, Retrier, Retry
 
@@ -57,6 +59,8 @@ class Settled(Enum):
     HANDED_OVER = "handed over"
     #: Written, and the job died of it: no further try.
     DIED = "died"
+    #: A middleware has stored the job elsewhere.
+    MOVED = "moved"
     #: Void, because another process owns the job.
     LOST = "lost"
     #: Redis did not take it before the worker had to go.
@@ -90,10 +94,13 @@ class Settlement:
         if self._finisher is not None and isinstance(run.outcome, (Succeeded, Skipped)) and not unit.settled:
             self._finisher.finish(unit, run)
             return Settled.HANDED_OVER
+        outcome = run.outcome
+        if isinstance(outcome, Moved):
+            return self._moved(unit)
         if self._decided_elsewhere(unit, run.outcome):
             return self._lost(unit, run)
         try:
-            write, died = self._plan(unit, run)
+            write, died = self._plan(unit, run, outcome)
         except Exception as error:  # noqa: BLE001 - run again, it would end here again: once more, and for ever
             self._config.handle_error(error, {"context": "no outcome could be decided; the job is in the dead set"})
             write, died = self._bury(unit, unit.raw), None
@@ -129,9 +136,16 @@ class Settlement:
         except RedisFailure:
             return False
 
-    def _plan(self, unit: UnitOfWork, run: Run) -> tuple[Callable[[], bool], JobPayload | None]:
+    def _moved(self, unit: UnitOfWork) -> Settled:
+        """The job left its private list by a script that was not ours: let go of it, whoever has it by now."""
+        if unit.entry is not None and not unit.settled:
+            self._release(unit)
+        unit.settled = True
+        return Settled.MOVED
+
+    def _plan(self, unit: UnitOfWork, run: Run, outcome: Unwritten) -> tuple[Callable[[], bool], JobPayload | None]:
         """How the outcome is written, and the payload for the death handlers if the job died of it."""
-        match run.outcome:
+        match outcome:
             case Succeeded() | Skipped():
                 return self._acknowledge(unit), None
             case Rescheduled(delay_seconds, _):

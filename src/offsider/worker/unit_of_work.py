@@ -28,6 +28,7 @@ class UnitOfWork:
         sent: its acknowledgement was written to the server, whether or not a reply was read.
         doubtful: it was, and the reply was lost.
         settled: its outcome is written, or was void.
+        alone_in: the process that alone has it, when the fetcher keeps no private list.
         waiter: held by the thread that waits for the acknowledgement to be sent; who sends it releases it.
     """
 
@@ -38,6 +39,7 @@ class UnitOfWork:
     sent = False
     doubtful = False
     settled = False
+    alone_in = ""
     waiter: LockType | None = None
 
     def __init__(self, queue: str, raw: bytes, owner: Owner | None = None, claimed_at: float = 0.0) -> None:

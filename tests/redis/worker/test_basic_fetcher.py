@@ -30,6 +30,7 @@ def test_a_job_leaves_redis_when_it_is_taken(fetcher, raw_redis):
     raw_redis.lpush("queue:default", JOB)
     unit = fetcher.retrieve()
     assert (unit.queue, unit.raw, unit.entry) == ("default", JOB, None)
+    assert unit.alone_in == fetcher._ownership.identity
     assert snapshot(raw_redis) == {}
     assert fetcher.acknowledge(unit)
     assert unit.settled

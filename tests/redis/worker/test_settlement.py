@@ -18,7 +18,17 @@ from offsider.core.payload import decode, encode
 from offsider.storage import working
 from offsider.wiring.context import JobContext
 from offsider.worker import fetcher as fetcher_module, settlement as settlement_module
-from offsider.worker.outcome import Discarded, Failed, Interrupted, Malformed, Rescheduled, Run, Skipped, Succeeded
+from offsider.worker.outcome import (
+    Discarded,
+    Failed,
+    Interrupted,
+    Malformed,
+    Moved,
+    Rescheduled,
+    Run,
+    Skipped,
+    Succeeded,
+)
 from offsider.worker.report import Reporter
 from offsider.worker.settlement import Settled, Settlement
 from offsider.worker.unit_of_work import UnitOfWork
@@ -163,6 +173,29 @@ def test_bytes_that_are_no_job_go_to_the_dead_set_as_they_are(settling, raw_redi
     outcome = Malformed(MalformedPayload(b"\xff no job", "not UTF-8"))
     assert settling.settle(unit, outcome) is Settled.WRITTEN
     assert list(stored(raw_redis)["dead"]) == [b"\xff no job"]
+
+
+@pytest.mark.parametrize("moved", [True, False], ids=["moved", "void"])
+def test_what_middleware_has_moved_is_let_go_of_and_nobody_counts_it(settling, raw_redis, caplog, moved):
+    unit = settling.claim(raw_redis)
+    raw_redis.lmove(settling.parts.working, "offsider:elsewhere" if moved else "queue:default")
+    before = stored(raw_redis)
+    assert settling.settle(unit, Moved("elsewhere")) is Settled.MOVED
+    assert stored(raw_redis) == before
+    assert unit.settled
+    assert settling.parts.fetcher._held.of(settling.parts.ownership.identity).total() == 0
+    assert settling.work_state.take_counts() == (0, 0)
+    assert (settling.lost, settling.deaths, caplog.records) == ([], [], [])
+
+
+def test_what_is_said_to_be_moved_and_is_not_runs_again(settling, raw_redis):
+    unit = settling.claim(raw_redis)
+    assert settling.settle(unit, Moved("nowhere")) is Settled.MOVED
+    settling.parts.fetcher.audit()
+    settling.parts.fetcher.audit()
+    again = settling.parts.fetcher.retrieve()
+    assert again is not None
+    assert again.raw == RAW
 
 
 # --------------------------------------------------------------------------- owned by others

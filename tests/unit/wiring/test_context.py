@@ -10,6 +10,7 @@ import time
 import pytest
 
 from offsider.core.errors import InvalidOptions, NoCurrentJob
+from offsider.storage.working import Entry, Owner
 from offsider.wiring.config import Config
 from offsider.wiring.context import (
     JobContext,
@@ -40,6 +41,16 @@ def test_attempts_count_runs_and_not_interruptions():
 
 def test_a_foreign_payload_without_jid_has_an_empty_one():
     assert JobContext({"class": "X", "args": []}, "q").jid == ""
+
+
+def test_where_it_lies_is_known_of_a_job_in_a_private_list_and_who_runs_it_of_every_one_in_a_worker():
+    owner = Owner("host:1:abc", "default")
+    payload = {"class": "X", "args": []}
+    claimed = JobContext(payload, "q", b"raw", owner=owner)
+    assert (claimed.entry, claimed.process) == (Entry(owner, "q", b"raw"), "host:1:abc")
+    popped = JobContext(payload, "q", b"raw", alone_in="host:2:abc")
+    assert (popped.entry, popped.process) == (None, "host:2:abc")
+    assert (job().entry, job().process) == (None, "")
 
 
 def test_stopping_asks_the_worker_each_time():

@@ -11,9 +11,10 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from offsider import Discard, Job, Reschedule, Skip, current_job, job
-from offsider.core.errors import HardTimeout, InvalidArguments, NoCurrentJob, Shutdown, SoftTimeout
+from offsider.core.errors import HardTimeout, InvalidArguments, MovedAway, NoCurrentJob, Shutdown, SoftTimeout
 from offsider.core.payload import encode
 from offsider.jobs import registry
+from offsider.storage.working import Entry, Owner
 from offsider.wiring.config import Config
 from offsider.worker.async_runner import AsyncRunner
 from offsider.worker.execution import SHORT_RUNS, SHORT_SECONDS, Executor
@@ -23,6 +24,7 @@ from offsider.worker.outcome import (
     Failed,
     Interrupted,
     Malformed,
+    Moved,
     Rescheduled,
     Skipped,
     Succeeded,
@@ -176,6 +178,7 @@ def raises(error: BaseException):
         (raises(Reschedule(12.5)), Rescheduled),
         (raises(Discard("too old")), Discarded),
         (raises(Skip("nothing to do")), Skipped),
+        (raises(MovedAway("elsewhere")), Moved),
     ],
 )
 def test_every_end_of_a_job_is_an_outcome(run, perform, outcome):
@@ -220,6 +223,20 @@ def test_without_metrics_no_cpu_time_is_measured(config):
     executor = Executor(config, config.capsules["default"], JobLogger(config), AsyncRunner("none"), lambda: False)
     job(name="Short")(lambda: None)
     assert measured(executor, "Short", 3) == [False] * 3
+
+
+def test_middleware_is_told_where_the_job_lies_and_who_runs_it(config):
+    seen = []
+    config.server_middleware.add(lambda job, call_next: seen.append((job.entry, job.process)))
+    config.freeze()
+    executor = Executor(config, config.capsules["default"], JobLogger(config), AsyncRunner("none"), lambda: False)
+    raw = encode({"class": "J", "args": [], "queue": "low", "jid": "a" * 24})
+    job(name="J")(lambda: None)
+    alone = UnitOfWork("low", raw)
+    alone.alone_in = "host:1:a"
+    for unit in (UnitOfWork("low", raw, Owner("host:2:b", "default")), alone):
+        executor.run(unit)
+    assert seen == [(Entry(Owner("host:2:b", "default"), "low", raw), "host:2:b"), (None, "host:1:a")]
 
 
 def test_an_outcome_carries_what_the_job_said(run):

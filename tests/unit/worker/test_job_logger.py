@@ -15,6 +15,7 @@ from offsider.worker.outcome import (
     Failed,
     Interrupted,
     Malformed,
+    Moved,
     Rescheduled,
     Skipped,
     Succeeded,
@@ -77,6 +78,12 @@ def test_a_job_that_ended_itself_says_how_and_why(outcome, field, config, lines)
     ended(config, outcome, 0.5)
 
     assert lines()[1:] == [("INFO", "done", {"elapsed": 0.5} | field)]
+
+
+def test_a_job_that_middleware_has_moved_says_where_it_is(config, lines):
+    ended(config, Moved("parked"), 0.5)
+
+    assert lines()[1:] == [("INFO", "moved", {"elapsed": 0.5, "moved": "parked"})]
 
 
 @pytest.mark.parametrize(
