@@ -47,9 +47,15 @@ EVERY_KEY = {
     "error_fields": "offsider:errors:fields",
     "every_series": "offsider:series",
     "series": "offsider:series:<labels>",
+    "slo": "offsider:slo:<step>:<number>",
+    "loads": "offsider:load",
+    "load": "offsider:load:<hour>",
     "registered": "offsider:classes:<identity>",
     "turn": "offsider:turn:<name>",
     "clients": "offsider:clients",
+    "journals": "offsider:migrating",
+    "migrating": "offsider:migrating:<id>",
+    "migrated": "offsider:migrated:<id>",
 }
 AT = datetime(2026, 11, 3, 9, 5, tzinfo=UTC)
 # The same for keys that are made of a time: how the table writes it, what it is made of, what comes of that.

@@ -18,10 +18,12 @@ class Series:
     """Sums over all runs that share their labels.
 
     Attributes:
-        labels: ``class``, ``queue``, and those that extensions add.
+        labels: ``class``, ``queue``, ``urgency`` and, where they are known, ``feature_category``, ``boundary`` and
+            ``shard``; and those that extensions add.
         processed: runs, whatever came of them.
         failed: those that raised.
         retried: those of `failed` that will be tried again.
+        satisfied: those that kept what their class promises; none of `failed` is one.
         run_seconds: wall time of all runs.
         cpu_seconds: CPU time of their threads.
         run_buckets: how many runs took at most `BOUNDS_SECONDS`; each run is in one bucket.
@@ -38,12 +40,14 @@ class Series:
     run_buckets: list[int] = field(default_factory=_no_counts)
     queue_seconds: float = 0.0
     queue_buckets: list[int] = field(default_factory=_no_counts)
+    satisfied: int = 0
 
     def add(self, other: Series) -> None:
         """Add the sums of another one to these."""
         self.processed += other.processed
         self.failed += other.failed
         self.retried += other.retried
+        self.satisfied += other.satisfied
         self.run_seconds += other.run_seconds
         self.cpu_seconds += other.cpu_seconds
         self.queue_seconds += other.queue_seconds

@@ -50,7 +50,13 @@ def read(redis: Redis) -> list[Series]:
 
 
 def _raised(key: str, series: Series) -> Iterator[Command]:
-    for field, count in (("processed", series.processed), ("failed", series.failed), ("retried", series.retried)):
+    counts = (
+        ("processed", series.processed),
+        ("failed", series.failed),
+        ("retried", series.retried),
+        ("satisfied", series.satisfied),
+    )
+    for field, count in counts:
         if count:
             yield ("HINCRBY", key, field, count)
     sums = (("run", series.run_seconds), ("cpu", series.cpu_seconds), ("queue", series.queue_seconds))
@@ -65,8 +71,8 @@ def _raised(key: str, series: Series) -> Iterator[Command]:
 
 def _series(labels: dict[str, str], fields: dict[bytes, Any]) -> Series:
     series = Series(labels)
-    series.processed, series.failed, series.retried = (
-        int(fields.get(name, 0)) for name in (b"processed", b"failed", b"retried")
+    series.processed, series.failed, series.retried, series.satisfied = (
+        int(fields.get(name, 0)) for name in (b"processed", b"failed", b"retried", b"satisfied")
     )
     series.run_seconds, series.cpu_seconds, series.queue_seconds = (
         float(fields.get(name, 0.0)) for name in (b"run_seconds", b"cpu_seconds", b"queue_seconds")

@@ -49,9 +49,15 @@ key                                            type    written by               
 ``offsider:errors:fields``                     hash    a failed run (counts of groups)    never (500 groups)
 ``offsider:series``                            zset    heartbeat (labels -> last added)   never (30 days)
 ``offsider:series:<labels>``                   hash    heartbeat (sums that only grow)    30 days
+``offsider:slo:<step>:<number>``               hash    heartbeat (runs and targets)       8 h, 80 h
+``offsider:load``                              hash    heartbeat (work of a shard, sums)  30 days
+``offsider:load:<hour>``                       hash    heartbeat (the same by minutes)    8 h
 ``offsider:classes:<identity>``                string  heartbeat (the jobs it knows)      60 s
 ``offsider:turn:<name>``                       string  history of metrics (its lease)     3 looks
 ``offsider:clients``                           zset    push (host:role:rules -> seen)     5 min
+``offsider:migrating``                         set     migration (names of journals)      with the last one
+``offsider:migrating:<id>``                    list    migration (jobs on their way)      when all arrived
+``offsider:migrated:<id>``                     string  migration (what has arrived)       90 days
 =============================================  ======  =================================  ==============
 
 ``key_prefix`` stands before every one of them.
@@ -98,6 +104,8 @@ class Keys:
         self.error_fields = prefix + "offsider:errors:fields"
         self.every_series = prefix + "offsider:series"
         self.clients = prefix + "offsider:clients"
+        self.journals = prefix + "offsider:migrating"
+        self.loads = prefix + "offsider:load"
         self._queue = prefix + "queue:"
 
     def queue(self, name: str) -> str:
@@ -153,6 +161,14 @@ class Keys:
         """Sums of the runs that share these labels, which are JSON."""
         return f"{self.every_series}:{labels}"
 
+    def slo(self, step: str, number: str) -> str:
+        """How many runs kept their targets in the stretch of time of this number: of ten minutes, or an hour."""
+        return f"{self.prefix}offsider:slo:{step}:{number}"
+
+    def load(self, hour: str) -> str:
+        """How long threads ran jobs, and could have, in each minute of an hour: of its number since the epoch."""
+        return f"{self.loads}:{hour}"
+
     def alive(self, identity: str) -> str:
         return f"{self.prefix}offsider:alive:{identity}"
 
@@ -170,6 +186,14 @@ class Keys:
     def turn(self, name: str) -> str:
         """Who does what one process at a time is enough for."""
         return f"{self.prefix}offsider:turn:{name}"
+
+    def migrating(self, journal: str) -> str:
+        """Jobs on their way to another server."""
+        return f"{self.journals}:{journal}"
+
+    def migrated(self, journal: str) -> str:
+        """How far the jobs of a journal of another server have come here."""
+        return f"{self.prefix}offsider:migrated:{journal}"
 
     def working(self, identity: str, capsule: str, queue: str) -> str:
         return f"{self.working_start}{identity}:{capsule}:{queue}"

@@ -7,11 +7,13 @@ others are taken to be like them.
 
 from __future__ import annotations
 
+import math
 import threading
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
+from offsider.core.objectives import Target, satisfied_of
 from offsider.core.payload import read_stamp
 from offsider.core.series import BOUNDS_SECONDS, Series
 from offsider.storage.execution_metrics import BUCKETS, JobCounts
@@ -31,6 +33,8 @@ _PLACES = len(_BOUNDS) + 1
 _TO_SIDEKIQ = [bisect_left(SIDEKIQ_SECONDS, bound) for bound in _BOUNDS] + [BUCKETS - 1]
 _TO_SERIES = [bisect_left(BOUNDS_SECONDS, bound) for bound in _BOUNDS] + [len(BOUNDS_SECONDS)]
 
+NOTHING_PROMISED = Target(math.inf, math.inf)
+
 _Alike: TypeAlias = "tuple[list[Run], list[float]]"
 Labels: TypeAlias = Callable[[str, str], Mapping[str, str]]
 
@@ -48,9 +52,13 @@ class Tally:
         "retried",
         "run_counts",
         "run_seconds",
+        "satisfied",
+        "target",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, target: Target = NOTHING_PROMISED) -> None:
+        self.target = target
+        self.satisfied = 0
         self.run_counts = [0] * _PLACES
         self.run_seconds = 0.0
         self.failed_counts = [0] * _PLACES
@@ -66,13 +74,18 @@ class Tally:
         """Count runs that did not raise.
 
         Args:
-            waits: seconds in the queue, of those whose payload tells.
+            waits: seconds in the queue, in the same order; empty when the payloads do not tell.
         """
         seconds = [run.duration_seconds for run in runs]
         self.run_seconds += sum(seconds)
-        _count(self.run_counts, _BOUNDS, seconds)
+        longest = _count(self.run_counts, _BOUNDS, seconds)
         self.measured(runs)
-        self.waited(waits)
+        latest = self.waited(waits)
+        target = self.target
+        if longest <= target.run_seconds and latest <= target.queue_seconds:
+            self.satisfied += len(runs)
+        else:
+            self.satisfied += satisfied_of(seconds, waits or [0.0] * len(runs), target)
 
     def failed(self, run: Run, waits: Sequence[float], *, retried: bool) -> None:
         """Count a run that raised."""
@@ -88,11 +101,12 @@ class Tally:
                 self.cpu_seconds += run.cpu_seconds
                 self.measured_seconds += run.duration_seconds
 
-    def waited(self, waits: Sequence[float]) -> None:
+    def waited(self, waits: Sequence[float]) -> float:
+        """Count waits, and answer the longest."""
         if waits and min(waits) < 0:  # clocks of two machines may disagree
             waits = [max(0.0, seconds) for seconds in waits]
         self.queue_seconds += sum(waits)
-        _count(self.queue_counts, BOUNDS_SECONDS, waits)
+        return _count(self.queue_counts, BOUNDS_SECONDS, waits)
 
     def add(self, other: Tally) -> None:
         """Add what could not be written."""
@@ -105,6 +119,7 @@ class Tally:
         self.run_seconds += other.run_seconds
         self.failed_seconds += other.failed_seconds
         self.retried += other.retried
+        self.satisfied += other.satisfied
         self.queue_seconds += other.queue_seconds
         self.cpu_seconds += other.cpu_seconds
         self.measured_seconds += other.measured_seconds
@@ -134,15 +149,21 @@ class Taken:
 
 
 class Tallies:
-    """The counts of one worker. Safe for threads."""
+    """The counts of one worker. Safe for threads.
 
-    def __init__(self) -> None:
+    Args:
+        target: what is promised of a class; asked once for each class and heartbeat.
+    """
+
+    def __init__(self, target: Callable[[str], Target] = lambda _: NOTHING_PROMISED) -> None:
+        self._target = target
         self._lock = threading.Lock()
         self._tallies: dict[tuple[str, str], Tally] = {}
 
     def finished(self, units: Iterable[UnitOfWork]) -> list[str]:
         """Count runs that did not raise, and answer the jids of those that had been tried before."""
         alike: dict[tuple[str, str], _Alike] = {}
+        untold: list[tuple[tuple[str, str], Run]] = []
         tried_before: list[str] = []
         queue = name = ""
         runs: list[Run] = []
@@ -155,17 +176,22 @@ class Tallies:
             if payload["class"] != name or unit.queue != queue:
                 queue, name = unit.queue, payload["class"]
                 runs, waits = alike.setdefault((queue, name), ([], []))
-            runs.append(run)
             at = payload.get("enqueued_at")
             if type(at) is int:  # milliseconds, as in all but old payloads
                 waits.append(unit.started_at - at / 1000)
+                runs.append(run)
+            elif waited := _waited(unit, at):
+                waits += waited
+                runs.append(run)
             else:
-                waits += _waited(unit, at)
+                untold.append(((queue, name), run))
             if "retry_count" in payload:
                 tried_before.append(run.job.jid)
         with self._lock:
-            for kind, (same, waited) in alike.items():
-                self._of(kind).ran(same, waited)
+            for kind, (same, waits_of_same) in alike.items():
+                self._of(kind).ran(same, waits_of_same)
+            for kind, run in untold:
+                self._of(kind).ran([run], ())
         return [jid for jid in tried_before if jid]
 
     def failed(self, unit: UnitOfWork, run: Run, *, retried: bool) -> None:
@@ -179,7 +205,7 @@ class Tallies:
     def _of(self, kind: tuple[str, str]) -> Tally:
         tally = self._tallies.get(kind)
         if tally is None:
-            tally = self._tallies[kind] = Tally()
+            tally = self._tallies[kind] = Tally(self._target(kind[1]))
         return tally
 
     def take(self) -> Taken:
@@ -201,16 +227,18 @@ def _waited(unit: UnitOfWork, enqueued_at: object) -> list[float]:
     return [] if at is None else [unit.started_at - at]
 
 
-def _count(counts: list[int], bounds: Sequence[float], values: Sequence[float]) -> None:
-    """Count values in their buckets; mostly that is one bucket for all."""
+def _count(counts: list[int], bounds: Sequence[float], values: Sequence[float]) -> float:
+    """Count values in their buckets, mostly that is one bucket for all, and answer the highest."""
     if not values:
-        return
-    place = bisect_left(bounds, max(values))
+        return 0.0
+    highest = max(values)
+    place = bisect_left(bounds, highest)
     if bisect_left(bounds, min(values)) == place:
         counts[place] += len(values)
     else:
         for value in values:
             counts[bisect_left(bounds, value)] += 1
+    return highest
 
 
 def _job_counts(name: str, tallies: Sequence[Tally]) -> JobCounts:
@@ -233,6 +261,7 @@ def _series(queue: str, name: str, tally: Tally, labels: Sequence[Labels]) -> Se
     series.processed = sum(series.run_buckets)
     series.failed = sum(tally.failed_counts)
     series.retried = tally.retried
+    series.satisfied = tally.satisfied
     series.run_seconds = tally.run_seconds + tally.failed_seconds
     if tally.measured_seconds:
         # A thread cannot compute for longer than it runs, whatever two clocks say of a few microseconds.

@@ -11,6 +11,6 @@ def test_a_new_series_has_a_bucket_for_each_bound_and_one_for_what_is_longer():
 
 
 def test_every_sum_is_added():
-    first = Series({}, 1, 2, 3, 4.0, 5.0, [1] * 11, 6.0, [2] * 11)
-    first.add(Series({}, 10, 20, 30, 40.0, 50.0, [3] * 11, 60.0, [4] * 11))
-    assert first == Series({}, 11, 22, 33, 44.0, 55.0, [4] * 11, 66.0, [6] * 11)
+    first = Series({}, 1, 2, 3, 4.0, 5.0, [1] * 11, 6.0, [2] * 11, 7)
+    first.add(Series({}, 10, 20, 30, 40.0, 50.0, [3] * 11, 60.0, [4] * 11, 70))
+    assert first == Series({}, 11, 22, 33, 44.0, 55.0, [4] * 11, 66.0, [6] * 11, 77)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import threading
 
 import pytest
 from hypothesis import given, strategies as st
 
+from offsider.core.objectives import Target
 from offsider.core.series import BOUNDS_SECONDS, Series
 from offsider.inspector.job_metrics import BOUNDS_MS
 from offsider.storage.execution_metrics import JobCounts
@@ -165,3 +167,61 @@ def test_both_histograms_hold_each_run_once_in_the_bucket_of_its_time(durations)
         for place, bound in enumerate(bounds):
             assert sum(counts[: place + 1]) == sum(seconds <= bound for seconds in durations)
         assert sum(counts) == len(durations)
+
+
+# ------------------------------------------------------------------------------- what was promised
+PROMISED = {"Quick": Target(queue_seconds=10, run_seconds=5), "Bulk": Target(queue_seconds=math.inf, run_seconds=300)}
+
+
+def satisfied(*units: UnitOfWork) -> list[int]:
+    tallies = Tallies(PROMISED.__getitem__)
+    tallies.finished(units)
+    return [one.satisfied for one in tallies.take().series()]
+
+
+def test_runs_that_began_and_ended_in_time_are_satisfied():
+    assert satisfied(unit("Quick", 5.0, waited=10.0), unit("Quick", 0.1)) == [2]
+    late, long, both = unit("Quick", waited=10.5), unit("Quick", 5.1), unit("Quick", 6.0, waited=11.0)
+    assert satisfied(unit("Quick", 1.0), late, long, both, unit("Quick", 2.0)) == [2]
+
+
+def test_a_class_that_may_wait_for_ever_is_judged_by_its_runs():
+    assert satisfied(unit("Bulk", 299.0, waited=1e6), unit("Bulk", 301.0)) == [1]
+
+
+def test_a_wait_that_nobody_knows_is_not_held_against_a_run():
+    untold = unit("Quick", waited=None)
+    assert satisfied(unit("Quick", 9.0, waited=0.0), untold, unit("Quick", waited=99.0), unit("Quick", waited=1.0)) == [
+        2
+    ]
+    assert satisfied(unit("Quick", 9.0, waited=None)) == [0]
+
+
+def test_failures_are_never_satisfied():
+    tallies = Tallies(PROMISED.__getitem__)
+    failed(tallies, unit("Quick"))
+    assert [(one.processed, one.satisfied) for one in tallies.take().series()] == [(1, 0)]
+
+
+def test_without_a_promise_every_run_that_succeeds_keeps_it(tallies):
+    tallies.finished([unit(seconds=1e6, waited=1e6)])
+    assert only(tallies.take().series()).satisfied == 1
+
+
+def test_satisfied_runs_that_could_not_be_written_are_not_forgotten():
+    tallies = Tallies(PROMISED.__getitem__)
+    tallies.finished([unit("Quick"), unit("Quick", 9.0)])
+    taken = tallies.take()
+    tallies.finished([unit("Quick")])
+    tallies.give_back(taken)
+    tallies.finished([unit("Quick", waited=11.0)])
+    series = only(tallies.take().series())
+    assert (series.processed, series.satisfied) == (4, 2)
+
+
+@given(st.lists(st.tuples(st.floats(0, 20), st.one_of(st.none(), st.integers(0, 20_000))), max_size=20))
+def test_counting_many_at_once_counts_as_one_by_one(runs):
+    target = PROMISED["Quick"]
+    units = [unit("Quick", took, waited=None if wait is None else wait / 1000) for took, wait in runs]
+    expected = sum(took <= target.run_seconds and (wait or 0) / 1000 <= target.queue_seconds for took, wait in runs)
+    assert sum(satisfied(*units)) == expected
