@@ -67,6 +67,14 @@ def expand(payload: JobPayload, raw: bytes) -> JobPayload:
     return cast(JobPayload, plain)
 
 
+def readable(payload: JobPayload) -> JobPayload:
+    """The same as `expand`, for whoever only looks: what cannot be read stays as it is stored."""
+    try:
+        return expand(payload, b"")
+    except MalformedPayload:
+        return payload
+
+
 def decode_plain(raw: bytes) -> JobPayload:
     """Read stored bytes as a job whose arguments are as they were given.
 

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import cast
 
 from offsider.core.clock import SYSTEM_CLOCK
+from offsider.core.compression import COMPRESSED
 from offsider.core.payload import encode_text
 from offsider.inspector.job_record import JobRecord
 
@@ -16,6 +17,7 @@ from offsider.inspector.job_record import JobRecord
 _AS_WRITTEN = re.compile(r"[A-Za-z0-9_.:@ -]+")
 _WHOLE_NUMBER = re.compile(r"-?\d+")
 _NUMBER_LIKE = re.compile(r"[-+0-9.eE]+")
+_COMPRESSED = f'"{COMPRESSED}"'.encode()
 
 
 @dataclass(frozen=True)
@@ -52,11 +54,10 @@ class JobFilter:
     def needle(self) -> str:
         """Letters that the stored bytes of every job that fits must hold; empty when none are known.
 
-        They let most jobs be passed over without decoding them, by the server itself where it can match.
+        They let most jobs be passed over without decoding them, by the server itself where it can match. An argument
+        is none of them, since it may be compressed.
         """
-        wanted = [self.text, self.name.partition("#")[0], self.error, self.tag, self.caller, self._argument_as_written]
-        runs = [run for text in wanted for run in _AS_WRITTEN.findall(text)]
-        return max(runs, key=len, default="")
+        return _longest_run(self.text, self.name.partition("#")[0], self.error, self.tag, self.caller)
 
     @property
     def _argument_as_written(self) -> str:
@@ -67,10 +68,9 @@ class JobFilter:
 
     def matches(self, record: JobRecord) -> bool:
         """Whether this job is meant."""
-        if self.needle and self._needle_bytes not in record.raw:
-            return False
         return (
-            self._fits_text(record)
+            self._may_fit(record.raw)
+            and self._fits_text(record)
             and (not self.name or self.name in (record.name, record.display_class))
             and (not self.argument or self._fits_argument(record))
             and (not self.error or self.error in record.error_class or self.error in record.error_message)
@@ -79,9 +79,14 @@ class JobFilter:
             and self._fits_age(record)
         )
 
+    def _may_fit(self, raw: bytes) -> bool:
+        """Whether the bytes hold what those of every job that fits hold; it takes no decoding."""
+        needle, argument = self._needles
+        return needle in raw and (argument in raw or _COMPRESSED in raw)
+
     @cached_property
-    def _needle_bytes(self) -> bytes:
-        return self.needle.encode()
+    def _needles(self) -> tuple[bytes, bytes]:
+        return self.needle.encode(), _longest_run(self._argument_as_written).encode()
 
     def _fits_text(self, record: JobRecord) -> bool:
         if not self.text or self.text.encode("utf-8", "replace") in record.raw:
@@ -104,6 +109,10 @@ class JobFilter:
         age = SYSTEM_CLOCK.now() - born
         old_enough = self.older_than_seconds is None or age > self.older_than_seconds
         return old_enough and (self.newer_than_seconds is None or age < self.newer_than_seconds)
+
+
+def _longest_run(*texts: str) -> str:
+    return max((run for text in texts for run in _AS_WRITTEN.findall(text)), key=len, default="")
 
 
 def _leaves(value: object) -> Iterator[object]:

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from offsider.core.backtrace import inflate
 from offsider.core.clock import SYSTEM_CLOCK
+from offsider.core.compression import readable
 from offsider.core.errors import MalformedPayload
 from offsider.core.payload import JobPayload, decode, read_stamp
 from offsider.inspector import display
@@ -50,6 +51,11 @@ class JobRecord:
         """What is shown in place of bytes that are no job."""
         return self.payload or {"class": "", "args": []}
 
+    @cached_property
+    def _plain(self) -> JobPayload:
+        """The same, with arguments that people can read."""
+        return readable(self._known)
+
     @property
     def malformed(self) -> bool:
         """Whether the bytes are no job."""
@@ -77,17 +83,18 @@ class JobRecord:
 
     @property
     def args(self) -> list[Any]:
-        return self._known["args"]
+        """The arguments, expanded when they are stored compressed."""
+        return self._plain["args"]
 
     @cached_property
     def display_args(self) -> list[Any]:
         """The arguments that its author gave, out of their wrapper; an encrypted one is not shown."""
-        return display.display_args(self._known)
+        return display.display_args(self._plain)
 
     @property
     def kwargs(self) -> dict[str, Any]:
         """Keyword-only arguments, of jobs in Python."""
-        return self._known.get("kwargs", {})
+        return self._plain.get("kwargs", {})
 
     @property
     def queue(self) -> str:

@@ -10,6 +10,7 @@ from itertools import islice
 
 from offsider.client import Client
 from offsider.client.prepared import Prepared
+from offsider.core.compression import readable
 from offsider.core.errors import MalformedPayload, RedisRefused
 from offsider.core.payload import JobPayload, decode
 from offsider.inspector.chunk import Chunk, Preview
@@ -351,7 +352,7 @@ class JobSet:
             if has_gone:
                 self._announce(entry.raw, how)
                 if how == "kill" and entry.payload is not None:
-                    self._tell_of_death(entry.payload)
+                    self._tell_of_death(readable(entry.payload))
         if how == "delete":
             removed = (entry.jid for entry, has_gone in zip(batch, gone, strict=True) if has_gone)
             attempts.forget(self._redis, [jid for jid in removed if jid])

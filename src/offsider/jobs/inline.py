@@ -15,8 +15,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from offsider.client import Prepared
+from offsider.core.compression import decode_plain
 from offsider.core.errors import Discard, Skip
-from offsider.core.payload import decode
 from offsider.jobs import registry
 from offsider.jobs.declared import Declared
 from offsider.wiring.config import Config
@@ -46,7 +46,7 @@ def run_prepared(
         BaseException: whatever the job raises.
     """
     chain = config.server_middleware if server_middleware is None else server_middleware
-    payload = decode(prepared.raw)
+    payload = decode_plain(prepared.raw)
     job = JobContext(payload=payload, queue=prepared.queue, raw=prepared.raw)
     with running(job):
         job.declared = declared if declared is not None else registry.find(job.name)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from offsider.client.prepared import Prepared
-from offsider.core.payload import JobPayload, decode, read_stamp
+from offsider.core.compression import decode_plain
+from offsider.core.payload import JobPayload, read_stamp
 from offsider.jobs.base import Job
 from offsider.jobs.call import Call
 from offsider.jobs.declared import Declared
@@ -36,7 +37,7 @@ class EnqueuedJob:
 
     @classmethod
     def of(cls, prepared: Prepared) -> EnqueuedJob:
-        return cls(decode(prepared.raw), prepared.queue, prepared.at, prepared.raw)
+        return cls(decode_plain(prepared.raw), prepared.queue, prepared.at, prepared.raw)
 
     @property
     def name(self) -> str:

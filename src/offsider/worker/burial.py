@@ -12,6 +12,7 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from offsider.core.compression import readable
 from offsider.core.errors import MalformedPayload, PoisonPill
 from offsider.core.payload import decode, encode, new_jid, stamp
 from offsider.storage import strikes
@@ -54,7 +55,7 @@ class Burial:
         logger.error("job %s of queue %s is a poison pill and was buried: %s", jid, entry.queue, error)
         self._config.events.emit("job_poisoned", JobPoisoned(stored, entry.queue, tuple(identities)))
         if payload is not None:
-            self._tell_death_handlers(payload, error)
+            self._tell_death_handlers(readable(payload), error)
         return True
 
     def _noted(self, raw: bytes, error: PoisonPill) -> JobPayload | None:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from offsider.core import backoff
 from offsider.core.backtrace import compress
+from offsider.core.compression import decode_plain, expand
 from offsider.core.payload import decode, encode, new_jid, read_stamp, stamp
 
 if TYPE_CHECKING:
@@ -72,11 +73,12 @@ class Retrier:
         declared = cast("Declared | None", job.declared)
         retry = self._retry_option(payload, declared)
         if retry is False or retry is None:
-            return Drop(payload)
+            return Drop(expand(payload, job.raw))
         payload.setdefault("jid", job.jid or new_jid())
         count = self._note_failure(payload, job, error)
         # Before the job's callbacks see it: what they put into it need not be JSON.
         stored = encode(payload)
+        payload = expand(payload, job.raw)
         if self._exhausted(payload, retry, count):
             return self._exhaust(payload, stored, declared, error)
         match self._asked_delay(declared, count, error, payload):
@@ -92,7 +94,7 @@ class Retrier:
 
     def discard(self, job: JobContext) -> Drop:
         """The job gave itself up."""
-        return self._discard(decode(job.raw))
+        return self._discard(decode_plain(job.raw))
 
     def _retry_option(self, payload: JobPayload, declared: Declared | None) -> bool | int | None:
         retry = payload.get("retry")

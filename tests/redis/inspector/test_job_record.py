@@ -7,6 +7,8 @@ import time
 
 import pytest
 
+from offsider.core.compression import compress
+from offsider.core.payload import encode
 from offsider.inspector import JobRecord
 from tests.redis.inspector.payloads import JID, LINES, failed_job
 
@@ -126,3 +128,16 @@ def test_a_huge_id_is_no_key():
 @pytest.mark.parametrize("count, told", [(0, 0), (10**9, 10**9), (-1, None), (10**9 + 1, None), (10**400, None)])
 def test_a_count_of_retries_is_one_that_can_be(count, told):
     assert JobRecord(json.dumps({"class": "X", "args": [], "retry_count": count}).encode()).retry_count == told
+
+
+def test_compressed_arguments_are_shown_as_they_were_given():
+    record = JobRecord(encode(compress({"class": "HardJob", "args": [1, "é"], "kwargs": {"a": 2}, "jid": JID})))
+    assert (record.args, record.display_args, record.kwargs) == ([1, "é"], [1, "é"], {"a": 2})
+    assert not record.malformed
+    assert record["compressed"] is True
+
+
+def test_compressed_arguments_that_cannot_be_read_are_shown_as_they_are_stored():
+    packed = {"class": "HardJob", "args": ["no base64!"], "compressed": True, "original_job_size_bytes": 9}
+    record = JobRecord(encode(packed))
+    assert (record.args, record.kwargs) == (["no base64!"], {})

@@ -7,6 +7,7 @@ import pickle
 
 import pytest
 
+from offsider.core.compression import compress
 from offsider.core.errors import PoisonPill
 from offsider.core.payload import decode, encode
 from offsider.storage import owners, strikes
@@ -122,3 +123,12 @@ def test_the_error_travels_between_processes():
     error = pickle.loads(pickle.dumps(PoisonPill(IDENTITIES)))
     assert error.identities == tuple(IDENTITIES)
     assert str(error) == str(PoisonPill(IDENTITIES))
+
+
+def test_a_pill_with_compressed_arguments_stays_so_and_death_handlers_see_them_plain(parts, raw_redis, dies, told):
+    entry = dies(encode(compress({**PILL, "args": ["x" * 1000]})))
+    assert Burial(parts.config, parts.redis).bury(entry, IDENTITIES)
+    (stored,) = raw_redis.zrange("dead", 0, -1)
+    assert decode(stored)["compressed"] is True
+    ((payload, _),) = told.deaths
+    assert payload["args"] == ["x" * 1000]

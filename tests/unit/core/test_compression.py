@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from offsider.core import compression
-from offsider.core.compression import MAX_EXPANDED_BYTES, compress, decode_plain, expand, is_compressed
+from offsider.core.compression import MAX_EXPANDED_BYTES, compress, decode_plain, expand, is_compressed, readable
 from offsider.core.errors import MalformedPayload
 from offsider.core.payload import decode, encode
 
@@ -114,3 +114,9 @@ def test_what_would_be_too_large_to_read_again_stays_as_it_is(monkeypatch):
     monkeypatch.setattr(compression, "MAX_EXPANDED_BYTES", 100)
     payload = {"class": "A", "args": ["x" * 200]}
     assert compress(payload) is payload
+
+
+def test_whoever_only_looks_sees_what_cannot_be_read_as_it_is_stored():
+    good, bad = decode(stored()), decode(stored(args=["%"]))
+    assert readable(good)["args"] == [1]
+    assert readable(bad) is bad

@@ -12,6 +12,7 @@ from offsider import Job, job
 from offsider.core import backoff
 from offsider.core.backtrace import inflate
 from offsider.core.clock import Clock
+from offsider.core.compression import compress, expand
 from offsider.core.payload import decode, encode
 from offsider.jobs import registry
 from offsider.wiring.config import Config
@@ -375,3 +376,36 @@ def test_a_job_that_asks_to_be_killed_hears_of_its_end_and_may_stay_out_of_the_d
 
     assert isinstance(decide(**{"class": "Own", "dead": False}), Drop)
     assert told == ["a" * 24]
+
+
+# ---------------------------------------------------------------------------------- compressed arguments
+
+
+def compressed(decide, **fields):
+    packed = compress({**STORED, "args": ["x" * 1000], "kwargs": {"a": 1}, **fields})
+    return decide(**packed)
+
+
+def test_a_job_with_compressed_arguments_is_stored_so_again_and_its_callbacks_see_them_plain(decide):
+    seen = []
+
+    @job(name="HardJob", retry_in=lambda _count, _error, payload: seen.append(payload), retry=1)
+    def hard(text: str, *, a: int) -> None: ...
+
+    payload = stored(compressed(decide))
+    assert payload["compressed"] is True
+    assert expand(payload, b"")["args"] == ["x" * 1000]
+    assert (seen[0]["args"], seen[0]["kwargs"]) == (["x" * 1000], {"a": 1})
+    decision = compressed(decide, retry=0)
+    assert isinstance(decision, Bury)
+    assert decode(decision.payload)["compressed"] is True
+    assert decision.dead["args"] == ["x" * 1000]
+
+
+def test_death_handlers_see_plain_arguments_of_a_job_that_is_not_kept(decide, config):
+    dropped = compressed(decide, retry=False)
+    assert isinstance(dropped, Drop)
+    assert dropped.dead["args"] == ["x" * 1000]
+    raw = encode(compress({**STORED, "args": ["y" * 1000]}))
+    discarded = Retrier(config).discard(JobContext(payload=decode(raw), queue="q", raw=raw))
+    assert discarded.dead["args"] == ["y" * 1000]
