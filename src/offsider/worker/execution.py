@@ -19,6 +19,7 @@ from functools import partial
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, cast
 
+from offsider.core.compression import COMPRESSED, expand
 from offsider.core.errors import Discard, HardTimeout, MalformedPayload, MovedAway, Reschedule, Skip
 from offsider.core.payload import decode
 from offsider.jobs import registry
@@ -102,8 +103,11 @@ class Executor:
         """Run one job. Never raises an error of the job."""
         started = time.perf_counter()
         try:
+            payload = decode(unit.raw)
+            if COMPRESSED in payload:
+                payload = expand(payload, unit.raw)
             job = JobContext(
-                payload=decode(unit.raw),
+                payload=payload,
                 queue=unit.queue,
                 raw=unit.raw,
                 is_stopping=self._stopping,

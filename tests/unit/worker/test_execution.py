@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from offsider import Discard, Job, Reschedule, Skip, current_job, job
+from offsider.core.compression import compress
 from offsider.core.errors import HardTimeout, InvalidArguments, MovedAway, NoCurrentJob, Shutdown, SoftTimeout
 from offsider.core.payload import encode
 from offsider.jobs import registry
@@ -510,3 +511,30 @@ def test_outside_of_perform_nothing_can_be_interrupted(config):
     executor = Executor(config, config.capsules["default"], JobLogger(config), AsyncRunner("none"), lambda: False)
     executor.run(UnitOfWork("default", encode({"class": "J", "args": []})))
     assert seen == [("before", False), ("inside", True), ("after", False)]
+
+
+def test_compressed_arguments_reach_middleware_and_the_job_as_they_were_given(config, run):
+    seen, got = [], []
+
+    def looks(job, call_next):
+        seen.append(job.payload)
+        return call_next(job)
+
+    @job(name="J")
+    def takes(text: str, *, unit: str) -> None:
+        got.append((text, unit))
+
+    config.server_middleware.add(looks)
+    packed = compress({"class": "J", "args": ["x" * 1000], "kwargs": {"unit": "m"}, "queue": "low", "jid": "a" * 24})
+    raw = encode(packed)
+    assert isinstance(run(raw).outcome, Succeeded)
+    assert got == [("x" * 1000, "m")]
+    assert seen[0]["args"] == ["x" * 1000]
+    assert "compressed" not in seen[0]
+
+
+def test_compressed_arguments_that_cannot_be_read_make_it_no_job(run):
+    raw = encode({"class": "J", "args": ["%"], "compressed": True, "original_job_size_bytes": 9})
+    outcome = run(raw).outcome
+    assert isinstance(outcome, Malformed)
+    assert outcome.error.raw == raw
