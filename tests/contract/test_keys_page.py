@@ -51,6 +51,7 @@ EVERY_KEY = {
     "loads": "offsider:load",
     "load": "offsider:load:<hour>",
     "registered": "offsider:classes:<identity>",
+    "places": "offsider:places",
     "turn": "offsider:turn:<name>",
     "clients": "offsider:clients",
     "journals": "offsider:migrating",

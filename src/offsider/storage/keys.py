@@ -53,6 +53,7 @@ key                                            type    written by               
 ``offsider:load``                              hash    heartbeat (work of a shard, sums)  30 days
 ``offsider:load:<hour>``                       hash    heartbeat (the same by minutes)    8 h
 ``offsider:classes:<identity>``                string  heartbeat (the jobs it knows)      60 s
+``offsider:places``                            set     extensions (lists where jobs lie)  never
 ``offsider:turn:<name>``                       string  history of metrics (its lease)     3 looks
 ``offsider:clients``                           zset    push (host:role:rules -> seen)     5 min
 ``offsider:migrating``                         set     migration (names of journals)      with the last one
@@ -104,6 +105,7 @@ class Keys:
         self.error_fields = prefix + "offsider:errors:fields"
         self.every_series = prefix + "offsider:series"
         self.clients = prefix + "offsider:clients"
+        self.places = prefix + "offsider:places"
         self.journals = prefix + "offsider:migrating"
         self.loads = prefix + "offsider:load"
         self._queue = prefix + "queue:"

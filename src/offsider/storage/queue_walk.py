@@ -59,23 +59,28 @@ def digest(raw: bytes) -> str:
 
 def read_on(redis: Redis, queue: str, place: Place, count: int) -> tuple[int, list[bytes]]:
     """The next jobs behind a place, and how many are before them; at the end of the queue there are none."""
+    return read_on_list(redis, redis.keys.queue(queue), place, count)
+
+
+def read_on_list(redis: Redis, key: str, place: Place, count: int) -> tuple[int, list[bytes]]:
+    """The same of any list in the form of a queue."""
     if not place.marks:
-        return place.passed, queues.page(redis, queue, place.passed, count)
+        return place.passed, queues.page_of_list(redis, key, place.passed, count)
     low = max(0, place.passed - _LOOK_BACK)
     known_part = place.passed - low + _LOOK_AHEAD
-    window = queues.page(redis, queue, low, known_part + count)
+    window = queues.page_of_list(redis, key, low, known_part + count)
     found = _last_known(window[:known_part], place.marks)
     if found is None:
-        start = _search_back(redis, queue, low, place.marks)
-        return start, queues.page(redis, queue, start, count)
+        start = _search_back(redis, key, low, place.marks)
+        return start, queues.page_of_list(redis, key, start, count)
     return low + found + 1, window[found + 1 : found + 1 + count]
 
 
-def _search_back(redis: Redis, queue: str, high: int, marks: Collection[str]) -> int:
+def _search_back(redis: Redis, key: str, high: int, marks: Collection[str]) -> int:
     """Where to go on after a jump: behind the last known job, or from the beginning when none is left."""
     while high:
         low = max(0, high - _SEARCHED_AT_ONCE)
-        found = _last_known(queues.page(redis, queue, low, high - low), marks)
+        found = _last_known(queues.page_of_list(redis, key, low, high - low), marks)
         if found is not None:
             return low + found + 1
         high = low

@@ -54,7 +54,12 @@ def page(redis: Redis, queue: str, start: int, count: int, *, newest_first: bool
     if newest_first:
         newest: list[bytes] = redis.call("LRANGE", redis.keys.queue(queue), start, start + count - 1)
         return newest
-    backwards = redis.call("LRANGE", redis.keys.queue(queue), -(start + count), -(start + 1))
+    return page_of_list(redis, redis.keys.queue(queue), start, count)
+
+
+def page_of_list(redis: Redis, key: str, start: int, count: int) -> list[bytes]:
+    """The same of any list in the form of a queue."""
+    backwards = redis.call("LRANGE", key, -(start + count), -(start + 1))
     return list(reversed(backwards))
 
 
