@@ -12,6 +12,7 @@ from offsider.storage import (
     error_groups,
     job_sets,
     leader,
+    migration,
     oldest,
     owners,
     processes,
@@ -23,6 +24,7 @@ from offsider.storage import (
 from offsider.storage.agenda import Due, Lease
 from offsider.storage.error_groups import Noted
 from offsider.storage.job_sets import Move, Moved
+from offsider.storage.migration import Journal, Outgoing, Shifting
 from offsider.storage.owners import Lists
 from offsider.storage.quarantine import Seen
 from offsider.storage.redis import Redis
@@ -44,6 +46,8 @@ def seed(client: Any, keys: Any) -> None:
     client.sadd(keys.queues, "extra")
     client.lpush(keys.queue("extra"), "extra 1", "extra 2")
     client.zadd(keys.prefix + "extra", {"extra": 1})
+    client.lpush(keys.queue("moving"), "moving 1", "moving 2")
+    client.zadd(keys.prefix + "moving", {"moving 3": 1, "moving 4": 1})
     client.zadd(keys.schedule, {"due": LONG_AGO, "gone": LONG_AGO, "bad": LONG_AGO, "later": 9e9})
     client.lpush(keys.working(DEAD.identity, "default", "low"), "orphan", "pill")
     client.hset(keys.owners, DEAD.identity, '{"default": ["high", "low"]}')
@@ -70,6 +74,7 @@ def walk(redis: Redis) -> None:
     processes.send_signal(redis, OWNER.identity, "TERM")
     assert processes.take_signal(redis, OWNER.identity) == "TERM"
     _make_room(redis)
+    _migrate(redis)
     assert leader.lead(redis, OWNER.identity, 60) == 0
     assert leader.step_down(redis, OWNER.identity)
     _reclaim(redis)
@@ -102,6 +107,22 @@ def _make_room(redis: Redis) -> None:
     assert job_sets.clear(redis, keys.prefix + "extra") == 1
     error_groups.note(redis, [Noted("dead", 1, LONG_AGO, "{}", "jid")])
     assert error_groups.delete(redis, ["dead", "nobody"]) == 1
+
+
+def _migrate(redis: Redis) -> None:
+    """Jobs move to a queue and back, and all go away by way of a journal to the same server."""
+    here = Journal("aaaa", "here")
+    shifted = [Shifting(b"moving 1", 0, b"moved 1", "moved")]
+    assert migration.shift(redis, "moving", shifted) == [Moved.DONE]
+    assert migration.rewrite(redis, "moving", [(b"moving 3", b"moved 3")]) == [Moved.DONE]
+    leaving = [Outgoing(b"moving 2", 0, 1, b"moved 2", "queue:moved")]
+    assert migration.shift_out(redis, "moving", here, leaving) == [Moved.DONE]
+    members = [Outgoing(b"moving 4", 0, 2, b"moved 4", "moving")]
+    assert migration.set_out(redis, "moving", here, members) == [Moved.DONE]
+    assert migration.journals(redis) == [here]
+    assert migration.deliver(redis, here, migration.oldest(redis, here)) == 2
+    assert migration.strike_out(redis, here, 2) == 2
+    assert migration.journals(redis) == []
 
 
 def _look(redis: Redis, due: list[bytes]) -> None:
@@ -154,7 +175,10 @@ def _reclaim(redis: Redis) -> None:
 def left_behind(keys: Any, stored: dict[str, Any]) -> None:
     """What the walk has to leave in Redis, seen by a snapshot."""
     assert stored.pop(keys.queue("low")) == [b"due now", b"low 6", b"low 7", b"interrupted", b"low 5", b"orphan again"]
-    assert stored.pop(keys.queues) == {b"high", b"low"}
+    assert stored.pop(keys.queues) == {b"high", b"low", b"moved"}
+    assert stored.pop(keys.queue("moved")) == [b"moved 2", b"moved 1"]
+    assert stored.pop(keys.prefix + "moving") == {b"moved 3": 1, b"moved 4": 1}
+    assert stored.pop(keys.migrated("aaaa")) == b"2"
     assert set(stored.pop(keys.schedule)) == {b"again", b"gone", b"later"}
     assert set(stored.pop(keys.retry)) == {b"retried"}
     assert set(stored.pop(keys.dead)) == {b"buried", b"bad", b"poison"}
