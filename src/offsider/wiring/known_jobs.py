@@ -1,0 +1,31 @@
+"""The declared jobs, for those who stand below their registry and look at stored ones.
+
+The registry makes itself known here when it is imported; without it no job is declared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from offsider.wiring.routing import Routable
+
+Find: TypeAlias = Callable[[str], Routable | None]
+
+
+def _nobody(_name: str) -> None:
+    return None
+
+
+_find: Find = _nobody
+
+
+def found_by(find: Find) -> None:
+    """Ask ``find`` from now on."""
+    global _find  # noqa: PLW0603  # there is one registry in a process
+    _find = find
+
+
+def known_job(name: str) -> Routable | None:
+    """The job that is stored under this name or alias; None when it is not declared here."""
+    return _find(name)

@@ -1,0 +1,25 @@
+"""Declared jobs, as seen from below their registry."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from offsider import job
+from offsider.jobs import registry
+from offsider.wiring.known_jobs import known_job
+
+
+def test_a_declared_job_is_known_by_its_name_and_its_aliases():
+    with registry.isolated():
+
+        @job(name="shop.greet", aliases=["shop.hello"])
+        def greet() -> None: ...
+
+        assert known_job("shop.greet") is known_job("shop.hello") is registry.find("shop.greet")
+        assert known_job("shop.nobody") is None
+
+
+def test_without_a_registry_nothing_is_declared():
+    program = "from offsider.wiring.known_jobs import known_job; assert known_job('shop.greet') is None"
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
