@@ -30,11 +30,13 @@ class Push:
         reason: ``"push"`` at the first push; ``"schedule"`` or ``"retry"`` when the job moves from that set to its
             queue. Middleware that stamps or deduplicates acts on ``"push"`` only.
         job: what declares the job; None for a job that lives elsewhere and is pushed by its class name.
+        server: the name of the server that gets it; empty: the one that the client works for.
     """
 
     payload: JobPayload
     reason: Reason = "push"
     job: object | None = None
+    server: str = ""
 
 
 ClientMiddleware: TypeAlias = Callable[[Push, Callable[[Push], "Push | None"]], "Push | None"]
@@ -53,6 +55,7 @@ class Chain(Generic[T, R]):
 
     def __init__(self, entries: Iterable[Callable[[T, Callable[[T], R]], R]] = (), *, what: str = "the chain") -> None:
         self._entries = list(entries)
+        self._gates: list[Callable[[T, Callable[[T], R]], R]] = []
         self._what = what
         self._frozen = False
 
@@ -65,6 +68,15 @@ class Chain(Generic[T, R]):
         """Put entries at the start, outermost, the first one first. One that is there already moves."""
         for entry in reversed(entries):
             self._place(entry, lambda: 0)
+
+    def gate(self, *entries: Callable[[T, Callable[[T], R]], R]) -> None:
+        """Put entries outside of all others, also of those that are prepended later: they decide whether a job may
+        pass at all, before anything begins for it. Of several gates the first one is the outermost.
+        """
+        for entry in entries:
+            _check_entry(entry, self._what)
+            self._gates.append(entry)
+            self._place(entry, lambda: len(self._gates) - 1)
 
     def insert_before(self, target: object, entry: Callable[[T, Callable[[T], R]], R]) -> None:
         """Put ``entry`` just outside of ``target``; ConfigurationError when the target is not there."""
@@ -87,7 +99,9 @@ class Chain(Generic[T, R]):
 
     def copy(self, *, what: str = "") -> Chain[T, R]:
         """An open chain of the same entries."""
-        return Chain(self._entries, what=what or self._what)
+        copied = Chain(self._entries, what=what or self._what)
+        copied._gates = list(self._gates)
+        return copied
 
     def freeze(self) -> None:
         self._frozen = True
@@ -116,6 +130,8 @@ class Chain(Generic[T, R]):
         _check_entry(entry, self._what)
         self._entries = [other for other in self._entries if other != entry]
         self._entries.insert(position(), entry)
+        if self._gates:
+            self._entries.sort(key=lambda other: other not in self._gates)
 
     def _position(self, target: object) -> int:
         for index, entry in enumerate(self._entries):

@@ -138,7 +138,9 @@ class Settlement:
 
     def _moved(self, unit: UnitOfWork) -> Settled:
         """The job left its private list by a script that was not ours: let go of it, whoever has it by now."""
-        if unit.entry is not None and not unit.settled:
+        if unit.entry is None:
+            self._fetcher.acknowledge(unit)  # what such a fetcher has to forget, it forgets by itself
+        elif not unit.settled:
             self._release(unit)
         unit.settled = True
         return Settled.MOVED

@@ -65,6 +65,22 @@ def test_several_entries_are_prepended_in_their_order():
     assert names(chain) == ["a", "b", "c"]
 
 
+def test_gates_stay_outside_of_all_others_whenever_those_come():
+    chain = chain_of("b")
+    chain.gate(Marks("1"), Marks("2"))
+    chain.prepend(Marks("a"))
+    chain.add(Marks("c"))
+    assert names(chain) == ["1", "2", "a", "b", "c"]
+    copied = chain.copy()
+    copied.prepend(Marks("0"))
+    assert names(copied) == ["1", "2", "0", "a", "b", "c"]
+    copied.clear()
+    copied.add(Marks("d"))
+    assert names(copied) == ["d"]
+    with pytest.raises(ConfigurationError):
+        chain.gate(Marks)
+
+
 def test_places_are_named_by_entry_or_class():
     chain = Chain([Marks("a"), Other("z")])
     chain.insert_before(Other, Marks("b"))
