@@ -57,6 +57,7 @@ class Process:
         weights: queue -> its weight, all capsules together; 0 where the order is strict.
         leader: it leads the others: one of ours that was elected, or one of Sidekiq Enterprise.
         routing: the digest of its routing rules; empty for no rules and for processes of Ruby.
+        shard: the one that it serves; empty when it was started without.
     """
 
     identity: str
@@ -78,6 +79,7 @@ class Process:
     weights: Mapping[str, int]
     leader: bool
     routing: str
+    shard: str
     _redis: Redis = field(repr=False, compare=False)
 
     @property
@@ -179,6 +181,7 @@ def _process(redis: Redis, identity: str, fields: Mapping[str, bytes], leader: s
         weights=_all_weights(capsules) or _weights(info.get("weights")),
         leader=identity == leader,
         routing=_text(info.get("routing")),
+        shard=_text(info.get("shard")),
         _redis=redis,
     )
 

@@ -26,6 +26,7 @@ HASH = {
             "identity": OURS,
             "version": "1.0",
             "embedded": False,
+            "shard": "urgent",
         }
     ),
     "concurrency": 12,
@@ -54,7 +55,7 @@ def test_a_process_is_what_it_wrote_of_itself(config, register):
     assert (process.started_at, process.beat_at) == (1_795_216_780.25, 1_795_216_790.5)
     assert (process.concurrency, process.busy, process.is_quiet) == (12, 3, False)
     assert (process.queues, process.labels, process.tag) == (["high", "low"], ["blue"], "shop")
-    assert (process.version, process.embedded) == ("1.0", False)
+    assert (process.version, process.embedded, process.shard) == ("1.0", False, "urgent")
     assert (process.rss_kilobytes, process.round_trip_microseconds) == (51200, 180)
 
 
