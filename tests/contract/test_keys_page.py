@@ -53,6 +53,8 @@ EVERY_KEY = {
     "registered": "offsider:classes:<identity>",
     "places": "offsider:places",
     "turn": "offsider:turn:<name>",
+    "switches": "offsider:switches",
+    "switches_acted": "offsider:switches:acted",
     "clients": "offsider:clients",
     "journals": "offsider:migrating",
     "migrating": "offsider:migrating:<id>",

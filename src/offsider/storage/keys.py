@@ -55,6 +55,8 @@ key                                            type    written by               
 ``offsider:classes:<identity>``                string  heartbeat (the jobs it knows)      60 s
 ``offsider:places``                            set     extensions (lists where jobs lie)  never
 ``offsider:turn:<name>``                       string  history of metrics (its lease)     3 looks
+``offsider:switches``                          hash    switches (class -> what is done)   never
+``offsider:switches:acted``                    hash    worker (class -> jobs acted on)    never
 ``offsider:clients``                           zset    push (host:role:rules -> seen)     5 min
 ``offsider:migrating``                         set     migration (names of journals)      with the last one
 ``offsider:migrating:<id>``                    list    migration (jobs on their way)      when all arrived
@@ -104,6 +106,8 @@ class Keys:
         self.errors = prefix + "offsider:errors"
         self.error_fields = prefix + "offsider:errors:fields"
         self.every_series = prefix + "offsider:series"
+        self.switches = prefix + "offsider:switches"
+        self.switches_acted = prefix + "offsider:switches:acted"
         self.clients = prefix + "offsider:clients"
         self.places = prefix + "offsider:places"
         self.journals = prefix + "offsider:migrating"

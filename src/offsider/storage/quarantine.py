@@ -1,4 +1,4 @@
-"""Jobs that a bulk purge has put aside, for some days, with the place where they were.
+"""Jobs that a bulk purge or a switch has put aside, for some days, with the place where they were.
 
 An id lies in a sorted set, by the second until which it is kept; what it stands for lies in a hash, as a line of
 JSON and the job's bytes. Moves in and out are one script each: a job is always in one of the two places.
@@ -14,10 +14,12 @@ from typing import cast
 
 from offsider.storage.redis import Redis
 from offsider.storage.scripts import Argument, Script
+from offsider.storage.working import Entry, own_keys
 
 QUARANTINE = Script("quarantine")
 PLUCK = Script("pluck")
 RESTORE = Script("restore")
+PUT_ASIDE = Script("put_aside")
 
 #: Jobs that one script moves; each costs a walk through the list when it lies deep in a queue of a million.
 BATCH = 50
@@ -87,6 +89,29 @@ def take_from_queue(
         arguments += (-1 - job.position, _new_id(), head, job.raw)
     replies = redis.run(PLUCK, [keys.queue(queue), keys.quarantine, keys.quarantined_jobs], arguments)
     return [bool(reply) for reply in replies]
+
+
+def put_from_run(redis: Redis, entry: Entry, *, days: float, at: float, how: str) -> bool:
+    """Put a job aside that was claimed, out of its private list. False when it was gone: somebody else owns it.
+
+    Whoever does so often calls `trim` now and then.
+
+    Raises:
+        Fenced: its owner was declared dead.
+    """
+    keys = redis.keys
+    head = _head(f"queue:{entry.queue}", 0, at, how)
+    places = [*own_keys(redis, entry), keys.quarantine, keys.quarantined_jobs]
+    return bool(redis.run(PUT_ASIDE, places, [entry.raw, _new_id(), head, _seconds(days)]))
+
+
+def add(redis: Redis, raw: bytes, queue: str, *, days: float, at: float, how: str) -> None:
+    """Put a job aside that lies nowhere else, as `put_from_run`."""
+    keys = redis.keys
+    identifier = _new_id()
+    stored = _head(f"queue:{queue}", 0, at, how).encode() + b"\n" + raw
+    until = int(redis.call("TIME")[0]) + _seconds(days)
+    redis.pipeline([("HSET", keys.quarantined_jobs, identifier, stored), ("ZADD", keys.quarantine, until, identifier)])
 
 
 def restore(redis: Redis, job: Quarantined) -> bool:

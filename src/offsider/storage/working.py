@@ -174,13 +174,13 @@ def acknowledge(redis: Redis, entry: Entry) -> bool:
 
 def postpone(redis: Redis, entry: Entry, sorted_set: str, payload: bytes, delay_seconds: float) -> bool:
     """The job runs again later: ``sorted_set`` is the key of the retry set or of the schedule."""
-    keys = [*_own_keys(redis, entry), sorted_set]
+    keys = [*own_keys(redis, entry), sorted_set]
     return bool(redis.run(POSTPONE, keys, [entry.raw, payload, repr(delay_seconds)]))
 
 
 def bury(redis: Redis, entry: Entry, payload: bytes, limits: DeadSetLimits) -> bool:
     """The job is dead."""
-    keys = [*_own_keys(redis, entry), redis.keys.dead]
+    keys = [*own_keys(redis, entry), redis.keys.dead]
     return bool(redis.run(BURY, keys, [entry.raw, payload, limits.timeout_seconds, limits.max_jobs]))
 
 
@@ -255,5 +255,6 @@ def _list(redis: Redis, owner: Owner, queue: str) -> str:
     return redis.keys.working(owner.identity, owner.capsule, queue)
 
 
-def _own_keys(redis: Redis, entry: Entry) -> list[str]:
+def own_keys(redis: Redis, entry: Entry) -> list[str]:
+    """The fenced mark of its owner and the private list: what a script that moves it looks at first."""
     return [redis.keys.fenced(entry.owner.identity), _list(redis, entry.owner, entry.queue)]

@@ -19,6 +19,7 @@ from offsider.storage import (
     quarantine,
     queues,
     strikes,
+    switches,
     working,
 )
 from offsider.storage.agenda import Due, Lease
@@ -28,6 +29,7 @@ from offsider.storage.migration import Journal, Outgoing, Shifting
 from offsider.storage.owners import Lists
 from offsider.storage.quarantine import Seen
 from offsider.storage.redis import Redis
+from offsider.storage.switches import Switch
 from offsider.storage.working import DeadSetLimits, Entry, Owner
 
 OWNER = Owner("host:1:aaaaaaaaaaaa", "default")
@@ -46,6 +48,7 @@ def seed(client: Any, keys: Any) -> None:
     client.sadd(keys.queues, "extra")
     client.lpush(keys.queue("extra"), "extra 1", "extra 2")
     client.zadd(keys.prefix + "extra", {"extra": 1})
+    client.lpush(keys.queue("switched"), "switched 1")
     client.lpush(keys.queue("moving"), "moving 1", "moving 2")
     client.zadd(keys.prefix + "moving", {"moving 3": 1, "moving 4": 1})
     client.zadd(keys.schedule, {"due": LONG_AGO, "gone": LONG_AGO, "bad": LONG_AGO, "later": 9e9})
@@ -68,6 +71,7 @@ def walk(redis: Redis) -> None:
     assert not job_sets.drop(redis, keys.schedule, b"nobody")
     assert job_sets.defer(redis, keys.schedule, b"gone", 60)
     _quarantine(redis)
+    _switch(redis)
     error_groups.note(redis, [Noted("group", 1, LONG_AGO, "{}", "jid")])
     beat = processes.heartbeat(redis, OWNER.identity, {"info": "{}"}, {"1": "{}"}, wire_version=8)
     assert (beat.known, beat.signal) == (False, "TSTP")
@@ -89,6 +93,17 @@ def _quarantine(redis: Redis) -> None:
     seen = [Seen(b"due now", 6), Seen(b"nobody", 1)]
     assert quarantine.take_from_queue(redis, "low", seen, days=1, at=1.5, how="test") == [True, False]
     assert [quarantine.restore(redis, job) for job in quarantine.page(redis, 0, 10)] == [True, True]
+
+
+def _switch(redis: Redis) -> None:
+    """A job of a class that is switched off, and the switch itself."""
+    (entry,) = working.claim(redis, OWNER, ("switched",), 1)
+    assert quarantine.put_from_run(redis, entry, days=1, at=1.5, how="test")
+    (put_aside,) = quarantine.page(redis, 0, 10)
+    assert quarantine.delete(redis, put_aside.id)
+    switches.put(redis, Switch("HardJob", "drop"))
+    assert not switches.forget(redis, "HardJob", b"another")
+    assert switches.clear(redis, "HardJob")
 
 
 def _make_room(redis: Redis) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from offsider.core.errors import RedisRefused
+from offsider.core.errors import Fenced, RedisRefused
 from offsider.storage import quarantine
 from offsider.storage.quarantine import Seen
+from offsider.storage.working import Entry, Owner
 from tests.snapshot import snapshot
 
 DAY = 86_400
@@ -186,3 +187,36 @@ def test_what_somebody_else_wrote_there_breaks_no_page(pool, raw_redis):
         ("", 0.0, b""),
         ("", 0.0, b"job"),
     ]
+
+
+# ---------------------------------------------------------------------------------- from a run
+
+ENTRY = Entry(Owner("host:1:aaaaaaaaaaaa", "default"), "low", b"job")
+LIST = "offsider:working:host:1:aaaaaaaaaaaa:default:low"
+
+
+def test_a_claimed_job_is_put_aside_and_goes_back_to_its_queue(pool, raw_redis):
+    raw_redis.lpush(LIST, "job", "other")
+    assert quarantine.put_from_run(pool, ENTRY, days=1, at=5.5, how="a switch")
+    assert raw_redis.lrange(LIST, 0, -1) == [b"other"]
+    assert aside(pool) == [(b"job", "queue:low", 0.0, "a switch")]
+    assert not quarantine.put_from_run(pool, ENTRY, days=1, at=5.5, how="a switch"), "it was gone"
+    (job,) = quarantine.page(pool, 0, 10)
+    assert abs(job.until - raw_redis.time()[0] - DAY) < 5
+    assert quarantine.restore(pool, job)
+    assert raw_redis.lrange("queue:low", 0, -1) == [b"job"]
+
+
+def test_a_fenced_owner_puts_nothing_aside(pool, raw_redis):
+    raw_redis.lpush(LIST, "job")
+    raw_redis.set("offsider:fenced:host:1:aaaaaaaaaaaa", 1)
+    with pytest.raises(Fenced):
+        quarantine.put_from_run(pool, ENTRY, days=1, at=5.5, how="a switch")
+    assert aside(pool) == []
+
+
+def test_a_job_that_lies_nowhere_is_added(pool, raw_redis):
+    quarantine.add(pool, b"job\nof two lines", "low", days=1, at=5.5, how="a switch")
+    assert aside(pool) == [(b"job\nof two lines", "queue:low", 0.0, "a switch")]
+    (job,) = quarantine.page(pool, 0, 10)
+    assert abs(job.until - raw_redis.time()[0] - DAY) < 5

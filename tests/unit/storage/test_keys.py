@@ -49,6 +49,8 @@ EXPECTED = {
     "every_working": "offsider:working:*",
     "attempts": "offsider:attempts:b4a577edbccf1d805744efa9",
     "clients": "offsider:clients",
+    "switches": "offsider:switches",
+    "switches_acted": "offsider:switches:acted",
     "deploy_lock": "deploylock-v1",
     "deploy_marks": "20261103-marks",
     "error_fields": "offsider:errors:fields",
