@@ -5,12 +5,13 @@ The registry makes itself known here when it is imported; without it no job is d
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from offsider.wiring.routing import Routable
 
 Find: TypeAlias = Callable[[str], Routable | None]
+Every: TypeAlias = Callable[[], Sequence[Routable]]
 
 
 def _nobody(_name: str) -> None:
@@ -18,6 +19,7 @@ def _nobody(_name: str) -> None:
 
 
 _find: Find = _nobody
+_every: Every = tuple
 
 
 def found_by(find: Find) -> None:
@@ -29,3 +31,14 @@ def found_by(find: Find) -> None:
 def known_job(name: str) -> Routable | None:
     """The job that is stored under this name or alias; None when it is not declared here."""
     return _find(name)
+
+
+def listed_by(every: Every) -> None:
+    """Ask ``every`` for all of them from now on."""
+    global _every  # noqa: PLW0603  # see above
+    _every = every
+
+
+def known_jobs() -> Sequence[Routable]:
+    """Every job that is declared here."""
+    return _every()

@@ -7,7 +7,7 @@ import sys
 
 from offsider import job
 from offsider.jobs import registry
-from offsider.wiring.known_jobs import known_job
+from offsider.wiring.known_jobs import known_job, known_jobs
 
 
 def test_a_declared_job_is_known_by_its_name_and_its_aliases():
@@ -18,8 +18,12 @@ def test_a_declared_job_is_known_by_its_name_and_its_aliases():
 
         assert known_job("shop.greet") is known_job("shop.hello") is registry.find("shop.greet")
         assert known_job("shop.nobody") is None
+        assert registry.find("shop.greet") in known_jobs()
 
 
 def test_without_a_registry_nothing_is_declared():
-    program = "from offsider.wiring.known_jobs import known_job; assert known_job('shop.greet') is None"
+    program = (
+        "from offsider.wiring.known_jobs import known_job, known_jobs; "
+        "assert known_job('shop.greet') is None and not known_jobs()"
+    )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
