@@ -10,9 +10,10 @@ from pathlib import Path
 import click
 
 from offsider.cli.main import main as offsider
-from offsider.wiring.settings import SECTIONS, CapsuleSection, Section, Setting, declared_in
+from offsider.wiring.settings import SECTIONS, CapsuleSection, Section, Setting, ShardSection, declared_in
 
 ROOT = Path(__file__).resolve().parents[1]
+NAMED = {"capsules": CapsuleSection, "shards": ShardSection}
 PART = re.compile(r"(<!-- (?P<name>[\w .]+): written by `python3 dev\.py docs` -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -80,7 +81,7 @@ def _option_row(option: click.Option, context: click.Context) -> str:
 def parts() -> dict[str, str]:
     """Every written part by the name that the pages call it."""
     tables = {f"settings of {section.section}": section_table(section) for section in SECTIONS}
-    tables["settings of capsules"] = section_table(CapsuleSection)
+    tables |= {f"settings of {name}": section_table(section) for name, section in NAMED.items()}
     return tables | {
         f"options of {name}": command_help(name) for name in offsider.list_commands(click.Context(offsider))
     }

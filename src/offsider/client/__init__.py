@@ -3,5 +3,6 @@
 from offsider.client.asynchronous import AsyncClient
 from offsider.client.prepared import Prepared
 from offsider.client.sync import Client
+from offsider.client.via import via
 
-__all__ = ["AsyncClient", "Client", "Prepared"]
+__all__ = ["AsyncClient", "Client", "Prepared", "via"]

@@ -72,7 +72,8 @@ class AsyncClient(Pushing):
 
     async def close(self) -> None:
         """Close the idle connections of the running loop; the client may be used again."""
-        await self.redis.close()
+        for redis in {self.redis, *self.config.kept_of_all_servers(AsyncRedis)}:
+            await redis.close()
 
     async def store(self, push: Push, wait_replicas: int = 0) -> str | None:
         """As `Client.store`."""
@@ -89,9 +90,11 @@ class AsyncClient(Pushing):
         if sink is not None:
             sink(jobs)
             return ()
-        keys = self.redis.keys
-        also = self._presence.commands(keys)
+        server = jobs[0].server  # the jobs of one class, or only one
+        redis = self.config.async_redis_of(server) if server else self.redis
+        keys = redis.keys
+        also = self._presence.commands(keys, server)
         delivery = Delivery(keys, jobs, wait_replicas, guard=self.config.push_guard, also=also)
         while delivery.commands:
-            delivery.take(await self.redis.pipeline(delivery.commands, raise_errors=False))
+            delivery.take(await redis.pipeline(delivery.commands, raise_errors=False))
         return delivery.stopped

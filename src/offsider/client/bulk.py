@@ -81,7 +81,7 @@ class Bulk:
         due = self._next_time(now)
         if due is not None:
             payload["at"] = due
-        return Push(payload=payload, reason="push", job=self.template.job)
+        return Push(payload=payload, reason="push", job=self.template.job, server=self.template.server)
 
     def _arguments(self, call: object) -> tuple[list[Any], dict[str, Any]]:
         args: Sequence[Any]

@@ -19,6 +19,7 @@ class Prepared(NamedTuple):
         queue: where it goes.
         at: epoch seconds at which it is due; None for now.
         guarded: the configuration's push guard stores it.
+        server: the name of the server that gets it; empty: the one that the client works for.
     """
 
     payload: JobPayload
@@ -26,6 +27,7 @@ class Prepared(NamedTuple):
     queue: str
     at: float | None
     guarded: bool = False
+    server: str = ""
 
     @property
     def jid(self) -> str:
@@ -51,12 +53,21 @@ class DeclaredJob(Protocol):
         ...
 
     @property
+    def declared_server(self) -> str:
+        """The server that its declaration names; empty without one."""
+        ...
+
+    @property
     def wait_replicas(self) -> int:
         """How many replicas its pushes wait for."""
         ...
 
     def stored_options(self, config: Config) -> Mapping[str, Any]:
         """Its options as the payload holds them. Raises InvalidOptions for those ``config`` does not know."""
+        ...
+
+    def origin(self, config: Config) -> Mapping[str, str]:
+        """What its payloads say of the program that pushes them."""
         ...
 
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:

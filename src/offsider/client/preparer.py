@@ -13,11 +13,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from copy import copy
-from typing import Any, Literal, cast
+from typing import Any, Literal, NamedTuple, cast
 
 from offsider.client.prepared import DeclaredJob, Prepared, declared_of
 from offsider.client.stencil import Stencil
 from offsider.client.times import due_at
+from offsider.client.via import chosen_server
 from offsider.core.arguments import are_plain, check_json, explain, odd_keys
 from offsider.core.errors import InvalidArguments, InvalidJob, InvalidOptions
 from offsider.core.options import check_known, check_queue_name, merge_options
@@ -25,7 +26,7 @@ from offsider.core.payload import JobPayload, check_nesting, encode, new_jid, ne
 from offsider.wiring.config import Config
 from offsider.wiring.middleware import ClientChain, Push
 from offsider.wiring.propagation import stamps
-from offsider.wiring.routing import Rules
+from offsider.wiring.routing import MAIN, Rules, route
 
 logger = logging.getLogger("offsider")
 
@@ -35,6 +36,15 @@ _ARGUMENTS = frozenset({"args", "kwargs"})
 DEFAULTS: dict[str, Any] = {"retry": True, "queue": "default"}
 
 
+class _Base(NamedTuple):
+    """What the pushes of one job start from, and what it was made from."""
+
+    defaults: Mapping[str, Any]
+    rules: Rules
+    options: dict[str, Any]
+    server: str
+
+
 class Preparer:
     """Prepares pushes for one configuration. Holds no state of a single push, so threads share it."""
 
@@ -42,7 +52,7 @@ class Preparer:
         self.config = config
         self._middleware = config.client_middleware if middleware is None else middleware
         # Options that a push starts from, by job; each with the [jobs] defaults and the rules that it was made from.
-        self._bases: dict[DeclaredJob | None, tuple[Mapping[str, Any], Rules, dict[str, Any]]] = {}
+        self._bases: dict[DeclaredJob | None, _Base] = {}
 
     def build(self, item: Mapping[str, Any]) -> Push:
         """The push of ``item``, complete but for client middleware.
@@ -50,16 +60,16 @@ class Preparer:
         Raises:
             InvalidJob: there is no class, arguments are no list or do not fit, an option is impossible.
         """
-        merged, job = self._merge(item)
+        merged, job, server = self._merge(item)
         self._place_arguments(merged, job)
         now = self.config.clock.now()
         self._place_time(merged, now)
-        return self._complete(merged, job, now)
+        return self._complete(merged, job, server, now)
 
     def build_template(self, item: Mapping[str, Any]) -> Push:
         """A push that many jobs are copies of: arguments, time and jid of each are still to come."""
-        merged, job = self._merge({**item, "args": []})
-        return self._complete(merged, job, self.config.clock.now())
+        merged, job, server = self._merge({**item, "args": []})
+        return self._complete(merged, job, server, self.config.clock.now())
 
     def prepare(self, push: Push) -> Prepared | None:
         """Bytes for Redis, or None when client middleware stopped the job.
@@ -89,7 +99,7 @@ class Preparer:
         Raises:
             InvalidJob: as `prepare`.
         """
-        now = stamp(self.config.clock.now(), self.config.redis.wire_version)
+        now = stamp(self.config.clock.now(), self._wire_version(template.server))
         shared: dict[str, Any] = {**template.payload, "enqueued_at": now}
         self._encode(cast(JobPayload, shared))
         self._check_own_keys(cast(JobPayload, shared))
@@ -100,7 +110,7 @@ class Preparer:
             self._check_arguments(payload, job)
             raw = self._fill(stencil, payload)
             self._warn_if_large(payload, raw)
-            jobs.append(Prepared(payload, raw, queue, None))
+            jobs.append(Prepared(payload, raw, queue, None, server=template.server))
         return jobs
 
     def reenqueue(
@@ -138,26 +148,42 @@ class Preparer:
 
     # 1. build
 
-    def _merge(self, item: Mapping[str, Any]) -> tuple[dict[str, Any], DeclaredJob | None]:
+    def _merge(self, item: Mapping[str, Any]) -> tuple[dict[str, Any], DeclaredJob | None, str]:
         payload = dict(item)
         job = self._name_class(payload)
         if "extra" in payload:
             payload.update(self._extra(payload.pop("extra"), payload["class"]))
         check_known(payload, job_name=payload["class"])
-        return self._on_base(job, payload), job
+        server = self._server(job, payload.pop("server", ""))
+        return self._on_base(job, payload), job, server
 
     def _extra(self, extra: object, name: str) -> Mapping[str, Any]:
         if isinstance(extra, Mapping):
             return cast("Mapping[str, Any]", extra)
         raise InvalidOptions(f"{name}: extra must be a mapping, got {extra!r}")
 
-    def _complete(self, payload: dict[str, Any], job: DeclaredJob | None, now: float) -> Push:
+    def _complete(self, payload: dict[str, Any], job: DeclaredJob | None, server: str, now: float) -> Push:
         payload.setdefault("jid", new_jid())
-        payload.setdefault("created_at", stamp(now, self.config.redis.wire_version))
+        payload.setdefault("created_at", stamp(now, self._wire_version(server)))
         for key, value in stamps().items():
             payload.setdefault(key, value)
         self._check_shape(payload)
-        return Push(payload=cast(JobPayload, payload), reason="push", job=job)
+        return Push(payload=cast(JobPayload, payload), reason="push", job=job, server=server)
+
+    def _server(self, job: DeclaredJob | None, named: str) -> str:
+        """The server of a first push: empty for the one that the client works for.
+
+        Raises:
+            ConfigurationError: there is no such server.
+        """
+        server = named or chosen_server() or self._base(job).server
+        if server == self.config.server:
+            return ""
+        self.config.for_server(server)  # raises, and soon opens a pool anyway
+        return server
+
+    def _wire_version(self, server: str) -> int:
+        return (self.config.servers[server] if server else self.config.redis).wire_version
 
     def _name_class(self, payload: dict[str, Any]) -> DeclaredJob | None:
         given = payload.get("class")
@@ -174,22 +200,28 @@ class Preparer:
         return job
 
     def _on_base(self, job: DeclaredJob | None, payload: Mapping[str, Any]) -> dict[str, Any]:
-        merged = merge_options(self._base(job), payload)
+        merged = merge_options(self._base(job).options, payload)
         for key in _SHARED.intersection(merged):
             # Middleware may change it in place, and must not change the declaration or the caller's list.
             merged[key] = copy(merged[key])
         return merged
 
-    def _base(self, job: DeclaredJob | None) -> dict[str, Any]:
+    def _base(self, job: DeclaredJob | None) -> _Base:
         defaults, rules = self.config.jobs.stored, self.config.routing.rules
         known = self._bases.get(job)
-        if known is not None and known[0] is defaults and known[1] is rules:
-            return known[2]
+        if known is not None and known.defaults is defaults and known.rules is rules:
+            return known
         self.config.jobs.check_for_push(self.config.job_options)
-        base = merge_options(DEFAULTS, defaults, {} if job is None else job.stored_options(self.config))
-        if job is not None and rules:
-            base["queue"] = rules.route(job).queue
-        self._bases[job] = (defaults, rules, base)
+        options = merge_options(DEFAULTS, defaults, {} if job is None else job.stored_options(self.config))
+        if job is not None:
+            options |= job.origin(self.config)
+        server = MAIN
+        if job is not None:
+            routed = route(job, rules, defaults)
+            server = routed.server
+            if rules:
+                options["queue"] = routed.queue
+        base = self._bases[job] = _Base(defaults, rules, options, server)
         return base
 
     def _place_arguments(self, payload: dict[str, Any], job: DeclaredJob | None) -> None:
@@ -232,6 +264,8 @@ class Preparer:
             return push
         passed = self._middleware.compose(_last)(push)
         if passed is not None:
+            if passed is not push:
+                passed.server = passed.server or push.server  # middleware makes pushes of its own without it
             self._check_shape(passed.payload)
             if push.reason == "push":  # a stored job goes on, however Ruby named its queue
                 check_queue_name(passed.payload.get("queue"), what=f"{passed.payload['class']}: queue")
@@ -246,7 +280,7 @@ class Preparer:
         if at is not None and (at <= now or push.reason != "push"):  # a job that is moved was due already
             at = None
         if at is None:
-            payload["enqueued_at"] = stamp(now, self.config.redis.wire_version)
+            payload["enqueued_at"] = stamp(now, self._wire_version(push.server))
         else:
             payload.pop("enqueued_at", None)
         if push.reason == "push":
@@ -256,7 +290,7 @@ class Preparer:
         if push.reason == "push":
             self._check_own_keys(payload)  # after the encoding, which no cycle passes
             self._warn_if_large(payload, raw)
-        return Prepared(payload, raw, payload.get("queue", "default"), at, guarded)
+        return Prepared(payload, raw, payload.get("queue", "default"), at, guarded, push.server)
 
     def _is_guarded(self, push: Push, at: float | None) -> bool:
         guard = self.config.push_guard

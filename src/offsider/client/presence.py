@@ -24,14 +24,14 @@ class Presence:
 
     def __init__(self, config: Config) -> None:
         self._config = config
-        self._due = 0.0
+        self._due: dict[str, float] = {}
 
-    def commands(self, keys: Keys) -> Sequence[Command]:
-        """What to send along with the push that is about to be sent; mostly nothing."""
+    def commands(self, keys: Keys, server: str = "") -> Sequence[Command]:
+        """What to send along with the push that is about to be sent to this server; mostly nothing."""
         now = time.monotonic()
-        if now < self._due:
+        if now < self._due.get(server, 0.0):
             return ()
-        self._due = now + PAUSE_SECONDS
+        self._due[server] = now + PAUSE_SECONDS
         host = os.environ.get("DYNO") or socket.gethostname()
         shown = SeenClient(host, self._role(), self._config.routing.rules.digest)
         return note_commands(keys, shown, self._config.clock.now())

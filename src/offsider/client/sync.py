@@ -98,12 +98,13 @@ class Client(Pushing):
 
     @property
     def redis(self) -> Redis:
-        """The pool."""
+        """The pool to the server that its configuration works for."""
         return self.config.shared_redis() if self._redis is None else self._redis
 
     def close(self) -> None:
-        """Close the idle connections of its pool; the client may be used again."""
+        """Close the idle connections of its pool and of those to other servers; the client may be used again."""
         self.redis.close()
+        self.config.close()
 
     def store(self, push: Push, wait_replicas: int = 0) -> str | None:
         """Run client middleware on a push from `build` and store it. Does not look at ``after_commit``."""
@@ -121,9 +122,11 @@ class Client(Pushing):
         if sink is not None:
             sink(jobs)
             return ()
-        keys = self.redis.keys
-        also = self._presence.commands(keys)
+        server = jobs[0].server  # the jobs of one class, or only one
+        redis = self.config.redis_of(server) if server else self.redis
+        keys = redis.keys
+        also = self._presence.commands(keys, server)
         delivery = Delivery(keys, jobs, wait_replicas, guard=self.config.push_guard, also=also)
         while delivery.commands:
-            delivery.take(self.redis.pipeline(delivery.commands, raise_errors=False))
+            delivery.take(redis.pipeline(delivery.commands, raise_errors=False))
         return delivery.stopped

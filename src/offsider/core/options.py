@@ -50,6 +50,9 @@ class JobOptions(TypedDict, total=False):
     """What that profiler is told, carried in the same way."""
     wait_replicas: int
     """Wait until so many replicas confirmed the push. Not stored."""
+    server: str
+    """The server that gets the job, one of the configuration's; a routing rule that names one is stronger. Default
+    ``"main"``. Not stored."""
     unique_for: float | timedelta | Literal[False]
     """Drop the same job while this one waits or runs, for so many seconds at most. False: not this push. This and the
     next two are of the extension ``Unique``, and are refused where it is not installed."""
@@ -102,7 +105,7 @@ DURATIONS = frozenset({"retry_for", "soft_timeout", "hard_timeout"})
 
 # Options that Redis never sees.
 TRANSIENT = frozenset(
-    {"name", "aliases", "retry_in", "on_exhausted", "client", "shared_with_ruby", "wait_replicas", "extra"}
+    {"name", "aliases", "retry_in", "on_exhausted", "client", "shared_with_ruby", "wait_replicas", "server", "extra"}
 )
 # Payload keys that say what the job is; no option may overwrite them.
 RESERVED = frozenset(
@@ -276,4 +279,5 @@ _CHECKS: dict[str, Callable[[str, Any], None]] = {
     "profile": _check_text,
     "profiler_options": _check_mapping,
     "wait_replicas": _check_replicas,
+    "server": _check_text,
 }

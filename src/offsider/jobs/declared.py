@@ -6,6 +6,7 @@ import inspect
 import sys
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,6 +14,7 @@ from offsider.core.characteristics import CHARACTERISTICS, Characteristics, chec
 from offsider.core.errors import InvalidJob, InvalidOptions
 from offsider.core.options import JobDeclaration, check_options, wire_options
 from offsider.jobs.signature import JobSignature
+from offsider.wiring.app_version import app_version
 from offsider.wiring.config import Config
 from offsider.wiring.context import JobContext
 
@@ -101,6 +103,16 @@ class Declared:
         """The queue that its declaration names, if any."""
         return self.options.get("queue")
 
+    @property
+    def declared_server(self) -> str:
+        """The server that its declaration names; empty without one."""
+        return str(self.options.get("server", ""))
+
+    @cached_property
+    def signatures(self) -> tuple[str | None, ...]:
+        """What a payload says whose arguments were made for these parameters: their digest, or nothing at all."""
+        return (self.signature.digest, None)
+
     # Running it
 
     def make(self, context: JobContext | None = None) -> object:
@@ -139,6 +151,11 @@ class Declared:
         if self._wire is None:
             self._wire = wire_options(self.options)
         return self._wire
+
+    def origin(self, config: Config) -> Mapping[str, str]:
+        """What a payload says of the program that pushed it: the parameters that it knows, and its version."""
+        version = app_version(config)
+        return {"signature": self.signature.digest} | ({"app_version": version} if version else {})
 
     def check(self, config: Config) -> None:
         """Check the declaration against what ``config`` and its extensions know.

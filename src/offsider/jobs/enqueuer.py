@@ -183,8 +183,9 @@ class Enqueuer(Generic[P, R]):
             raise InvalidOptions(f"{self.declared.name}: {', '.join(misplaced)} can be declared only, not pushed")
         check_all_options(options, client.config, job_name=self.declared.name)
         stored = wire_options(options)
-        if "wait_replicas" in options:
-            stored["wait_replicas"] = options["wait_replicas"]
+        for name in ("wait_replicas", "server"):
+            if name in options:
+                stored[name] = options[name]
         return {**stored, **item}
 
 

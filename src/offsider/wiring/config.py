@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import logging
 import os
+import re
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
+from copy import copy
 from pathlib import Path
 from random import Random
 from types import MappingProxyType
@@ -39,17 +42,23 @@ from offsider.wiring.logs import describe, logger
 from offsider.wiring.middleware import Chain, ClientChain, Push, ServerChain
 from offsider.wiring.nearest import suggest
 from offsider.wiring.push_guard import PushGuard
+from offsider.wiring.routing import MAIN
 from offsider.wiring.service import Service
 from offsider.wiring.settings import (
     CAPSULES,
     JOBS,
     PERIODIC,
+    SERVERS,
+    SHARDS,
     CapsuleSection,
     ClientSection,
     LogSection,
     RedisSection,
     RoutingSection,
     Section,
+    ServerSection,
+    ShardSection,
+    SloSection,
     WorkerSection,
     by_name,
 )
@@ -62,10 +71,12 @@ if TYPE_CHECKING:
 ErrorHandler: TypeAlias = Callable[[BaseException, Mapping[str, object]], None]
 DeathHandler: TypeAlias = Callable[[JobPayload, "BaseException | None"], None]
 MetricLabels: TypeAlias = Callable[[str, str], Mapping[str, str]]
+T = TypeVar("T")
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 
 
 DEFAULT = "default"
+_NAME = re.compile(r"[A-Za-z0-9_.-]+")
 ASSIGNABLE = ("after_commit", "clock", "fetcher", "push_guard", "queue_resolver", "random", "reloader")
 
 
@@ -78,7 +89,11 @@ class Config:
     """Everything a client or a worker needs to know.
 
     Attributes:
-        redis, worker, client, routing, log: sections of settings; each assignment is checked.
+        redis, worker, client, routing, slo, log: sections of settings; each assignment is checked. ``redis`` is the
+            server that this process works for: the one of the shard of a worker that serves one.
+        servers: name to section of every server that pushes may go to; ``main`` is that of the section ``redis``.
+        server: the name of the server that this process works for.
+        shards: name to section of every shard.
         jobs: default options merged below each job's own.
         capsules: name to `Capsule`; ``default`` is always there and is the section ``worker``.
         client_middleware, server_middleware: the chains that capsules copy.
@@ -114,9 +129,15 @@ class Config:
         self.file: Path | None = None
         self.warnings: list[str] = []
         self.redis = RedisSection()
+        self.server = MAIN
+        self._servers: dict[str, RedisSection] = {MAIN: self.redis}
+        self._shards: dict[str, ShardSection] = {}
+        self._views: dict[str, Config] = {}
+        self._making_views = threading.Lock()
         self.worker = WorkerSection()
         self.client = ClientSection()
         self.routing = RoutingSection()
+        self.slo = SloSection()
         self.log = LogSection()
         self.jobs = JobDefaults()
         self.periodic: dict[str, dict[str, object]] = {}
@@ -198,6 +219,77 @@ class Config:
             if value is not None:
                 self._assign_capsule(name, key, value, "")
         return self._capsule(name)
+
+    # ---------------------------------------------------------------------------------- servers
+    @property
+    def servers(self) -> Mapping[str, RedisSection]:
+        """Every server by name; ``main`` comes first."""
+        return MappingProxyType(self._servers)
+
+    @property
+    def shards(self) -> Mapping[str, ShardSection]:
+        """Every shard by name, as the file has them."""
+        return MappingProxyType(self._shards)
+
+    def add_server(self, name: str, **settings: object) -> RedisSection:
+        """One more server that pushes may go to: ``config.add_server("bulk", url="redis://…")``.
+
+        Raises:
+            ConfigurationError: there is one of this name, a setting is not acceptable, or the worker has been launched.
+        """
+        self._check_open("config.servers")
+        if name in self._servers:
+            raise ConfigurationError(f"there is a server {name!r} already")
+        section = ServerSection()
+        for key, value in settings.items():
+            section.assign(key, value)
+        if not section.url:
+            raise ConfigurationError(f"the server {name!r} needs a url")
+        self._servers[_server_name(name)] = section
+        return section
+
+    def for_server(self, name: str) -> Config:
+        """The same configuration, as a process has it that works for another server: to inspect it, and for pools.
+
+        Raises:
+            ConfigurationError: there is no server of this name.
+        """
+        if name == self.server:
+            return self
+        with self._making_views:
+            if name not in self._views:
+                self._views[name] = self._make_view(name)
+            return self._views[name]
+
+    def redis_of(self, name: str) -> Redis:
+        """The shared pool to the server ``name``; as `shared_redis`. ConfigurationError when there is none."""
+        return self.for_server(name).shared_redis()
+
+    def async_redis_of(self, name: str) -> AsyncRedis:
+        """The same for asyncio."""
+        return self.for_server(name).shared_async_redis()
+
+    def _make_view(self, name: str) -> Config:
+        view = copy(self)
+        view.__dict__ |= {
+            "redis": self._named_server(name),
+            "server": name,
+            "kept": Kept(),
+            "_views": {self.server: self},
+        }
+        view.__dict__["_capsules"] = {
+            capsule.name: Capsule(capsule.name, capsule.settings, view) for capsule in self._capsules.values()
+        }
+        return view
+
+    def _named_server(self, name: str) -> RedisSection:
+        section = self._servers.get(name)
+        if section is None:
+            raise ConfigurationError(
+                f"there is no server {name!r}{suggest(name, self._servers)}: a table [servers.{name}] with its url is "
+                f"missing; there are {', '.join(self._servers)}"
+            )
+        return section
 
     # -------------------------------------------------------------------------------- plugging in
     @overload
@@ -300,10 +392,14 @@ class Config:
         return self.kept.get(AsyncRedis, lambda: self.make_async_redis(self.redis.client_pool_size))
 
     def close(self) -> None:
-        """Close the idle connections of the shared pool, which may be used again."""
-        redis = self.kept.peek(Redis)
-        if redis is not None:
+        """Close the idle connections of the shared pools, which may be used again."""
+        for redis in self.kept_of_all_servers(Redis):
             redis.close()
+
+    def kept_of_all_servers(self, kind: type[T]) -> list[T]:
+        """What there is of this kind, here and in the views of this configuration for other servers."""
+        found = (config.kept.peek(kind) for config in (self, *self._views.values()))
+        return [each for each in found if each is not None]
 
     # ----------------------------------------------------------------------------------- errors
     def handle_error(self, error: BaseException, context: Mapping[str, object]) -> None:
@@ -336,7 +432,18 @@ class Config:
         if self.periodic and PERIODIC not in self._extensions:
             logger.warning("none of the jobs in [periodic] is pushed: config.use(Periodic()) is missing")
         self.jobs.check(self._job_options)
-        closing: list[Any] = [*self._capsules.values(), self.redis, self.worker, self.client, self.routing, self.log]
+        for rule in self.routing.rules:
+            self._named_server(rule.server or MAIN)
+        closing: list[Any] = [
+            *self._capsules.values(),
+            *self._servers.values(),
+            *self._shards.values(),
+            self.worker,
+            self.client,
+            self.routing,
+            self.slo,
+            self.log,
+        ]
         closing += [self.jobs, self.client_middleware, self.server_middleware, self.events, self.error_handlers]
         closing += [self.death_handlers, self.services, self.info_fields, self.web_tabs, self.metric_labels]
         for part in closing:
@@ -357,8 +464,42 @@ class Config:
         if document is not None:
             environment = _environment(document, given, environ)
             self._assign_all(sources.from_document(document, environment, environ))
-        self._assign_all(from_environ(environ, self._capsules))
-        self._assign_all(given)
+        stronger = [*from_environ(environ, self._capsules), *given]
+        self._assign_all(stronger)
+        self._check_servers()
+        if self.worker.shard:
+            self._serve(self.worker.shard)
+            self._assign_all(stronger)
+
+    def _check_servers(self) -> None:
+        where = self.file or "the configuration"
+        for name, section in self._servers.items():
+            if not section.url:
+                raise ConfigurationError(f"{where}: servers.{name} needs a url")
+        for name, shard in self._shards.items():
+            if shard.queues and shard.select:
+                raise ConfigurationError(f"{where}: shards.{name} has both queues and select; give one of them")
+            if shard.server not in self._servers:
+                raise ConfigurationError(
+                    f"{where}: shards.{name}.server is {shard.server!r}, and there is no such server"
+                    f"{suggest(shard.server, self._servers)}: a table [servers.{shard.server}] is missing"
+                )
+
+    def _serve(self, name: str) -> None:
+        """Work for a shard: what it says stands above the rest of the file."""
+        shard = self._shards.get(name)
+        if shard is None:
+            known = f"there are {', '.join(self._shards)}" if self._shards else "the configuration has none"
+            raise ConfigurationError(f"there is no shard {name!r}{suggest(name, self._shards)}; {known}")
+        origin = f"{SHARDS}.{name}"
+        self.worker.assign("queues", shard.queues, origin=origin)
+        self.worker.assign("mode", shard.mode, origin=origin)
+        for key, number in (("concurrency", shard.concurrency), ("processes", shard.processes)):
+            if number:
+                self.worker.assign(key, number, origin=origin)
+        self._open = True
+        self.server, self.redis = shard.server, self._servers[shard.server]
+        self._open = False
 
     def _assign_all(self, assignments: Iterable[Assignment]) -> None:
         for item in assignments:
@@ -372,12 +513,24 @@ class Config:
         elif item.section.startswith(f"{CAPSULES}."):
             name = item.section.partition(".")[2]
             self._assign_capsule(name, item.key, item.value, item.origin)
+        elif item.section.startswith(f"{SERVERS}."):
+            self._server(item.section.partition(".")[2]).assign(item.key, item.value, origin=item.origin)
+        elif item.section.startswith(f"{SHARDS}."):
+            name = item.section.partition(".")[2]
+            self._shards.setdefault(name, ShardSection()).assign(item.key, item.value, origin=item.origin)
+        elif item.section == RedisSection.section:
+            self._servers[MAIN].assign(item.key, item.value, origin=item.origin)
         else:
             section: Section = getattr(self, item.section)
             section.assign(item.key, item.value, origin=item.origin)
 
     def _assign_capsule(self, name: str, key: str, value: object, origin: str) -> None:
         self._capsule(name).settings.assign(key, value, origin=origin)
+
+    def _server(self, name: str) -> RedisSection:
+        if name not in self._servers or name == MAIN:
+            self._servers[_server_name(name)] = ServerSection()
+        return self._servers[name]
 
     def _capsule(self, name: str) -> Capsule:
         if name not in self._capsules:
@@ -399,6 +552,13 @@ class Config:
     def _check_open(self, what: str) -> None:
         if self._frozen:
             raise frozen_error(what)
+
+
+def _server_name(name: str) -> str:
+    if name == MAIN or not _NAME.fullmatch(name):
+        what = "it is that of [redis]" if name == MAIN else "a name is letters, digits and _ . -"
+        raise ConfigurationError(f"servers.{name}: the name cannot be used: {what}")
+    return name
 
 
 def _override(name: str, value: object) -> Assignment:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 from urllib.parse import parse_qs, urlsplit
 
+from offsider.core.query import Query
 from offsider.wiring.queue_spec import parse_all
 from offsider.wiring.routing import Rules
 
@@ -84,6 +85,17 @@ def seconds(*, minimum: float = 0.0, above: bool = False) -> Kind:
         return float(value)
 
     return Kind(f"a number of seconds {'>' if above else '>='} {minimum:g}", check, _parse_float)
+
+
+def share() -> Kind:
+    """A part of a whole: more than nothing, less than all."""
+
+    def check(value: object) -> float:
+        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < 1:
+            raise _refuse()
+        return float(value)
+
+    return Kind("a number between 0 and 1", check, _parse_float)
 
 
 def choice(*words: str, synonyms: dict[str, str] | None = None) -> Kind:
@@ -166,6 +178,14 @@ def _check_groups(value: object) -> tuple[str, ...]:
     return tuple(groups)
 
 
+def _check_query(value: object) -> str:
+    if not isinstance(value, str):
+        raise _refuse()
+    if value.strip():
+        Query.parse(value)
+    return value.strip()
+
+
 def _check_flag(value: object) -> bool:
     if not isinstance(value, bool):
         raise _refuse()
@@ -239,5 +259,11 @@ GROUPS = Kind(
     lambda value: [group for group in value.split(";") if group.strip()],
 )
 URL = Kind("a URL that begins with redis://, rediss:// (TLS) or unix://", _check_url, secret=True)
+URL_TO_COME = Kind(URL.expects, lambda value: value if value == "" else _check_url(value), secret=True)
 ADDRESS = Kind("host:port, or a port of this machine alone", _check_address)
-RULES = Kind('a list of rules, each ["query", "queue"]; JSON in the environment', Rules.read, _parse_json)
+QUERY = Kind("a query as of routing rules", _check_query)
+RULES = Kind(
+    'a list of rules, each ["query", "queue"] or ["query", "queue", "server"]; JSON in the environment',
+    Rules.read,
+    _parse_json,
+)

@@ -1,9 +1,10 @@
-"""Routing rules: which queue a job goes to, decided by what it says of itself. Decided where it is pushed.
+"""Routing rules: which queue of which server a job goes to, by what it says of itself. Decided where it is pushed.
 
 1. Rules are looked at in their order; the first whose query matches wins, whatever queue the job declares.
 2. A rule without a queue sends the job to the queue that is named after it.
 3. A job that no rule matches keeps the queue it declares, or else goes to the one that is named after it.
 4. Without any rules the declared queue holds, or else the default.
+5. The server is the one that the winning rule names, else the one that the job declares, else ``main``.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from offsider.core.query import Attributes, Query
 if TYPE_CHECKING:
     from offsider.core.characteristics import Characteristics
 
+#: The server of the section ``redis``.
+MAIN = "main"
 #: What a client or a process without rules tells in place of their digest.
 UNROUTED = "none"
 _DIGEST_CHARACTERS = 12
@@ -38,16 +41,25 @@ class Routable(Protocol):
     @property
     def declared_queue(self) -> str | None: ...
 
+    @property
+    def declared_server(self) -> str: ...
+
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule: jobs that ``query`` chooses go to ``queue``, or to the queue named after them when that is empty."""
+    """One rule: jobs that ``query`` chooses go to ``queue``, or to the queue named after them when that is empty.
+
+    Attributes:
+        server: where that queue is; empty: the rule says nothing about it.
+    """
 
     query: Query
     queue: str = ""
+    server: str = ""
 
     def __str__(self) -> str:
-        return f"{self.query.text.strip()} → {self.queue or '(named after the job)'}"
+        where = f" of {self.server}" if self.server else ""
+        return f"{self.query.text.strip()} → {self.queue or '(named after the job)'}{where}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +69,12 @@ class Routed:
     Attributes:
         queue: where it goes.
         rule: the number of the rule that won, from 1; 0 when none did.
+        server: the name of the server that has the queue.
     """
 
     queue: str
     rule: int = 0
+    server: str = MAIN
 
 
 class Rules(tuple[Rule, ...]):
@@ -70,7 +84,7 @@ class Rules(tuple[Rule, ...]):
 
     @classmethod
     def read(cls, given: object) -> Rules:
-        """Rules as a file has them: a list of ``[query, queue]``.
+        """Rules as a file has them: a list of ``[query, queue]`` or ``[query, queue, server]``.
 
         Raises:
             ConfigurationError: the message tells the number of the rule and the place in it.
@@ -87,8 +101,8 @@ class Rules(tuple[Rule, ...]):
         characteristics = job.characteristics
         attributes = characteristics.attributes(job.name)
         number = self.first_match(attributes)
-        queue = self[number - 1].queue if number else job.declared_queue
-        return Routed(queue or characteristics.generated_queue(job.name), number)
+        queue, server = (self[number - 1].queue, self[number - 1].server) if number else (job.declared_queue, "")
+        return Routed(queue or characteristics.generated_queue(job.name), number, server or job.declared_server or MAIN)
 
     def first_match(self, attributes: Attributes) -> int:
         """The number of the first rule that chooses a job with these attributes, from 1; 0 when none does."""
@@ -99,7 +113,7 @@ class Rules(tuple[Rule, ...]):
         """Alike for the same rules in the same order, and only for these; ``"none"`` for no rules."""
         if not self:
             return UNROUTED
-        written = json.dumps([[rule.query.text.strip(), rule.queue] for rule in self], separators=(",", ":"))
+        written = json.dumps([_said(rule) for rule in self], separators=(",", ":"))
         return hashlib.sha256(written.encode()).hexdigest()[:_DIGEST_CHARACTERS]
 
 
@@ -116,16 +130,25 @@ def route(job: Routable, rules: Rules, defaults: Mapping[str, object]) -> Routed
     """
     if rules:
         return rules.route(job)
-    return Routed(job.declared_queue or str(defaults.get("queue", "default")))
+    return Routed(job.declared_queue or str(defaults.get("queue", "default")), server=job.declared_server or MAIN)
+
+
+def _said(rule: Rule) -> list[str]:
+    said = [rule.query.text.strip(), rule.queue]
+    return [*said, rule.server] if rule.server else said
 
 
 def _rule(number: int, item: object) -> Rule:
     match item:
         case [str() as query, str() | None as queue]:
+            server: object = ""
+        case [str() as query, str() | None as queue, str() as server]:
             pass
         case _:
-            raise ConfigurationError(f'rule {number}: ["query", "queue"] is expected, got {item!r}')
+            raise ConfigurationError(
+                f'rule {number}: ["query", "queue"] is expected, or ["query", "queue", "server"]; got {item!r}'
+            )
     try:
-        return Rule(Query.parse(str(query)), check_queue_name(str(queue)) if queue else "")
+        return Rule(Query.parse(str(query)), check_queue_name(str(queue)) if queue else "", str(server))
     except (InvalidQuery, InvalidOptions) as error:
         raise ConfigurationError(f"rule {number}: {error}") from None

@@ -7,26 +7,31 @@ the section out (``wire_version = 6``, ``OFFSIDER_WIRE_VERSION``).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Any, ClassVar, TypeVar, cast
 
 from offsider.core.errors import ConfigurationError
+from offsider.core.objectives import Target
 from offsider.storage.redis import RedisSettings
 from offsider.wiring import kinds
+from offsider.wiring.app_version import COMMIT
 from offsider.wiring.frozen import frozen_error
 from offsider.wiring.kinds import Kind
 from offsider.wiring.nearest import suggest
-from offsider.wiring.routing import NO_RULES, Rules
+from offsider.wiring.routing import MAIN, NO_RULES, Rules
 
 # What a file is made of.
 CAPSULES = "capsules"
 JOBS = "jobs"
 PERIODIC = "periodic"
+SERVERS = "servers"
+SHARDS = "shards"
 ENVIRONMENTS = "environments"
-SECTION_NAMES = ("redis", "worker", "client", "routing", "log")
-GROUPS = (*SECTION_NAMES, JOBS, CAPSULES, PERIODIC)
+SECTION_NAMES = ("redis", "worker", "client", "routing", "slo", "log")
+GROUPS = (*SECTION_NAMES, JOBS, CAPSULES, SERVERS, SHARDS, PERIODIC)
 
 _SHOWN_CHARACTERS = 300
 
@@ -201,6 +206,15 @@ class RedisSection(Section, RedisSettings):
 
 
 @dataclass(repr=False)
+class ServerSection(RedisSection):
+    """One more server, with the settings of `redis`. Nothing is taken over from there."""
+
+    section: ClassVar[str] = "servers.NAME"
+
+    url: str = setting("", kinds.URL_TO_COME, help="The server, as `url` of `redis`; every one needs it.")
+
+
+@dataclass(repr=False)
 class CapsuleSection(Section):
     """A group of threads of its own: how many, and which queues they serve."""
 
@@ -284,6 +298,12 @@ class WorkerSection(CapsuleSection):
         help="A job is buried when so many processes died while they ran it, the last one while it ran nothing else. "
         "Below 1: never.",
     )
+    park_days: int = setting(
+        30,
+        kinds.whole(0),
+        help="A job that no live worker of its queue can run waits so many days for one that can; then it is buried. "
+        "0: it is not parked, but fails and is retried as any other.",
+    )
     max_retries: int = setting(25, kinds.whole(0), help="How often a job with `retry = true` is retried.")
     dead_max_jobs: int = setting(10_000, kinds.whole(1), help="The dead set is cut to fewer than so many jobs.")
     dead_timeout_seconds: float = setting(
@@ -324,6 +344,13 @@ class WorkerSection(CapsuleSection):
         kinds.choice("auto", "always", "never"),
         help="Whether this process stands for election as the one leader, as those of Sidekiq Enterprise do: `auto` "
         "only when the application listens to the event `leader`. `never` leaves it to others.",
+    )
+    shard: str = setting(
+        "",
+        kinds.text(),
+        help="The shard that the worker serves: the name of a table below `shards`, whose queues, concurrency, "
+        "processes, mode and server then hold in place of those here.",
+        cli="--shard",
     )
     processes: int = setting(
         0,
@@ -373,6 +400,31 @@ class WorkerSection(CapsuleSection):
 
 
 @dataclass(repr=False)
+class ShardSection(Section):
+    """A group of queues that workers serve together: those that are started with its name."""
+
+    section: ClassVar[str] = "shards.NAME"
+
+    queues: Sequence[str] = setting(
+        (), kinds.QUEUES, help="The queues that it serves, as of a capsule. None given: those that `select` finds."
+    )
+    select: str = setting(
+        "",
+        kinds.QUERY,
+        help="A query as of routing rules, in place of `queues`: it serves the queues that the jobs it chooses are "
+        "sent to.",
+    )
+    concurrency: int = setting(0, kinds.whole(0, 1000), help="Jobs at a time in each process. 0: as `worker` says.")
+    processes: int = setting(0, kinds.processes(), help="How many processes a supervisor forks. 0: as `worker` says.")
+    mode: str = setting(
+        "auto", kinds.choice("auto", "strict", "weighted", "random"), help="The order of its queues, as of a capsule."
+    )
+    server: str = setting(
+        MAIN, kinds.text(r".+", "the name of a server"), help="Where its jobs are: `main` is the server of `redis`."
+    )
+
+
+@dataclass(repr=False)
 class ClientSection(Section):
     """Pushing jobs."""
 
@@ -382,6 +434,12 @@ class ClientSection(Section):
         "raise",
         kinds.choice("raise", "warn", "off"),
         help="What happens to arguments that would not survive JSON: an error, a warning, or nothing.",
+    )
+    app_version: str = setting(
+        COMMIT,
+        kinds.text(),
+        help="The version of the application, which jobs and processes carry: a release such as `2.14`. `git` is the "
+        "commit that is checked out in the current folder, if there is one; empty is none.",
     )
     large_argument_bytes: int = setting(
         1_000_000, kinds.whole(1), help="A payload of more bytes is pushed with a warning."
@@ -402,6 +460,53 @@ class RoutingSection(Section):
         "programs should have the same.",
         aliases=("routing_rules",),
     )
+
+
+@dataclass(repr=False)
+class SloSection(Section):
+    """What is promised of jobs by their urgency, and how many processes it may take."""
+
+    section: ClassVar[str] = "slo"
+
+    high_queue_seconds: float = setting(
+        10.0,
+        kinds.seconds(),
+        help="A job of high urgency begins to run within so many seconds after it was due. 0: nothing is promised.",
+    )
+    high_run_seconds: float = setting(
+        10.0, kinds.seconds(), help="It is done so many seconds later. 0: nothing is promised."
+    )
+    low_queue_seconds: float = setting(
+        60.0, kinds.seconds(), help="The same for jobs of low urgency, which are those that say nothing."
+    )
+    low_run_seconds: float = setting(300.0, kinds.seconds(), help="The same for how long they run.")
+    throttled_queue_seconds: float = setting(0.0, kinds.seconds(), help="The same for jobs of the urgency throttled.")
+    throttled_run_seconds: float = setting(300.0, kinds.seconds(), help="The same for how long they run.")
+    apdex_objective: float = setting(
+        0.995,
+        kinds.share(),
+        help="The share of runs that succeed and keep both targets. What it allows to fail is the error budget.",
+    )
+    budget_window: str = setting(
+        "3d", kinds.choice("1h", "6h", "3d"), help="The time that the error budget is for, up to now."
+    )
+    min_replicas: int = setting(
+        1, kinds.whole(0), help="The least number of processes that autoscalers are told a shard should have."
+    )
+    max_replicas: int = setting(20, kinds.whole(1), help="The highest one.")
+
+    def target(self, urgency: str) -> Target:
+        """What is promised of jobs of an urgency."""
+        queue, run = (getattr(self, f"{urgency}_{what}_seconds") or math.inf for what in ("queue", "run"))
+        return Target(queue, run)
+
+    def freeze(self) -> None:
+        if self.min_replicas > self.max_replicas:
+            raise ConfigurationError(
+                f"slo.min_replicas is {self.min_replicas}, above slo.max_replicas, {self.max_replicas}: "
+                "set it to that at most"
+            )
+        super().freeze()
 
 
 @dataclass(repr=False)
@@ -433,7 +538,14 @@ class LogSection(Section):
     )
 
 
-SECTIONS: tuple[type[Section], ...] = (RedisSection, WorkerSection, ClientSection, RoutingSection, LogSection)
+SECTIONS: tuple[type[Section], ...] = (
+    RedisSection,
+    WorkerSection,
+    ClientSection,
+    RoutingSection,
+    SloSection,
+    LogSection,
+)
 
 
 _declared: dict[type[Section], Mapping[str, Setting]] = {}

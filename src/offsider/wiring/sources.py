@@ -22,12 +22,18 @@ from offsider.wiring.settings import (
     JOBS,
     PERIODIC,
     SECTION_NAMES,
+    SERVERS,
+    SHARDS,
     CapsuleSection,
+    Section,
+    ServerSection,
     Setting,
+    ShardSection,
     by_name,
     declared_in,
 )
 
+_NAMED: Mapping[str, type[Section]] = {CAPSULES: CapsuleSection, SERVERS: ServerSection, SHARDS: ShardSection}
 _REFERENCE = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}|\$\{")
 
 
@@ -36,8 +42,8 @@ class Assignment:
     """One value for one setting.
 
     Attributes:
-        section: ``redis``, ``worker``, ``client``, ``routing``, ``log``, ``jobs``, ``capsules.NAME`` or
-            ``periodic.NAME``.
+        section: ``redis``, ``worker``, ``client``, ``routing``, ``slo``, ``log``, ``jobs``, ``capsules.NAME``,
+            ``servers.NAME``, ``shards.NAME`` or ``periodic.NAME``.
         key: the setting.
         value: as found.
         origin: where it was found, for messages.
@@ -160,8 +166,8 @@ def _walk(tree: Mapping[str, object], origin: str, environ: Mapping[str, str] | 
                 filled = _fill_in(default, origin, environ)
                 read = from_text(name, filled) if isinstance(filled, _Filled) else filled
                 yield Assignment(JOBS, name, read, origin)
-        elif key == CAPSULES:
-            yield from _capsules(_table(value, origin, key), origin, environ)
+        elif key in _NAMED:
+            yield from _named(key, _table(value, origin, key), origin, environ)
         elif key == PERIODIC:
             yield from _periodic(_table(value, origin, key), origin, environ)
         else:
@@ -175,10 +181,13 @@ def _section(
         yield _assignment(_known(f"{section}.{key}", key, origin), value, origin, environ)
 
 
-def _capsules(table: Mapping[str, object], origin: str, environ: Mapping[str, str] | None) -> Iterator[Assignment]:
-    declared = declared_in(CapsuleSection)
+def _named(
+    group: str, table: Mapping[str, object], origin: str, environ: Mapping[str, str] | None
+) -> Iterator[Assignment]:
+    """The tables of a group, each with a name of its own and the same settings."""
+    declared = declared_in(_NAMED[group])
     for name, settings in table.items():
-        section = f"{CAPSULES}.{name}"
+        section = f"{group}.{name}"
         for key, value in _table(settings, origin, section).items():
             if key not in declared:
                 raise ConfigurationError(f"{origin}: there is no setting {section}.{key}{suggest(key, declared)}")

@@ -3,10 +3,12 @@
 import threading
 
 import pytest
+import redis
 
 from offsider.client import Client
 from offsider.core.errors import NotReplicated, QueueFull, RedisRefused, RedisUnavailable
 from offsider.core.payload import decode
+from tests.databases import at_database
 from tests.redis.client.clients import config_for
 from tests.snapshot import snapshot
 
@@ -150,3 +152,18 @@ def test_a_bulk_push_that_middleware_stopped_touches_nothing(make_client, redis_
 
 def test_a_client_that_never_pushed_can_be_closed(embedded_url):
     Client(config_for(embedded_url)).close()
+
+
+def test_each_job_goes_to_the_server_of_its_route_and_a_batch_as_a_whole(make_client, redis_url, raw_redis):
+    config = config_for(redis_url)
+    bulk = config.add_server("bulk", url=at_database(redis_url, 3), key_prefix="b:")
+    client = make_client(config)
+    jid = client.push({"class": "HardJob", "args": [1]})
+    other = client.push({"class": "HardJob", "args": [2], "server": "bulk"})
+    jids = client.push_bulk({"class": "HardJob", "args": [[3], [4]], "server": "bulk", "at": 4_102_444_801})
+    assert [decode(raw)["jid"] for raw in raw_redis.lrange("queue:default", 0, -1)] == [jid]
+    with redis.Redis.from_url(bulk.url) as there:
+        assert [decode(raw)["jid"] for raw in there.lrange("b:queue:default", 0, -1)] == [other]
+        assert {decode(raw)["jid"] for raw in there.zrange("b:schedule", 0, -1)} == set(jids)
+        # Both servers are told by which rules the client pushes.
+        assert there.exists("b:offsider:clients") == raw_redis.exists("offsider:clients") == 1

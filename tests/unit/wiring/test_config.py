@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import nullcontext
+from pathlib import Path
 
 import pytest
 
@@ -225,3 +226,137 @@ def test_a_configuration_that_opened_nothing_can_be_closed(config):
     config.close()
     config.shared_redis()
     config.close()
+
+
+# ------------------------------------------------------------------------------------- servers and shards
+
+
+@pytest.fixture
+def fleet(tmp_path):
+    path = tmp_path / "offsider.toml"
+    path.write_text("""
+        concurrency = 7
+        queues = ["default"]
+        [redis]
+        url = "redis://main/0"
+        [servers.bulk]
+        url = "${BULK_URL:-redis://bulk/1}"
+        wire_version = 7
+        [shards.urgent]
+        queues = ["urgent", "mails"]
+        concurrency = 3
+        mode = "random"
+        [shards.bulk]
+        queues = ["bulk"]
+        processes = 2
+        server = "bulk"
+        [shards.heavy]
+        select = "resource_boundary=memory"
+    """)
+    return lambda environ=None, **overrides: Config.load(path, environ=environ or {}, overrides=overrides)
+
+
+def test_without_a_shard_the_process_works_for_the_server_of_redis(fleet):
+    config = fleet()
+    assert list(config.servers) == ["main", "bulk"]
+    assert (config.server, config.redis.url, config.redis) == ("main", "redis://main/0", config.servers["main"])
+    assert (config.servers["bulk"].url, config.servers["bulk"].wire_version) == ("redis://bulk/1", 7)
+    assert list(config.shards) == ["urgent", "bulk", "heavy"]
+    assert fleet({"BULK_URL": "redis://other"}).servers["bulk"].url == "redis://other"
+
+
+def test_a_shard_stands_above_the_rest_of_the_file(fleet):
+    config = fleet(shard="urgent")
+    assert (config.worker.queues, config.worker.concurrency, config.worker.mode) == (("urgent", "mails"), 3, "random")
+    assert (config.server, config.worker.processes) == ("main", 0)
+    bulk = fleet(shard="bulk")
+    assert (bulk.worker.queues, bulk.worker.concurrency, bulk.worker.processes) == (("bulk",), 7, 2)
+    assert (bulk.server, bulk.redis.url, bulk.redis) == ("bulk", "redis://bulk/1", bulk.servers["bulk"])
+    assert fleet({"OFFSIDER_SHARD": "bulk"}).server == "bulk"
+
+
+def test_the_environment_and_the_command_line_stand_above_a_shard(fleet):
+    assert fleet({"OFFSIDER_CONCURRENCY": "9"}, shard="urgent").worker.concurrency == 9
+    assert fleet({"OFFSIDER_CONCURRENCY": "9"}, shard="urgent", concurrency=2).worker.concurrency == 2
+    assert fleet(shard="urgent", queues=["low"]).worker.queues == ("low",)
+
+
+def test_the_url_of_the_environment_is_that_of_main_whatever_the_shard(fleet):
+    config = fleet({"REDIS_URL": "redis://from-environment"}, shard="bulk")
+    assert (config.servers["main"].url, config.redis.url) == ("redis://from-environment", "redis://bulk/1")
+
+
+def test_a_shard_that_nobody_has_configured_is_told_with_those_there_are(fleet):
+    with pytest.raises(
+        ConfigurationError, match=r"no shard 'urgnt' \(did you mean 'urgent'\?\); there are urgent, bulk"
+    ):
+        fleet(shard="urgnt")
+    with pytest.raises(ConfigurationError, match="no shard 'x'; the configuration has none"):
+        Config.load(environ={}, overrides={"shard": "x"}, cwd=Path("/"))
+
+
+@pytest.mark.parametrize(
+    "text, complaint",
+    [
+        ("[servers.bulk]\nwire_version = 7", r"offsider\.toml: servers\.bulk needs a url"),
+        ("[servers.bulk]\nurl = 'http://x'", r"servers\.NAME\.url expects a URL"),
+        ("[servers.bulk]\nurll = 'redis://x'", r"no setting servers\.bulk\.urll \(did you mean 'url'"),
+        ("[servers.main]\nurl = 'redis://x'", r"servers\.main: the name cannot be used: it is that of \[redis\]"),
+        ("[servers.'a b']\nurl = 'redis://x'", r"servers\.a b: the name cannot be used: a name is letters"),
+        ("[shards.a]\nserver = 'bulk'", r"shards\.a\.server is 'bulk', and there is no such server: a table"),
+        ("[shards.a]\nqueues = ['a']\nselect = 'tags=a'", r"shards\.a has both queues and select"),
+        ("[shards.a]\nselect = 'urgenci=high'", "unknown predicate 'urgenci'"),
+        ("[shards.a]\nselect = 7", r"shards\.NAME\.select expects a query"),
+    ],
+)
+def test_servers_and_shards_that_do_not_fit_are_told(tmp_path, text, complaint):
+    path = tmp_path / "offsider.toml"
+    path.write_text(text)
+    with pytest.raises(ConfigurationError, match=complaint):
+        Config.load(path, environ={})
+
+
+def test_servers_are_added_in_code():
+    config = Config()
+    assert config.add_server("bulk", url="redis://bulk", key_prefix="x:") is config.servers["bulk"]
+    with pytest.raises(ConfigurationError, match="there is a server 'bulk' already"):
+        config.add_server("bulk", url="redis://bulk")
+    with pytest.raises(ConfigurationError, match="the server 'other' needs a url"):
+        config.add_server("other", key_prefix="x:")
+    with pytest.raises(ConfigurationError, match="no setting servers.NAME.urll"):
+        config.add_server("other", urll="redis://bulk")
+    assert list(config.servers) == ["main", "bulk"]
+    config.freeze()
+    with pytest.raises(ConfigurationError, match=r"config\.servers"):
+        config.add_server("other", url="redis://other")
+
+
+def test_a_rule_that_names_an_unknown_server_is_told_at_the_freeze():
+    config = Config()
+    config.routing.rules = [["*", "default", "bulk"]]
+    with pytest.raises(
+        ConfigurationError, match=r"no server 'bulk': a table \[servers\.bulk\] with its url is missing"
+    ):
+        config.freeze()
+
+
+def test_a_view_is_the_same_configuration_with_another_server_and_pools_of_its_own():
+    config = Config()
+    config.add_server("bulk", url="redis://bulk/0")
+    view = config.for_server("bulk")
+    assert (view.server, view.redis, view.worker) == ("bulk", config.servers["bulk"], config.worker)
+    assert view is config.for_server("bulk")
+    assert config.for_server("main") is config
+    assert view.for_server("main") is config
+    assert view.shared_redis() is config.redis_of("bulk") is not config.shared_redis()
+    assert config.async_redis_of("bulk") is view.shared_async_redis()
+    assert view.capsules["default"].config is view
+    config.close()
+
+
+def test_all_servers_are_frozen_with_the_rest():
+    config = Config()
+    config.add_server("bulk", url="redis://bulk/0")
+    config.freeze()
+    with pytest.raises(ConfigurationError):
+        config.servers["bulk"].key_prefix = "x:"

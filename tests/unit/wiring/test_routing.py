@@ -17,10 +17,11 @@ class Declared:
     name: str = "app.ResizeJob"
     characteristics: Characteristics = field(default_factory=Characteristics)
     declared_queue: str | None = None
+    declared_server: str = ""
 
 
-def job(declared_queue: str | None = None, **characteristics) -> Declared:
-    return Declared(characteristics=Characteristics(**characteristics), declared_queue=declared_queue)
+def job(declared_queue: str | None = None, declared_server: str = "", **characteristics) -> Declared:
+    return Declared("app.ResizeJob", Characteristics(**characteristics), declared_queue, declared_server)
 
 
 @pytest.mark.parametrize(
@@ -47,6 +48,22 @@ def test_without_rules_the_declared_queue_holds_or_the_default():
     assert route(job("mails", urgency="high"), NO_RULES, {"queue": "lowest"}) == Routed("mails")
     assert route(job(), NO_RULES, {"queue": "lowest"}) == Routed("lowest")
     assert route(job(), NO_RULES, {}) == Routed("default")
+
+
+def test_the_server_is_the_rules_then_the_jobs_own_then_main():
+    rules = Rules.read([["urgency=high", "urgent", "fast"], ["urgency=low", "default"]])
+    assert route(job("mails", "bulk", urgency="high"), rules, {}) == Routed("urgent", 1, "fast")
+    assert route(job("mails", "bulk", urgency="low"), rules, {}) == Routed("default", 2, "bulk")
+    assert route(job(urgency="low"), rules, {}) == Routed("default", 2, "main")
+    assert route(job("mails", "bulk", urgency="throttled"), rules, {}) == Routed("mails", 0, "bulk")
+    assert route(job("mails", "bulk"), NO_RULES, {}) == Routed("mails", 0, "bulk")
+    assert str(rules[0]) == "urgency=high → urgent of fast"
+
+
+def test_the_server_makes_another_digest_and_without_one_the_digest_is_as_before():
+    with_server = Rules.read([["*", "default", "fast"]])
+    without = Rules.read([["*", "default"]])
+    assert with_server.digest != without.digest == Rules.read([["*", "default", ""]]).digest
 
 
 @pytest.mark.parametrize(

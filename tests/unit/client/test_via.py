@@ -1,0 +1,109 @@
+"""Pushing to a chosen server: the block, the option, the declaration, the rules, in this order."""
+
+import asyncio
+
+import pytest
+
+from offsider import job
+from offsider.client import Client, via
+from offsider.client.via import chosen_server
+from offsider.core.errors import ConfigurationError
+from offsider.jobs import registry
+from offsider.wiring.config import Config
+
+
+@pytest.fixture(autouse=True)
+def no_jobs_are_left_behind():
+    with registry.isolated():
+        yield
+
+
+@pytest.fixture
+def client():
+    config = Config()
+    config.add_server("bulk", url="redis://bulk/0")
+    config.add_server("fast", url="redis://fast/0")
+    return Client(config)
+
+
+def test_a_block_names_a_server_until_its_end_and_the_inner_one_counts():
+    with via("bulk"):
+        assert chosen_server() == "bulk"
+        with via("fast"):
+            assert chosen_server() == "fast"
+        assert chosen_server() == "bulk"
+    assert chosen_server() == ""
+
+
+def test_a_block_ends_with_an_error_too():
+    with pytest.raises(LookupError), via("bulk"):
+        raise LookupError
+    assert chosen_server() == ""
+
+
+def test_a_block_holds_for_its_own_task_alone():
+    async def seen_by_a_task_from_outside():
+        started = asyncio.Event()
+
+        async def other():
+            await started.wait()
+            return chosen_server()
+
+        task = asyncio.create_task(other())
+        with via("bulk"):
+            started.set()
+            return await task, chosen_server()
+
+    assert asyncio.run(seen_by_a_task_from_outside()) == ("", "bulk")
+
+
+def test_a_push_goes_to_the_server_that_it_names_then_to_that_of_the_block(client):
+    push = {"class": "HardJob", "args": []}
+    assert client.build(push).server == ""
+    with via("bulk"):
+        assert client.build(push).server == "bulk"
+        assert client.build({**push, "server": "fast"}).server == "fast"
+        assert client.build({**push, "server": "main"}).server == ""
+
+
+def test_without_both_it_goes_where_the_rule_and_then_the_declaration_sends_it(client):
+    @job(name="Exports", server="bulk", urgency="throttled")
+    def exports() -> None: ...
+
+    assert client.build({"class": exports, "args": []}).server == "bulk"
+    client.config.routing.rules = [["urgency=throttled", "later", "fast"]]
+    assert client.build({"class": exports, "args": []}).server == "fast"
+    client.config.routing.rules = [["*", "default"]]
+    assert client.build({"class": exports, "args": []}).server == "bulk"
+
+
+def test_the_server_is_never_stored(client):
+    @job(name="Exports", server="bulk")
+    def exports() -> None: ...
+
+    payload = client.build({"class": exports, "args": [], "server": "fast"}).payload
+    assert "server" not in payload
+    assert payload["queue"] == "default"
+
+
+def test_a_server_that_nobody_has_configured_is_told_at_the_push(client):
+    with (
+        via("blk"),
+        pytest.raises(ConfigurationError, match=r"no server 'blk' \(did you mean 'bulk'\?\).*main, bulk, fast"),
+    ):
+        client.build({"class": "HardJob", "args": []})
+
+
+def test_middleware_that_makes_a_push_of_its_own_does_not_lose_the_server(client):
+    client.config.client_middleware.add(lambda push, call_next: call_next(type(push)(payload=push.payload)))
+    prepared = client.prepare(client.build({"class": "HardJob", "args": [], "server": "bulk"}))
+    assert prepared is not None
+    assert prepared.server == "bulk"
+
+
+def test_times_are_written_in_the_form_of_the_server_that_gets_them(client):
+    client.config.servers["bulk"].wire_version = 7
+    seconds = client.build({"class": "HardJob", "args": [], "server": "bulk"}).payload["created_at"]
+    milliseconds = client.build({"class": "HardJob", "args": []}).payload["created_at"]
+    assert isinstance(seconds, float)
+    assert isinstance(milliseconds, int)
