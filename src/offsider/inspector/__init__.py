@@ -18,6 +18,7 @@ from offsider.inspector.routing import RulesInUse, rules_in_use
 from offsider.inspector.search import Found, search_everywhere
 from offsider.inspector.server_info import ServerInfo
 from offsider.inspector.stats import QueueSummary, Stats
+from offsider.inspector.switches import InvalidSwitch, Switches, SwitchInForce
 from offsider.inspector.work import Work, WorkSet
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "FleetMetrics",
     "Found",
     "History",
+    "InvalidSwitch",
     "JobDetail",
     "JobFilter",
     "JobMetrics",
@@ -55,6 +57,8 @@ __all__ = [
     "ServerInfo",
     "SetEntry",
     "Stats",
+    "SwitchInForce",
+    "Switches",
     "TopJobs",
     "Work",
     "WorkSet",

@@ -1,0 +1,97 @@
+"""Switches on all servers: set, looked at, cleared."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from offsider.core.errors import RedisFailure
+from offsider.inspector import Switches
+from offsider.inspector.switches import InvalidSwitch, known_jobs
+from offsider.storage import registered, switches
+from offsider.wiring.default import set_default_config
+
+
+def test_a_switch_says_what_is_done_since_when_by_whom_and_why(config, raw_redis):
+    Switches(config).drop("HardJob", by="ann", reason="the bank is down")
+    Switches(config).defer("app.Export", timedelta(minutes=2), lasting=timedelta(hours=2))
+    switches.count(config.shared_redis(), {"HardJob": 7})
+    dropped, deferred = Switches(config)
+    assert (deferred.name, deferred.action, deferred.delay_seconds) == ("app.Export", "defer", 120.0)
+    assert (deferred.until or 0) - deferred.since == 7200
+    assert (dropped.name, dropped.action, dropped.keep, dropped.until) == ("HardJob", "drop", True, None)
+    assert (dropped.by, dropped.reason, dropped.acted) == ("ann", "the bank is down", 7)
+    assert abs(dropped.since - raw_redis.time()[0]) < 10
+    assert dropped.missing_on == ()
+    assert Switches(config).find("HardJob") == dropped
+    assert Switches(config).find("SoftJob") is None
+
+
+def test_the_last_word_counts_until_it_is_taken_back(config):
+    Switches(config).drop("HardJob", delete=True)
+    Switches(config).defer("HardJob")
+    (switch,) = Switches(config)
+    assert (switch.action, switch.delay_seconds) == ("defer", 300.0)
+    assert Switches(config).clear("HardJob")
+    assert not Switches(config).clear("HardJob")
+    assert list(Switches(config)) == []
+
+
+def test_this_processs_configuration_is_meant_when_none_is_given(config):
+    previous = set_default_config(config)
+    try:
+        Switches().drop("HardJob", delete=True)
+        assert [switch.keep for switch in Switches()] == [False]
+    finally:
+        set_default_config(previous)
+
+
+@pytest.mark.parametrize(
+    "act, said",
+    [
+        (lambda found: found.drop(""), "needs the name of a class"),
+        (lambda found: found.drop("x" * 501), "name of a switch has at most 500 letters"),
+        (lambda found: found.drop("A", reason="x" * 501), "reason of a switch"),
+        (lambda found: found.drop("A", by="x" * 501), "by of a switch"),
+        (lambda found: found.drop("A", lasting=0), "lasting of a switch expects a positive"),
+        (lambda found: found.defer("A", 0.5), "seconds of a switch expects at least 1 s"),
+        (lambda found: found.defer("A", float("inf")), "seconds of a switch"),
+        (lambda found: found.defer("A", timedelta(days=20_000)), "seconds of a switch"),
+    ],
+)
+def test_what_is_impossible_is_refused_and_nothing_is_set(config, raw_redis, act, said):
+    with pytest.raises(InvalidSwitch, match=said):
+        act(Switches(config))
+    assert raw_redis.keys() == []
+
+
+def test_all_servers_get_it_also_when_one_of_them_is_away(config):
+    config.add_server("away", url="redis://127.0.0.1:1/0", connect_timeout_seconds=0.2)
+    with pytest.raises(RedisFailure, match=r"127\.0\.0\.1:1"):
+        Switches(config).drop("HardJob")
+    assert list(switches.read(config.shared_redis()).on) == ["HardJob"]
+    with pytest.raises(RedisFailure):
+        Switches(config).clear("HardJob")
+    assert switches.read(config.shared_redis()).on == {}
+
+
+def test_a_switch_that_a_server_does_not_have_says_so(config, redis_url):
+    config.add_server("twin", url=redis_url, key_prefix="twin:")
+    Switches(config).drop("HardJob")
+    switches.count(config.shared_redis(), {"HardJob": 1})
+    switches.count(config.redis_of("twin"), {"HardJob": 2})
+    (switch,) = Switches(config)
+    assert (switch.missing_on, switch.acted) == ((), 3)
+    switches.clear(config.shared_redis(), "HardJob")
+    (switch,) = Switches(config)
+    assert (switch.missing_on, switch.acted) == (("main",), 2)
+
+
+def test_the_jobs_that_live_workers_know_are_those_that_they_tell(config, raw_redis):
+    raw_redis.sadd("processes", "a:1:x", "ruby:2:y")
+    for identity in ("a:1:x", "ruby:2:y"):
+        raw_redis.hset(identity, mapping={"info": "{}"})
+    assert known_jobs(config) == frozenset()
+    registered.publish(config.shared_redis(), "a:1:x", {"app.Export": "5ca1ab1e"})
+    assert known_jobs(config) == frozenset({"app.Export"})
