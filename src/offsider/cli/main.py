@@ -20,6 +20,7 @@ WORDS = {
     "queues": "queues",
     "jobs": "jobs",
     "routes": "routes",
+    "shards": "shards",
     "doctor": "doctor",
     "mark": "mark",
     "periodic": "periodic",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import click
 
@@ -11,6 +11,7 @@ from offsider.cli.connection import SETTINGS
 from offsider.cli.declarations import application_options, load_declarations
 from offsider.cli.failure import give_up
 from offsider.cli.plain import plain
+from offsider.cli.shards import served_by_shards
 from offsider.core.errors import OffsiderError, UnknownJob
 from offsider.core.wording import counted
 from offsider.jobs import registry
@@ -20,6 +21,7 @@ from offsider.wiring.config import DEFAULT, Config
 from offsider.wiring.nearest import suggest
 from offsider.wiring.queue_spec import parse_all
 from offsider.wiring.routing import route
+from offsider.wiring.shards import Destination
 
 
 @click.group(context_settings=SETTINGS)
@@ -44,7 +46,10 @@ def explained(job: Declared, config: Config) -> list[str]:
     """The queue, the rule, the rules before it, and what the job says of itself."""
     rules = config.routing.rules
     routed = route(job, rules, config.jobs)
-    lines = [f"{job.name} goes to {routed.queue}", f"  because of {_reason(job, config, routed.rule)}"]
+    lines = [
+        f"{job.name} goes to {Destination(routed.server, routed.queue)}",
+        f"  because of {_reason(job, config, routed.rule)}",
+    ]
     for number, rule in enumerate(rules[: (routed.rule or len(rules) + 1) - 1], start=1):
         lines.append(f"  not rule {number}: {rule}")
     for predicate, values in job.characteristics.attributes(job.name).items():
@@ -92,16 +97,22 @@ def check(
     sys.exit(1 if wrong else 0)
 
 
-def _served(config: Config, given: Sequence[str], *, live: bool) -> Collection[str]:
+def _served(config: Config, given: Sequence[str], *, live: bool) -> Mapping[str, Collection[str]]:
+    """Server -> the queues that are served there."""
     if live:
         from offsider.cli.queues import served_queues
 
-        return served_queues(config)
+        return {server: served_queues(config.for_server(server)) for server in config.servers}
+    if given:
+        names = {spec.name for name in given for spec in parse_all([name])}
+        return dict.fromkeys(config.servers, names)
+    if config.shards:
+        return served_by_shards(config)
     groups = [spec for group in config.worker.groups for spec in group.split()]
     # The processes of a supervisor serve its groups in place of the worker's own queues.
     capsules = [capsule for name, capsule in config.capsules.items() if not groups or name != DEFAULT]
-    specs = given or [*groups, *(queue for capsule in capsules for queue in capsule.queues)]
-    return {spec.name for name in specs for spec in parse_all([name])}
+    specs = [*groups, *(queue for capsule in capsules for queue in capsule.queues)]
+    return {config.server: {spec.name for name in specs for spec in parse_all([name])}}
 
 
 def _find(name: str) -> Declared:

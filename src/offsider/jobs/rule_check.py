@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from offsider.core.query import EVERY_JOB, POSSIBLE
-from offsider.core.wording import counted
+from offsider.core.wording import counted, listed
 from offsider.jobs.declared import Declared
-from offsider.wiring.routing import Rules, route
-
-EVERY_QUEUE = "*"
-_MOST_NAMES = 3
+from offsider.wiring.routing import Rules
+from offsider.wiring.shards import destinations, unserved
 
 
 def check_rules(
-    rules: Rules, jobs: Sequence[Declared], defaults: Mapping[str, object], served: Collection[str]
+    rules: Rules, jobs: Sequence[Declared], defaults: Mapping[str, object], served: Mapping[str, Collection[str]]
 ) -> list[str]:
     """One sentence for each thing that is wrong.
 
@@ -22,7 +20,7 @@ def check_rules(
         rules: maybe none.
         jobs: all that are declared, and found good.
         defaults: the default options of jobs.
-        served: the queues that workers take jobs from; ``*`` among them means all.
+        served: server -> the queues that workers take jobs from; ``*`` among them means all.
     """
     return [*_impossible(rules), *_dead(rules, jobs), *_unserved(rules, jobs, defaults, served)]
 
@@ -57,13 +55,7 @@ def _covers(rules: Rules, earlier: int, later: int) -> bool:
 
 
 def _unserved(
-    rules: Rules, jobs: Sequence[Declared], defaults: Mapping[str, object], served: Collection[str]
+    rules: Rules, jobs: Sequence[Declared], defaults: Mapping[str, object], served: Mapping[str, Collection[str]]
 ) -> Iterator[str]:
-    sent: dict[str, list[str]] = {}
-    for job in jobs:
-        sent.setdefault(route(job, rules, defaults).queue, []).append(job.name)
-    for queue in sorted(sent):
-        if queue not in served and EVERY_QUEUE not in served:
-            names = sorted(sent[queue])
-            more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-            yield f"no worker serves {queue}, where {', '.join(names[:_MOST_NAMES])}{more} would wait"
+    for each in unserved(destinations(jobs, rules, defaults), served):
+        yield f"no worker serves {each}, where {listed(each.chosen)} would wait"

@@ -29,8 +29,8 @@ def jobs(nothing_declared):
     return registry.all_jobs()
 
 
-def found(jobs, *pairs, served=("*",)):
-    return check_rules(Rules.read(list(pairs)), jobs, {"queue": "default"}, served)
+def found(jobs, *pairs, served=("*",), on="main"):
+    return check_rules(Rules.read(list(pairs)), jobs, {"queue": "default"}, {on: served})
 
 
 def test_good_rules_are_left_alone(jobs):
@@ -81,3 +81,9 @@ def test_queues_that_nobody_serves_are_told_with_their_jobs(jobs):
         "no worker serves resize, where resize would wait",
         "no worker serves urgent, where more0, more1, more2 and 1 more would wait",
     ]
+
+
+def test_a_queue_of_that_name_on_another_server_is_no_help(jobs):
+    rules = [["urgency=high", "urgent", "fast"], ["*", "default"]]
+    assert found(jobs, *rules) == ["no worker serves urgent of the server fast, where send would wait"]
+    assert found(jobs, *rules, on="fast") == ["no worker serves default, where report, resize would wait"]

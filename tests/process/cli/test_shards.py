@@ -1,0 +1,118 @@
+"""``offsider shards``: what each shard serves, and what is wrong with them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.process.cli.commands import SHOP, offsider
+
+SHARDS = """\
+[worker]
+require = "shop"
+concurrency = 4
+
+[servers.bulk]
+url = "redis://:secret@127.0.0.1:2/0"
+
+[routing]
+rules = [["urgency=high", "urgent"], ["resource_boundary=cpu", "heavy", "bulk"], ["*", "default"]]
+
+[shards.urgent]
+select = "urgency=high"
+concurrency = 10
+processes = 2
+
+[shards.bulk]
+queues = ["heavy"]
+server = "bulk"
+
+[shards.catchall]
+queues = ["default,2", "mailers"]
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "shop.py").write_text(SHOP)
+    (tmp_path / "offsider.toml").write_text(SHARDS)
+    return tmp_path
+
+
+def test_each_shard_is_shown_with_its_queues_and_their_jobs(folder):
+    ended = offsider(folder, "shards", "list")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout.splitlines() == [
+        "urgent: 2 processes of 10 threads, server main (redis://127.0.0.1:1)",
+        "  selects urgency=high",
+        "  urgent: shop.welcome",
+        "bulk: 1 process of 4 threads, server bulk (redis://:***@127.0.0.1:2/0)",
+        "  heavy: shop.resize",
+        "catchall: 1 process of 4 threads, server main (redis://127.0.0.1:1)",
+        "  default: shop.ReportJob",
+        "  mailers: no declared job",
+    ]
+
+
+def test_programs_get_the_same_as_json(folder):
+    urgent, bulk, _ = json.loads(offsider(folder, "shards", "list", "--json").stdout)
+    assert bulk == {
+        "name": "bulk",
+        "server": "bulk",
+        "url": "redis://:***@127.0.0.1:2/0",
+        "select": "",
+        "concurrency": 4,
+        "processes": 1,
+        "queues": [{"name": "heavy", "jobs": ["shop.resize"]}],
+    }
+    assert (urgent["select"], urgent["queues"]) == ("urgency=high", [{"name": "urgent", "jobs": ["shop.welcome"]}])
+
+
+def test_good_shards_pass_the_check_and_notes_are_no_errors(folder):
+    ended = offsider(folder, "shards", "check")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout.splitlines() == [
+        "note: no declared job goes to mailers, which the shard catchall serves",
+        "3 shards for 3 queues of 3 jobs: all is well",
+    ]
+    assert offsider(folder, "routes", "check").returncode == 0
+
+
+def test_queues_without_a_shard_are_errors_here_and_for_routes(folder):
+    (folder / "offsider.toml").write_text(SHARDS.replace('server = "bulk"', "").replace('"default,2", ', ""))
+    ended = offsider(folder, "shards", "check")
+    assert ended.returncode == 1
+    assert ended.stdout.splitlines() == [
+        (
+            "error: the shard bulk works for the server main, and the jobs of its queue heavy go to the server bulk: "
+            "shop.resize"
+        ),
+        "error: no shard serves default, where shop.ReportJob would wait",
+        "error: no shard serves heavy of the server bulk, where shop.resize would wait",
+        "note: no declared job goes to mailers, which the shard catchall serves",
+    ]
+    routes = offsider(folder, "routes", "check")
+    assert (routes.returncode, routes.stdout.splitlines()) == (
+        1,
+        [
+            "no worker serves default, where shop.ReportJob would wait",
+            "no worker serves heavy of the server bulk, where shop.resize would wait",
+        ],
+    )
+
+
+def test_what_further_capsules_serve_needs_no_shard(folder):
+    text = SHARDS.replace('"default,2", ', "") + '[capsules.more]\nqueues = ["default"]\n'
+    (folder / "offsider.toml").write_text(text)
+    assert offsider(folder, "shards", "check").returncode == 0
+
+
+@pytest.mark.parametrize("word", ["list", "check"])
+def test_without_shards_it_says_how_one_is_made(folder, word):
+    (folder / "offsider.toml").write_text("")
+    ended = offsider(folder, "shards", word, "-r", "shop")
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert ended.stderr == (
+        "offsider: the configuration has no shards: each is a table [shards.NAME] with queues or select\n"
+    )

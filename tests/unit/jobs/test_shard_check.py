@@ -1,0 +1,110 @@
+"""Shards that leave jobs waiting, or do nothing, are found; what may be meant so is only told."""
+
+from __future__ import annotations
+
+import pytest
+
+from offsider import job
+from offsider.jobs import registry
+from offsider.jobs.shard_check import plan_shards, served_by, worth_knowing, wrong_with
+from offsider.wiring.routing import Rules
+from offsider.wiring.settings import ShardSection
+from offsider.wiring.shards import destinations
+
+RULES = Rules.read([["urgency=high", "urgent"], ["resource_boundary=cpu", "heavy", "bulk"], ["*", "default"]])
+
+
+@pytest.fixture(autouse=True)
+def jobs(monkeypatch):
+    monkeypatch.setattr(registry, "_jobs", {})
+    for name, declaration in {
+        "send": {"urgency": "high"},
+        "resize": {"resource_boundary": "cpu"},
+        "report": {},
+        "archive": {},
+    }.items():
+
+        @job(name=name, **declaration)
+        def declared(): ...
+
+        declared.declared.qualname = name
+    return registry.all_jobs()
+
+
+def plans(jobs, **shards):
+    sections = {}
+    for name, settings in shards.items():
+        sections[name] = ShardSection()
+        for key, value in settings.items():
+            sections[name].assign(key, value)
+    return plan_shards(sections, jobs, RULES, {})
+
+
+def checked(jobs, beside=(), **shards):
+    planned, found = plans(jobs, **shards), destinations(jobs, RULES, {})
+    return [*wrong_with(planned, found, beside)], [*worth_knowing(planned, found)]
+
+
+GOOD = {
+    "urgent": {"select": "urgency=high"},
+    "bulk": {"queues": ["heavy"], "server": "bulk"},
+    "catchall": {"queues": ["default"]},
+}
+
+
+def test_a_shard_for_each_queue_is_well(jobs):
+    assert checked(jobs, **GOOD) == ([], [])
+
+
+def test_each_shard_is_told_with_its_jobs(jobs):
+    urgent, bulk, rest = plans(jobs, **{**GOOD, "catchall": {"queues": ["default,2", "later", "*"]}})
+    assert (urgent.queues, urgent.jobs) == (("urgent",), {"urgent": ["send"]})
+    assert (bulk.section.server, bulk.jobs) == ("bulk", {"heavy": ["resize"]})
+    assert rest.jobs == {"default": ["archive", "report"], "later": [], "*": ["send"]}
+
+
+def test_queues_without_a_shard_are_wrong(jobs):
+    assert checked(jobs, urgent=GOOD["urgent"])[0] == [
+        "no shard serves default, where archive, report would wait",
+        "no shard serves heavy of the server bulk, where resize would wait",
+    ]
+
+
+def test_queues_that_every_worker_serves_need_no_shard(jobs):
+    two = {name: GOOD[name] for name in ("urgent", "bulk")}
+    assert checked(jobs, ["default"], **two) == ([], [])
+
+
+def test_a_shard_of_another_server_than_the_one_of_its_jobs_is_wrong(jobs):
+    shards = {**GOOD, "bulk": {"queues": ["heavy"]}}
+    assert checked(jobs, **shards) == (
+        [
+            "the shard bulk works for the server main, and the jobs of its queue heavy go to the server bulk: resize",
+            "no shard serves heavy of the server bulk, where resize would wait",
+        ],
+        [],
+    )
+
+
+def test_a_shard_that_serves_nothing_is_wrong(jobs):
+    assert checked(jobs, **GOOD, none={"select": "urgency=throttled"})[0] == [
+        "the shard none serves nothing: no job that 'urgency=throttled' chooses goes to its server, main"
+    ]
+
+
+def test_what_may_be_meant_so_is_told(jobs):
+    more = {"second": {"queues": ["default", "urgent"]}, "ruby": {"queues": ["mailers", "exports"]}}
+    assert checked(jobs, **GOOD, **more) == (
+        [],
+        [
+            "default is served by 2 shards: catchall, second",
+            "urgent is served by 2 shards: second, urgent",
+            "no declared job goes to exports, mailers, which the shard ruby serves",
+        ],
+    )
+
+
+def test_every_queue_of_a_server_is_served_by_a_star(jobs):
+    planned = plans(jobs, all={"queues": ["*"]}, bulk=GOOD["bulk"])
+    assert served_by(planned) == {"main": {"*"}, "bulk": {"heavy"}}
+    assert checked(jobs, all={"queues": ["*"]}, bulk=GOOD["bulk"]) == ([], [])
