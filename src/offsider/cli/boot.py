@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from offsider import __version__
 from offsider.cli.application import folder_beside, load_application
+from offsider.cli.selected import serve_selected
 from offsider.core.errors import ConfigurationError
 from offsider.wiring.default import set_worker_config
 from offsider.wiring.logs import logger, setup_logging
@@ -73,6 +74,7 @@ def load(options: WorkerOptions, resources: ExitStack) -> Config:
     load_application(config.worker.require, config)
     # Once more: the application may have changed the format or the level.
     setup_logging(config.log)
+    serve_selected(options, config)
     return config
 
 
@@ -110,10 +112,11 @@ def start_embedded_server(resources: ExitStack) -> str:
 
 def _greet(config: Config) -> None:
     logger.info(
-        "offsider %s, Python %s, environment %s, %s%s",
+        "offsider %s, Python %s, environment %s, %s%s%s",
         __version__,
         platform.python_version(),
         config.worker.environment,
+        f"shard {config.worker.shard}, " if config.worker.shard else "",
         config.redis.redacted_url,
         f", settings of {config.file}" if config.file else "",
     )

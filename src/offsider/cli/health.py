@@ -78,6 +78,7 @@ class HealthServer:
 
     Args:
         address: ``host:port`` as the setting ``worker.health`` has it.
+        shard: that the workers serve, told to those who take JSON; empty for none.
 
     Attributes:
         health: asked at each request how the workers fare.
@@ -87,7 +88,8 @@ class HealthServer:
         ConfigurationError: nothing can listen there.
     """
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, *, shard: str = "") -> None:
+        self._shard = shard
         self.health: Callable[[], Health] = Starting
         self.sums: Sums = NoSums()
         self._socket = _listening(address)
@@ -138,7 +140,7 @@ class HealthServer:
     def _answer(self, connection: socket.socket) -> None:
         try:
             with connection, suppress(OSError):
-                connection.sendall(response(_read(connection), self.health, self.sums))
+                connection.sendall(response(_read(connection), self.health, self.sums, self._shard))
         finally:
             with self._lock:
                 self._open.pop(connection, None)
@@ -172,7 +174,7 @@ def _read(connection: socket.socket) -> bytes:
     return data
 
 
-def response(request: bytes, health: Callable[[], Health], sums: Sums) -> bytes:
+def response(request: bytes, health: Callable[[], Health], sums: Sums, shard: str = "") -> bytes:
     """The answer to a request, whatever its bytes are."""
     if len(request) > REQUEST_BYTES:
         return _written(431, "the request is too large\n")
@@ -188,14 +190,14 @@ def response(request: bytes, health: Callable[[], Health], sums: Sums) -> bytes:
         return _written(405, "GET and HEAD only\n", extra="Allow: GET, HEAD\r\n")
     if path == "/metrics":
         return _metrics(sums, body=method == "GET")
-    return _told(path, _reasons(path, health), as_json=_wants_json(headers), body=method == "GET")
+    return _told(path, _reasons(path, health), shard, as_json=_wants_json(headers), body=method == "GET")
 
 
-def _told(path: str, reasons: Sequence[str], *, as_json: bool, body: bool) -> bytes:
+def _told(path: str, reasons: Sequence[str], shard: str, *, as_json: bool, body: bool) -> bytes:
     status = 503 if reasons else 200
     if as_json:
-        text = json.dumps({path[1:]: not reasons, "reasons": list(reasons)}) + "\n"
-        return _written(status, text, content_type="application/json; charset=utf-8", body=body)
+        told = {path[1:]: not reasons, "reasons": list(reasons)} | ({"shard": shard} if shard else {})
+        return _written(status, json.dumps(told) + "\n", content_type="application/json; charset=utf-8", body=body)
     return _written(status, "".join(f"{reason}\n" for reason in reasons) or "ok\n", body=body)
 
 

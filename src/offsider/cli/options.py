@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 import click
 
 from offsider import __version__
+from offsider.core.errors import ConfigurationError, InvalidQuery
+from offsider.core.query import Query
 from offsider.wiring.config import Config
 from offsider.wiring.settings import by_name
 
@@ -35,6 +37,11 @@ class WorkerOptions:
     processes: str | None = None
     preload: bool = False
     group: tuple[str, ...] = ()
+    shard: str | None = None
+    select: tuple[str, ...] = ()
+    negate: bool = False
+    dry_run: bool = False
+    list_queues: bool = False
 
     def overrides(self) -> dict[str, object]:
         """Settings by name. Their values are checked where all others are."""
@@ -45,6 +52,7 @@ class WorkerOptions:
             "timeout_seconds": self.timeout,
             "health": self.health,
             "processes": self.processes,
+            "shard": self.shard,
         }
         settings: dict[str, object] = {
             name: by_name()[name].kind.parse(text) for name, text in texts.items() if text is not None
@@ -57,12 +65,33 @@ class WorkerOptions:
             "groups": self.group,
         }
         settings |= {name: value for name, value in given.items() if value}
+        # Queues that a query selects stand in the place of whatever else says which queues are served.
+        settings |= {"queues": (), "groups": ()} if self.select else {}
         settings |= {"keeper": False} if self.no_keeper else {}
         return settings | ({"level": "debug"} if self.verbose else {})
 
     def load_config(self, *, beside: Path | None = None) -> Config:
-        """The configuration by command line, environment, file and defaults; ConfigurationError as in `Config.load`."""
+        """The configuration by command line, environment, file and defaults.
+
+        Raises:
+            ConfigurationError: as in `Config.load`, or options contradict each other.
+        """
+        self._check()
         return Config.load(self.config, beside=beside, overrides=self.overrides())
+
+    def queries(self) -> list[Query]:
+        """What ``--select`` was given. Raises ConfigurationError, with the place of what is wrong."""
+        try:
+            return [Query.parse(text) for text in self.select]
+        except InvalidQuery as error:
+            raise ConfigurationError(f"--select: {error}") from None
+
+    def _check(self) -> None:
+        self.queries()
+        if self.select and (self.queue or self.group):
+            raise ConfigurationError("--select finds the queues: leave -q and -G out")
+        if self.negate and not self.select:
+            raise ConfigurationError("--negate is for --select: all queues but those of the chosen jobs")
 
 
 def worker_options(function: Function) -> Function:
@@ -81,6 +110,19 @@ OPTIONS = (
         "-q", "--queue", multiple=True, metavar="NAME[,WEIGHT]",
         help="A queue to serve; may be given several times, '*' is every queue there is. Without weights the order "
         "is strict; with weights a queue is looked at first as often as its weight says. Default: default.",
+    ),
+    click.option(
+        "--shard", metavar="NAME",
+        help="Serve this shard of the configuration: its queues, concurrency, processes, mode and server. Other "
+        "options win over what it says.",
+    ),
+    click.option(
+        "--select", multiple=True, metavar="QUERY",
+        help="Serve the queues that the jobs this query chooses are sent to, for example 'urgency=high'. With several "
+        "queries those of each.",
+    ),
+    click.option(
+        "--negate", is_flag=True, help="With --select: serve the queues of all declared jobs, but those."
     ),
     click.option(
         "-c", "--concurrency", metavar="N",
@@ -124,5 +166,11 @@ OPTIONS = (
         "--health", metavar="HOST:PORT",
         help="Answer /live, /ready and /metrics over HTTP there, for a platform. Default: nowhere.",
     ),
+    click.option(
+        "--dry-run", is_flag=True,
+        help="Only show what would run: processes, capsules, queues, server. The application is loaded, Redis is not "
+        "asked.",
+    ),
+    click.option("--list-queues", is_flag=True, help="Only show the queues that would be served, one a line."),
     click.version_option(__version__, "-V", "--version", message="offsider %(version)s"),
 )  # fmt: skip

@@ -39,6 +39,10 @@ def worker(**given: Any) -> None:
 def run(options: WorkerOptions) -> int:
     """Run a worker, or a process that looks after some; answers the exit code."""
     try:
+        if options.dry_run or options.list_queues:
+            from offsider.cli import dry_run  # imported here: workers that run need none of it
+
+            return dry_run.run(options)
         config = configured(options)
         if config.worker.reload:
             from offsider.cli.reload import Reloader  # imported here: for development only
@@ -61,7 +65,7 @@ def _health_server(config: Config) -> HealthServer | None:
         return None
     from offsider.cli.health import HealthServer  # imported here: most workers have none
 
-    return HealthServer(config.worker.health)
+    return HealthServer(config.worker.health, shard=config.worker.shard)
 
 
 def run_worker(

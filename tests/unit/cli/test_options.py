@@ -42,9 +42,32 @@ def test_everything_typed():
     assert (config.worker.processes, config.worker.preload, config.worker.keeper) == (3, True, False)
 
 
+def test_a_shard_is_chosen_and_other_options_win_over_it(tmp_path):
+    (tmp_path / "offsider.toml").write_text(
+        '[servers.bulk]\nurl = "redis://bulk"\n'
+        '[shards.heavy]\nqueues = ["a", "b"]\nconcurrency = 3\nprocesses = 2\nserver = "bulk"\n'
+    )
+    config = WorkerOptions(shard="heavy").load_config()
+    assert (config.worker.queues, config.worker.concurrency, config.worker.processes) == (("a", "b"), 3, 2)
+    assert (config.worker.shard, config.server, config.redis.url) == ("heavy", "bulk", "redis://bulk")
+    config = WorkerOptions(shard="heavy", queue=("c",), concurrency="1").load_config()
+    assert (config.worker.queues, config.worker.concurrency, config.worker.processes) == (("c",), 1, 2)
+
+
+def test_selected_queues_stand_in_the_place_of_all_others(tmp_path):
+    (tmp_path / "offsider.toml").write_text('[worker]\nqueues = ["a"]\ngroups = ["b", "c"]\n')
+    config = WorkerOptions(select=("urgency=high",)).load_config()
+    assert (config.worker.queues, config.worker.groups) == ((), ())
+
+
 @pytest.mark.parametrize(
     "options, message",
     [
+        (WorkerOptions(shard="none"), r"^there is no shard 'none'"),
+        (WorkerOptions(select=("urgenci=high",)), r"^--select: 'urgenci=high', character 1: unknown predicate"),
+        (WorkerOptions(select=("*",), queue=("a",)), r"^--select finds the queues: leave -q and -G out"),
+        (WorkerOptions(select=("*",), group=("a",)), r"^--select finds the queues: leave -q and -G out"),
+        (WorkerOptions(negate=True), r"^--negate is for --select"),
         (WorkerOptions(concurrency="many"), r"^-c, --concurrency: worker\.concurrency expects"),
         (WorkerOptions(concurrency="0"), r"^-c, --concurrency: worker\.concurrency expects"),
         (WorkerOptions(timeout="-1"), r"^-t, --timeout: worker\.timeout_seconds expects"),

@@ -270,7 +270,7 @@ class Supervisor:
         give_up_at = time.monotonic() + (HEALTH_SECONDS if self._crew.everyone() else 0.0)
         while True:
             try:
-                return HealthServer(address)
+                return HealthServer(address, shard=self._config.worker.shard)
             except ConfigurationError as error:
                 if not self._crew.everyone():
                     raise

@@ -1,0 +1,76 @@
+"""``offsider worker --dry-run`` and ``--list-queues``: what would run, found out without Redis."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from offsider.cli.application import load_application
+from offsider.cli.boot import configured
+from offsider.cli.plain import plain
+from offsider.cli.selected import serve_selected
+from offsider.core.wording import counted
+from offsider.wiring.capsule import Capsule
+
+if TYPE_CHECKING:
+    from offsider.cli.options import WorkerOptions
+    from offsider.wiring.config import Config
+
+MOST_LETTERS = 500
+
+
+def run(options: WorkerOptions) -> int:
+    """Show it; answers the exit code.
+
+    Raises:
+        ConfigurationError: the worker would not start, as far as that can be told without its server.
+    """
+    config = configured(options)
+    load_application(config.worker.require, config)
+    serve_selected(options, config)
+    lines = queue_names(config) if options.list_queues else [*plan(config)]
+    for line in lines:
+        click.echo(plain(line, MOST_LETTERS))
+    for warning in config.warnings:
+        click.echo(f"offsider: {plain(warning, MOST_LETTERS)}", err=True)
+    return 0
+
+
+def plan(config: Config) -> Iterator[str]:
+    """What would run, a line each; queues as ``-q`` takes them."""
+    if config.worker.shard:
+        yield f"shard: {config.worker.shard}"
+    yield f"server: {config.server}, {config.redis.redacted_url}"
+    yield f"environment: {config.worker.environment}{f', settings of {config.file}' if config.file else ''}"
+    groups = config.worker.groups
+    number = config.worker.processes or len(groups)
+    yield f"processes: {f'{number}, forked by a supervisor' if number else '1, without a supervisor'}"
+    if not groups:
+        yield from _capsules(config)
+    for place in range(number if groups else 0):
+        yield f"process {place + 1}:"
+        config.worker.queues = groups[place % len(groups)].split()
+        yield from (f"  {line}" for line in _capsules(config))
+
+
+def queue_names(config: Config) -> list[str]:
+    """The queues of all capsules of all processes, each once; ``*`` is every queue there is."""
+    groups = config.worker.groups
+    names: dict[str, None] = {}
+    served: Sequence[Sequence[str]] = [group.split() for group in groups] or [config.worker.queues]
+    for queues in served:
+        config.worker.queues = queues
+        names |= dict.fromkeys(spec.name for capsule in config.capsules.values() for spec in capsule.specs)
+    return list(names)
+
+
+def _capsules(config: Config) -> Iterator[str]:
+    for capsule in config.capsules.values():
+        yield f"capsule {capsule.name}: {counted(capsule.concurrency, 'thread')}, {_order(capsule)}"
+        yield from (f"  {spec}" for spec in capsule.specs)
+
+
+def _order(capsule: Capsule) -> str:
+    return {"strict": "strict order", "weighted": "by weight", "random": "in random order"}[capsule.mode]
