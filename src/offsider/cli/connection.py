@@ -27,6 +27,12 @@ OPTIONS = (
 )
 
 
-def load(config: str | None, environment: str | None) -> Config:
-    """The configuration that the options lead to. Raises ConfigurationError."""
-    return Config.load(config, overrides={"environment": environment} if environment else {})
+SERVER = click.option(
+    "--server", metavar="NAME", help="Which of the configuration's servers: main is that of [redis]. Default: main."
+)
+
+
+def load(config: str | None, environment: str | None, server: str | None = None) -> Config:
+    """The configuration that the options lead to, looking at one server. Raises ConfigurationError."""
+    loaded = Config.load(config, overrides={"environment": environment} if environment else {})
+    return loaded.for_server(server) if server else loaded

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from offsider.cli.connection import SETTINGS, connection_options, load
+from offsider.cli.connection import SERVER, SETTINGS, connection_options, load
 from offsider.cli.failure import give_up
 from offsider.cli.plain import plain
 from offsider.core.errors import OffsiderError
@@ -24,8 +24,9 @@ MOST_LETTERS = 500
 
 @click.command(context_settings=SETTINGS)
 @connection_options
+@SERVER
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
-def doctor(config: str | None, environment: str | None, *, as_json: bool) -> None:
+def doctor(config: str | None, environment: str | None, server: str | None, *, as_json: bool) -> None:
     """Examine the server, the workers and what is stored.
 
     Each finding says why it matters and what to do about it. Nothing is changed, and however much is stored it takes
@@ -33,15 +34,15 @@ def doctor(config: str | None, environment: str | None, *, as_json: bool) -> Non
 
     The exit code is 0 when all is well, 1 when something wants attention, 2 when something is wrong.
     """
-    sys.exit(run(config, environment, as_json=as_json))
+    sys.exit(run(config, environment, server, as_json=as_json))
 
 
-def run(config: str | None, environment: str | None, *, as_json: bool) -> int:
+def run(config: str | None, environment: str | None, server: str | None, *, as_json: bool) -> int:
     """Examine and show; answers the exit code."""
     from offsider.inspector.doctor import examine, worst  # imported here: --help needs none of it
 
     try:
-        findings = examine(load(config, environment))
+        findings = examine(load(config, environment, server))
     except OffsiderError as error:
         give_up(str(error))
         return CANNOT_EXAMINE

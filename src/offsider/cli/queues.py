@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
-from offsider.cli.connection import SETTINGS, connection_options, load
+from offsider.cli.connection import SERVER, SETTINGS, connection_options, load
 from offsider.cli.failure import give_up
 from offsider.cli.plain import plain
 from offsider.cli.quantities import grouped
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from offsider.wiring.config import Config
 
 EVERY_QUEUE = "*"
+#: The file, the environment and the server.
+Connection: TypeAlias = tuple[str | None, str | None, str | None]
 
 
 class UnknownQueue(OffsiderError):
@@ -32,24 +34,27 @@ class UnknownQueue(OffsiderError):
 
 @click.group(context_settings=SETTINGS, invoke_without_command=True)
 @connection_options
+@SERVER
 @click.option("--json", "as_json", is_flag=True, help="A JSON list, for programs.")
 @click.pass_context
-def queues(context: click.Context, config: str | None, environment: str | None, *, as_json: bool) -> None:
+def queues(
+    context: click.Context, config: str | None, environment: str | None, server: str | None, *, as_json: bool
+) -> None:
     """Show the queues: how many jobs wait, for how long the next one has waited, and what is odd.
 
     The words pause, unpause and clear act on queues.
     """
-    context.obj = (config, environment)
+    context.obj = (config, environment, server)
     if context.invoked_subcommand is None:
-        sys.exit(run(config, environment, as_json=as_json))
+        sys.exit(run(context.obj, as_json=as_json))
 
 
-def run(file: str | None, environment: str | None, *, as_json: bool) -> int:
+def run(connection: Connection, *, as_json: bool) -> int:
     """Show the table; answers the exit code."""
     from offsider.inspector import Stats
 
     try:
-        config = load(file, environment)
+        config = load(*connection)
         summaries, served = Stats.read(config).queue_summaries, served_queues(config)
     except OffsiderError as error:
         return give_up(str(error))
@@ -104,7 +109,7 @@ def _complete(context: click.Context, _: click.Parameter, typed: str) -> list[Co
 
     given = context.parent.params if context.parent else {}
     try:
-        known = Queue.all(load(given.get("config"), given.get("environment")))
+        known = Queue.all(load(given.get("config"), given.get("environment"), given.get("server")))
     except OffsiderError:
         return []
     return [CompletionItem(queue.name) for queue in known if queue.name.startswith(typed)]
@@ -116,7 +121,7 @@ NAMES = click.argument("names", metavar="NAME...", nargs=-1, required=True, shel
 @queues.command(context_settings=SETTINGS)
 @NAMES
 @click.pass_obj
-def pause(connection: tuple[str | None, str | None], names: tuple[str, ...]) -> None:
+def pause(connection: Connection, names: tuple[str, ...]) -> None:
     """Have no worker take jobs from these queues; jobs that run already go on."""
     sys.exit(_act(connection, names, "pause"))
 
@@ -124,7 +129,7 @@ def pause(connection: tuple[str | None, str | None], names: tuple[str, ...]) -> 
 @queues.command(context_settings=SETTINGS)
 @NAMES
 @click.pass_obj
-def unpause(connection: tuple[str | None, str | None], names: tuple[str, ...]) -> None:
+def unpause(connection: Connection, names: tuple[str, ...]) -> None:
     """Let workers take jobs from these queues again."""
     sys.exit(_act(connection, names, "unpause"))
 
@@ -133,12 +138,12 @@ def unpause(connection: tuple[str | None, str | None], names: tuple[str, ...]) -
 @NAMES
 @click.option("-y", "--yes", is_flag=True, help="Do not ask first.")
 @click.pass_obj
-def clear(connection: tuple[str | None, str | None], names: tuple[str, ...], *, yes: bool) -> None:
+def clear(connection: Connection, names: tuple[str, ...], *, yes: bool) -> None:
     """Delete these queues with all jobs that wait in them, for good. Asks first."""
     sys.exit(_act(connection, names, "clear", ask=not yes))
 
 
-def _act(connection: tuple[str | None, str | None], names: Sequence[str], how: str, *, ask: bool = False) -> int:
+def _act(connection: Connection, names: Sequence[str], how: str, *, ask: bool = False) -> int:
     try:
         chosen = _chosen(load(*connection), names, may_be_new=how == "pause")
         if ask:

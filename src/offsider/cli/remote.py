@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import click
 
+from offsider.cli.connection import OPTIONS as CONNECTION, SETTINGS, load
 from offsider.cli.failure import give_up
 from offsider.core.errors import EmbeddedProcess, OffsiderError
 from offsider.inspector.process import SIGNAL_SECONDS, SIGNAL_SECONDS_OF_RUBY, Process, ProcessSet
@@ -120,9 +121,8 @@ def show(processes: Sequence[Process], effect: str, refused: dict[str, str]) -> 
 def run(name: str, effect: str, given: Mapping[str, Any]) -> int:
     """Carry out one of the words; answers the exit code."""
     target = Target(given["identity"], given["host"], given["everyone"])
-    overrides = {"environment": given["environment"]} if given["environment"] else {}
     try:
-        processes = target.choose(list(ProcessSet(Config.load(given["config"], overrides=overrides))))
+        processes = target.choose(_registered(load(given["config"], given["environment"]), given["server"]))
         refused = signal_all(processes, name)
     except OffsiderError as error:
         return give_up(str(error))
@@ -139,6 +139,12 @@ def run(name: str, effect: str, given: Mapping[str, Any]) -> int:
     return 0
 
 
+def _registered(config: Config, server: str | None) -> list[Process]:
+    """Those of one server, or of all."""
+    servers = [server] if server else config.servers
+    return [process for name in servers for process in ProcessSet(config.for_server(name))]
+
+
 def options(function: Function) -> Function:
     """Add what the three words share: whom they mean, and where Redis is."""
     for option in reversed(OPTIONS):
@@ -150,10 +156,9 @@ OPTIONS = (
     click.argument("identity", required=False, default=""),
     click.option("--host", metavar="H", default="", help="Every worker on this host."),
     click.option("--all", "everyone", is_flag=True, help="Every worker that is registered."),
-    click.option("-C", "--config", metavar="FILE", help="The configuration file, which says where Redis is."),
-    click.option("-e", "--environment", metavar="NAME", help="Which of the file's environments applies."),
+    *CONNECTION,
+    click.option("--server", metavar="NAME", help="Only workers of this one of the configuration's servers."),
 )
-SETTINGS = {"help_option_names": ["-h", "--help"]}
 
 
 @click.command(context_settings=SETTINGS)

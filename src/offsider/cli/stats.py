@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from offsider import __version__
-from offsider.cli.connection import SETTINGS, connection_options, load
+from offsider.cli.connection import SERVER, SETTINGS, connection_options, load
 from offsider.cli.failure import give_up
 from offsider.cli.plain import plain
 from offsider.cli.quantities import ago, duration, grouped, megabytes
@@ -33,20 +33,29 @@ VIEWS = ("all", "version", "overview", "processes", "queues")
 @click.command(context_settings=SETTINGS)
 @click.argument("view", type=click.Choice(VIEWS), default="all")
 @connection_options
+@SERVER
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
 @click.option("--watch", metavar="SECONDS", type=click.FloatRange(min=0.1), help="Look again and again.")
-def stats(view: str, config: str | None, environment: str | None, *, as_json: bool, watch: float | None) -> None:
+def stats(
+    view: str,
+    config: str | None,
+    environment: str | None,
+    server: str | None,
+    *,
+    as_json: bool,
+    watch: float | None,
+) -> None:
     """Show counters, processes and queues.
 
     VIEW is one of all (the default), version, overview, processes and queues.
     """
-    sys.exit(run(view, config, environment, as_json=as_json, watch=watch))
+    sys.exit(run(view, (config, environment, server), as_json=as_json, watch=watch))
 
 
-def run(view: str, file: str | None, environment: str | None, *, as_json: bool, watch: float | None) -> int:
+def run(view: str, connection: tuple[str | None, str | None, str | None], *, as_json: bool, watch: float | None) -> int:
     """Show a view, once or until Ctrl-C; answers the exit code."""
     try:
-        config = load(file, environment)
+        config = load(*connection)
         if watch is None:
             click.echo(rendered(view, config, as_json=as_json))
             return 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+import redis
 from click.testing import CliRunner
 
 from offsider.cli.main import main
@@ -159,3 +160,26 @@ def test_the_server_is_that_of_the_configuration_file(tmp_path, redis_url, monke
     assert away.exit_code == 1
     assert "localhost:1" in away.output
     assert len(away.output.splitlines()) == 1
+
+
+@pytest.fixture
+def elsewhere(redis_url, tmp_path):
+    """A worker of a second server, which is another database."""
+    url = f"{redis_url.removesuffix('0')}1"
+    (tmp_path / "offsider.toml").write_text(f'[servers.bulk]\nurl = "{url}"\n')
+    with redis.Redis.from_url(url) as client:
+        register(client, "bulk-1:17:0123456789ab")
+        yield client
+
+
+def test_workers_of_all_servers_are_meant(elsewhere, left):
+    assert call("stop", "--all").exit_code == 0
+    assert set(left()) == {WEB_1, WEB_2, OTHER}
+    assert elsewhere.lrange("bulk-1:17:0123456789ab-signals", 0, -1) == [b"TERM"]
+
+
+def test_one_server_may_be_named(elsewhere, left):
+    assert call("stop", "--all", "--server", "bulk").exit_code == 0
+    assert left() == {}
+    assert elsewhere.exists("bulk-1:17:0123456789ab-signals")
+    assert "there is no server 'bulky'" in call("stop", "--all", "--server", "bulky").output

@@ -132,3 +132,9 @@ def test_watching_ends_well_at_ctrl_c(monkeypatch, stocked):
     assert result.exit_code == 0
     assert "12,345" in result.output
     assert result.output.endswith("3.0\n")
+
+
+def test_one_of_several_servers_is_looked_at(stocked, redis_url, tmp_path):
+    (tmp_path / "offsider.toml").write_text(f'[servers.bulk]\nurl = "{redis_url.removesuffix("0")}1"\n')
+    counts = [json.loads(call("overview", "--json", *words).output) for words in ((), ("--server", "bulk"))]
+    assert [each["processed"] for each in counts] == [12_345, 0]

@@ -5,13 +5,14 @@ from __future__ import annotations
 import click
 from click.testing import CliRunner
 
-from offsider.cli.connection import connection_options, load
+from offsider.cli.connection import SERVER, connection_options, load
 
 
 @click.command
 @connection_options
-def show(config, environment):
-    click.echo(load(config, environment).redis.url)
+@SERVER
+def show(config, environment, server):
+    click.echo(load(config, environment, server).redis.url)
 
 
 def test_the_file_and_its_environment_are_chosen(tmp_path, monkeypatch):
@@ -22,3 +23,12 @@ def test_the_file_and_its_environment_are_chosen(tmp_path, monkeypatch):
     assert CliRunner().invoke(show, ["-C", "own.toml"]).output == "redis://one\n"
     assert CliRunner().invoke(show, ["-C", "own.toml", "-e", "staging"]).output == "redis://two\n"
     assert CliRunner().invoke(show, []).output == "redis://localhost:6379/0\n"
+
+
+def test_one_of_several_servers_is_chosen(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "offsider.toml").write_text('[redis]\nurl = "redis://one"\n[servers.bulk]\nurl = "redis://two"\n')
+    assert CliRunner().invoke(show, ["--server", "bulk"]).output == "redis://two\n"
+    assert CliRunner().invoke(show, ["--server", "main"]).output == "redis://one\n"
+    failed = CliRunner().invoke(show, ["--server", "bulky"])
+    assert str(failed.exception).startswith("there is no server 'bulky' (did you mean 'bulk'?)")

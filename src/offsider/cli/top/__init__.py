@@ -10,7 +10,7 @@ import sys
 
 import click
 
-from offsider.cli.connection import SETTINGS, connection_options, load
+from offsider.cli.connection import SERVER, SETTINGS, connection_options, load
 from offsider.cli.failure import give_up
 from offsider.core.errors import OffsiderError
 
@@ -21,6 +21,7 @@ MISSING = 'offsider top needs Textual: pip install "offsider[tui]"'
 
 @click.command(context_settings=SETTINGS)
 @connection_options
+@SERVER
 @click.option(
     "--interval",
     metavar="SECONDS",
@@ -29,15 +30,15 @@ MISSING = 'offsider top needs Textual: pip install "offsider[tui]"'
     show_default=True,
     help="How often to look.",
 )
-def top(config: str | None, environment: str | None, interval: float) -> None:
+def top(config: str | None, environment: str | None, server: str | None, interval: float) -> None:
     """Watch processes, queues and jobs live, and act on them.
 
     The tabs are Home, Busy, Queues, Scheduled, Retries, Dead and Metrics; ? shows the keys.
     """
-    sys.exit(run(config, environment, interval))
+    sys.exit(run(config, environment, server, interval))
 
 
-def run(file: str | None, environment: str | None, interval_seconds: float) -> int:
+def run(file: str | None, environment: str | None, server: str | None, interval_seconds: float) -> int:
     """Run until q; answers the exit code."""
     try:
         from offsider.cli.top.app import Top  # imported here: Textual is an extra
@@ -46,7 +47,7 @@ def run(file: str | None, environment: str | None, interval_seconds: float) -> i
             raise
         return give_up(MISSING)
     try:
-        config = load(file, environment)
+        config = load(file, environment, server)
     except OffsiderError as error:
         return give_up(str(error))
     Top(config, interval_seconds).run()
