@@ -484,6 +484,8 @@ class Config:
                     f"{where}: shards.{name}.server is {shard.server!r}, and there is no such server"
                     f"{suggest(shard.server, self._servers)}: a table [servers.{shard.server}] is missing"
                 )
+            if not shard.queues and not shard.select:
+                raise ConfigurationError(f"{where}: shards.{name} has neither queues nor select; give one of them")
 
     def _serve(self, name: str) -> None:
         """Work for a shard: what it says stands above the rest of the file."""
@@ -493,6 +495,8 @@ class Config:
             raise ConfigurationError(f"there is no shard {name!r}{suggest(name, self._shards)}; {known}")
         origin = f"{SHARDS}.{name}"
         self.worker.assign("queues", shard.queues, origin=origin)
+        # The groups of the file are other queues for the processes of its supervisor.
+        self.worker.assign("groups", (), origin=origin)
         self.worker.assign("mode", shard.mode, origin=origin)
         for key, number in (("concurrency", shard.concurrency), ("processes", shard.processes)):
             if number:

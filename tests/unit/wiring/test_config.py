@@ -237,6 +237,7 @@ def fleet(tmp_path):
     path.write_text("""
         concurrency = 7
         queues = ["default"]
+        groups = ["x", "y"]
         [redis]
         url = "redis://main/0"
         [servers.bulk]
@@ -275,6 +276,12 @@ def test_a_shard_stands_above_the_rest_of_the_file(fleet):
     assert fleet({"OFFSIDER_SHARD": "bulk"}).server == "bulk"
 
 
+def test_groups_of_the_file_are_for_workers_without_a_shard(fleet):
+    assert fleet().worker.groups == ("x", "y")
+    assert fleet(shard="bulk").worker.groups == ()
+    assert fleet(shard="bulk", groups=["a", "b"]).worker.groups == ("a", "b")
+
+
 def test_the_environment_and_the_command_line_stand_above_a_shard(fleet):
     assert fleet({"OFFSIDER_CONCURRENCY": "9"}, shard="urgent").worker.concurrency == 9
     assert fleet({"OFFSIDER_CONCURRENCY": "9"}, shard="urgent", concurrency=2).worker.concurrency == 2
@@ -305,6 +312,7 @@ def test_a_shard_that_nobody_has_configured_is_told_with_those_there_are(fleet):
         ("[servers.'a b']\nurl = 'redis://x'", r"servers\.a b: the name cannot be used: a name is letters"),
         ("[shards.a]\nserver = 'bulk'", r"shards\.a\.server is 'bulk', and there is no such server: a table"),
         ("[shards.a]\nqueues = ['a']\nselect = 'tags=a'", r"shards\.a has both queues and select"),
+        ("[shards.a]\nconcurrency = 3", r"shards\.a has neither queues nor select"),
         ("[shards.a]\nselect = 'urgenci=high'", "unknown predicate 'urgenci'"),
         ("[shards.a]\nselect = 7", r"shards\.NAME\.select expects a query"),
     ],
