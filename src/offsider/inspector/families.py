@@ -3,6 +3,7 @@
 1. What the Prometheus exporter of Sidekiq tells of queues, sets and processes.
 2. What GitLab's Sidekiq tells of runs, class by class and queue by queue.
 3. What else an alert needs: the memory of the server, late schedulers, paused queues.
+4. How shards fare, and how many processes an autoscaler should give each; which runs kept what was promised.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ def fleet_families(fleet: Fleet) -> list[Family]:
         *_totals(fleet),
         *_processes(fleet),
         *_queues(fleet),
+        *_shards(fleet),
         *_scheduler(fleet),
         *_memory(fleet),
         *_by_class(fleet.series),
@@ -86,6 +88,25 @@ def _queues(fleet: Fleet) -> list[Family]:
             "How long its longest running job has run.",
             {q.name: q.longest_run_seconds for q in found if q.busy},
         ),
+    ]
+
+
+def _shards(fleet: Fleet) -> list[Family]:
+    def each(name: str, text: str, values: Iterable[float], kind: Kind = "gauge") -> Family:
+        samples = (Sample(value, {"shard": shard.name}) for shard, value in zip(found, values, strict=True))
+        return Family(f"sidekiq_shard_{name}", kind, text, tuple(samples))
+
+    found = fleet.shards
+    ran, there = (shard.total.run_seconds for shard in found), (shard.total.thread_seconds for shard in found)
+    return [
+        each("processes", "Processes of the shard that take jobs.", (shard.processes for shard in found)),
+        each("workers", "Threads of these.", (shard.threads for shard in found)),
+        each("busy_workers", "Those of them that run a job.", (shard.busy for shard in found)),
+        each("execution_seconds_total", "For how long its threads ran jobs.", ran, "counter"),
+        each("thread_seconds_total", "For how long there were threads.", there, "counter"),
+        each("latency_ratio", "Wait of its latest job over what is promised.", (shard.pressure for shard in found)),
+        each("desired_replicas", "How many processes it should have.", (shard.desired for shard in found)),
+        _single("sidekiq_apdex_objective", "gauge", "Share of runs that shall be satisfied.", fleet.objective),
     ]
 
 
@@ -165,6 +186,12 @@ def series_families(series: Sequence[Series]) -> list[Family]:
             "counter",
             "Runs that failed and will be tried again.",
             tuple(Sample(one.retried, labels) for labels, one in labelled),
+        ),
+        Family(
+            "sidekiq_jobs_satisfied_total",
+            "counter",
+            "Runs that succeeded, began and ended within their targets.",
+            tuple(Sample(one.satisfied, labels) for labels, one in labelled),
         ),
     ]
 

@@ -11,6 +11,7 @@ from offsider.core.series import Series
 from offsider.inspector.fleet_metrics import FleetMetrics
 from offsider.inspector.process import Process, ProcessSet
 from offsider.inspector.server_info import ServerInfo
+from offsider.inspector.shard_load import ShardLoad, loads_of
 from offsider.inspector.stats import Stats
 from offsider.inspector.work import Work, WorkSet
 from offsider.storage.lag import scheduler_lag_seconds
@@ -53,6 +54,8 @@ class Fleet:
         server: of the server itself.
         scheduler_lag_seconds: ``schedule`` and ``retry`` -> how late the job is that is due longest.
         series: what was counted of runs.
+        shards: how busy each is.
+        objective: the share of runs that shall be satisfied.
     """
 
     at: float
@@ -63,6 +66,8 @@ class Fleet:
     server: ServerInfo
     scheduler_lag_seconds: Mapping[str, float]
     series: Sequence[Series]
+    shards: Sequence[ShardLoad]
+    objective: float
 
     @property
     def concurrency(self) -> int:
@@ -85,6 +90,7 @@ class Fleet:
         stats = Stats.read(config)
         processes = list(ProcessSet(config))
         works = list(WorkSet(config))
+        series = FleetMetrics.read(config)
         return cls(
             at=time.time(),
             stats=stats,
@@ -93,7 +99,9 @@ class Fleet:
             running=Counter((work.record.name, work.queue) for work in works),
             server=ServerInfo.read(config),
             scheduler_lag_seconds=scheduler_lag_seconds(config.shared_redis()),
-            series=FleetMetrics.read(config),
+            series=series,
+            shards=loads_of(config, processes, stats.queue_summaries, series),
+            objective=config.slo.apdex_objective,
         )
 
 

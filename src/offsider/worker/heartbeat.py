@@ -26,9 +26,12 @@ from offsider.core.errors import RedisFailure, RedisRefused, RedisUnavailable
 from offsider.jobs import registry
 from offsider.storage import processes, registered, run_counts, stats
 from offsider.storage.processes import Beat
+from offsider.storage.shard_loads import Load
 from offsider.wiring.service import Loop
 from offsider.worker.outage import Outage
+from offsider.worker.promises import Promises
 from offsider.worker.resident_memory import resident_kilobytes
+from offsider.worker.shard_load import ShardLoad
 
 if TYPE_CHECKING:
     from offsider.core.series import Series
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
     from offsider.storage.scripts import Argument
     from offsider.wiring.config import Config
     from offsider.worker.ownership import Ownership
+    from offsider.worker.tallies import Taken
     from offsider.worker.work_state import WorkState
 
 logger = logging.getLogger("offsider")
@@ -78,6 +82,8 @@ class Heartbeat:
         self._embedded = embedded
         self._count = count
         self._wire_version = config.redis.wire_version
+        self._promises = Promises(config)
+        self._load = ShardLoad(config.clock.monotonic())
         self._started_at = config.clock.now()
         self._round_trips: deque[int] = deque(maxlen=ROUND_TRIPS)
         self._shown_as = ""
@@ -141,17 +147,34 @@ class Heartbeat:
         """Write what was counted of each class; what surely was not written is kept for the next time."""
         tallies, now = self._work_state.tallies, self._config.clock.now()
         taken = tallies.take()
-        series: Sequence[Series] = taken.series(self._config.metric_labels)
+        # What no label of an extension may replace comes last.
+        series: Sequence[Series] = taken.series((*self._config.metric_labels, self._promises.labels))
+        load = self._take_load(taken, now)
+        shard = self._config.worker.shard
         try:
-            run_counts.add(self._redis, taken.by_class(), series, now, wire_version=self._wire_version)
+            run_counts.add(
+                self._redis, taken.by_class(), series, now, wire_version=self._wire_version, load=load, shard=shard
+            )
         except RedisFailure as error:
             if not (isinstance(error, RedisUnavailable) and error.ambiguous):
                 tallies.give_back(taken)
+                self._load.give_back(load)
                 series = ()
             raise
         finally:
             if self._count is not None:
                 self._count(series, self._work_state.busy, self._concurrency())
+
+    def _take_load(self, taken: Taken, now: float) -> Load:
+        """What the threads did. Those of a quiet process are there for the jobs that they still run."""
+        if not self._config.worker.metrics:
+            return Load()
+        return self._load.take(
+            self._config.clock.monotonic(),
+            ended_seconds=taken.run_seconds,
+            under_way_seconds=self._work_state.under_way_seconds(now),
+            threads=self._work_state.busy if self._quiet() else self._concurrency(),
+        )
 
     def leave(self) -> None:
         """Take the process off the registry, for good."""
@@ -234,6 +257,8 @@ class Heartbeat:
             info["embedded"] = self._embedded
         if self._config.routing.rules:
             info["routing"] = self._config.routing.rules.digest
+        if self._config.worker.shard:
+            info["shard"] = self._config.worker.shard
         for field in self._config.info_fields:
             info |= self._told_by(field)
         return info

@@ -46,6 +46,7 @@ from offsider.worker.heartbeat import Heartbeat
 from offsider.worker.liveness import Liveness
 from offsider.worker.manager import Manager
 from offsider.worker.ownership import Ownership
+from offsider.worker.promises import Promises
 from offsider.worker.run_sums import RunSums
 from offsider.worker.scheduler import Scheduler
 from offsider.worker.solitude import Claimer, Solitude
@@ -89,7 +90,7 @@ class Launcher:
             keeper.state = self.state
         #: What is done about ``TSTP``, ``TERM`` and ``TTIN`` that others left in Redis.
         self.on_signal: Callable[[str], None] = self._act_on
-        self.work_state = WorkState()
+        self.work_state = WorkState(Promises(config).target)
         #: What was counted, for a health endpoint without a keeper.
         self.sums = RunSums()
         self.quieted = False

@@ -131,6 +131,11 @@ class Taken:
     def __init__(self, tallies: Mapping[tuple[str, str], Tally]) -> None:
         self.tallies = tallies
 
+    @property
+    def run_seconds(self) -> float:
+        """What all runs took, failed ones included."""
+        return sum(tally.run_seconds + tally.failed_seconds for tally in self.tallies.values())
+
     def by_class(self) -> list[JobCounts]:
         """As Sidekiq keeps them: whatever the queue, and with the time of successful runs alone."""
         of_class: dict[str, list[Tally]] = {}

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from offsider.worker.tallies import Tallies
+from offsider.worker.tallies import NOTHING_PROMISED, Tallies
 
 if TYPE_CHECKING:
+    from offsider.core.objectives import Target
     from offsider.worker.unit_of_work import UnitOfWork
 
 
@@ -29,15 +31,18 @@ class WorkState:
 
     A thread writes its own place in the table and no other, which needs no lock; the counts are added up for many
     jobs at once, under one.
+
+    Args:
+        target: what is promised of a class.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, target: Callable[[str], Target] = lambda _: NOTHING_PROMISED) -> None:
         self._lock = threading.Lock()
         self._running: dict[str, UnitOfWork] = {}
         self._processed = 0
         self._failed = 0
         #: What was counted of each job class; empty with ``worker.metrics = false``.
-        self.tallies = Tallies()
+        self.tallies = Tallies(target)
 
     def begin(self, tid: str, unit: UnitOfWork) -> None:
         self._running[tid] = unit
@@ -67,6 +72,10 @@ class WorkState:
 
     def running(self) -> dict[str, Work]:
         return {tid: Work(unit, unit.started_at) for tid, unit in self._running.copy().items()}
+
+    def under_way_seconds(self, now: float) -> float:
+        """For how long the jobs that run at ``now`` (epoch seconds) have run, all together."""
+        return sum(max(0.0, now - unit.started_at) for unit in self._running.copy().values())
 
     def as_sidekiq_shows(self) -> dict[str, str]:
         """Thread id -> JSON of queue, payload (a string inside JSON, as it was popped) and run_at."""

@@ -8,20 +8,28 @@ from typing import Any
 
 from offsider.core.payload import encode
 from offsider.core.series import Series
-from offsider.storage import fleet_metrics
+from offsider.storage import run_counts
 from offsider.storage.redis import Redis
+from offsider.storage.shard_loads import Load
 
 
 def seed(client: Any, redis: Redis) -> None:
-    """Two hosts, three processes of which one is quiet, two queues of which one is paused, and what was counted."""
+    """Two hosts, three processes of which one is quiet, two shards, two queues of which one is paused, and counts."""
     now = time.time()
-    for host, pid, queues, concurrency, busy, quiet, rss in (
-        ("one", 1, ["default", "low"], 5, 2, "false", 1000),
-        ("one", 2, ["default"], 10, 0, "true", 2000),
-        ("two", 3, ["default"], 20, 1, "false", 4000),
+    for host, pid, queues, concurrency, busy, quiet, rss, shard in (
+        ("one", 1, ["default", "low"], 5, 2, "false", 1000, "bulk"),
+        ("one", 2, ["default"], 10, 0, "true", 2000, ""),
+        ("two", 3, ["default"], 20, 1, "false", 4000, ""),
     ):
         identity = f"{host}:{pid}:abcdefabcdef"
-        info = {"hostname": host, "pid": pid, "started_at": now - 100, "concurrency": concurrency, "queues": queues}
+        info: dict[str, Any] = {
+            "hostname": host,
+            "pid": pid,
+            "started_at": now - 100,
+            "concurrency": concurrency,
+            "queues": queues,
+        }
+        info["shard"] = shard
         client.sadd("processes", identity)
         fields = {"info": json.dumps(info), "busy": busy, "beat": now, "quiet": quiet, "rss": rss, "rtt_us": 100}
         client.hset(identity, mapping=fields)
@@ -40,8 +48,10 @@ def seed(client: Any, redis: Redis) -> None:
     client.zadd("schedule", {"late": now - 10, "early": now + 1000})
     client.zadd("retry", {"early": now + 1000})
     client.zadd("dead", {"gone": now})
-    mail = Series({"class": "Mail", "queue": "low"}, processed=4, failed=1, run_seconds=2.5, queue_seconds=1.0)
+    said = {"urgency": "high", "feature_category": "post", "shard": "bulk"}
+    mail = Series({"class": "Mail", "queue": "low", **said}, processed=4, failed=1, run_seconds=2.5, queue_seconds=1.0)
+    mail.satisfied = 2
     mail.run_buckets[2] = mail.queue_buckets[1] = 4
     other = Series({"class": "Mail", "queue": "default", "tenant": "acme"}, processed=6, run_seconds=0.5)
-    other.run_buckets[0] = 6
-    redis.pipeline(fleet_metrics.commands_of(redis.keys, [mail, other], now))
+    other.run_buckets[0] = other.satisfied = 6
+    run_counts.add(redis, [], [mail, other], now, wire_version=8, load=Load(30.0, 100.0), shard="bulk")

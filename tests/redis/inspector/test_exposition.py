@@ -43,6 +43,17 @@ ESTABLISHED = {
     "sidekiq_scheduler_lag_seconds",
     "sidekiq_queue_paused",
 }
+OURS = {
+    "sidekiq_jobs_satisfied_total",
+    "sidekiq_shard_processes",
+    "sidekiq_shard_workers",
+    "sidekiq_shard_busy_workers",
+    "sidekiq_shard_execution_seconds_total",
+    "sidekiq_shard_thread_seconds_total",
+    "sidekiq_shard_latency_ratio",
+    "sidekiq_shard_desired_replicas",
+    "sidekiq_apdex_objective",
+}
 
 
 @pytest.fixture
@@ -61,7 +72,7 @@ def found(scrape):
 
 def test_every_established_name_is_there(scrape):
     names = {line.partition(" ")[0].partition("{")[0] for line in scrape.splitlines() if not line.startswith("#")}
-    assert names >= ESTABLISHED
+    assert names >= ESTABLISHED | OURS
 
 
 def test_it_tells_what_is_in_redis(found):
@@ -93,8 +104,27 @@ def test_a_class_is_summed_over_its_queues_and_labels(found):
     assert found["sidekiq_job_processed_total", "Mail"] == 10
     assert found["sidekiq_job_failed_total", "Mail"] == 1
     assert found["sidekiq_job_execution_time_seconds_total", "Mail"] == 3
-    assert found["sidekiq_jobs_completion_seconds_count", "", "Mail", "low"] == 4
-    assert found["sidekiq_jobs_completion_seconds_count", "Mail", "acme", "default"] == 6
+    assert found["sidekiq_jobs_completion_seconds_count", "", "Mail", "bulk", "high", "low", "post"] == 4
+    assert found["sidekiq_jobs_completion_seconds_count", "", "", "", "Mail", "acme", "default"] == 6
+
+
+def test_it_tells_which_runs_kept_what_was_promised(found):
+    assert found["sidekiq_jobs_satisfied_total", "", "Mail", "bulk", "high", "low", "post"] == 2
+    assert found["sidekiq_apdex_objective",] == 0.995
+
+
+def test_it_tells_how_shards_fare(found):
+    told = {name[14:]: value for (name, *shard), value in found.items() if shard == ["bulk"]}
+    assert told == {
+        "processes": 1,
+        "workers": 5,
+        "busy_workers": 2,
+        "execution_seconds_total": 30,
+        "thread_seconds_total": 100,
+        "latency_ratio": 0,
+        "desired_replicas": 1,
+    }
+    assert (found["sidekiq_shard_processes", ""], found["sidekiq_shard_workers", ""]) == (1, 20)
 
 
 def test_an_empty_server_can_be_scraped(config):

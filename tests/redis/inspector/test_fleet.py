@@ -30,6 +30,14 @@ def test_it_adds_up_threads_and_those_that_work(fleet):
     assert (fleet.concurrency, fleet.busy) == (35, 3)
 
 
+def test_it_tells_how_shards_fare(fleet):
+    assert [(shard.name, shard.processes, shard.used_now) for shard in fleet.shards] == [
+        ("", 1, 0.05),
+        ("bulk", 1, 0.4),
+    ]
+    assert fleet.objective == 0.995
+
+
 def test_an_empty_server_has_an_empty_fleet(config):
     fleet = Fleet.read(config)
     assert (fleet.concurrency, fleet.busy, fleet.queues, fleet.series) == (0, 0, [], [])

@@ -9,7 +9,10 @@ import pytest
 
 from offsider.core.errors import QueueFull, RedisUnavailable
 from offsider.inspector import FleetMetrics, JobMetrics
+from offsider.storage import shard_loads
 from offsider.storage.registered import known_to
+from offsider.storage.shard_loads import Load
+from offsider.testing import FakeClock
 from offsider.wiring.config import Config
 from offsider.wiring.context import JobContext
 from offsider.worker import heartbeat as heartbeat_module
@@ -167,7 +170,7 @@ def test_a_new_identity_takes_the_place_of_the_old_one(make, raw_redis):
     assert raw_redis.smembers("processes") == {b"host:1:ba9876543210"}
     assert not raw_redis.exists(IDENTITY)
     beating.heartbeat.leave()
-    assert set(snapshot(raw_redis)) <= {"process_cleanup"}
+    assert {key for key in snapshot(raw_redis) if not key.startswith("offsider:load")} <= {"process_cleanup"}
 
 
 def test_extensions_add_fields_to_the_info(make, config, raw_redis):
@@ -275,6 +278,56 @@ def test_what_may_have_been_written_is_not_written_again(make, config, monkeypat
             beating.heartbeat.flush_metrics()
     beating.heartbeat.flush_metrics()
     assert FleetMetrics.read(config) == []
+
+
+def test_the_work_of_its_threads_is_told_for_its_shard(make, config):
+    config.clock = clock = FakeClock(1_800_000_000.0)
+    config.worker.shard = "urgent"
+    beating = make()
+    beating.state.begin("tid", begun("low", b"x", clock.now() + 4))
+    clock.advance(10)
+    beating.heartbeat.flush_metrics()
+    assert shard_loads.totals(beating.redis) == {"urgent": Load(6.0, 50.0)}
+    beating.quiet = True  # its free threads take no job any more
+    clock.advance(10)
+    beating.heartbeat.flush_metrics()
+    assert shard_loads.totals(beating.redis) == {"urgent": Load(16.0, 60.0)}
+
+
+def test_a_process_says_which_shard_it_serves_if_any(make, config):
+    assert "shard" not in make().heartbeat.info(IDENTITY)
+    config.worker.shard = "urgent"
+    assert make().heartbeat.info(IDENTITY)["shard"] == "urgent"
+
+
+def test_work_that_a_full_server_did_not_take_is_told_at_the_next_beat(make, config, raw_redis):
+    config.clock = clock = FakeClock(1_800_000_000.0)
+    beating = make()
+    clock.advance(10)
+    raw_redis.config_set("maxmemory", 1)
+    try:
+        with pytest.raises(QueueFull):
+            beating.heartbeat.flush_metrics()
+    finally:
+        raw_redis.config_set("maxmemory", 0)
+    clock.advance(10)
+    beating.heartbeat.flush_metrics()
+    assert shard_loads.totals(beating.redis) == {"": Load(0.0, 100.0)}
+
+
+def test_without_metrics_no_work_is_told(make, config, raw_redis):
+    config.worker.metrics = False
+    make().heartbeat.flush_metrics()
+    assert raw_redis.keys() == []
+
+
+def test_the_labels_of_a_class_cannot_be_replaced_by_those_of_an_extension(make, config):
+    beating = make()
+    config.add_metric_labels(lambda *_: {"urgency": "mine", "team": "growth"})
+    beating.state.tallies.finished([ran()])
+    beating.tick()
+    (series,) = FleetMetrics.read(config)
+    assert series.labels == {"class": "X", "queue": "low", "urgency": "low", "team": "growth"}
 
 
 def test_each_beat_tells_which_jobs_the_process_knows_until_it_leaves(make, config, raw_redis):

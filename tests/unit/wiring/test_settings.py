@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 
 import pytest
 
 from offsider.core.errors import ConfigurationError
+from offsider.core.objectives import Target
 from offsider.storage.redis import RedisSettings
-from offsider.wiring.settings import RedisSection, WorkerSection, by_name, every_setting
+from offsider.wiring.settings import RedisSection, SloSection, WorkerSection, by_name, every_setting
 
 
 def test_key_names_are_unique_over_all_sections():
@@ -81,3 +83,20 @@ def test_what_nobody_set_is_as_in_sidekiq():
     worker = WorkerSection()
     assert (worker.concurrency, worker.timeout_seconds, worker.max_retries) == (5, 25, 25)
     assert (worker.dead_max_jobs, worker.dead_timeout_seconds) == (10_000, 180 * 86_400)
+
+
+def test_targets_follow_from_the_urgency_and_none_is_endless():
+    slo = SloSection()
+    slo.low_queue_seconds = 30
+    assert slo.target("high") == Target(10.0, 10.0)
+    assert slo.target("low") == Target(30.0, 300.0)
+    assert slo.target("throttled") == Target(math.inf, 300.0)
+
+
+def test_bounds_of_replicas_that_leave_no_number_are_refused_when_frozen():
+    slo = SloSection()
+    slo.min_replicas, slo.max_replicas = 5, 4
+    with pytest.raises(ConfigurationError, match=r"slo.min_replicas is 5, above slo.max_replicas, 4: set it to"):
+        slo.freeze()
+    slo.max_replicas = 5
+    slo.freeze()

@@ -28,3 +28,11 @@ def test_counts_are_taken_once_and_can_be_given_back():
     state.count(failed=True)
     state.give_back_counts(3, 1)
     assert state.take_counts() == (4, 2)
+
+
+def test_the_jobs_that_run_now_are_asked_for_how_long():
+    state = WorkState()
+    state.begin("tid1", begun("low", b"{}", 100.0))
+    state.begin("tid2", begun("low", b"{}", 104.5))
+    state.begin("tid3", begun("low", b"{}", 200.0))  # the clock was set back since
+    assert state.under_way_seconds(105.0) == 5.5

@@ -1,0 +1,157 @@
+"""How busy shards are, and how many processes they should have."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from offsider.core.payload import encode
+from offsider.core.series import Series
+from offsider.inspector.shard_load import ShardLoad, ShardLoads, queue_targets
+from offsider.storage import run_counts
+from offsider.storage.shard_loads import Load
+from offsider.testing import FakeClock
+from offsider.wiring.config import Config
+
+NOW = 1_800_000_030.0
+
+
+@pytest.fixture(autouse=True)
+def noon(config):
+    config.clock = FakeClock(NOW)
+    yield
+    config.close()
+
+
+@pytest.fixture
+def register(raw_redis):
+    def register(number: int, shard: str, queues: list[str], *, busy: int = 0, quiet: bool = False) -> None:
+        identity = f"host:{number}:abcdefabcdef"
+        info = {"hostname": "host", "pid": number, "concurrency": 10, "queues": queues, "shard": shard}
+        raw_redis.sadd("processes", identity)
+        raw_redis.hset(identity, mapping={"info": json.dumps(info), "busy": busy, "quiet": str(quiet).lower()})
+
+    return register
+
+
+@pytest.fixture
+def wait(raw_redis):
+    def wait(queue: str, seconds: float) -> None:
+        raw_redis.sadd("queues", queue)
+        raw_redis.lpush(
+            f"queue:{queue}", encode({"class": "A", "args": [], "enqueued_at": int((NOW - seconds) * 1000)})
+        )
+
+    return wait
+
+
+@pytest.fixture
+def work(config):
+    def work(shard: str, run: float, threads: float, *, ago: float = 0, series: tuple[Series, ...] = ()) -> None:
+        redis = config.shared_redis()
+        run_counts.add(redis, [], series, NOW - ago, wire_version=8, load=Load(run, threads), shard=shard)
+
+    return work
+
+
+def ran(queue: str, urgency: str) -> Series:
+    return Series({"class": f"{queue} {urgency}", "queue": queue, "urgency": urgency}, processed=1, satisfied=1)
+
+
+def shards(config) -> dict[str, ShardLoad]:
+    return {shard.name: shard for shard in ShardLoads.read(config)}
+
+
+def test_a_shard_is_all_its_processes_but_quiet_ones(config, register, work):
+    register(1, "urgent", ["high", "mail"], busy=4)
+    register(2, "urgent", ["high"], busy=1)
+    register(3, "urgent", ["high"], busy=9, quiet=True)
+    register(4, "", ["default"])
+    found = shards(config)
+    assert list(found) == ["", "urgent"]
+    urgent = found["urgent"]
+    assert (urgent.processes, urgent.threads, urgent.busy) == (2, 20, 5)
+    assert (urgent.queues, urgent.used_now) == (["high", "mail"], 0.25)
+    assert (urgent.used_hour, urgent.used_ten_minutes) == (None, None)
+
+
+def test_utilisation_is_execution_time_over_the_time_of_threads(config, register, work):
+    register(1, "urgent", ["high"])
+    work("urgent", 60.0, 600.0, ago=45 * 60)
+    work("urgent", 240.0, 600.0, ago=5 * 60)
+    work("urgent", 999.0, 999.0, ago=70 * 60)
+    urgent = shards(config)["urgent"]
+    assert (urgent.used_hour, urgent.used_ten_minutes) == (0.25, 0.4)
+    assert urgent.total == Load(1299.0, 2199.0)
+
+
+def test_a_shard_that_has_just_lost_its_last_process_is_still_told_of(config, work):
+    work("gone", 30.0, 100.0)
+    gone = shards(config)["gone"]
+    assert (gone.processes, gone.used_now, gone.used_ten_minutes) == (0, None, 0.3)
+
+
+def test_waiting_is_measured_by_what_the_most_urgent_class_of_a_queue_promises(config, register, wait, work):
+    work("", 0, 1, series=(ran("mixed", "low"), ran("mixed", "high"), ran("slow", "throttled"), ran("plain", "low")))
+    register(1, "all", ["mixed", "slow", "plain", "unknown"])
+    for queue, seconds in (("mixed", 15), ("slow", 9000), ("plain", 30), ("unknown", 60)):
+        wait(queue, seconds)
+    shard = shards(config)["all"]
+    assert (shard.latest_queue, shard.pressure) == ("mixed", 1.5)
+
+
+def test_jobs_that_may_wait_press_nobody(config, register, wait, work, raw_redis):
+    work("", 0, 1, series=(ran("slow", "throttled"),))
+    register(1, "all", ["slow", "held", "empty"])
+    wait("slow", 9000)
+    wait("held", 9000)
+    raw_redis.sadd("paused", "held")
+    assert shards(config)["all"].pressure == 0.0
+
+
+def test_the_desired_processes_follow_from_waits_and_stay_within_bounds(config, register, wait, work):
+    work("", 0, 1, series=(ran("mail", "high"),))
+    register(1, "urgent", ["mail"])
+    register(2, "urgent", ["mail"])
+    work("urgent", 30.0, 100.0)
+    assert shards(config)["urgent"].desired == 2
+    wait("mail", 15)
+    assert shards(config)["urgent"].desired == 3
+    config.slo.max_replicas = 2
+    assert shards(config)["urgent"].desired == 2
+
+
+def test_a_shard_without_processes_is_wanted_when_jobs_wait_in_its_queues(config, wait, tmp_path):
+    file = tmp_path / "offsider.toml"
+    file.write_text(
+        'slo.min_replicas = 0\nservers.far.url = "redis://far"\n[shards]\n'
+        'night.queues = ["reports,2"]\nfar = {queues = ["far"], server = "far"}\n'
+    )
+    configured = Config.load(file, environ={})
+    configured.redis.url, configured.clock = config.redis.url, config.clock
+    assert [(name, shard.desired) for name, shard in shards(configured).items()] == [("night", 0)]
+    wait("reports", 5)
+    night = shards(configured)["night"]
+    assert (night.queues, night.latest_queue, night.desired) == (["reports"], "reports", 1)
+    configured.close()
+
+
+def test_labels_that_nobody_declares_promise_what_low_does(config):
+    assert queue_targets(config.slo, [Series({"queue": "q", "urgency": "odd"}), Series({})]) == {"q": 60.0, "": 60.0}
+
+
+def test_the_course_has_three_lines(config, work):
+    for ago in range(60, 7 * 3600, 60):
+        work("urgent", 20.0 if ago <= 180 else 10.0, 100.0, ago=ago)
+    course = ShardLoads.courses(config=config)["urgent"]
+    assert (course.step_seconds, course.starts_at, len(course.instant)) == (180.0, NOW - 30 - 6 * 3600, 120)
+    assert course.instant[-2:] == [0.1, 0.2]
+    assert course.ten_minutes[-1] == pytest.approx((7 * 10 + 3 * 20) / 1000)
+    assert course.hour[-1] == pytest.approx((57 * 10 + 3 * 20) / 6000)
+    assert course.hour[0] == pytest.approx(0.1)
+
+
+def test_without_anything_there_is_nothing(config):
+    assert ShardLoads.read(config) == []
+    assert ShardLoads.courses(config=config) == {}

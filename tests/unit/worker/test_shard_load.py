@@ -1,0 +1,42 @@
+"""How long threads ran jobs, and could have."""
+
+from __future__ import annotations
+
+import pytest
+
+from offsider.storage.shard_loads import Load
+from offsider.worker.shard_load import ShardLoad
+
+
+def test_threads_are_there_whether_they_run_jobs_or_not():
+    load = ShardLoad(100.0)
+    assert load.take(110.0, ended_seconds=0.0, under_way_seconds=0.0, threads=5) == Load(0.0, 50.0)
+    assert load.take(120.0, ended_seconds=8.0, under_way_seconds=0.0, threads=5) == Load(8.0, 50.0)
+
+
+def test_a_long_run_counts_while_it_goes_on_and_only_once():
+    load = ShardLoad(0.0)
+    told = [
+        load.take(10.0, ended_seconds=0.0, under_way_seconds=6.0, threads=1),
+        load.take(20.0, ended_seconds=0.0, under_way_seconds=16.0, threads=1),
+        load.take(30.0, ended_seconds=20.0, under_way_seconds=2.0, threads=1),
+    ]
+    assert [each.run_seconds for each in told] == [6.0, 10.0, 6.0]
+    assert sum(each.run_seconds for each in told) == pytest.approx(22.0)
+
+
+def test_an_interrupted_run_that_never_ends_makes_no_time_less_than_nothing():
+    load = ShardLoad(0.0)
+    load.take(10.0, ended_seconds=0.0, under_way_seconds=10.0, threads=1)
+    assert load.take(20.0, ended_seconds=0.0, under_way_seconds=0.0, threads=0) == Load(0.0, 0.0)
+
+
+def test_a_clock_that_stands_still_makes_no_threads():
+    assert ShardLoad(10.0).take(9.0, ended_seconds=1.0, under_way_seconds=0.0, threads=5) == Load(1.0, 0.0)
+
+
+def test_what_could_not_be_written_is_told_the_next_time():
+    load = ShardLoad(0.0)
+    load.give_back(load.take(10.0, ended_seconds=3.0, under_way_seconds=1.0, threads=2))
+    assert load.take(20.0, ended_seconds=2.0, under_way_seconds=0.0, threads=2) == Load(5.0, 40.0)
+    assert load.take(20.0, ended_seconds=0.0, under_way_seconds=0.0, threads=2) == Load()
