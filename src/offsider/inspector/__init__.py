@@ -17,6 +17,7 @@ from offsider.inspector.queue import Queue
 from offsider.inspector.routing import RulesInUse, rules_in_use
 from offsider.inspector.search import Found, search_everywhere
 from offsider.inspector.server_info import ServerInfo
+from offsider.inspector.shards import Shard, Shards
 from offsider.inspector.stats import QueueSummary, Stats
 from offsider.inspector.switches import InvalidSwitch, Switches, SwitchInForce
 from offsider.inspector.work import Work, WorkSet
@@ -56,6 +57,8 @@ __all__ = [
     "ScheduledSet",
     "ServerInfo",
     "SetEntry",
+    "Shard",
+    "Shards",
     "Stats",
     "SwitchInForce",
     "Switches",
