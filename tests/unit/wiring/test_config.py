@@ -286,6 +286,13 @@ def test_the_environment_and_the_command_line_stand_above_a_shard(fleet):
     assert fleet({"OFFSIDER_CONCURRENCY": "9"}, shard="urgent").worker.concurrency == 9
     assert fleet({"OFFSIDER_CONCURRENCY": "9"}, shard="urgent", concurrency=2).worker.concurrency == 2
     assert fleet(shard="urgent", queues=["low"]).worker.queues == ("low",)
+    assert fleet({"OFFSIDER_GROUPS": "a b"}, shard="urgent").worker.groups == ("a b",)
+
+
+def test_a_shard_stands_above_the_queue_groups_of_the_file(tmp_path):
+    path = tmp_path / "offsider.toml"
+    path.write_text("groups = ['a', 'b']\n[shards.urgent]\nqueues = ['urgent']")
+    assert Config.load(path, environ={}, overrides={"shard": "urgent"}).worker.groups == ()
 
 
 def test_the_url_of_the_environment_is_that_of_main_whatever_the_shard(fleet):
@@ -310,7 +317,10 @@ def test_a_shard_that_nobody_has_configured_is_told_with_those_there_are(fleet):
         ("[servers.bulk]\nurll = 'redis://x'", r"no setting servers\.bulk\.urll \(did you mean 'url'"),
         ("[servers.main]\nurl = 'redis://x'", r"servers\.main: the name cannot be used: it is that of \[redis\]"),
         ("[servers.'a b']\nurl = 'redis://x'", r"servers\.a b: the name cannot be used: a name is letters"),
-        ("[shards.a]\nserver = 'bulk'", r"shards\.a\.server is 'bulk', and there is no such server: a table"),
+        (
+            "[shards.a]\nqueues = ['a']\nserver = 'bulk'",
+            r"shards\.a\.server is 'bulk', and there is no such server: a table",
+        ),
         ("[shards.a]\nqueues = ['a']\nselect = 'tags=a'", r"shards\.a has both queues and select"),
         ("[shards.a]\nconcurrency = 3", r"shards\.a has neither queues nor select"),
         ("[shards.a]\nselect = 'urgenci=high'", "unknown predicate 'urgenci'"),

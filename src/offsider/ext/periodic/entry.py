@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from offsider.client.prepared import declared_of
 from offsider.core.arguments import check_json
@@ -17,12 +17,16 @@ from offsider.core.options import check_known, check_options, wire_options
 from offsider.ext.periodic.cron import Cron
 from offsider.jobs import registry
 from offsider.wiring.nearest import suggest
+from offsider.wiring.routing import MAIN, route
+
+if TYPE_CHECKING:
+    from offsider.wiring.config import Config
 
 GRACE_SECONDS = 60.0
 #: Where an entry comes from.
 CODE, FILE, REDIS = "code", "file", "redis"
 #: What ``[periodic.NAME]`` may have, besides options of the job.
-KEYS = ("cron", "job", "tz", "args", "kwargs", "description", "grace_seconds", "enabled")
+KEYS = ("cron", "job", "tz", "args", "kwargs", "description", "grace_seconds", "server", "enabled")
 OPTIONS = ("queue", "retry", "retry_for", "retry_queue", "dead", "backtrace", "tags", "log_level")
 
 _NAME = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
@@ -43,6 +47,7 @@ class Entry:
         description: a word for people.
         grace_seconds: how late a tick may be claimed; what is older is skipped and told.
         source: ``"code"``, ``"file"``, or ``"redis"`` for those that were added at run time.
+        server: where its jobs are pushed; empty: where the job itself is sent to.
 
     Raises:
         ConfigurationError: the message names the entry, and what is wrong with it.
@@ -58,6 +63,7 @@ class Entry:
     description: str = ""
     grace_seconds: float = GRACE_SECONDS
     source: str = CODE
+    server: str = ""
 
     def __post_init__(self) -> None:
         try:
@@ -67,7 +73,7 @@ class Entry:
 
     def _check(self) -> None:
         # Files and Redis hold whatever somebody wrote.
-        for key in ("name", "job", "description"):
+        for key in ("name", "job", "description", "server"):
             value: object = getattr(self, key)
             _expect(isinstance(value, str), f"{key} expects a string, got {value!r}")
         _expect(_NAME.fullmatch(self.name), "a name has 1 to 100 letters, digits and _ . : -")
@@ -91,6 +97,13 @@ class Entry:
         """Where its jobs go; empty when the job itself says that."""
         return str(self.options.get("queue", ""))
 
+    def home(self, config: Config) -> str:
+        """The server that its jobs are pushed to, where the workers see to its ticks."""
+        declared = registry.peek(self.job)
+        if self.server or declared is None:
+            return self.server or MAIN
+        return route(declared, config.routing.rules, config.jobs).server
+
     def item(self, tick: int) -> dict[str, Any]:
         """What a client is given to push at a tick."""
         called: object = self.job
@@ -99,6 +112,8 @@ class Entry:
         item = {**self.options, "class": called, "args": list(self.args)}
         if self.kwargs:
             item["kwargs"] = dict(self.kwargs)
+        if self.server:
+            item["server"] = self.server
         return item | {"periodic": {"name": self.name, "at": tick}}
 
     def as_json(self) -> str:
@@ -140,6 +155,7 @@ def make(
     called: Any = job if declared is None else declared.name
     name = called if name is None else name
     stored = dict(options or {})
+    more |= {"server": stored.pop("server")} if "server" in stored else {}
     try:
         check_options({key: value for key, value in stored.items() if key != "extra"}, job_name=str(called))
         _expect("wait_replicas" not in stored, "wait_replicas is not for periodic jobs")

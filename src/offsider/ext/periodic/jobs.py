@@ -104,17 +104,25 @@ class PeriodicJob:
 class PeriodicJobs:
     """All periodic jobs: those of live processes, of this one, and those that were added at run time.
 
-    Iterating gives `PeriodicJob`, by name.
+    Iterating gives `PeriodicJob`, by name. One is where its jobs are pushed to.
 
     Args:
         config: which server; default: this process's.
+        all_servers: those of every server of the configuration, one server after the other.
     """
 
-    def __init__(self, config: Config | None = None) -> None:
+    def __init__(self, config: Config | None = None, *, all_servers: bool = False) -> None:
         self._config = config if config is not None else default_config()
         self._store = PeriodicStore(self._config.shared_redis())
+        names = [name for name in self._config.servers if all_servers and name != self._config.server]
+        self._others = [PeriodicJobs(self._config.for_server(name)) for name in names]
 
     def __iter__(self) -> Iterator[PeriodicJob]:
+        yield from self._here()
+        for others in self._others:
+            yield from others
+
+    def _here(self) -> Iterator[PeriodicJob]:
         versions = self._store.published()
         found = {entry.name: entry for entry in self._store.added()}
         found |= {name: known[0] for name, known in versions.items()}
@@ -174,7 +182,9 @@ class PeriodicJobs:
             description=description,
             source=REDIS,
         )
-        if entry.name in self._store.published() or entry.name in registered_in(self._config):
+        home = self._config.for_server(entry.home(self._config))
+        store = PeriodicStore(home.shared_redis())
+        if entry.name in store.published() or entry.name in registered_in(home):
             raise ConfigurationError(f"periodic job {entry.name!r} is registered in code or in a file: change it there")
-        self._store.add(with_options(entry, self._config))
-        return self[entry.name]
+        store.add(with_options(entry, home))
+        return PeriodicJobs(home)[entry.name]

@@ -96,9 +96,10 @@ def register_of(config: Config) -> Register | None:
 
 
 def registered_in(config: Config) -> Mapping[str, Entry]:
-    """What is registered in this process."""
+    """What is registered in this process, of that whose jobs go to the server that ``config`` works for."""
     register = register_of(config)
-    return {} if register is None else register.entries
+    entries = {} if register is None else register.entries
+    return {name: entry for name, entry in entries.items() if entry.home(config) == config.server}
 
 
 def settings_of(config: Config) -> tuple[str, float]:

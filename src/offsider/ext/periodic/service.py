@@ -56,7 +56,7 @@ class PeriodicService:
     Args:
         config: its clients prepare the jobs.
         redis: where ticks are claimed.
-        entries: what is registered in this process.
+        entries: what is registered in this process, of that whose jobs go to that server.
     """
 
     def __init__(self, config: Config, redis: Redis, entries: Sequence[Entry]) -> None:
@@ -197,7 +197,8 @@ class PeriodicService:
         return claimed, job.jid
 
     def _prepare(self, entry: Entry, tick: int) -> Prepared | None:
-        return self._client.prepare(self._client.build(entry.item(tick)))
+        # To no other server, whatever rules say by now: the claim and the job are one step, on this one.
+        return self._client.prepare(self._client.build({**entry.item(tick), "server": self._config.server}))
 
     def _report(self, entry: Entry, tick: int, error: Exception) -> None:
         """Once for each tick: it is tried again until it is too old."""

@@ -7,14 +7,17 @@ from datetime import datetime
 from zoneinfo import ZoneInfo
 
 import pytest
+import redis
 
 from offsider import Config, job
 from offsider.core.errors import ConfigurationError
 from offsider.ext.periodic import Periodic, PeriodicJobs, UnknownPeriodicJob
 from offsider.ext.periodic.entry import make
+from offsider.ext.periodic.register import registered_in
 from offsider.ext.periodic.service import PeriodicService
 from offsider.ext.periodic.store import PeriodicStore
 from offsider.jobs import registry
+from tests.databases import at_database
 
 
 @pytest.fixture(autouse=True)
@@ -141,3 +144,45 @@ def test_those_of_code_are_neither_changed_nor_removed(jobs, make_config):
         jobs.add("@daily", "A", name="n")
     with pytest.raises(ConfigurationError, match="'n' is registered in code: remove it there, or pause it"):
         jobs["n"].remove()
+
+
+def test_each_one_is_on_the_server_that_its_jobs_go_to(make_config, redis_url, raw_redis):
+    @job(name="Export", urgency="throttled")
+    def export() -> None: ...
+
+    periodic = Periodic()
+    for cron, name in (("@daily", "here"), ("@hourly", "there")):
+        periodic.register(cron, "A", name=name, server="" if name == "here" else "bulk")
+    periodic.register("@daily", export, name="routed")
+    config = make_config(periodic)
+    config.add_server("bulk", url=at_database(redis_url, 3))
+    config.routing.rules = [["urgency=throttled", "later", "bulk"]]
+    assert [each.name for each in PeriodicJobs(config)] == ["here"]
+    assert [each.name for each in PeriodicJobs(config.for_server("bulk"))] == ["routed", "there"]
+    assert [each.name for each in PeriodicJobs(config, all_servers=True)] == ["here", "routed", "there"]
+    added = PeriodicJobs(config).add("@daily", export, name="added")
+    assert [each.name for each in PeriodicJobs(config, all_servers=True)] == ["here", "added", "routed", "there"]
+    added.run()
+    PeriodicJobs(config, all_servers=True)["there"].run()
+    assert not raw_redis.exists("queue:later")
+    with redis.Redis.from_url(at_database(redis_url, 3)) as bulk:
+        assert (bulk.llen("queue:later"), bulk.llen("queue:default")) == (1, 1)
+
+
+def test_workers_see_to_the_ticks_of_their_own_server_alone(make_config, redis_url, raw_redis):
+    periodic = Periodic()
+    periodic.register("* * * * *", "A", name="here")
+    periodic.register("* * * * *", "B", name="there", server="bulk")
+    config = make_config(periodic)
+    config.add_server("bulk", url=at_database(redis_url, 3))
+    now = int(raw_redis.time()[0])
+    with redis.Redis.from_url(at_database(redis_url, 3)) as bulk:
+        for server, name in ((raw_redis, "here"), (bulk, "there")):
+            server.hset("offsider:periodic:ticks", name, now // 60 * 60 - 60)
+        for name in config.servers:
+            view = config.for_server(name)
+            service = PeriodicService(view, view.shared_redis(), list(registered_in(view).values()))
+            service.tick()
+            service._alarm.close()
+        stored = [json.loads(raw)["class"] for raw in raw_redis.lrange("queue:default", 0, -1)]
+        assert (stored, [json.loads(raw)["class"] for raw in bulk.lrange("queue:default", 0, -1)]) == (["A"], ["B"])
