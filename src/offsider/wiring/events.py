@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias, TypeVar, overload
@@ -17,7 +17,17 @@ OnError: TypeAlias = Callable[[BaseException, dict[str, object]], None]
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 
 LIFECYCLE = ("startup", "quiet", "shutdown", "exit", "heartbeat", "beat", "fork", "leader")
-NEWS = ("execution_finished", "job_removed", "job_reclaimed", "job_poisoned", "lost_ownership")
+NEWS = (
+    "execution_finished",
+    "job_removed",
+    "job_reclaimed",
+    "job_poisoned",
+    "job_parked",
+    "job_moving",
+    "job_moved",
+    "large_payload",
+    "lost_ownership",
+)
 NAMES = LIFECYCLE + NEWS
 # Whoever came up last goes down first.
 REVERSED = frozenset({"quiet", "shutdown", "exit"})
@@ -74,6 +84,64 @@ class JobPoisoned:
 
 
 @dataclass(frozen=True)
+class JobParked:
+    """No live worker of its queue can run a job: it waits in the schedule for one that can, and is tried now and then.
+
+    Attributes:
+        job: the job, which has not begun to run.
+        reason: why it cannot run here.
+        delay_seconds: when it is tried again.
+        parked_count: how often it was tried so far.
+    """
+
+    job: JobContext
+    reason: str
+    delay_seconds: float
+    parked_count: int
+
+
+@dataclass(frozen=True)
+class JobMoving:
+    """A stored job is about to move to another queue, perhaps on another server.
+
+    Attributes:
+        payload: as it is stored.
+        changes: the texts at its keys that will be others, ``queue`` among them; a listener may add some.
+        from_server, to_server: names of servers.
+    """
+
+    payload: Mapping[str, Any]
+    changes: dict[str, str]
+    from_server: str
+    to_server: str
+
+
+@dataclass(frozen=True)
+class JobMoved:
+    """What was about to move has moved; or not, when somebody else took it just before."""
+
+    moving: JobMoving
+    moved: bool
+
+
+@dataclass(frozen=True)
+class LargePayload:
+    """A job was pushed whose payload is large, or was compressed for it.
+
+    Attributes:
+        name, jid, queue: of the job.
+        size_bytes: of its payload as it was pushed.
+        stored_bytes: of what Redis holds: less, when the arguments were compressed.
+    """
+
+    name: str
+    jid: str
+    queue: str
+    size_bytes: int
+    stored_bytes: int
+
+
+@dataclass(frozen=True)
 class LostOwnership:
     """A run ended after its job had been reclaimed by others: its outcome was not written."""
 
@@ -89,6 +157,7 @@ class Events:
     (these three in reverse order), ``heartbeat`` (the first beat, and the first after a partition), ``beat``,
     ``leader`` (this process has become the one that leads).
     News handlers take one: `ExecutionFinished`, `JobRemoved`, `JobReclaimed`, `JobPoisoned`,
+    `JobParked`, `JobMoving`, `JobMoved`, `LargePayload`,
     `LostOwnership`.
     A failing handler is reported to ``on_error`` and does not stop the others.
     """
