@@ -62,6 +62,16 @@ class DeclaredJob(Protocol):
         """How many replicas its pushes wait for."""
         ...
 
+    @property
+    def big_payload(self) -> bool:
+        """Whether its payloads may be large."""
+        ...
+
+    @property
+    def shared_with_ruby(self) -> bool:
+        """Whether Ruby runs it too."""
+        ...
+
     def stored_options(self, config: Config) -> Mapping[str, Any]:
         """Its options as the payload holds them. Raises InvalidOptions for those ``config`` does not know."""
         ...

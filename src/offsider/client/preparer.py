@@ -5,7 +5,7 @@
 2. the queue resolver may choose another queue
 3. client middleware may change or stop the job
 4. strict arguments are checked, on what the middleware left; the push guard says whether it stores the job
-5. encode, with enqueued_at when the job goes to its queue now
+5. encode, with enqueued_at when the job goes to its queue now; what is large is looked at
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from typing import Any, Literal, NamedTuple, cast
 
+from offsider.client.large_payloads import LargePayloads
 from offsider.client.prepared import DeclaredJob, Prepared, declared_of
 from offsider.client.stencil import Stencil
 from offsider.client.times import due_at
 from offsider.client.via import chosen_server
 from offsider.core.arguments import are_plain, check_json, explain, odd_keys
+from offsider.core.compression import SMALL_BYTES, compress, is_compressed, readable
 from offsider.core.errors import InvalidArguments, InvalidJob, InvalidOptions
 from offsider.core.options import check_known, check_queue_name, merge_options
 from offsider.core.payload import JobPayload, check_nesting, encode, new_jid, new_jids, stamp, wrong_shape
@@ -51,6 +53,7 @@ class Preparer:
     def __init__(self, config: Config, middleware: ClientChain | None = None) -> None:
         self.config = config
         self._middleware = config.client_middleware if middleware is None else middleware
+        self._large = LargePayloads(config)
         # Options that a push starts from, by job; each with the [jobs] defaults and the rules that it was made from.
         self._bases: dict[DeclaredJob | None, _Base] = {}
 
@@ -109,7 +112,8 @@ class Preparer:
             payload = cast(JobPayload, {**shared, "args": args, "jid": jid})
             self._check_arguments(payload, job)
             raw = self._fill(stencil, payload)
-            self._warn_if_large(payload, raw)
+            if len(raw) > SMALL_BYTES:
+                raw = self._large.looked_at(payload, raw, job)
             jobs.append(Prepared(payload, raw, queue, None, server=template.server))
         return jobs
 
@@ -126,7 +130,26 @@ class Preparer:
         """
         merged = cast(JobPayload, self._on_base(None, payload))
         merged.pop("at", None)
-        return self.prepare(Push(payload=merged, reason=reason, job=job))
+        push = Push(payload=merged, reason=reason, job=job)
+        return self._prepare_packed(push) if is_compressed(merged) and len(self._middleware) else self.prepare(push)
+
+    def _prepare_packed(self, push: Push) -> Prepared | None:
+        """As `prepare`: middleware sees the arguments as they were given, and they are stored compressed again."""
+        push.payload = readable(push.payload)
+        prepared = self.prepare(push)
+        if prepared is None or is_compressed(prepared.payload):  # of what cannot be read, a worker makes an end
+            return prepared
+        return prepared._replace(raw=self._encode(compress(prepared.payload)))
+
+    def check_for_later(self, push: Push) -> None:
+        """Raise now what storing the push would raise later, as far as its arguments are to blame."""
+        self.check_arguments(push)
+        try:
+            self._large.check(push.payload, push.job)
+        except ValueError as error:
+            if isinstance(error, InvalidJob):
+                raise
+            raise InvalidArguments(f"{push.payload['class']}: cannot be stored as JSON: {error}") from error
 
     def check_arguments(self, push: Push) -> None:
         """Raise or warn, as ``client.strict_args`` says, about arguments that JSON does not carry unchanged."""
@@ -289,7 +312,8 @@ class Preparer:
         raw = self._encode(payload)
         if push.reason == "push":
             self._check_own_keys(payload)  # after the encoding, which no cycle passes
-            self._warn_if_large(payload, raw)
+            if len(raw) > SMALL_BYTES:
+                raw = self._large.looked_at(payload, raw, push.job)
         return Prepared(payload, raw, payload.get("queue", "default"), at, guarded, push.server)
 
     def _is_guarded(self, push: Push, at: float | None) -> bool:
@@ -319,15 +343,6 @@ class Preparer:
         for name, value in payload.items():
             if type(value) in _CONTAINERS and name not in _ARGUMENTS and (keys := odd_keys(value)):
                 self._complain(f"{payload['class']}: {name!r} has the key {keys[0]!r}; JSON keys are strings")
-
-    def _warn_if_large(self, payload: JobPayload, raw: bytes) -> None:
-        if len(raw) > self.config.client.large_argument_bytes:
-            logger.warning(
-                "%s: the arguments of job %s make it %d bytes large; pass an id and load the data in the job",
-                payload["class"],
-                payload.get("jid"),
-                len(raw),
-            )
 
 
 def _last(push: Push) -> Push | None:

@@ -45,7 +45,7 @@ class Pushing:
         self, defer: Callable[[Callable[[], None]], None], push: Push, store: Callable[[], object]
     ) -> str:
         """Let ``store`` wait for the commit. The jid is known already, and bad arguments raise now."""
-        self._preparer.check_arguments(push)
+        self._preparer.check_for_later(push)
         jid = push.payload.get("jid", "")
 
         def when_committed() -> None:

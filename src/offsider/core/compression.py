@@ -20,6 +20,8 @@ COMPRESSED = "compressed"
 ORIGINAL_BYTES = "original_job_size_bytes"
 #: More is neither compressed nor expanded: a few kilobytes could fill the memory of whoever looks at them.
 MAX_EXPANDED_BYTES = 100_000_000
+#: Payloads up to here are small, whatever the settings say: one comparison is all that they cost.
+SMALL_BYTES = 1_000
 
 
 def is_compressed(payload: Mapping[str, Any]) -> bool:

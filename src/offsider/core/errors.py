@@ -64,7 +64,7 @@ class InvalidArguments(InvalidJob):
 
 
 class PayloadTooLarge(InvalidArguments):
-    """The job ``name`` would be stored as ``size_bytes``, and the setting ``payload_limit_bytes`` is ``limit_bytes``."""
+    """The job ``name`` would be stored with ``size_bytes``; the setting ``payload_limit_bytes`` is ``limit_bytes``."""
 
     def __init__(self, name: str, size_bytes: int, limit_bytes: int) -> None:
         super().__init__(

@@ -80,6 +80,8 @@ class JobDeclaration(JobOptions, total=False):
     """The client that pushes this job, or a function that gives it. Not stored."""
     shared_with_ruby: bool
     """True: Ruby pushes or runs this job too, so keyword-only parameters are refused at declaration."""
+    big_payload: bool
+    """True: its payloads may be large: they are neither warned of nor refused for their size. Default False."""
     urgency: Urgency
     """How soon a run should begin: ``"high"``, ``"low"`` (the default) or ``"throttled"``. This and what follows
     are for routing rules, the manifest and the people who run the fleet; nothing of it is stored."""
@@ -105,7 +107,10 @@ DURATIONS = frozenset({"retry_for", "soft_timeout", "hard_timeout"})
 
 # Options that Redis never sees.
 TRANSIENT = frozenset(
-    {"name", "aliases", "retry_in", "on_exhausted", "client", "shared_with_ruby", "wait_replicas", "server", "extra"}
+    {
+        *("name", "aliases", "retry_in", "on_exhausted", "client", "shared_with_ruby", "big_payload"),
+        *("wait_replicas", "server", "extra"),
+    }
 )
 # Payload keys that say what the job is; no option may overwrite them.
 RESERVED = frozenset(

@@ -19,7 +19,10 @@ from offsider.wiring.config import Config
 from offsider.wiring.context import JobContext
 
 ONLY_DECLARED = frozenset(
-    {"name", "aliases", "retry_in", "on_exhausted", "client", "shared_with_ruby", *CHARACTERISTICS}
+    {
+        *("name", "aliases", "retry_in", "on_exhausted", "client", "shared_with_ruby", "big_payload"),
+        *CHARACTERISTICS,
+    }
 )
 
 
@@ -40,6 +43,8 @@ class Declared:
         retry_in: ``retry_in(count, error, payload)``, or None.
         on_exhausted: ``on_exhausted(payload, error)``, or None.
         client: the client that pushes it, or a function that gives it, or None.
+        shared_with_ruby: Ruby pushes or runs it too.
+        big_payload: its payloads may be large.
     """
 
     def __init__(
@@ -62,6 +67,8 @@ class Declared:
         self.retry_in: Callable[..., Any] | None = declaration.get("retry_in")
         self.on_exhausted: Callable[..., Any] | None = declaration.get("on_exhausted")
         self.client: Any = declaration.get("client")
+        self.shared_with_ruby = bool(declaration.get("shared_with_ruby"))
+        self.big_payload = bool(declaration.get("big_payload"))
         self._declaration = given
         self.signature = JobSignature(self.name, run, is_method=make is not None)
         self._run = run
@@ -73,7 +80,7 @@ class Declared:
                 f"{self.name} has a yield, which makes it a generator: a run would only make the generator, and never "
                 f"reach its body; return nothing, or enqueue a job of its own for each step ({self.place})"
             )
-        if declaration.get("shared_with_ruby") and self.signature.keyword_only:
+        if self.shared_with_ruby and self.signature.keyword_only:
             raise InvalidOptions(
                 f"{self.name} is shared with Ruby, which would drop keyword-only arguments silently: "
                 f"make {', '.join(self.signature.keyword_only)} positional"
@@ -169,6 +176,9 @@ class Declared:
         for option, value in (("retry_in", self.retry_in), ("on_exhausted", self.on_exhausted)):
             if value is not None and not callable(value):
                 raise InvalidOptions(f"{self.name}: {option} must be a function, got {value!r}")
+        for option in ("shared_with_ruby", "big_payload"):
+            if not isinstance(self._declaration.get(option, False), bool):
+                raise InvalidOptions(f"{self.name}: {option} must be True or False, got {self._declaration[option]!r}")
         check_characteristics(self._declaration, job_name=self.name)
         check_all_options(self.options, config, job_name=self.name)
         self._accepted_by.add(config)

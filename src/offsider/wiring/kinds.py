@@ -37,10 +37,12 @@ def _refuse() -> ValueError:
     return ValueError()
 
 
-def whole(minimum: int, maximum: int | None = None) -> Kind:
-    """An int within bounds."""
+def whole(minimum: int, maximum: int | None = None, *, or_zero: bool = False) -> Kind:
+    """An int within bounds; or 0, if that means something of its own."""
 
     def check(value: object) -> int:
+        if or_zero and value == 0 and type(value) is int:
+            return 0
         if not isinstance(value, int) or isinstance(value, bool) or value < minimum:
             raise _refuse()
         if maximum is not None and value > maximum:
@@ -48,7 +50,7 @@ def whole(minimum: int, maximum: int | None = None) -> Kind:
         return value
 
     bounds = f">= {minimum}" if maximum is None else f"from {minimum} to {maximum}"
-    return Kind(f"a whole number {bounds}", check, _parse_int)
+    return Kind(f"{'0, or ' if or_zero else ''}a whole number {bounds}", check, _parse_int)
 
 
 def processes() -> Kind:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Any, ClassVar, TypeVar, cast
 
+from offsider.core.compression import SMALL_BYTES
 from offsider.core.errors import ConfigurationError
 from offsider.core.objectives import Target
 from offsider.storage.redis import RedisSettings
@@ -441,8 +442,26 @@ class ClientSection(Section):
         help="The version of the application, which jobs and processes carry: a release such as `2.14`. `git` is the "
         "commit that is checked out in the current folder, if there is one; empty is none.",
     )
-    large_argument_bytes: int = setting(
-        1_000_000, kinds.whole(1), help="A payload of more bytes is pushed with a warning."
+    large_payloads: str = setting(
+        "track",
+        kinds.choice("track", "compress", "off"),
+        help="What is done with large payloads: `track` warns of them and emits the event `large_payload`; `compress` "
+        "also stores the arguments of jobs that are declared in Python compressed, once all workers can read that; "
+        "`off` is neither. `payload_limit_bytes` holds in any case.",
+    )
+    large_payload_bytes: int = setting(
+        1_000_000,
+        kinds.whole(SMALL_BYTES),
+        help="A payload that is stored with more bytes is pushed with a warning.",
+        aliases=("large_argument_bytes",),
+    )
+    compress_bytes: int = setting(
+        100_000, kinds.whole(SMALL_BYTES), help="With `compress`: payloads of so many bytes are."
+    )
+    payload_limit_bytes: int = setting(
+        0,
+        kinds.whole(SMALL_BYTES, or_zero=True),
+        help="A push that would store more bytes is refused, but for jobs with `big_payload`. 0: none is.",
     )
 
 

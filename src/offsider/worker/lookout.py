@@ -1,4 +1,4 @@
-"""How the scheduler talks to the server and sleeps: watched by the server where it may be, else by looking again.
+"""How a service talks to the server and sleeps: watched by the server where it may be, else by looking again.
 
 1. While a connection tracks keys, looks go over it, and `sleep` ends as soon as what was looked at changes.
 2. Who is refused that looks over the pool, and has to look often; a minute later it asks again.
@@ -34,12 +34,16 @@ class Lookout:
         redis: the pool that is used while nothing is tracked.
         keys: what looks read, and whose changes end a sleep.
         signal: a key that looks do not read and whose change ends a sleep as well.
+        tells: what the server tells by that, for the log.
     """
 
-    def __init__(self, redis: Redis, keys: Sequence[str], signal: str) -> None:
+    def __init__(
+        self, redis: Redis, keys: Sequence[str], signal: str, *, tells: str = "when jobs are scheduled"
+    ) -> None:
         self._redis = redis
         self._keys = keys
         self._signal = signal
+        self._tells = tells
         self._tracking = Tracking(redis.settings)
         self._track_at = 0.0
         self._told = False
@@ -76,7 +80,7 @@ class Lookout:
             self._track_at = time.monotonic() + REFUSED_SECONDS
             if not self._told:
                 self._told = True
-                logger.info("the server does not tell when jobs are scheduled, so it is asked each second: %s", error)
+                logger.info("the server does not tell %s, so it is asked each second: %s", self._tells, error)
             return False
         except RedisUnavailable:
             # Whether the server is away, or only refuses such a connection, shows on the pool.
