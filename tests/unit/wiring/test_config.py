@@ -341,7 +341,7 @@ def test_servers_are_added_in_code():
         config.add_server("bulk", url="redis://bulk")
     with pytest.raises(ConfigurationError, match="the server 'other' needs a url"):
         config.add_server("other", key_prefix="x:")
-    with pytest.raises(ConfigurationError, match="no setting servers.NAME.urll"):
+    with pytest.raises(ConfigurationError, match=r"no setting servers\.NAME\.urll"):
         config.add_server("other", urll="redis://bulk")
     assert list(config.servers) == ["main", "bulk"]
     config.freeze()

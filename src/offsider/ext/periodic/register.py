@@ -98,7 +98,7 @@ def register_of(config: Config) -> Register | None:
 def registered_in(config: Config) -> Mapping[str, Entry]:
     """What is registered in this process, of that whose jobs go to the server that ``config`` works for."""
     register = register_of(config)
-    entries = {} if register is None else register.entries
+    entries: Mapping[str, Entry] = {} if register is None else register.entries
     return {name: entry for name, entry in entries.items() if entry.home(config) == config.server}
 
 
