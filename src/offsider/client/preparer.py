@@ -128,7 +128,7 @@ class Preparer:
             InvalidJob: it does not encode; it can be moved only as it is.
             Exception: whatever middleware raises.
         """
-        merged = cast(JobPayload, self._on_base(None, payload))
+        merged = cast(JobPayload, self._on_base(self._base(None), payload))
         merged.pop("at", None)
         push = Push(payload=merged, reason=reason, job=job)
         return self._prepare_packed(push) if is_compressed(merged) and len(self._middleware) else self.prepare(push)
@@ -177,8 +177,9 @@ class Preparer:
         if "extra" in payload:
             payload.update(self._extra(payload.pop("extra"), payload["class"]))
         check_known(payload, job_name=payload["class"])
-        server = self._server(job, payload.pop("server", ""))
-        return self._on_base(job, payload), job, server
+        base = self._base(job)
+        server = payload.pop("server", "") or chosen_server() or base.server
+        return self._on_base(base, payload), job, "" if server == self.config.server else self._known(server)
 
     def _extra(self, extra: object, name: str) -> Mapping[str, Any]:
         if isinstance(extra, Mapping):
@@ -193,17 +194,9 @@ class Preparer:
         self._check_shape(payload)
         return Push(payload=cast(JobPayload, payload), reason="push", job=job, server=server)
 
-    def _server(self, job: DeclaredJob | None, named: str) -> str:
-        """The server of a first push: empty for the one that the client works for.
-
-        Raises:
-            ConfigurationError: there is no such server.
-        """
-        server = named or chosen_server() or self._base(job).server
-        if server == self.config.server:
-            return ""
-        self.config.for_server(server)  # raises, and soon opens a pool anyway
-        return server
+    def _known(self, server: str) -> str:
+        """ConfigurationError when the configuration has no such server."""
+        return self.config.for_server(server).server
 
     def _wire_version(self, server: str) -> int:
         return (self.config.servers[server] if server else self.config.redis).wire_version
@@ -222,8 +215,8 @@ class Preparer:
             )
         return job
 
-    def _on_base(self, job: DeclaredJob | None, payload: Mapping[str, Any]) -> dict[str, Any]:
-        merged = merge_options(self._base(job).options, payload)
+    def _on_base(self, base: _Base, payload: Mapping[str, Any]) -> dict[str, Any]:
+        merged = merge_options(base.options, payload)
         for key in _SHARED.intersection(merged):
             # Middleware may change it in place, and must not change the declaration or the caller's list.
             merged[key] = copy(merged[key])
