@@ -21,7 +21,7 @@ import click
 from offsider.cli.application import folder_beside, load_application
 from offsider.cli.failure import give_up
 from offsider.core.errors import ConfigurationError, OffsiderError
-from offsider.web.mounting import ONLY
+from offsider.web.mounting import every_server
 from offsider.web.options import WebOptions
 from offsider.web.serving import address, listening, secured, serve
 from offsider.wiring.config import Config
@@ -71,7 +71,7 @@ class WebCommand:
 
     def _servers(self) -> dict[str, Config]:
         if not self.server:
-            return {ONLY: self._loaded("")}
+            return {**every_server(self._loaded(""))}
         named: dict[str, Config] = {}
         for text in self.server:
             name, equals, url = text.partition("=")
@@ -147,7 +147,7 @@ def _about(options: WebOptions) -> Sequence[str]:
     "--server",
     multiple=True,
     metavar="NAME=URL",
-    help="A server to show; several are shown side by side. Default: the configuration's.",
+    help="A server to show; several are shown side by side. Default: all of the configuration's.",
 )
 @click.option(
     "--allowed-host",

@@ -17,7 +17,7 @@ from offsider.inspector.queue import Queue
 from offsider.inspector.routing import RulesInUse, rules_in_use
 from offsider.inspector.search import Found, search_everywhere
 from offsider.inspector.server_info import ServerInfo
-from offsider.inspector.shards import Shard, Shards
+from offsider.inspector.shards import ServerLook, Shard, Shards, shards_of
 from offsider.inspector.stats import QueueSummary, Stats
 from offsider.inspector.switches import InvalidSwitch, Switches, SwitchInForce
 from offsider.inspector.work import Work, WorkSet
@@ -56,6 +56,7 @@ __all__ = [
     "RulesInUse",
     "ScheduledSet",
     "ServerInfo",
+    "ServerLook",
     "SetEntry",
     "Shard",
     "Shards",
@@ -67,4 +68,5 @@ __all__ = [
     "WorkSet",
     "rules_in_use",
     "search_everywhere",
+    "shards_of",
 ]

@@ -6,11 +6,13 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
+from typing import Generic, TypeVar
 
-from offsider.inspector import JobMetrics, ServerInfo, Stats, TopJobs
+from offsider.inspector import JobMetrics, ServerInfo, ServerLook, Stats, TopJobs
 from offsider.web.fresh import Fresh
 from offsider.wiring.config import Config
 
+T = TypeVar("T")
 SERVER_SECONDS = 5.0
 HOUR_SECONDS = 2.0
 
@@ -19,23 +21,35 @@ class Counters(Fresh[Stats]):
     """The counters and sizes."""
 
 
-class Glance:
+class Glance(Generic[T]):
     """A look that nobody waits long for. While one is under way no other is begun, so that a server that hangs keeps
     one thread and not one for each visitor.
     """
 
-    def __init__(self, read: Callable[[], Stats]) -> None:
+    def __init__(self, read: Callable[[], T]) -> None:
         self._read = read
         self._lock = threading.Lock()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="offsider-web-glance")
-        self._under_way: Future[Stats] | None = None
+        self._under_way: Future[T] | None = None
 
-    def begin(self) -> Future[Stats]:
+    def begin(self) -> Future[T]:
         """The look that is under way, or a new one."""
         with self._lock:
             if self._under_way is None or self._under_way.done():
                 self._under_way = self._thread.submit(self._read)
             return self._under_way
+
+
+class CountersGlance(Glance[Stats]):
+    """The same."""
+
+
+class Looks(Fresh[ServerLook]):
+    """The queues and the processes of a server."""
+
+
+class LooksGlance(Glance[ServerLook]):
+    """The same."""
 
 
 class LastHour(Fresh[TopJobs]):
@@ -60,7 +74,13 @@ def forget(config: Config) -> None:
 
 def glance(config: Config) -> Future[Stats]:
     """The same, for who does not want to wait until they are there."""
-    return config.kept.get(Glance, lambda: Glance(partial(counters, config))).begin()
+    return config.kept.get(CountersGlance, lambda: CountersGlance(partial(counters, config))).begin()
+
+
+def server_look(config: Config) -> Future[ServerLook]:
+    """The queues and the processes, at most a second old; for who does not want to wait until they are there."""
+    looks = config.kept.get(Looks, lambda: Looks(partial(ServerLook.read, config)))
+    return config.kept.get(LooksGlance, lambda: LooksGlance(looks.get)).begin()
 
 
 def last_hour(config: Config) -> TopJobs:

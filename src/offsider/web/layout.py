@@ -30,6 +30,8 @@ TABS = (
     ("/metrics", "Metrics"),
     ("/errors", "Errors"),
 )
+#: The tab of configurations that have shards.
+SHARDS = ("/shards", "Shards")
 #: Name, title and path of each counter.
 COUNTERS = (
     ("processed", "Processed", "/metrics"),
@@ -144,7 +146,8 @@ def counts(stats: Stats) -> Mapping[str, int]:
 
 
 def _tabs(visit: Visit, page: Page) -> list[Tab]:
-    every: list[tuple[str, str]] = [*TABS, *((tab.path, tab.title) for tab in visit.config.web_tabs)]
+    own = [*TABS, SHARDS] if visit.config.shards else TABS
+    every: list[tuple[str, str]] = [*own, *((tab.path, tab.title) for tab in visit.config.web_tabs)]
     current = page.tab or _longest(visit.location, [path for path, _ in every])
     return [Tab(visit.t(title), visit.url(path), path == current) for path, title in every]
 

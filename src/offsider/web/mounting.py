@@ -36,7 +36,7 @@ def asgi(
     """The pages as an ASGI application, for Starlette, FastAPI and others to mount.
 
     Args:
-        config: which server, by default this process's; several by name.
+        config: which configuration, by default this process's, with all of its servers; or servers by name.
         authenticate: answers who it is that asks, or None. It may be async.
         authorize: whether a visitor may do an action.
         redact: what is shown of arguments.
@@ -102,12 +102,19 @@ def check_extra() -> None:
 def named(config: Servers) -> Mapping[str, Config]:
     """Servers by name; ConfigurationError when there is none."""
     if config is None:
-        return {ONLY: default_config()}
+        config = default_config()
     if isinstance(config, Config):
-        return {ONLY: config}
+        return every_server(config)
     if not config:
         raise ConfigurationError("the web pages need at least one server: asgi({'main': config})")
     return dict(config)
+
+
+def every_server(config: Config) -> Mapping[str, Config]:
+    """The servers of a configuration by name, ``main`` first."""
+    if len(config.servers) == 1:
+        return {ONLY: config}
+    return {name: config.for_server(name) for name in config.servers}
 
 
 def guarded(options: WebOptions, *, insecure: bool) -> WebOptions:

@@ -96,6 +96,16 @@ def test_several_servers_are_named(start, embedded_url):
     assert status(f"{url}@other/") == 503
 
 
+def test_all_servers_of_the_configuration_are_shown(start, embedded_url, tmp_path):
+    text = '[servers.other]\nurl = "redis://127.0.0.1:1/0"\n[shards.far]\nqueues = ["a"]\nserver = "other"\n'
+    (tmp_path / "offsider.toml").write_text(text)
+    process, url = start()
+    assert status(f"{url}servers") == status(f"{url}shards") == 200
+    assert status(f"{url}@other/") == 503
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(20) == 0
+
+
 @pytest.mark.parametrize(
     "options,why",
     [

@@ -77,3 +77,14 @@ def test_without_what_they_stand_on_the_way_out_is_told(mount, monkeypatch):
     monkeypatch.setattr("offsider.web.mounting.find_spec", lambda name: None)
     with pytest.raises(ConfigurationError, match=r'pip install "offsider\[web\]"'):
         mount(Config(), insecure=True)
+
+
+def test_all_servers_of_a_configuration_are_shown_main_first(mount):
+    config = Config()
+    config.add_server("bulk", url="redis://bulk")
+    servers = mount(config, insecure=True).app.options.servers
+    assert {name: each.redis.url for name, each in servers.items()} == {
+        "main": "redis://localhost:6379/0",
+        "bulk": "redis://bulk",
+    }
+    assert servers["main"] is config

@@ -12,6 +12,7 @@ PAGES = (
     "dashboard",
     "stats",
     "servers",
+    "shards",
     "preferences",
     "busy",
     "queues",
