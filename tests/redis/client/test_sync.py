@@ -5,9 +5,12 @@ import threading
 import pytest
 import redis
 
+from offsider import job
 from offsider.client import Client
+from offsider.core.compression import decode_plain
 from offsider.core.errors import NotReplicated, QueueFull, RedisRefused, RedisUnavailable
 from offsider.core.payload import decode
+from offsider.jobs import registry
 from tests.databases import at_database
 from tests.redis.client.clients import config_for
 from tests.snapshot import snapshot
@@ -167,3 +170,21 @@ def test_each_job_goes_to_the_server_of_its_route_and_a_batch_as_a_whole(make_cl
         assert {decode(raw)["jid"] for raw in there.zrange("b:schedule", 0, -1)} == set(jids)
         # Both servers are told by which rules the client pushes.
         assert there.exists("b:offsider:clients") == raw_redis.exists("offsider:clients") == 1
+
+
+def test_large_arguments_are_stored_compressed_by_both_clients_one_by_one_and_many_at_once(
+    make_client, redis_url, raw_redis
+):
+    config = config_for(redis_url)
+    config.client.large_payloads = "compress"
+    with registry.isolated():
+
+        @job(name="Export")
+        def export(text: str) -> None: ...
+
+        client = make_client(config)
+        client.push({"class": export, "args": ["x" * 200_000]})
+        client.push_bulk({"class": export, "args": [["y" * 200_000], ["small"]]})
+    stored = [decode_plain(raw)["args"][0] for raw in reversed(raw_redis.lrange("queue:default", 0, -1))]
+    assert stored == ["x" * 200_000, "y" * 200_000, "small"]
+    assert sum(map(len, raw_redis.lrange("queue:default", 0, -1))) < 5_000

@@ -33,3 +33,21 @@ def test_it_can_be_run_again_as_it_was_pushed(config):
     kept = EnqueuedJob.of(pushed)
     assert kept.prepared() == pushed
     assert kept.args is not pushed.payload["args"]
+
+
+def test_compressed_arguments_are_shown_and_run_as_they_were_given(config):
+    config.client.large_payloads = "compress"
+    ran = []
+
+    @job(name="export")
+    def export(text: str, *, unit: str) -> None:
+        ran.append((text, unit))
+
+    with fake(config=config) as enqueued:
+        export.enqueue("x" * 200_000, unit="m")
+        (pushed,) = enqueued.jobs
+        assert len(pushed.raw) < 2_000
+        assert (pushed.args, pushed.kwargs) == (["x" * 200_000], {"unit": "m"})
+        assert enqueued.drain() == 1
+    export.run_inline("y" * 200_000, unit="m")
+    assert ran == [("x" * 200_000, "m"), ("y" * 200_000, "m")]

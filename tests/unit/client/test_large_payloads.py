@@ -1,0 +1,219 @@
+"""Large payloads at their first push: compressed, told of, refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from offsider import Job, job
+from offsider.core.compression import SMALL_BYTES, decode_plain, is_compressed
+from offsider.core.errors import InvalidArguments, InvalidOptions, PayloadTooLarge
+from offsider.core.payload import decode
+from offsider.jobs import registry
+from offsider.wiring.events import LargePayload
+
+BIG = "x" * 200_000
+
+
+@pytest.fixture(autouse=True)
+def forgotten():
+    with registry.isolated():
+        yield
+
+
+@pytest.fixture
+def hard():
+    @job(name="HardJob")
+    def hard(text: str, *, unit: str = "") -> None: ...
+
+    return hard
+
+
+@pytest.fixture
+def news(config) -> list[LargePayload]:
+    heard: list[LargePayload] = []
+    config.on("large_payload", heard.append)
+    return heard
+
+
+@pytest.fixture
+def compressing(config):
+    config.client.large_payloads = "compress"
+
+
+def push(client, declared, *args, **fields):
+    return client.push({"class": declared, "args": list(args), **fields})
+
+
+# ---------------------------------------------------------------------------------- track
+
+
+def test_a_large_payload_is_told_by_default_and_stored_as_it_is(client, hard, stored, news, caplog):
+    jid = push(client, hard, "x" * 1_000_001)
+    push(client, hard, BIG)
+    assert caplog.text.count(f"HardJob: the arguments of job {jid} make it 1000") == 1
+    assert caplog.text.count("WARNING") == 1
+    (record,) = caplog.records
+    size = len(stored[0].raw)
+    assert record.fields == {"class": "HardJob", "jid": jid, "job_size_bytes": size}
+    assert news == [LargePayload("HardJob", jid, "default", size, size)]
+    assert decode(stored[0].raw)["args"] == ["x" * 1_000_001]
+
+
+def test_jobs_that_live_elsewhere_are_told_as_well(client, stored, news, caplog):
+    push(client, "Ruby::Job", "x" * 1_000_001)
+    assert "Ruby::Job: the arguments" in caplog.text
+    assert [one.name for one in news] == ["Ruby::Job"]
+
+
+def test_off_tells_nothing(client, config, hard, news, caplog):
+    config.client.large_payloads = "off"
+    push(client, hard, "x" * 1_000_001)
+    assert (caplog.text, news) == ("", [])
+
+
+def test_a_job_that_may_be_large_is_told_without_a_warning(client, stored, news, caplog):
+    class Export(Job, name="Export", big_payload=True):
+        def perform(self, text: str) -> None: ...
+
+    push(client, Export, "x" * 1_000_001)
+    assert caplog.text == ""
+    assert [one.name for one in news] == ["Export"]
+    assert "big_payload" not in stored[0].payload
+
+
+# ---------------------------------------------------------------------------------- compress
+
+
+@pytest.mark.usefixtures("compressing")
+class TestCompressing:
+    def test_large_arguments_are_stored_compressed_and_come_back(self, client, hard, stored, news, caplog):
+        jid = push(client, hard, BIG, kwargs={"unit": "m"})
+        push(client, hard, "x" * 90_000)
+        packed, plain = stored
+        assert is_compressed(decode(packed.raw))
+        assert (decode_plain(packed.raw)["args"], decode_plain(packed.raw)["kwargs"]) == ([BIG], {"unit": "m"})
+        assert len(packed.raw) < 2_000
+        assert packed.payload["args"] == [BIG]
+        assert not is_compressed(decode(plain.raw))
+        ((told),) = news
+        assert (told.jid, told.stored_bytes) == (jid, len(packed.raw))
+        assert told.size_bytes > 200_000
+        assert caplog.text == ""
+
+    def test_bulk_pushes_compress_each_job_for_itself(self, client, hard, stored):
+        client.push_bulk({"class": hard, "args": [["small"], [BIG]]})
+        client.push_bulk({"class": hard, "args": [["small"], [BIG]], "at": 60})
+        assert [is_compressed(decode(each.raw)) for each in stored] == [False, True, False, True]
+        assert [decode_plain(each.raw)["args"] for each in stored] == [["small"], [BIG]] * 2
+
+    def test_what_ruby_may_run_is_never_compressed(self, client, stored):
+        @job(name="Shared", shared_with_ruby=True)
+        def shared(text: str) -> None: ...
+
+        push(client, shared, BIG)
+        push(client, "Ruby::Job", BIG)
+        client.push_bulk({"class": "Ruby::Job", "args": [[BIG]]})
+        assert not any(is_compressed(decode(each.raw)) for each in stored)
+
+    def test_what_does_not_become_smaller_stays_plain(self, client, config, hard, stored):
+        config.client.compress_bytes = SMALL_BYTES
+        digits = "".join(chr(0x4E00 + (n * 7919) % 20_000) for n in range(400))
+        push(client, hard, digits)
+        assert not is_compressed(decode(stored[0].raw))
+
+    def test_client_middleware_sees_plain_arguments_at_the_push_and_at_each_move(self, client, config, hard, stored):
+        seen = []
+
+        def looks(push, call_next):
+            seen.append((push.reason, push.payload["args"], "compressed" in push.payload))
+            return call_next(push)
+
+        config.client_middleware.add(looks)
+        push(client, hard, BIG)
+        payload = decode(stored[0].raw)
+        moved = client.reenqueue(payload, "retry")
+        assert seen == [("push", [BIG], False), ("retry", [BIG], False)]
+        assert is_compressed(decode(moved.raw))
+        assert decode_plain(moved.raw)["args"] == [BIG]
+        assert decode(moved.raw)["enqueued_at"] == moved.payload["enqueued_at"]
+
+    def test_middleware_may_stop_a_compressed_job_that_moves(self, client, config, hard, stored):
+        push(client, hard, BIG)
+        config.client_middleware.add(lambda push, call_next: None)
+        assert client.reenqueue(decode(stored[0].raw), "schedule") is None
+
+    def test_a_compressed_job_moves_as_it_is_without_middleware(self, client, hard, stored):
+        push(client, hard, BIG)
+        payload = decode(stored[0].raw)
+        moved = client.reenqueue(dict(payload), "schedule")
+        assert decode(moved.raw)["args"] == payload["args"]
+        assert is_compressed(decode(moved.raw))
+
+    def test_one_that_cannot_be_read_moves_as_it_is_for_a_worker_to_judge(self, client, config):
+        config.client_middleware.add(lambda push, call_next: call_next(push))
+        bad = {"class": "X", "args": ["%"], "compressed": True, "original_job_size_bytes": 5}
+        moved = client.reenqueue(bad, "schedule")
+        assert decode(moved.raw)["args"] == ["%"]
+
+
+# ---------------------------------------------------------------------------------- the limit
+
+
+@pytest.mark.parametrize("mode", ["off", "track", "compress"])
+def test_what_is_over_the_limit_is_refused_and_the_error_names_the_way_out(client, config, stored, mode):
+    config.client.large_payloads = mode
+    config.client.payload_limit_bytes = 5_000
+    push(client, "Ruby::Job", "x" * 4_000)
+    with pytest.raises(PayloadTooLarge, match="Ruby::Job: its arguments make the job") as caught:
+        push(client, "Ruby::Job", "x" * 5_000)
+    assert caught.value.limit_bytes == 5_000
+    assert caught.value.size_bytes > 5_000
+    with pytest.raises(PayloadTooLarge):
+        client.push_bulk({"class": "Ruby::Job", "args": [["x"], ["x" * 5_000]]})
+    assert len(stored) == 1
+
+
+def test_the_limit_is_of_what_is_stored(client, config, hard, stored):
+    config.client.payload_limit_bytes = 50_000
+    with pytest.raises(PayloadTooLarge):
+        push(client, hard, BIG)
+    config.client.large_payloads = "compress"
+    push(client, hard, BIG)
+    assert len(stored) == 1
+
+
+def test_a_job_that_may_be_large_knows_no_limit(client, config, stored):
+    config.client.payload_limit_bytes = 5_000
+
+    @job(name="Export", big_payload=True)
+    def export(text: str) -> None: ...
+
+    push(client, export, BIG)
+    assert len(stored) == 1
+
+
+def test_a_push_that_waits_for_a_commit_is_refused_at_once(client, config, hard, stored):
+    waiting = []
+    config.after_commit = waiting.append
+    config.client.payload_limit_bytes = 5_000
+    with pytest.raises(PayloadTooLarge):
+        push(client, hard, BIG)
+    config.client.strict_args = "off"
+    with pytest.raises(InvalidArguments, match="cannot be stored as JSON"):
+        push(client, hard, object())
+    push(client, hard, "small")
+    assert len(waiting) == 1
+    assert stored == []
+
+
+def test_whether_a_job_may_be_large_is_said_by_true_or_false_and_by_its_declaration_alone(client, config):
+    @job(name="Odd", big_payload="yes")
+    def odd(text: str) -> None: ...
+
+    @job(name="Plain")
+    def plain(text: str) -> None: ...
+
+    with pytest.raises(InvalidOptions, match="Odd: big_payload must be True or False, got 'yes'"):
+        push(client, odd, "x")
+    with pytest.raises(InvalidOptions, match="big_payload"):
+        plain.via(client).using(big_payload=True).enqueue("x")
