@@ -376,5 +376,6 @@ def test_all_servers_are_frozen_with_the_rest():
     config = Config()
     config.add_server("bulk", url="redis://bulk/0")
     config.freeze()
+    assert config.for_server("bulk").frozen
     with pytest.raises(ConfigurationError):
         config.servers["bulk"].key_prefix = "x:"
