@@ -17,6 +17,8 @@ from offsider.inspector.queue import Queue
 from offsider.inspector.routing import RulesInUse, rules_in_use
 from offsider.inspector.search import Found, search_everywhere
 from offsider.inspector.server_info import ServerInfo
+from offsider.inspector.service_levels import ClassLevel, ServiceLevels
+from offsider.inspector.shard_load import Course, ShardLoad, ShardLoads
 from offsider.inspector.shards import ServerLook, Shard, Shards, shards_of
 from offsider.inspector.stats import QueueSummary, Stats
 from offsider.inspector.switches import InvalidSwitch, Switches, SwitchInForce
@@ -30,6 +32,8 @@ __all__ = [
     "Callers",
     "CapsuleShown",
     "Chunk",
+    "ClassLevel",
+    "Course",
     "DeadSet",
     "DeployMark",
     "Deploys",
@@ -57,8 +61,11 @@ __all__ = [
     "ScheduledSet",
     "ServerInfo",
     "ServerLook",
+    "ServiceLevels",
     "SetEntry",
     "Shard",
+    "ShardLoad",
+    "ShardLoads",
     "Shards",
     "Stats",
     "SwitchInForce",

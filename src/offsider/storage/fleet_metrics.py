@@ -37,14 +37,15 @@ def commands_of(keys: Keys, series: Iterable[Series], now: float) -> list[Comman
     return commands
 
 
-def read(redis: Redis) -> list[Series]:
-    """Every series."""
+def read(redis: Redis, class_name: str | None = None) -> list[Series]:
+    """Every series, or those of one class."""
     every: list[bytes] = redis.call("ZRANGE", redis.keys.every_series, 0, -1)
-    names = [labels.decode() for labels in every]
-    replies = redis.pipeline([("HGETALL", redis.keys.series(labels)) for labels in names]) if names else []
+    known = [(written.decode(), json.loads(written)) for written in every]
+    wanted = [each for each in known if class_name in (None, each[1].get("class"))]
+    replies = redis.pipeline([("HGETALL", redis.keys.series(written)) for written, _ in wanted]) if wanted else []
     return [
-        _series(json.loads(labels), dict(zip(reply[::2], reply[1::2], strict=True)))
-        for labels, reply in zip(names, replies, strict=True)
+        _series(labels, dict(zip(reply[::2], reply[1::2], strict=True)))
+        for (_, labels), reply in zip(wanted, replies, strict=True)
         if reply
     ]
 

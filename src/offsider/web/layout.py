@@ -28,6 +28,7 @@ TABS = (
     ("/scheduled", "Scheduled"),
     ("/dead", "Dead"),
     ("/metrics", "Metrics"),
+    ("/slos", "SLOs"),
     ("/errors", "Errors"),
 )
 #: The tab of configurations that have shards.

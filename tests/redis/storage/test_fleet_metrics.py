@@ -53,5 +53,11 @@ def test_a_series_whose_sums_have_expired_is_left_out(pool, raw_redis):
     assert [one.labels["class"] for one in fleet_metrics.read(pool)] == ["B"]
 
 
+def test_one_class_can_be_asked_for(pool):
+    write(pool, series("A", processed=1), series("B", processed=2), Series({}, processed=3))
+    assert [one.processed for one in fleet_metrics.read(pool, "B")] == [2]
+    assert fleet_metrics.read(pool, "C") == []
+
+
 def test_nothing_is_read_of_nothing(pool):
     assert fleet_metrics.read(pool) == []

@@ -62,6 +62,20 @@ def test_deploys_are_in_the_chart():
     assert "v2" in texts(drawn([1, 2], marks=[{"at": 60.0, "label": "v2"}]))
 
 
+def test_a_zone_lies_behind_the_lines_and_is_named():
+    chart = drawn([10, 20], zone={"name": "Good", "low": 20, "high": 40})
+    (band,) = classed(chart, "zone")
+    assert (band.get("y"), band.get("height")) == ("34", "91")
+    assert "Good" in texts(chart)
+    assert str(chart).index('class="zone"') < str(chart).index("polyline")
+
+
+def test_lines_below_their_zone_are_drawn_even_at_nothing():
+    (line,) = classed(drawn([0, 0], zone={"name": "Good", "low": 20, "high": 40}), "line")
+    assert line.get("points") == "250.0,216.0 750.0,216.0"
+    assert "Nothing yet" in texts(drawn(zone={"name": "Good", "low": 20, "high": 40}))
+
+
 def test_names_cannot_break_out_of_the_chart():
     chart = drawn([1, 2], [1, 2], names=[EVIL, "b"], marks=[{"at": 60.0, "label": EVIL}])
     assert "<script" not in chart

@@ -4,9 +4,22 @@ from offsider.web.charts.axis import Columns
 from offsider.web.charts.bars import bars
 from offsider.web.charts.figure import swatch
 from offsider.web.charts.heat import heat
-from offsider.web.charts.lines import Series, lines
+from offsider.web.charts.lines import Series, Zone, lines
 from offsider.web.charts.marks import Mark
 from offsider.web.charts.runs import history, live
 from offsider.web.charts.small import share, sparkline
 
-__all__ = ["Columns", "Mark", "Series", "bars", "heat", "history", "lines", "live", "share", "sparkline", "swatch"]
+__all__ = [
+    "Columns",
+    "Mark",
+    "Series",
+    "Zone",
+    "bars",
+    "heat",
+    "history",
+    "lines",
+    "live",
+    "share",
+    "sparkline",
+    "swatch",
+]

@@ -36,6 +36,14 @@ class Series(TypedDict):
     values: Sequence[float]
 
 
+class Zone(TypedDict):
+    """Where values should be: its name, and its lowest and highest value."""
+
+    name: str
+    low: float
+    high: float
+
+
 def lines(
     t: Translate,
     series: Sequence[Series],
@@ -46,6 +54,7 @@ def lines(
     marks: Sequence[deploys.Mark] = (),
     whole: bool = False,
     running: bool = False,
+    zone: Zone | None = None,
 ) -> Markup:
     """A line chart.
 
@@ -59,11 +68,12 @@ def lines(
         whole: whether the values count something, so that the scale has no halves.
         running: whether the last column has not ended. Its value still grows, and would look like an outage: the line
             goes there once it is as high as the one before.
+        zone: where the values should be. Lines that never leave 0 are drawn then, since below the zone is news too.
     """
     highest = max((value for each in series for value in each["values"]), default=0.0)
-    heights = Heights.over(highest, whole=whole, top=TOP, bottom=BOTTOM)
-    drawing = [*height_grid(heights), *time_labels(columns)]
-    if highest > 0:
+    heights = Heights.over(max(highest, zone["high"]) if zone else highest, whole=whole, top=TOP, bottom=BOTTOM)
+    drawing = [*_zone(zone, heights), *height_grid(heights), *time_labels(columns)]
+    if highest > 0 or (zone and series):
         drawing += [_stretched(series, columns, heights, running=running), *_lone_points(series, columns, heights)]
     else:
         drawing.append(empty_note(t))
@@ -80,6 +90,15 @@ def lines(
         legend=legend([each["name"] for each in series]),
         table=_table(t, series, columns),
     )
+
+
+def _zone(zone: Zone | None, heights: Heights) -> list[Markup]:
+    if zone is None:
+        return []
+    top, bottom = heights.of(zone["high"]), heights.of(zone["low"])
+    band = element("rect", {"class": "zone", "x": 0, "width": "100%", "y": top, "height": bottom - top})
+    name = element("text", {"class": "label", "x": "100%", "dx": -4, "y": top + 14, "text-anchor": "end"}, zone["name"])
+    return [band, name]
 
 
 def _stretched(series: Sequence[Series], columns: Columns, heights: Heights, *, running: bool) -> Markup:

@@ -22,6 +22,7 @@ PAGES = (
     "search",
     "quarantine",
     "metrics",
+    "slos",
     "errors",
 )
 

@@ -8,8 +8,9 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
-from offsider.inspector import BOUNDS_MS, PERIODS, DeployMark, JobMetrics, JobTotals
+from offsider.inspector import BOUNDS_MS, PERIODS, DeployMark, FleetMetrics, JobMetrics, JobTotals
 from offsider.inspector.job_metrics import HISTOGRAM_PERIODS
+from offsider.inspector.service_levels import cpu_bound
 from offsider.web.answers import BadRequest, Page
 from offsider.web.charts import Columns
 from offsider.web.charts.readable import duration
@@ -82,6 +83,7 @@ def show(visit: Visit) -> Page:
         "columns": _columns(columns),
         "counts": _folded(columns, detail.buckets),
         "marks": _marks(detail.marks),
+        "cpu_share": cpu_bound(FleetMetrics.read(visit.config, class_name=name)).get(name),
         "retries_path": address("/retries", name=name),
         "dead_path": address("/dead", name=name),
     }
