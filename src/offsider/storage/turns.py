@@ -15,3 +15,8 @@ def hold_turn(redis: Redis, name: str, holder: str, life_seconds: float) -> bool
         life_seconds: how long it is kept without being asked for again.
     """
     return bool(redis.run(LEASE, [redis.keys.turn(name)], [holder, int(life_seconds * 1000)]))
+
+
+def is_held(redis: Redis, name: str) -> bool:
+    """Whether anybody has the turn now."""
+    return bool(redis.call("EXISTS", redis.keys.turn(name)))

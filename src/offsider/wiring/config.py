@@ -70,6 +70,8 @@ if TYPE_CHECKING:
 
 ErrorHandler: TypeAlias = Callable[[BaseException, Mapping[str, object]], None]
 DeathHandler: TypeAlias = Callable[[JobPayload, "BaseException | None"], None]
+#: Looks at an installation and answers what `offsider.inspector.doctor` calls findings.
+DoctorCheck: TypeAlias = Callable[["Config"], Iterable[Any]]
 MetricLabels: TypeAlias = Callable[[str, str], Mapping[str, str]]
 T = TypeVar("T")
 Handler = TypeVar("Handler", bound=Callable[..., Any])
@@ -150,6 +152,7 @@ class Config:
         self.info_fields: Listing[Callable[[], Mapping[str, Any]]] = Listing("config.info_fields")
         self.web_tabs: Listing[WebTab] = Listing("config.web_tabs")
         self.metric_labels: Listing[MetricLabels] = Listing("config.metric_labels")
+        self.doctor_checks: Listing[DoctorCheck] = Listing("config.doctor_checks")
         self.reloader = no_reload
         self.after_commit = None
         self.queue_resolver = None
@@ -334,6 +337,12 @@ class Config:
         """
         self.metric_labels.append(labels)
 
+    def add_doctor_check(self, check: DoctorCheck) -> None:
+        """Have ``offsider doctor`` look at something more: ``check`` gets the configuration of the server that is
+        looked at, and answers an iterable of `offsider.inspector.doctor.Finding`. It changes nothing, and is quick.
+        """
+        self.doctor_checks.append(check)
+
     def add_web_tab(self, tab: WebTab) -> None:
         """Add a page to the web UI."""
         if any(other.name == tab.name for other in self.web_tabs):
@@ -441,7 +450,14 @@ class Config:
             self.log,
         ]
         closing += [self.jobs, self.client_middleware, self.server_middleware, self.events, self.error_handlers]
-        closing += [self.death_handlers, self.services, self.info_fields, self.web_tabs, self.metric_labels]
+        closing += [
+            self.death_handlers,
+            self.services,
+            self.info_fields,
+            self.web_tabs,
+            self.metric_labels,
+            self.doctor_checks,
+        ]
         for part in closing:
             part.freeze()
         self._open = True

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from offsider.core.errors import ConfigurationError
 from offsider.ext.unique import rules
+from offsider.ext.unique.examination import check_unique
 from offsider.ext.unique.guard import Guard
 from offsider.ext.unique.locks import Lock, Locks
 from offsider.ext.unique.names import unique_by
@@ -70,6 +71,7 @@ class Unique:
         config.add_service(releases.service)
         config.add_service(partial(make_service, age_seconds=self._reap_seconds))
         config.add_web_tab(make_tab())
+        config.add_doctor_check(check_unique)
 
 
 def _seconds(name: str, value: float | timedelta) -> float:

@@ -103,7 +103,8 @@ class Locks:
         queue = resolver(push) if resolver is not None else None
         if queue is not None:
             push.payload["queue"] = queue
-        return self.find(guard.lock_name(cast("dict[str, Any]", push.payload)))
+        there = self if not push.server else Locks(self._config.for_server(push.server))
+        return there.find(guard.lock_name(cast("dict[str, Any]", push.payload)))
 
     def locked(self, job: object, *args: Any, **kwargs: Any) -> bool:
         """Whether a push of this job would be dropped now. Raises as `of`."""

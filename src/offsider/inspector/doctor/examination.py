@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 from offsider.core.errors import OffsiderError, RedisFailure, RedisUnavailable
 from offsider.inspector.doctor.delivery_checks import DELIVERY_CHECKS
@@ -18,6 +19,9 @@ from offsider.storage.server_info import server_info
 from offsider.storage.vitals import vitals
 from offsider.wiring.config import Config
 from offsider.wiring.default import default_config
+
+#: What a check looks at: the facts, or for those of extensions the configuration.
+Looked = TypeVar("Looked", Facts, Config)
 
 
 def examine(config: Config | None = None) -> list[Finding]:
@@ -43,13 +47,15 @@ def _findings(config: Config, redis: Redis) -> list[Finding]:
         return [*findings, _unreachable(config, error)]
     for check in (*PROCESS_CHECKS, *LOAD_CHECKS, *ROUTING_CHECKS, *DELIVERY_CHECKS, *JOB_CHECKS):
         findings += _careful(check, facts)
+    for check_of_extension in config.doctor_checks:
+        findings += _careful(check_of_extension, config)
     return findings
 
 
-def _careful(check: Callable[[Facts], Iterable[Finding]], facts: Facts) -> list[Finding]:
+def _careful(check: Callable[[Looked], Iterable[Finding]], looked: Looked) -> list[Finding]:
     """One check that the server refuses must not hide the others."""
     try:
-        return list(check(facts))
+        return list(check(looked))
     except RedisFailure as error:
         return [
             warn(

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from offsider import Config, job
+from offsider.client import via
 from offsider.core.errors import ConfigurationError, InvalidArguments
 from offsider.ext.unique import Locks
+from tests.databases import at_database
 
 
 def test_locks_tell_of_their_jobs(client, config):
@@ -77,3 +79,12 @@ def test_without_the_extension_a_job_has_no_lock(redis_url):
     with pytest.raises(ConfigurationError, match=r"config.use\(Unique\(\)\)"):
         Locks(config).locked("Hard", 1)
     config.close()
+
+
+def test_the_lock_of_a_job_is_on_the_server_that_it_goes_to(client, config, redis_url):
+    config.add_server("bulk", url=at_database(redis_url, 3))
+    with via("bulk"):
+        client.push({"class": "Refresh", "args": [1], "unique_for": 60})
+        assert Locks(config).locked("Refresh", 1)
+    assert not Locks(config).locked("Refresh", 1)
+    assert (len(Locks(config)), len(Locks(config.for_server("bulk")))) == (0, 1)
