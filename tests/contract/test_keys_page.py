@@ -55,6 +55,8 @@ EVERY_KEY = {
     "turn": "offsider:turn:<name>",
     "switches": "offsider:switches",
     "switches_acted": "offsider:switches:acted",
+    "parked": "offsider:parked",
+    "parked_counts": "offsider:parked:counts",
     "clients": "offsider:clients",
     "journals": "offsider:migrating",
     "migrating": "offsider:migrating:<id>",

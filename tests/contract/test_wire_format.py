@@ -4,6 +4,7 @@ The dumps come from real Ruby processes; only jid and clock are injected. Ruby's
 ``1.0e+20`` where Python writes ``1e+20``; that float is left out where an old version is compared.
 """
 
+import re
 from collections.abc import Iterator
 from datetime import datetime
 
@@ -19,6 +20,7 @@ from offsider.wiring.config import Config
 
 TEXT = 'café <b>&</b> \u2028\u2029 日本 😀 " \\ / \t'
 TEXT_JSON = 'café <b>&</b> \u2028\u2029 日本 😀 \\" \\\\ / \\t'
+ORIGIN = re.compile('"signature":"[0-9a-f]{8}","app_version":"2.14",')
 
 
 class Stopped(Clock):
@@ -35,6 +37,7 @@ class Side:
     def __init__(self, version: int, stored: list[Prepared]) -> None:
         self.config = Config()
         self.config.redis.wire_version = version
+        self.config.client.app_version = "2.14"
         self.client = Client(self.config)
         self.stored = stored
 
@@ -44,7 +47,8 @@ class Side:
 
     @property
     def raw(self) -> str:
-        return self.stored[-1].raw.decode()
+        """What was stored, but for what ours carries of a declared job, and Ruby does not know."""
+        return ORIGIN.sub("", self.stored[-1].raw.decode())
 
 
 @pytest.fixture
@@ -85,6 +89,19 @@ def test_perform_async_puts_args_before_class(side):
         f'"{TEXT_JSON}"],"class":"NoopJob","jid":"000000000000000000000000",'
         '"created_at":1795216780652,"enqueued_at":1795216780652}'
     )
+
+
+def test_what_ruby_does_not_know_stands_behind_the_options_of_a_declared_job(side):
+    side.at(1795216780.6525)
+    noop(side).using(tags=["a"]).enqueue()
+    digest = registry.find("NoopJob").signature.digest
+    assert side.stored[-1].raw.decode() == (
+        f'{{"retry":true,"queue":"default","signature":"{digest}","app_version":"2.14","tags":["a"],"args":[],'
+        '"class":"NoopJob","jid":"000000000000000000000000",'
+        '"created_at":1795216780652,"enqueued_at":1795216780652}'
+    )
+    side.client.push({"class": "NoopJob", "args": []})
+    assert "signature" not in side.stored[-1].payload
 
 
 def test_options_of_a_push_follow_the_defaults(side):

@@ -53,6 +53,7 @@ def make_config(version: int, now: float, url: str = "redis://localhost") -> Con
     config.redis.wire_version = version
     config.worker.queues = ["critical,3", "default,2", "low"]
     config.worker.tag = "shop"
+    config.client.app_version = ""  # which Ruby does not tell
     config.clock = Stopped(now)
     return config
 

@@ -13,6 +13,7 @@
     ├── UnknownJob (LookupError)            no job is registered under this name
     ├── MalformedPayload (ValueError)       stored bytes that are not a job
     ├── NoCurrentJob (LookupError)          current_job() outside a job
+    ├── NoCapableWorker                     for a long time no live worker could run the job
     ├── EmbeddedProcess                     a signal for a worker that is part of another program
     ├── PoisonPill                          a job that processes die of; never raised, told to death handlers
     ├── SoftTimeout                         the job has run for its soft_timeout; it may clean up
@@ -102,6 +103,13 @@ class MalformedPayload(OffsiderError, ValueError):
 
 class NoCurrentJob(OffsiderError, LookupError):
     """``current_job()`` was called where no job is running."""
+
+
+class NoCapableWorker(OffsiderError):
+    """For a long time no live worker of its queue could run the job, which therefore is in the dead set.
+
+    Its class is not declared in any of them, or its arguments were made for other parameters.
+    """
 
 
 class EmbeddedProcess(OffsiderError):

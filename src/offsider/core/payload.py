@@ -41,6 +41,10 @@ JobPayload = TypedDict(
         "display_class": str,
         "cattr": dict[str, Any],
         "interrupted_count": int,
+        "signature": str,
+        "app_version": str,
+        "parked_count": int,
+        "parked_at": int | float,
         "retry_count": int,
         "failed_at": int | float,
         "retried_at": int | float,
@@ -52,9 +56,11 @@ JobPayload = TypedDict(
     total=False,
 )
 """Sidekiq's payload keys, and some of ours: ``kwargs`` (keyword-only arguments), ``interrupted_count`` and the limits
-``soft_timeout`` and ``hard_timeout`` (seconds).
+``soft_timeout`` and ``hard_timeout`` (seconds), ``signature`` and ``app_version`` (which parameters the arguments were
+made for, and by whom), ``parked_count`` and ``parked_at`` (how often a worker has put the job off because it cannot
+run it, and since when).
 
-Other keys are allowed and survive every round trip. The four ``*_at`` stamps are integer milliseconds
+Other keys are allowed and survive every round trip. The ``*_at`` stamps are integer milliseconds
 (Sidekiq 8) or float seconds (6, 7): read them with `read_stamp`.
 """
 

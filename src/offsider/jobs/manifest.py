@@ -14,19 +14,13 @@ from offsider.core.arguments import are_plain
 from offsider.core.errors import ConfigurationError
 from offsider.jobs import registry
 from offsider.jobs.declared import Declared
+from offsider.jobs.signature import KINDS, is_required
 from offsider.wiring.config import Config
 from offsider.wiring.routing import route
 
 Entry: TypeAlias = Mapping[str, Any]
 
 VERSION = 1
-_KINDS = {
-    inspect.Parameter.POSITIONAL_ONLY: "positional",
-    inspect.Parameter.POSITIONAL_OR_KEYWORD: "positional",
-    inspect.Parameter.VAR_POSITIONAL: "rest",
-    inspect.Parameter.KEYWORD_ONLY: "keyword",
-    inspect.Parameter.VAR_KEYWORD: "keywords",
-}
 #: How each kind but the usual one is marked where arguments are shown.
 _STARS = {"rest": "*", "keywords": "**", "keyword": "keyword "}
 
@@ -57,6 +51,7 @@ def entry(job: Declared, config: Config) -> Entry:
         "weight": said.weight,
         "idempotent": said.idempotent,
         "queue_namespace": said.queue_namespace,
+        "signature": job.signature.digest,
         "arguments": [_argument(parameter) for parameter in job.signature.parameters],
     }
 
@@ -106,7 +101,8 @@ def _by_name(found: Mapping[str, Any]) -> dict[str, Entry]:
 
 
 def _changes(name: str, before: Entry, after: Entry) -> Iterator[str]:
-    for key in dict.fromkeys((*after, *before)):
+    # Not the signature, which only sums up the arguments.
+    for key in dict.fromkeys(key for key in (*after, *before) if key != "signature"):
         old, new = _shown(key, before.get(key)), _shown(key, after.get(key))
         if before.get(key) != after.get(key):
             yield f"~ {name}: {key} {old} → {new}"
@@ -134,12 +130,12 @@ def _signed(argument: object) -> str:
 def _argument(parameter: inspect.Parameter) -> Entry:
     told: dict[str, Any] = {
         "name": parameter.name,
-        "kind": _KINDS[parameter.kind],
+        "kind": KINDS[parameter.kind],
         "type": None if parameter.annotation is parameter.empty else _type(parameter.annotation),
     }
     if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
         return told
-    told["required"] = parameter.default is parameter.empty
+    told["required"] = is_required(parameter)
     # What is no JSON has no form that stays the same from run to run.
     if not told["required"] and are_plain([parameter.default]):
         told["default"] = parameter.default

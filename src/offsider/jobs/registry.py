@@ -11,8 +11,20 @@ from contextlib import contextmanager
 from offsider.core.errors import InvalidOptions, UnknownJob
 from offsider.jobs.declared import Declared
 from offsider.wiring.config import Config
+from offsider.wiring.known_jobs import found_by, listed_by
 
-__all__ = ["Declared", "all_jobs", "check_all", "find", "isolated", "names", "note_base", "peek", "register"]
+__all__ = [
+    "Declared",
+    "all_jobs",
+    "check_all",
+    "find",
+    "isolated",
+    "names",
+    "note_base",
+    "peek",
+    "register",
+    "signatures",
+]
 
 logger = logging.getLogger("offsider")
 
@@ -62,16 +74,28 @@ def peek(name: str) -> Declared | None:
     return _jobs.get(name)
 
 
+found_by(peek)
+
+
 def names() -> frozenset[str]:
     """Every name and alias that is registered."""
     with _lock:
         return frozenset(_jobs)
 
 
+def signatures() -> dict[str, str]:
+    """Every name and alias that is registered, with the digest of its job's signature."""
+    with _lock:
+        return {name: job.signature.digest for name, job in _jobs.items()}
+
+
 def all_jobs() -> list[Declared]:
     """Every job once, in the order of their declaration."""
     with _lock:
         return list(dict.fromkeys(_jobs.values()))
+
+
+listed_by(all_jobs)
 
 
 def check_all(config: Config) -> None:

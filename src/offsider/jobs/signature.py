@@ -6,14 +6,26 @@ their positions, and only keyword-only ones travel by name.
 
 from __future__ import annotations
 
+import hashlib
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from offsider.core.errors import InvalidArguments
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _SHOWN_CHARACTERS = 500
+_DIGEST_CHARACTERS = 8
+#: How parameters are given, in the words of manifests.
+KINDS = {
+    inspect.Parameter.POSITIONAL_ONLY: "positional",
+    inspect.Parameter.POSITIONAL_OR_KEYWORD: "positional",
+    inspect.Parameter.VAR_POSITIONAL: "rest",
+    inspect.Parameter.KEYWORD_ONLY: "keyword",
+    inspect.Parameter.VAR_KEYWORD: "keywords",
+}
 
 
 class JobSignature:
@@ -55,6 +67,13 @@ class JobSignature:
 
     def __str__(self) -> str:
         return f"{self._name}{self._signature}"
+
+    @cached_property
+    def digest(self) -> str:
+        """What payloads carry to say which parameters their arguments were made for; see `digest_of`."""
+        return digest_of(
+            (parameter.name, KINDS[parameter.kind], is_required(parameter)) for parameter in self.parameters
+        )
 
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         """The arguments in stored form: a list by position, and the keyword-only ones by name.
@@ -118,3 +137,18 @@ class JobSignature:
             else:
                 keywords[name] = bound.arguments[name]
         return keywords
+
+
+def is_required(parameter: inspect.Parameter) -> bool:
+    """Whether a call must give it."""
+    collects = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+    return parameter.default is parameter.empty and not collects
+
+
+def digest_of(parameters: Iterable[tuple[str, str, bool]]) -> str:
+    """Eight hex digits for the name, the kind and the being required of each parameter, in their order.
+
+    Types and defaults are left out: they change how a job runs, and never whether arguments fit.
+    """
+    told = json.dumps([list(parameter) for parameter in parameters], separators=(",", ":"))
+    return hashlib.sha256(told.encode()).hexdigest()[:_DIGEST_CHARACTERS]

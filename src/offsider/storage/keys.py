@@ -54,6 +54,8 @@ key                                            type    written by               
 ``offsider:load:<hour>``                       hash    heartbeat (the same by minutes)    8 h
 ``offsider:classes:<identity>``                string  heartbeat (the jobs it knows)      60 s
 ``offsider:places``                            set     extensions (lists where jobs lie)  never
+``offsider:parked``                            hash    a worker that cannot run a job     15 min
+``offsider:parked:counts``                     hash    the same (class -> how often)      never (500 classes)
 ``offsider:turn:<name>``                       string  history of metrics (its lease)     3 looks
 ``offsider:switches``                          hash    switches (class -> what is done)   never
 ``offsider:switches:acted``                    hash    worker (class -> jobs acted on)    never
@@ -109,6 +111,8 @@ class Keys:
         self.switches = prefix + "offsider:switches"
         self.switches_acted = prefix + "offsider:switches:acted"
         self.clients = prefix + "offsider:clients"
+        self.parked = prefix + "offsider:parked"
+        self.parked_counts = prefix + "offsider:parked:counts"
         self.places = prefix + "offsider:places"
         self.journals = prefix + "offsider:migrating"
         self.loads = prefix + "offsider:load"

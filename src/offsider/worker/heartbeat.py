@@ -27,6 +27,7 @@ from offsider.jobs import registry
 from offsider.storage import processes, registered, run_counts, stats
 from offsider.storage.processes import Beat
 from offsider.storage.shard_loads import Load
+from offsider.wiring.app_version import app_version
 from offsider.wiring.service import Loop
 from offsider.worker.outage import Outage
 from offsider.worker.promises import Promises
@@ -59,6 +60,7 @@ class Heartbeat:
         on_signal: gets ``TSTP``, ``TERM`` or ``TTIN``.
         embedded: the worker lives inside another program, which such signals are not meant for.
         count: told what was counted, when a health endpoint serves it to a monitoring system.
+        beaten: called after each beat, when others know what this process can run.
     """
 
     def __init__(
@@ -72,6 +74,7 @@ class Heartbeat:
         on_signal: Callable[[str], None],
         embedded: bool,
         count: Callable[[Sequence[Series], int, int], None] | None = None,
+        beaten: Callable[[], None] | None = None,
     ) -> None:
         self._config = config
         self._redis = redis
@@ -81,6 +84,7 @@ class Heartbeat:
         self._on_signal = on_signal
         self._embedded = embedded
         self._count = count
+        self._beaten = beaten
         self._wire_version = config.redis.wire_version
         self._promises = Promises(config)
         self._load = ShardLoad(config.clock.monotonic())
@@ -197,6 +201,8 @@ class Heartbeat:
         if not beat.known:
             self._config.events.emit("heartbeat")
         self._config.events.emit("beat")
+        if self._beaten is not None:
+            self._beaten()
         processes.prune(self._redis)
 
     def _write(self) -> Beat:
@@ -206,7 +212,7 @@ class Heartbeat:
         self._shown_as = identity
         self._time_round_trip()
         with suppress(RedisRefused):  # a full server: the process is to be seen all the same
-            registered.publish(self._redis, identity, registry.names())
+            registered.publish(self._redis, identity, registry.signatures())
         return processes.heartbeat(
             self._redis,
             identity,
@@ -255,6 +261,9 @@ class Heartbeat:
         if self._wire_version != 6:
             info["version"] = __version__
             info["embedded"] = self._embedded
+        version = app_version(self._config)
+        if version:
+            info["app_version"] = version
         if self._config.routing.rules:
             info["routing"] = self._config.routing.rules.digest
         if self._config.worker.shard:

@@ -66,7 +66,7 @@ def test_the_process_hash_has_the_fields_of_sidekiq(beating, raw_redis):
     assert raw_redis.smembers("processes") == {beating.identity.encode()}
 
 
-COMMON = {"hostname", "started_at", "pid", "tag", "concurrency", "queues", "labels", "identity"}
+COMMON = {"hostname", "started_at", "pid", "tag", "concurrency", "queues", "labels", "identity", "app_version"}
 
 
 @pytest.mark.parametrize(
@@ -77,6 +77,7 @@ def test_info_is_that_of_the_version_that_is_written(worker_config, raw_redis, w
     worker_config.redis.wire_version = wire_version
     worker_config.worker.tag = "shop"
     worker_config.worker.labels = ["eu"]
+    worker_config.client.app_version = "2.14"
     worker_config.capsule("slow", concurrency=2, queues=["slow"])
     beating = Beating(Parts(worker_config, ("high,2", "low,1")))
     assert beating.tick() == (5.0 if wire_version == 6 else 10.0)
@@ -85,6 +86,7 @@ def test_info_is_that_of_the_version_that_is_written(worker_config, raw_redis, w
     assert (info["pid"], info["tag"], info["labels"]) == (os.getpid(), "shop", ["eu"])
     assert (info["queues"], info["concurrency"]) == (["high", "low", "slow"], 7)
     assert info["identity"] == beating.identity
+    assert info["app_version"] == "2.14"
     if wire_version >= 7:
         assert info["weights"] == [{"high": 2, "low": 1}, {"slow": 0}]
         assert (info["version"], info["embedded"]) == (__version__, False)

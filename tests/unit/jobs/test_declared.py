@@ -64,7 +64,7 @@ class TestOptions:
     def test_what_is_not_for_redis_is_not_stored(self, declare, stored):
         declare(aliases=["x"], retry_in=lambda *_: 1, on_exhausted=lambda *_: None).using(wait_replicas=0).enqueue(1)
         assert set(stored[0].payload) == {
-            *("retry", "queue", "args", "class", "jid", "created_at", "enqueued_at"),
+            *("retry", "queue", "args", "class", "jid", "created_at", "enqueued_at", "signature", "app_version"),
         }
 
     def test_jobs_shared_with_ruby_have_no_keyword_only_parameters(self, declare):

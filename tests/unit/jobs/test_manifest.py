@@ -58,6 +58,7 @@ def test_a_job_is_there_with_all_it_says_and_its_queue_by_the_rules(config):
                 "weight": 2,
                 "idempotent": True,
                 "queue_namespace": "images",
+                "signature": resize.declared.signature.digest,
                 "arguments": [{"name": "path", "kind": "positional", "type": "str", "required": True}],
             }
         ],

@@ -111,3 +111,34 @@ def test_binding_accepts_exactly_what_a_call_accepts_and_means_the_same(function
         return
     stored, named = signature.bind(args, kwargs)
     assert spy(*stored, **named) == expected
+
+
+def digest(function) -> str:
+    return JobSignature("J", function, is_method=False).digest
+
+
+def other_name(a, z=2, c=3): ...
+def other_order(a, c=2, b=3): ...
+def one_more(a, b=2, c=3, d=4): ...
+def one_required(a, b, c=3): ...
+def by_name(a, b=2, *, c=3): ...
+def collecting(a, b=2, *c): ...
+
+
+@pytest.mark.parametrize("other", [other_name, other_order, one_more, one_required, by_name, collecting, without])
+def test_a_digest_tells_names_kinds_order_and_what_is_required(other):
+    assert digest(other) != digest(plain)
+
+
+def test_a_digest_does_not_tell_types_defaults_or_the_form_of_the_job():
+    def typed(a: int, b: str = "x", c: object = None) -> bool:
+        return True
+
+    def positional(a, /, b=2, c=3): ...
+
+    class Form:
+        def perform(self, a, b=2, c=3): ...
+
+    alike = [digest(typed), digest(positional), JobSignature("Form", Form.perform, is_method=True).digest]
+    assert alike == [digest(plain)] * 3
+    assert digest(plain) == "d5935786"  # written into payloads: it must not change

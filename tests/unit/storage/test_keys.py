@@ -48,6 +48,8 @@ EXPECTED = {
     "working_start": "offsider:working:",
     "every_working": "offsider:working:*",
     "attempts": "offsider:attempts:b4a577edbccf1d805744efa9",
+    "parked": "offsider:parked",
+    "parked_counts": "offsider:parked:counts",
     "clients": "offsider:clients",
     "switches": "offsider:switches",
     "switches_acted": "offsider:switches:acted",

@@ -29,7 +29,7 @@ class Facts:
         owners: of private lists, all ours.
         queues: how many jobs wait in each; None where no queue lies under its key.
         paused: names of queues.
-        known: the names of jobs that each process knows; Ruby's do not tell.
+        known: the jobs that each process can run, name -> digest of the signature; Ruby's do not tell.
     """
 
     config: Config
@@ -39,7 +39,7 @@ class Facts:
     owners: Sequence[Lists]
     queues: Mapping[str, int | None]
     paused: frozenset[str]
-    known: Mapping[str, frozenset[str]]
+    known: Mapping[str, Mapping[str, str]]
 
     @property
     def ours(self) -> frozenset[str]:

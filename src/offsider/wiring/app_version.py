@@ -1,0 +1,76 @@
+"""Which version of the application this process runs: the one that is set, else the commit that is checked out."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from offsider.wiring.config import Config
+
+#: The value of ``client.app_version`` that means the commit.
+COMMIT = "git"
+
+_CHARACTERS = 10
+_HASH = re.compile(r"[0-9a-f]{40,64}")
+
+
+def app_version(config: Config) -> str:
+    """The version that payloads and heartbeats name; empty when nobody knows it."""
+    told = config.client.app_version
+    return _of_current_folder() if told == COMMIT else told
+
+
+@cache
+def _of_current_folder() -> str:
+    """Looked for once: a checkout that changes below a running process does not change what it runs."""
+    try:
+        return commit_of(Path.cwd())
+    except FileNotFoundError:  # the folder was deleted
+        return ""
+
+
+def commit_of(folder: Path) -> str:
+    """The first ten digits of the commit that is checked out in a folder, or in one above; empty without one.
+
+    Git itself is not run: it need not be installed where the application runs, and starting it takes a while.
+    """
+    try:
+        git = _repository(folder)
+        found = "" if git is None else _head(git)
+    except (OSError, UnicodeDecodeError):
+        return ""
+    return found[:_CHARACTERS] if _HASH.fullmatch(found) else ""
+
+
+def _repository(folder: Path) -> Path | None:
+    for place in (folder, *folder.parents):
+        git = place / ".git"
+        if git.is_dir():
+            return git
+        if git.is_file():  # a worktree, or a submodule
+            return place / git.read_text("utf-8").removeprefix("gitdir:").strip()
+    return None
+
+
+def _head(git: Path) -> str:
+    head = (git / "HEAD").read_text("utf-8").strip()
+    if not head.startswith("ref:"):
+        return head
+    branch = head.removeprefix("ref:").strip()
+    shared = git / "commondir"  # of a worktree, whose branches are those of the repository
+    common = git / shared.read_text("utf-8").strip() if shared.is_file() else git
+    for place in (git, common):
+        if (place / branch).is_file():
+            return (place / branch).read_text("utf-8").strip()
+    return _packed(common / "packed-refs", branch)
+
+
+def _packed(refs: Path, branch: str) -> str:
+    for line in refs.read_text("utf-8").splitlines():
+        commit, _, name = line.partition(" ")
+        if name == branch:
+            return commit
+    return ""

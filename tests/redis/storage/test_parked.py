@@ -1,0 +1,79 @@
+"""Parked jobs lie in the schedule; a small key says which kinds there are."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from offsider.storage import parked
+from offsider.storage.parked import LONGEST_SECONDS, Seen, Wanted
+from tests.snapshot import snapshot
+
+RESIZE = Wanted("shop.Resize", "5ca1ab1e")
+SEEN = Seen(1_795_216_780.5, "media", "not declared here: é")
+
+
+def job(jid: str, **fields: object) -> bytes:
+    return json.dumps({"class": "J", "args": [], "jid": jid, **fields}, separators=(",", ":")).encode()
+
+
+def test_what_was_wanted_is_known_for_a_quarter_of_an_hour_and_how_often_for_ever(pool, raw_redis):
+    parked.note(pool, RESIZE, Seen(1.0, "media", "the first"), 2)
+    raw_redis.expire("offsider:parked", 5)
+    parked.note(pool, RESIZE, SEEN, 3)
+    parked.note(pool, Wanted("é", ""), SEEN, 1)
+    assert parked.kinds(pool) == {RESIZE: SEEN, Wanted("é", ""): SEEN}
+    assert parked.counts(pool) == {"shop.Resize": 5, "é": 1}
+    assert 800 < raw_redis.ttl("offsider:parked") <= 900
+    assert raw_redis.ttl("offsider:parked:counts") == -1
+
+
+def test_what_is_forgotten_is_wanted_no_more_and_stays_counted(pool, raw_redis):
+    parked.note(pool, RESIZE, SEEN, 1)
+    parked.forget(pool, RESIZE)
+    assert parked.kinds(pool) == {}
+    assert snapshot(raw_redis) == {"offsider:parked:counts": {b"shop.Resize": b"1"}}
+
+
+def test_of_too_many_kinds_the_further_ones_are_left_out(pool, monkeypatch):
+    monkeypatch.setattr(parked, "_MOST", 2)
+    for name in ("a", "b", "c", "a"):
+        parked.note(pool, Wanted(name, ""), SEEN, 1)
+    assert {wanted.name for wanted in parked.kinds(pool)} == {"a", "b"}
+    assert parked.counts(pool) == {"a": 2, "b": 1}
+
+
+@pytest.mark.parametrize(
+    "field, value",
+    [
+        (b'["a",""]', b"no json"),
+        (b'["a",""]', b'["soon","q","r"]'),
+        (b'["a",""]', b"[1]"),
+        (b"no json", b'[1,"q","r"]'),
+        (b"7", b'[1,"q","r"]'),
+    ],
+)
+def test_what_cannot_be_read_is_left_out(pool, raw_redis, field, value):
+    raw_redis.hset("offsider:parked", field, value)
+    assert parked.kinds(pool) == {}
+
+
+def test_only_jobs_that_are_parked_and_due_within_the_longest_wait_are_read(pool, raw_redis):
+    now = time.time()
+    one, other, far = job("a", parked_at=1), job("b", parked_at=2), job("c", parked_at=3)
+    raw_redis.zadd(
+        "schedule", {job("d"): now - 5, other: now + LONGEST_SECONDS, one: now - 1, far: now + 2 * LONGEST_SECONDS}
+    )
+    assert list(parked.each(pool)) == [one, other]
+
+
+def test_members_are_made_due_now_unless_they_are_or_have_gone(pool, raw_redis):
+    now = time.time()
+    raw_redis.zadd("schedule", {"later": now + 300, "due": now - 300})
+    assert parked.hasten(pool, [b"later", b"due", b"gone"]) == 1
+    scores = snapshot(raw_redis)["schedule"]
+    assert set(scores) == {b"later", b"due"}
+    assert scores[b"due"] == pytest.approx(now - 300)
+    assert abs(scores[b"later"] - time.time()) < 30
