@@ -12,7 +12,6 @@ from offsider.core.errors import InvalidOptions, UnknownJob
 from offsider.jobs.declared import Declared
 from offsider.wiring.config import Config
 from offsider.wiring.known_jobs import found_by, listed_by
-from offsider.wiring.known_jobs import found_by, listed_by
 
 __all__ = [
     "Declared",
@@ -78,9 +77,6 @@ def peek(name: str) -> Declared | None:
 found_by(peek)
 
 
-found_by(peek)
-
-
 def names() -> frozenset[str]:
     """Every name and alias that is registered."""
     with _lock:
@@ -97,9 +93,6 @@ def all_jobs() -> list[Declared]:
     """Every job once, in the order of their declaration."""
     with _lock:
         return list(dict.fromkeys(_jobs.values()))
-
-
-listed_by(all_jobs)
 
 
 listed_by(all_jobs)
