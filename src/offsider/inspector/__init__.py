@@ -11,6 +11,7 @@ from offsider.inspector.job_filter import JobFilter
 from offsider.inspector.job_metrics import BOUNDS_MS, PERIODS, JobDetail, JobMetrics, JobTotals, TopJobs
 from offsider.inspector.job_record import JobRecord
 from offsider.inspector.job_set import DeadSet, JobSet, RetrySet, ScheduledSet, SetEntry
+from offsider.inspector.migration import Migration, MigrationReport, Relocation
 from offsider.inspector.process import CapsuleShown, Process, ProcessSet
 from offsider.inspector.quarantine import Quarantine, QuarantinedJob
 from offsider.inspector.queue import Queue
@@ -49,6 +50,8 @@ __all__ = [
     "JobRecord",
     "JobSet",
     "JobTotals",
+    "Migration",
+    "MigrationReport",
     "Preview",
     "Process",
     "ProcessSet",
@@ -56,6 +59,7 @@ __all__ = [
     "QuarantinedJob",
     "Queue",
     "QueueSummary",
+    "Relocation",
     "RetrySet",
     "RulesInUse",
     "ScheduledSet",

@@ -30,8 +30,9 @@ SET_OUT = Script("set_out")
 DELIVER = Script("deliver")
 STRIKE_OUT = Script("strike_out")
 
-#: Jobs that one script moves.
-BATCH = 200
+#: Jobs that one script moves at most; each script costs a walk through the list when they lie deep in a queue.
+BATCH = 500
+_ENTRIES_AT_ONCE = 200
 #: How long a server remembers what has arrived of a journal.
 REMEMBERED_SECONDS = 90 * 86_400
 #: How many jobs workers may take from a queue between a look at a job and its move.
@@ -188,7 +189,7 @@ def waiting(redis: Redis, journal: Journal) -> int:
     return int(redis.call("LLEN", redis.keys.migrating(journal.id)))
 
 
-def oldest(redis: Redis, journal: Journal, count: int = BATCH) -> list[Entry]:
+def oldest(redis: Redis, journal: Journal, count: int = _ENTRIES_AT_ONCE) -> list[Entry]:
     """The entries that are to be delivered next, in their order."""
     stored: list[bytes] = redis.call("LRANGE", redis.keys.migrating(journal.id), -count, -1)
     return [_entry(line) for line in reversed(stored)]

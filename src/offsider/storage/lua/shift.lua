@@ -9,19 +9,28 @@
 -- ARGV[2] how many places a job may have come nearer to the end since it was seen
 -- ARGV[3...] its place from the end when it was seen (-1 is the last), payload, what to store, name of the list; for each
 -- returns {1, 0 when it is not near its place, -1 when its list refuses it; for each}
+local length = redis.call('LLEN', KEYS[1])
 local taken, moved, shift, looks, count, deepest = {}, {}, 0, 0, 0, 0
+local low, high, window, base = -1, -length, {}, 0
+for i = 3, #ARGV, 4 do low, high = math.min(low, tonumber(ARGV[i])), math.max(high, tonumber(ARGV[i])) end
+local function look()
+  base = math.max(low + shift, -length)
+  window = redis.call('LRANGE', KEYS[1], base, math.min(-1, high + shift))
+end
+look()
 for i = 1, (#ARGV - 2) / 4 do
   local seen, payload = tonumber(ARGV[4 * i - 1]), ARGV[4 * i]
-  local there = seen + shift < 0 and redis.call('LINDEX', KEYS[1], seen + shift) == payload
+  local there = window[seen + shift - base + 1] == payload
   if not there and looks < 3 then
     -- Workers have taken jobs from the end: look how many, near at first.
     looks = looks + 1
-    local first, ahead, most = math.max(seen, -redis.call('LLEN', KEYS[1])), 0, tonumber(ARGV[2])
+    local first, ahead, most = math.max(seen, -length), 0, tonumber(ARGV[2])
     while not there and ahead <= most and first + ahead < 0 do
       local width = math.max(10, ahead)
       for place, other in ipairs(redis.call('LRANGE', KEYS[1], first + ahead, math.min(-1, first + ahead + width - 1))) do
         if other == payload then
           shift, there = first + ahead + place - 1 - seen, true
+          look()
           break
         end
       end
@@ -42,6 +51,6 @@ for i = 1, (#ARGV - 2) / 4 do
 end
 for place in pairs(taken) do redis.call('LSET', KEYS[1], place, ARGV[1]) end
 -- From the end that is nearer.
-if deepest < redis.call('LLEN', KEYS[1]) / 2 then count = -count end
+if deepest < length / 2 then count = -count end
 if count ~= 0 then redis.call('LREM', KEYS[1], count, ARGV[1]) end
 return moved

@@ -1,0 +1,116 @@
+"""`Migration`: the walk through all places of all servers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from itertools import chain
+from typing import TYPE_CHECKING, TypeAlias
+
+from offsider.inspector.migration.judge import Judge
+from offsider.inspector.migration.moving import Mover
+from offsider.inspector.migration.report import MigrationReport
+from offsider.inspector.migration.walk import Walk
+from offsider.storage import migration, queues
+from offsider.wiring.default import default_config
+
+if TYPE_CHECKING:
+    from offsider.wiring.config import Config
+
+Progress: TypeAlias = Callable[[MigrationReport], object]
+
+
+class Migration:
+    """Moves queued, scheduled and retried jobs to where today's rules want them, on all servers.
+
+    A job is always somewhere: whatever ends this, in whatever moment, no job is lost and none is doubled, and the
+    next `run` goes on. Workers, ours and Ruby's, may take jobs meanwhile.
+
+    Args:
+        config: its rules and its servers; default: this process's. Jobs that are not declared in this process are left
+            alone.
+        queues, scheduled, retries: which places to look at.
+        from_queues: only jobs of these queues; default: of all.
+        names: only jobs of these stored names or aliases; default: all.
+        limit: move so many jobs at most.
+        renames: old name of a queue to its new one: then the rules do not matter, and all jobs of these queues move,
+            declared or not, within their server.
+
+    Raises:
+        ConfigurationError: the renames do not fit together.
+        InvalidOptions: a new name is none.
+    """
+
+    def __init__(
+        self,
+        config: Config | None = None,
+        *,
+        queues: bool = True,
+        scheduled: bool = True,
+        retries: bool = True,
+        from_queues: Collection[str] = (),
+        names: Collection[str] = (),
+        limit: int | None = None,
+        renames: Mapping[str, str] | None = None,
+    ) -> None:
+        self._config = config if config is not None else default_config()
+        self._judge = Judge(self._config, from_queues=from_queues, names=names, renames=renames or {})
+        self._from_queues = frozenset(from_queues or renames or ())
+        self._queues = queues
+        self._sets = [name for name, wanted in (("schedule", scheduled), ("retry", retries)) if wanted]
+        self._limit = limit
+        self._stopped = False
+
+    def preview(self, progress: Progress | None = None) -> MigrationReport:
+        """Look at everything and change nothing. Raises RedisFailure.
+
+        Args:
+            progress: gets the report now and then.
+        """
+        report = MigrationReport()
+        for server in self._config.servers:
+            redis = self._config.redis_of(server)
+            report.finished += sum(migration.waiting(redis, journal) for journal in migration.journals(redis))
+        return self._walk(report, progress, moves=False)
+
+    def run(self, progress: Progress | None = None) -> MigrationReport:
+        """Move jobs. What an earlier migration has left on its way arrives first.
+
+        Args:
+            progress: gets the report now and then.
+
+        Raises:
+            ConfigurationError: jobs go to a server that is not configured here.
+            RedisFailure: a server cannot be reached, or refuses. What has not moved is where it was, and what is on its
+                way arrives with the next run.
+        """
+        report = MigrationReport()
+        for server in self._config.servers:
+            report.finished += Mover(self._config, server).finish()
+        return self._walk(report, progress, moves=True)
+
+    def stop(self) -> None:
+        """End soon, from another thread or a signal handler: jobs that are being moved still arrive."""
+        self._stopped = True
+
+    def _walk(self, report: MigrationReport, progress: Progress | None, *, moves: bool) -> MigrationReport:
+        for server in self._config.servers:
+            walk = Walk(self._config, server, self._judge, report, limit=self._limit, moves=moves)
+            for _ in chain.from_iterable(self._places(walk, server)):
+                if progress is not None:
+                    progress(report)
+                if self._stopped or walk.limit_reached:
+                    report.complete = False
+                    return report
+        return report
+
+    def _places(self, walk: Walk, server: str) -> Iterator[Iterator[None]]:
+        for queue in self._chosen_queues(server):
+            yield walk.in_queue(queue)
+        for sorted_set in self._sets:
+            yield walk.in_set(sorted_set)
+
+    def _chosen_queues(self, server: str) -> list[str]:
+        if not self._queues:
+            return []
+        known = queues.names(self._config.redis_of(server))
+        return [name for name in known if not self._from_queues or name in self._from_queues]

@@ -1,0 +1,257 @@
+"""The whole migration over all places of all servers."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+import pytest
+import redis as redis_py
+
+from offsider.core.errors import ConfigurationError, QueueFull, RedisUnavailable
+from offsider.inspector.migration import Migration, Relocation
+from offsider.jobs import registry
+from offsider.storage import migration as journals
+from offsider.storage.migration import Journal, Outgoing
+from offsider.wiring.config import Config
+from tests.databases import at_database
+from tests.redis.inspector.migrating import JOBS, every_job, in_queue, in_set, push, raw_job, two_servers
+from tests.snapshot import snapshot
+
+
+@pytest.fixture(autouse=True)
+def jobs():
+    with registry.isolated():
+        exec(JOBS, {"__name__": "shop"})
+        yield
+
+
+@pytest.fixture
+def config(redis_url):
+    return two_servers(redis_url)
+
+
+@pytest.fixture
+def bulk(redis_url, raw_redis):
+    with redis_py.Redis.from_url(at_database(redis_url, 1)) as client:
+        yield client
+
+
+@pytest.fixture
+def filled(raw_redis, bulk):
+    """Jobs of every kind at every place; the server ``bulk`` has one of main's."""
+    names = ["shop.mail", "shop.report", "shop.rest", "Ruby::HardJob", "mail"]
+    push(raw_redis, "old", [raw_job(names[n % 5], n) for n in range(1_000)])
+    push(raw_redis, "urgent", [raw_job("shop.mail", 2_000, "urgent"), b"no job"])
+    raw_redis.zadd("schedule", {raw_job(names[n % 5], 3_000 + n): 2e9 + n / 7 for n in range(500)})
+    raw_redis.zadd("retry", {raw_job("shop.mail", 4_000, error_message='"queue":"old"', retry_count=1): 1.7e9})
+    push(bulk, "slow", [raw_job("shop.rest", 5_000, "slow"), raw_job("shop.report", 5_001, "slow")])
+    raw_redis.lrem("queue:urgent", 1, b"no job")
+    return every_job(raw_redis, bulk)
+
+
+def moves(report) -> dict[tuple[str, str, str, str], int]:
+    """Job, where, from and to."""
+    return {
+        (way.job_name, way.where, f"{way.from_server}/{way.from_queue}", f"{way.to_server}/{way.to_queue}"): count
+        for way, count in report.relocations.items()
+    }
+
+
+EXPECTED = {
+    ("shop.mail", "queue", "main/old", "main/urgent"): 200,
+    ("mail", "queue", "main/old", "main/urgent"): 200,
+    ("shop.report", "queue", "main/old", "bulk/slow"): 200,
+    ("shop.rest", "queue", "main/old", "main/default"): 200,
+    ("shop.mail", "schedule", "main/old", "main/urgent"): 100,
+    ("mail", "schedule", "main/old", "main/urgent"): 100,
+    ("shop.report", "schedule", "main/old", "bulk/slow"): 100,
+    ("shop.rest", "schedule", "main/old", "main/default"): 100,
+    ("shop.mail", "retry", "main/old", "main/urgent"): 1,
+    ("shop.rest", "queue", "bulk/slow", "main/default"): 1,
+}
+
+
+def test_a_preview_counts_everything_and_changes_nothing(config, filled, raw_redis, bulk):
+    before = snapshot(raw_redis), snapshot(bulk)
+    report = Migration(config).preview()
+    assert moves(report) == EXPECTED
+    assert (report.looked_at, report.in_place, report.undeclared) == (1_504, 2, {"Ruby::HardJob": 300})
+    assert (report.taken, report.refused, report.finished, report.complete) == (0, 0, 0, True)
+    assert (snapshot(raw_redis), snapshot(bulk)) == before
+
+
+def test_a_run_does_what_the_preview_said(config, filled, raw_redis, bulk):
+    scores = {number: score for (_, number, _), score in in_set(raw_redis, "schedule").items()}
+    report = Migration(config).run()
+    assert moves(report) == EXPECTED
+    assert report.undeclared == {"Ruby::HardJob": 300}
+    assert every_job(raw_redis, bulk) == filled
+    # Oldest first out, behind what was there, and each job names the queue that it is in.
+    assert in_queue(raw_redis, "urgent") == [
+        ("shop.mail", 2_000), *(("shop.mail" if n % 5 == 0 else "mail", n) for n in range(1_000) if n % 5 in (0, 4))
+    ]  # fmt: skip
+    assert in_queue(bulk, "slow") == [("shop.report", 5_001), *(("shop.report", n) for n in range(1, 1_000, 5))]
+    assert in_queue(raw_redis, "default") == [*(("shop.rest", n) for n in range(2, 1_000, 5)), ("shop.rest", 5_000)]
+    assert in_queue(raw_redis, "old") == [("Ruby::HardJob", n) for n in range(3, 1_000, 5)]
+    for client, queue in ((raw_redis, "urgent"), (raw_redis, "default"), (bulk, "slow")):
+        assert {json.loads(raw)["queue"] for raw in client.lrange(f"queue:{queue}", 0, -1)} == {queue}
+        assert queue.encode() in client.smembers("queues")
+    # The sets keep the very scores, on either server.
+    now = in_set(raw_redis, "schedule") | in_set(bulk, "schedule")
+    assert {number: score for (_, number, _), score in now.items()} == scores
+    assert set(in_set(bulk, "schedule")) == {("shop.report", 3_000 + n, "slow") for n in range(1, 500, 5)}
+    assert in_set(raw_redis, "retry") == {("shop.mail", 4_000, "urgent"): 1.7e9}
+    assert b'\\"queue\\":\\"old\\"' in raw_redis.zrange("retry", 0, -1)[0]
+    # Nothing is left on its way, and there is nothing more to do.
+    assert not list(raw_redis.scan_iter("offsider:migrating*"))
+    assert Migration(config).run().moved == 0
+
+
+def test_places_can_be_chosen(config, filled):
+    for places in (["queues"], ["scheduled", "retries"]):
+        chosen = {name: name in places for name in ("queues", "scheduled", "retries")}
+        report = Migration(config, **chosen).preview()
+        assert {way.where for way in report.relocations} == ({"queue"} if "queues" in places else {"schedule", "retry"})
+
+
+def test_queues_and_classes_can_be_chosen(config, filled):
+    report = Migration(config, from_queues=["slow"]).preview()
+    assert moves(report) == {("shop.rest", "queue", "bulk/slow", "main/default"): 1}
+    report = Migration(config, names=["mail"], queues=False).preview()
+    assert {way.job_name for way in report.relocations} == {"mail", "shop.mail"}
+
+
+def test_a_limit_ends_it_and_the_next_goes_on(config, filled, raw_redis, bulk):
+    first = Migration(config, limit=150).run()
+    assert (first.moved, first.complete) == (150, False)
+    assert every_job(raw_redis, bulk) == filled
+    assert in_queue(raw_redis, "urgent")[1][1] == 0
+    rest = Migration(config).run()
+    assert rest.moved == sum(EXPECTED.values()) - 150
+    assert every_job(raw_redis, bulk) == filled
+
+
+def test_it_stops_when_it_is_told_to(config, filled, raw_redis, bulk):
+    migration = Migration(config)
+    report = migration.run(progress=lambda _: migration.stop())
+    assert not report.complete
+    assert 0 < report.looked_at < 1_000
+    assert every_job(raw_redis, bulk) == filled
+
+
+def test_a_queue_is_renamed_with_all_that_names_it(config, filled, raw_redis, bulk):
+    report = Migration(config, renames={"old": "legacy"}).run()
+    assert report.moved == 1_501
+    assert not raw_redis.exists("queue:old")
+    assert raw_redis.llen("queue:legacy") == 1_000
+    assert {queue for _, _, queue in in_set(raw_redis, "schedule")} == {"legacy"}
+    assert in_queue(raw_redis, "legacy") == [(name, n) for name, n in in_queue(raw_redis, "legacy") if n < 1_000]
+    assert every_job(raw_redis, bulk) == filled
+
+
+def test_progress_is_told_page_by_page(config, filled):
+    seen: list[int] = []
+    Migration(config).preview(progress=lambda report: seen.append(report.looked_at))
+    assert seen == sorted(seen)
+    assert len(seen) >= 1_504 / 200
+
+
+def test_what_was_left_on_its_way_arrives_first(config, raw_redis, bulk):
+    push(raw_redis, "old", [raw_job("shop.report", n) for n in range(3)])
+    leaving = [
+        Outgoing(raw_job("shop.report", n), n, n + 1, raw_job("shop.report", n, "slow"), "queue:slow") for n in (0, 1)
+    ]
+    journals.shift_out(config.redis_of("main"), "old", Journal("aaaa", "bulk"), leaving)
+    assert Migration(config).preview().finished == 2
+    report = Migration(config, limit=0).run()
+    assert (report.finished, report.moved) == (2, 0)
+    assert in_queue(bulk, "slow") == [("shop.report", 0), ("shop.report", 1)]
+    assert in_queue(raw_redis, "old") == [("shop.report", 2)]
+    assert not list(raw_redis.scan_iter("offsider:migrating*"))
+
+
+def test_a_journal_for_an_unknown_server_says_so(config, raw_redis):
+    push(raw_redis, "old", [raw_job("shop.report", 0)])
+    leaving = [Outgoing(raw_job("shop.report", 0), 0, 1, b"{}", "queue:slow")]
+    journals.shift_out(config.redis_of("main"), "old", Journal("aaaa", "gone"), leaving)
+    with pytest.raises(ConfigurationError, match="there is no server 'gone'"):
+        Migration(config).run()
+
+
+def test_nothing_leaves_for_a_server_that_is_away_or_full(make_server, redis_url, raw_redis):
+    push(raw_redis, "old", [raw_job("shop.report", n) for n in range(3)])
+    raw_redis.zadd("retry", {raw_job("shop.report", 4): 1})
+    before = every_job(raw_redis)
+    full = make_server()
+    with redis_py.Redis.from_url(full.url) as client:
+        client.config_set("maxmemory", 1)
+    for url, error in ((full.url, QueueFull), ("redis://127.0.0.1:1/0", RedisUnavailable)):
+        config = two_servers(redis_url)
+        config.servers["bulk"].url = url
+        for chosen in ({"queues": False}, {"retries": False}):
+            with pytest.raises(error):
+                Migration(config, **chosen).run()
+        config.close()
+    assert every_job(raw_redis) == before
+    assert not list(raw_redis.scan_iter("offsider:migrating*"))
+
+
+def test_a_place_that_takes_no_jobs_keeps_them_where_they_are(raw_redis, redis_url):
+    config = Config()
+    config.redis.url = redis_url
+    config.routing.rules = [["*", "broken"]]
+    push(raw_redis, "old", [raw_job("shop.rest", n) for n in range(500)])
+    raw_redis.set("queue:broken", "no list")
+    report = Migration(config).run()
+    assert (report.moved, report.refused) == (0, 500)
+    assert raw_redis.llen("queue:old") == 500
+
+
+def test_jobs_that_workers_take_meanwhile_are_theirs(config, raw_redis, bulk, monkeypatch):
+    push(raw_redis, "old", [raw_job("shop.rest", n) for n in range(1_000)])
+    raw_redis.zadd("retry", {raw_job("shop.rest", 2_000 + n): n for n in range(300)})
+    taken: list[bytes] = []
+
+    def take(_report) -> None:
+        taken.extend(raw_redis.rpop("queue:old", 30) or [])
+        taken.extend(raw for raw, _ in raw_redis.zpopmax("retry", 5))
+
+    report = Migration(config).run(progress=take)
+    every = every_job(raw_redis, bulk) + Counter((("shop.rest", json.loads(raw)["args"][0])) for raw in taken)
+    assert every == Counter({("shop.rest", n): 1 for n in (*range(1_000), *range(2_000, 2_300))})
+    assert raw_redis.llen("queue:old") == 0
+    assert report.moved + len([raw for raw in taken if json.loads(raw)["queue"] == "old"]) >= 1_300
+
+
+def test_listeners_hear_of_each_job_before_and_after(config, raw_redis, bulk):
+    push(raw_redis, "old", [raw_job("shop.report", 0), raw_job("shop.rest", 1)])
+    heard: list[object] = []
+
+    @config.on("job_moving")
+    def moving(news) -> None:
+        heard.append((news.payload["queue"], news.changes["queue"], news.from_server, news.to_server))
+        news.changes["note"] = "seen"
+
+    @config.on("job_moved")
+    def moved(news) -> None:
+        heard.append((news.moving.changes["queue"], news.moved))
+
+    Migration(config).run()
+    assert sorted(map(str, heard)) == sorted(
+        map(
+            str,
+            [
+                ("old", "slow", "main", "bulk"),
+                ("slow", True),
+                ("old", "default", "main", "main"),
+                ("default", True),
+            ],
+        )
+    )
+    assert json.loads(bulk.lindex("queue:slow", 0))["note"] == "seen"
+
+
+def test_a_relocation_tells_its_way():
+    way = Relocation("A", "queue", "main", "old", "bulk", "new")
+    assert (way.from_server, way.to_queue) == ("main", "new")
