@@ -49,7 +49,10 @@ def run(snippet: Snippet, page: Path, module: types.ModuleType) -> None:
             target.write_text(snippet.text)
         case "run", _:
             command = ["bash", "-euo", "pipefail", "-c", snippet.text]
-            subprocess.run(command, check=True, timeout=BASH_SECONDS, env=os.environ | {"PYTHONPATH": "."})
+            programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+            subprocess.run(
+                command, check=True, timeout=BASH_SECONDS, env=os.environ | {"PYTHONPATH": ".", "PATH": programs}
+            )
         case "pytest", _:
             Path("test_page.py").write_text(snippet.text)
             subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_page.py"], check=True)
