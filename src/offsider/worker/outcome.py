@@ -36,6 +36,42 @@ class Rescheduled:
 
 
 @dataclass(frozen=True, slots=True)
+class Parked:
+    """The job cannot run in this worker, and has not begun; see `ability`.
+
+    Attributes:
+        payload: what is stored.
+        delay_seconds: until it is tried again.
+        reason: why it cannot run here.
+        nobody: no live worker can run it, as far as is known.
+    """
+
+    payload: bytes
+    delay_seconds: float
+    reason: str
+    nobody: bool
+    name = "parked"
+
+
+@dataclass(frozen=True, slots=True)
+class Deferred:
+    """A switch has put the job off before it has begun; see `switchboard`."""
+
+    delay_seconds: float
+    reason: str
+    name = "deferred"
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """A switch has thrown the job out before it has begun: into the quarantine, unless it is not to be kept."""
+
+    reason: str
+    keep: bool
+    name = "dropped"
+
+
+@dataclass(frozen=True, slots=True)
 class Discarded:
     """The job gave itself up: death handlers run, the dead set stays as it is."""
 
@@ -74,8 +110,10 @@ class Malformed:
     name = "malformed"
 
 
+#: There was no run: nothing of it is counted, and no try is used up.
+NotBegun = Parked | Deferred | Dropped
 #: What settlement writes.
-Unwritten = Succeeded | Failed | Rescheduled | Discarded | Skipped | Interrupted | Malformed
+Unwritten = Succeeded | Failed | Rescheduled | NotBegun | Discarded | Skipped | Interrupted | Malformed
 Outcome = Unwritten | Moved
 
 

@@ -7,4 +7,7 @@ from offsider.worker.outcome import Outcome
 
 def test_every_outcome_has_a_name_of_its_own():
     names = {kind.name for kind in get_args(Outcome)}
-    assert names == {"succeeded", "failed", "rescheduled", "discarded", "skipped", "interrupted", "moved", "malformed"}
+    assert names == {
+        *("succeeded", "failed", "rescheduled", "parked", "deferred", "dropped", "discarded", "skipped"),
+        *("interrupted", "moved", "malformed"),
+    }
