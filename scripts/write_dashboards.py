@@ -1,6 +1,6 @@
 """Writes the Grafana dashboards of deploy/grafana; with --check it only says whether they are current.
 
-What a panel shows is one line here and sixty there, so that the three stay alike.
+What a panel shows is one line here and sixty there, so that all of them stay alike.
 """
 
 from __future__ import annotations
@@ -20,7 +20,12 @@ ONE = 'job="$job"'
 QUEUES = f'{ONE}, name=~"$queue"'
 RUNS = f'{ONE}, queue=~"$queue"'
 CLASS = f'{ONE}, class=~"$class"'
-PAGES = {"overview": "Overview", "queues": "Queues", "job": "Jobs"}
+SECONDS = "sidekiq_jobs_completion_seconds"
+WAITED = "sidekiq_jobs_queue_duration_seconds"
+SHARD = f'{ONE}, shard=~"$shard"'
+PAGES = {"overview": "Overview", "shards": "Shards", "queues": "Queues", "job": "Jobs"}
+#: Below: more threads than needed; between: well used; above: too few.
+ZONE = ((None, "yellow"), (0.23, "green"), (0.43, "red"))
 
 
 @dataclass(frozen=True)
@@ -39,6 +44,7 @@ class Panel:
         kind: timeseries, stat, table or heatmap.
         width: of 24 columns.
         link: where a click on a line leads: a page and the variable that the line's label becomes.
+        zoned: whether the thresholds are drawn as zones behind the lines.
     """
 
     title: str
@@ -51,6 +57,7 @@ class Panel:
     link: tuple[str, str, str] | None = None
     thresholds: Sequence[tuple[float | None, str]] = ((None, "green"),)
     most: float | None = None
+    zoned: bool = False
 
 
 @dataclass(frozen=True)
@@ -79,11 +86,34 @@ def quantiles(metric: str, selector: str) -> list[Query]:
     ]
 
 
+def unsatisfied(selector: str, by: str = "") -> str:
+    """The share of runs that failed, began too late or took too long; 0 when nothing has run."""
+    group = f" by ({by})" if by else ""
+    runs = f"sum{group} (rate({SECONDS}_count{{{selector}}}{RATE}))"
+    return f"({runs} - sum{group} (rate(sidekiq_jobs_satisfied_total{{{selector}}}{RATE}))) / clamp_min({runs}, 1e-9)"
+
+
+def apdex(selector: str, by: str = "") -> str:
+    return f"1 - {unsatisfied(selector, by)}"
+
+
+def burn(selector: str, by: str = "") -> str:
+    return f"{unsatisfied(selector, by)} / scalar(1 - max(sidekiq_apdex_objective{{{ONE}}}))"
+
+
+def used(over: str, selector: str = SHARD) -> str:
+    """For how much of their time the threads of a shard run jobs."""
+    ran, there = (
+        f"sum by (shard) (rate(sidekiq_shard_{what}_seconds_total{{{selector}}}{over}))"
+        for what in ("execution", "thread")
+    )
+    return f"{ran} / clamp_min({there}, 1e-9)"
+
+
+TO_SHARD = ("shards", "shard", "shard")
 TO_QUEUE = ("queues", "queue", "name")
 TO_QUEUE_OF_RUNS = ("queues", "queue", "queue")
 TO_CLASS = ("job", "class", "class")
-SECONDS = "sidekiq_jobs_completion_seconds"
-WAITED = "sidekiq_jobs_queue_duration_seconds"
 
 NOW = [
     Panel(
@@ -178,6 +208,33 @@ OVERVIEW = Dashboard(
             ],
         ),
         (
+            "Promises",
+            [
+                Panel(
+                    "Apdex by urgency",
+                    [Query(apdex(ONE, "urgency"), "{{urgency}}")],
+                    "percentunit",
+                    help="The share of runs that succeed, begin and end within their targets.",
+                    most=1,
+                ),
+                Panel(
+                    "Error budget: burn rate by urgency",
+                    [Query(burn(ONE, "urgency"), "{{urgency}}")],
+                    help="At 1 the budget lasts for its window; alerts begin at 6 for hours, and 14.4 for an hour.",
+                    thresholds=((None, "green"), (1, "orange"), (14.4, "red")),
+                ),
+                Panel(
+                    "Utilisation of shards",
+                    [Query(used(RATE, ONE), "{{shard}}")],
+                    "percentunit",
+                    help="For how much of their time threads run jobs. The green zone is 23 to 43 %.",
+                    link=TO_SHARD,
+                    thresholds=ZONE,
+                    zoned=True,
+                ),
+            ],
+        ),
+        (
             "Sets",
             [
                 Panel(
@@ -239,6 +296,126 @@ OVERVIEW = Dashboard(
                     16,
                     help="The classes with the most execution time in the range shown.",
                     link=TO_CLASS,
+                ),
+            ],
+        ),
+    ],
+)
+
+SHARDS = Dashboard(
+    "shards",
+    "Offsider / Shards",
+    "One shard, or some. Workers without a shard are under All. A click on a class leads to its jobs.",
+    [{"name": "shard", "label": "Shard", "query": f"label_values(sidekiq_shard_processes{{{ONE}}}, shard)"}],
+    [
+        (
+            "Now",
+            [
+                Panel(
+                    "Apdex",
+                    [Query(apdex(SHARD))],
+                    "percentunit",
+                    "stat",
+                    6,
+                    help="The share of runs that succeed, begin and end within their targets.",
+                    thresholds=((None, "red"), (0.9, "orange"), (0.99, "green")),
+                ),
+                Panel(
+                    "Longest wait, of what is promised",
+                    [Query(f"max(sidekiq_shard_latency_ratio{{{SHARD}}})")],
+                    "percentunit",
+                    "stat",
+                    6,
+                    help="Of the job that runs next, in the queue that is worst.",
+                    thresholds=((None, "green"), (0.5, "orange"), (1, "red")),
+                ),
+                Panel("Processes", [Query(f"sum(sidekiq_shard_processes{{{SHARD}}})")], "short", "stat", 6),
+                Panel(
+                    "Desired processes",
+                    [Query(f"sum(sidekiq_shard_desired_replicas{{{SHARD}}})")],
+                    "short",
+                    "stat",
+                    6,
+                    help="What an autoscaler is told.",
+                ),
+            ],
+        ),
+        (
+            "Utilisation",
+            [
+                Panel(
+                    "Shard utilisation",
+                    [
+                        Query(used("[1h]"), "{{shard}}, 1 h"),
+                        Query(used("[10m]"), "{{shard}}, 10 min"),
+                        Query(used(RATE), "{{shard}}, instant"),
+                    ],
+                    "percentunit",
+                    width=16,
+                    help="For how much of their time threads run jobs. Green, 23 to 43 %: well used. "
+                    "Below it for long: more threads than needed. Above: too few, bursts wait.",
+                    thresholds=ZONE,
+                    zoned=True,
+                ),
+                Panel(
+                    "Processes, and how many there should be",
+                    [
+                        Query(f"sum by (shard) (sidekiq_shard_processes{{{SHARD}}})", "{{shard}}"),
+                        Query(f"sum by (shard) (sidekiq_shard_desired_replicas{{{SHARD}}})", "{{shard}}, desired"),
+                    ],
+                ),
+            ],
+        ),
+        (
+            "Promises",
+            [
+                Panel(
+                    "Apdex by urgency",
+                    [Query(apdex(SHARD, "urgency"), "{{urgency}}")],
+                    "percentunit",
+                    help="The share of runs that succeed, begin and end within their targets.",
+                    most=1,
+                ),
+                Panel(
+                    "Error budget: burn rate by category",
+                    [Query(burn(SHARD, "feature_category"), "{{feature_category}}")],
+                    help="At 1 the budget lasts for its window.",
+                ),
+                Panel("Time from enqueued to started", quantiles(WAITED, SHARD), "s"),
+            ],
+        ),
+        (
+            "Work",
+            [
+                Panel(
+                    "Total execution time",
+                    [Query(f"sum by (class) (rate({SECONDS}_sum{{{SHARD}}}{RATE}))", "{{class}}")],
+                    "s",
+                    help="Seconds of running jobs in each second: how many threads a class keeps busy.",
+                    stacked=True,
+                    link=TO_CLASS,
+                ),
+                Panel(
+                    "Runs per second",
+                    [Query(f"sum by (class) (rate({SECONDS}_count{{{SHARD}}}{RATE}))", "{{class}}")],
+                    "ops",
+                    stacked=True,
+                    link=TO_CLASS,
+                ),
+                Panel(
+                    "Unsatisfied runs",
+                    [Query(unsatisfied(SHARD, "class"), "{{class}}")],
+                    "percentunit",
+                    help="The share of runs that failed, began too late or took too long.",
+                    link=TO_CLASS,
+                    most=1,
+                ),
+                Panel(
+                    "Threads",
+                    [
+                        Query(f"sum by (shard) (sidekiq_shard_workers{{{SHARD}}})", "{{shard}}"),
+                        Query(f"sum by (shard) (sidekiq_shard_busy_workers{{{SHARD}}})", "{{shard}}, at work"),
+                    ],
                 ),
             ],
         ),
@@ -429,26 +606,33 @@ JOB = Dashboard(
             ],
         ),
         (
-            "Failures",
+            "Failures and promises",
             [
+                Panel(
+                    "Apdex",
+                    [Query(apdex(CLASS, "class"), "{{class}}")],
+                    "percentunit",
+                    help="The share of runs that succeed, begin and end within their targets.",
+                    most=1,
+                ),
                 Panel(
                     "Failures per second",
                     [Query(f"sum by (class) (rate(sidekiq_jobs_failed_total{{{CLASS}}}{RATE}))", "{{class}}")],
                     "ops",
-                    width=12,
+                    width=8,
                 ),
                 Panel(
                     "To be tried again, per second",
                     [Query(f"sum by (class) (rate(sidekiq_jobs_retried_total{{{CLASS}}}{RATE}))", "{{class}}")],
                     "ops",
-                    width=12,
+                    width=8,
                 ),
             ],
         ),
     ],
 )
 
-DASHBOARDS = (OVERVIEW, QUEUE, JOB)
+DASHBOARDS = (OVERVIEW, SHARDS, QUEUE, JOB)
 
 
 def written(dashboard: Dashboard) -> str:
@@ -571,6 +755,8 @@ def _defaults(panel: Panel) -> dict[str, Any]:
     if panel.kind == "timeseries":
         stacking = {"mode": "normal" if panel.stacked else "none", "group": "A"}
         defaults["custom"] = {"fillOpacity": 30 if panel.stacked else 5, "lineWidth": 1, "stacking": stacking}
+        if panel.zoned:
+            defaults["custom"]["thresholdsStyle"] = {"mode": "area"}
     if panel.link is not None:
         defaults["links"] = [_data_link(panel.link, is_table=panel.kind == "table")]
     return defaults

@@ -15,12 +15,14 @@ import redis
 import yaml
 
 from offsider.cli.web import PORT
+from offsider.core.objectives import ZONE
 from offsider.inspector.exposition import fleet_text
 from offsider.wiring.config import Config
 from tests.redis.inspector.fleets import seed
 
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "deploy" / "prometheus"
+KUBERNETES = ROOT / "deploy" / "kubernetes"
 DASHBOARDS = {path.stem: json.loads(path.read_text()) for path in sorted((ROOT / "deploy" / "grafana").glob("*.json"))}
 METRIC = re.compile(r"\bsidekiq_\w+")
 DASHBOARD_NAMES = pytest.mark.parametrize("name", DASHBOARDS)
@@ -61,8 +63,8 @@ def told(scrape) -> set[str]:
     return {re.split(r"[{ ]", line)[0] for line in scrape.splitlines() if not line.startswith("#")}
 
 
-def test_there_are_three_and_they_are_as_their_program_writes_them():
-    assert set(DASHBOARDS) == {"overview", "queues", "job"}
+def test_there_are_four_and_they_are_as_their_program_writes_them():
+    assert set(DASHBOARDS) == {"overview", "shards", "queues", "job"}
     program = ROOT / "scripts" / "write_dashboards.py"
     ended = subprocess.run([sys.executable, program, "--check"], capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stdout
@@ -113,6 +115,7 @@ def test_a_click_leads_from_the_overview_to_a_queue_and_from_there_to_a_job():
                         assert all(kept.search(target["expr"]) for target in panel["targets"])
                 lead.add((name, there))
     assert {("overview", "queues"), ("queues", "job"), ("overview", "job"), ("job", "queues")} <= lead
+    assert {("overview", "shards"), ("shards", "job")} <= lead
 
 
 @DASHBOARD_NAMES
@@ -132,7 +135,7 @@ def test_no_panel_covers_another(name):
     assert len(set(ids)) == len(ids)
 
 
-def test_total_execution_time_is_on_all_three():
+def test_total_execution_time_is_on_all_of_them():
     for name in DASHBOARDS:
         assert any("completion_seconds_sum" in expression for expression in expressions(name))
 
@@ -145,6 +148,44 @@ def test_every_alert_says_how_bad_it_is_and_what_to_do():
         assert rule["for"]
     tested = (RULES / "offsider.rules.test.yml").read_text()
     assert all(tested.count(f"alertname: {rule['alert']}") >= 2 for rule in alerts)
+
+
+def test_the_zone_of_a_well_used_shard_is_the_same_everywhere():
+    low, high = ZONE
+    zoned = [
+        panel["fieldConfig"]["defaults"]["thresholds"]["steps"]
+        for name in DASHBOARDS
+        for panel in panels(name)
+        if "thresholdsStyle" in panel["fieldConfig"]["defaults"].get("custom", {})
+    ]
+    assert len(zoned) == 2
+    assert all([step["value"] for step in steps] == [None, low, high] for steps in zoned)
+    (overused,) = [rule for rule in rules() if rule.get("alert") == "OffsiderShardOverused"]
+    assert overused["expr"].count(f"> {high}") == 2
+
+
+def test_what_autoscalers_ask_for_is_in_a_scrape(told):
+    [scaled] = yaml.safe_load_all((KUBERNETES / "keda.yaml").read_text())
+    autoscaler, adapter = yaml.safe_load_all((KUBERNETES / "hpa.yaml").read_text())
+    [trigger] = scaled["spec"]["triggers"]
+    [rule] = yaml.safe_load(adapter["data"]["config.yaml"])["externalRules"]
+    metric = autoscaler["spec"]["metrics"][0]["external"]["metric"]
+    asked = {metric["name"], rule["seriesQuery"], *METRIC.findall(trigger["metadata"]["query"])}
+    assert asked == {"sidekiq_shard_desired_replicas"}
+    assert asked <= told
+
+
+def test_autoscalers_have_the_bounds_of_the_settings():
+    slo = Config().slo
+    [scaled] = yaml.safe_load_all((KUBERNETES / "keda.yaml").read_text())
+    autoscaler, _ = yaml.safe_load_all((KUBERNETES / "hpa.yaml").read_text())
+    keda, hpa = scaled["spec"], autoscaler["spec"]
+    assert (keda["minReplicaCount"], keda["maxReplicaCount"]) == (slo.min_replicas, slo.max_replicas)
+    assert (hpa["minReplicas"], hpa["maxReplicas"]) == (slo.min_replicas, slo.max_replicas)
+    # The number is that of the pods, and not something that each of them has a share of.
+    assert (keda["triggers"][0]["metadata"]["threshold"], keda["triggers"][0]["metricType"]) == ("1", "AverageValue")
+    assert hpa["metrics"][0]["external"]["target"] == {"type": "AverageValue", "averageValue": "1"}
+    assert keda["advanced"]["horizontalPodAutoscalerConfig"]["behavior"] == hpa["behavior"]
 
 
 def test_the_scrape_asks_where_the_pages_are_by_default():

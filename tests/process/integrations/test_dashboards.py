@@ -23,11 +23,16 @@ from tests.waiting import wait_for
 DEPLOY = Path(__file__).parents[3] / "deploy"
 #: What Grafana would put in the place of its variables.
 VARIABLES = {"$__rate_interval": "20s", "$__range": "1m", "$job": "offsider", "$queue": ".*", "$class": ".*"}
+VARIABLES["$shard"] = ".*"
+SHARDS = """
+[shards.urgent]
+queues = ["default"]
+"""
 APP = """
 import time
 from offsider import job
 
-@job(name="Works", retry=False)
+@job(name="Works", retry=False, urgency="high", feature_category="tests")
 def works(): ...
 
 @job(name="Fails", retry=3)
@@ -125,9 +130,12 @@ def test_panels_variables_and_rules_have_data_of_a_real_scrape(workers, promethe
     for name in ("Works", "Fails", "Waits"):
         push(name)
     app = workers.write(APP)
-    workers.start("-c", "2", app=app)
+    workers.write(SHARDS, "offsider.toml")
+    workers.start("-c", "2", "--shard", "urgent", app=app)
     wait_for(lambda: stored.zcard("retry") == 1)
-    last = workers.start("-c", "1", app=app)  # what a worker counted is in Redis when it has stopped, at the latest
+    last = workers.start(
+        "-c", "1", "--shard", "urgent", app=app
+    )  # what a worker counted is in Redis when it has stopped, at the latest
     for name in ("Works", "Fails"):
         push(name)
     push("Works", queue="nowhere")
@@ -136,6 +144,7 @@ def test_panels_variables_and_rules_have_data_of_a_real_scrape(workers, promethe
     check_panels(prometheus)
     check_variables(prometheus)
     check_rules(prometheus)
+    check_autoscalers(prometheus)
 
 
 def check_panels(prometheus: Prometheus) -> None:
@@ -161,7 +170,8 @@ def check_variables(prometheus: Prometheus) -> None:
                 metric, label = re.fullmatch(r"label_values\((.+), (\w+)\)", variable["definition"]).groups()
                 selector = quote(metric.replace("$job", "offsider"))
                 found[variable["name"]] = prometheus.get(f"label/{label}/values?match[]={selector}")
-    assert found == {"job": ["offsider"], "queue": ["default", "nowhere"], "class": ["Fails", "Works"]}
+    queues, classes = ["default", "nowhere"], ["Fails", "Works"]
+    assert found == {"job": ["offsider"], "queue": queues, "class": classes, "shard": ["urgent"]}
 
 
 def check_rules(prometheus: Prometheus) -> None:
@@ -170,3 +180,16 @@ def check_rules(prometheus: Prometheus) -> None:
     raised = {alert["labels"]["alertname"]: alert["labels"] for alert in prometheus.get("alerts")["alerts"]}
     assert raised.pop("OffsiderQueueWithoutProcess")["name"] == "nowhere"
     assert "OffsiderNoProcess" not in raised
+
+
+def check_autoscalers(prometheus: Prometheus) -> None:
+    """What KEDA and the adapter of the HPA would ask is one number: how many processes the shard should have."""
+    [scaled] = yaml.safe_load_all((DEPLOY / "kubernetes" / "keda.yaml").read_text())
+    autoscaler, adapter = yaml.safe_load_all((DEPLOY / "kubernetes" / "hpa.yaml").read_text())
+    [rule] = yaml.safe_load(adapter["data"]["config.yaml"])["externalRules"]
+    metric = autoscaler["spec"]["metrics"][0]["external"]["metric"]
+    matchers = ",".join(f'{name}="{value}"' for name, value in metric["selector"]["matchLabels"].items())
+    asked = rule["metricsQuery"].replace("<<.Series>>", metric["name"]).replace("<<.LabelMatchers>>", matchers)
+    for query in (scaled["spec"]["triggers"][0]["metadata"]["query"], asked):
+        [sample] = prometheus.query(query)
+        assert int(sample["value"][1]) >= 1
