@@ -97,6 +97,9 @@ class JobDeclaration(JobOptions, total=False):
     """True: running it twice does no harm. Default False."""
     queue_namespace: str
     """Put before the name of the queue that a routing rule generates: ``namespace:name``."""
+    concurrency_limit: int
+    """The most runs at one time in the whole fleet; 0: no limit. Of the extension ``ConcurrencyLimits``, and refused
+    where it is not installed."""
 
 
 QUEUE_NAME = re.compile(r"[A-Za-z0-9_.:-]+")

@@ -73,11 +73,27 @@ def put_from_set(
 
 
 def take_from_queue(
-    redis: Redis, queue: str, jobs: Sequence[Seen], *, days: float = 0, at: float = 0, how: str = ""
+    redis: Redis,
+    queue: str,
+    jobs: Sequence[Seen],
+    *,
+    days: float = 0,
+    at: float = 0,
+    how: str = "",
+    out_of: str = "",
 ) -> list[bool]:
     """Take jobs out of a queue, `BATCH` at most, and put them aside for some days; 0 deletes them for good.
 
     False for one that was not found near the place where it was seen.
+
+    Args:
+        redis: where they are.
+        queue: where they go when they are restored.
+        jobs: as they were seen.
+        days: how long they are kept.
+        at: epoch seconds of now.
+        how: what is done to them, in words.
+        out_of: the key of the list in which they lie, when it is not that of the queue.
     """
     keys = redis.keys
     if days:
@@ -87,7 +103,7 @@ def take_from_queue(
     arguments: list[Argument] = [mark, _seconds(days), _TAKEN_MEANWHILE]
     for job in jobs:
         arguments += (-1 - job.position, _new_id(), head, job.raw)
-    replies = redis.run(PLUCK, [keys.queue(queue), keys.quarantine, keys.quarantined_jobs], arguments)
+    replies = redis.run(PLUCK, [out_of or keys.queue(queue), keys.quarantine, keys.quarantined_jobs], arguments)
     return [bool(reply) for reply in replies]
 
 

@@ -1,0 +1,199 @@
+"""The concurrency limits of a server, to look at and to change: what the inspector is to jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from offsider.core.errors import InvalidOptions
+from offsider.ext.concurrency_limits import rules, store
+from offsider.ext.concurrency_limits.table import effective
+from offsider.inspector.job_record import JobRecord
+from offsider.storage import clocks, quarantine
+from offsider.storage.quarantine import Seen
+from offsider.wiring.default import default_config
+from offsider.wiring.events import JobRemoved
+
+if TYPE_CHECKING:
+    from offsider.wiring.config import Config
+
+_PAGE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """What holds for one class.
+
+    Attributes:
+        name: of the class.
+        limit: the most runs at one time; None without a limit, 0 while the class is paused.
+        declared: the same as the code of workers has it.
+        set_to: what was set at run time, which is stronger; None when nothing was.
+        paused: nothing of the class runs.
+        in_use: how many slots are taken, those that are kept for resumed jobs among them.
+        parked: how many jobs wait for a slot.
+    """
+
+    name: str
+    limit: int | None
+    declared: int | None
+    set_to: int | None
+    paused: bool
+    in_use: int
+    parked: int
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A run that has a slot.
+
+    Attributes:
+        jid: of the job.
+        process: the identity of the process that runs it.
+        since: epoch seconds, by the server's clock.
+    """
+
+    jid: str
+    process: str
+    since: float
+
+
+class Limits:
+    """All concurrency limits of one server.
+
+    ::
+
+        limits = Limits()
+        limits.set("app.jobs.call_the_bank", 3)
+        limits.pause("app.jobs.call_the_bank")
+
+    What is changed holds for the whole fleet: at once for classes that have a limit, within a second for others.
+
+    Args:
+        config: which server; default: this process's.
+    """
+
+    def __init__(self, config: Config | None = None) -> None:
+        self._config = config if config is not None else default_config()
+        self._redis = self._config.shared_redis()
+
+    def __iter__(self) -> Iterator[Limit]:
+        """Every class that has a limit, has a slot in use, or has jobs parked, by name."""
+        settings, declared = store.settings(self._redis), self._declared()
+        names = {*declared, *settings.limits, *settings.paused, *settings.parked, *store.active(self._redis)}
+        return iter(self._limits(sorted(names)))
+
+    def find(self, name: str) -> Limit:
+        """What holds for a class, also for one without a limit."""
+        return self._limits([name])[0]
+
+    def holders(self, name: str, most: int = 100) -> list[Holder]:
+        """The runs of a class that have slots, the oldest first."""
+        return [Holder(run.jid, run.process, since) for run, since in store.runs(self._redis, name, most)]
+
+    def parked(self, name: str, start: int = 0, count: int = 100) -> list[JobRecord]:
+        """Parked jobs of a class, the next one first.
+
+        Args:
+            name: of the class.
+            start: how many to leave out.
+            count: how many at most.
+        """
+        raws = store.parked(self._redis, name, start, count)
+        return [JobRecord(raw, position=position) for position, raw in enumerate(raws, start)]
+
+    def set(self, name: str, limit: int) -> None:
+        """Let so many jobs of a class run at one time, whatever the code says; 0: as many as there are threads.
+
+        Raises:
+            InvalidOptions: it is no whole number from 0 on, or a million.
+        """
+        if rules.number(limit) < 0:
+            raise InvalidOptions(f"the limit of {name} is 0 (no limit) or more, got {limit}; to let none run, pause it")
+        store.set_limit(self._redis, name, limit)
+        self._resume(name)
+
+    def unset(self, name: str) -> None:
+        """Go by the limit in code again."""
+        store.set_limit(self._redis, name, None)
+        self._resume(name)
+
+    def pause(self, name: str) -> bool:
+        """Let no job of a class begin; those that are claimed are parked. False when it was paused before."""
+        return store.set_paused(self._redis, name, paused=True)
+
+    def resume(self, name: str) -> bool:
+        """Let a paused class go on. False when it was not paused."""
+        changed = store.set_paused(self._redis, name, paused=False)
+        self._resume(name)
+        return changed
+
+    def quarantine(self, name: str) -> int:
+        """Put the jobs of a class that are parked now aside, for ``worker.quarantine_days``; how many they were.
+
+        Restored, they are at the end of their queue.
+        """
+        moved, left = 0, self.find(name).parked
+        while left > 0:
+            raws = store.parked(self._redis, name, 0, min(left, quarantine.BATCH))
+            if not raws:
+                break
+            left -= len(raws)
+            moved += sum(self._put_aside(name, raw) for raw in raws)
+        return moved
+
+    def delete(self, name: str) -> int:
+        """Delete the jobs of a class that are parked now, for good; how many they were."""
+        deleted, left = 0, self.find(name).parked
+        while left > 0:
+            raws = store.parked(self._redis, name, 0, min(left, _PAGE))
+            if not raws:
+                break
+            left -= len(raws)
+            gone = store.take_out(self._redis, name, raws)
+            deleted += len(gone)
+            for raw in gone:
+                self._tell(name, raw, "delete")
+        return deleted
+
+    def _put_aside(self, name: str, raw: bytes) -> bool:
+        queue, days, now = JobRecord(raw).queue, self._config.worker.quarantine_days, self._config.clock.now()
+        out_of = store.Names(self._redis.keys).parked(name)
+        moved = quarantine.take_from_queue(
+            self._redis, queue, [Seen(raw, 0)], days=days, at=now, how="quarantine", out_of=out_of
+        )[0]
+        if moved:
+            self._tell(name, raw, "quarantine")
+        return moved
+
+    def _tell(self, name: str, raw: bytes, how: str) -> None:
+        self._config.events.emit("job_removed", JobRemoved(raw, f"parked:{name}", how))
+
+    def _declared(self) -> dict[str, int]:
+        return store.declared(self._redis, self._config.clock.now(), store.SHOWN_SECONDS)
+
+    def _limits(self, names: Sequence[str]) -> list[Limit]:
+        settings, declared = store.settings(self._redis), self._declared()
+        counts = store.counts(self._redis, names, clocks.look(self._redis)[0] * 1000)
+        limits: list[Limit] = []
+        for name, count in zip(names, counts, strict=True):
+            in_code = declared.get(name, 0)
+            holds = effective(name, in_code, settings)
+            limits.append(
+                Limit(
+                    name=name,
+                    limit=max(0, holds) if holds else None,
+                    declared=max(0, in_code) if in_code else None,
+                    set_to=settings.limits.get(name),
+                    paused=holds < 0,
+                    in_use=count.in_use + count.kept,
+                    parked=count.parked,
+                )
+            )
+        return limits
+
+    def _resume(self, name: str) -> None:
+        """At once, and not only when a worker looks next."""
+        declared = self._declared().get(name, 0)
+        store.leave(self._redis, None, name, declared, now_seconds=self._config.clock.now())

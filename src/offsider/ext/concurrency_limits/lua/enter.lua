@@ -1,0 +1,55 @@
+#!lua flags=allow-oom
+-- Take a slot for a job of a limited class, or park the job: no other run may come in between.
+-- Redis does not roll back: look first, write the destination, remove the source last.
+-- KEYS[1] slots in use
+-- KEYS[2] jobs that were resumed and have not come yet
+-- KEYS[3] list of parked jobs
+-- KEYS[4] limits that were set at run time
+-- KEYS[5] set of paused classes
+-- KEYS[6] set of classes with slots
+-- KEYS[7] set of further lists where jobs lie
+-- KEYS[8] fenced mark of the process
+-- KEYS[9...] private list that the job is in, if it is in one
+-- ARGV[1] member: the run that wants a slot
+-- ARGV[2] jid
+-- ARGV[3] name of the class
+-- ARGV[4] the limit that the code declares
+-- ARGV[5] milliseconds for which a slot is kept for a resumed job
+-- ARGV[6] payload as it was claimed
+-- ARGV[7] payload to park
+-- ARGV[8] 1 when the reply to the same call was lost
+-- returns 1 slot taken, 2 no limit, 3 parked, 4 parked though a slot is free, 0 the job is somebody else's
+if redis.call('EXISTS', KEYS[8]) == 1 then return 0 end
+local list = KEYS[9]
+if ARGV[8] == '1' then
+  if redis.call('ZSCORE', KEYS[1], ARGV[1]) then return 1 end
+  if redis.call('LPOS', KEYS[3], ARGV[7]) then return 3 end
+  if list and not redis.call('LPOS', list, ARGV[6]) then return 0 end
+end
+local limit = tonumber(redis.call('HGET', KEYS[4], ARGV[3]) or ARGV[4])
+if redis.call('SISMEMBER', KEYS[5], ARGV[3]) == 1 then limit = -1 end
+local resumed = redis.call('ZSCORE', KEYS[2], ARGV[2])
+if limit == 0 then
+  if resumed then redis.call('ZREM', KEYS[2], ARGV[2]) end
+  return 2
+end
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local since = now - ARGV[5]
+local used = redis.call('ZCARD', KEYS[1]) + redis.call('ZCOUNT', KEYS[2], since, '+inf')
+if resumed and tonumber(resumed) >= since then used = used - 1 end
+local free = used < limit
+if free and (resumed or redis.call('LLEN', KEYS[3]) == 0) then
+  redis.call('ZADD', KEYS[1], now, ARGV[1])
+  if resumed then redis.call('ZREM', KEYS[2], ARGV[2]) end
+  redis.call('SADD', KEYS[6], ARGV[3])
+  return 1
+end
+if list and not redis.call('LPOS', list, ARGV[6]) then return 0 end
+redis.call('SADD', KEYS[7], KEYS[3])
+redis.call('SADD', KEYS[6], ARGV[3])
+-- A job that was resumed and came too late has waited the longest.
+redis.call(resumed and 'RPUSH' or 'LPUSH', KEYS[3], ARGV[7])
+if resumed then redis.call('ZREM', KEYS[2], ARGV[2]) end
+if list then redis.call('LREM', list, 1, ARGV[6]) end
+return free and 4 or 3

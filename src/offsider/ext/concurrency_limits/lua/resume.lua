@@ -1,0 +1,34 @@
+#!lua flags=allow-oom
+-- Move a parked job to the head of its queue and keep a slot for it: compared first, so that it is moved once.
+-- Redis does not roll back: look first, write the destination, remove the source last.
+-- KEYS[1] slots in use
+-- KEYS[2] jobs that were resumed and have not come yet
+-- KEYS[3] list of parked jobs
+-- KEYS[4] limits that were set at run time
+-- KEYS[5] set of paused classes
+-- KEYS[6] set of paused queues
+-- KEYS[7] set of known queues
+-- KEYS[8] the job's queue
+-- KEYS[9] set of further lists where jobs lie
+-- ARGV[1] name of the class
+-- ARGV[2] the limit that the code declares
+-- ARGV[3] milliseconds for which a slot is kept for a resumed job
+-- ARGV[4] payload as it is parked
+-- ARGV[5] payload to store
+-- ARGV[6] name of the queue
+-- ARGV[7] jid
+-- returns 1 moved, 0 no longer parked, -1 no slot is free, -2 its queue is paused
+if not redis.call('LPOS', KEYS[3], ARGV[4], 'RANK', -1) then return 0 end
+local limit = tonumber(redis.call('HGET', KEYS[4], ARGV[1]) or ARGV[2])
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+if redis.call('SISMEMBER', KEYS[5], ARGV[1]) == 1 then return -1 end
+local used = redis.call('ZCARD', KEYS[1]) + redis.call('ZCOUNT', KEYS[2], now - ARGV[3], '+inf')
+if limit ~= 0 and used >= limit then return -1 end
+if redis.call('SISMEMBER', KEYS[6], ARGV[6]) == 1 then return -2 end
+redis.call('SADD', KEYS[7], ARGV[6])
+redis.call('RPUSH', KEYS[8], ARGV[5])
+if limit ~= 0 then redis.call('ZADD', KEYS[2], now, ARGV[7]) end
+redis.call('LREM', KEYS[3], -1, ARGV[4])
+if redis.call('LLEN', KEYS[3]) == 0 then redis.call('SREM', KEYS[9], KEYS[3]) end
+return 1

@@ -1,0 +1,91 @@
+"""Which limit the code gives a class: by its name, its option, a query, or a share of the fleet."""
+
+from __future__ import annotations
+
+import pytest
+
+from offsider import Config, job
+from offsider.core.errors import ConfigurationError, InvalidOptions
+from offsider.ext.concurrency_limits import ConcurrencyLimits
+from offsider.ext.concurrency_limits.rules import Rules, check_option, number
+from offsider.jobs import registry
+
+
+@pytest.fixture
+def config():
+    config = Config()
+    config.use(ConcurrencyLimits())
+    with registry.isolated():
+        yield config
+
+
+def declare(name="Hard", **declaration):
+    @job(name=name, **declaration)
+    def hard() -> None: ...
+
+    return hard.declared
+
+
+def limit(declared, config, limits=None, *, threads=0, default_shares=False):
+    return Rules(limits or {}, default_shares=default_shares).limit_of(declared, config, threads)
+
+
+@pytest.mark.parametrize("value, expected", [(None, 0), (0, 0), (3, 3), (-1, -1), (-7, -1), (1_000_000, 1_000_000)])
+def test_a_limit_is_a_number_of_runs_or_none_at_all(value, expected):
+    assert number(value) == expected
+
+
+@pytest.mark.parametrize("value", [True, "3", 2.0, [], 1_000_001])
+def test_anything_else_is_none(value):
+    with pytest.raises(InvalidOptions, match="whole number of runs"):
+        check_option(value)
+
+
+@pytest.mark.parametrize("declaration", [{"concurrency_limit": 3}, {"extra": {"concurrency_limit": 3}}])
+def test_a_job_declares_its_limit(config, declaration):
+    assert limit(declare(**declaration), config) == 3
+
+
+def test_a_job_without_one_has_none(config):
+    assert limit(declare(), config) == 0
+
+
+def test_all_jobs_may_have_one_and_a_job_may_say_otherwise(config):
+    config.jobs["concurrency_limit"] = 5
+    assert limit(declare("A"), config) == 5
+    assert limit(declare("B", concurrency_limit=0), config) == 0
+
+
+def test_the_name_is_stronger_than_the_option_and_the_option_than_a_query(config):
+    limits = {"urgency=high": 9, "*": 7, "Named": 2, "Old": None}
+    assert limit(declare("Named", concurrency_limit=3), config, limits) == 2
+    assert limit(declare("New", aliases=("Old",), concurrency_limit=3), config, limits) == 0
+    assert limit(declare("Own", concurrency_limit=3, urgency="high"), config, limits) == 3
+    assert limit(declare("High", urgency="high"), config, limits) == 9
+    assert limit(declare("Other"), config, limits) == 7
+
+
+def test_a_function_is_asked_each_time(config):
+    answers = iter([4, None, -2])
+    declared, rules = declare(), Rules({"Hard": lambda: next(answers)}, default_shares=False)
+    assert [rules.limit_of(declared, config, 0) for _ in range(3)] == [4, 0, -1]
+
+
+def test_a_function_that_answers_no_limit_is_told_with_its_job(config):
+    with pytest.raises(InvalidOptions, match=r"Hard: concurrency_limit: .* got 'many'"):
+        limit(declare(), config, {"Hard": lambda: "many"})
+
+
+@pytest.mark.parametrize("urgency, threads, expected", [("high", 100, 35), ("low", 10, 3), ("throttled", 1, 1)])
+def test_shares_of_the_fleet_are_by_urgency(config, urgency, threads, expected):
+    assert limit(declare(urgency=urgency), config, threads=threads, default_shares=True) == expected
+
+
+def test_a_fleet_that_nobody_has_counted_yet_limits_nobody(config):
+    assert limit(declare(), config, default_shares=True) == 0
+
+
+@pytest.mark.parametrize("key, value", [("Hard", "3"), ("urgency=quick&", 3), ("urgency==", 1)])
+def test_what_cannot_be_a_limit_is_told_at_once(key, value):
+    with pytest.raises(ConfigurationError, match="ConcurrencyLimits"):
+        Rules({key: value}, default_shares=False)
