@@ -28,6 +28,8 @@ from offsider.embedded import EmbeddedServer, wheel_binary
 from offsider.embedded.address import free_port
 from tests.certificates import Certificates, make_certificates
 from tests.parts import HOW_TO_GET, is_here
+from tests.threads import our_threads
+from tests.waiting import wait_for
 
 IN_CI = os.environ.get("CI", "").lower() == "true"
 KINDS = ("redis7", "valkey")
@@ -169,3 +171,17 @@ def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
         if name in {"REDIS_URL", "VALKEY_URL", "REDIS_PROVIDER"} or name.startswith("OFFSIDER_"):
             monkeypatch.delenv(name)
+
+
+# ------------------------------------------------------------------------------------- threads
+
+
+@pytest.fixture(autouse=True)
+def no_thread_outlives_its_test() -> Iterator[None]:
+    """A thread that goes on fetching or giving back would be seen by tests that come later, and fail them instead."""
+    before = our_threads()
+    yield
+    left = our_threads() - before
+    if left:
+        names = sorted(thread.name for thread in left)
+        wait_for(lambda: not any(thread.is_alive() for thread in left), what=f"the end of {names}")

@@ -11,8 +11,9 @@ Leader and followers, without a thread of the fetcher's own:
 4. A claim that brought nothing makes the leader sleep (`Waiting`). What wakes it brings the next round trip.
 5. A finished job of less than a millisecond is acknowledged with the next round trip; after a longer one its
    thread first has the acknowledgement written (rule 19). Neither waits behind a leader who sleeps (rule 18).
-6. While something lies ready or unacknowledged a ticker looks each 20 ms: what waits for a thread longer than
-   that goes back to its queue, where other processes find it, and acknowledgements go out.
+6. While something lies ready or unacknowledged a ticker looks each 20 ms: what is here for longer than that, and
+   has no thread that is about to take it, goes back to its queue, where other processes find it; and
+   acknowledgements go out.
 7. After a lost reply the lists are compared with what is held (`Reconciler`) before the next claim.
 
 A failure of Redis is reported once; the leader then tries once a second until the server is back.
@@ -52,6 +53,8 @@ logger = logging.getLogger("offsider")
 OUTAGE_SECONDS = 1.0
 REFUSED_SECONDS = 0.05
 TICK_SECONDS = 0.02
+#: How long the end waits for a tick that is under way: the server may be away.
+LAST_TICK_SECONDS = 0.2
 #: While so many jobs are finished in a second, who writes acknowledgements waits a moment for more of them.
 CROWDED = 2_000
 GATHER_SECONDS = 0.0002
@@ -78,7 +81,7 @@ class _Request:
     Attributes:
         finished: to be acknowledged.
         order: the queues to claim from.
-        at: when it was made, in monotonic seconds.
+        at: when it was made, in monotonic seconds; once it is answered, since when its jobs are here.
         leading: it claims, and not only acknowledges.
     """
 
@@ -219,6 +222,7 @@ class ReliableFetcher:
     def close(self) -> None:
         """Give the connections up, after the last thread has left."""
         self._ticker.stop()
+        self._ticker.join(LAST_TICK_SECONDS)
         if self._lead.acquire(timeout=0.1):
             self._waiting.close()
             self._ahead.close()
@@ -472,9 +476,9 @@ class ReliableFetcher:
         if self._listening and self._exchanged_at < now - TICK_SECONDS / 2:
             self._ring(1 + len(self._ready))
         asked = self._asked
-        if asked is not None and asked.at < now - TICK_SECONDS:
-            self._collect_for_others()
-        self._give_back(self._waiting_since(now - TICK_SECONDS))
+        unread = asked is not None and asked.at < now - TICK_SECONDS and self._collect_for_others()
+        if unread or self._waits_since(now - TICK_SECONDS):
+            self._give_back_what_nobody_takes()
         if self._finished and self._exchanged_at < now - TICK_SECONDS:
             self.flush()
         if self._is_busy():
@@ -487,23 +491,40 @@ class ReliableFetcher:
         unled = self._listening > 0 and not self._lead.locked()
         return unled or bool(self._ready or self._finished or self._asked is not None)
 
-    def _collect_for_others(self) -> None:
-        """Whoever asked runs a long job now: its answer is for other threads, or goes back."""
-        if self._lead.acquire(blocking=False):
-            with self._passing_lead():
-                self._try(self._collect)
-            self._follow_up()
+    def _collect_for_others(self) -> bool:
+        """Whoever asked runs a long job now: its answer is for others, or goes back. False when somebody leads."""
+        if not self._lead.acquire(blocking=False):
+            return False
+        with self._passing_lead():
+            self._try(self._collect)
+        self._follow_up()
+        return True
 
-    def _waiting_since(self, moment: float) -> list[UnitOfWork]:
-        stale: list[UnitOfWork] = []
-        while self._ready:
+    def _waits_since(self, moment: float) -> bool:
+        with suppress(IndexError):
+            return self._ready[0].claimed_at < moment
+        return False
+
+    def _give_back_what_nobody_takes(self) -> None:
+        """Those that were claimed last, beyond one for each thread that is free: it may only be slow to wake up."""
+        # Until they are back nobody claims: that would bring what stands behind them, to be run before them. But a
+        # round trip that hangs keeps them from nobody.
+        with self._turn_for(TICK_SECONDS):
+            spare: list[UnitOfWork] = []
             with suppress(IndexError):
-                unit = self._ready.popleft()
-                if unit.claimed_at >= moment:
-                    self._ready.appendleft(unit)
-                    break
-                stale.append(unit)
-        return stale
+                while len(self._ready) > (0 if self._stuck else self._hungry):
+                    spare.append(self._ready.pop())
+            self._give_back(spare[::-1])
+
+    @contextmanager
+    def _turn_for(self, patience_seconds: float) -> Generator[None]:
+        """The turn, if it can be had in time."""
+        mine = self._turn.acquire(timeout=patience_seconds)
+        try:
+            yield
+        finally:
+            if mine:
+                self._turn.release()
 
     def _give_back(self, units: Sequence[UnitOfWork]) -> None:
         if units:
@@ -626,6 +647,7 @@ class ReliableFetcher:
             raise
         self._note_answered(request.finished, result)
         if request.leading:
+            request.at = self._exchanged_at
             self._last, self._dry = result, not result.refused and 0 < request.limit > len(result.claimed)
             self._heed_parks()
             self._take_in(result, request)

@@ -14,6 +14,7 @@ from offsider.jobs import registry
 from offsider.wiring.default import set_default_config
 from offsider.wiring.service import Loop
 from offsider.worker.embed import EmbeddedWorker
+from tests.threads import names_of_threads
 from tests.waiting import wait_for
 
 
@@ -38,7 +39,7 @@ def test_it_runs_jobs_between_start_and_stop_and_leaves_nothing_behind(config, r
         assert ran.wait(10)
         wait_for(lambda: raw_redis.scard("processes"))
     assert raw_redis.scard("processes") == raw_redis.hlen("offsider:owners") == 0
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("offsider-default")]
+    wait_for(lambda: names_of_threads() == [])
 
 
 @pytest.fixture
@@ -132,5 +133,5 @@ def test_a_start_that_fails_leaves_nothing_running_in_the_program(config, raw_re
     config.add_service(fails_to_start)
     with pytest.raises(KeyError, match="missing"), EmbeddedWorker(config):
         pytest.fail("it started")
-    wait_for(lambda: not [thread for thread in threading.enumerate() if thread.name.startswith("offsider-")])
+    wait_for(lambda: names_of_threads() == [])
     assert raw_redis.scard("processes") == raw_redis.hlen("offsider:owners") == 0

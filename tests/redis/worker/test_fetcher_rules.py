@@ -16,7 +16,7 @@ from offsider.storage import working
 from offsider.storage.tracking import Tracking
 from offsider.worker import fetcher as fetcher_module, settlement as settlement_module
 from offsider.worker.pace import Pace
-from tests.redis.worker.conftest import make_config
+from tests.redis.worker.conftest import Parts, make_config
 from tests.redis.worker.crew import Crew, Work, payload, push
 from tests.waiting import wait_for
 
@@ -368,6 +368,87 @@ def test_strict_order_holds_for_claims_of_many_at_once(make_crew, work, raw_redi
     crew.start()
     wait_for(lambda: len(work.runs) == 200)
     assert work.numbers == [*range(100, 200), *range(100)]
+
+
+@pytest.fixture
+def unwatched(worker_config):
+    """A fetcher that is three jobs ahead, and whose ticker ticks when the test says so."""
+    parts = Parts(worker_config)
+    parts.fetcher._pace = FarAhead(3)
+    parts.fetcher._ticker.stop()
+    yield parts.fetcher
+    parts.close()
+
+
+def older_than_a_tick(fetcher) -> None:
+    born = fetcher._ready[0].claimed_at
+    wait_for(lambda: time.monotonic() - born > fetcher_module.TICK_SECONDS)
+
+
+def test_what_nobody_takes_goes_back_in_its_order_and_what_a_free_thread_is_about_to_take_stays(unwatched, raw_redis):
+    """The thread may only be slow: on a busy machine it does not wake up within a tick."""
+    push(raw_redis, *range(5))
+    assert unwatched.retrieve().raw == payload(0)
+    unwatched._hungry = 1
+    older_than_a_tick(unwatched)
+    unwatched.tick()
+    assert [unit.raw for unit in unwatched._ready] == [payload(1)]
+    assert raw_redis.lrange("queue:default", 0, -1) == [payload(4), payload(3), payload(2)]
+    unwatched._hungry = 0
+    unwatched.tick()
+    assert raw_redis.lrange("queue:default", 0, -1) == [payload(number) for number in (4, 3, 2, 1)]
+
+
+def test_a_slow_round_trip_does_not_make_old_what_it_brings(unwatched, raw_redis, monkeypatch):
+    """A server far away would have everything given back that was fetched ahead."""
+    push(raw_redis, *range(4))
+    exchange = working.exchange
+
+    def from_far_away(*args, **options):
+        result = exchange(*args, **options)
+        until = time.monotonic() + 0.04
+        wait_for(lambda: time.monotonic() > until)
+        return result
+
+    monkeypatch.setattr(working, "exchange", from_far_away)
+    asked_at = time.monotonic()
+    unwatched.retrieve()
+    assert unwatched._ready[0].claimed_at - asked_at > 0.04
+
+
+def test_nobody_claims_while_jobs_are_given_back(unwatched, raw_redis, monkeypatch):
+    """It would bring those that stand behind them, to be run before them."""
+    push(raw_redis, *range(10))
+    unwatched.retrieve()
+    older_than_a_tick(unwatched)
+    put_back, entered, go_on = working.put_back, threading.Event(), threading.Event()
+
+    def slowly(*args):
+        entered.set()
+        assert go_on.wait(20)
+        put_back(*args)
+
+    monkeypatch.setattr(working, "put_back", slowly)
+    ticking = threading.Thread(target=unwatched.tick)
+    ticking.start()
+    assert entered.wait(20)
+    taken = []
+    taking = threading.Thread(target=lambda: taken.append(unwatched.retrieve().raw))
+    taking.start()
+    wait_for(unwatched._lead.locked)
+    go_on.set()
+    ticking.join(20)
+    taking.join(20)
+    assert taken == [payload(1)]
+
+
+def test_a_round_trip_that_hangs_keeps_no_job_from_being_given_back(unwatched, raw_redis):
+    push(raw_redis, *range(4))
+    unwatched.retrieve()
+    older_than_a_tick(unwatched)
+    with unwatched._turn:
+        unwatched.tick()
+    assert raw_redis.llen("queue:default") == 3
 
 
 def test_more_queues_than_parks(make_crew, work, raw_redis):

@@ -20,6 +20,7 @@ from offsider.wiring.service import Loop
 from offsider.worker import launcher as module, watchdog
 from offsider.worker.basic_fetcher import BasicFetcher
 from offsider.worker.launcher import Launcher
+from tests.threads import names_of_threads
 from tests.waiting import wait_for
 
 
@@ -61,17 +62,13 @@ def push(config: Config, name: str, **fields) -> str | None:
     return Client(config).push({"class": name, "args": [], **fields})
 
 
-def threads() -> list[str]:
-    return sorted(thread.name for thread in threading.enumerate() if thread.name.startswith("offsider-"))
-
-
 # -------------------------------------------------------------------------------------------- up
 
 
 def test_a_started_worker_has_its_services_its_threads_and_an_owner(config, launch, raw_redis):
     launcher = launch()
 
-    assert threads() == [
+    assert names_of_threads() == [
         "offsider-default-1",
         "offsider-default-2",
         "offsider-failures",
@@ -79,6 +76,8 @@ def test_a_started_worker_has_its_services_its_threads_and_an_owner(config, laun
         "offsider-liveness",
         "offsider-scheduler",
         "offsider-sweeper",
+        "offsider-switches",
+        "offsider-unparking",
         "offsider-watchdog",
     ]
     assert config.frozen
@@ -94,7 +93,7 @@ def test_only_a_capsule_that_serves_all_queues_needs_discovery(config, launch):
 
     launch()
 
-    assert "offsider-discovery" in threads()
+    assert "offsider-discovery" in names_of_threads()
     assert ran.wait(10)  # what is there at the start is served at once
 
 
@@ -128,7 +127,7 @@ def test_a_job_that_is_declared_wrongly_ends_the_start_before_anything_is_writte
 
     assert heard == []
     assert raw_redis.keys() == []
-    assert threads() == []
+    assert names_of_threads() == []
 
 
 def test_a_server_that_cannot_be_reached_ends_the_start():
@@ -137,7 +136,7 @@ def test_a_server_that_cannot_be_reached_ends_the_start():
     with pytest.raises(RedisUnavailable):
         launcher.start()
 
-    assert threads() == []
+    assert names_of_threads() == []
 
 
 def failing(*_):
@@ -171,7 +170,7 @@ def test_a_start_that_fails_can_be_stopped_and_leaves_nothing_behind(break_it, c
     launcher.stop()
 
     assert launcher.wait(0)
-    wait_for(lambda: threads() == [])
+    wait_for(lambda: names_of_threads() == [])
     assert raw_redis.hlen("offsider:owners") == raw_redis.scard("processes") == 0
 
 
@@ -198,7 +197,7 @@ def test_services_of_extensions_are_started_and_stopped(config, launch):
 
     launcher.stop()
 
-    wait_for(lambda: threads() == [])
+    wait_for(lambda: names_of_threads() == [])
 
 
 def test_two_workers_in_one_process_share_nothing(redis_url, launch):
@@ -228,6 +227,8 @@ SERVICES_OF_A_QUIET_WORKER = [
     "offsider-heartbeat",
     "offsider-liveness",
     "offsider-sweeper",
+    "offsider-switches",
+    "offsider-unparking",
     "offsider-watchdog",
 ]
 
@@ -235,7 +236,7 @@ SERVICES_OF_A_QUIET_WORKER = [
 def test_a_quiet_worker_takes_no_job_moves_none_and_stays(config, launch, raw_redis):
     launcher = launch()
     launcher.quiet()
-    wait_for(lambda: threads() == SERVICES_OF_A_QUIET_WORKER)
+    wait_for(lambda: names_of_threads() == SERVICES_OF_A_QUIET_WORKER)
 
     push(config, "Waits")
     raw_redis.zadd("schedule", {json.dumps({"class": "Due", "args": [], "queue": "due"}): time.time() - 60})
@@ -335,7 +336,7 @@ def test_a_stopped_worker_leaves_neither_threads_nor_traces(config, launch, raw_
 
     launcher.stop()
 
-    wait_for(lambda: threads() == [])
+    wait_for(lambda: names_of_threads() == [])
     lasting = {key for key in raw_redis.scan_iter() if raw_redis.ttl(key) == -1}
     assert lasting <= {b"queues", b"stat:processed", b"stat:failed", b"offsider:series"}
     assert raw_redis.get("stat:processed") == b"1"
@@ -368,7 +369,7 @@ def test_all_capsules_stop_under_one_deadline(config, launch, raw_redis, monkeyp
         [raw] = raw_redis.lrange(f"queue:{queue}", 0, -1)
         assert json.loads(raw)["interrupted_count"] == 1
     go_on.set()
-    wait_for(lambda: threads() == [])
+    wait_for(lambda: names_of_threads() == [])
     assert [raw_redis.llen("queue:first"), raw_redis.llen("queue:second")] == [1, 1]
     assert raw_redis.get("stat:processed") in (None, b"0")
 
@@ -388,7 +389,7 @@ def test_what_can_be_reached_is_interrupted_and_runs_again_elsewhere(config, lau
 
     launcher.stop()
 
-    wait_for(lambda: threads() == [])
+    wait_for(lambda: names_of_threads() == [])
     [raw] = raw_redis.lrange("queue:default", 0, -1)
     assert json.loads(raw)["interrupted_count"] == 1
     assert raw_redis.zcard("retry") == 0
