@@ -18,6 +18,7 @@ WORDS = {
     "top": "top",
     "stats": "stats",
     "queues": "queues",
+    "switches": "switches",
     "jobs": "jobs",
     "routes": "routes",
     "shards": "shards",

@@ -1,0 +1,124 @@
+"""``offsider switches``: the table, and setting and clearing."""
+
+from __future__ import annotations
+
+import getpass
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from offsider.cli.main import main
+from offsider.inspector import Switches
+from offsider.storage import registered, switches
+from offsider.wiring.config import Config
+from tests.redis.inspector.examined import OURS, register
+
+
+@pytest.fixture
+def config(redis_url) -> Config:
+    config = Config()
+    config.redis.url = redis_url
+    return config
+
+
+@pytest.fixture(autouse=True)
+def here(redis_url, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("REDIS_URL", redis_url)
+
+
+def call(*words: str, typed: str | None = None):
+    return CliRunner().invoke(main, ["switches", *words], input=typed)
+
+
+def test_without_a_switch_it_says_so(config):
+    result = call()
+    assert (result.exit_code, result.output) == (0, "No switch is set: the jobs of all classes run.\n")
+    assert json.loads(call("--json").output) == []
+
+
+def test_the_table_says_what_is_done_since_when_and_why(config):
+    Switches(config).drop("HardJob", by="ann", reason="the bank is down")
+    Switches(config).defer("app.Export", 120, lasting=3600)
+    switches.count(config.shared_redis(), {"HardJob": 1234})
+    result = call()
+    assert result.exit_code == 0, result.output
+    head, hard, why, export = result.output.splitlines()
+    assert head.split("  ")[0] == "CLASS"
+    assert hard.split() == ["HardJob", "dropped", "0", "s", "ago", "-", "1,234"]
+    assert why == "    by ann: the bank is down"
+    assert export.startswith("app.Export  deferred by 2 min 0 s  0 s ago  in ")
+
+
+def test_a_server_without_the_switch_is_named(config, tmp_path):
+    Switches(config).drop("HardJob")
+    (tmp_path / "offsider.toml").write_text(f'[servers.twin]\nurl = "{config.redis.url}"\nkey_prefix = "twin:"\n')
+    assert "    not on twin: set it once more" in call().output.splitlines()
+
+
+def test_programs_read_json(config):
+    Switches(config).defer("app.Export", 120)
+    [told] = json.loads(call("--json").output)
+    assert (told["name"], told["action"], told["delay_seconds"], told["until"]) == ("app.Export", "defer", 120.0, None)
+
+
+def test_classes_are_switched_off_and_on(config):
+    result = call("drop", "HardJob", "app.Export", "--for", "2h", "--reason", "it is broken")
+    assert result.exit_code == 0, result.output
+    assert result.output == "HardJob: jobs are dropped from now on\napp.Export: jobs are dropped from now on\n"
+    hard, _ = Switches(config)
+    assert (hard.keep, hard.reason, hard.until) == (True, "it is broken", hard.since + 7200)
+    assert hard.by.startswith(f"{getpass.getuser()}@")
+    assert call("defer", "HardJob", "--delay", "90s").output == "HardJob: jobs are deferred by 1 min 30 s from now on\n"
+    assert call("clear", "HardJob", "app.Export").output == "HardJob: jobs run again\napp.Export: jobs run again\n"
+    assert list(Switches(config)) == []
+
+
+def test_deleting_asks_first(config):
+    assert call("drop", "HardJob", "--delete", typed="n\n").exit_code == 1
+    assert list(Switches(config)) == []
+    assert call("drop", "HardJob", "--delete", typed="y\n").exit_code == 0
+    assert call("drop", "app.Export", "--delete", "-y").output == "app.Export: jobs are deleted from now on\n"
+    assert [switch.keep for switch in Switches(config)] == [False, False]
+
+
+def test_a_name_that_no_worker_knows_is_told_and_set_all_the_same(config, raw_redis):
+    register(raw_redis)
+    registered.publish(config.shared_redis(), OURS, {"HardJob": "5ca1ab1e"})
+    assert "no live worker" not in call("drop", "HardJob").output
+    result = call("drop", "HardJobs")
+    assert "no live worker knows a job of this name (did you mean 'HardJob'?)" in result.output
+    assert {switch.name for switch in Switches(config)} == {"HardJob", "HardJobs"}
+
+
+def test_what_is_impossible_is_refused_with_the_way_out(config):
+    Switches(config).drop("HardJob")
+    for words, said in (
+        (("clear", "HardJobs"), "no switch is set for HardJobs (did you mean 'HardJob'?)"),
+        (("defer", "HardJob", "--delay", "0.5"), "seconds of a switch expects at least 1 s"),
+        (("drop", "x" * 501), "name of a switch has at most 500 letters"),
+    ):
+        result = call(*words)
+        assert result.exit_code == 1
+        assert said in result.output
+    assert call("defer", "A", "--delay", "soon").exit_code == 2
+    assert call("drop").exit_code == 2
+
+
+def test_a_server_that_is_away_is_an_error_and_no_traceback(monkeypatch):
+    monkeypatch.setenv("REDIS_URL", "redis://127.0.0.1:1")
+    for words in ((), ("drop", "A"), ("clear", "A")):
+        result = call(*words)
+        assert result.exit_code == 1
+        assert "127.0.0.1:1" in result.output
+
+
+def test_whoever_has_no_name_is_somebody(config, monkeypatch):
+    def nobody() -> str:
+        raise OSError("no such user")
+
+    monkeypatch.setattr(getpass, "getuser", nobody)
+    call("drop", "HardJob")
+    (switch,) = Switches(config)
+    assert switch.by.startswith("somebody@")
