@@ -22,7 +22,8 @@ class RunningWorker:
 
     Args:
         config: which server and middleware; frozen by `start`. Unless it names queues, those of all declared jobs
-            are served at once, and any other within ten seconds. Jobs that fail go to the retry set as ever.
+            are served at once, and any other within ten seconds. Jobs that fail go to the retry set as ever, and so
+            do those that are declared nowhere: ``worker.park_days`` is 0.
 
     Attributes:
         errors: what jobs raised so far, oldest first; ``Discard``, ``Skip`` and ``Reschedule`` are no errors.
@@ -38,6 +39,7 @@ class RunningWorker:
         """Begin to run jobs. Raises as `EmbeddedWorker.start`."""
         if not self.config.worker.queues:
             self.config.worker.queues = _queues_of_jobs(self.config)
+        self.config.worker.park_days = 0
         for capsule in self.config.capsules.values():
             capsule.server_middleware.prepend(self._watch)
         self.config.error_handlers.append(self._note)

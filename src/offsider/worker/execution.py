@@ -3,7 +3,7 @@
 1. Decode. Bytes that are no job end here.
 2. Log ``start``.
 3. Enter the reloader: what a web framework sets up and cleans around each request.
-4. Find the declared job by its class name, in the registry only.
+4. Find the declared job by its class name, in the registry only. `ability` judges one that cannot run here.
 5. Walk the server middleware; at the end of the chain `perform` runs, inside the interruptible window.
 6. Turn what came back, or was raised, into an `Outcome`, and log ``done`` or ``fail``.
 
@@ -39,13 +39,16 @@ from offsider.worker.outcome import (
     Succeeded,
 )
 from offsider.worker.reach import Reach
+from offsider.worker.switchboard import NO_SWITCHES
 
 if TYPE_CHECKING:
     from offsider.jobs.registry import Declared
     from offsider.wiring.capsule import Capsule
     from offsider.wiring.config import Config
+    from offsider.worker.ability import Abilities
     from offsider.worker.async_runner import AsyncRunner
     from offsider.worker.job_logger import JobLogger
+    from offsider.worker.switchboard import Switchboard
     from offsider.worker.time_limits import Limits, TimeLimits
     from offsider.worker.unit_of_work import UnitOfWork
 
@@ -69,6 +72,8 @@ class Executor:
         stopping: tells a job that the worker wants to stop.
         time_limits: watches the jobs that have a limit; None: limits are not kept.
         overran: gets the unit and the run of a job that has failed because it still runs after its hard limit.
+        switchboard: says of which jobs no run begins.
+        abilities: says what becomes of jobs that this worker cannot run; None: they fail.
     """
 
     def __init__(
@@ -81,6 +86,8 @@ class Executor:
         *,
         time_limits: TimeLimits | None = None,
         overran: Callable[[UnitOfWork, Run], None] | None = None,
+        switchboard: Switchboard = NO_SWITCHES,
+        abilities: Abilities | None = None,
     ) -> None:
         self._reloader: Callable[[], AbstractContextManager[object]] = config.reloader
         self._reloads = config.reloader is not no_reload
@@ -96,6 +103,8 @@ class Executor:
         self._stopping = stopping
         self._time_limits = time_limits
         self._overran = overran
+        self._switchboard = switchboard
+        self._abilities = abilities
         self._unit: UnitOfWork | None = None
         self.window = Window()
 
@@ -147,27 +156,30 @@ class Executor:
         return self._sampled or self._listened("execution_finished")
 
     def _outcome(self, job: JobContext) -> Outcome:
+        if self._switchboard.on:
+            switched = self._switchboard.judge(job)
+            if switched is not None:
+                return switched
         try:
             if self._reloads:
                 with self._reloader():
-                    self._find_and_run(job)
-            else:
-                self._find_and_run(job)
-        except Reschedule as signal:
-            return Rescheduled(signal.seconds, signal.reason)
-        except Discard as signal:
-            return Discarded(signal)
-        except Skip as signal:
-            return Skipped(signal.reason)
-        except MovedAway as signal:
-            return Moved(signal.place)
+                    return self._find_and_run(job)
+            return self._find_and_run(job)
+        except (Reschedule, Discard, Skip, MovedAway) as signal:
+            return _asked_for(signal)
         except BaseException as error:  # noqa: BLE001 - SystemExit of a job must not end the worker's thread
             return _INTERRUPTED if caused_by_shutdown(error) else Failed(error)
-        return _SUCCEEDED
 
-    def _find_and_run(self, job: JobContext) -> None:
-        job.declared = registry.find(job.payload["class"])
+    def _find_and_run(self, job: JobContext) -> Outcome:
+        payload = job.payload
+        declared = job.declared = registry.peek(payload["class"])
+        if declared is None or payload.get("signature") not in declared.signatures:
+            outcome = None if self._abilities is None else self._abilities.judge(job, declared)
+            if outcome is not None:
+                return outcome
+            job.declared = registry.find(payload["class"])
         self._chain(job)
+        return _SUCCEEDED
 
     def _perform(self, job: JobContext) -> object:
         declared = cast("Declared", job.declared)
@@ -200,3 +212,15 @@ class Executor:
             if not time_limits.end(watched):
                 unit.settled = True  # without this thread, which has come back after all
         return result
+
+
+def _asked_for(signal: Reschedule | Discard | Skip | MovedAway) -> Outcome:
+    match signal:
+        case Reschedule():
+            return Rescheduled(signal.seconds, signal.reason)
+        case Discard():
+            return Discarded(signal)
+        case Skip():
+            return Skipped(signal.reason)
+        case MovedAway():
+            return Moved(signal.place)

@@ -18,7 +18,20 @@ from typing import TYPE_CHECKING
 from offsider.core.payload import read_stamp
 from offsider.wiring.logs import job_level, logger, timestamp, write_info
 from offsider.wiring.structured_log import about_error, arguments_of, size_of
-from offsider.worker.outcome import Discarded, Failed, Interrupted, Moved, Outcome, Rescheduled, Skipped, Succeeded
+from offsider.worker.outcome import (
+    Deferred,
+    Discarded,
+    Dropped,
+    Failed,
+    Interrupted,
+    Moved,
+    NotBegun,
+    Outcome,
+    Parked,
+    Rescheduled,
+    Skipped,
+    Succeeded,
+)
 
 if TYPE_CHECKING:
     from offsider.wiring.config import Config
@@ -146,8 +159,8 @@ _YEAR_9999 = 253_370_764_800  # a number beyond it is no time, and cannot be wri
 
 
 def _status(outcome: Outcome) -> str:
-    if isinstance(outcome, Moved):
-        return "moved"
+    if isinstance(outcome, (Moved, Parked, Deferred, Dropped)):
+        return outcome.name
     return "fail" if isinstance(outcome, (Failed, Interrupted)) else "done"
 
 
@@ -160,6 +173,8 @@ def _details(outcome: Outcome) -> Mapping[str, object]:
         case Rescheduled(delay_seconds, reason):
             again: dict[str, object] = {"again_in": delay_seconds}
             return again | {"rescheduled": reason} if reason else again
+        case Parked() | Deferred() | Dropped():
+            return _why_not_begun(outcome)
         case Discarded(error):
             return {"discarded": str(error) or True}
         case Moved(place):
@@ -168,3 +183,13 @@ def _details(outcome: Outcome) -> Mapping[str, object]:
             return {"skipped": reason or True}
         case _:
             return _NO_FIELDS
+
+
+def _why_not_begun(outcome: NotBegun) -> Mapping[str, object]:
+    match outcome:
+        case Parked(_, delay_seconds, reason, _):
+            return {"again_in": round(delay_seconds, 3), "parked": reason}
+        case Deferred(delay_seconds, reason):
+            return {"again_in": delay_seconds, "deferred": reason}
+        case Dropped(reason, keep):
+            return {"dropped": reason, "kept": keep}

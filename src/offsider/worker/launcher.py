@@ -5,8 +5,8 @@ Up:
 1. Freeze the configuration and check every declared job against it.
 2. ``startup`` handlers; an error of theirs aborts.
 3. Register the owner: the first beat is acknowledged before the first claim.
-4. Start the services (liveness, sweeper, watchdog, heartbeat, discovery, scheduler, those of extensions), then the
-   managers with their processors.
+4. Start the services (liveness, sweeper, watchdog, heartbeat, discovery, scheduler, switches, those of extensions),
+   then the managers with their processors.
 
 Down (rule 12):
 
@@ -37,6 +37,7 @@ from offsider.core.payload import decode
 from offsider.jobs import registry
 from offsider.storage import owners
 from offsider.wiring.leader import Leader, Leadership
+from offsider.worker.ability import Abilities
 from offsider.worker.discovery import Discovery
 from offsider.worker.failures import Failures
 from offsider.worker.fetcher import ReliableFetcher
@@ -51,7 +52,9 @@ from offsider.worker.run_sums import RunSums
 from offsider.worker.scheduler import Scheduler
 from offsider.worker.solitude import Claimer, Solitude
 from offsider.worker.sweeper import Sweeper
+from offsider.worker.switchboard import Switchboard, Switches
 from offsider.worker.time_limits import TimeLimits
+from offsider.worker.unparking import Unparking
 from offsider.worker.watchdog import Watchdog, Watched
 from offsider.worker.work_state import WorkState
 
@@ -163,6 +166,11 @@ class Launcher:
         watched: dict[str, Watched] = {}
         solitude = self._make_solitude()
         time_limits = TimeLimits(config)
+        abilities = Abilities(config, redis)
+        switchboard = Switchboard()
+        switches = Switches(config, redis, switchboard)
+        switches.tick()
+        unparking = Unparking(config, redis, abilities, quiet=lambda: self.quieted)
         self._failures = Failures(config, redis, lambda: ownership.identity) if config.worker.metrics else None
         for capsule in config.capsules.values():
             fetcher = make_fetcher(config, capsule, ownership)
@@ -183,6 +191,8 @@ class Launcher:
                 time_limits=time_limits,
                 give_up=self._give_up,
                 failures=self._failures,
+                switchboard=switchboard,
+                abilities=abilities,
             )
             self._managers.append(manager)
         for manager in self._managers:
@@ -196,6 +206,7 @@ class Launcher:
             on_signal=lambda signal: self.on_signal(signal),  # noqa: PLW0108 - assigned after the start
             embedded=self.embedded,
             count=self._count if config.worker.health else None,
+            beaten=unparking.look,
         )
         watchdog = Watchdog(config, redis, watched, None if self.embedded else self._give_up)
         self._stuck = watchdog.stuck
@@ -210,6 +221,8 @@ class Launcher:
             self._scheduler,
             *([self._failures] if self._failures is not None else []),
             time_limits,
+            unparking,
+            switches,
             *([self._make_leader()] if config.stands_for_election else []),
             *(factory(config) for factory in config.services),
         ]

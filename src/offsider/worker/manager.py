@@ -28,10 +28,12 @@ from offsider.worker.outage import Outage
 from offsider.worker.processor import Processor
 from offsider.worker.report import Reporter
 from offsider.worker.settlement import Settled, Settlement
+from offsider.worker.switchboard import NO_SWITCHES, Switchboard
 
 if TYPE_CHECKING:
     from offsider.wiring.capsule import Capsule
     from offsider.wiring.config import Config
+    from offsider.worker.ability import Abilities
     from offsider.worker.failures import Failures
     from offsider.worker.outcome import Run
     from offsider.worker.solitude import Solitude
@@ -53,6 +55,8 @@ class Manager:
         stopping: tells whether the worker is on its way out.
         time_limits: of the worker's jobs.
         give_up: ends the worker, for the given reason, so that it is started anew.
+        switchboard: says of which jobs no run begins.
+        abilities: says what becomes of jobs that this worker cannot run.
     """
 
     def __init__(
@@ -66,8 +70,12 @@ class Manager:
         time_limits: TimeLimits | None = None,
         give_up: Callable[[str], None] | None = None,
         failures: Failures | None = None,
+        switchboard: Switchboard = NO_SWITCHES,
+        abilities: Abilities | None = None,
     ) -> None:
         self._time_limits = time_limits
+        self._switchboard = switchboard
+        self._abilities = abilities
         self._give_up = give_up
         self._config = config
         self._capsule = capsule
@@ -80,7 +88,7 @@ class Manager:
         self._numbers = itertools.count(1)
         self._job_logger = JobLogger(config)
         self._outage = Outage(f"giving back jobs of dead processors of capsule {capsule.name}", config)
-        self._reporter = Reporter(config, work_state, failures)
+        self._reporter = Reporter(config, work_state, failures, abilities)
         self._settlement = Settlement(config, capsule, fetcher, self._reporter, self._abandoned)
         self.async_runner = AsyncRunner(f"offsider-{capsule.name}-loop")
         self._processors: list[Processor] = []
@@ -151,6 +159,8 @@ class Manager:
             self._stopping,
             time_limits=self._time_limits,
             overran=self._overran,
+            switchboard=self._switchboard,
+            abilities=self._abilities,
         )
         return Processor(
             config=self._config,

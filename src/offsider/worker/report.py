@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from offsider.core.payload import read_stamp
-from offsider.wiring.events import ExecutionFinished
-from offsider.worker.outcome import Failed, Interrupted, Malformed
+from offsider.wiring.events import ExecutionFinished, JobRemoved
+from offsider.worker.outcome import Deferred, Dropped, Failed, Interrupted, Malformed, Parked
 
 if TYPE_CHECKING:
     from offsider.wiring.config import Config
     from offsider.wiring.context import JobContext
+    from offsider.worker.ability import Abilities
     from offsider.worker.failures import Failures
     from offsider.worker.outcome import Run
     from offsider.worker.unit_of_work import UnitOfWork
@@ -23,13 +24,21 @@ class Reporter:
 
     Args:
         failures: told of failed runs.
+        abilities: told of jobs that could not run.
     """
 
-    def __init__(self, config: Config, work_state: WorkState, failures: Failures | None = None) -> None:
+    def __init__(
+        self,
+        config: Config,
+        work_state: WorkState,
+        failures: Failures | None = None,
+        abilities: Abilities | None = None,
+    ) -> None:
         self._config = config
         self._work_state = work_state
         self._tallies = work_state.tallies if config.worker.metrics else None
         self._failures = failures
+        self._abilities = abilities
 
     def finished(self, units: Sequence[UnitOfWork]) -> None:
         """These jobs are done, and their acknowledgement was answered."""
@@ -49,6 +58,16 @@ class Reporter:
         if isinstance(outcome, (Failed, Malformed)):
             self._config.handle_error(outcome.error, _context(run))
         if run.job is None:
+            return
+        if isinstance(outcome, Parked):  # it has not begun, so there is no run to count
+            if self._abilities is not None:
+                self._abilities.tell(run.job, outcome)
+            return
+        if isinstance(outcome, Deferred):  # nor has this
+            return
+        if isinstance(outcome, Dropped):
+            how = "quarantine" if outcome.keep else "delete"
+            self._config.events.emit("job_removed", JobRemoved(unit.raw, f"queue:{unit.queue}", how))
             return
         if not isinstance(outcome, Interrupted):
             self._work_state.count(failed=isinstance(outcome, Failed))

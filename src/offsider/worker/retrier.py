@@ -7,7 +7,8 @@ As Sidekiq decides it (rows C2-C6, C11, C12, D1-D7):
    ``retry_count`` from 0.
 3. Out of tries (``retry`` of them, or ``retry_for`` seconds since ``failed_at``): exhausted.
 4. Ask the job's ``retry_in``: a delay, ``"kill"``, ``"discard"``, or None for the formula.
-5. Exhausted: ``on_exhausted`` may discard; else the dead set, unless ``dead`` is False.
+5. A job that was parked for too long has had no run to fail in: it is exhausted, whatever ``retry`` says.
+6. Exhausted: ``on_exhausted`` may discard; else the dead set, unless ``dead`` is False.
 
 Nothing here writes to Redis.
 """
@@ -22,7 +23,9 @@ from typing import TYPE_CHECKING, Any, cast
 from offsider.core import backoff
 from offsider.core.backtrace import compress
 from offsider.core.compression import decode_plain, expand
+from offsider.core.errors import NoCapableWorker
 from offsider.core.payload import decode, encode, new_jid, read_stamp, stamp
+from offsider.worker.ability import forget_parking
 
 if TYPE_CHECKING:
     from offsider.core.payload import JobPayload
@@ -72,14 +75,15 @@ class Retrier:
         payload = decode(job.raw)
         declared = cast("Declared | None", job.declared)
         retry = self._retry_option(payload, declared)
-        if retry is False or retry is None:
+        was_parked = isinstance(error, NoCapableWorker)
+        if (retry is False or retry is None) and not was_parked:
             return Drop(expand(payload, job.raw))
         payload.setdefault("jid", job.jid or new_jid())
         count = self._note_failure(payload, job, error)
         # Before the job's callbacks see it: what they put into it need not be JSON.
         stored = encode(payload)
         payload = expand(payload, job.raw)
-        if self._exhausted(payload, retry, count):
+        if was_parked or self._exhausted(payload, retry or 0, count):
             return self._exhaust(payload, stored, declared, error)
         match self._asked_delay(declared, count, error, payload):
             case "kill":
@@ -104,6 +108,7 @@ class Retrier:
 
     def _note_failure(self, payload: JobPayload, job: JobContext, error: BaseException) -> int:
         now = stamp(self._config.clock.now(), self._wire_version)
+        forget_parking(payload)
         payload["queue"] = payload.get("retry_queue") or job.queue
         payload["error_message"] = message_of(error)
         payload["error_class"] = class_of(error)

@@ -15,18 +15,22 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from offsider.core.errors import Fenced, RedisFailure, RedisUnavailable
-from offsider.storage import job_sets, working
+from offsider.storage import job_sets, quarantine, working
 from offsider.storage.working import DeadSetLimits
 from offsider.wiring.events import LostOwnership
+from offsider.worker.ability import no_longer_parked
 from offsider.worker.fetcher import ReliableFetcher
 from offsider.worker.outage import Outage
 from offsider.worker.outcome import (
+    Deferred,
     Discarded,
+    Dropped,
     Failed,
     Interrupted,
     Malformed,
     Moved,
     Outcome,
+    Parked,
     Rescheduled,
     Skipped,
     Succeeded,
@@ -150,16 +154,19 @@ class Settlement:
         match outcome:
             case Succeeded() | Skipped():
                 return self._acknowledge(unit), None
-            case Rescheduled(delay_seconds, _):
-                return self._postpone(unit, self._redis.keys.schedule, unit.raw, delay_seconds), None
+            case Rescheduled() | Parked() | Deferred():
+                payload = outcome.payload if isinstance(outcome, Parked) else no_longer_parked(unit.raw)
+                return self._postpone(unit, self._redis.keys.schedule, payload, outcome.delay_seconds), None
+            case Dropped(reason, keep):
+                return (self._put_aside(unit, reason) if keep else self._acknowledge(unit)), None
             case Interrupted():
                 return self._requeue(unit), None
             case Malformed():
                 return self._bury(unit, unit.raw), None
-            case Discarded():
-                return self._carry_out(unit, run, self._retrier.discard(_job(run)))
-            case Failed(error):
-                return self._carry_out(unit, run, self._retrier.decide(_job(run), error))
+            case Discarded() | Failed():
+                failed, job = isinstance(outcome, Failed), _job(run)
+                decision = self._retrier.decide(job, outcome.error) if failed else self._retrier.discard(job)
+                return self._carry_out(unit, run, decision)
 
     def _carry_out(
         self, unit: UnitOfWork, run: Run, decision: Decision
@@ -174,7 +181,7 @@ class Settlement:
             case Drop(dead):
                 return self._acknowledge(unit), dead
 
-    # --- the five ways to write ------------------------------------------------------------------
+    # --- the six ways to write -------------------------------------------------------------------
 
     def _acknowledge(self, unit: UnitOfWork) -> Callable[[], bool]:
         return lambda: self._fetcher.acknowledge(unit)
@@ -203,6 +210,16 @@ class Settlement:
                 job_sets.bury(self._redis, payload, self._config.clock.now(), self._limits)
                 return self._fetcher.acknowledge(unit)
             return working.bury(self._redis, unit.entry, payload, self._limits)
+
+        return write
+
+    def _put_aside(self, unit: UnitOfWork, reason: str) -> Callable[[], bool]:
+        def write() -> bool:
+            days, now = self._config.worker.quarantine_days, self._config.clock.now()
+            if unit.entry is None:
+                quarantine.add(self._redis, unit.raw, unit.queue, days=days, at=now, how=reason)
+                return self._fetcher.acknowledge(unit)
+            return quarantine.put_from_run(self._redis, unit.entry, days=days, at=now, how=reason)
 
         return write
 

@@ -70,9 +70,19 @@ def test_a_job_without_a_jid_runs_and_is_given_one_when_it_fails(workers, stored
     wait_for(lambda: private(stored) == [])
 
 
-def test_a_class_that_nobody_registered_is_retried_and_says_so(workers, stored):
+def test_a_class_that_nobody_registered_is_parked_and_says_so(workers, stored):
     push(stored, "Nobody::Knows")
     worker = workers.start()
+    (waits,) = wait_for(lambda: sorted_set(stored, "schedule"))
+    assert (waits["parked_count"], "retry_count" in waits) == (1, False)
+    assert stored.zcard("retry") == 0
+    worker.until_says("Nobody::Knows is not declared in this worker; no live worker of queue default can run it")
+    assert private(stored) == []
+
+
+def test_where_nothing_is_parked_such_a_class_is_retried_and_says_so(workers, stored):
+    push(stored, "Nobody::Knows")
+    worker = workers.start(environ={"OFFSIDER_PARK_DAYS": "0"})
     (retry,) = wait_for(lambda: sorted_set(stored, "retry"))
     assert "Nobody::Knows" in retry["error_message"]
     assert retry["retry_count"] == 0

@@ -24,6 +24,7 @@ from offsider.worker.outcome import (
     Interrupted,
     Malformed,
     Moved,
+    Parked,
     Rescheduled,
     Run,
     Skipped,
@@ -419,3 +420,18 @@ def test_the_errors_of_an_outage_are_ours(faulty, proxy, raw_redis):
     assert isinstance(error, RedisUnavailable)
     assert error.ambiguous
     assert told["context"] == "settling jobs of capsule default"
+
+
+def test_what_cannot_run_here_is_in_the_schedule_as_it_was_judged(settling, raw_redis):
+    parked = Parked(b'{"class":"J","args":[],"parked_count":1}', 60.0, "not declared here", nobody=True)
+    assert settling.settle(settling.claim(raw_redis), parked) is Settled.WRITTEN
+    ((raw, score),) = stored(raw_redis)["schedule"].items()
+    assert raw == parked.payload
+    assert 50 < score - raw_redis.time()[0] <= 61
+    assert settling.work_state.take_counts() == (0, 0)
+
+
+def test_a_job_that_ran_and_asks_to_run_again_is_not_parked_any_more(settling, raw_redis):
+    unit = settling.claim(raw_redis, RAW[:-1] + b',"parked_at":1,"parked_count":3}')
+    assert settling.settle(unit, Rescheduled(60.0)) is Settled.WRITTEN
+    assert list(stored(raw_redis)["schedule"]) == [RAW]

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from offsider import Discard, Job, Reschedule, Skip, current_job, job
+from offsider import Discard, Job, NoCapableWorker, Reschedule, Skip, UnknownJob, current_job, job
 from offsider.core.compression import compress
 from offsider.core.errors import HardTimeout, InvalidArguments, MovedAway, NoCurrentJob, Shutdown, SoftTimeout
 from offsider.core.payload import encode
@@ -26,6 +26,7 @@ from offsider.worker.outcome import (
     Interrupted,
     Malformed,
     Moved,
+    Parked,
     Rescheduled,
     Skipped,
     Succeeded,
@@ -113,6 +114,50 @@ def test_an_unknown_class_fails_inside_the_reloader_and_before_middleware(config
     assert type(outcome.error).__name__ == "UnknownJob"
     assert "Nobody" in str(outcome.error)
     assert walked == []
+
+
+class Judge:
+    """Stands in for the part that says what becomes of jobs that cannot run here."""
+
+    def __init__(self, *answers: object) -> None:
+        self.answers = list(answers)
+        self.asked: list[tuple[str, object]] = []
+
+    def judge(self, job, declared):
+        self.asked.append((job.name, declared))
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def test_a_job_that_may_be_beyond_this_worker_is_judged_before_anything_of_it_begins(config):
+    begun = []
+
+    @job(name="J")
+    def one(number: int = 0) -> None:
+        begun.append(number)
+
+    config.server_middleware.add(lambda context, call_next: (begun.append("middleware"), call_next(context)))
+    parked = Parked(b"{}", 5.0, "not declared", nobody=True)
+    judge = Judge(parked, None, None, NoCapableWorker("for 30 days"))
+    executor = Executor(
+        config, config.capsules["default"], JobLogger(config), AsyncRunner("none"), lambda: False, abilities=judge
+    )
+
+    def outcome(**fields):
+        return executor.run(UnitOfWork("low", encode({"class": "J", "args": [], "jid": "a", **fields}))).outcome
+
+    assert outcome() == outcome(signature=one.declared.signature.digest) == Succeeded()
+    assert judge.asked == []
+    begun.clear()
+    assert outcome(**{"class": "New"}) is parked
+    assert begun == []
+    assert outcome(signature="5ca1ab1e") == Succeeded()  # it was not judged, so it runs
+    unknown = outcome(**{"class": "New"})
+    given_up = outcome(signature="5ca1ab1e")
+    assert [type(ended.error) for ended in (unknown, given_up)] == [UnknownJob, NoCapableWorker]
+    assert judge.asked == [("New", None), ("J", one.declared), ("New", None), ("J", one.declared)]
 
 
 def test_what_a_reloader_or_a_middleware_raises_is_a_failure_of_the_job(config, run):

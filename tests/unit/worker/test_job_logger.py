@@ -11,11 +11,14 @@ from offsider.wiring.context import JobContext
 from offsider.wiring.logs import logger
 from offsider.worker.job_logger import JobLogger
 from offsider.worker.outcome import (
+    Deferred,
     Discarded,
+    Dropped,
     Failed,
     Interrupted,
     Malformed,
     Moved,
+    Parked,
     Rescheduled,
     Skipped,
     Succeeded,
@@ -89,6 +92,7 @@ def test_a_job_that_middleware_has_moved_says_where_it_is(config, lines):
 @pytest.mark.parametrize(
     "outcome, told",
     [
+        (Parked(b"{}", 4.56789, "not declared here", nobody=True), {"again_in": 4.568, "parked": "not declared here"}),
         (Rescheduled(90), {"again_in": 90}),
         (Rescheduled(90, "the bank is closed"), {"again_in": 90, "rescheduled": "the bank is closed"}),
     ],
@@ -96,7 +100,7 @@ def test_a_job_that_middleware_has_moved_says_where_it_is(config, lines):
 def test_a_rescheduled_job_says_when_it_comes_again_and_why(outcome, told, config, lines):
     ended(config, outcome, 0.5)
 
-    assert lines()[1:] == [("INFO", "done", {"elapsed": 0.5} | told)]
+    assert lines()[1:] == [("INFO", "parked" if "parked" in told else "done", {"elapsed": 0.5} | told)]
 
 
 def test_the_job_log_can_be_switched_off_and_the_jobs_own_lines_stay(config, lines):
@@ -316,3 +320,15 @@ def test_structured_lines_can_be_switched_off_as_well(structured, lines):
     ended(structured, Succeeded(), 1.0)
 
     assert lines() == []
+
+
+@pytest.mark.parametrize(
+    "outcome, told",
+    [
+        (Deferred(60.0, "deferred by a switch"), {"again_in": 60.0, "deferred": "deferred by a switch"}),
+        (Dropped("dropped by a switch", keep=True), {"dropped": "dropped by a switch", "kept": True}),
+    ],
+)
+def test_what_a_switch_has_done_is_said_in_its_own_word(outcome, told, config, lines):
+    ended(config, outcome, 0.5)
+    assert lines()[1:] == [("INFO", outcome.name, {"elapsed": 0.5} | told)]

@@ -6,7 +6,18 @@ import pytest
 
 from offsider.core.errors import MalformedPayload
 from offsider.wiring.context import JobContext
-from offsider.worker.outcome import Failed, Interrupted, Malformed, Outcome, Run, Skipped, Succeeded
+from offsider.worker.outcome import (
+    Deferred,
+    Dropped,
+    Failed,
+    Interrupted,
+    Malformed,
+    Outcome,
+    Parked,
+    Run,
+    Skipped,
+    Succeeded,
+)
 from offsider.worker.report import Reporter
 from offsider.worker.unit_of_work import UnitOfWork
 from offsider.worker.work_state import WorkState
@@ -81,3 +92,33 @@ def test_of_bytes_that_are_no_job_only_the_error_is_told(reporter, state, told, 
     reporter.settled(done, done.run, died=False)
     assert (state.take_counts(), told) == ((0, 0), [])
     assert reports == [(error, {"context": "a malformed payload", "jobstr": b"raw"})]
+
+
+class Heard:
+    """Stands in for the part that tells of parked jobs."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, Parked]] = []
+
+    def tell(self, job: JobContext, outcome: Parked) -> None:
+        self.told.append((job.jid, outcome))
+
+
+def test_a_job_that_could_not_run_is_told_elsewhere_and_counts_as_no_run(config, state, told):
+    heard = Heard()
+    parked = Parked(b"{}", 5.0, "not declared here", nobody=True)
+    for reporter in (Reporter(config, state, abilities=heard), Reporter(config, state)):
+        reporter.settled(unit(parked), unit(parked).run, died=False)
+    assert heard.told == [("a", parked)]
+    assert (state.take_counts(), told) == ((0, 0), [])
+
+
+def test_of_a_job_that_a_switch_has_stopped_only_its_removal_is_told_and_no_run_is_counted(config, state, told):
+    removed = []
+    config.on("job_removed", removed.append)
+    reporter = Reporter(config, state)
+    for outcome in (Deferred(60, "why"), Dropped("why", keep=True), Dropped("why", keep=False)):
+        done = unit(outcome)
+        reporter.settled(done, done.run, died=False)
+    assert (state.take_counts(), told) == ((0, 0), [])
+    assert [(one.where, one.how) for one in removed] == [("queue:default", "quarantine"), ("queue:default", "delete")]

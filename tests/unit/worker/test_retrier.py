@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from offsider import Job, job
+from offsider import Job, NoCapableWorker, job
 from offsider.core import backoff
 from offsider.core.backtrace import inflate
 from offsider.core.clock import Clock
@@ -409,3 +409,26 @@ def test_death_handlers_see_plain_arguments_of_a_job_that_is_not_kept(decide, co
     raw = encode(compress({**STORED, "args": ["y" * 1000]}))
     discarded = Retrier(config).discard(JobContext(payload=decode(raw), queue="q", raw=raw))
     assert discarded.dead["args"] == ["y" * 1000]
+
+
+# ------------------------------------------------------------------------------- parked for long
+
+
+@pytest.mark.parametrize("retry", [True, False, 3, None])
+def test_a_job_that_nobody_could_run_for_too_long_is_buried_whatever_its_retry_says(decide, retry):
+    decision = decide(NoCapableWorker("none could for 30 days"), retry=retry, parked_at=NOW_MS, parked_count=7)
+    assert isinstance(decision, Bury)
+    payload = stored(decision)
+    assert payload["error_message"] == "none could for 30 days"
+    assert payload["error_class"] == "offsider.core.errors.NoCapableWorker"
+    assert "parked_at" not in payload
+    assert "parked_count" not in payload
+
+
+def test_a_job_that_shall_not_be_dead_is_discarded_then_as_well(decide):
+    assert isinstance(decide(NoCapableWorker("30 days"), dead=False), Drop)
+
+
+def test_a_job_that_failed_is_not_parked_any_more(decide):
+    payload = stored(decide(parked_at=NOW_MS, parked_count=7))
+    assert (payload["retry_count"], "parked_at" in payload, "parked_count" in payload) == (0, False, False)
