@@ -7,7 +7,7 @@ the server's.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, cast
 
@@ -113,7 +113,7 @@ def board(replies: list[Any]) -> Board:
     now = _now(time)
     on: dict[str, Switch] = {}
     over: dict[str, bytes] = {}
-    for field, value in zip(stored[::2], stored[1::2], strict=True):
+    for field, value in _pairs(stored):
         name = field.decode("utf-8", "replace")
         switch = _read(name, value)
         if switch is not None and switch.until is not None and switch.until <= now:
@@ -130,9 +130,15 @@ def count(redis: Redis, acted: Mapping[str, int]) -> None:
 
 def counts(redis: Redis) -> dict[str, int]:
     """The numbers of jobs that were acted on, by class."""
-    reply = redis.call("HGETALL", redis.keys.switches_acted)
-    pairs = zip(reply[::2], reply[1::2], strict=True)
+    pairs = _pairs(redis.call("HGETALL", redis.keys.switches_acted))
     return {field.decode("utf-8", "replace"): int(number) for field, number in pairs}
+
+
+def _pairs(reply: Any) -> Iterable[tuple[bytes, bytes]]:
+    """The fields of a hash, as a list or, over RESP3, as a dict."""
+    if isinstance(reply, dict):
+        return cast("dict[bytes, bytes]", reply).items()
+    return zip(reply[::2], reply[1::2], strict=True)
 
 
 def _read(name: str, stored: bytes) -> Switch | None:

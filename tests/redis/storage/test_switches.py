@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from offsider.storage import switches
+from offsider.storage.redis import RedisSettings
 from offsider.storage.switches import Switch
+from offsider.storage.tracking import Tracking
 from tests.snapshot import snapshot
 
 DROP = Switch("HardJob", "drop", keep=False, by="ann", reason="the bank is down")
@@ -49,6 +51,16 @@ def test_a_switch_that_is_over_is_none_and_can_be_forgotten_once(pool, raw_redis
     assert switches.forget(pool, name, stored)
     assert not switches.forget(pool, name, stored)
     assert raw_redis.hkeys("offsider:switches") == [b"HardJob"]
+
+
+def test_switches_are_read_alike_over_a_connection_that_tracks_keys(pool, redis_url):
+    switches.put(pool, DROP)
+    tracking = Tracking(RedisSettings(url=redis_url))
+    try:
+        board = switches.board(tracking.read([pool.keys.switches], switches.look(pool.keys)))
+    finally:
+        tracking.close()
+    assert board.on == switches.read(pool).on
 
 
 def test_a_cleared_switch_leaves_nothing(pool, raw_redis):
