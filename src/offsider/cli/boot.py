@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 
 from offsider import __version__
 from offsider.cli.application import folder_beside, load_application
-from offsider.cli.selected import serve_selected
 from offsider.core.errors import ConfigurationError
+from offsider.jobs.selected import serve_selected
 from offsider.wiring.default import set_worker_config
 from offsider.wiring.logs import logger, setup_logging
 from offsider.worker.boot_checks import check_boot
@@ -74,7 +74,7 @@ def load(options: WorkerOptions, resources: ExitStack) -> Config:
     load_application(config.worker.require, config)
     # Once more: the application may have changed the format or the level.
     setup_logging(config.log)
-    serve_selected(options, config)
+    config.warnings.extend(serve_selected(config, options.queries(), negate=options.negate))
     return config
 
 

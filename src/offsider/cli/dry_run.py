@@ -10,8 +10,8 @@ import click
 from offsider.cli.application import load_application
 from offsider.cli.boot import configured
 from offsider.cli.plain import plain
-from offsider.cli.selected import serve_selected
 from offsider.core.wording import counted
+from offsider.jobs.selected import serve_selected
 from offsider.wiring.capsule import Capsule
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def run(options: WorkerOptions) -> int:
     """
     config = configured(options)
     load_application(config.worker.require, config)
-    serve_selected(options, config)
+    config.warnings.extend(serve_selected(config, options.queries(), negate=options.negate))
     lines = queue_names(config) if options.list_queues else [*plan(config)]
     for line in lines:
         click.echo(plain(line, MOST_LETTERS))

@@ -10,8 +10,10 @@ from types import TracebackType
 from typing import Self
 
 from offsider.core.errors import ConfigurationError
+from offsider.jobs.selected import serve_selected
 from offsider.wiring.config import Config
 from offsider.wiring.default import default_config
+from offsider.wiring.logs import logger
 from offsider.worker.launcher import Launcher
 
 EMBEDDED_CONCURRENCY = 2
@@ -49,12 +51,14 @@ class EmbeddedWorker:
         """Begin to run jobs.
 
         Raises:
-            ConfigurationError: it was started before: a worker lives once.
+            ConfigurationError: it was started before: a worker lives once; or its shard selects nothing.
             RedisFailure: the server cannot be reached.
         """
         if self._launcher is not None:
             msg = "this embedded worker was started before; make a new one (with a new Config)"
             raise ConfigurationError(msg)
+        for warning in serve_selected(self.config):
+            logger.warning("%s", warning)
         self._launcher = Launcher(self.config, embedded=True)
         try:
             self._launcher.start()

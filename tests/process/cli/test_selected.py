@@ -67,7 +67,7 @@ def test_queues_that_are_named_win_over_what_a_shard_selects(folder):
 
 def test_a_query_that_leaves_nothing_to_serve_is_told_with_the_reason(folder):
     assert refused(folder, "--select", "tags=none") == (
-        "offsider: --select 'tags=none' chooses none of the 3 declared jobs, so there is no queue to serve: "
+        "offsider: --select 'tags=none' chooses none of 3 declared jobs, so there is no queue to serve: "
         "'offsider jobs list' shows what they say of themselves\n"
     )
     assert "its jobs go to heavy of the server bulk, and this worker works for main" in refused(
