@@ -1,15 +1,18 @@
 """Every place where a job can be, walked through in small steps while jobs move on.
 
 A job goes from the schedule or the retry set to a queue, from there to a private list, and from there back to any of
-them. The walk goes the same way: private lists, sets, queues, and then private lists together with the next jobs of
-each queue, which are read in one transaction. So a job that is somewhere all the time, and that does not begin to run
-meanwhile, is met:
+them; an extension may park a claimed job in a list of its own, from where it goes back to the head of its queue. The
+walk goes the same way: private lists, sets, queues, lists of extensions, and then private lists together with the next
+jobs of each queue and of each such list, which are read in one transaction. So a job that is somewhere all the time,
+and that does not begin to run meanwhile, is met:
 
 1. One that is being run is in a private list when the walk begins; or its run is over, and it is in one of the sets or
    in a queue before they are looked at.
 2. One in a set stays there, or has gone to its queue before the queues are looked at.
 3. One in a queue stays there, or has been claimed. A claimed job that has not run can only go back to the head of its
-   queue, and there it is seen beside the private lists.
+   queue, and there it is seen beside the private lists; or be parked.
+4. One that was parked before the lists of extensions are looked at is met there, or has gone back; one that is parked
+   later was claimed right before, when private lists were looked at once more, or is still at one end of its list.
 
 Whoever frees a lock makes sure that its job has not begun to run since the walk began.
 """
@@ -20,13 +23,13 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 
-from offsider.storage import owners, processes, queue_walk, queues
+from offsider.storage import owners, places, processes, queue_walk, queues
 from offsider.storage.queue_walk import Place
 from offsider.storage.redis import Redis
 
 #: Jobs in one step.
 STEP = 500
-#: The jobs of each queue that are looked at together with the private lists.
+#: The jobs at the head of each queue, and at the ends of further lists, that are looked at with the private lists.
 NEXT_JOBS = 200
 
 _JID = re.compile(rb'"jid"\s*:\s*"([^"\\]{1,200})"')
@@ -43,7 +46,12 @@ def walk(redis: Redis, step: int = STEP) -> Iterator[set[str]]:
     for sorted_set in (redis.keys.schedule, redis.keys.retry):
         yield from _in_set(redis, sorted_set, step)
     for queue in queues.names(redis):
-        yield from _in_queue(redis, queue, step)
+        yield from _in_list(redis, redis.keys.queue(queue), step)
+    further = places.keys_of(redis)
+    if further:
+        yield _claimed(redis)
+    for key in further:
+        yield from _in_list(redis, key, step)
     yield _claimed(redis)
 
 
@@ -56,10 +64,10 @@ def _in_set(redis: Redis, sorted_set: str, step: int) -> Iterator[set[str]]:
             return
 
 
-def _in_queue(redis: Redis, queue: str, step: int) -> Iterator[set[str]]:
+def _in_list(redis: Redis, key: str, step: int) -> Iterator[set[str]]:
     place = Place()
     while True:
-        start, raws = queue_walk.read_on(redis, queue, place, step)
+        start, raws = queue_walk.read_on_list(redis, key, place, step)
         if not raws:
             return
         yield jids_in(raws)
@@ -69,17 +77,20 @@ def _in_queue(redis: Redis, queue: str, step: int) -> Iterator[set[str]]:
 def _claimed(redis: Redis) -> set[str]:
     """What private lists hold and what is next in the queues, at one moment; and what others say that they run."""
     while True:
-        known, names = _raw_owners(redis), queues.names(redis)
+        known, further, names = _raw_owners(redis), places.keys_of(redis), queues.names(redis)
         lists = [key for owner in owners.registered(redis) for key in owner.keys(redis)]
         commands = [
             ("MULTI",),
             ("HGETALL", redis.keys.owners),
+            ("SMEMBERS", redis.keys.places),
             *(("LRANGE", key, 0, -1) for key in lists),
-            *(("LRANGE", redis.keys.queue(name), -NEXT_JOBS, -1) for name in names),
+            *(("LRANGE", key, -NEXT_JOBS, -1) for key in [*map(redis.keys.queue, names), *further]),
+            *(("LRANGE", key, 0, NEXT_JOBS - 1) for key in further),
             ("EXEC",),
         ]
-        now_known, *found = redis.pipeline(commands)[-1]
-        if now_known == known:  # else a worker has come meanwhile, with lists of its own
+        now_known, now_further, *found = redis.pipeline(commands)[-1]
+        # Else a worker has come meanwhile, with lists of its own, or a first job was parked.
+        if now_known == known and len(now_further) == len(further):
             return jids_in([raw for raws in found for raw in raws]) | _said_to_run(redis)
 
 

@@ -32,6 +32,42 @@ def test_jobs_are_met_in_every_place(redis, raw_redis):
     assert met(redis) == {"in-a", "in-b", "scheduled", "retried", "claimed"}
 
 
+def test_jobs_in_lists_of_extensions_are_met(redis, raw_redis):
+    raw_redis.sadd(redis.keys.places, "offsider:parked")
+    raw_redis.lpush("offsider:parked", *(payload(f"j{number}") for number in range(2500)))
+    assert met(redis, 100) == {f"j{number}" for number in range(2500)}
+
+
+@pytest.mark.parametrize("at", range(8))
+def test_a_job_that_leaves_a_list_of_an_extension_in_a_walk_is_met(redis, at):
+    traveller = Traveller(redis)
+    traveller.claim()
+    traveller.park()
+    seen = set()
+    for number, step in enumerate(places.walk(redis, 10)):
+        seen |= step
+        if number == at:
+            traveller.resume()
+            traveller.claim()
+    assert "traveller" in seen
+
+
+def test_a_list_that_comes_during_the_last_look_is_looked_at(redis, raw_redis, monkeypatch):
+    noted = places.places.keys_of
+    calls = []
+
+    def late(given):
+        known = noted(given)
+        if not calls:
+            calls.append(1)
+            raw_redis.sadd(redis.keys.places, "offsider:parked")
+            raw_redis.lpush("offsider:parked", payload("parked"))
+        return known
+
+    monkeypatch.setattr(places.places, "keys_of", late)
+    assert "parked" in next(places.walk(redis))
+
+
 def test_jobs_that_others_show_as_running_are_met(redis, raw_redis):
     raw_redis.sadd("processes", "ruby:1:aa", "old:2:bb")
     raw_redis.hset("ruby:1:aa:work", "t1", json.dumps({"queue": "a", "payload": payload("seven").decode()}))
@@ -59,6 +95,9 @@ MOVES = [
     ("claim", "begin", "fail"),
     ("claim", "give_back"),
     ("claim", "give_back", "claim", "give_back"),
+    ("claim", "park"),
+    ("claim", "park", "resume"),
+    ("claim", "park", "resume", "claim", "park"),
 ]
 
 

@@ -13,7 +13,7 @@ from offsider.core.errors import RedisUnavailable
 from offsider.ext.unique import Locks, reaper, store
 from offsider.ext.unique.reaper import Reaper, make_service
 from offsider.storage.turns import hold_turn
-from tests.redis.ext.unique.travels import QUEUES, Traveller
+from tests.redis.ext.unique.travels import PARKED, QUEUES, Traveller
 from tests.waiting import wait_for
 
 JOB = {"class": "Hard", "args": [1], "unique_for": 600}
@@ -79,7 +79,7 @@ def test_a_job_that_begins_to_run_meanwhile_keeps_its_lock(redis):
     assert Reaper(redis, age_seconds=0).run() == 1
 
 
-STEPS = st.sampled_from(["claim", "begin", "give_back", "fail", "reschedule", "enqueue"])
+STEPS = st.sampled_from(["claim", "begin", "give_back", "fail", "reschedule", "enqueue", "park", "resume"])
 
 
 def reap_while(redis, plan, traveller):
@@ -103,6 +103,8 @@ def among_others(raw_redis, redis):
     raw_redis.flushall()
     for queue in QUEUES:
         raw_redis.lpush(f"queue:{queue}", b"next", b"other")
+    raw_redis.sadd(redis.keys.places, PARKED)
+    raw_redis.lpush(PARKED, b"next", b"other")
     traveller = Traveller(redis)
     for queue in QUEUES:
         raw_redis.lpush(f"queue:{queue}", b"another", b"last")

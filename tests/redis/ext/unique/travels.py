@@ -10,6 +10,7 @@ from offsider.storage.owners import Lists
 
 QUEUES = ("default", "low")
 IDENTITY = "host:1:0123456789ab"
+PARKED = "offsider:of_an_extension"
 
 
 class Traveller:
@@ -52,6 +53,18 @@ class Traveller:
         if self._is_claimed():
             self._move(f"queue:{self.place.rpartition(':')[2]}")
 
+    def park(self):
+        """It may not run yet, and an extension keeps it in a list of its own."""
+        if self._is_claimed() and not self.running:
+            self.redis.call("SADD", self.redis.keys.places, PARKED)
+            self._move(PARKED, head=self.resumed)
+
+    def resume(self):
+        """It may run now."""
+        if self.place == PARKED:
+            self._move("queue:default", head=True)
+            self.resumed = True
+
     def fail(self):
         """Its run ends, and it waits in the retry set."""
         if self._is_claimed() and self.running:
@@ -72,14 +85,14 @@ class Traveller:
             self._take()
             self.exists = False
 
-    running = False
+    running = resumed = False
 
     def _is_claimed(self):
         return ":working:" in self.place
 
-    def _move(self, place):
+    def _move(self, place, *, head=None):
         before = self.place
-        self._put(place, head=":working:" in before)
+        self._put(place, head=":working:" in before if head is None else head)
         self._take(before)
         if ":working:" not in place:
             self.running = False
