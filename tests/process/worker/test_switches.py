@@ -1,0 +1,59 @@
+"""Switches from the command line, in worker processes that run already."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+from offsider.inspector import Quarantine, Stats
+from offsider.wiring.config import Config
+from tests.process.stored import push
+from tests.waiting import wait_for
+
+#: The promise. Of several tries one has to keep it: the machine may be busy.
+SOON_SECONDS = 2.0
+
+
+def command(url: str, *words: str) -> None:
+    called = [sys.executable, "-m", "offsider", "switches", *words]
+    subprocess.run(called, env={"REDIS_URL": url}, check=True, capture_output=True, timeout=60)
+
+
+def test_every_worker_acts_upon_a_switch_within_two_seconds_and_nothing_is_lost(workers, stored, ledger, url):
+    both = [workers.start("-c", "2"), workers.start("-c", "2")]
+    config = Config()
+    config.redis.url = url
+    took: list[float] = []
+    for times in (1, 2, 3):
+        command(url, "drop", "Short", "--reason", "a test")
+        began = time.monotonic()
+        for worker in both:
+            worker.until_says("jobs of Short are dropped into the quarantine from now on", times=times)
+        took.append(time.monotonic() - began)
+        for number in range(20):
+            push(stored, "Short", number)
+        wait_for(lambda times=times: len(Quarantine(config)) == 20 * times)
+        command(url, "clear", "Short")
+        for worker in both:
+            worker.until_says("jobs of Short run again", times=times)
+    assert ledger.notes() == []
+    assert min(took) < SOON_SECONDS, took
+    assert Quarantine(config).restore_all() == 60
+    wait_for(lambda: len(ledger.notes("end")) == 60)
+    output = both[0].stopped() + both[1].stopped()
+    assert output.count(" dropped: ") + output.count("dropped=") >= 60
+    stats = Stats.read(config)
+    assert (stats.processed, stats.failed) == (60, 0)
+
+
+def test_deferred_jobs_run_once_their_switch_is_off(workers, stored, ledger, url):
+    worker = workers.start("-c", "2")
+    command(url, "defer", "Short", "--delay", "5s")
+    worker.until_says("jobs of Short are put off by 5 s")
+    for number in range(10):
+        push(stored, "Short", number)
+    wait_for(lambda: stored.zcard("schedule") == 10)
+    command(url, "clear", "Short")
+    wait_for(lambda: len(ledger.notes("end")) == 10)
+    assert stored.zcard("retry") == 0
