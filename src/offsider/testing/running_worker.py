@@ -96,6 +96,8 @@ def _queues_of_jobs(config: Config) -> list[str]:
 
 
 def _place(name: str, served: set[str]) -> str:
+    if name == "(parked)":
+        return "parked by an extension"
     if name == "(running)":
         return "running"
     return f"in queue {name}" if name in served else f"in queue {name}, which this worker does not serve"
