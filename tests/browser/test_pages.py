@@ -16,7 +16,7 @@ pytestmark = pytest.mark.needs("chromium")
 #: Pages that have to be reached by links alone.
 WANTED = {
     *("/", "/busy", "/queues", "/queues/*", "/retries", "/scheduled", "/dead", "/metrics", "/metrics/*", "/errors"),
-    *("/errors/*", "/callers/*", "/quarantine"),
+    *("/slos", "/errors/*", "/callers/*", "/quarantine"),
     *("/job/retry/*", "/job/queue/*", "/job/schedule/*", "/job/dead/*", "/job/busy/*"),
 }
 
@@ -64,10 +64,39 @@ def test_every_page_is_reached_fits_and_has_no_serious_fault_in_light_and_dark(f
     assert WANTED - {*seen} == set()
 
 
+@pytest.fixture
+def shards(stored, workers, url):
+    """Shards of two servers, one of which has gone; the pages find their configuration beside them."""
+    workers.write(
+        f"""
+        redis.url = "{url}"
+        servers.gone.url = "redis://127.0.0.1:1/0"
+        shards.urgent.queues = ["urgent-invoices", "urgent-mails", "password-resets", "payments-of-customers"]
+        shards.nobody.queues = ["invoices"]
+        shards.bulk = {{ queues = ["bulk"], server = "gone" }}
+        """,
+        "offsider.toml",
+    )
+    furnish(stored, words)
+    return workers.start("--shard", "urgent", "-c", "2", environ={"REDIS_URL": None})
+
+
+def test_the_page_of_shards_fits_and_has_no_serious_fault(shards, web, open_):
+    page = open_("/shards")
+    page.wait_for_function("document.querySelector('#shards tbody tr td:nth-of-type(2)').textContent.includes('1')")
+    assert page.get_by_role("link", name="payments-of-customers").count() == 1
+    assert "The server does not answer" in page.text_content("#shards")
+    assert offences(page) == []
+    page.emulate_media(color_scheme="dark")
+    assert offences(page, "color-contrast") == []
+    page.set_viewport_size({"width": 390, "height": 844})
+    assert too_wide(page) == []
+
+
 def test_pages_in_a_language_from_right_to_left_fit_and_have_no_serious_fault(furnished, web, open_):
     page = open_("/", locale="ar")
     faults = []
-    for path in ("/", "/busy", "/queues", "/retries", "/metrics", "/errors", "/queues/invoices"):
+    for path in ("/", "/busy", "/queues", "/retries", "/metrics", "/slos", "/errors", "/queues/invoices"):
         page.goto(web.url + path)
         assert page.get_attribute("html", "dir") == "rtl"
         assert page.get_attribute("html", "lang") == "ar"
@@ -84,7 +113,7 @@ def test_hostile_words_run_nowhere(stored, web, open_):
     page = open_("/")
     run = []
     page.expose_function("xss", lambda *_: run.append(page.url))
-    for path in ("/", "/busy", "/queues", "/retries", "/scheduled", "/dead", "/metrics", "/errors"):
+    for path in ("/", "/busy", "/queues", "/retries", "/scheduled", "/dead", "/metrics", "/slos", "/errors"):
         page.goto(web.url + path)
         # Whoever looks closer opens, hovers and focuses things.
         page.eval_on_selector_all("details", "all => all.forEach(each => each.open = true)")

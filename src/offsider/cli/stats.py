@@ -132,6 +132,7 @@ def _process_data(process: Process) -> Mapping[str, Any]:
         "hostname": process.hostname,
         "pid": process.pid,
         "tag": process.tag,
+        "shard": process.shard,
         "labels": list(process.labels),
         "started_at": process.started_at,
         "concurrency": process.concurrency,
@@ -147,6 +148,7 @@ def _process_lines(process: Process, now: float) -> list[str]:
     marks = [f"[{process.tag}]"] if process.tag else []
     marks += [*process.labels, *(["quiet"] if process.is_quiet else [])]
     facts = {
+        "Shard": process.shard,
         "Started": ago(process.started_at or None, now),
         "Threads": f"{process.concurrency} ({process.busy} busy)",
         "Memory": megabytes(process.rss_kilobytes),

@@ -56,6 +56,12 @@ def test_everything_at_a_glance(stocked):
     assert queues.splitlines()[2].split() == ["default", "2", "0.00"]
 
 
+def test_the_shard_of_a_worker_is_told(raw_redis):
+    register(raw_redis, shard="bulk")
+    assert "    Shard: bulk\n" in call("processes").output
+    assert json.loads(call("processes", "--json").output)[0]["shard"] == "bulk"
+
+
 def test_a_quiet_worker_is_marked(raw_redis):
     register(raw_redis, quiet="true")
     assert f"  {OURS} quiet\n" in call("processes").output

@@ -47,6 +47,12 @@ def test_nobody_works(read):
     assert data["processes"] == data["jobs"] == []
 
 
+def test_the_shard_of_a_process_is_shown(read, ask, process):
+    process(shard="bulk <b>")
+    assert read("/busy")["processes"][0]["shard"] == "bulk <b>"
+    assert b"bulk &lt;b&gt;" in ask("/busy").body
+
+
 def test_processes_and_running_jobs_are_shown(read, ask, process):
     process()
     data = read("/busy")

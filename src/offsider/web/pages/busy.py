@@ -94,6 +94,7 @@ def _process(process: Process) -> Mapping[str, Any]:
         "hostname": process.hostname,
         "pid": process.pid,
         "tag": process.tag,
+        "shard": process.shard,
         "labels": list(process.labels),
         "version": process.version,
         "leader": process.leader,
