@@ -1,0 +1,91 @@
+"""Concurrency limits over real worker processes, some of which are killed: never over the limit, and nothing lost.
+
+How many jobs run at one time is sampled from inside of them, by a counter in Redis. A job that dies with its process
+leaves the counter too high, so each process counts its own.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from offsider import Config
+from offsider.client import Client
+from offsider.ext.concurrency_limits import ConcurrencyLimits, Limits
+from tests.waiting import wait_for
+
+FAST = {"OFFSIDER_WORKER_LIVENESS_SECONDS": "3"}
+APP = """
+    import os
+    import time
+    import redis
+    from offsider import Config, current_job, job
+    from offsider.ext.concurrency_limits import ConcurrencyLimits
+    from tests.process.ledger import note
+
+    def configure(config: Config) -> None:
+        config.use(ConcurrencyLimits())
+
+    counters = redis.Redis.from_url(os.environ["REDIS_URL"])
+
+    @job(name="Limited", concurrency_limit=3)
+    def limited(number, seconds):
+        process = current_job().process
+        counters.hincrby("running", process, 1)
+        now = counters.hvals("running")
+        note("start", current_job().jid, sum(map(int, now)))
+        time.sleep(seconds)
+        counters.hincrby("running", process, -1)
+        note("end", current_job().jid, number)
+"""
+
+
+@pytest.fixture
+def limits(url):
+    config = Config()
+    config.redis.url = url
+    config.use(ConcurrencyLimits())
+    yield Limits(config), Client(config)
+    config.close()
+
+
+def push(client, count, seconds):
+    return client.push_bulk({"class": "Limited", "args": [[number, seconds] for number in range(count)]})
+
+
+def test_two_processes_never_run_more_than_the_limit(workers, ledger, limits, stored):
+    limits, client = limits
+    jids = push(client, 2_000, 0.0)
+    workers.start("-c", "5", text=APP, environ=FAST)
+    workers.start("-c", "5", app="app", environ=FAST)
+    wait_for(lambda: stored.llen("queue:default") == 0 and limits.find("Limited").parked == 0, 60)
+    wait_for(lambda: len(ledger.notes("end")) == 2_000)
+    assert max(map(int, ledger.words("start"))) <= 3
+    assert set(ledger.counts("end").values()) == {1}
+    assert set(ledger.counts("end")) == set(jids)
+
+
+def test_slots_of_killed_processes_are_freed_and_their_jobs_run_again(workers, ledger, limits, stored):
+    limits, client = limits
+    jids = push(client, 120, 0.05)
+    steady = workers.start("-c", "5", text=APP, environ=FAST)
+    for round_ in range(3):
+        doomed = workers.start("-c", "5", app="app", environ=FAST)
+        wait_for(lambda doomed=doomed: ledger.notes("end", pid=doomed.pid), 30)
+        doomed.kill()
+        stored.hdel("running", doomed.identity)
+        assert steady.runs, round_
+    wait_for(lambda: len(set(ledger.counts("end"))) == 120, 60)
+    assert set(ledger.counts("end")) == set(jids)
+    assert max(map(int, ledger.words("start"))) <= 3
+    wait_for(lambda: limits.find("Limited").in_use == limits.find("Limited").parked == 0)
+
+
+def test_a_class_is_paused_and_resumed_in_a_running_fleet(workers, ledger, limits):
+    limits, client = limits
+    workers.start("-c", "5", text=APP, environ=FAST)
+    limits.pause("Limited")
+    push(client, 10, 0.0)
+    wait_for(lambda: limits.find("Limited").parked == 10)
+    assert ledger.notes() == []
+    limits.resume("Limited")
+    wait_for(lambda: len(ledger.notes("end")) == 10)
