@@ -28,7 +28,7 @@ def furnish(raw: Any, words: Words, *, seed: int = 0) -> Furniture:
     """Store it all; ``seed`` tells apart what is stored for several texts on one server."""
     furniture = Furniture(words, seed)
     with raw.pipeline(transaction=False) as pipeline:
-        for place in (queues, sets, aside, processes, metrics, errors):
+        for place in (queues, sets, aside, processes, metrics, promises, errors):
             place(pipeline, furniture)
         pipeline.execute(raise_on_error=True)
     return furniture
@@ -206,6 +206,28 @@ def metrics(pipeline: Any, furniture: Furniture) -> None:
         pipeline.set(histogram, b"".join(count.to_bytes(2, "big") for count in BITFIELD), ex=KEPT_SECONDS)
     deployed = datetime.fromtimestamp(furniture.now - 180, UTC)
     pipeline.hset(f"{deployed:%Y%m%d}-marks", f"{deployed:%Y-%m-%dT%H:%M}:00Z", safe(furniture.words("deploy")))
+
+
+def promises(pipeline: Any, furniture: Furniture) -> None:
+    """Runs of a class that kept its promise, and others; and what the threads of a shard did."""
+    words = furniture.words
+    labels = {
+        "class": furniture.name,
+        "feature_category": words("category"),
+        "shard": words("shard"),
+        "urgency": "high",
+    }
+    counts = {dumped(labels) + field: count for field, count in ((b"|t", 100), (b"|f", 2), (b"|m", 3))}
+    at = int(furniture.now)
+    for key in (f"offsider:slo:10m:{at // 600}", f"offsider:slo:1h:{at // 3600}"):
+        pipeline.hset(key, mapping=counts)
+        pipeline.expire(key, KEPT_SECONDS)
+    shard = safe(words("shard"))
+    for ago in range(0, 1200, 60):
+        hour, minute = (at - ago) // 3600, (at - ago) % 3600 // 60
+        for field, seconds in ((b"run", 200 + ago / 10), (b"threads", 600)):
+            pipeline.hset(f"offsider:load:{hour}", b"%d|%b|%b" % (minute, field, shard), seconds)
+        pipeline.expire(f"offsider:load:{hour}", KEPT_SECONDS)
 
 
 def errors(pipeline: Any, furniture: Furniture) -> None:

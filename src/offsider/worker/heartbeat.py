@@ -170,14 +170,15 @@ class Heartbeat:
                 self._count(series, self._work_state.busy, self._concurrency())
 
     def _take_load(self, taken: Taken, now: float) -> Load:
-        """What the threads did. Those of a quiet process are there for the jobs that they still run."""
+        """What the threads did."""
         if not self._config.worker.metrics:
             return Load()
         return self._load.take(
             self._config.clock.monotonic(),
             ended_seconds=taken.run_seconds,
             under_way_seconds=self._work_state.under_way_seconds(now),
-            threads=self._work_state.busy if self._quiet() else self._concurrency(),
+            threads=self._concurrency(),
+            quiet=self._quiet(),
         )
 
     def leave(self) -> None:

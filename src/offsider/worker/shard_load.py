@@ -20,9 +20,12 @@ class ShardLoad:
     def __init__(self, now: float) -> None:
         self._asked_at = now
         self._under_way = 0.0
+        self._was_quiet = False
         self._kept = Load()
 
-    def take(self, now: float, *, ended_seconds: float, under_way_seconds: float, threads: int) -> Load:
+    def take(
+        self, now: float, *, ended_seconds: float, under_way_seconds: float, threads: int, quiet: bool = False
+    ) -> Load:
         """What was done since the last time; `give_back` when it could not be written.
 
         Args:
@@ -30,11 +33,12 @@ class ShardLoad:
             ended_seconds: that the runs took which have ended since.
             under_way_seconds: for how long the jobs that run now have run.
             threads: how many there are.
+            quiet: they take no further jobs. From then on a thread is there for as long as it still runs one.
         """
         # Runs that were interrupted have been told of and never end: that may not make less than nothing.
         ran = max(0.0, ended_seconds + under_way_seconds - self._under_way)
-        there = threads * max(0.0, now - self._asked_at)
-        self._asked_at, self._under_way = now, under_way_seconds
+        there = ran if self._was_quiet else threads * max(0.0, now - self._asked_at)
+        self._asked_at, self._under_way, self._was_quiet = now, under_way_seconds, quiet
         taken, self._kept = self._kept + Load(ran, there), Load()
         return taken
 

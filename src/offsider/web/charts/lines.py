@@ -72,13 +72,14 @@ def lines(
     """
     highest = max((value for each in series for value in each["values"]), default=0.0)
     heights = Heights.over(max(highest, zone["high"]) if zone else highest, whole=whole, top=TOP, bottom=BOTTOM)
-    drawing = [*_zone(zone, heights), *height_grid(heights), *time_labels(columns)]
+    drawing = [*_band(zone, heights), *height_grid(heights), *time_labels(columns)]
     if highest > 0 or (zone and series):
         drawing += [_stretched(series, columns, heights, running=running), *_lone_points(series, columns, heights)]
     else:
         drawing.append(empty_note(t))
     drawing += [
         *height_labels(heights),
+        *_zone_name(zone, heights),
         *_read_outs(series, columns, unit),
         *deploys.draw(marks, columns, bottom=BOTTOM),
     ]
@@ -92,13 +93,19 @@ def lines(
     )
 
 
-def _zone(zone: Zone | None, heights: Heights) -> list[Markup]:
+def _band(zone: Zone | None, heights: Heights) -> list[Markup]:
     if zone is None:
         return []
     top, bottom = heights.of(zone["high"]), heights.of(zone["low"])
-    band = element("rect", {"class": "zone", "x": 0, "width": "100%", "y": top, "height": bottom - top})
-    name = element("text", {"class": "label", "x": "100%", "dx": -4, "y": top + 14, "text-anchor": "end"}, zone["name"])
-    return [band, name]
+    return [element("rect", {"class": "zone", "x": 0, "width": "100%", "y": top, "height": bottom - top})]
+
+
+def _zone_name(zone: Zone | None, heights: Heights) -> list[Markup]:
+    """It is drawn last, over lines that would hide it."""
+    if zone is None:
+        return []
+    place = {"class": "label", "x": "100%", "dx": -4, "y": heights.of(zone["high"]) - 4, "text-anchor": "end"}
+    return [element("text", place, zone["name"])]
 
 
 def _stretched(series: Sequence[Series], columns: Columns, heights: Heights, *, running: bool) -> Markup:
