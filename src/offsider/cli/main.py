@@ -22,6 +22,7 @@ WORDS = {
     "jobs": "jobs",
     "routes": "routes",
     "shards": "shards",
+    "migrate": "migrate",
     "doctor": "doctor",
     "mark": "mark",
     "periodic": "periodic",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from offsider.core.errors import RedisRefused
+from offsider.inspector.migration import walk as walk_module
 from offsider.inspector.migration.judge import Judge
 from offsider.inspector.migration.report import MigrationReport
 from offsider.inspector.migration.walk import Walk
@@ -69,3 +71,20 @@ def test_what_is_only_counted_stays(walk, raw_redis):
     assert len(list(walking.in_set("retry"))) == 3
     assert report.moved == 450
     assert raw_redis.zcard("retry") == 450
+
+
+def test_a_key_that_is_no_list_holds_no_jobs(walk, raw_redis):
+    raw_redis.set("queue:old", "no list")
+    walking, report = walk()
+    assert list(walking.in_queue("old")) == []
+    assert report.looked_at == 0
+
+
+def test_what_else_a_server_refuses_is_an_error(walk, monkeypatch):
+    def refusing(*_):
+        raise RedisRefused("NOPERM this user may not", code="NOPERM")
+
+    monkeypatch.setattr(walk_module.queue_walk, "read_on", refusing)
+    walking, _ = walk()
+    with pytest.raises(RedisRefused):
+        list(walking.in_queue("old"))

@@ -78,6 +78,17 @@ def test_after_three_that_are_gone_the_search_ends(pool, raw_redis):
     assert migration.shift(pool, "low", [*gone, *shifting((3, 3))]) == [Moved.GONE] * 3 + [Moved.DONE]
 
 
+def test_nothing_moves_from_a_queue_that_is_empty_by_now(pool, raw_redis):
+    assert migration.shift(pool, "low", shifting((0, 0), (1, 1))) == [Moved.GONE] * 2
+    assert snapshot(raw_redis) == {}
+
+
+def test_a_place_that_the_queue_does_not_have_finds_what_is_nearest(pool, raw_redis):
+    stock(raw_redis, 3)
+    assert migration.shift(pool, "low", shifting((2, 900))) == [Moved.DONE]
+    assert waiting(raw_redis) == [b"job 0", b"job 1"]
+
+
 def test_a_place_is_taken_once(pool, raw_redis):
     stock(raw_redis, 3)
     assert migration.shift(pool, "low", shifting((1, 1), (1, 1))) == [Moved.DONE, Moved.GONE]

@@ -2,8 +2,9 @@
 
 1. A push takes a lock in the step that stores the job, or is dropped (`guard`, and `rules`, `names`).
 2. The lock is freed when its job begins or is done with (`runs`, `releases`), and ends by itself in any case.
-3. Locks whose job is nowhere are found and freed (`reaper`, `places`).
-4. They can be looked at and freed by hand (`locks`, `web`).
+3. A job that moves to another queue or server takes its lock along (`moves`).
+4. Locks whose job is nowhere are found and freed (`reaper`, `places`).
+5. They can be looked at and freed by hand (`locks`, `web`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from offsider.ext.unique import rules
 from offsider.ext.unique.examination import check_unique
 from offsider.ext.unique.guard import Guard
 from offsider.ext.unique.locks import Lock, Locks
+from offsider.ext.unique.moves import Moves
 from offsider.ext.unique.names import unique_by
 from offsider.ext.unique.reaper import make_service
 from offsider.ext.unique.releases import Releases
@@ -62,12 +64,14 @@ class Unique:
         """Pushing, running, reaping, and the tab. ConfigurationError when something else guards pushes already."""
         if config.push_guard is not None:
             raise ConfigurationError(f"config.push_guard is taken by {config.push_guard!r}; there can be one only")
-        config.push_guard = Guard(config, default_ttl_seconds=self._ttl_seconds, across_queues=self._across_queues)
+        guard = Guard(config, default_ttl_seconds=self._ttl_seconds, across_queues=self._across_queues)
+        config.push_guard = guard
         config.add_job_option(rules.UNIQUE_FOR, rules.check_unique_for)
         config.add_job_option(rules.UNIQUE_UNTIL, rules.check_unique_until)
         config.add_job_option(rules.DEDUPLICATE, rules.check_deduplicate)
         releases = Releases(config)
         Runs(config, releases).install()
+        Moves(config, guard).install()
         config.add_service(releases.service)
         config.add_service(partial(make_service, age_seconds=self._reap_seconds))
         config.add_web_tab(make_tab())

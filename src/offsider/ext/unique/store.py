@@ -29,6 +29,7 @@ STORE = Script("store", _LUA)
 RELEASE = Script("release", _LUA)
 BEGIN = Script("begin", _LUA)
 FORGET = Script("forget", _LUA)
+TAKE_OVER = Script("take_over", _LUA)
 
 NOT_OURS, FREED, RUN_AGAIN = 0, 1, 2
 PAGE = 200
@@ -89,6 +90,19 @@ def release(redis: Redis, lock: str, jid: str, *, may_run_again: bool = False, m
     """
     arguments: list[Argument] = [jid, int(may_run_again), moved]
     return int(redis.run(RELEASE, [lock_key(redis.keys, lock), index_key(redis.keys)], arguments))
+
+
+def take_over(source: Redis, held: str, jid: str, destination: Redis, lock: str) -> bool:
+    """Have a job that holds one lock hold another as well, for as long, perhaps on another server.
+
+    False when it does not hold the first, or another job holds the second.
+    """
+    key = lock_key(source.keys, held)
+    stored, left_ms = source.pipeline([("GET", key), ("PTTL", key)])
+    if stored is None or not stored.startswith(f"{jid} ".encode()):
+        return False
+    keys = destination.keys
+    return bool(destination.run(TAKE_OVER, [lock_key(keys, lock), index_key(keys)], [stored, max(1, int(left_ms))]))
 
 
 def count(redis: Redis) -> int:

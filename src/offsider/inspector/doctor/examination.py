@@ -11,6 +11,7 @@ from offsider.inspector.doctor.facts import Facts, gather
 from offsider.inspector.doctor.finding import Finding, bad, warn
 from offsider.inspector.doctor.job_checks import JOB_CHECKS
 from offsider.inspector.doctor.load_checks import LOAD_CHECKS
+from offsider.inspector.doctor.migration_checks import MIGRATION_CHECKS
 from offsider.inspector.doctor.process_checks import PROCESS_CHECKS
 from offsider.inspector.doctor.routing_checks import ROUTING_CHECKS
 from offsider.inspector.doctor.server_checks import SERVER_CHECKS
@@ -45,7 +46,8 @@ def _findings(config: Config, redis: Redis) -> list[Finding]:
         facts = gather(config, redis, seen)
     except OffsiderError as error:
         return [*findings, _unreachable(config, error)]
-    for check in (*PROCESS_CHECKS, *LOAD_CHECKS, *ROUTING_CHECKS, *DELIVERY_CHECKS, *JOB_CHECKS):
+    checks = (*PROCESS_CHECKS, *LOAD_CHECKS, *ROUTING_CHECKS, *MIGRATION_CHECKS, *DELIVERY_CHECKS, *JOB_CHECKS)
+    for check in checks:
         findings += _careful(check, facts)
     for check_of_extension in config.doctor_checks:
         findings += _careful(check_of_extension, config)

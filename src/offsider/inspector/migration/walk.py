@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from offsider.core.errors import RedisRefused
 from offsider.inspector.migration.judge import Judge, Judged, Moves, Why
 from offsider.inspector.migration.moving import Candidate, Mover
 from offsider.inspector.migration.report import MigrationReport, Relocation
@@ -48,7 +49,7 @@ class Walk:
         """Yields after each page. Whatever is pushed and taken meanwhile, a job that stays there is met."""
         place, count = Passed(), _FIRST
         while True:
-            start, raws = queue_walk.read_on(self._redis, queue, place, count)
+            start, raws = self._read(queue, place, count)
             if not raws:
                 return
             judged = [self._judge.judge(raw, self._server, queue) for raw in raws]
@@ -68,6 +69,14 @@ class Walk:
             self._act(candidates, sorted_set, lambda mover, some: mover.from_set(sorted_set, some))
             self._count(judged)
             yield
+
+    def _read(self, queue: str, place: Passed, count: int) -> tuple[int, list[bytes]]:
+        try:
+            return queue_walk.read_on(self._redis, queue, place, count)
+        except RedisRefused as error:
+            if error.code != "WRONGTYPE":
+                raise
+            return 0, []  # a key that is no list holds no jobs
 
     @property
     def limit_reached(self) -> bool:

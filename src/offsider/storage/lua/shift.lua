@@ -10,11 +10,12 @@
 -- ARGV[3...] its place from the end when it was seen (-1 is the last), payload, what to store, name of the list; for each
 -- returns {1, 0 when it is not near its place, -1 when its list refuses it; for each}
 local length = redis.call('LLEN', KEYS[1])
+local first_place = 0 - length -- with a mere minus it would be -0, which is no integer to Redis
 local taken, moved, shift, looks, count, deepest = {}, {}, 0, 0, 0, 0
-local low, high, window, base = -1, -length, {}, 0
+local low, high, window, base = -1, first_place, {}, 0
 for i = 3, #ARGV, 4 do low, high = math.min(low, tonumber(ARGV[i])), math.max(high, tonumber(ARGV[i])) end
 local function look()
-  base = math.max(low + shift, -length)
+  base = math.max(low + shift, first_place)
   window = redis.call('LRANGE', KEYS[1], base, math.min(-1, high + shift))
 end
 look()
@@ -24,7 +25,7 @@ for i = 1, (#ARGV - 2) / 4 do
   if not there and looks < 3 then
     -- Workers have taken jobs from the end: look how many, near at first.
     looks = looks + 1
-    local first, ahead, most = math.max(seen, -length), 0, tonumber(ARGV[2])
+    local first, ahead, most = math.max(seen, first_place), 0, tonumber(ARGV[2])
     while not there and ahead <= most and first + ahead < 0 do
       local width = math.max(10, ahead)
       for place, other in ipairs(redis.call('LRANGE', KEYS[1], first + ahead, math.min(-1, first + ahead + width - 1))) do

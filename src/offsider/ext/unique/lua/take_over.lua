@@ -1,0 +1,17 @@
+#!lua flags=allow-oom
+-- Take a lock for a job that holds another one and is about to move, unless some other job holds it.
+-- KEYS[1] lock
+-- KEYS[2] index of locks
+-- ARGV[1] text of the lock that the job holds
+-- ARGV[2] how long it is still held, in milliseconds
+-- returns 1 when the job holds it, else 0
+local jid = string.match(ARGV[1], '^%S+')
+local time = redis.call('TIME')
+local now = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
+-- The reaper leaves a lock alone whose job has moved just now: it may be on its way.
+local text = string.gsub(ARGV[1], '^(%S+ %d+) %d+', '%1 ' .. now)
+local held = redis.call('GET', KEYS[1])
+if held and string.match(held, '^%S+') ~= jid then return 0 end
+redis.call('SET', KEYS[1], text, 'PX', ARGV[2])
+redis.call('SADD', KEYS[2], string.sub(KEYS[1], #KEYS[2] + 2))
+return 1
