@@ -35,3 +35,12 @@ def test_a_server_that_is_away_is_a_message(tmp_path):
     ended = mark("redis://127.0.0.1:1", "v1", folder=tmp_path)
     assert ended.returncode == 1
     assert "cannot be reached" in ended.stderr
+
+
+def test_a_deploy_is_noted_on_every_server_of_the_configuration(redis_url, raw_redis, tmp_path):
+    (tmp_path / "offsider.toml").write_text(f'servers.bulk.url = "{redis_url.removesuffix("0")}1"\n')
+    assert mark(redis_url, "v1", folder=tmp_path).stdout == "marked: v1\n"
+    config = Config.load(tmp_path / "offsider.toml", environ={"REDIS_URL": redis_url})
+    now = config.clock.now()
+    for server in ("main", "bulk"):
+        assert [found.label for found in Deploys(config.for_server(server)).marks(now - 120, now)] == ["v1"]
