@@ -432,7 +432,14 @@ QUEUE = Dashboard(
             "Waiting",
             [
                 Panel("Jobs waiting", [Query(by_queue("sidekiq_queue_enqueued_jobs"), "{{name}}")]),
-                Panel("Age of the next job", [Query(by_queue("sidekiq_queue_latency_seconds"), "{{name}}")], "s"),
+                Panel(
+                    "Age of the next job",
+                    [
+                        Query(by_queue("sidekiq_queue_latency_seconds"), "{{name}}"),
+                        Query(by_queue("sidekiq_queue_latency_target_seconds"), "{{name}}, promised"),
+                    ],
+                    "s",
+                ),
                 Panel(
                     "Time from enqueued to started",
                     quantiles(WAITED, RUNS),

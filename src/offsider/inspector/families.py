@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -78,6 +79,11 @@ def _queues(fleet: Fleet) -> list[Family]:
     found = fleet.queues
     return [
         each("sidekiq_queue_latency_seconds", "Age of its next job.", {q.name: q.latency_seconds for q in found}),
+        each(
+            "sidekiq_queue_latency_target_seconds",
+            "Within which time its jobs shall begin.",
+            {q.name: q.target_seconds for q in found if math.isfinite(q.target_seconds)},
+        ),
         each("sidekiq_queue_enqueued_jobs", "Jobs in the queue.", {q.name: q.size for q in found}),
         each("sidekiq_queue_paused", "1 when nobody may take from it.", {q.name: q.paused for q in found}),
         each("sidekiq_queue_workers", "Threads that serve it.", {q.name: q.concurrency for q in found}),

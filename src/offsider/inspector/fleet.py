@@ -11,7 +11,7 @@ from offsider.core.series import Series
 from offsider.inspector.fleet_metrics import FleetMetrics
 from offsider.inspector.process import Process, ProcessSet
 from offsider.inspector.server_info import ServerInfo
-from offsider.inspector.shard_load import ShardLoad, loads_of
+from offsider.inspector.shard_load import QueueTargets, ShardLoad, loads_of
 from offsider.inspector.stats import Stats
 from offsider.inspector.work import Work, WorkSet
 from offsider.storage.lag import scheduler_lag_seconds
@@ -29,6 +29,8 @@ class QueueLoad:
         concurrency: how many threads these have.
         busy: jobs of it that run now.
         longest_run_seconds: how long the one that runs longest does, 0 when none does.
+        target_seconds: within which time its jobs shall begin, by the most urgent class that has run there; infinite
+            when all that run there may wait.
     """
 
     name: str
@@ -39,6 +41,7 @@ class QueueLoad:
     concurrency: int
     busy: int
     longest_run_seconds: float
+    target_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +98,7 @@ class Fleet:
             at=time.time(),
             stats=stats,
             processes=processes,
-            queues=_loads(stats, processes, works),
+            queues=_loads(stats, processes, works, QueueTargets(config.slo, series)),
             running=Counter((work.record.name, work.queue) for work in works),
             server=ServerInfo.read(config),
             scheduler_lag_seconds=scheduler_lag_seconds(config.shared_redis()),
@@ -105,7 +108,7 @@ class Fleet:
         )
 
 
-def _loads(stats: Stats, processes: Sequence[Process], works: Sequence[Work]) -> list[QueueLoad]:
+def _loads(stats: Stats, processes: Sequence[Process], works: Sequence[Work], targets: QueueTargets) -> list[QueueLoad]:
     known = {summary.name: summary for summary in stats.queue_summaries}
     serving, threads = Counter[str](), Counter[str]()
     for process in processes:
@@ -126,6 +129,7 @@ def _loads(stats: Stats, processes: Sequence[Process], works: Sequence[Work]) ->
             concurrency=threads[name],
             busy=busy[name],
             longest_run_seconds=longest.get(name, 0.0),
+            target_seconds=targets.of(name),
         )
         for name in sorted({*known, *serving, *busy})
     ]

@@ -119,7 +119,7 @@ def loads_of(
         if not process.is_quiet:
             working.setdefault(process.shard, []).append(process)
     configured = {name: shard for name, shard in config.shards.items() if shard.server == config.server}
-    late = _late(config.slo, queues, series)
+    late = _late(QueueTargets(config.slo, series), queues)
     loads: list[ShardLoad] = []
     for name in sorted({*working, *minutes, *configured}):
         there = working.get(name, [])
@@ -153,25 +153,34 @@ def loads_of(
     return loads
 
 
-def _late(slo: SloSection, queues: Sequence[QueueSummary], series: Sequence[Series]) -> dict[str, float]:
+class QueueTargets:
+    """Within how many seconds the jobs of each queue shall begin, by the most urgent class that has run there.
+
+    Args:
+        slo: what urgencies promise.
+        series: what was counted of runs.
+    """
+
+    def __init__(self, slo: SloSection, series: Iterable[Series]) -> None:
+        self._unknown = slo.target("low").queue_seconds
+        self._known: dict[str, float] = {}
+        for one in series:
+            queue, urgency = one.labels.get("queue", ""), one.labels.get("urgency", "low")
+            seconds = slo.target(urgency if urgency in URGENCIES else "low").queue_seconds
+            self._known[queue] = min(seconds, self._known.get(queue, math.inf))
+
+    def of(self, queue: str) -> float:
+        """Of one queue; infinite when its jobs may wait for ever. Where nothing has run yet, low urgency is assumed."""
+        return self._known.get(queue, self._unknown)
+
+
+def _late(targets: QueueTargets, queues: Sequence[QueueSummary]) -> dict[str, float]:
     """Queue -> how long its next job has waited, as a share of what is promised there."""
-    promised = queue_targets(slo, series)
-    unknown = slo.target("low").queue_seconds
     return {
-        queue.name: queue.latency_seconds / promised.get(queue.name, unknown)
+        queue.name: queue.latency_seconds / targets.of(queue.name)
         for queue in queues
         if queue.size and not queue.paused
     }
-
-
-def queue_targets(slo: SloSection, series: Iterable[Series]) -> dict[str, float]:
-    """Queue -> within how many seconds its jobs shall begin: what the most urgent class that has run there promises."""
-    targets: dict[str, float] = {}
-    for one in series:
-        queue, urgency = one.labels.get("queue", ""), one.labels.get("urgency", "low")
-        seconds = slo.target(urgency if urgency in URGENCIES else "low").queue_seconds
-        targets[queue] = min(seconds, targets.get(queue, math.inf))
-    return targets
 
 
 def _used(minutes: Mapping[float, Load], since: float, until: float) -> float | None:

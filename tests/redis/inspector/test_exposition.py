@@ -44,6 +44,9 @@ ESTABLISHED = {
     "sidekiq_queue_paused",
 }
 OURS = {
+    "sidekiq_stranded_jobs",
+    "sidekiq_jobs_stranded_total",
+    "sidekiq_queue_latency_target_seconds",
     "sidekiq_jobs_satisfied_total",
     "sidekiq_shard_processes",
     "sidekiq_shard_workers",
@@ -111,6 +114,16 @@ def test_a_class_is_summed_over_its_queues_and_labels(found):
 def test_it_tells_which_runs_kept_what_was_promised(found):
     assert found["sidekiq_jobs_satisfied_total", "", "Mail", "bulk", "high", "low", "post"] == 2
     assert found["sidekiq_apdex_objective",] == 0.995
+    assert found["sidekiq_queue_latency_target_seconds", "low"] == 10  # jobs of high urgency have run there
+    assert found["sidekiq_queue_latency_target_seconds", "default"] == 60
+    assert found["sidekiq_queue_latency_target_seconds", "unserved"] == 60
+
+
+def test_a_queue_of_jobs_that_may_wait_has_no_target(config, raw_redis):
+    config.slo.high_queue_seconds = 0
+    seed(raw_redis, config.shared_redis())
+    assert 'latency_target_seconds{name="low"}' not in fleet_text(config)
+    config.close()
 
 
 def test_it_tells_how_shards_fare(found):

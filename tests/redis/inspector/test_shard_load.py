@@ -8,7 +8,7 @@ import pytest
 
 from offsider.core.payload import encode
 from offsider.core.series import Series
-from offsider.inspector.shard_load import ShardLoad, ShardLoads, queue_targets
+from offsider.inspector.shard_load import QueueTargets, ShardLoad, ShardLoads
 from offsider.storage import run_counts
 from offsider.storage.shard_loads import Load
 from offsider.testing import FakeClock
@@ -138,7 +138,8 @@ def test_a_shard_without_processes_is_wanted_when_jobs_wait_in_its_queues(config
 
 
 def test_labels_that_nobody_declares_promise_what_low_does(config):
-    assert queue_targets(config.slo, [Series({"queue": "q", "urgency": "odd"}), Series({})]) == {"q": 60.0, "": 60.0}
+    targets = QueueTargets(config.slo, [Series({"queue": "q", "urgency": "odd"}), Series({})])
+    assert (targets.of("q"), targets.of("")) == (60.0, 60.0)
 
 
 def test_the_course_has_three_lines(config, work):
