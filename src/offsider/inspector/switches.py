@@ -160,6 +160,11 @@ class Switches:
         return done
 
 
+def switched_here(config: Config) -> list[str]:
+    """The classes that have a switch on the configuration's own server, for those who only want to know that."""
+    return sorted(switches.read(config.shared_redis()).on)
+
+
 def known_jobs(config: Config) -> frozenset[str]:
     """The names of jobs that live workers know; Ruby's do not tell."""
     identities = [process.identity for process in ProcessSet(config)]

@@ -21,6 +21,7 @@ PAGES = (
     "job",
     "search",
     "quarantine",
+    "switches",
     "metrics",
     "slos",
     "errors",

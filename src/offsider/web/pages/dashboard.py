@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from offsider.inspector import History, Queue, RulesInUse, ServerInfo, Stats, TopJobs, rules_in_use
+from offsider.inspector.switches import switched_here
 from offsider.web.answers import Answer, Page, Text
 from offsider.web.counters import counters, last_hour, server
 from offsider.web.layout import counts
@@ -16,6 +17,7 @@ from offsider.web.visit import Visit
 
 MOST_QUEUES = 8
 MOST_JOBS = 5
+MOST_SWITCHES = 10
 MOST_DAYS = 180
 #: Choices of the history.
 DAYS = (7, 30, 90, 180)
@@ -30,6 +32,7 @@ def show(visit: Visit) -> Answer:
     days = visit.number("days", default=30, lowest=1, highest=MOST_DAYS)
     data = {
         "stats": {**counts(stats), "processes": stats.processes},
+        "switched": switched_here(visit.config)[:MOST_SWITCHES],
         "attention": [*_attention(stats, info, rules_in_use(visit.config))],
         "hour": _hour(hour),
         "queues": _slowest(stats),
