@@ -107,7 +107,7 @@ def _overview(config: Config) -> tuple[Mapping[str, Any], str]:
     from offsider.inspector import Stats
 
     seen = Stats.read(config)
-    names = ("processed", "failed", "busy", "enqueued", "scheduled", "retries", "dead", "processes")
+    names = ("processed", "failed", "busy", "enqueued", "scheduled", "retries", "dead", "parked", "processes")
     data: dict[str, Any] = {name: getattr(seen, name) for name in names}
     data["default_queue_latency_seconds"] = seen.default_queue_latency_seconds
     numbers = {name: grouped(data[name]) for name in names}

@@ -9,10 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from offsider.core.series import Series
-from offsider.inspector.families import concurrency_family, fleet_families, running_family, series_families
+from offsider.inspector.families import (
+    concurrency_family,
+    families_of_extensions,
+    fleet_families,
+    running_family,
+    series_families,
+)
 from offsider.inspector.family import render
 from offsider.inspector.fleet import Fleet
 from offsider.wiring.config import Config
+from offsider.wiring.default import default_config
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -23,7 +30,8 @@ def fleet_text(config: Config | None = None) -> str:
     Raises:
         RedisFailure: it tells nothing.
     """
-    return render(fleet_families(Fleet.read(config)))
+    config = config if config is not None else default_config()
+    return render([*fleet_families(Fleet.read(config)), *families_of_extensions(config)])
 
 
 def series_text(series: Iterable[Series], *, concurrency: int | None = None, running: int | None = None) -> str:

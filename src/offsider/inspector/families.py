@@ -12,9 +12,11 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
+from offsider.core.errors import RedisFailure
 from offsider.core.series import BOUNDS_SECONDS, Series
 from offsider.inspector.family import Family, Kind, Labels, Sample, number
 from offsider.inspector.fleet import Fleet
+from offsider.wiring.config import Config
 
 #: What no name of a label may have, that of an extension's own included.
 _LABEL = re.compile(r"^(?=\d)|[^a-zA-Z0-9_]|^le$")
@@ -36,6 +38,17 @@ def fleet_families(fleet: Fleet) -> list[Family]:
     ]
 
 
+def families_of_extensions(config: Config) -> list[Family]:
+    """What installed extensions tell of a server. One that cannot be asked does not keep the others from telling."""
+    families: list[Family] = []
+    for tell in config.metric_families:
+        try:
+            families += tell(config)
+        except RedisFailure as error:
+            config.handle_error(error, {"context": "metrics of an extension"})
+    return families
+
+
 def _totals(fleet: Fleet) -> list[Family]:
     stats = fleet.stats
     return [
@@ -46,6 +59,7 @@ def _totals(fleet: Fleet) -> list[Family]:
         _single("sidekiq_scheduled_jobs", "gauge", "Jobs that are due later.", stats.scheduled),
         _single("sidekiq_retry_jobs", "gauge", "Jobs that failed and will be tried again.", stats.retries),
         _single("sidekiq_dead_jobs", "gauge", "Jobs that will not be tried again.", stats.dead),
+        _single("sidekiq_parked_jobs", "gauge", "Jobs that extensions keep from running for now.", stats.parked),
     ]
 
 

@@ -36,6 +36,7 @@ class Stats:
         busy: jobs that run now, in all processes.
         default_queue_latency_seconds: of the queue ``default``.
         queue_summaries: every queue, by name.
+        parked: jobs that extensions keep from running for now.
     """
 
     processed: int
@@ -49,6 +50,7 @@ class Stats:
     busy: int = 0
     default_queue_latency_seconds: float = 0.0
     queue_summaries: tuple[QueueSummary, ...] = field(default=())
+    parked: int = 0
 
     @classmethod
     def read(cls, config: Config | None = None) -> Stats:
@@ -69,6 +71,7 @@ class Stats:
             busy=sum(seen.busy.values()),
             default_queue_latency_seconds=next((one.latency_seconds for one in summaries if one.name == "default"), 0),
             queue_summaries=summaries,
+            parked=seen.parked,
         )
 
     @staticmethod

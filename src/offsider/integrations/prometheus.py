@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from offsider.core.errors import RedisFailure
-from offsider.inspector.families import fleet_families
+from offsider.inspector.families import families_of_extensions, fleet_families
 from offsider.inspector.family import Family
 from offsider.inspector.fleet import Fleet
 from offsider.integrations.missing import missing
@@ -44,7 +44,7 @@ class OffsiderCollector(Collector):
         except RedisFailure as error:
             config.handle_error(error, {"context": "a scrape of the metrics"})
             return
-        for family in fleet_families(fleet):
+        for family in [*fleet_families(fleet), *families_of_extensions(config)]:
             yield _metric(family)
 
 

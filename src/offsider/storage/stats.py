@@ -67,7 +67,10 @@ class QueueOverview:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """The numbers of a server. ``busy`` has the running jobs of each process that is alive."""
+    """The numbers of a server.
+
+    ``busy`` has the running jobs of each process that is alive; ``parked`` are the jobs in lists of extensions.
+    """
 
     processed: int
     failed: int
@@ -76,6 +79,7 @@ class Overview:
     dead: int
     busy: Mapping[str, int]
     queues: tuple[QueueOverview, ...]
+    parked: int = 0
 
 
 def overview(redis: Redis) -> Overview:
@@ -93,16 +97,21 @@ def overview(redis: Redis) -> Overview:
         ("SMEMBERS", keys.queues),
         ("SMEMBERS", keys.paused),
         ("SMEMBERS", keys.processes),
+        ("SMEMBERS", keys.places),
     ]
-    processed, failed, scheduled, retries, dead, known, paused, listed = redis.pipeline(first, raise_errors=False)
+    processed, failed, scheduled, retries, dead, *sets = redis.pipeline(first, raise_errors=False)
+    known, paused, listed, places = sets
     names, stopped, identities = queues.readable(known), set(queues.readable(paused)), queues.readable(listed)
     second: list[Command] = [("LLEN", keys.queue(name)) for name in names]
+    lists: list[Command] = [("LLEN", place) for place in queues.readable(places)]
+    second += lists
     second += [("HMGET", keys.process(identity), "info", "busy") for identity in identities]
     if names:
         second.append(oldest.command(redis, names))
     replies = redis.pipeline(second, raise_errors=False) if second else []
     since = oldest.enqueued_at(redis, names, replies.pop()) if names else []
-    sizes, of_processes = replies[: len(names)], replies[len(names) :]
+    sizes, replies = replies[: len(names)], replies[len(names) :]
+    parked, of_processes = replies[: len(lists)], replies[len(lists) :]
     return Overview(
         processed=_count(processed),
         failed=_count(failed),
@@ -118,6 +127,7 @@ def overview(redis: Redis) -> Overview:
             QueueOverview(name, _count(size), enqueued_at, name in stopped)
             for name, size, enqueued_at in zip(names, sizes, since, strict=True)
         ),
+        parked=sum(map(_count, parked)),
     )
 
 

@@ -72,6 +72,8 @@ ErrorHandler: TypeAlias = Callable[[BaseException, Mapping[str, object]], None]
 DeathHandler: TypeAlias = Callable[[JobPayload, "BaseException | None"], None]
 #: Looks at an installation and answers what `offsider.inspector.doctor` calls findings.
 DoctorCheck: TypeAlias = Callable[["Config"], Iterable[Any]]
+#: Looks at an installation and answers metrics: what `offsider.inspector.family` calls families.
+MetricFamilies: TypeAlias = Callable[["Config"], Iterable[Any]]
 MetricLabels: TypeAlias = Callable[[str, str], Mapping[str, str]]
 T = TypeVar("T")
 Handler = TypeVar("Handler", bound=Callable[..., Any])
@@ -152,6 +154,7 @@ class Config:
         self.info_fields: Listing[Callable[[], Mapping[str, Any]]] = Listing("config.info_fields")
         self.web_tabs: Listing[WebTab] = Listing("config.web_tabs")
         self.metric_labels: Listing[MetricLabels] = Listing("config.metric_labels")
+        self.metric_families: Listing[MetricFamilies] = Listing("config.metric_families")
         self.doctor_checks: Listing[DoctorCheck] = Listing("config.doctor_checks")
         self.reloader = no_reload
         self.after_commit = None
@@ -337,6 +340,12 @@ class Config:
         """
         self.metric_labels.append(labels)
 
+    def add_metrics(self, families: MetricFamilies) -> None:
+        """Have a scrape of metrics tell something more: ``families`` gets the configuration of the server that is
+        looked at, and answers an iterable of `offsider.inspector.family.Family`. It is quick.
+        """
+        self.metric_families.append(families)
+
     def add_doctor_check(self, check: DoctorCheck) -> None:
         """Have ``offsider doctor`` look at something more: ``check`` gets the configuration of the server that is
         looked at, and answers an iterable of `offsider.inspector.doctor.Finding`. It changes nothing, and is quick.
@@ -456,6 +465,7 @@ class Config:
             self.info_fields,
             self.web_tabs,
             self.metric_labels,
+            self.metric_families,
             self.doctor_checks,
         ]
         for part in closing:

@@ -3,8 +3,9 @@
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from offsider.core.errors import RedisUnavailable
+from offsider.core.errors import RedisRefused, RedisUnavailable
 from offsider.inspector.exposition import fleet_text
+from offsider.inspector.family import Family, Sample
 from offsider.wiring.config import Config
 from tests.redis.inspector.fleets import seed
 
@@ -44,6 +45,7 @@ ESTABLISHED = {
     "sidekiq_queue_paused",
 }
 OURS = {
+    "sidekiq_parked_jobs",
     "sidekiq_stranded_jobs",
     "sidekiq_jobs_stranded_total",
     "sidekiq_queue_latency_target_seconds",
@@ -88,7 +90,8 @@ def test_it_tells_what_is_in_redis(found):
     assert found["sidekiq_host_processes", "one", "true"] == 1
     assert found["sidekiq_host_processes_memory_usage_bytes", "false", "two"] == 4000 * 1024
     assert found["sidekiq_enqueued_jobs",] == 1
-    assert found["sidekiq_scheduled_jobs",] == 2
+    assert found["sidekiq_scheduled_jobs",] == 3
+    assert (found["sidekiq_stranded_jobs", "New"], found["sidekiq_jobs_stranded_total", "New"]) == (1, 4)
     assert (found["sidekiq_retry_jobs",], found["sidekiq_dead_jobs",]) == (1, 1)
     assert found["sidekiq_queue_enqueued_jobs", "unserved"] == 1
     assert found["sidekiq_queue_processes", "unserved"] == 0
@@ -101,6 +104,19 @@ def test_it_tells_what_is_in_redis(found):
     assert found["sidekiq_running_jobs", "Mail", "low"] == 2
     assert found["sidekiq_redis_memory_used_bytes",] > 0
     assert found["sidekiq_redis_memory_max_bytes",] == 0
+
+
+def test_extensions_tell_more_and_one_that_cannot_does_not_keep_the_others_from_it(config, raw_redis):
+    def broken(_config):
+        raise RedisRefused("WRONGTYPE of something")
+
+    told = []
+    config.error_handlers.append(lambda error, context: told.append(context["context"]))
+    config.add_metrics(broken)
+    config.add_metrics(lambda asked: [Family("own", "gauge", "Of ours.", (Sample(float(asked is config)),))])
+    assert fleet_text(config).endswith("# HELP own Of ours.\n# TYPE own gauge\nown 1\n")
+    assert told == ["metrics of an extension"]
+    config.close()
 
 
 def test_a_class_is_summed_over_its_queues_and_labels(found):

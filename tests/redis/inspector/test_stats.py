@@ -30,6 +30,9 @@ def test_every_number_is_read(config, raw_redis):
     raw_redis.hset("one:1:ab", mapping={"info": "{}", "busy": 3})
     raw_redis.hset("two:2:cd", mapping={"info": "{}", "busy": 4})
     raw_redis.sadd("paused", "low")
+    raw_redis.sadd("offsider:places", "offsider:a", "offsider:b")
+    raw_redis.lpush("offsider:a", "1", "2")
+    raw_redis.lpush("offsider:b", "3")
     read = Stats.read(config)
     assert replace(read, default_queue_latency_seconds=0, queue_summaries=()) == Stats(
         processed=1234,
@@ -41,6 +44,7 @@ def test_every_number_is_read(config, raw_redis):
         processes=2,
         queues={"default": 1, "low": 2},
         busy=7,
+        parked=3,
     )
     assert [(queue.name, queue.size, queue.paused) for queue in read.queue_summaries] == [
         ("default", 1, False),
@@ -72,7 +76,7 @@ def test_whatever_is_stored_it_takes_two_round_trips(config, raw_redis, monkeypa
 
 
 def test_keys_that_hold_something_else_count_as_empty(config, raw_redis):
-    for key in ("schedule", "queues", "processes", "paused"):
+    for key in ("schedule", "queues", "processes", "paused", "offsider:places"):
         raw_redis.set(key, "no set")
     raw_redis.set("stat:processed", "many")
     raw_redis.sadd("stat:failed", "x")

@@ -138,6 +138,7 @@ def test_the_default_reloader_does_nothing(config):
         lambda config: config.add_service(print),
         lambda config: config.add_info(dict),
         lambda config: config.add_web_tab(WebTab("a", "b", "/c")),
+        lambda config: config.add_metrics(list),
         lambda config: config.add_metric_labels(lambda name, queue: {}),
         lambda config: config.add_job_option("x", int),
         lambda config: config.use(object()),

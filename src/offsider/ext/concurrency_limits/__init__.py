@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from offsider.ext.concurrency_limits.examination import check_limits, families
 from offsider.ext.concurrency_limits.gate import Gate
 from offsider.ext.concurrency_limits.limits import Limit, Limits
 from offsider.ext.concurrency_limits.rules import OPTION, Given, Rules, check_option
@@ -52,10 +53,12 @@ class ConcurrencyLimits:
         self._rules = Rules(limits or {}, default_shares=default_shares)
 
     def install(self, config: Config) -> None:
-        """The gate outside of all middleware, the service, the option and the tab."""
+        """The gate outside of all middleware, the service, the option, the tab, and what monitoring is told."""
         config.add_job_option(OPTION, check_option)
         table = Table(config, self._rules)
         slots = Slots(config, table)
         config.server_middleware.gate(Gate(config, table, slots))
         config.add_service(lambda config: SlotsService(slots, config))
         config.add_web_tab(make_tab())
+        config.add_metrics(families)
+        config.add_doctor_check(check_limits)
