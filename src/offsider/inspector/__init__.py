@@ -12,6 +12,7 @@ from offsider.inspector.job_metrics import BOUNDS_MS, PERIODS, JobDetail, JobMet
 from offsider.inspector.job_record import JobRecord
 from offsider.inspector.job_set import DeadSet, JobSet, RetrySet, ScheduledSet, SetEntry
 from offsider.inspector.migration import Migration, MigrationReport, Relocation
+from offsider.inspector.parked import ParkedJobs, parked_counts, parked_jobs
 from offsider.inspector.process import CapsuleShown, Process, ProcessSet
 from offsider.inspector.quarantine import Quarantine, QuarantinedJob
 from offsider.inspector.queue import Queue
@@ -52,6 +53,7 @@ __all__ = [
     "JobTotals",
     "Migration",
     "MigrationReport",
+    "ParkedJobs",
     "Preview",
     "Process",
     "ProcessSet",
@@ -77,6 +79,8 @@ __all__ = [
     "TopJobs",
     "Work",
     "WorkSet",
+    "parked_counts",
+    "parked_jobs",
     "rules_in_use",
     "search_everywhere",
     "shards_of",

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from offsider.core.errors import RedisFailure
@@ -30,6 +31,7 @@ def fleet_families(fleet: Fleet) -> list[Family]:
         *_queues(fleet),
         *_shards(fleet),
         *_scheduler(fleet),
+        *_parked(fleet),
         *_memory(fleet),
         *_by_class(fleet.series),
         *series_families(fleet.series),
@@ -133,6 +135,18 @@ def _shards(fleet: Fleet) -> list[Family]:
 def _scheduler(fleet: Fleet) -> list[Family]:
     lags = tuple(Sample(lag, {"set": name}) for name, lag in fleet.scheduler_lag_seconds.items())
     return [Family("sidekiq_scheduler_lag_seconds", "gauge", "How late the job is that is due longest.", lags)]
+
+
+def _parked(fleet: Fleet) -> list[Family]:
+    waiting = Counter[str]()
+    for jobs in fleet.parked:
+        waiting[jobs.name] += jobs.count
+    now = tuple(Sample(count, {"class": name}) for name, count in waiting.items())
+    ever = tuple(Sample(count, {"class": name}) for name, count in fleet.parked_counts.items())
+    return [
+        Family("sidekiq_stranded_jobs", "gauge", "Parked jobs that no live worker can run.", now),
+        Family("sidekiq_jobs_stranded_total", "counter", "Times that such jobs were parked.", ever),
+    ]
 
 
 def _memory(fleet: Fleet) -> list[Family]:

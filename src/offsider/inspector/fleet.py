@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from offsider.core.series import Series
 from offsider.inspector.fleet_metrics import FleetMetrics
+from offsider.inspector.parked import ParkedJobs, parked_counts, parked_jobs
 from offsider.inspector.process import Process, ProcessSet
 from offsider.inspector.server_info import ServerInfo
 from offsider.inspector.shard_load import QueueTargets, ShardLoad, loads_of
@@ -59,6 +60,8 @@ class Fleet:
         series: what was counted of runs.
         shards: how busy each is.
         objective: the share of runs that shall be satisfied.
+        parked: what no live worker can run.
+        parked_counts: class -> how often its jobs were parked, ever.
     """
 
     at: float
@@ -71,6 +74,8 @@ class Fleet:
     series: Sequence[Series]
     shards: Sequence[ShardLoad]
     objective: float
+    parked: Sequence[ParkedJobs]
+    parked_counts: Mapping[str, int]
 
     @property
     def concurrency(self) -> int:
@@ -105,6 +110,8 @@ class Fleet:
             series=series,
             shards=loads_of(config, processes, stats.queue_summaries, series),
             objective=config.slo.apdex_objective,
+            parked=parked_jobs(config),
+            parked_counts=parked_counts(config),
         )
 
 

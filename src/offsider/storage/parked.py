@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import cast
 
+from offsider.core.payload import JobPayload, read_stamp
 from offsider.storage import clocks, job_sets
 from offsider.storage.redis import Redis
 
@@ -84,14 +85,29 @@ def counts(redis: Redis) -> dict[str, int]:
     return {name.decode("utf-8", "replace"): int(count) for name, count in zip(reply[::2], reply[1::2], strict=True)}
 
 
+def wanted_by(payload: JobPayload) -> Wanted:
+    """What a worker must be able to run for a job."""
+    signature: object = payload.get("signature")
+    return Wanted(payload["class"], signature if isinstance(signature, str) else "")
+
+
+def parked_since(payload: JobPayload) -> float | None:
+    """Since when nobody could run a job, in epoch seconds; None when that is not so."""
+    return read_stamp(payload.get("parked_at"))
+
+
+def is_parked(raw: bytes) -> bool:
+    """Whether these may be the bytes of a parked job; to be decoded, who has to know."""
+    return _MARK in raw
+
+
 def each(redis: Redis) -> Iterator[bytes]:
-    """What lies in the schedule and may be a parked job, the one that is due next first; read in pages."""
+    """What the schedule holds where parked jobs lie, others among them: who is due next comes first; read in pages."""
     until = clocks.look(redis)[0] + LONGEST_SECONDS + _SLACK_SECONDS
     for raw, due_at in job_sets.each(redis, redis.keys.schedule):
         if due_at > until:
             return
-        if _MARK in raw:
-            yield raw
+        yield raw
 
 
 def hasten(redis: Redis, members: Sequence[bytes]) -> int:

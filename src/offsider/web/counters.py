@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Generic, TypeVar
 
-from offsider.inspector import JobMetrics, ServerInfo, ServerLook, Stats, TopJobs
+from offsider.inspector import JobMetrics, ParkedJobs, ServerInfo, ServerLook, Stats, TopJobs, parked_jobs
 from offsider.web.fresh import Fresh
 from offsider.wiring.config import Config
 
@@ -56,6 +56,10 @@ class LastHour(Fresh[TopJobs]):
     """What ran within the last hour."""
 
 
+class Parked(Fresh[Sequence[ParkedJobs]]):
+    """What no live worker can run."""
+
+
 class Server(Fresh[ServerInfo]):
     """What the server says about itself."""
 
@@ -87,6 +91,11 @@ def last_hour(config: Config) -> TopJobs:
     """What ran within the last hour, as of two seconds ago at most."""
     read = partial(JobMetrics.top, "1h", config=config)
     return config.kept.get(LastHour, lambda: LastHour(read, HOUR_SECONDS)).get()
+
+
+def parked(config: Config) -> Sequence[ParkedJobs]:
+    """What no live worker can run, as of two seconds ago at most."""
+    return config.kept.get(Parked, lambda: Parked(partial(parked_jobs, config), HOUR_SECONDS)).get()
 
 
 def server(config: Config) -> ServerInfo:

@@ -24,9 +24,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from offsider.core.errors import InvalidArguments, NoCapableWorker, RedisFailure
-from offsider.core.payload import decode, encode, read_stamp, stamp
+from offsider.core.payload import decode, encode, stamp
 from offsider.storage import parked, registered
-from offsider.storage.parked import LONGEST_SECONDS, Seen, Wanted
+from offsider.storage.parked import LONGEST_SECONDS, Seen, Wanted, parked_since, wanted_by
 from offsider.wiring.events import JobParked
 from offsider.worker.outcome import Parked
 
@@ -214,17 +214,6 @@ def why_not(declared: Declared | None, payload: JobPayload) -> str:
     except InvalidArguments as error:
         return f"{error}{pushed.rstrip(',')}"
     return ""
-
-
-def wanted_by(payload: JobPayload) -> Wanted:
-    """What a worker must be able to run."""
-    signature = payload.get("signature")
-    return Wanted(payload["class"], signature if isinstance(signature, str) else "")
-
-
-def parked_since(payload: JobPayload) -> float | None:
-    """Since when nobody could run a job, in epoch seconds; None when that is not so."""
-    return read_stamp(payload.get("parked_at"))
 
 
 def no_longer_parked(raw: bytes) -> bytes:

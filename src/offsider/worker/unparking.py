@@ -16,8 +16,9 @@ from offsider.core.errors import MalformedPayload
 from offsider.core.wording import counted
 from offsider.jobs import registry
 from offsider.storage import parked
+from offsider.storage.parked import wanted_by
 from offsider.wiring.service import Loop
-from offsider.worker.ability import wanted_by, why_not
+from offsider.worker.ability import why_not
 
 if TYPE_CHECKING:
     from offsider.core.payload import JobPayload
@@ -71,7 +72,7 @@ class Unparking:
         if kinds:
             found = dict.fromkeys(kinds, 0)
             batch: list[bytes] = []
-            for raw in parked.each(self._redis):
+            for raw in filter(parked.is_parked, parked.each(self._redis)):
                 if self._ending.is_set() or self._quiet():
                     return IDLE_SECONDS
                 wanted = self._runnable(raw)

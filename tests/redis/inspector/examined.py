@@ -43,7 +43,7 @@ def register(client: redis.Redis, identity: str = OURS, *, knows: list[str] | No
     client.sadd("processes", identity)
     client.hset(identity, mapping=fields | {"info": json.dumps(info)})
     if knows is not None:
-        client.set(f"offsider:classes:{identity}", json.dumps(knows), ex=60)
+        client.set(f"offsider:classes:{identity}", json.dumps(dict.fromkeys(knows, "5ca1ab1e")), ex=60)
         client.hset("offsider:owners", identity, '{"default": ["default"]}')
         client.set(f"offsider:alive:{identity}", "1", ex=60)
 

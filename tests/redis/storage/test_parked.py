@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from offsider.core.payload import decode
 from offsider.storage import parked
 from offsider.storage.parked import LONGEST_SECONDS, Seen, Wanted
 from tests.snapshot import snapshot
@@ -60,13 +61,21 @@ def test_what_cannot_be_read_is_left_out(pool, raw_redis, field, value):
     assert parked.kinds(pool) == {}
 
 
-def test_only_jobs_that_are_parked_and_due_within_the_longest_wait_are_read(pool, raw_redis):
+def test_only_what_is_due_within_the_longest_wait_is_read_and_tells_who_is_parked(pool, raw_redis):
     now = time.time()
-    one, other, far = job("a", parked_at=1), job("b", parked_at=2), job("c", parked_at=3)
+    one, other, far, none = job("a", parked_at=1), job("b", parked_at=2), job("c", parked_at=3), job("d")
     raw_redis.zadd(
-        "schedule", {job("d"): now - 5, other: now + LONGEST_SECONDS, one: now - 1, far: now + 2 * LONGEST_SECONDS}
+        "schedule", {none: now - 5, other: now + LONGEST_SECONDS, one: now - 1, far: now + 2 * LONGEST_SECONDS}
     )
-    assert list(parked.each(pool)) == [one, other]
+    assert list(parked.each(pool)) == [none, one, other]
+    assert [parked.is_parked(raw) for raw in (none, one)] == [False, True]
+
+
+def test_a_payload_tells_what_it_wants_and_since_when_it_is_parked():
+    payload = decode(job("a", signature="5ca1ab1e", parked_at=1_500))
+    assert (parked.wanted_by(payload), parked.parked_since(payload)) == (Wanted("J", "5ca1ab1e"), 1.5)
+    for odd in (job("a"), job("a", signature=7, parked_at="x")):
+        assert (parked.wanted_by(decode(odd)), parked.parked_since(decode(odd))) == (Wanted("J", ""), None)
 
 
 def test_members_are_made_due_now_unless_they_are_or_have_gone(pool, raw_redis):

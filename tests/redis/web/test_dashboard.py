@@ -8,7 +8,7 @@ def test_an_empty_server_is_shown(read):
     assert data["stats"]["processed"] == data["hour"]["total"] == 0
     assert data["queues"] == []
     assert data["hour"]["error_rate"] == 0
-    assert data["attention"] == []
+    assert data["attention"] == data["parked"] == []
     assert data["server"]["store"] in {"redis", "valkey"}
 
 
@@ -41,3 +41,16 @@ def test_programs_with_different_rules_ask_for_attention(read, ask, raw_redis):
     raw_redis.zadd("offsider:clients", {"web-2:gunicorn:none": raw_redis.time()[0]})
     assert read("/")["attention"] == ["Programs route jobs by different rules: offsider doctor tells which."]
     assert b"offsider doctor tells which" in ask("/").body
+
+
+def test_what_no_live_worker_can_run_asks_for_attention(read, ask, raw_redis):
+    raw_redis.hset("offsider:parked", '["shop.Crop",""]', '[1795216780,"media","shop.Crop is not declared"]')
+    job = '{"class":"shop.Crop","args":[],"jid":"a","queue":"media","parked_at":1795216780000,"parked_count":3}'
+    raw_redis.zadd("schedule", {job: raw_redis.time()[0] + 60})
+    (jobs,) = read("/")["parked"]
+    assert (jobs["name"], jobs["count"], jobs["since"], jobs["path"]) == (
+        *("shop.Crop", 1, 1795216780.0, "/metrics/shop.Crop"),
+    )
+    page = ask("/").body.decode()
+    assert "No live worker of queue media can run shop.Crop. Parked jobs: 1." in page
+    assert "Start workers of the release that pushed them" in page

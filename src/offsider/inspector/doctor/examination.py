@@ -15,6 +15,7 @@ from offsider.inspector.doctor.migration_checks import MIGRATION_CHECKS
 from offsider.inspector.doctor.process_checks import PROCESS_CHECKS
 from offsider.inspector.doctor.routing_checks import ROUTING_CHECKS
 from offsider.inspector.doctor.server_checks import SERVER_CHECKS
+from offsider.inspector.doctor.switch_checks import SWITCH_CHECKS
 from offsider.storage.redis import Redis
 from offsider.storage.server_info import server_info
 from offsider.storage.vitals import vitals
@@ -46,8 +47,9 @@ def _findings(config: Config, redis: Redis) -> list[Finding]:
         facts = gather(config, redis, seen)
     except OffsiderError as error:
         return [*findings, _unreachable(config, error)]
-    checks = (*PROCESS_CHECKS, *LOAD_CHECKS, *ROUTING_CHECKS, *MIGRATION_CHECKS, *DELIVERY_CHECKS, *JOB_CHECKS)
-    for check in checks:
+    of_what_runs = (*PROCESS_CHECKS, *LOAD_CHECKS, *ROUTING_CHECKS, *SWITCH_CHECKS)
+    of_what_is_stored = (*MIGRATION_CHECKS, *DELIVERY_CHECKS, *JOB_CHECKS)
+    for check in (*of_what_runs, *of_what_is_stored):
         findings += _careful(check, facts)
     for check_of_extension in config.doctor_checks:
         findings += _careful(check_of_extension, config)

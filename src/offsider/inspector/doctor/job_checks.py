@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
 
 from offsider.core.wording import counted
 from offsider.inspector.doctor.facts import Facts
@@ -11,6 +12,7 @@ from offsider.inspector.doctor.finding import Finding, bad, ok, warn
 from offsider.inspector.doctor.listing import listed
 from offsider.inspector.history import History
 from offsider.inspector.job_record import JobRecord
+from offsider.inspector.parked import parked_jobs
 from offsider.storage import job_sets, queues
 from offsider.storage.cross_section import cross_section
 
@@ -58,11 +60,32 @@ def check_known(facts: Facts) -> Iterator[Finding]:
         yield bad(
             "unknown jobs",
             f"no live worker that serves their queue knows {names}",
-            why="such jobs fail with UnknownJob and end up dead",
+            why=_what_comes_of_them(facts),
             way_out="start a worker whose -r declares them, or give the renamed job aliases=(…)",
         )
     if not malformed and not unknown:
         yield ok("stored jobs", f"looked at {counted(looked_at, 'job')}: each can be run")
+
+
+def _what_comes_of_them(facts: Facts) -> str:
+    days = facts.config.worker.park_days
+    if not days:
+        return "such jobs fail with UnknownJob and end up dead"
+    return f"such jobs are parked until a worker that knows them starts, and buried after {counted(days, 'day')}"
+
+
+def check_parked(facts: Facts) -> Iterator[Finding]:
+    """Do jobs wait for a worker that can run them?"""
+    for jobs in parked_jobs(facts.config):
+        since = datetime.fromtimestamp(jobs.since, UTC).strftime("%Y-%m-%d %H:%M UTC")
+        count = counted(jobs.count, "job") if jobs.is_counted else f"at least {counted(jobs.count, 'job')}"
+        pushed = f", pushed by version {listed(list(jobs.versions))}" if jobs.versions else ""
+        yield bad(
+            "parked",
+            f"no live worker can run {count} of {jobs.name} in {listed(list(jobs.queues))}, since {since}{pushed}",
+            why=f"{jobs.reason or 'they wait in the schedule'}; {_what_comes_of_them(facts)}",
+            way_out="start workers of the release that pushed them; or delete them on the page of scheduled jobs",
+        )
 
 
 def _sample(facts: Facts) -> Iterable[tuple[str, list[JobRecord]]]:
@@ -116,4 +139,4 @@ def check_failures(facts: Facts) -> Iterator[Finding]:
         )
 
 
-JOB_CHECKS = (check_queue_types, check_known, check_dead, check_retries, check_failures)
+JOB_CHECKS = (check_queue_types, check_known, check_parked, check_dead, check_retries, check_failures)

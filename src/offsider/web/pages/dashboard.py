@@ -9,7 +9,7 @@ from typing import Any
 from offsider.inspector import History, Queue, RulesInUse, ServerInfo, Stats, TopJobs, rules_in_use
 from offsider.inspector.switches import switched_here
 from offsider.web.answers import Answer, Page, Text
-from offsider.web.counters import counters, last_hour, server
+from offsider.web.counters import counters, last_hour, parked, server
 from offsider.web.layout import counts
 from offsider.web.routing import LOOK, Route
 from offsider.web.segments import segment
@@ -34,6 +34,7 @@ def show(visit: Visit) -> Answer:
         "stats": {**counts(stats), "processes": stats.processes},
         "switched": switched_here(visit.config)[:MOST_SWITCHES],
         "attention": [*_attention(stats, info, rules_in_use(visit.config))],
+        "parked": [{**asdict(jobs), "path": f"/metrics/{segment(jobs.name)}"} for jobs in parked(visit.config)],
         "hour": _hour(hour),
         "queues": _slowest(stats),
         "history": {"days": days, "choices": DAYS, **_history(visit, days)},
