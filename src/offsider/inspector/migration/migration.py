@@ -85,7 +85,7 @@ class Migration:
         """
         report = MigrationReport()
         for server in self._config.servers:
-            pass
+            report.finished += Mover(self._config, server).finish()
         return self._walk(report, progress, moves=True)
 
     def stop(self) -> None:
