@@ -1,0 +1,89 @@
+"""Migrations that die at a chosen request to a server: ``python -m tests.process.dying_migration URL [OTHER URL]``.
+
+Each line of the input is ``NUMBER before`` or ``NUMBER after``: a child migrates, and is gone as after ``kill -9`` just
+before it sends this request, or when the server has carried it out and nobody has heard of it. The answer is a line,
+``died``, or ``done`` when there was no such request.
+
+The child is a fork, so that each death costs milliseconds. What is sent is counted, and not calls of functions: the
+package has no hook for this, and the points stay the same when the code between changes.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from offsider import Config
+from offsider.inspector import Migration
+from offsider.inspector.migration import walk
+from tests.redis.inspector.migrating import JOBS, RULES
+
+REPLY_MS = 2_000
+#: Pages are small, so that a few jobs make many steps.
+PAGE = 3
+
+
+def configuration(urls: list[str]) -> Config:
+    config = Config()
+    config.redis.url = urls[0]
+    config.routing.rules = RULES if urls[1:] else [rule[:2] for rule in RULES]
+    for url in urls[1:]:
+        config.add_server("bulk", url=url)
+    return config
+
+
+def migrate(urls: list[str]) -> None:
+    """A migration to the end."""
+    config = configuration(urls)
+    Migration(config).run()
+    config.close()
+
+
+def die_at(number: int, *, after: bool) -> None:
+    """Have this process die at its request of this number."""
+    sent = 0
+
+    def around(send: Callable[..., Any]) -> Callable[..., Any]:
+        def sending(connection: socket.socket, data: Any, *flags: int) -> Any:
+            nonlocal sent
+            sent += 1
+            if sent == number and not after:
+                os.kill(os.getpid(), signal.SIGKILL)
+            answer = send(connection, data, *flags)
+            if sent == number:
+                poller = select.poll()
+                poller.register(connection, select.POLLIN)
+                poller.poll(REPLY_MS)
+                os.kill(os.getpid(), signal.SIGKILL)
+            return answer
+
+        return sending
+
+    for name in ("sendall", "send"):
+        setattr(socket.socket, name, around(getattr(socket.socket, name)))
+
+
+def main(urls: list[str]) -> None:
+    exec(JOBS, {"__name__": "shop"})
+    walk._FIRST = walk._LEAST = PAGE
+    walk._BYTES = 1
+    for line in sys.stdin:
+        number, when = line.split()
+        child = os.fork()
+        if child == 0:
+            die_at(int(number), after=when == "after")
+            migrate(urls)
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        if os.WIFEXITED(status) and os.WEXITSTATUS(status):
+            raise SystemExit(f"a migration failed with {os.WEXITSTATUS(status)}")
+        print("died" if os.WIFSIGNALED(status) else "done", flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
