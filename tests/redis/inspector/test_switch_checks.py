@@ -1,0 +1,60 @@
+"""Switches that were forgotten, or that a server does not have, are found."""
+
+from __future__ import annotations
+
+import pytest
+
+from offsider.inspector import Switches
+from offsider.inspector.doctor import examine
+from offsider.inspector.doctor.finding import Severity
+from offsider.storage import switches
+from offsider.wiring.config import Config
+from tests.redis.inspector.examined import examined, severity
+
+
+@pytest.fixture
+def config(redis_url) -> Config:
+    config = Config()
+    config.redis.url = redis_url
+    return config
+
+
+def aged(raw_redis, name: str, days: float) -> None:
+    """Let a switch have been set so long ago."""
+    stored = raw_redis.hget("offsider:switches", name)
+    since = raw_redis.time()[0] - days * 86_400
+    head, _, rest = stored.partition(b'"since":')
+    raw_redis.hset("offsider:switches", name, head + b'"since":%d,' % since + rest.partition(b",")[2])
+
+
+def test_without_a_switch_there_is_nothing_to_say(redis_url, raw_redis):
+    found = examined(redis_url)
+    assert {severity(found, check) for check in ("switches", "old switches", "partial switches")} == {"none"}
+
+
+def test_a_switch_of_today_and_one_that_ends_by_itself_are_well(redis_url, raw_redis, config):
+    Switches(config).drop("HardJob")
+    Switches(config).defer("app.Export", lasting=30 * 86_400)
+    aged(raw_redis, "app.Export", 10)
+    finding = examined(redis_url)["switches"]
+    assert (finding.severity, finding.what) == (
+        Severity.OK,
+        "the jobs of these classes are dropped or put off: HardJob, app.Export",
+    )
+
+
+def test_a_switch_of_last_week_was_perhaps_forgotten(redis_url, raw_redis, config):
+    Switches(config).drop("HardJob")
+    aged(raw_redis, "HardJob", 7.5)
+    finding = examined(redis_url)["old switches"]
+    assert finding.severity is Severity.WARN
+    assert finding.what == "jobs are dropped or put off for days: HardJob (for 7 days)"
+    assert "offsider switches clear HardJob" in finding.way_out
+
+
+def test_a_switch_that_a_server_does_not_have_is_found(redis_url, raw_redis, config):
+    config.add_server("twin", url=redis_url, key_prefix="twin:")
+    Switches(config).drop("HardJob")
+    switches.clear(config.redis_of("twin"), "HardJob")
+    (finding,) = [one for one in examine(config) if one.check == "partial switches"]
+    assert finding.what == "not every server has the switch of HardJob (not on twin)"
