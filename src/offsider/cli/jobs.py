@@ -26,7 +26,8 @@ def jobs() -> None:
 @jobs.command("list", context_settings=SETTINGS)
 @application_options
 def list_jobs(require: tuple[str, ...], config: str | None, environment: str | None) -> None:
-    """Show every job with its queue and what it says of itself."""
+    """Show every job with its queue and what it says of itself, and those that promise more than they can keep."""
+    from offsider.jobs import registry
     from offsider.jobs.manifest import manifest
 
     try:
@@ -34,6 +35,9 @@ def list_jobs(require: tuple[str, ...], config: str | None, environment: str | N
     except OffsiderError as error:
         sys.exit(give_up(str(error)))
     click.echo(_table([HEAD, *map(_row, found["jobs"])]))
+    for job in registry.all_jobs():
+        for doubt in job.characteristics.doubts:
+            click.echo(f"note: {plain(job.name)} {doubt}")
 
 
 @jobs.command(context_settings=SETTINGS)

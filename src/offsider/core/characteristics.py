@@ -49,6 +49,17 @@ class Characteristics:
             given["resource_boundary"] = "none"
         return cls(**given, tags=tuple(declared.get("tags") or ()))
 
+    @property
+    def doubts(self) -> Sequence[str]:
+        """Why what its urgency promises will hardly be kept; each completes a sentence that begins with its name."""
+        if self.urgency != "high":
+            return ()
+        reasons = {
+            "calls services that others run, which promise nothing": self.external_dependencies,
+            "is bound by memory, so that few of it run at a time": self.resource_boundary == "memory",
+        }
+        return [f"is of high urgency and {reason}" for reason, holds in reasons.items() if holds]
+
     def generated_queue(self, job_name: str) -> str:
         """The queue that is named after the job: ``app.jobs.ResizeImageJob`` is served from ``resize_image``.
 

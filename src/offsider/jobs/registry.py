@@ -101,13 +101,16 @@ listed_by(all_jobs)
 def check_all(config: Config) -> None:
     """Check every declaration against ``config`` and its extensions, before a worker starts.
 
-    A class of jobs that has neither ``perform`` nor subclasses is warned about.
+    A class of jobs that has neither ``perform`` nor subclasses is warned about, and so is a job that promises more than
+    it can keep.
 
     Raises:
         InvalidOptions: the first option that is unknown or impossible.
     """
     for job in all_jobs():
         job.check(config)
+        for doubt in job.characteristics.doubts:
+            logger.warning("%s %s", job.name, doubt)
     for base in sorted(_bases, key=lambda base: base.__qualname__):
         if not base.__subclasses__():
             logger.warning("%s.%s has no method perform, so it is no job", base.__module__, base.__qualname__)

@@ -18,6 +18,13 @@ def test_every_job_is_listed_with_its_queue(tmp_path):
     assert lines[3] == ["shop.welcome", "default", "high", "none", "-", "-", "1", "mail"]
 
 
+def test_jobs_that_promise_more_than_they_can_keep_are_noted_below_the_list(tmp_path):
+    urgent = "from offsider import job\n\n@job(urgency='high', resource_boundary='memory')\ndef load(): ...\n"
+    (tmp_path / "urgent.py").write_text(urgent)
+    ended = offsider(tmp_path, "jobs", "list", "-r", "urgent")
+    assert ended.stdout.splitlines()[-1].startswith("note: urgent.load is of high urgency and is bound by memory")
+
+
 def test_a_manifest_is_written_and_compared(tmp_path):
     shop, file = tmp_path / "shop.py", tmp_path / "jobs.json"
     shop.write_text(SHOP)

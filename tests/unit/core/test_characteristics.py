@@ -95,3 +95,16 @@ def test_a_queue_is_named_after_the_last_part_of_the_name(name, queue):
 def test_a_namespace_stands_before_the_generated_name():
     assert Characteristics(queue_namespace="ci").generated_queue("app.BuildJob") == "ci:build"
     assert Characteristics().generated_queue("app.BuildJob") == "build"
+
+
+@pytest.mark.parametrize(
+    "said,doubts",
+    [
+        ({"urgency": "high"}, 0),
+        ({"urgency": "low", "external_dependencies": True, "resource_boundary": "memory"}, 0),
+        ({"urgency": "high", "external_dependencies": True}, 1),
+        ({"urgency": "high", "external_dependencies": True, "resource_boundary": "memory"}, 2),
+    ],
+)
+def test_a_job_that_promises_more_than_it_can_keep_is_doubted(said, doubts):
+    assert len(Characteristics.of(said).doubts) == doubts

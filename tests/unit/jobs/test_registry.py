@@ -129,5 +129,13 @@ def test_good_declarations_pass_the_check_at_launch():
     registry.check_all(Config())
 
 
+def test_a_job_that_promises_more_than_it_can_keep_is_named_at_launch(caplog):
+    @job(name="Charge", urgency="high", external_dependencies=True)
+    def charge() -> None: ...
+
+    registry.check_all(Config())
+    assert "Charge is of high urgency and calls services that others run" in caplog.text
+
+
 def test_other_modules_keep_their_names():
     assert module_name("shop.jobs") == "shop.jobs"
