@@ -14,11 +14,7 @@ Find: TypeAlias = Callable[[str], Routable | None]
 Every: TypeAlias = Callable[[], Sequence[Routable]]
 
 
-def _nobody(_name: str) -> None:
-    return None
-
-
-_find: Find = _nobody
+_find: Find = dict[str, Routable]().get
 _every: Every = tuple
 
 
