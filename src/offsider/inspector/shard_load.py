@@ -87,14 +87,19 @@ class ShardLoads:
     """Reads what workers told of their shards."""
 
     @classmethod
-    def read(cls, config: Config | None = None) -> list[ShardLoad]:
+    def read(cls, config: Config | None = None, *, series: Sequence[Series] | None = None) -> list[ShardLoad]:
         """Every shard of a server that has processes, is configured, or has worked within the hour; by name.
+
+        Args:
+            config: which server; default: this process's.
+            series: what `FleetMetrics` has read, by who has done so already.
 
         Raises:
             RedisFailure: the server does not answer.
         """
         config = config if config is not None else default_config()
-        return loads_of(config, list(ProcessSet(config)), Stats.read(config).queue_summaries, FleetMetrics.read(config))
+        counted = FleetMetrics.read(config) if series is None else series
+        return loads_of(config, list(ProcessSet(config)), Stats.read(config).queue_summaries, counted)
 
     @classmethod
     def courses(cls, hours: int = 6, config: Config | None = None) -> dict[str, Course]:

@@ -36,10 +36,11 @@ _SORTS: Mapping[str, Callable[[Row], Any]] = {
 def index(visit: Visit) -> Page:
     """Urgencies and categories, then every class, then the utilisation of every shard."""
     config = visit.config
-    levels, loads, courses = ServiceLevels.read(config), ShardLoads.read(config), ShardLoads.courses(config=config)
+    levels, series = ServiceLevels.read(config), FleetMetrics.read(config)
+    loads, courses = ShardLoads.read(config, series=series), ShardLoads.courses(config=config)
     window = visit.choice("window", WINDOWS, levels.budget_window)
     sort = visit.choice("sort", tuple(_SORTS), "budget")
-    hints = cpu_bound(FleetMetrics.read(config))
+    hints = cpu_bound(series)
     rows = sorted((_class_row(each, levels, window, hints) for each in levels.classes), key=lambda row: row["name"])
     rows.sort(key=_SORTS[sort])
     urgencies = levels.by("urgency")
