@@ -57,7 +57,10 @@ class ExecutionFinished:
 
 @dataclass(frozen=True)
 class JobRemoved:
-    """A stored job left its place by hand. ``how`` is ``"delete"``, ``"clear"``, ``"kill"`` or ``"quarantine"``."""
+    """A stored job left its place by hand, or a switch dropped it.
+
+    ``how`` is ``"delete"``, ``"clear"``, ``"kill"`` or ``"quarantine"``.
+    """
 
     raw: bytes
     where: str
