@@ -90,6 +90,14 @@ def test_it_is_json_for_those_who_want_json(server):
     assert json.loads(ask(server, "/live", accept="Application/JSON")[1]) == {"live": True, "reasons": []}
 
 
+def test_it_tells_which_shard_the_workers_serve():
+    server = HealthServer("127.0.0.1:0", shard="urgent")
+    server.serve()
+    assert json.loads(ask(server, "/live", Accept="application/json")[1])["shard"] == "urgent"
+    assert ask(server, "/live")[1] == "ok\n"
+    server.close()
+
+
 def test_head_has_the_same_head_and_no_body(server):
     server.health = lambda: QUIET
     server.serve()
