@@ -34,6 +34,12 @@ def run(*command: str, **environ: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+def test_a_server_that_the_configuration_does_not_have_is_told():
+    ended = run("-m", "offsider", "top", "--server", "bulk")
+    assert ended.returncode == 1
+    assert ended.stderr.startswith("offsider: there is no server 'bulk'")
+
+
 def test_without_textual_it_names_the_extra():
     ended = run("-c", WITHOUT_TEXTUAL)
     assert ended.returncode == 1
