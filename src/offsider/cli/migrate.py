@@ -6,7 +6,7 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
@@ -94,7 +94,8 @@ def migrate(
         )
         loaded = _load(require, config, environment, needs_jobs=not renames)
         _check_names(name, must_be_declared=not renames)
-        sys.exit(run(loaded, choice, preview=preview, ask=not yes and _asks()))
+        with closing(loaded):
+            sys.exit(run(loaded, choice, preview=preview, ask=not yes and _asks()))
     except OffsiderError as error:
         sys.exit(give_up(str(error)))
 

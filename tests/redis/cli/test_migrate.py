@@ -186,5 +186,7 @@ def test_many_classes_are_told_in_short(raw_redis):
 def test_progress_is_shown_on_a_terminal(redis_url, raw_redis, capsys, monkeypatch):
     push(raw_redis, "old", [raw_job("shop.mail", n) for n in range(5)])
     monkeypatch.setattr(migrate.sys.stderr, "isatty", lambda: True, raising=False)
-    migrate._told(Migration(two_servers(redis_url)).preview)
+    config = two_servers(redis_url)
+    migrate._told(Migration(config).preview)
+    config.close()
     assert "5 looked at" in capsys.readouterr().err

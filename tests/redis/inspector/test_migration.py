@@ -28,7 +28,9 @@ def jobs():
 
 @pytest.fixture
 def config(redis_url):
-    return two_servers(redis_url)
+    config = two_servers(redis_url)
+    yield config
+    config.close()
 
 
 @pytest.fixture
@@ -204,6 +206,7 @@ def test_a_place_that_takes_no_jobs_keeps_them_where_they_are(raw_redis, redis_u
     push(raw_redis, "old", [raw_job("shop.rest", n) for n in range(500)])
     raw_redis.set("queue:broken", "no list")
     report = Migration(config).run()
+    config.close()
     assert (report.moved, report.refused) == (0, 500)
     assert raw_redis.llen("queue:old") == 500
 

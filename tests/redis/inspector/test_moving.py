@@ -23,7 +23,9 @@ def jobs():
 
 @pytest.fixture
 def config(redis_url):
-    return two_servers(redis_url)
+    config = two_servers(redis_url)
+    yield config
+    config.close()
 
 
 @pytest.fixture

@@ -29,7 +29,8 @@ def walk(redis_url):
         report = MigrationReport()
         return Walk(config, "main", judge, report, limit=limit, moves=moves), report
 
-    return make
+    yield make
+    config.close()
 
 
 def test_jobs_that_come_in_meanwhile_are_met_as_well(walk, raw_redis):
