@@ -7,14 +7,16 @@ one when it has. Where another job holds the new lock already, both stay: each w
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
+from offsider.core.compression import readable
 from offsider.ext.unique import store
 from offsider.ext.unique.guard import KEY, Guard
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from offsider.core.payload import JobPayload
     from offsider.wiring.config import Config
     from offsider.wiring.events import JobMoved, JobMoving
 
@@ -33,10 +35,13 @@ class Moves:
     def take_along(self, news: JobMoving) -> None:
         """Take the new lock, and note its name in the job."""
         old, jid = _held(news.payload)
-        # By another rule, or by a function that is not known here: nobody knows the name that it would have.
-        if not old or self._guard.lock_name(news.payload) != old:
+        if not old:
             return
-        new = self._guard.lock_name({**news.payload, "queue": news.changes["queue"]})
+        payload = readable(cast("JobPayload", news.payload))  # the name is made of its arguments
+        # By another rule, or by a function that is not known here: nobody knows the name that it would have.
+        if self._guard.lock_name(payload) != old:
+            return
+        new = self._guard.lock_name({**payload, "queue": news.changes["queue"]})
         if (news.from_server, old) == (news.to_server, new):
             return
         source, destination = self._config.redis_of(news.from_server), self._config.redis_of(news.to_server)

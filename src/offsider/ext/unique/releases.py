@@ -17,6 +17,7 @@ from offsider.core.errors import RedisFailure
 from offsider.core.payload import JobPayload, new_jid, stamp
 from offsider.ext.unique import rules, store
 from offsider.ext.unique.guard import AGAIN, KEY
+from offsider.jobs import registry
 from offsider.wiring.logs import write_info
 from offsider.wiring.middleware import Push
 from offsider.wiring.service import Loop
@@ -121,7 +122,8 @@ class Releases:
         payload = {key: value for key, value in job.items() if key not in _OF_THE_RUN}
         now = stamp(self._config.clock.now(), self._config.redis.wire_version)
         payload |= {"jid": new_jid(), "created_at": now, AGAIN: job["jid"]}
-        jid = Client(self._config).store(Push(payload=cast(JobPayload, payload)))
+        push = Push(payload=cast(JobPayload, payload), job=registry.peek(job["class"]))
+        jid = Client(self._config).store(push)
         if jid is not None:
             message = f"{job['class']} JID-{jid}: runs once more for duplicates of {job['jid']}"
             write_info(message, {"job_status": "rescheduled", "class": job["class"], "jid": jid, AGAIN: job["jid"]})

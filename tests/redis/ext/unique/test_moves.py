@@ -162,3 +162,21 @@ def test_a_move_that_did_not_happen_frees_the_new_lock_alone(refresh, with_rules
     assert len(names(now)) == 2
     now.events.emit("job_moved", JobMoved(news, moved=False))
     assert list(names(now)) == [old]
+
+
+def test_the_lock_of_a_job_with_compressed_arguments_goes_along_as_well(with_rules, declared, raw_redis):
+    @job(name="shop.export", extra={"unique_for": 600})
+    def export(text: str) -> None: ...
+
+    before = with_rules(OLD)
+    before.client.large_payloads = "compress"
+    item = {"class": export, "args": ["x" * 200_000]}
+    jid = Client(before).push(item)
+    assert b'"compressed":true' in raw_redis.lindex("queue:old", 0)
+    now = with_rules(NEW)
+    assert Migration(now).run().moved == 1
+    ((name, holder),) = names(now).items()
+    assert holder == jid
+    assert name.encode() in raw_redis.lindex("queue:new", 0)
+    assert b'"compressed":true' in raw_redis.lindex("queue:new", 0)
+    assert Client(now).push(item) is None

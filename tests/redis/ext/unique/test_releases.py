@@ -6,11 +6,13 @@ import logging
 
 import pytest
 
-from offsider import Config
+from offsider import Config, job
+from offsider.core.compression import decode_plain
 from offsider.core.payload import decode
 from offsider.ext.unique import Locks, Unique
 from offsider.ext.unique.releases import Release, Releases, release_of
 from offsider.ext.unique.store import STORE
+from offsider.jobs import registry
 from tests.faults import FaultProxy
 from tests.waiting import wait_for
 
@@ -174,3 +176,21 @@ def test_a_second_push_of_which_nobody_knows_is_made_once(redis_url, client, raw
 def test_a_release_says_whose_lock_it_frees():
     release = release_of({"idempotency_key": "k", "jid": "j1", "class": "Hard", "args": []}, succeeded=True)
     assert release == Release("k", "j1", None)
+
+
+def test_a_large_job_that_runs_once_more_is_compressed_again(config, client, raw_redis):
+    config.client.large_payloads = "compress"
+    config.client.payload_limit_bytes = 100_000
+    with registry.isolated():
+
+        @job(name="Export", deduplicate=AGAIN["deduplicate"])
+        def export(text: str) -> None: ...
+
+        first = client.push({"class": export, "args": ["x" * 200_000]})
+        assert client.push({"class": export, "args": ["x" * 200_000]}) is None
+        (raw,) = raw_redis.lrange("queue:default", 0, -1)
+        raw_redis.delete("queue:default")
+        Releases(config).add(release_of(decode_plain(raw), succeeded=True))
+    again = only_job(raw_redis)
+    assert again["compressed"] is True
+    assert again["jid"] != first
