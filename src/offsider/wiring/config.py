@@ -278,7 +278,9 @@ class Config:
     def _make_view(self, name: str) -> Config:
         view = copy(self)
         # Past the checks: the views of a frozen configuration are made when they are first asked for.
-        vars(view).update(redis=self._named_server(name), server=name, kept=Kept(), _views={self.server: self})
+        vars(view).update(redis=self._named_server(name), server=name, kept=Kept())
+        # All of them know each other, so that there is one pool for each server.
+        self._views[self.server] = self
         vars(view)["_capsules"] = {
             capsule.name: Capsule(capsule.name, capsule.settings, view) for capsule in self._capsules.values()
         }

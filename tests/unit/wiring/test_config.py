@@ -367,6 +367,8 @@ def test_a_view_is_the_same_configuration_with_another_server_and_pools_of_its_o
     assert view is config.for_server("bulk")
     assert config.for_server("main") is config
     assert view.for_server("main") is config
+    config.add_server("third", url="redis://third/0")
+    assert view.for_server("third") is config.for_server("third")
     assert view.shared_redis() is config.redis_of("bulk") is not config.shared_redis()
     assert config.async_redis_of("bulk") is view.shared_async_redis()
     assert view.capsules["default"].config is view
