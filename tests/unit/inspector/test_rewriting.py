@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from offsider.core.payload import decode
 from offsider.inspector.migration.rewriting import rewritten
@@ -54,6 +54,7 @@ def test_several_texts_change_at_once():
     assert moved(raw, {"queue": "new", "idempotency_key": "2"}) == raw.replace(b"old", b"new").replace(b'"1"', b'"2"')
 
 
+@settings(max_examples=50, deadline=None)
 @given(
     args=st.lists(st.recursive(st.text() | st.integers() | st.floats(allow_nan=False), st.lists)),
     queue=st.text(min_size=1),
