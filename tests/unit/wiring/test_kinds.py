@@ -13,6 +13,8 @@ from offsider.wiring import kinds
     "kind, given, final",
     [
         (kinds.whole(1), 3, 3),
+        (kinds.whole(1000, or_zero=True), 0, 0),
+        (kinds.whole(1000, or_zero=True), 1000, 1000),
         (kinds.seconds(), 3, 3.0),
         (kinds.share(), 0.995, 0.995),
         (kinds.choice("a", "b", synonyms={"c": "a"}), "C", "a"),
@@ -45,6 +47,8 @@ def test_what_passes(kind, given, final):
     "kind, given",
     [
         (kinds.whole(1), 0),
+        (kinds.whole(1000, or_zero=True), 999),
+        (kinds.whole(1000, or_zero=True), False),
         (kinds.GROUPS, 7),
         (kinds.GROUPS, [7]),
         (kinds.GROUPS, [" "]),
