@@ -104,7 +104,11 @@ def scripts_run(config: Config) -> int:
 
 
 def start_worker(
-    options: argparse.Namespace, folder: Path, url: str, further: Mapping[str, str] = MappingProxyType({})
+    options: argparse.Namespace,
+    folder: Path,
+    url: str,
+    further: Mapping[str, str] = MappingProxyType({}),
+    app: str = "bench.load_app",
 ) -> subprocess.Popen[bytes]:
     environ = os.environ | {
         "OFFSIDER_BENCH_SLOTS": str(folder / "slots"),
@@ -120,7 +124,7 @@ def start_worker(
         "offsider",
         "worker",
         "-r",
-        "bench.load_app",
+        app,
         "-c",
         str(options.concurrency),
         "-e",

@@ -19,6 +19,7 @@ WORDS = {
     "stats": "stats",
     "queues": "queues",
     "switches": "switches",
+    "limits": "limits",
     "jobs": "jobs",
     "routes": "routes",
     "shards": "shards",

@@ -1,0 +1,120 @@
+"""``offsider limits``: the table, and changing limits."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from offsider.cli.main import main
+from offsider.core.payload import encode
+from offsider.ext.concurrency_limits import Limits, store
+from offsider.ext.concurrency_limits.store import Names
+from offsider.wiring.config import Config
+
+
+@pytest.fixture
+def config(redis_url):
+    config = Config()
+    config.redis.url = redis_url
+    yield config
+    config.close()
+
+
+@pytest.fixture(autouse=True)
+def here(redis_url, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("REDIS_URL", redis_url)
+
+
+@pytest.fixture
+def parked(config, raw_redis):
+    redis = config.shared_redis()
+    names = Names(redis.keys)
+    store.declare(redis, {"HardJob": 3}, config.clock.now())
+    raw_redis.sadd(redis.keys.places, names.parked("HardJob"))
+    for number in range(1200):
+        raw_redis.lpush(names.parked("HardJob"), encode({"class": "HardJob", "args": [], "jid": str(number)}))
+
+
+def call(*words: str, typed: str | None = None):
+    return CliRunner().invoke(main, ["limits", *words], input=typed)
+
+
+def test_without_limits_it_says_so(config):
+    assert (call().exit_code, call().output) == (0, "No class has a concurrency limit.\n")
+    assert json.loads(call("--json").output) == []
+
+
+def test_the_table_says_what_holds(config, parked):
+    Limits(config).pause("HardJob")
+    Limits(config).set("Other", 7)
+    Limits(config).set("Free", 0)
+    result = call()
+    assert result.exit_code == 0, result.output
+    assert [line.split() for line in result.output.splitlines()] == [
+        ["CLASS", "LIMIT", "IN", "USE", "PARKED"],
+        ["Free", "none", "0", "0", "set", "at", "run", "time"],
+        ["HardJob", "paused", "0", "1,200"],
+        ["Other", "7", "0", "0", "set", "at", "run", "time"],
+    ]
+
+
+def test_programs_read_json(config, parked):
+    (limit,) = json.loads(call("--json").output)
+    assert limit == {
+        "name": "HardJob",
+        "limit": 3,
+        "declared": 3,
+        "set_to": None,
+        "paused": False,
+        "in_use": 0,
+        "parked": 1200,
+    }
+
+
+def test_limits_are_set_and_taken_back(config, parked):
+    assert call("set", "HardJob", "5").output == "HardJob: limit 5\n"
+    assert Limits(config).find("HardJob").limit == 5
+    assert call("set", "HardJob", "0").output == "HardJob: no limit\n"
+    assert call("unset", "HardJob", "Other").output == "HardJob: limit 3, as in code\nOther: no limit in code\n"
+    assert Limits(config).find("HardJob").limit == 3
+
+
+@pytest.mark.parametrize("number", ["-1", "many", "1000001"])
+def test_what_is_no_limit_is_refused(config, number):
+    assert call("set", "HardJob", number).exit_code != 0
+
+
+def test_classes_are_paused_and_resumed(config):
+    assert call("pause", "A", "B").output == "A: paused\nB: paused\n"
+    assert call("pause", "A").output == "A: was paused already\n"
+    assert call("resume", "A").output == "A: goes on\n"
+    assert call("resume", "A").output == "A: was not paused\n"
+
+
+def test_parked_jobs_are_put_aside_or_deleted(config, parked):
+    assert call("clear", "HardJob").output == "HardJob: 1200 jobs put aside\n"
+    assert call("clear", "HardJob", "--delete", "-y").output == "HardJob: 0 jobs deleted\n"
+
+
+def test_on_a_terminal_it_asks_before_it_clears(config, parked, monkeypatch):
+    monkeypatch.setattr("offsider.cli.limits._asks", lambda: True)
+    result = call("clear", "HardJob", "--delete", typed="n\n")
+    assert "Delete 1200 parked jobs of HardJob?" in result.output
+    assert Limits(config).find("HardJob").parked == 1200
+
+
+def test_another_server_is_asked_for_by_its_name(config, tmp_path):
+    (tmp_path / "offsider.toml").write_text(f'[servers.bulk]\nurl = "{config.redis.url}"\nkey_prefix = "bulk:"\n')
+    assert call("--server", "bulk", "set", "HardJob", "2").exit_code == 0
+    assert list(Limits(config)) == []
+    assert "HardJob" in call("--server", "bulk").output
+
+
+def test_a_server_that_is_not_there_is_told(monkeypatch):
+    monkeypatch.setenv("REDIS_URL", "redis://127.0.0.1:1")
+    result = call()
+    assert result.exit_code == 1
+    assert "127.0.0.1:1" in result.output
