@@ -92,3 +92,16 @@ def test_of_very_many_queues_the_first_are_shown(config_of, other):
     names = ", ".join(f'"q{number}"' for number in range(40))
     (shard,) = ask(named(config_of(f"[shards.all]\nqueues = [{names}]\n")))
     assert (len(shard["queues"]), shard["more_queues"]) == (30, 10)
+
+
+def test_each_server_is_scraped_at_an_address_of_its_own(config_of, raw_redis, other):
+    raw_redis.set("stat:processed", 5)
+    other.set("stat:processed", 7)
+    app = WebApp(WebOptions(named(config_of(SHARDS))))
+
+    def processed(path):
+        answer = app.respond(Request("GET", path, headers={"host": "localhost", "accept": "text/plain"}))
+        return re.search(r"^sidekiq_processed_jobs_total (\S+)$", answer.body.decode(), re.MULTILINE)
+
+    assert float(processed("/metrics")[1]) == 5
+    assert float(processed("/@other/metrics")[1]) == 7
