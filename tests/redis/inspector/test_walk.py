@@ -10,7 +10,7 @@ from offsider.inspector.migration.judge import Judge
 from offsider.inspector.migration.report import MigrationReport
 from offsider.inspector.migration.walk import Walk
 from offsider.jobs import registry
-from tests.redis.inspector.migrating import JOBS, in_queue, push, raw_job, two_servers
+from tests.redis.inspector.migrating import JOBS, in_queue, in_set, push, raw_job, two_servers
 
 
 @pytest.fixture(autouse=True)
@@ -89,3 +89,12 @@ def test_what_else_a_server_refuses_is_an_error(walk, monkeypatch):
     walking, _ = walk()
     with pytest.raises(RedisRefused):
         list(walking.in_queue("old"))
+
+
+def test_jobs_that_are_due_at_the_same_time_all_move(walk, raw_redis):
+    raw_redis.zadd("schedule", {raw_job("shop.rest" if n % 3 else "Ruby::HardJob", n): 5.5 for n in range(450)})
+    walking, report = walk()
+    list(walking.in_set("schedule"))
+    assert report.moved == 300
+    assert {queue for name, _, queue in in_set(raw_redis, "schedule") if name == "shop.rest"} == {"default"}
+    assert raw_redis.zcard("schedule") == raw_redis.zcount("schedule", 5.5, 5.5) == 450

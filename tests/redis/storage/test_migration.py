@@ -71,6 +71,14 @@ def test_jobs_are_found_although_workers_took_others_meanwhile(pool, raw_redis):
     assert waiting(raw_redis, "high") == [b"moved 150", b"moved 151", b"moved 499"]
 
 
+def test_jobs_are_found_although_a_worker_gave_some_back_meanwhile(pool, raw_redis):
+    stock(raw_redis, 500)
+    raw_redis.rpush("queue:low", *(b"back %d" % number for number in range(60)))
+    assert migration.shift(pool, "low", shifting((0, 0), (7, 7), (499, 499))) == [Moved.DONE] * 3
+    assert waiting(raw_redis, "high") == [b"moved 0", b"moved 7", b"moved 499"]
+    assert len(waiting(raw_redis)) == 557
+
+
 def test_after_three_that_are_gone_the_search_ends(pool, raw_redis):
     stock(raw_redis)
     gone = shifting((20, 0), (21, 1), (22, 2))

@@ -23,9 +23,9 @@ for i = 1, (#ARGV - 2) / 4 do
   local seen, payload = tonumber(ARGV[4 * i - 1]), ARGV[4 * i]
   local there = window[seen + shift - base + 1] == payload
   if not there and looks < 3 then
-    -- Workers have taken jobs from the end: look how many, near at first.
+    -- Workers have taken jobs from the end, or given some back there: look how many, near at first.
     looks = looks + 1
-    local first, ahead, most = math.max(seen, first_place), 0, tonumber(ARGV[2])
+    local first, ahead, most = math.max(seen - 100, first_place), 0, tonumber(ARGV[2])
     while not there and ahead <= most and first + ahead < 0 do
       local width = math.max(10, ahead)
       for place, other in ipairs(redis.call('LRANGE', KEYS[1], first + ahead, math.min(-1, first + ahead + width - 1))) do
