@@ -1,4 +1,4 @@
-"""``offsider jobs``: the jobs that an application declares, as a table, and as a file that CI compares."""
+"""``offsider jobs``: the jobs that an application declares, as a table, as a file for CI, and over releases."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import click
 from offsider.cli.connection import SETTINGS
 from offsider.cli.declarations import application_options, load_declarations
 from offsider.cli.failure import give_up
+from offsider.cli.jobs_diff import diff
 from offsider.cli.plain import plain
 from offsider.core.errors import OffsiderError
 
@@ -20,7 +21,10 @@ HEAD = ("NAME", "QUEUE", "URGENCY", "BOUNDARY", "CATEGORY", "EXTERNAL", "WEIGHT"
 
 @click.group(context_settings=SETTINGS)
 def jobs() -> None:
-    """Show the jobs that an application declares, or keep them in a file."""
+    """Show the jobs that an application declares, keep them in a file, or compare those of two releases."""
+
+
+jobs.add_command(diff)
 
 
 @jobs.command("list", context_settings=SETTINGS)

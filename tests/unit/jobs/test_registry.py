@@ -139,3 +139,12 @@ def test_a_job_that_promises_more_than_it_can_keep_is_named_at_launch(caplog):
 
 def test_other_modules_keep_their_names():
     assert module_name("shop.jobs") == "shop.jobs"
+
+
+def test_every_name_is_told_with_the_digest_of_its_signature():
+    @job(name="A", aliases=["B"])
+    def one(number): ...
+
+    with registry.isolated():
+        told = registry.signatures()
+    assert told["A"] == told["B"] == one.declared.signature.digest

@@ -1,0 +1,85 @@
+"""Revisions of a repository are compared by their applications, which are loaded apart from the checkout."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.process.cli.commands import SHOP, offsider
+
+
+def git(folder: Path, *words: str) -> None:
+    identity = ("-c", "user.name=A", "-c", "user.email=a@example.com", "-c", "commit.gpgsign=false")
+    subprocess.run(("git", *identity, *words), cwd=folder, check=True, capture_output=True)
+
+
+@pytest.fixture
+def repository(tmp_path) -> Path:
+    """Two releases, tagged ``1`` and ``2``; the application lies in a folder of the repository."""
+    app = tmp_path / "backend"
+    app.mkdir()
+    git(tmp_path, "init", "-q", "-b", "main")
+    (app / "offsider.toml").write_text('[worker]\nrequire = "shop"\n')
+    for release, text in (("1", SHOP), ("2", SHOP.replace("path: str", "path: str, width: int"))):
+        (app / "shop.py").write_text(f'print("loaded")\n{text}')
+        git(tmp_path, "add", "-A")
+        git(tmp_path, "commit", "-q", "-m", release)
+        git(tmp_path, "tag", release)
+    return app
+
+
+def test_two_revisions_are_compared_and_the_checkout_stays_as_it_is(repository):
+    (repository / "shop.py").write_text("raise SystemExit('not loaded')\n")
+    ended = offsider(repository, "jobs", "diff", "1", "2")
+    assert ended.returncode == 1, ended.stderr
+    assert ended.stdout.splitlines()[0] == (
+        "UNSAFE  shop.resize its new parameter width is required: jobs are stored without it"
+    )
+    assert ended.stdout.splitlines()[-1] == "1 unsafe change, 0 notes"
+    same = offsider(repository, "jobs", "diff", "2", "HEAD", "-r", "shop")
+    assert (same.returncode, same.stdout) == (0, "nothing has changed for stored jobs\n")
+    assert not (repository.parent / ".git" / "worktrees").exists()
+
+
+def test_a_revision_is_compared_with_what_is_in_the_folder(repository):
+    (repository / "shop.py").write_text(SHOP.replace("def welcome", "def hello"))
+    ended = offsider(repository, "jobs", "diff", "2")
+    assert "UNSAFE  shop.welcome is removed" in ended.stdout
+    assert "UNSAFE  shop.resize its parameter width is removed" in ended.stdout
+
+
+def test_an_application_in_src_is_that_of_the_revision(tmp_path):
+    git(tmp_path, "init", "-q", "-b", "main")
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "shop.py").write_text(SHOP)
+    git(tmp_path, "add", "-A")
+    git(tmp_path, "commit", "-q", "-m", "1")
+    (tmp_path / "src" / "shop.py").write_text(SHOP.replace("path: str", "path: str, width: int"))
+    ended = offsider(tmp_path, "jobs", "diff", "HEAD", "-r", "shop", PYTHONPATH=str(tmp_path / "src"))
+    assert "its new parameter width is required" in ended.stdout, ended.stderr
+
+
+def test_an_application_that_is_found_elsewhere_is_refused(repository, tmp_path_factory):
+    elsewhere = tmp_path_factory.mktemp("installed")
+    (elsewhere / "installed_shop.py").write_text(SHOP)
+    ended = offsider(repository, "jobs", "diff", "1", "2", "-r", "installed_shop", PYTHONPATH=str(elsewhere))
+    assert ended.returncode == 1
+    assert "and not in the files of the revision: write a manifest in each checkout" in ended.stderr
+
+
+def test_what_cannot_be_loaded_is_a_message(repository):
+    git(repository, "rm", "-q", "-r", ".")
+    git(repository.parent, "commit", "-q", "-m", "3")
+    repository.mkdir(exist_ok=True)
+    for words, complaint in {
+        ("nothing", "2"): "name a manifest or a revision of this repository",
+        ("--", "-h", "2"): "name a manifest or a revision of this repository",
+        ("1", "HEAD"): "HEAD has no folder backend",
+        ("1", "2", "-r", "none"): "the application of 1 could not be loaded: cannot load none",
+    }.items():
+        ended = offsider(repository, "jobs", "diff", *words)
+        assert ended.returncode == 1
+        assert complaint in ended.stderr, ended.stderr
+        assert "Traceback" not in ended.stderr
