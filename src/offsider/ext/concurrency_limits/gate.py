@@ -60,6 +60,7 @@ class Gate:
             return call_next(job)
         if entered is not Entered.TAKEN:
             raise self._sent_away(entered, limited)
+        self._slots.hold(run, limited.declared)
         try:
             return call_next(job)
         finally:

@@ -5,6 +5,7 @@
 3. One process at a time looks after parked jobs, under a lease, once a second while there are any: a limit may have
    been raised, a class or a queue may go on, and a process may have died between two steps.
 4. The same process frees, now and then even while nothing is parked, the slots of processes that are gone.
+5. A process whose runs have lost their slots, because the server has lost what was written, takes them again.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING
 
-from offsider.core.errors import RedisFailure
+from offsider.core.errors import RedisFailure, RedisUnavailable
 from offsider.core.payload import new_jid
 from offsider.core.wording import counted
 from offsider.ext.concurrency_limits import store
@@ -49,12 +50,20 @@ class Slots:
     def __init__(self, config: Config, table: Table) -> None:
         self._config = config
         self._table = table
+        #: The runs that have slots, and the limits that their classes had in code.
+        self._held: dict[Run, int] = {}
         self._left: deque[tuple[Run, int]] = deque(maxlen=MOST_WAITING)
         self._holder = new_jid()
         self._repair_at = 0.0
+        self._is_out = False
+
+    def hold(self, run: Run, declared: int) -> None:
+        """A run has taken a slot."""
+        self._held[run] = declared
 
     def leave(self, run: Run, declared: int) -> None:
         """Free the slot of a run, now or as soon as the server can be reached. Never raises."""
+        self._held.pop(run, None)
         try:
             self._leave(run, run.name, declared)
         except Exception as error:  # noqa: BLE001  # the outcome of the job is not to be lost for this
@@ -70,25 +79,48 @@ class Slots:
 
     def tick(self) -> float:
         """One look; the seconds until the next."""
+        try:
+            self._look()
+            self._is_out = False
+        except RedisUnavailable as error:
+            if not self._is_out:  # once, and not each second until the server is back
+                self._config.handle_error(error, {"context": "looking after concurrency limits"})
+            self._is_out = True
+        return LOOK_SECONDS
+
+    def _look(self) -> None:
         redis = self._config.shared_redis()
         self.flush()
         settings = store.settings(redis)
         now = time.monotonic()
         self._table.refresh(settings, now)
+        self._keep(redis)
         repairs = now >= self._repair_at
         if settings.parked or repairs:
             if hold_turn(redis, TURN, self._holder, LEASE_SECONDS):
                 self._look_after({*settings.parked, *(store.active(redis) if repairs else ())}, redis)
             if repairs:
                 self._repair_at = now + REPAIR_SECONDS
-        return LOOK_SECONDS
+
+    def _keep(self, redis: Redis) -> None:
+        held = dict(self._held)
+        for run in store.missing(redis, list(held)):
+            if run in self._held:
+                store.keep(redis, run)
+                if run not in self._held:  # it has ended meanwhile
+                    self._leave(run, run.name, held[run])
 
     def flush(self) -> None:
-        """Free the slots that could not be freed before. RedisFailure when they still cannot."""
-        while self._left:
-            run, declared = self._left[0]
-            self._leave(run, run.name, declared)
-            self._left.popleft()
+        """Free the slots that could not be freed before. RedisUnavailable when the server is still away."""
+        for _ in range(len(self._left)):
+            run, declared = self._left.popleft()
+            try:
+                self._leave(run, run.name, declared)
+            except RedisUnavailable:
+                self._left.appendleft((run, declared))
+                raise
+            except RedisFailure:
+                self._left.append((run, declared))
 
     def _look_after(self, names: Iterable[str], redis: Redis) -> None:
         now = self._config.clock.now()

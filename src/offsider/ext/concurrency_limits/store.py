@@ -44,6 +44,7 @@ LEAVE = Script("leave", _LUA)
 RESUME = Script("resume", _LUA)
 FREE = Script("free", _LUA)
 FORGET = Script("forget", _LUA)
+KEEP = Script("keep", _LUA)
 
 #: For so long a slot is kept for a job that was resumed; then it may be that nobody serves its queue.
 KEPT_MS = 10_000
@@ -333,9 +334,34 @@ def free_dead(redis: Redis, name: str) -> int:
     for run, _ in runs(redis, name):
         held.setdefault(run.process, []).append(run.member)
     freed = 0
-    for process, members in held.items():
-        freed += int(redis.run(FREE, [names.slots(name), keys.owners, keys.fenced(process)], [process, *members]))
+    for process in _dead(redis, list(held)):
+        own = [names.slots(name), keys.owners, keys.fenced(process)]
+        freed += int(redis.run(FREE, own, [process, *held[process]]))
     return freed
+
+
+def _dead(redis: Redis, processes: Sequence[str]) -> list[str]:
+    """Those that have left the registry of owners, or were declared dead."""
+    commands: list[Command] = []
+    for process in processes:
+        commands += (("HEXISTS", redis.keys.owners, process), ("EXISTS", redis.keys.fenced(process)))
+    replies = redis.pipeline(commands) if commands else []
+    each = zip(processes, replies[::2], replies[1::2], strict=True)
+    return [process for process, registered, fenced in each if fenced or not registered]
+
+
+def missing(redis: Redis, runs: Sequence[Run]) -> list[Run]:
+    """Those runs that have no slot, in one round trip."""
+    names = Names(redis.keys)
+    replies = redis.pipeline([("ZSCORE", names.slots(run.name), run.member) for run in runs]) if runs else []
+    return [run for run, since in zip(runs, replies, strict=True) if since is None]
+
+
+def keep(redis: Redis, run: Run) -> None:
+    """Give a run its slot again, whatever the limit is: it runs."""
+    names = Names(redis.keys)
+    own = [names.slots(run.name), names.active, redis.keys.fenced(run.process)]
+    redis.run(KEEP, own, [run.member, run.name])
 
 
 def forget(redis: Redis, name: str) -> None:

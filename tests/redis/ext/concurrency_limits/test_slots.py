@@ -7,11 +7,11 @@ import time
 import pytest
 
 from offsider import job
-from offsider.core.errors import RedisUnavailable
+from offsider.core.errors import RedisRefused, RedisUnavailable
 from offsider.core.payload import encode
 from offsider.ext.concurrency_limits import slots as slots_module, store
 from offsider.ext.concurrency_limits.rules import Rules
-from offsider.ext.concurrency_limits.slots import REPAIR_SECONDS, Slots, SlotsService
+from offsider.ext.concurrency_limits.slots import LOOK_SECONDS, REPAIR_SECONDS, Slots, SlotsService
 from offsider.ext.concurrency_limits.store import Names, Run
 from offsider.ext.concurrency_limits.table import Table
 from offsider.storage import owners
@@ -64,10 +64,60 @@ def test_a_slot_that_cannot_be_freed_is_freed_later(slots, config, raw_redis, mo
         broken.setattr(store, "leave", raising(RedisUnavailable("away")))
         slots.leave(run_of(ALIVE), 1)
         slots.resume("Hard", 1)
-        with pytest.raises(RedisUnavailable):
-            slots.tick()
-    assert told == ["freeing a slot of Hard", "resuming jobs of Hard"]
+        assert [slots.tick(), slots.tick()] == [LOOK_SECONDS] * 2
+    assert told == ["freeing a slot of Hard", "resuming jobs of Hard", "looking after concurrency limits"]
     assert raw_redis.zcard("offsider:limits:slots:Hard") == 1
+    slots.tick()
+    assert raw_redis.zcard("offsider:limits:slots:Hard") == 0
+
+
+def test_a_slot_that_the_server_refuses_to_free_holds_up_no_other(slots, raw_redis, monkeypatch):
+    first, second, leave = run_of(ALIVE, 1), run_of(ALIVE, 2), store.leave
+    take(raw_redis, first)
+    take(raw_redis, second)
+    with monkeypatch.context() as broken:
+        broken.setattr(store, "leave", raising(RedisRefused("NOPERM no")))
+        slots.leave(first, 1)
+        slots.leave(second, 1)
+
+    def refuse_the_first(redis, run, *args, **kwargs):
+        if run == first:
+            raise RedisRefused("NOPERM no")
+        return leave(redis, run, *args, **kwargs)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(store, "leave", refuse_the_first)
+        slots.flush()
+    assert [run for run, _ in store.runs(slots._config.shared_redis(), "Hard")] == [first]
+    slots.flush()
+    assert raw_redis.zcard("offsider:limits:slots:Hard") == 0
+
+
+def test_a_run_whose_slot_the_server_has_lost_takes_it_again(slots, config, raw_redis):
+    slots.hold(run_of(ALIVE), 1)
+    slots.tick()
+    assert [run for run, _ in store.runs(config.shared_redis(), "Hard")] == [run_of(ALIVE)]
+    slots.leave(run_of(ALIVE), 1)
+    slots.tick()
+    assert raw_redis.zcard("offsider:limits:slots:Hard") == 0
+
+
+def test_a_run_that_ends_while_it_takes_its_slot_again_does_not_keep_it(slots, raw_redis, monkeypatch):
+    keep = store.keep
+
+    def end_then_keep(redis, run):
+        slots.leave(run, 1)
+        keep(redis, run)
+
+    monkeypatch.setattr(store, "keep", end_then_keep)
+    slots.hold(run_of(ALIVE), 1)
+    slots.tick()
+    assert raw_redis.zcard("offsider:limits:slots:Hard") == 0
+
+
+def test_a_run_of_a_process_that_was_declared_dead_takes_no_slot_again(slots, raw_redis):
+    raw_redis.set("offsider:fenced:" + ALIVE, 1)
+    slots.hold(run_of(ALIVE), 1)
     slots.tick()
     assert raw_redis.zcard("offsider:limits:slots:Hard") == 0
 

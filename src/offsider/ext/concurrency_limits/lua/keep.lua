@@ -1,0 +1,12 @@
+#!lua flags=allow-oom
+-- Take the slot again that a run has: the server has lost it, in a failover for instance. Not for a dead process.
+-- KEYS[1] slots in use
+-- KEYS[2] set of classes with slots
+-- KEYS[3] fenced mark of the process
+-- ARGV[1] member: the run
+-- ARGV[2] name of the class
+-- returns nothing
+if redis.call('EXISTS', KEYS[3]) == 1 then return end
+local time = redis.call('TIME')
+redis.call('ZADD', KEYS[1], 'NX', time[1] * 1000 + math.floor(time[2] / 1000), ARGV[1])
+redis.call('SADD', KEYS[2], ARGV[2])
