@@ -166,10 +166,14 @@ def switched_here(config: Config) -> list[str]:
 
 
 def known_jobs(config: Config) -> frozenset[str]:
-    """The names of jobs that live workers know; Ruby's do not tell."""
-    identities = [process.identity for process in ProcessSet(config)]
-    known = registered.known_to(config.shared_redis(), identities)
-    return frozenset(name for names in known.values() for name in names)
+    """The names of jobs that live workers know, of all servers; Ruby's do not tell."""
+    found: set[str] = set()
+    for server in config.servers:
+        there = config.for_server(server)
+        identities = [process.identity for process in ProcessSet(there)]
+        for names in registered.known_to(there.shared_redis(), identities).values():
+            found.update(names)
+    return frozenset(found)
 
 
 def _in_force(switch: Switch, acted: int, missing_on: tuple[str, ...]) -> SwitchInForce:

@@ -95,3 +95,8 @@ def test_the_jobs_that_live_workers_know_are_those_that_they_tell(config, raw_re
     assert known_jobs(config) == frozenset()
     registered.publish(config.shared_redis(), "a:1:x", {"app.Export": "5ca1ab1e"})
     assert known_jobs(config) == frozenset({"app.Export"})
+    config.add_server("twin", url=config.redis.url, key_prefix="twin:")
+    raw_redis.sadd("twin:processes", "b:1:x")
+    raw_redis.hset("twin:b:1:x", mapping={"info": "{}"})
+    registered.publish(config.redis_of("twin"), "b:1:x", {"app.Heavy": "5ca1ab1e"})
+    assert known_jobs(config) == frozenset({"app.Export", "app.Heavy"})
