@@ -245,6 +245,20 @@ def test_a_queue_of_the_wrong_type_leaves_the_job_parked(stage, raw_redis):
     assert stage.parked == ["a"]
 
 
+def test_a_full_server_parks_resumes_and_frees(stage, raw_redis):
+    """Draining it is what makes room (allow-oom)."""
+    run = stage.run_of("a")
+    jobs = [(jid, stage.claim(jid)) for jid in "ab"]
+    raw_redis.config_set("maxmemory", 1)
+    try:
+        assert stage.enter("a", 1, run=run, job=jobs[0][1]) is Entered.TAKEN
+        assert stage.enter("b", 1, job=jobs[1][1]) is Entered.PARKED
+        assert stage.leave(run, 1) == 1
+    finally:
+        raw_redis.config_set("maxmemory", 0)
+    assert stage.queued == ["b"]
+
+
 # ----------------------------------------------------------------------------------- who is gone
 
 
