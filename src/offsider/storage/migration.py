@@ -26,6 +26,7 @@ from offsider.storage.scripts import Argument, Script
 
 SHIFT = Script("shift")
 REWRITE = Script("rewrite")
+REPLACE = Script("replace")
 SET_OUT = Script("set_out")
 DELIVER = Script("deliver")
 STRIKE_OUT = Script("strike_out")
@@ -107,7 +108,15 @@ def shift(redis: Redis, queue: str, jobs: Sequence[Shifting]) -> list[Moved]:
     """Move jobs of one queue to the tails of others, in the order given."""
     keys = redis.keys
     moves = [_Shift(job.raw, job.position, job.payload, keys.queue(job.queue), job.queue) for job in jobs]
-    return _run_shift(redis, queue, keys.queues, moves)
+    return _run_shift(redis, keys.queue(queue), keys.queues, moves)
+
+
+def replace(redis: Redis, key: str, jobs: Sequence[tuple[bytes, int, bytes]]) -> list[Moved]:
+    """Store other bytes in place of jobs of a list: the bytes of each, its position in a queue's order, the others."""
+    arguments: list[Argument] = [_TAKEN_MEANWHILE]
+    for raw, position, payload in jobs:
+        arguments += (-1 - position, raw, payload)
+    return [Moved(reply) for reply in redis.run(REPLACE, [key], arguments)]
 
 
 def rewrite(redis: Redis, sorted_set: str, pairs: Sequence[tuple[bytes, bytes]]) -> list[Moved]:
@@ -129,8 +138,8 @@ def knock(destination: Redis, journal: Journal) -> None:
     destination.call("SET", destination.keys.migrated(journal.id), 0, "NX", "EX", REMEMBERED_SECONDS)
 
 
-def shift_out(redis: Redis, queue: str, journal: Journal, jobs: Sequence[Outgoing]) -> list[Moved]:
-    """Move jobs of a queue into a journal."""
+def shift_out(redis: Redis, key: str, journal: Journal, jobs: Sequence[Outgoing]) -> list[Moved]:
+    """Move jobs of a queue, or of another list in the form of one, into a journal."""
     target = redis.keys.migrating(journal.id)
     moves = [
         _Shift(
@@ -138,7 +147,7 @@ def shift_out(redis: Redis, queue: str, journal: Journal, jobs: Sequence[Outgoin
         )
         for job in jobs
     ]
-    return _run_shift(redis, queue, redis.keys.journals, moves)
+    return _run_shift(redis, key, redis.keys.journals, moves)
 
 
 def set_out(redis: Redis, sorted_set: str, journal: Journal, jobs: Sequence[Outgoing]) -> list[Moved]:
@@ -212,9 +221,9 @@ class _Shift:
     name: str
 
 
-def _run_shift(redis: Redis, queue: str, names: str, moves: Sequence[_Shift]) -> list[Moved]:
+def _run_shift(redis: Redis, key: str, names: str, moves: Sequence[_Shift]) -> list[Moved]:
     arguments: list[Argument] = [f"offsider:shifted:{secrets.token_hex(16)}", _TAKEN_MEANWHILE]
     for move in moves:
         arguments += (-1 - move.position, move.raw, move.stored, move.name)
-    keys = [redis.keys.queue(queue), names, *(move.key for move in moves)]
+    keys = [key, names, *(move.key for move in moves)]
     return [Moved(reply) for reply in redis.run(SHIFT, keys, arguments)]

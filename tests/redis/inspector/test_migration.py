@@ -152,6 +152,36 @@ def test_a_queue_is_renamed_with_all_that_names_it(config, filled, raw_redis, bu
     assert every_job(raw_redis, bulk) == filled
 
 
+def park(client, raws):
+    client.sadd("offsider:places", "offsider:limits:jobs:A")
+    client.lpush("offsider:limits:jobs:A", *raws)
+
+
+def test_parked_jobs_are_sent_elsewhere_when_they_go_on(config, raw_redis, bulk):
+    names = ["shop.mail", "shop.report", "Ruby::HardJob"]
+    park(raw_redis, [raw_job(names[n % 3], n) for n in range(900)])
+    before = every_job(raw_redis, bulk)
+    assert moves(Migration(config).preview()) == {
+        ("shop.mail", "parked", "main/old", "main/urgent"): 300,
+        ("shop.report", "parked", "main/old", "bulk/slow"): 300,
+    }
+    assert Migration(config, queues=False).run().moved == 0
+    report = Migration(config).run()
+    assert (report.moved, report.looked_at, report.undeclared) == (600, 1_200, {"Ruby::HardJob": 300})
+    assert every_job(raw_redis, bulk) == before
+    parked = [json.loads(raw) for raw in reversed(raw_redis.lrange("offsider:limits:jobs:A", 0, -1))]
+    assert [job["args"][0] for job in parked] == [n for n in range(900) if n % 3 != 1]
+    assert {(job["class"], job["queue"]) for job in parked} == {("shop.mail", "urgent"), ("Ruby::HardJob", "old")}
+    assert in_queue(bulk, "slow") == [("shop.report", n) for n in range(1, 900, 3)]
+
+
+def test_parked_jobs_of_a_renamed_queue_go_to_the_new_one(config, raw_redis):
+    park(raw_redis, [raw_job("Ruby::HardJob", n, ("old", "other")[n % 2]) for n in range(6)])
+    assert Migration(config, renames={"old": "new"}).run().moved == 3
+    parked = [json.loads(raw)["queue"] for raw in reversed(raw_redis.lrange("offsider:limits:jobs:A", 0, -1))]
+    assert parked == ["new", "other"] * 3
+
+
 def test_progress_is_told_page_by_page(config, filled):
     seen: list[int] = []
     Migration(config).preview(progress=lambda report: seen.append(report.looked_at))
@@ -164,7 +194,7 @@ def test_what_was_left_on_its_way_arrives_first(config, raw_redis, bulk):
     leaving = [
         Outgoing(raw_job("shop.report", n), n, n + 1, raw_job("shop.report", n, "slow"), "queue:slow") for n in (0, 1)
     ]
-    journals.shift_out(config.redis_of("main"), "old", Journal("aaaa", "bulk"), leaving)
+    journals.shift_out(config.redis_of("main"), "queue:old", Journal("aaaa", "bulk"), leaving)
     assert Migration(config).preview().finished == 2
     report = Migration(config, limit=0).run()
     assert (report.finished, report.moved) == (2, 0)
@@ -176,7 +206,7 @@ def test_what_was_left_on_its_way_arrives_first(config, raw_redis, bulk):
 def test_a_journal_for_an_unknown_server_says_so(config, raw_redis):
     push(raw_redis, "old", [raw_job("shop.report", 0)])
     leaving = [Outgoing(raw_job("shop.report", 0), 0, 1, b"{}", "queue:slow")]
-    journals.shift_out(config.redis_of("main"), "old", Journal("aaaa", "gone"), leaving)
+    journals.shift_out(config.redis_of("main"), "queue:old", Journal("aaaa", "gone"), leaving)
     with pytest.raises(ConfigurationError, match="there is no server 'gone'"):
         Migration(config).run()
 

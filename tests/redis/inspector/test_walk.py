@@ -85,7 +85,7 @@ def test_what_else_a_server_refuses_is_an_error(walk, monkeypatch):
     def refusing(*_):
         raise RedisRefused("NOPERM this user may not", code="NOPERM")
 
-    monkeypatch.setattr(walk_module.queue_walk, "read_on", refusing)
+    monkeypatch.setattr(walk_module.queue_walk, "read_on_list", refusing)
     walking, _ = walk()
     with pytest.raises(RedisRefused):
         list(walking.in_queue("old"))

@@ -111,6 +111,37 @@ def test_a_queue_that_is_no_list_takes_no_job_and_loses_none(pool, raw_redis):
     assert waiting(raw_redis) == [b"job 0"]
 
 
+def replacing(*seen):
+    return [(b"job %d" % n, at, b"other %d" % n) for n, at in seen]
+
+
+def test_jobs_of_a_list_are_replaced_where_they_lie(pool, raw_redis):
+    stock(raw_redis, 5)
+    assert migration.replace(pool, "queue:low", replacing((0, 0), (3, 3))) == [Moved.DONE] * 2
+    assert waiting(raw_redis) == [b"other 0", b"job 1", b"job 2", b"other 3", b"job 4"]
+
+
+def test_jobs_are_replaced_although_others_were_taken_or_given_back(pool, raw_redis):
+    stock(raw_redis, 500)
+    raw_redis.rpop("queue:low", 100)
+    done = migration.replace(pool, "queue:low", replacing((99, 99), (150, 150), (499, 499)))
+    assert done == [Moved.GONE, Moved.DONE, Moved.DONE]
+    raw_redis.rpush("queue:low", *(b"back %d" % n for n in range(50)))
+    assert migration.replace(pool, "queue:low", replacing((101, 1), (102, 2))) == [Moved.DONE] * 2
+    assert len(waiting(raw_redis)) == 450
+    assert [raw for raw in waiting(raw_redis) if raw.startswith(b"other")] == [
+        b"other 101", b"other 102", b"other 150", b"other 499"
+    ]  # fmt: skip
+
+
+def test_a_job_that_is_gone_or_far_away_is_not_replaced(pool, raw_redis):
+    assert migration.replace(pool, "queue:low", replacing((0, 0))) == [Moved.GONE]
+    stock(raw_redis, 3_000)
+    raw_redis.rpop("queue:low", 1_500)
+    assert migration.replace(pool, "queue:low", replacing((1_600, 1_600))) == [Moved.GONE]
+    assert migration.replace(pool, "queue:low", replacing(*[(n, n) for n in range(4)], (1_505, 0))) == [Moved.GONE] * 5
+
+
 def test_members_keep_the_very_score(pool, raw_redis):
     scores = {"a": 1700000000.1234567, "b": float("inf"), "c": -0.1}
     raw_redis.zadd("retry", scores)
@@ -135,7 +166,7 @@ def out(*numbers, where="queue:high"):
 def test_a_journal_holds_jobs_in_the_order_of_their_numbers(pool, raw_redis):
     stock(raw_redis, 3)
     raw_redis.zadd("retry", {"job 3": 3.25})
-    assert migration.shift_out(pool, "low", JOURNAL, out(0, 2)) == [Moved.DONE] * 2
+    assert migration.shift_out(pool, "queue:low", JOURNAL, out(0, 2)) == [Moved.DONE] * 2
     assert migration.set_out(pool, "retry", JOURNAL, out(3, 4, where="retry")) == [Moved.DONE, Moved.GONE]
     assert migration.journals(pool) == [JOURNAL]
     assert migration.waiting(pool, JOURNAL) == 3
@@ -197,7 +228,7 @@ def test_a_job_that_cannot_be_stored_stops_those_behind_it(other, other_raw):
 
 def test_entries_that_have_arrived_are_struck_out_and_the_journal_with_the_last(pool, raw_redis):
     stock(raw_redis, 3)
-    migration.shift_out(pool, "low", JOURNAL, out(0, 1, 2))
+    migration.shift_out(pool, "queue:low", JOURNAL, out(0, 1, 2))
     assert migration.strike_out(pool, JOURNAL, 2) == 2
     assert migration.strike_out(pool, JOURNAL, 2) == 0
     assert migration.journals(pool) == [JOURNAL]

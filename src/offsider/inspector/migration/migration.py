@@ -10,7 +10,7 @@ from offsider.inspector.migration.judge import Judge
 from offsider.inspector.migration.moving import Mover
 from offsider.inspector.migration.report import MigrationReport
 from offsider.inspector.migration.walk import Walk
-from offsider.storage import migration, queues
+from offsider.storage import migration, places, queues
 from offsider.wiring.default import default_config
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class Migration:
     Args:
         config: its rules and its servers; default: this process's. Jobs that are not declared in this process are left
             alone.
-        queues, scheduled, retries: which places to look at.
+        queues, scheduled, retries: which places to look at. Jobs that an extension has parked count as queued.
         from_queues: only jobs of these queues; default: of all.
         names: only jobs of these stored names or aliases; default: all.
         limit: move so many jobs at most.
@@ -106,6 +106,8 @@ class Migration:
     def _places(self, walk: Walk, server: str) -> Iterator[Iterator[None]]:
         for queue in self._chosen_queues(server):
             yield walk.in_queue(queue)
+        for key in places.keys_of(self._config.redis_of(server)) if self._queues else ():
+            yield walk.in_parking(key)
         for sorted_set in self._sets:
             yield walk.in_set(sorted_set)
 

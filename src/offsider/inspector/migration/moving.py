@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, cast
@@ -30,10 +30,19 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a move went, and the bytes of the job in its new place."""
+
+    how: Moved
+    raw: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class _Changed:
-    """A job with its new bytes, and with who was told of it."""
+    """A job at its position, with its new bytes, and with what was told of it."""
 
     job: Moves
+    position: int
     raw: bytes
     news: JobMoving | None
 
@@ -52,23 +61,40 @@ class Mover:
         self._journals: dict[str, Journal] = {}
         self._number = 0
 
-    def from_queue(self, queue: str, candidates: Sequence[Candidate]) -> list[Moved]:
+    def from_queue(self, queue: str, candidates: Sequence[Candidate]) -> list[Outcome]:
         """Move jobs of a queue, the one that runs next first. Raises RedisFailure."""
-        outcome: dict[int, Moved] = {}
-        for places in _batches(candidates):
-            batch = [candidates[place] for place in places]
-            # Those that have gone were between the others and the end.
-            gone = list(accumulate(outcome.get(place) is Moved.DONE for place in range(len(candidates))))
-            positions = [one.position - gone[place] for one, place in zip(batch, places, strict=True)]
-            outcome |= zip(places, self._move(batch, positions, queue), strict=True)
-        return [outcome[place] for place in range(len(candidates))]
 
-    def from_set(self, sorted_set: str, candidates: Sequence[Candidate]) -> list[Moved]:
+        def shift(batch: Sequence[_Changed]) -> list[Moved]:
+            shifting = [Shifting(one.job.raw, one.position, one.raw, one.job.there.queue) for one in batch]
+            return migration.shift(self._redis, queue, shifting)
+
+        return self._from_list(self._redis.keys.queue(queue), candidates, shift, stay=False)
+
+    def from_parking(self, key: str, candidates: Sequence[Candidate]) -> list[Outcome]:
+        """Send jobs of a list in which an extension keeps them to other queues: on their server they stay in it.
+
+        Raises:
+            RedisFailure: a server cannot be reached, or refuses.
+        """
+
+        def replace(batch: Sequence[_Changed]) -> list[Moved]:
+            return migration.replace(self._redis, key, [(one.job.raw, one.position, one.raw) for one in batch])
+
+        return self._from_list(key, candidates, replace, stay=True)
+
+    def from_set(self, sorted_set: str, candidates: Sequence[Candidate]) -> list[Outcome]:
         """Move jobs of the schedule or the retry set. Raises RedisFailure."""
-        outcome: dict[int, Moved] = {}
+        outcome: dict[int, Outcome] = {}
         for places in _batches(candidates):
-            batch = [candidates[place] for place in places]
-            outcome |= zip(places, self._move_in_set(batch, sorted_set), strict=True)
+            batch = [self._change(candidates[place].job, 0) for place in places]
+            journal = self._journal(batch[0].job)
+            if journal is None:
+                moved = migration.rewrite(self._redis, sorted_set, [(one.job.raw, one.raw) for one in batch])
+            else:
+                leaving = [self._outgoing(one, sorted_set) for one in batch]
+                moved = migration.set_out(self._redis, sorted_set, journal, leaving)
+                self._drain(journal)
+            outcome |= zip(places, self._told(batch, moved), strict=True)
         return [outcome[place] for place in range(len(candidates))]
 
     def finish(self) -> int:
@@ -81,32 +107,36 @@ class Mover:
         return sum(self._drain(journal) for journal in migration.journals(self._redis))
 
     # ---------------------------------------------------------------------------------- one batch
-    def _move(self, batch: Sequence[Candidate], positions: Sequence[int], queue: str) -> list[Moved]:
-        changed = [self._change(one.job) for one in batch]
-        pairs = list(zip(changed, positions, strict=True))
-        journal = self._journal(batch[0].job)
-        if journal is None:
-            shifting = [Shifting(one.job.raw, at, one.raw, one.job.there.queue) for one, at in pairs]
-            return self._tell(changed, migration.shift(self._redis, queue, shifting))
-        leaving = [self._outgoing(one, at, f"queue:{one.job.there.queue}") for one, at in pairs]
-        moved = migration.shift_out(self._redis, queue, journal, leaving)
-        self._drain(journal)
-        return self._tell(changed, moved)
+    def _from_list(
+        self,
+        key: str,
+        candidates: Sequence[Candidate],
+        move: Callable[[Sequence[_Changed]], list[Moved]],
+        *,
+        stay: bool,
+    ) -> list[Outcome]:
+        """``move`` is for those that stay on this server, and ``stay`` whether they also stay in the list."""
+        outcome: dict[int, Outcome] = {}
+        left: set[int] = set()
+        for places in _batches(candidates):
+            # Those that have left were between the others and the end.
+            before = list(accumulate(place in left for place in range(len(candidates))))
+            batch = [self._change(candidates[at].job, candidates[at].position - before[at]) for at in places]
+            journal = self._journal(batch[0].job)
+            if journal is None:
+                moved = move(batch)
+            else:
+                leaving = [self._outgoing(one, f"queue:{one.job.there.queue}") for one in batch]
+                moved = migration.shift_out(self._redis, key, journal, leaving)
+                self._drain(journal)
+            if journal is not None or not stay:
+                left |= {place for place, how in zip(places, moved, strict=True) if how is Moved.DONE}
+            outcome |= zip(places, self._told(batch, moved), strict=True)
+        return [outcome[place] for place in range(len(candidates))]
 
-    def _move_in_set(self, batch: Sequence[Candidate], sorted_set: str) -> list[Moved]:
-        changed = [self._change(one.job) for one in batch]
-        journal = self._journal(batch[0].job)
-        if journal is None:
-            pairs = [(one.job.raw, one.raw) for one in changed]
-            return self._tell(changed, migration.rewrite(self._redis, sorted_set, pairs))
-        leaving = [self._outgoing(one, 0, sorted_set) for one in changed]
-        moved = migration.set_out(self._redis, sorted_set, journal, leaving)
-        self._drain(journal)
-        return self._tell(changed, moved)
-
-    def _outgoing(self, one: _Changed, position: int, where: str) -> Outgoing:
+    def _outgoing(self, one: _Changed, where: str) -> Outgoing:
         self._number += 1
-        return Outgoing(one.job.raw, position, self._number, one.raw, where)
+        return Outgoing(one.job.raw, one.position, self._number, one.raw, where)
 
     def _journal(self, job: Moves) -> Journal | None:
         """The journal for another server, which takes jobs now; None for a job that stays on its own."""
@@ -126,20 +156,20 @@ class Mover:
         return arrived
 
     # ------------------------------------------------------------------------------ what changes
-    def _change(self, job: Moves) -> _Changed:
+    def _change(self, job: Moves, position: int) -> _Changed:
         before = cast("Mapping[str, Any]", job.payload)
         changes = {"queue": job.there.queue}
         news = None
         if self._config.events.listened("job_moving"):
             news = JobMoving(before, changes, job.here.server, job.there.server)
             self._config.events.emit("job_moving", news)
-        return _Changed(job, rewritten(job.raw, before, changes), news)
+        return _Changed(job, position, rewritten(job.raw, before, changes), news)
 
-    def _tell(self, changed: Sequence[_Changed], moved: list[Moved]) -> list[Moved]:
-        for one, how in zip(changed, moved, strict=True):
+    def _told(self, batch: Sequence[_Changed], moved: Sequence[Moved]) -> list[Outcome]:
+        for one, how in zip(batch, moved, strict=True):
             if one.news is not None:
                 self._config.events.emit("job_moved", JobMoved(one.news, moved=how is Moved.DONE))
-        return moved
+        return [Outcome(how, one.raw) for one, how in zip(batch, moved, strict=True)]
 
 
 def _batches(candidates: Sequence[Candidate]) -> Iterator[list[int]]:

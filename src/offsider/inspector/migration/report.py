@@ -16,8 +16,9 @@ class Relocation:
 
     Attributes:
         job_name: their stored name.
-        where: what they wait in: ``"queue"``, ``"schedule"`` or ``"retry"``.
-        from_server, from_queue: where they are; in the sets, the queue that they would go to when due.
+        where: what they wait in: ``"queue"``, ``"schedule"``, ``"retry"``, or ``"parked"`` by an extension, as those
+            over the limit of their class. Parked jobs stay parked, unless they go to another server.
+        from_server, from_queue: where they are; if not in a queue, the one that they would go to.
         to_server, to_queue: where they go.
     """
 
