@@ -58,6 +58,8 @@ def fill(main: redis.Redis, *others: redis.Redis) -> Counter[tuple[str, int]]:
     for place in ("schedule", "retry"):
         numbers = [n for n in SCORES if (n % 2 == 0) == (place == "retry")]
         main.zadd(place, {raw_job(NAMES[n // 2 % 4], n): SCORES[n] for n in numbers})
+    main.sadd("offsider:places", "offsider:limits:jobs:A")
+    main.lpush("offsider:limits:jobs:A", *(raw_job(NAMES[n % 4], n) for n in range(60, 68)))
     for client in others:
         push(client, "slow", [raw_job(NAMES[n % 3], n, "slow") for n in range(20, 26)])
         client.zadd("retry", {raw_job("shop.rest", 200, "slow"): 5})
