@@ -13,6 +13,7 @@ from offsider.inspector.job_record import JobRecord
 from offsider.inspector.job_set import DeadSet, JobSet, RetrySet, ScheduledSet, SetEntry
 from offsider.inspector.migration import Migration, MigrationReport, Relocation
 from offsider.inspector.parked import ParkedJobs, parked_counts, parked_jobs
+from offsider.inspector.parked_list import ParkedList
 from offsider.inspector.process import CapsuleShown, Process, ProcessSet
 from offsider.inspector.quarantine import Quarantine, QuarantinedJob
 from offsider.inspector.queue import Queue
@@ -54,6 +55,7 @@ __all__ = [
     "Migration",
     "MigrationReport",
     "ParkedJobs",
+    "ParkedList",
     "Preview",
     "Process",
     "ProcessSet",

@@ -1,4 +1,4 @@
-"""Searching everywhere at once: running jobs, the sets, and every queue."""
+"""Searching everywhere at once: running jobs, the sets, every queue, and what extensions have parked."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from offsider.inspector.chunk import Chunk
 from offsider.inspector.job_filter import JobFilter
 from offsider.inspector.job_record import JobRecord
 from offsider.inspector.job_set import DeadSet, JobSet, RetrySet, ScheduledSet
+from offsider.inspector.parked_list import ParkedList
 from offsider.inspector.queue import Queue
 from offsider.inspector.stats import Stats
 from offsider.inspector.work import WorkSet
@@ -19,6 +20,7 @@ from offsider.wiring.default import default_config
 _SETS: dict[str, type[JobSet]] = {kind.name: kind for kind in (RetrySet, ScheduledSet, DeadSet)}
 _BUSY = "busy"
 _QUEUE = "queue:"
+_PARKED = "parked:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +28,11 @@ class Found:
     """A job that was found.
 
     Attributes:
-        where: ``"busy"``, ``"retry"``, ``"schedule"``, ``"dead"`` or ``"queue:<name>"``.
+        where: ``"busy"``, ``"retry"``, ``"schedule"``, ``"dead"``, ``"queue:<name>"``, or ``"parked:<key>"`` in a list
+            of an extension.
         record: the job.
-        key: what finds it there again: `SetEntry.key` in sets, ``position|jid`` in queues, the jid of a job that runs;
-            bytes without a jid go by a digest.
+        key: what finds it there again: `SetEntry.key` in sets, ``position|jid`` in queues and lists, the jid of a job
+            that runs; bytes without a jid go by a digest.
     """
 
     where: str
@@ -46,7 +49,8 @@ def search_everywhere(
 ) -> Chunk[Found]:
     """Look for jobs whose stored form holds a text: a jid, a class, an argument, an error.
 
-    First come the jobs that run, then the retry set, the schedule, the dead set, and the queues by name.
+    First come the jobs that run, then the retry set, the schedule, the dead set, the queues by name, and the lists of
+    extensions.
 
     Args:
         text: taken as it is.
@@ -59,10 +63,12 @@ def search_everywhere(
     ends = time.monotonic() + budget_ms / 1000
     stats = Stats.read(config)
     chunk: Chunk[Found] = Chunk([], 0, stats.busy + stats.retries + stats.scheduled + stats.dead + stats.enqueued, "")
+    chunk.total += stats.parked
     if not text:
         return chunk
     here, _, inner = cursor.rpartition("|")
     places = [_BUSY, *_SETS, *(_QUEUE + name for name in stats.queues)]
+    places += [_PARKED + key for key in ParkedList.keys(config)] if stats.parked else []
     for place in _from(here, places):
         left_ms = (ends - time.monotonic()) * 1000
         left = None if most is None else most - len(chunk.entries)
@@ -83,8 +89,11 @@ def _from(here: str, places: Sequence[str]) -> Sequence[str]:
     """The places from one on; when it is a queue that is gone, from where it would be."""
     if here in places:
         return places[places.index(here) :]
+    parked = [place for place in places if place.startswith(_PARKED)]
+    if here.startswith(_PARKED):
+        return [place for place in parked if place > here]
     if here.startswith(_QUEUE):
-        return [place for place in places if place.startswith(_QUEUE) and place > here]
+        return [*(place for place in places if place.startswith(_QUEUE) and place > here), *parked]
     return places
 
 
@@ -99,6 +108,8 @@ def _look(
         entries = _SETS[place](config).scan(wanted, cursor, budget_ms, most)
         stored = [Found(place, entry, entry.key) for entry in entries.entries]
         return Chunk(stored, entries.scanned, entries.total, entries.cursor)
-    jobs = Queue(place.removeprefix(_QUEUE), config).scan(wanted, cursor, budget_ms, most)
+    is_parked = place.startswith(_PARKED)
+    listed = ParkedList(place.removeprefix(_PARKED), config) if is_parked else Queue(place.removeprefix(_QUEUE), config)
+    jobs = listed.scan(wanted, cursor, budget_ms, most)
     waiting = [Found(place, record, f"{record.position}|{record.key_part}") for record in jobs.entries]
     return Chunk(waiting, jobs.scanned, jobs.total, jobs.cursor)

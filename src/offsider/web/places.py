@@ -3,6 +3,7 @@
 A job of a set is found by ``score|jid|digest``, or by ``score|jid`` as Sidekiq's pages find it. A job of a queue is
 found by ``position|jid``: workers take jobs from the end where positions begin, so it lies at its old position or
 somewhat nearer. What has gone further is looked for from the beginning, by its id, for as long as a page may take.
+A job that an extension has parked is found in the same way.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from offsider.inspector import (
     JobFilter,
     JobRecord,
     JobSet,
+    ParkedList,
     Quarantine,
     QuarantinedJob,
     Queue,
@@ -32,6 +34,7 @@ from offsider.wiring.config import Config
 
 SETS: dict[str, type[JobSet]] = {kind.name: kind for kind in (RetrySet, ScheduledSet, DeadSet)}
 QUEUE = "queue:"
+PARKED = "parked:"
 BUSY = "busy"
 QUARANTINE = "quarantine"
 
@@ -101,7 +104,23 @@ class JobPutAside:
         return self.job.id
 
 
-Place: TypeAlias = JobOfSet | QueuedJob | RunningJob | JobPutAside
+@dataclass(frozen=True)
+class ParkedJob:
+    """A job in a list of an extension."""
+
+    parked: ParkedList
+    record: JobRecord
+
+    @property
+    def where(self) -> str:
+        return PARKED + self.parked.key
+
+    @property
+    def key(self) -> str:
+        return queue_key(self.record, self.record.position)
+
+
+Place: TypeAlias = JobOfSet | QueuedJob | ParkedJob | RunningJob | JobPutAside
 
 
 def queue_key(record: JobRecord, position: int | None) -> str:
@@ -122,6 +141,8 @@ def find(config: Config, where: str, key: str) -> Place | None:
         return None if entry is None else JobOfSet(where, entry)
     if where.startswith(QUEUE):
         return find_queued(Queue(where.removeprefix(QUEUE), config), key)
+    if where.startswith(PARKED):
+        return find_parked(ParkedList(where.removeprefix(PARKED), config), key)
     if where == BUSY:
         work = WorkSet(config).find_work(key)
         return None if work is None else RunningJob(work)
@@ -140,12 +161,25 @@ def find_by_jid(config: Config, jid: str, budget_ms: float) -> tuple[Place | Non
     return None, chunk
 
 
-def find_queued(queue: Queue, key: str) -> QueuedJob | None:
-    """A job of a queue by its key."""
+def find_parked(parked: ParkedList, key: str) -> ParkedJob | None:
+    """A job that an extension has parked by its key."""
+    start, jid = _position_and_jid(key)
+    there = [] if start is None else parked.page(start, 1)
+    if not any(record.key_part == jid for record in there):
+        there = parked.scan(JobFilter(text=jid), budget_ms=_BUDGET_MS).entries if jid else []
+    return next((ParkedJob(parked, record) for record in there if record.key_part == jid), None)
+
+
+def _position_and_jid(key: str) -> tuple[int | None, str]:
     position, bar, jid = key.partition("|")
     if not bar:
         position, jid = "", key
-    start = int(position[:9]) if position.isascii() and position.isdigit() else None
+    return (int(position[:9]) if position.isascii() and position.isdigit() else None), jid
+
+
+def find_queued(queue: Queue, key: str) -> QueuedJob | None:
+    """A job of a queue by its key."""
+    start, jid = _position_and_jid(key)
     return next((found for found in _candidates(queue, start, jid) if found.record.key_part == jid), None)
 
 

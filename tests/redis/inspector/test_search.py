@@ -33,10 +33,13 @@ def everywhere(raw_redis):
     raw_redis.sadd("queues", "low", "a|b", "empty")
     for name in ("low", "a|b"):
         raw_redis.lpush(f"queue:{name}", *map(job, range(50)))
+    raw_redis.sadd("offsider:places", "offsider:b", "offsider:a", "offsider:empty")
+    for name in ("a", "b"):
+        raw_redis.lpush(f"offsider:{name}", *map(job, range(50)))
 
 
 WANTED = f"{7:024x}"
-PLACES = ["busy", "retry", "schedule", "dead", "queue:a|b", "queue:low"]
+PLACES = ["busy", "retry", "schedule", "dead", "queue:a|b", "queue:low", "parked:offsider:a", "parked:offsider:b"]
 
 
 @pytest.mark.parametrize("budget_ms", [1_000, 0])
@@ -45,9 +48,9 @@ def test_every_place_is_looked_through_in_its_order(config, everywhere, budget_m
     found = [one for chunk in chunks for one in chunk.entries]
     assert [one.where for one in found] == PLACES
     assert {one.record.args[0] for one in found} == {7}
-    assert [one.key for one in found] == [WANTED, *[f"7.5|{WANTED}|{digest(job(7))}"] * 3, f"7|{WANTED}", f"7|{WANTED}"]
-    assert {chunk.total for chunk in chunks} == {251}
-    assert 251 <= sum(chunk.scanned for chunk in chunks) <= 600
+    assert [one.key for one in found] == [WANTED, *[f"7.5|{WANTED}|{digest(job(7))}"] * 3, *[f"7|{WANTED}"] * 4]
+    assert {chunk.total for chunk in chunks} == {351}
+    assert 351 <= sum(chunk.scanned for chunk in chunks) <= 600
     assert (len(chunks) == 1) == (budget_ms > 0)
 
 
@@ -65,14 +68,20 @@ def test_a_search_that_has_found_enough_goes_on_later(config, everywhere):
     first, *others = through('"args":[', config, most=30)
     assert 30 <= len(first.entries) <= 60
     found = [one for chunk in (first, *others) for one in chunk.entries]
-    assert len(found) == 251
+    assert len(found) == 351
     assert all(len(chunk.entries) <= 60 for chunk in others)
 
 
 def test_a_queue_that_is_gone_meanwhile_is_passed_over(config, everywhere, raw_redis):
     raw_redis.srem("queues", "a|b")
     found = search_everywhere(WANTED, "queue:a|b|3", config=config)
-    assert [one.where for one in found.entries] == ["queue:low"]
+    assert [one.where for one in found.entries] == ["queue:low", "parked:offsider:a", "parked:offsider:b"]
+
+
+def test_a_list_of_an_extension_that_is_gone_meanwhile_is_passed_over(config, everywhere, raw_redis):
+    raw_redis.delete("offsider:a")
+    found = search_everywhere(WANTED, "parked:offsider:a|3", config=config)
+    assert [one.where for one in found.entries] == ["parked:offsider:b"]
 
 
 @pytest.mark.parametrize("cursor", ["x", "|", "retry", "busy|x", "nowhere|5"])
@@ -92,6 +101,6 @@ def test_nothing_is_found_by_no_text_and_nothing_where_nothing_is(config, everyw
 def test_without_a_configuration_it_is_this_processes(config, everywhere):
     previous = set_default_config(config)
     try:
-        assert len(search_everywhere(WANTED, budget_ms=1_000).entries) == 6
+        assert len(search_everywhere(WANTED, budget_ms=1_000).entries) == 8
     finally:
         set_default_config(previous)

@@ -57,6 +57,15 @@ def test_a_job_of_a_set_is_found_by_its_score_and_id(config, raw_redis):
         assert (found.where, found.key, found.record.raw) == ("retry", entry.key, entry.raw)
 
 
+@pytest.mark.parametrize("key", [f"7|{jid(7)}", f"20|{jid(7)}", jid(7)])
+def test_a_job_that_an_extension_has_parked_is_found_by_its_position_and_id(config, raw_redis, key):
+    raw_redis.sadd("offsider:places", "offsider:list")
+    raw_redis.lpush("offsider:list", *(job(number) for number in range(30)))
+    found = find(config, "parked:offsider:list", key)
+    assert (found.where, found.key, found.record.jid) == ("parked:offsider:list", f"7|{jid(7)}", jid(7))
+    assert find(config, "parked:offsider:list", "3|nothing") is find(config, "parked:elsewhere", "|") is None
+
+
 def test_a_job_is_found_by_its_id_anywhere(config, raw_redis, mail):
     raw_redis.zadd("dead", {failed(1_000): WHEN})
     place, _ = find_by_jid(config, jid(1_000), 10_000)

@@ -21,6 +21,7 @@ from offsider.web.places import (
     QUARANTINE,
     JobOfSet,
     JobPutAside,
+    ParkedJob,
     Place,
     QueuedJob,
     RunningJob,
@@ -192,7 +193,7 @@ def _verbs(place: Place) -> tuple[str, ...]:
             return _OF_QUEUES
         case JobPutAside():
             return _OF_THE_QUARANTINE
-        case RunningJob():
+        case RunningJob() | ParkedJob():
             return ()
 
 
