@@ -161,7 +161,7 @@ class Declared:
 
     def origin(self, config: Config) -> Mapping[str, str]:
         """What a payload says of the program that pushed it: the parameters that it knows, and its version."""
-        version = app_version(config)
+        version = app_version(config.client.app_version)
         return {"signature": self.signature.digest} | ({"app_version": version} if version else {})
 
     def check(self, config: Config) -> None:

@@ -5,10 +5,6 @@ from __future__ import annotations
 import re
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from offsider.wiring.config import Config
 
 #: The value of ``client.app_version`` that means the commit.
 COMMIT = "git"
@@ -17,9 +13,8 @@ _CHARACTERS = 10
 _HASH = re.compile(r"[0-9a-f]{40,64}")
 
 
-def app_version(config: Config) -> str:
-    """The version that payloads and heartbeats name; empty when nobody knows it."""
-    told = config.client.app_version
+def app_version(told: str) -> str:
+    """The version that payloads and heartbeats name, by ``client.app_version``; empty when there is none."""
     return _of_current_folder() if told == COMMIT else told
 
 

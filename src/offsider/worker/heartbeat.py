@@ -262,7 +262,7 @@ class Heartbeat:
         if self._wire_version != 6:
             info["version"] = __version__
             info["embedded"] = self._embedded
-        version = app_version(self._config)
+        version = app_version(self._config.client.app_version)
         if version:
             info["app_version"] = version
         if self._config.routing.rules:

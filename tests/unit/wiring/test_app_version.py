@@ -16,11 +16,6 @@ HEAD = "0123456789abcdef0123456789abcdef01234567"
 
 
 @pytest.fixture
-def config() -> Config:
-    return Config()
-
-
-@pytest.fixture
 def repository(tmp_path) -> Path:
     """A checkout as `git init` and one commit leave it."""
     git = tmp_path / ".git"
@@ -37,30 +32,27 @@ def nothing_known_yet():
     module._of_current_folder.cache_clear()
 
 
-def test_what_is_set_is_the_version_and_empty_is_none(config):
-    config.client.app_version = "2.14"
-    assert app_version(config) == "2.14"
-    config.client.app_version = ""
-    assert app_version(config) == ""
+def test_what_is_set_is_the_version_and_empty_is_none():
+    assert (app_version("2.14"), app_version("")) == ("2.14", "")
 
 
 def test_the_environment_names_it(tmp_path):
-    assert app_version(Config.load(environ={"OFFSIDER_APP_VERSION": "2.15"}, cwd=tmp_path)) == "2.15"
+    assert Config.load(environ={"OFFSIDER_APP_VERSION": "2.15"}, cwd=tmp_path).client.app_version == "2.15"
 
 
-def test_else_it_is_the_commit_of_the_current_folder_which_is_looked_up_once(config, repository, monkeypatch):
+def test_else_it_is_the_commit_of_the_current_folder_which_is_looked_up_once(repository, monkeypatch):
     monkeypatch.chdir(repository)
-    assert app_version(config) == HEAD[:10]
+    assert app_version(Config().client.app_version) == HEAD[:10]
     shutil.rmtree(repository / ".git")
-    assert app_version(config) == HEAD[:10]
+    assert app_version(Config().client.app_version) == HEAD[:10]
 
 
-def test_a_folder_that_is_gone_has_no_version(config, tmp_path, monkeypatch):
+def test_a_folder_that_is_gone_has_no_version(tmp_path, monkeypatch):
     folder = tmp_path / "gone"
     folder.mkdir()
     monkeypatch.chdir(folder)
     folder.rmdir()
-    assert app_version(config) == ""
+    assert app_version(Config().client.app_version) == ""
 
 
 def test_the_commit_is_found_from_a_folder_below(repository):
