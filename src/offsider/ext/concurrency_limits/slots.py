@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from offsider.core.errors import RedisFailure, RedisUnavailable
@@ -37,6 +38,7 @@ LOOK_SECONDS = 1.0
 REPAIR_SECONDS = 15.0
 LEASE_SECONDS = 3.0
 MOST_WAITING = 100_000
+MOST_ROUNDS = 50
 
 
 class Slots:
@@ -130,12 +132,15 @@ class Slots:
             if freed:
                 logger.warning("freed %s of %s whose processes are gone", counted(freed, "slot"), name)
             # What workers say is stronger than what this one knows: its program may be older than theirs.
-            self._leave(None, name, said.get(name) or self._table.declared(name))
+            declared = said.get(name) or self._table.declared(name)
+            for _ in range(MOST_ROUNDS):  # a limit may have been raised to thousands
+                if self._leave(None, name, declared) < store.MOST_AT_ONCE:
+                    break
             store.forget(redis, name)
 
-    def _leave(self, run: Run | None, name: str, declared: int) -> None:
+    def _leave(self, run: Run | None, name: str, declared: int) -> int:
         redis = self._config.shared_redis()
-        store.leave(redis, run, name, declared, now_seconds=self._config.clock.now())
+        return store.leave(redis, run, name, declared, now_seconds=self._config.clock.now())
 
 
 class SlotsService:
@@ -151,7 +156,8 @@ class SlotsService:
     def join(self, timeout_seconds: float | None = None) -> bool:
         ended = self._loop.join(timeout_seconds)
         if ended:
-            self._slots.flush()
+            with suppress(RedisUnavailable):  # then others free them, once this process is gone
+                self._slots.flush()
         return ended
 
     def wait_for_tick(self, number: int, timeout_seconds: float) -> bool:

@@ -53,9 +53,11 @@ REMEMBERED_MS = 3_600_000
 #: What workers say of their limits is acted upon for so long, and shown for a day; they say it again in good time.
 DECLARED_SECONDS = 300
 SHOWN_SECONDS = 86_400
-#: The most jobs that one call resumes, and that are passed by on the way to one whose queue is not paused.
+#: The most jobs that one call resumes, and that are passed by on the way to one whose queue is not paused: few at the
+#: end of a run, many by who looks once a second.
 MOST_AT_ONCE = 100
-MOST_SKIPPED = 2_000
+FEW_SKIPPED = 200
+MOST_SKIPPED = 20_000
 
 
 class Entered(IntEnum):
@@ -193,7 +195,7 @@ def leave(redis: Redis, run: Run | None, name: str, declared: int, *, now_second
     """
     names, member, skipped, resumed = Names(redis.keys), "" if run is None else run.member, 0, 0
     stuck: set[str] = set()
-    while skipped < MOST_SKIPPED:
+    while skipped < (MOST_SKIPPED if run is None else FEW_SKIPPED):
         arguments: list[Argument] = [member, name, declared, KEPT_MS, skipped, MOST_AT_ONCE]
         room, *page = redis.run(LEAVE, names.of(name), arguments)
         chosen, passed = _choose([_back(redis, raw, now_seconds) for raw in reversed(page)], room, stuck)

@@ -16,7 +16,6 @@ from offsider.ext.concurrency_limits.store import Names, Run
 from offsider.ext.concurrency_limits.table import Table
 from offsider.storage import owners
 from offsider.storage.owners import Lists
-from tests.waiting import wait_for
 
 ALIVE = "host:1:0123456789ab"
 GONE = "host:2:0123456789ab"
@@ -195,4 +194,19 @@ def test_the_service_frees_at_its_end_what_is_left(slots, config, raw_redis, mon
     slots._left.append((run_of(ALIVE), 1))
     service.stop()
     assert service.join(10)
-    wait_for(lambda: raw_redis.zcard("offsider:limits:slots:Hard") == 0)
+    assert raw_redis.zcard("offsider:limits:slots:Hard") == 0
+
+
+def test_a_service_ends_although_the_server_is_away(slots, config, monkeypatch):
+    monkeypatch.setattr(store, "leave", raising(RedisUnavailable("away")))
+    slots._left.append((run_of(ALIVE), 1))
+    service = SlotsService(slots, config)
+    service.stop()
+    assert service.join(10)
+
+
+def test_jobs_of_a_limit_that_was_raised_to_thousands_go_on_in_one_look(slots, config, raw_redis):
+    park(raw_redis, *(f"j{number}" for number in range(450)))
+    store.set_limit(config.shared_redis(), "Hard", 1000)
+    slots.tick()
+    assert raw_redis.llen("queue:default") == 450
