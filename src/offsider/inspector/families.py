@@ -32,6 +32,7 @@ def fleet_families(fleet: Fleet) -> list[Family]:
         *_shards(fleet),
         *_scheduler(fleet),
         *_parked(fleet),
+        *_switches(fleet),
         *_memory(fleet),
         *_by_class(fleet.series),
         *series_families(fleet.series),
@@ -146,6 +147,16 @@ def _parked(fleet: Fleet) -> list[Family]:
     return [
         Family("sidekiq_stranded_jobs", "gauge", "Parked jobs that no live worker can run.", now),
         Family("sidekiq_jobs_stranded_total", "counter", "Times that such jobs were parked.", ever),
+    ]
+
+
+def _switches(fleet: Fleet) -> list[Family]:
+    labels = [{"class": one.name, "action": one.action} for one in fleet.switches]
+    on = tuple(Sample(1, each) for each in labels)
+    acted = tuple(Sample(one.acted, each) for one, each in zip(fleet.switches, labels, strict=True))
+    return [
+        Family("sidekiq_switches", "gauge", "Classes whose jobs are dropped or put off by a switch: 1.", on),
+        Family("sidekiq_switched_jobs", "gauge", "Jobs that such a switch has dropped or put off.", acted),
     ]
 
 

@@ -14,6 +14,7 @@ from offsider.inspector.process import Process, ProcessSet
 from offsider.inspector.server_info import ServerInfo
 from offsider.inspector.shard_load import QueueTargets, ShardLoad, loads_of
 from offsider.inspector.stats import Stats
+from offsider.inspector.switches import SwitchInForce, switches_here
 from offsider.inspector.work import Work, WorkSet
 from offsider.storage.lag import scheduler_lag_seconds
 from offsider.wiring.config import Config
@@ -62,6 +63,7 @@ class Fleet:
         objective: the share of runs that shall be satisfied.
         parked: what no live worker can run.
         parked_counts: class -> how often its jobs were parked, ever.
+        switches: classes whose jobs are dropped or put off.
     """
 
     at: float
@@ -76,6 +78,7 @@ class Fleet:
     objective: float
     parked: Sequence[ParkedJobs]
     parked_counts: Mapping[str, int]
+    switches: Sequence[SwitchInForce]
 
     @property
     def concurrency(self) -> int:
@@ -112,6 +115,7 @@ class Fleet:
             objective=config.slo.apdex_objective,
             parked=parked_jobs(config),
             parked_counts=parked_counts(config),
+            switches=switches_here(config),
         )
 
 

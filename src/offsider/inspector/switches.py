@@ -160,9 +160,12 @@ class Switches:
         return done
 
 
-def switched_here(config: Config) -> list[str]:
-    """The classes that have a switch on the configuration's own server, for those who only want to know that."""
-    return sorted(switches.read(config.shared_redis()).on)
+def switches_here(config: Config) -> list[SwitchInForce]:
+    """Those of the configuration's own server, for whoever shall not wait for others."""
+    redis = config.shared_redis()
+    on = switches.read(redis).on
+    counts = switches.counts(redis) if on else {}
+    return [_in_force(on[name], counts.get(name, 0), ()) for name in sorted(on)]
 
 
 def known_jobs(config: Config) -> frozenset[str]:

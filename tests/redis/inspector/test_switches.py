@@ -8,7 +8,7 @@ import pytest
 
 from offsider.core.errors import RedisFailure
 from offsider.inspector import Switches
-from offsider.inspector.switches import InvalidSwitch, known_jobs
+from offsider.inspector.switches import InvalidSwitch, known_jobs, switches_here
 from offsider.storage import registered, switches
 from offsider.wiring.default import set_default_config
 
@@ -83,6 +83,7 @@ def test_a_switch_that_a_server_does_not_have_says_so(config, redis_url):
     switches.count(config.redis_of("twin"), {"HardJob": 2})
     (switch,) = Switches(config)
     assert (switch.missing_on, switch.acted) == ((), 3)
+    assert [(one.name, one.acted) for one in switches_here(config)] == [("HardJob", 1)]
     switches.clear(config.shared_redis(), "HardJob")
     (switch,) = Switches(config)
     assert (switch.missing_on, switch.acted) == (("main",), 2)

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from offsider.inspector import History, Queue, RulesInUse, ServerInfo, Stats, TopJobs, rules_in_use
-from offsider.inspector.switches import switched_here
+from offsider.inspector.switches import switches_here
 from offsider.web.answers import Answer, Page, Text
 from offsider.web.counters import counters, last_hour, parked, server
 from offsider.web.layout import counts
@@ -32,7 +32,7 @@ def show(visit: Visit) -> Answer:
     days = visit.number("days", default=30, lowest=1, highest=MOST_DAYS)
     data = {
         "stats": {**counts(stats), "processes": stats.processes},
-        "switched": switched_here(visit.config)[:MOST_SWITCHES],
+        "switched": [switch.name for switch in switches_here(visit.config)[:MOST_SWITCHES]],
         "attention": [*_attention(stats, info, rules_in_use(visit.config))],
         "parked": [{**asdict(jobs), "path": f"/metrics/{segment(jobs.name)}"} for jobs in parked(visit.config)],
         "hour": _hour(hour),

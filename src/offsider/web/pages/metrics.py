@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 from offsider.inspector import BOUNDS_MS, PERIODS, DeployMark, FleetMetrics, JobMetrics, JobTotals
 from offsider.inspector.job_metrics import HISTOGRAM_PERIODS
 from offsider.inspector.service_levels import cpu_bound
-from offsider.inspector.switches import switched_here
+from offsider.inspector.switches import switches_here
 from offsider.web.answers import BadRequest, Page
 from offsider.web.charts import Columns
 from offsider.web.charts.readable import duration
@@ -86,7 +86,7 @@ def show(visit: Visit) -> Page:
         "counts": _folded(columns, detail.buckets),
         "marks": _marks(detail.marks),
         "cpu_share": cpu_bound(FleetMetrics.read(visit.config, class_name=name)).get(name),
-        "switched": name in switched_here(visit.config),
+        "switched": any(switch.name == name for switch in switches_here(visit.config)),
         "switches_path": switches_path(name),
         "retries_path": address("/retries", name=name),
         "dead_path": address("/dead", name=name),
