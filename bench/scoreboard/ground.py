@@ -133,12 +133,14 @@ class Ground:
             time.sleep(0.05)
         return True
 
-    def tally(self, acked: Sequence[str], server: Server, *, pushed: int | None = None) -> Tally:
-        """What became of the jobs whose push returned."""
+    def tally(self, acked: Sequence[str], *servers: Server, pushed: int | None = None) -> Tally:
+        """What became of the jobs whose push returned, on all of these servers."""
         effects, mine = self.ledger.counts(RAN), set(acked)
         missing = mine - effects.keys()
-        held = Holdings.of(server.raw)
-        dead, private, waiting = (missing.intersection(place) for place in (held.dead, held.private, held.waiting))
+        held = [Holdings.of(server.raw) for server in servers]
+        dead = missing.intersection(jid for one in held for jid in one.dead)
+        private = missing.intersection(jid for one in held for jid in one.private)
+        waiting = missing.intersection(jid for one in held for jid in one.waiting)
         return Tally(
             pushed=len(acked) if pushed is None else pushed,
             acked=len(mine),
@@ -178,6 +180,10 @@ class Fleet:
         if wait:
             worker.until_running()
         return worker
+
+    def write(self, text: str, name: str) -> None:
+        """Write a file into the folder of the workers: what they are configured by, for example."""
+        self._workers.write(text, name)
 
     @property
     def running(self) -> list[Worker]:

@@ -11,7 +11,7 @@ from typing import Any
 
 @dataclass
 class Holdings:
-    """Jids by the kind of place."""
+    """Jids by the kind of place; what extensions have parked waits as well."""
 
     waiting: list[str] = field(default_factory=list[str])
     dead: list[str] = field(default_factory=list[str])
@@ -25,6 +25,8 @@ class Holdings:
             found.waiting += jids(raw.lrange(key, 0, -1))
         for key in ("retry", "schedule"):
             found.waiting += jids(raw.zrange(key, 0, -1))
+        for key in raw.smembers("offsider:places"):
+            found.waiting += jids(raw.lrange(key, 0, -1))
         found.dead += jids(raw.zrange("dead", 0, -1))
         found.private += jids(entries(raw))
         return found

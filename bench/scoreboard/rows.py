@@ -6,12 +6,14 @@ from bench.scoreboard import (
     clocks,
     crashes,
     failover,
+    fleet,
     forks,
     fuzz,
     gates,
     hostile_numbers,
     injections,
     kills,
+    locks_and_limits,
     memory_full,
     network,
     orphans,
@@ -47,6 +49,8 @@ _MODULES = (
     gates,
     hostile_numbers,
     soak,
+    locks_and_limits,
+    fleet,
 )
 _FOUND = [item for module in _MODULES for item in vars(module).values() if isinstance(item, Row)]
 

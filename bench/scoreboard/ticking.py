@@ -19,7 +19,7 @@ from bench.scoreboard.effects import Effects, Ledger
 from bench.scoreboard.ground import until
 from bench.scoreboard.row import Report
 from bench.scoreboard.servers import Server
-from offsider import Config, current_job
+from offsider import Config, JobContext, current_job
 from offsider.ext.periodic import Periodic
 from tests.zones import DAY, Expected, Zones, changes, own_iteration
 
@@ -63,8 +63,20 @@ class Ticking:
             for tick in own_iteration(job.cron, self._zones.zone(job.tz), after, last)
         )
 
-    def judge(self, ledger: Ledger, report: Report, what: str, after: float, last: float) -> None:
-        """Wait until the last tick has run, and count which ran once, twice, or never."""
+    def judge(
+        self, ledger: Ledger, report: Report, what: str, after: float, last: float, *, by_jid: bool = False
+    ) -> None:
+        """Wait until the last tick has run, and count which ran once, twice, or never.
+
+        Args:
+            ledger: where they are counted.
+            report: is told.
+            what: for the report.
+            after: ticks after this moment.
+            last: up to this one.
+            by_jid: one job counts once, however often it ran: workers were killed.
+        """
+        ran = jobs_of if by_jid else runs_of
         wanted = self.wanted(after, last)
         time.sleep(max(0.0, last + 1 - time.time()))
         with suppress(AssertionError):  # what is missing is counted
@@ -75,8 +87,14 @@ class Ticking:
         report.figure(what, wanted.total())
 
 
-def ran(ledger: Ledger, after: float, last: float) -> Counter[str]:
-    """The ticks whose jobs have run."""
+def jobs_of(ledger: Ledger, after: float, last: float) -> Counter[str]:
+    """The ticks, each as often as there are jobs of it that have run."""
+    ticks = (noted.partition("|")[0] for noted in ledger.counts(TABLE))
+    return Counter(tick for tick in ticks if after < float(tick.rpartition(":")[2]) <= last)
+
+
+def runs_of(ledger: Ledger, after: float, last: float) -> Counter[str]:
+    """The ticks, each as often as jobs of it have run."""
     counts = ledger.counts(TABLE)
     return Counter({tick: times for tick, times in counts.items() if after < float(tick.rpartition(":")[2]) <= last})
 
@@ -105,5 +123,15 @@ def install(config: Config) -> None:
 
 def note(effects: Effects) -> None:
     """In a job: count the tick that it is of."""
-    tick = current_job().payload["periodic"]  # type: ignore[typeddict-item]
-    effects.count(TABLE, f"{tick['name']}:{tick['at']}")
+    effects.count(TABLE, tick_of(current_job()))
+
+
+def note_job(effects: Effects) -> None:
+    """In a job: count the tick by the job, which may run again."""
+    context = current_job()
+    effects.count(TABLE, f"{tick_of(context)}|{context.jid}")
+
+
+def tick_of(context: JobContext) -> str:
+    tick = context.payload["periodic"]  # type: ignore[typeddict-item]
+    return f"{tick['name']}:{tick['at']}"

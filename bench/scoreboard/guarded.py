@@ -1,0 +1,105 @@
+"""The jobs of workers with extensions: unique ones, limited ones, and some for each shard of a fleet."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from bench.scoreboard import shifted_clock, ticking
+from bench.scoreboard.effects import VARIABLE, Effects
+from bench.scoreboard.inside import Inside
+from offsider import Config, current_job, job
+from offsider.core.payload import JobPayload
+from offsider.ext.concurrency_limits import ConcurrencyLimits
+from offsider.ext.unique import Unique
+
+#: The shard that a worker was started for, as the row knows it.
+SHARD = "SCOREBOARD_SHARD"
+LIMIT = 3
+#: Longer than any row lasts: a lock is freed because its job has ended, or is found by the reaper.
+LOCKED_SECONDS = 3600
+#: A lock as short as this ends by itself while the row looks.
+BRIEFLY_SECONDS = 10
+
+effects = Effects(os.environ.get(VARIABLE, ""))
+inside = Inside(os.environ.get(VARIABLE, ""))
+
+
+def configure(config: Config) -> None:
+    config.use(Unique(reap_seconds=5))
+    config.use(ConcurrencyLimits())
+    ticking.install(config)
+    if offset := float(os.environ.get(shifted_clock.VARIABLE, "0")):
+        config.clock = shifted_clock.ShiftedClock(offset)
+
+
+def run(ms: float, shard: str) -> None:
+    """Take a while, and count the effect and the shard that it had it on."""
+    time.sleep(ms / 1000)
+    context = current_job()
+    effects.ran(context.jid, context.interrupted_count)
+    if os.environ.get(SHARD, shard) != shard:
+        effects.count("strayed", context.jid)
+
+
+@job(name="fleet.Urgent", urgency="high")
+def urgent(_number: int, ms: float = 1) -> None:
+    """Goes to the shard of urgent jobs."""
+    run(ms, "urgent")
+
+
+@job(name="fleet.Crunch", resource_boundary="cpu")
+def crunch(_number: int, ms: float = 1) -> None:
+    """Goes to the shard on the other server."""
+    run(ms, "crunch")
+
+
+@job(name="fleet.Ordinary")
+def ordinary(_number: int, ms: float = 1) -> None:
+    """Goes to the catch-all."""
+    run(ms, "ordinary")
+
+
+def _in_a_second(_count: int, _error: BaseException, _payload: JobPayload) -> float:
+    return 1
+
+
+@job(name="fleet.Flaky", resource_boundary="cpu", retry=5, retry_in=_in_a_second)
+def flaky(_number: int, ms: float = 1) -> None:
+    """Fails the first time: its retry stays on its server."""
+    if current_job().attempt == 1:
+        raise RuntimeError("the first time it fails")
+    run(ms, "crunch")
+
+
+@job(name="fleet.Limited", extra={"concurrency_limit": LIMIT})
+def limited(_number: int, ms: float = 1) -> None:
+    """Not more than three at one time."""
+    with inside.counted("limited"):
+        run(ms, "ordinary")
+
+
+@job(name="fleet.LimitedCrunch", resource_boundary="cpu", extra={"concurrency_limit": 1})
+def limited_crunch(_number: int, ms: float = 1) -> None:
+    """One at a time, on the other server."""
+    with inside.counted("limited crunch"):
+        run(ms, "crunch")
+
+
+@job(name="fleet.Once", extra={"unique_for": LOCKED_SECONDS})
+def once(key: int) -> None:
+    """Stored once for each key."""
+    with inside.counted(f"once {key}", "once"):
+        run(1, "ordinary")
+
+
+@job(name="fleet.Briefly", extra={"deduplicate": {"strategy": "until_executed", "ttl": BRIEFLY_SECONDS}})
+def briefly(_key: int) -> None:
+    """Its lock ends after a few seconds, whatever happens."""
+    run(1, "ordinary")
+
+
+@job(name=ticking.JOB)
+def tick() -> None:
+    """A periodic job: counts its tick by the jid that was pushed for it."""
+    ticking.note_job(effects)

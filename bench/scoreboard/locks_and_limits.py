@@ -1,0 +1,97 @@
+"""Unique jobs and limited ones, whose workers are killed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from bench.scoreboard.effects import RAN
+from bench.scoreboard.fleet import APPLICATION, declared_jobs, remaining
+from bench.scoreboard.ground import Ground, until_more
+from bench.scoreboard.inside import Outside
+from bench.scoreboard.row import Report, row
+from offsider import Client, Config
+from offsider.ext.concurrency_limits import Limits
+from offsider.ext.unique import Locks
+
+THREADS = 4
+LIMIT = 3
+CHUNK = 20
+#: What `guarded.briefly` is locked for.
+BRIEFLY_SECONDS = 10
+#: A queue that no worker serves, and that is deleted under the locks of its jobs.
+NOWHERE = "nowhere"
+LATE_SECONDS = 1.0
+
+
+@row(
+    "R28",
+    "unique jobs, each pushed twice, and jobs of which three may run at one time, by 2 processes of 4 threads, one of "
+    "which is killed (`kill -9`) each second; a queue with locked jobs is deleted",
+    bar="of equal jobs one is stored; lost 0; duplicates <= kills x threads; no limit is exceeded inside the jobs; "
+    "each lock is freed within its time; no slot is left",
+)
+def locks_and_limits(ground: Ground, report: Report) -> None:
+    report.partial.append("callbacks of batches: there are no batches yet")
+    server, declared, config = ground.server(), declared_jobs(ground), Config()
+    config.redis.url = server.url
+    declared.configure(config)
+    client, outside = Client(config), Outside(ground.ledger.path)
+    orphans = declared.briefly.using(queue=NOWHERE).via(client).enqueue_many([(number,) for number in range(50)])
+    orphaned_at = time.monotonic()
+    server.raw.delete(f"queue:{NOWHERE}")
+    report.count("jobs of the deleted queue were locked", all(orphans) and len(list(Locks(config))) == len(orphans))
+
+    keys = ground.pick(smoke=400, full=10_000)
+    firsts: list[str | None] = []
+    seconds: list[str | None] = []
+    others: list[str | None] = []
+    for start in range(0, keys, CHUNK):  # so that each kind is there from the beginning to the end
+        numbers = [(number,) for number in range(start, start + CHUNK)]
+        firsts += declared.once.via(client).enqueue_many(numbers)
+        seconds += declared.once.via(client).enqueue_many(numbers)
+        others += declared.briefly.via(client).enqueue_many([(1_000_000 + start,)])
+        others += declared.limited.via(client).enqueue_many([(*number, 5) for number in numbers])
+    report.count("of equal jobs the first is stored", all(firsts) and not any(seconds))
+    acked = [jid for jid in (*firsts, *others) if jid is not None]
+    fleet = ground.workers(server.url)
+    pair = [fleet.start("-c", str(THREADS), wait=False, app=APPLICATION) for _ in range(2)]
+    kills, total = 0, len(acked)
+    slice_, pause = ground.pick(smoke=total // 6, full=total), ground.pick(smoke=20.0, full=1.0)
+    while until_more(ground, slice_, of=total * 0.98, seconds=pause):
+        pair[kills % 2].kill()
+        outside.killed(pair[kills % 2].pid)
+        pair[kills % 2] = fleet.start("-c", str(THREADS), wait=False, app=APPLICATION)
+        kills += 1
+    ground.ledger.until(total, quiet_seconds=30)
+    ran_at = time.monotonic()
+    ground.settled(server)
+    report.tally = ground.tally(acked, server)
+    report.nothing_missing()
+    duplicated = report.tally.duplicated
+    report.count(f"duplicates <= kills x threads: {duplicated} <= {kills * THREADS}", duplicated <= kills * THREADS)
+    unknown = len(ground.ledger.counts(RAN).keys() - set(acked))
+    report.count(f"effects of jobs that were dropped 0, got {unknown}", unknown == 0)
+    for group, limit in {"limited": LIMIT, "once": 1}.items():
+        most = outside.most(group)
+        report.count(f"{group}: at most {limit} at one time, seen {most}", 0 < most <= limit)
+    report.figure("kills", kills)
+    judge_the_rest(report, config, orphaned_at, ran_at)
+    outside.close()
+
+
+def judge_the_rest(report: Report, config: Config, orphaned_at: float, ran_at: float) -> None:
+    """What was locked and limited is free in the end, and in time."""
+    brief = "fleet.Briefly"
+
+    def left(counts: Callable[[str], bool]) -> int:
+        return sum(counts(lock.job_name) for lock in Locks(config))
+
+    patience = BRIEFLY_SECONDS + LATE_SECONDS
+    late = remaining(lambda: left(lambda name: name == brief), max(0.0, orphaned_at + patience - time.monotonic()))
+    report.count(f"locks of {BRIEFLY_SECONDS} s that are there longer 0, got {late}", late == 0)
+    held = remaining(lambda: left(lambda name: name != brief))
+    report.count(f"locks left 0, got {held}", held == 0)
+    report.figure("seconds until the last lock was freed", time.monotonic() - ran_at)
+    slots = remaining(lambda: sum(limit.in_use + limit.parked for limit in Limits(config)))
+    report.count(f"slots in use and jobs parked at the end 0, got {slots}", slots == 0)
