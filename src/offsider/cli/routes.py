@@ -76,7 +76,11 @@ def _reason(job: Declared, config: Config, number: int) -> str:
     metavar="NAME",
     help="A queue that workers serve, in place of those of the configuration; may be given several times.",
 )
-@click.option("--live", is_flag=True, help="Ask the server which queues running workers serve.")  # fmt: skip
+@click.option(
+    "--live",
+    is_flag=True,
+    help="Ask the servers which queues running workers serve, and by which rules programs route.",
+)
 def check(
     require: tuple[str, ...], config: str | None, environment: str | None, queue: tuple[str, ...], *, live: bool
 ) -> None:
@@ -87,6 +91,7 @@ def check(
     try:
         loaded = load_declarations(require, config, environment)
         wrong = check_rules(loaded.routing.rules, registry.all_jobs(), loaded.jobs, _served(loaded, queue, live=live))
+        wrong += _other_rules(loaded) if live else []
     except OffsiderError as error:
         sys.exit(give_up(str(error)))
     for sentence in wrong:
@@ -95,6 +100,14 @@ def check(
         rules, jobs = loaded.routing.rules, registry.all_jobs()
         click.echo(f"{counted(len(rules), 'rule')} for {counted(len(jobs), 'job')}: all is well ({rules.digest})")
     sys.exit(1 if wrong else 0)
+
+
+def _other_rules(config: Config) -> list[str]:
+    from offsider.inspector import rules_in_use
+
+    own = config.routing.rules.digest
+    others = [used for used in rules_in_use(config) if used.rules != own]
+    return [f"these rules are {own}, and others ({used.rules}) are those of {', '.join(used.users)}" for used in others]
 
 
 def _served(config: Config, given: Sequence[str], *, live: bool) -> Mapping[str, Collection[str]]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 
-from offsider.inspector.process import Process, ProcessSet
+from offsider.core.errors import RedisUnavailable
+from offsider.inspector.process import ProcessSet
 from offsider.storage import clients, registered
-from offsider.storage.clients import SeenClient
 from offsider.wiring.config import Config
 from offsider.wiring.default import default_config
 from offsider.wiring.routing import UNROUTED
@@ -32,25 +33,24 @@ def rules_in_use(config: Config | None = None) -> list[RulesInUse]:
     More than one means that they disagree. Ruby's processes route nothing and are left out.
 
     Args:
-        config: which server; default: this process's.
+        config: whose servers, all of them: who pushes to one routes for the others as well. One that is away is left
+            out, unless ``config`` works for it. Default: this process's.
     """
     config = config if config is not None else default_config()
+    users: dict[str, set[str]] = {}
+    for server in config.servers:
+        with nullcontext() if server == config.server else suppress(RedisUnavailable):
+            _note_users(config.for_server(server), users)
+    found = (RulesInUse(rules, sorted(who)) for rules, who in users.items())
+    return sorted(found, key=lambda each: (-len(each.users), each.rules))
+
+
+def _note_users(config: Config, users: dict[str, set[str]]) -> None:
     redis = config.shared_redis()
     processes = list(ProcessSet(config))
     ours = registered.known_to(redis, [process.identity for process in processes])
-    return compared((process for process in processes if process.identity in ours), clients.seen(redis))
-
-
-def compared(workers: Iterable[Process], pushing: Iterable[SeenClient]) -> list[RulesInUse]:
-    """The same of what was read already; ``workers`` are offsider's own."""
-    users: dict[str, set[str]] = {}
-    for process in workers:
-        users.setdefault(process.routing or UNROUTED, set()).add(f"worker on {process.hostname}")
-    for client in pushing:
+    for process in processes:
+        if process.identity in ours:
+            users.setdefault(process.routing or UNROUTED, set()).add(f"worker on {process.hostname}")
+    for client in clients.seen(redis):
         users.setdefault(client.rules, set()).add(f"{client.role} on {client.host}")
-    return _by_number(users)
-
-
-def _by_number(users: Mapping[str, set[str]]) -> list[RulesInUse]:
-    found = (RulesInUse(rules, sorted(who)) for rules, who in users.items())
-    return sorted(found, key=lambda each: (-len(each.users), each.rules))

@@ -13,6 +13,8 @@ from offsider.storage.scripts import Command
 #: Who was silent for so long is no longer shown.
 LIFE_SECONDS = 300
 #: Writers forget later than that: their clocks may differ.
+#: Of a name: host, role, rules.
+_PARTS = 3
 _KEPT_SECONDS = 3600
 
 
@@ -45,9 +47,5 @@ def seen(redis: Redis) -> list[SeenClient]:
     """Those that have shown themselves within the last minutes, sorted."""
     now, _ = look(redis)
     names: list[bytes] = redis.call("ZRANGEBYSCORE", redis.keys.clients, now - LIFE_SECONDS, "+inf")
-    return sorted(_client(name.decode("utf-8", "replace")) for name in names)
-
-
-def _client(name: str) -> SeenClient:
-    host, role, rules = name.rsplit(":", 2)
-    return SeenClient(host, role, rules)
+    shown = (name.decode("utf-8", "replace").rsplit(":", 2) for name in names)
+    return sorted(SeenClient(*parts) for parts in shown if len(parts) == _PARTS)

@@ -101,6 +101,9 @@ def test_running_workers_are_asked_when_that_is_wanted(folder, redis_url, raw_re
     raw_redis.hset("web-1:1:abc", mapping={"info": '{"queues": ["urgent", "cpu"]}', "quiet": "false"})
     ended = offsider(folder, "routes", "check", "--live", REDIS_URL=redis_url)
     assert ended.stdout == "no worker serves report, where shop.ReportJob would wait\n"
+    raw_redis.zadd("offsider:clients", {"web-2:gunicorn:0ld": raw_redis.time()[0], "junk": raw_redis.time()[0]})
+    ended = offsider(folder, "routes", "check", "--live", REDIS_URL=redis_url)
+    assert "and others (0ld) are those of gunicorn on web-2\n" in ended.stdout
     away = offsider(folder, "routes", "check", "--live")
     assert away.returncode == 1
     assert "cannot be reached" in away.stderr

@@ -1,8 +1,13 @@
 """Who routes by which rules is told, whoever runs or pushes."""
 
+import pytest
+
+from offsider.core.errors import RedisUnavailable
 from offsider.inspector import RulesInUse, rules_in_use
+from offsider.inspector.doctor import examine
 from offsider.storage.clients import SeenClient, note_commands
 from offsider.wiring.config import Config
+from tests.databases import at_database
 from tests.redis.inspector.examined import OURS, RUBYS, register
 
 
@@ -39,3 +44,17 @@ def test_most_users_come_first_and_rubys_processes_are_left_out(redis_url, raw_r
         RulesInUse("abc", ["gunicorn on web-2", "gunicorn on web-3"]),
         RulesInUse("none", ["worker on web-1"]),
     ]
+
+
+def test_programs_of_all_servers_are_compared_and_one_that_is_away_is_left_out(redis_url, raw_redis):
+    config = config_for(redis_url)
+    config.add_server("bulk", url=at_database(redis_url, 3))
+    config.add_server("away", url="redis://localhost:1")
+    push_from(config, raw_redis, ("web-1", "gunicorn", "abc"))
+    push_from(config.for_server("bulk"), raw_redis, ("web-2", "gunicorn", "old"), ("web-1", "gunicorn", "abc"))
+    both = [RulesInUse("abc", ["gunicorn on web-1"]), RulesInUse("old", ["gunicorn on web-2"])]
+    assert rules_in_use(config) == rules_in_use(config.for_server("bulk")) == both
+    with pytest.raises(RedisUnavailable):
+        rules_in_use(config.for_server("away"))
+    warnings = [finding for finding in examine(config) if finding.check == "routing"]
+    assert "old by gunicorn on web-2" in warnings[0].what

@@ -7,15 +7,13 @@ from collections.abc import Iterator
 from offsider.inspector.doctor.facts import Facts
 from offsider.inspector.doctor.finding import Finding, ok, warn
 from offsider.inspector.doctor.listing import listed
-from offsider.inspector.routing import RulesInUse, compared
-from offsider.storage import clients
+from offsider.inspector.routing import RulesInUse, rules_in_use
 from offsider.wiring.routing import UNROUTED
 
 
 def check_routing(facts: Facts) -> Iterator[Finding]:
     """Do all programs route jobs by the same rules?"""
-    workers = (process for process in facts.processes if process.identity in facts.known)
-    in_use = compared(workers, clients.seen(facts.redis))
+    in_use = rules_in_use(facts.config)
     if len(in_use) > 1:
         yield warn(
             "routing",
