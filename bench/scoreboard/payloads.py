@@ -24,7 +24,7 @@ MEGABYTE = 1_000_000
 @row(
     "R14",
     "1,000 jobs with an argument of 1 MB, and one of 50 MB",
-    bar="all run; each push of more than `large_argument_bytes` warns; the pages that show such jobs are small, "
+    bar="all run; each push of more than `large_payload_bytes` warns; the pages that show such jobs are small, "
     "and take < 500 ms",
     heavy=True,
 )

@@ -152,7 +152,7 @@ def test_a_tick_does_bounded_work(client, config, redis, raw_redis, monkeypatch)
     monkeypatch.setattr(reaper, "STEPS_PER_TICK", 2)
     client.push(JOB)
     raw_redis.delete("queue:default")
-    config.client.large_argument_bytes = 10**9
+    config.client.large_payload_bytes = 10**9
     Client(config).push_bulk({"class": "Other", "args": [[number] for number in range(3000)]})
     at_it = Reaper(redis, age_seconds=0)
     ticks = 1
