@@ -54,7 +54,7 @@ def translate(error: RedisError, *, sent: bool, server: str) -> OffsiderError:
             ambiguous=False,
         )
     if code != "NOAUTH" and isinstance(error, (exceptions.ConnectionError, exceptions.TimeoutError)):
-        way_out = "" if sent else " (is it running? REDIS_URL names another one)"
+        way_out = "" if sent else " (is it running? REDIS_URL, or its url in the configuration, names another one)"
         return RedisUnavailable(f"{server} cannot be reached: {error}{way_out}", ambiguous=sent)
     if code == "OOM":
         return QueueFull(

@@ -8,6 +8,7 @@ from offsider.core.wording import counted
 from offsider.inspector.doctor.facts import Facts
 from offsider.inspector.doctor.finding import Finding, bad, ok, warn
 from offsider.inspector.doctor.listing import listed
+from offsider.inspector.doctor.worker_command import worker_command
 from offsider.storage import leases, owners
 from offsider.storage.cross_section import overdue
 from offsider.storage.keyspace import walk
@@ -39,7 +40,7 @@ def check_orphans(facts: Facts) -> Iterator[Finding]:
             "orphans",
             what,
             why="workers give back what the dead have left, and none is alive",
-            way_out="start a worker: offsider worker -r YOUR_MODULE",
+            way_out=f"start a worker: {worker_command(facts.config)}",
         )
 
 

@@ -21,6 +21,7 @@ from offsider.storage.server_info import server_info
 from offsider.storage.vitals import vitals
 from offsider.wiring.config import Config
 from offsider.wiring.default import default_config
+from offsider.wiring.routing import MAIN
 
 #: What a check looks at: the facts, or for those of extensions the configuration.
 Looked = TypeVar("Looked", Facts, Config)
@@ -58,12 +59,22 @@ def _findings(config: Config, redis: Redis) -> list[Finding]:
 
 def _careful(check: Callable[[Looked], Iterable[Finding]], looked: Looked) -> list[Finding]:
     """One check that the server refuses must not hide the others."""
+    name = check.__name__.removeprefix("check_")
     try:
         return list(check(looked))
+    except RedisUnavailable as error:
+        return [
+            warn(
+                name,
+                f"this could not be looked at: {error}",
+                why="it is one of those that have to be asked",
+                way_out="start that server, and look again",
+            )
+        ]
     except RedisFailure as error:
         return [
             warn(
-                check.__name__.removeprefix("check_"),
+                name,
                 f"this could not be looked at: {error}",
                 why="a key is of the wrong type, or this user may not read it",
                 way_out="see the message; the ACL line is in docs/deployment.md",
@@ -73,10 +84,11 @@ def _careful(check: Callable[[Looked], Iterable[Finding]], looked: Looked) -> li
 
 def _unreachable(config: Config, error: OffsiderError) -> Finding:
     where = config.redis.redacted_url
+    setting = "redis.url" if config.server == MAIN else f"servers.{config.server}.url"
     kind = "cannot be reached" if isinstance(error, RedisUnavailable) else "refuses to be asked"
     return bad(
         "server",
         f"{where} {kind}: {error}",
-        why="nothing can be pushed, and no worker runs",
-        way_out=f"is redis.url right? redis-cli -u {where} PING",
+        why="nothing can be pushed to it, and none of its workers runs",
+        way_out=f"is {setting} right? redis-cli -u {where} PING",
     )

@@ -8,6 +8,7 @@ from offsider.core.wording import counted
 from offsider.inspector.doctor.facts import Facts
 from offsider.inspector.doctor.finding import Finding, bad, ok, warn
 from offsider.inspector.doctor.listing import listed
+from offsider.inspector.doctor.worker_command import worker_command
 from offsider.inspector.process import Process
 
 DRIFT_SECONDS = 1.0
@@ -29,7 +30,7 @@ def check_presence(facts: Facts) -> Iterator[Finding]:
         "workers",
         "no worker is registered",
         why="nothing runs, and nothing that is scheduled moves",
-        way_out="offsider worker -r YOUR_MODULE",
+        way_out=worker_command(facts.config),
     )
 
 
@@ -43,7 +44,7 @@ def check_served(facts: Facts) -> Iterator[Finding]:
             "unserved",
             f"no worker serves {listed(unserved)} ({counted(jobs, 'job')} waiting)",
             why="these jobs never run",
-            way_out=f"offsider worker -r YOUR_MODULE -q {unserved[0]} (quiet workers take nothing)",
+            way_out=f"{worker_command(facts.config, unserved[0])} (quiet workers take nothing)",
         )
 
 

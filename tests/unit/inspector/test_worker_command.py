@@ -1,0 +1,49 @@
+"""The command that starts a missing worker fits the configuration."""
+
+import pytest
+
+from offsider.inspector.doctor.worker_command import worker_command
+from offsider.wiring.config import Config
+
+
+@pytest.fixture
+def fleet(tmp_path):
+    path = tmp_path / "offsider.toml"
+    path.write_text("""
+        [servers.bulk]
+        url = "redis://bulk"
+        [servers.empty]
+        url = "redis://empty"
+        [shards.urgent]
+        queues = ["urgent,2", "mails"]
+        [shards.rest]
+        queues = ["*"]
+        server = "bulk"
+        [shards.heavy]
+        select = "resource_boundary=memory"
+    """)
+    return Config.load(path, environ={})
+
+
+def test_without_shards_it_names_the_queue_alone():
+    assert worker_command(Config()) == "offsider worker -r YOUR_MODULE"
+    assert worker_command(Config(), "mails") == "offsider worker -r YOUR_MODULE -q mails"
+
+
+def test_it_names_the_shard_that_serves_the_queue(fleet):
+    assert worker_command(fleet) == "offsider worker -r YOUR_MODULE --shard urgent"
+    assert worker_command(fleet, "mails") == "offsider worker -r YOUR_MODULE --shard urgent"
+    assert worker_command(fleet, "other") == "offsider worker -r YOUR_MODULE -q other"
+    assert worker_command(fleet.for_server("bulk"), "any") == "offsider worker -r YOUR_MODULE --shard rest"
+
+
+def test_a_worker_of_another_server_needs_a_shard(fleet):
+    missing = 'offsider worker -r YOUR_MODULE --shard NAME, with server = "empty" in [shards.NAME]'
+    assert worker_command(fleet.for_server("empty")) == missing
+
+
+def test_a_queue_that_no_shard_of_another_server_serves_is_named_beside_the_shard(tmp_path):
+    path = tmp_path / "offsider.toml"
+    path.write_text('[servers.bulk]\nurl = "redis://bulk"\n[shards.b]\nqueues = ["b"]\nserver = "bulk"')
+    config = Config.load(path, environ={}).for_server("bulk")
+    assert worker_command(config, "other") == "offsider worker -r YOUR_MODULE --shard b -q other"
