@@ -32,7 +32,14 @@ def send(user_id: int, subject: str = "hi", *, urgent: bool = False) -> str:
     return f"{user_id} {subject} {urgent} {current_job().jid}"
 
 
-@job(urgency="high", resource_boundary="cpu", feature_category="mail", external_dependencies=True, weight=2)
+@job(
+    urgency="high",
+    resource_boundary="cpu",
+    feature_category="mail",
+    external_dependencies=True,
+    weight=2,
+    concurrency_limit=3,
+)
 def deliver(user_id: int) -> None: ...
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -140,7 +141,7 @@ class Limits:
             if not raws:
                 break
             left -= len(raws)
-            moved += sum(self._put_aside(name, raw) for raw in raws)
+            moved += self._put_aside(name, raws)
         return moved
 
     def delete(self, name: str) -> int:
@@ -157,15 +158,21 @@ class Limits:
                 self._tell(name, raw, "delete")
         return deleted
 
-    def _put_aside(self, name: str, raw: bytes) -> bool:
-        queue, days, now = JobRecord(raw).queue, self._config.worker.quarantine_days, self._config.clock.now()
-        out_of = store.Names(self._redis.keys).parked(name)
-        moved = quarantine.take_from_queue(
-            self._redis, queue, [Seen(raw, 0)], days=days, at=now, how="quarantine", out_of=out_of
-        )[0]
-        if moved:
+    def _put_aside(self, name: str, raws: Sequence[bytes]) -> int:
+        """Of the next jobs, queue by queue: that is where each goes when it is restored."""
+        days, now = self._config.worker.quarantine_days, self._config.clock.now()
+        out_of, left = store.Names(self._redis.keys).parked(name), list(raws)
+        for queue in {JobRecord(raw).queue: None for raw in raws}:
+            jobs = [Seen(raw, at) for at, raw in enumerate(left) if JobRecord(raw).queue == queue]
+            gone = quarantine.take_from_queue(
+                self._redis, queue, jobs, days=days, at=now, how="quarantine", out_of=out_of
+            )
+            taken = {job.position for job, went in zip(jobs, gone, strict=True) if went}
+            left = [raw for at, raw in enumerate(left) if at not in taken]
+        moved = Counter(raws) - Counter(left)
+        for raw in moved.elements():
             self._tell(name, raw, "quarantine")
-        return moved
+        return moved.total()
 
     def _tell(self, name: str, raw: bytes, how: str) -> None:
         self._config.events.emit("job_removed", JobRemoved(raw, f"parked:{name}", how))

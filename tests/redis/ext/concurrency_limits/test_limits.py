@@ -95,13 +95,15 @@ def test_parked_jobs_are_put_aside_and_can_be_restored_to_their_queues(limits, p
     told = []
     config.on("job_removed", lambda news: told.append((news.where, news.how)))
     park(*(f"a{number}" for number in range(60)))
-    park("b", queue="other")
-    assert limits.quarantine(NAME) == 61
+    for number in range(0, 60, 7):
+        park(f"b{number}", queue="other")
+        park(f"c{number}")
+    assert limits.quarantine(NAME) == 78
     assert limits.find(NAME).parked == 0
-    assert told == [("parked:Hard", "quarantine")] * 61
+    assert told == [("parked:Hard", "quarantine")] * 78
     aside = Quarantine(config)
-    assert [aside.restore(job.id) for job in list(aside)] == [True] * 61
-    assert (len(Queue("default", config)), len(Queue("other", config))) == (60, 1)
+    assert [aside.restore(job.id) for job in list(aside)] == [True] * 78
+    assert (len(Queue("default", config)), len(Queue("other", config))) == (69, 9)
 
 
 def test_parked_jobs_are_deleted_and_told_of(limits, park, config):
