@@ -56,8 +56,8 @@ def diff(
     from offsider.jobs.compatibility import changes, judges
 
     try:
-        before = _manifest(old, require, config)
-        after = _manifest(new, require, config) if new else _current(require, config, environment)
+        before = _manifest(old, require, config, environment)
+        after = _manifest(new, require, config, environment) if new else _current(require, config, environment)
         found = changes(before, after)
         stored = _count(judges(before, after), config, environment) if counting else None
     except (OffsiderError, OSError) as error:
@@ -102,7 +102,7 @@ def _places(jobs: StoredJobs) -> str:
     return f"{places}; {counted(jobs.unfit, 'job')} could not be run, the dead left out"
 
 
-def _manifest(name: str, require: Sequence[str], file: str | None) -> dict[str, Any]:
+def _manifest(name: str, require: Sequence[str], file: str | None, environment: str | None) -> dict[str, Any]:
     """Of a file, else of a revision."""
     from offsider.cli.revision import manifest_of_revision
     from offsider.jobs.manifest import read
@@ -110,7 +110,7 @@ def _manifest(name: str, require: Sequence[str], file: str | None) -> dict[str, 
     path = Path(name)
     if path.is_file():
         return read(path.read_text(encoding="utf-8", errors="replace"), name)
-    return manifest_of_revision(name, require, file)
+    return manifest_of_revision(name, require, file, environment)
 
 
 def _current(require: Sequence[str], file: str | None, environment: str | None) -> dict[str, Any]:

@@ -24,13 +24,16 @@ GIT_SECONDS = 60
 LOAD_SECONDS = 120
 
 
-def manifest_of_revision(revision: str, require: Sequence[str], file: str | None) -> dict[str, Any]:
+def manifest_of_revision(
+    revision: str, require: Sequence[str], file: str | None, environment: str | None
+) -> dict[str, Any]:
     """The manifest of the application in the current folder, as it was at a revision.
 
     Args:
         revision: anything that git takes for a commit.
         require: the application; without one that of the revision's own configuration.
         file: the configuration file, below the current folder.
+        environment: which of the file's applies.
 
     Raises:
         ConfigurationError: there is no such revision, or its application could not be loaded.
@@ -44,7 +47,7 @@ def manifest_of_revision(revision: str, require: Sequence[str], file: str | None
         here = Path(folder) / below
         if not here.is_dir():
             raise ConfigurationError(f"{revision} has no folder {below}")
-        return _loaded(revision, here, require, file)
+        return _loaded(revision, here, json.dumps([list(require), file, environment]))
 
 
 def _git(*words: str) -> bytes:
@@ -59,10 +62,10 @@ def _git(*words: str) -> bytes:
         raise ConfigurationError(f"git could not be asked: {error}") from error
 
 
-def _loaded(revision: str, folder: Path, require: Sequence[str], file: str | None) -> dict[str, Any]:
+def _loaded(revision: str, folder: Path, options: str) -> dict[str, Any]:
     paths = [str(folder), str(folder / "src"), os.environ.get("PYTHONPATH", "")]
     ended = subprocess.run(  # noqa: S603  # our own program
-        (sys.executable, "-m", "offsider.cli.revision", json.dumps([list(require), file])),
+        (sys.executable, "-m", "offsider.cli.revision", options),
         cwd=folder,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), "PYTHONDONTWRITEBYTECODE": "1"},
         capture_output=True,
@@ -81,9 +84,9 @@ def main(words: Sequence[str]) -> int:
     from offsider.cli.declarations import load_declarations
     from offsider.jobs.manifest import manifest
 
-    require, file = json.loads(words[0])
+    require, file, environment = json.loads(words[0])
     try:
-        config = load_declarations(require, file, None)
+        config = load_declarations(require, file, environment)
         _check_place(config.worker.require)
         found = manifest(config)
     except OffsiderError as error:

@@ -46,6 +46,8 @@ LONG_SECONDS = (5.0, 10.0, 20.0, 40.0, 60.0, 120.0, 180.0, LONGEST_SECONDS / 1.2
 _SPREAD = 0.2
 #: So often a job is sent on to a worker whose parameters are neither ours nor those it was made for.
 DOUBTFUL_TRIES = 8
+#: So often it goes without saying: about half an hour.
+PATIENT_TRIES = 60
 LOOK_SECONDS = 1.0
 NOTE_SECONDS = 1.0
 LOG_SECONDS = 60.0
@@ -180,6 +182,8 @@ class Abilities:
     def _sent_on(self, job: JobContext, reason: str) -> Parked:
         payload = decode(job.raw)
         count = 0 if payload.pop("parked_at", None) is not None else _count(payload)
+        if count and count % PATIENT_TRIES == 0:
+            logger.warning("%s JID-%s was sent on %d times, and still waits: %s", job.name, job.jid, count, reason)
         return self._put_off(job, payload, count, SHORT_SECONDS, reason, nobody=False)
 
     def _parked(self, job: JobContext, reason: str) -> Parked:

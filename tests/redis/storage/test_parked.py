@@ -69,6 +69,8 @@ def test_only_what_is_due_within_the_longest_wait_is_read_and_tells_who_is_parke
     )
     assert list(parked.each(pool)) == [none, one, other]
     assert [parked.is_parked(raw) for raw in (none, one)] == [False, True]
+    raw_redis.zrem("schedule", far)
+    assert list(parked.each(pool)) == [none, one, other]
 
 
 def test_a_payload_tells_what_it_wants_and_since_when_it_is_parked():

@@ -144,6 +144,14 @@ def test_it_waits_longer_each_time_but_never_long(abilities, fleet):
     assert all(0.8 * due <= delay <= 1.2 * due for delay, due in zip(delays, expected, strict=True))
 
 
+def test_one_that_never_gets_to_a_worker_that_can_is_told_now_and_then(abilities, fleet, caplog):
+    fleet("new:1:a", {"New": "1"})
+    for count in (1, 59, 60, 61, 120):
+        judge(abilities, context("New", parked_count=count))
+    told = [record.getMessage() for record in caplog.records]
+    assert [message.partition(" was sent on ")[2].partition(",")[0] for message in told] == ["60 times", "120 times"]
+
+
 def test_who_waited_long_begins_anew_when_somebody_comes(abilities, fleet):
     fleet("new:1:a", {"New": "1"})
     outcome = judge(abilities, context("New", parked_at=NOW_MS, parked_count=9))
