@@ -141,6 +141,7 @@ def _process_data(process: Process) -> Mapping[str, Any]:
         "queues": list(process.queues),
         "rss_kilobytes": process.rss_kilobytes,
         "version": process.version,
+        "app_version": process.app_version,
     }
 
 
@@ -149,6 +150,7 @@ def _process_lines(process: Process, now: float) -> list[str]:
     marks += [*process.labels, *(["quiet"] if process.is_quiet else [])]
     facts = {
         "Shard": process.shard,
+        "Release": process.app_version,
         "Started": ago(process.started_at or None, now),
         "Threads": f"{process.concurrency} ({process.busy} busy)",
         "Memory": megabytes(process.rss_kilobytes),

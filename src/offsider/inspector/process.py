@@ -58,6 +58,7 @@ class Process:
         leader: it leads the others: one of ours that was elected, or one of Sidekiq Enterprise.
         routing: the digest of its routing rules; empty for no rules and for processes of Ruby.
         shard: the one that it serves; empty when it was started without.
+        app_version: of the application, as `client.app_version` told it; empty when nobody did, and of Ruby's.
     """
 
     identity: str
@@ -80,6 +81,7 @@ class Process:
     leader: bool
     routing: str
     shard: str
+    app_version: str
     _redis: Redis = field(repr=False, compare=False)
 
     @property
@@ -182,6 +184,7 @@ def _process(redis: Redis, identity: str, fields: Mapping[str, bytes], leader: s
         leader=identity == leader,
         routing=_text(info.get("routing")),
         shard=_text(info.get("shard")),
+        app_version=_text(info.get("app_version")),
         _redis=redis,
     )
 

@@ -27,6 +27,7 @@ HASH = {
             "version": "1.0",
             "embedded": False,
             "shard": "urgent",
+            "app_version": "2.14",
         }
     ),
     "concurrency": 12,
@@ -56,6 +57,7 @@ def test_a_process_is_what_it_wrote_of_itself(config, register):
     assert (process.concurrency, process.busy, process.is_quiet) == (12, 3, False)
     assert (process.queues, process.labels, process.tag) == (["high", "low"], ["blue"], "shop")
     assert (process.version, process.embedded, process.shard) == ("1.0", False, "urgent")
+    assert process.app_version == "2.14"
     assert (process.rss_kilobytes, process.round_trip_microseconds) == (51200, 180)
 
 

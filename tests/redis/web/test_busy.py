@@ -53,6 +53,12 @@ def test_the_shard_of_a_process_is_shown(read, ask, process):
     assert b"bulk &lt;b&gt;" in ask("/busy").body
 
 
+def test_the_release_that_a_process_runs_is_shown(read, ask, process):
+    process(app_version="2.14 <b>")
+    assert read("/busy")["processes"][0]["app_version"] == "2.14 <b>"
+    assert b"<code>2.14 &lt;b&gt;</code>" in ask("/busy").body
+
+
 def test_processes_and_running_jobs_are_shown(read, ask, process):
     process()
     data = read("/busy")

@@ -97,6 +97,7 @@ def _process(process: Process) -> Mapping[str, Any]:
         "shard": process.shard,
         "labels": list(process.labels),
         "version": process.version,
+        "app_version": process.app_version,
         "leader": process.leader,
         "capsules": _capsules(process),
         "threads": process.concurrency,
