@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from offsider.cli.application import BrokenApplication, load_application
 from offsider.cli.connection import SERVER, SETTINGS, connection_options, load
 from offsider.cli.failure import give_up
 from offsider.cli.plain import plain
@@ -16,6 +17,7 @@ from offsider.core.errors import OffsiderError
 
 if TYPE_CHECKING:
     from offsider.inspector.doctor import Finding
+    from offsider.wiring.config import Config
 
 STYLES = {"ok": "green", "warn": "yellow", "bad": "red"}
 CANNOT_EXAMINE = 2
@@ -25,8 +27,17 @@ MOST_LETTERS = 500
 @click.command(context_settings=SETTINGS)
 @connection_options
 @SERVER
+@click.option(
+    "-r",
+    "--require",
+    metavar="MODULE",
+    multiple=True,
+    help="The application, as for `offsider worker`: its extensions are examined too. Default: worker.require.",
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
-def doctor(config: str | None, environment: str | None, server: str | None, *, as_json: bool) -> None:
+def doctor(
+    config: str | None, environment: str | None, server: str | None, require: tuple[str, ...], *, as_json: bool
+) -> None:
     """Examine the server, the workers and what is stored.
 
     Each finding says why it matters and what to do about it. Nothing is changed, and however much is stored it takes
@@ -34,20 +45,48 @@ def doctor(config: str | None, environment: str | None, server: str | None, *, a
 
     The exit code is 0 when all is well, 1 when something wants attention, 2 when something is wrong.
     """
-    sys.exit(run(config, environment, server, as_json=as_json))
+    sys.exit(run(config, environment, server, require, as_json=as_json))
 
 
-def run(config: str | None, environment: str | None, server: str | None, *, as_json: bool) -> int:
+def run(
+    config: str | None, environment: str | None, server: str | None, require: Sequence[str] = (), *, as_json: bool
+) -> int:
     """Examine and show; answers the exit code."""
     from offsider.inspector.doctor import examine, worst  # imported here: --help needs none of it
 
     try:
-        findings = examine(load(config, environment, server))
+        loaded = load(config, environment)
+        broken = _load_extensions(require, loaded)
+        findings = [*broken, *examine(loaded.for_server(server) if server else loaded)]
     except OffsiderError as error:
         give_up(str(error))
         return CANNOT_EXAMINE
     click.echo(as_object(findings)) if as_json else show(findings)
     return worst(findings)
+
+
+def _load_extensions(require: Sequence[str], config: Config) -> list[Finding]:
+    """Load the application, whose extensions have checks of their own.
+
+    Raises:
+        BrokenApplication: one that was asked for cannot be loaded. Of one that only the file names it is a finding.
+    """
+    from offsider.inspector.doctor.finding import warn
+
+    try:
+        load_application(require or config.worker.require, config)
+    except BrokenApplication as error:
+        if require:
+            raise
+        return [
+            warn(
+                "application",
+                f"the application of worker.require cannot be loaded here: {error}",
+                why="what its extensions know was not looked at, such as locks and parked jobs",
+                way_out="run this where the workers run, or name the application: offsider doctor -r MODULE",
+            )
+        ]
+    return []
 
 
 def as_object(findings: Sequence[Finding]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -14,8 +15,9 @@ from offsider.cli.connection import SERVER, SETTINGS, connection_options, load
 from offsider.cli.failure import give_up
 from offsider.cli.plain import plain
 from offsider.cli.quantities import grouped
-from offsider.core.errors import OffsiderError
+from offsider.core.errors import OffsiderError, RedisFailure
 from offsider.core.wording import counted
+from offsider.wiring.nearest import suggest
 
 if TYPE_CHECKING:
     from offsider.ext.concurrency_limits import Limit, Limits
@@ -35,10 +37,11 @@ def limits(
     """Show the concurrency limits of classes: how many of their jobs run at one time, and how many are parked.
 
     The words below change that for all workers: at once for classes that have a limit, within a second for others.
+    With several servers all of them are shown and changed, unless one is named. Each has slots of its own.
     """
     context.obj = (config, environment, server)
     if context.invoked_subcommand is None:
-        sys.exit(_with_limits(context.obj, lambda found: _show(list(found), as_json=as_json)))
+        sys.exit(_run(context.obj, lambda found: _show(found, as_json=as_json)))
 
 
 NAME = click.argument("name", metavar="CLASS")
@@ -52,11 +55,11 @@ NAMES = click.argument("names", metavar="CLASS...", nargs=-1, required=True)
 def set_(connection: Connection, name: str, limit: int) -> None:
     """Let so many jobs of a class run at one time, whatever the code says; 0: no limit."""
 
-    def act(found: Limits) -> None:
+    def act(found: Limits, name: str) -> str:
         found.set(name, limit)
-        click.echo(f"{plain(name)}: {f'limit {limit}' if limit else 'no limit'}")
+        return f"limit {limit}" if limit else "no limit"
 
-    sys.exit(_with_limits(connection, act))
+    sys.exit(_each(connection, [name], act))
 
 
 @limits.command(context_settings=SETTINGS)
@@ -97,28 +100,65 @@ def resume(connection: Connection, names: tuple[str, ...]) -> None:
 def clear(connection: Connection, name: str, *, delete: bool, yes: bool) -> None:
     """Put the parked jobs of a class into the quarantine, or delete them."""
 
-    def act(found: Limits) -> None:
-        parked = counted(found.find(name).parked, "parked job")
+    def act(servers: Sequence[Limits]) -> None:
+        parked = counted(sum(found.find(name).parked for found in servers), "parked job")
         if not yes and _asks():
             click.confirm(f"{'Delete' if delete else 'Put aside'} {parked} of {plain(name)}?", abort=True)
-        moved = found.delete(name) if delete else found.quarantine(name)
+        moved = sum(found.delete(name) if delete else found.quarantine(name) for found in servers)
         click.echo(f"{plain(name)}: {counted(moved, 'job')} {'deleted' if delete else 'put aside'}")
 
-    sys.exit(_with_limits(connection, act))
+    sys.exit(_run(connection, act))
 
 
 # ------------------------------------------------------------------------------------------ doing it
 
 
-def _with_limits(connection: Connection, act: Callable[[Limits], None]) -> int:
-    """Do something with the limits; answers the exit code."""
-    from offsider.ext.concurrency_limits import Limits
-
+def _run(connection: Connection, act: Callable[[Sequence[Limits]], None]) -> int:
+    """Do something with the limits of each server, the own one first; answers the exit code."""
     try:
-        act(Limits(load(*connection)))
+        act(_of_servers(connection))
     except OffsiderError as error:
         return give_up(str(error))
     return 0
+
+
+def _of_servers(connection: Connection) -> list[Limits]:
+    from offsider.ext.concurrency_limits import Limits
+
+    file, environment, server = connection
+    config = load(file, environment, server)
+    if server:
+        return [Limits(config, everywhere=False)]
+    return [Limits(config.for_server(name)) for name in config.servers]
+
+
+def _each(connection: Connection, names: Sequence[str], act: Callable[[Limits, str], str]) -> int:
+    """Act on each class, also when one before it could not be changed everywhere."""
+
+    def all_of_them(servers: Sequence[Limits]) -> None:
+        found = servers[0]
+        failures: list[RedisFailure] = []
+        for given in names:
+            name = given
+            try:
+                name = found.name_of(given)
+                click.echo(f"{plain(name)}: {act(found, name)}")
+            except RedisFailure as error:
+                failures.append(error)
+                click.echo(f"{plain(name)}: {error}", err=True)
+            _warn_of_unknown(found, name)
+        if failures:
+            raise failures[0]
+
+    return _run(connection, all_of_them)
+
+
+def _warn_of_unknown(limits: Limits, name: str) -> None:
+    """It may be a class whose workers do not run yet, so it is changed all the same."""
+    with suppress(RedisFailure):  # a server that is away must not keep the others from being changed
+        known = limits.known_names()
+        if known and name not in known:
+            click.echo(f"no live worker knows a job of this name{suggest(name, known)}", err=True)
 
 
 def _asks() -> bool:
@@ -126,27 +166,36 @@ def _asks() -> bool:
     return sys.stdin.isatty()
 
 
-def _each(connection: Connection, names: Sequence[str], act: Callable[[Limits, str], str]) -> int:
-    def all_of_them(found: Limits) -> None:
-        for name in names:
-            click.echo(f"{plain(name)}: {act(found, name)}")
-
-    return _with_limits(connection, all_of_them)
-
-
-def _show(found: Sequence[Limit], *, as_json: bool) -> None:
+def _show(servers: Sequence[Limits], *, as_json: bool) -> None:
+    found: list[Limit] = []
+    failures: list[RedisFailure] = []
+    for limits in servers:
+        try:
+            found += limits
+        except RedisFailure as error:
+            failures.append(error)
     if as_json:
         click.echo(json.dumps([asdict(limit) for limit in found], indent=2))
-    else:
-        click.echo(_table(found) if found else "No class has a concurrency limit.")
+    elif found or not failures:
+        click.echo(_table(found, several=len(servers) > 1) if found else "No class has a concurrency limit.")
+    if failures:
+        raise failures[0]
 
 
-def _table(found: Sequence[Limit]) -> str:
-    rows = [("CLASS", "LIMIT", "IN USE", "PARKED", "")]
-    rows += [(plain(one.name), _limit(one), grouped(one.in_use), grouped(one.parked), _origin(one)) for one in found]
-    name, limit, in_use, parked = (max(len(row[column]) for row in rows) for column in range(4))
-    lines = (f"{r[0]:<{name}}  {r[1]:>{limit}}  {r[2]:>{in_use}}  {r[3]:>{parked}}  {r[4]}" for r in rows)
-    return "\n".join(line.rstrip() for line in lines)
+def _table(found: Sequence[Limit], *, several: bool) -> str:
+    rows = [("CLASS", "LIMIT", "IN USE", "PARKED", "SERVER", "")]
+    rows += [
+        (plain(one.name), _limit(one), grouped(one.in_use), grouped(one.parked), plain(one.server), _origin(one))
+        for one in found
+    ]
+    widths = [max(len(row[column]) for row in rows) for column in range(5)]
+    return "\n".join(_line(row, widths, several=several) for row in rows)
+
+
+def _line(row: Sequence[str], widths: Sequence[int], *, several: bool) -> str:
+    numbers = [f"{text:>{width}}" for text, width in zip(row[1:4], widths[1:4], strict=True)]
+    server = [f"{row[4]:<{widths[4]}}"] if several else []
+    return "  ".join([f"{row[0]:<{widths[0]}}", *numbers, *server, row[5]]).rstrip()
 
 
 def _limit(limit: Limit) -> str:

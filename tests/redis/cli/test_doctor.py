@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
 from click.testing import CliRunner
@@ -91,3 +92,54 @@ def test_the_server_is_that_of_the_configuration_file(redis_url, monkeypatch, tm
     assert call("-C", "own.toml").exit_code == 2
     register(raw_redis, knows=["A"])
     assert call("-C", "own.toml", "-e", "production").exit_code == 0
+
+
+APP = """
+from offsider import Config
+from offsider.ext.concurrency_limits import ConcurrencyLimits
+
+def configure(config: Config) -> None:
+    config.use(ConcurrencyLimits())
+"""
+
+
+@pytest.fixture
+def application(tmp_path, monkeypatch, raw_redis):
+    """One with an extension, and a job that it has parked and nobody looks after."""
+    (tmp_path / "doctors_app.py").write_text(APP)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    raw_redis.sadd("offsider:places", "offsider:limits:jobs:Hard")
+    raw_redis.lpush("offsider:limits:jobs:Hard", b'{"class":"Hard","args":[],"jid":"a","queue":"default"}')
+    yield "doctors_app"
+    sys.modules.pop("doctors_app", None)
+
+
+PARKED = "1 job of Hard parked, and no worker looks after them"
+
+
+def test_extensions_of_an_application_are_examined_too(application):
+    assert PARKED not in call().output
+    assert PARKED in call("-r", application).output
+
+
+def test_the_application_is_that_of_the_file_unless_one_is_named(application, tmp_path):
+    (tmp_path / "offsider.toml").write_text(f'[worker]\nrequire = "{application}"\n')
+    assert PARKED in call().output
+
+
+def test_an_application_of_the_file_that_is_not_there_is_a_finding(tmp_path):
+    (tmp_path / "offsider.toml").write_text('[worker]\nrequire = "nowhere_to_be_found"\n')
+    result = call()
+    assert result.exit_code == 1
+    assert "the application of worker.require cannot be loaded here" in result.output
+
+
+def test_an_application_that_was_asked_for_has_to_be_there():
+    result = call("-r", "nowhere_to_be_found")
+    assert result.exit_code == 2
+    assert "nowhere_to_be_found" in result.output
+
+
+def test_extensions_are_examined_on_the_server_that_was_named(application, tmp_path, redis_url):
+    (tmp_path / "offsider.toml").write_text(f'[servers.bulk]\nurl = "{redis_url}"\nkey_prefix = "bulk:"\n')
+    assert "0 concurrency limits, and no job is parked" in call("-r", application, "--server", "bulk").output

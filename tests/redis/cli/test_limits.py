@@ -11,7 +11,9 @@ from offsider.cli.main import main
 from offsider.core.payload import encode
 from offsider.ext.concurrency_limits import Limits, store
 from offsider.ext.concurrency_limits.store import Names
+from offsider.storage import registered
 from offsider.wiring.config import Config
+from tests.redis.inspector.examined import OURS, register
 
 
 @pytest.fixture
@@ -32,7 +34,7 @@ def here(redis_url, monkeypatch, tmp_path):
 def parked(config, raw_redis):
     redis = config.shared_redis()
     names = Names(redis.keys)
-    store.declare(redis, {"HardJob": 3}, config.clock.now())
+    store.declare(redis, {"HardJob": 3}, {"OldJob": "HardJob"}, config.clock.now())
     raw_redis.sadd(redis.keys.places, names.parked("HardJob"))
     for number in range(1200):
         raw_redis.lpush(names.parked("HardJob"), encode({"class": "HardJob", "args": [], "jid": str(number)}))
@@ -71,6 +73,7 @@ def test_programs_read_json(config, parked):
         "paused": False,
         "in_use": 0,
         "parked": 1200,
+        "server": "main",
     }
 
 
@@ -104,6 +107,45 @@ def test_on_a_terminal_it_asks_before_it_clears(config, parked, monkeypatch):
     result = call("clear", "HardJob", "--delete", typed="n\n")
     assert "Delete 1200 parked jobs of HardJob?" in result.output
     assert Limits(config).find("HardJob").parked == 1200
+
+
+@pytest.fixture
+def bulk(config, tmp_path):
+    """A second server in the file, and the limits of it alone."""
+    (tmp_path / "offsider.toml").write_text(f'[servers.bulk]\nurl = "{config.redis.url}"\nkey_prefix = "bulk:"\n')
+    config.add_server("bulk", url=config.redis.url, key_prefix="bulk:")
+    return Limits(config.for_server("bulk"), everywhere=False)
+
+
+def test_all_servers_are_changed_and_shown(config, bulk):
+    call("set", "HardJob", "2")
+    bulk.pause("HardJob")
+    assert [line.split() for line in call().output.splitlines()] == [
+        ["CLASS", "LIMIT", "IN", "USE", "PARKED", "SERVER"],
+        ["HardJob", "2", "0", "0", "main", "set", "at", "run", "time"],
+        ["HardJob", "paused", "0", "0", "bulk", "set", "at", "run", "time"],
+    ]
+
+
+def test_with_one_server_away_the_others_are_changed_and_shown(config, tmp_path):
+    (tmp_path / "offsider.toml").write_text('[servers.bulk]\nurl = "redis://127.0.0.1:1"\n')
+    paused = call("pause", "A", "B")
+    assert paused.exit_code == 1
+    assert "A: changed on main, not on bulk: " in paused.output
+    assert [limit.name for limit in Limits(config) if limit.paused] == ["A", "B"]
+    shown = call()
+    assert shown.exit_code == 1
+    assert "A  " in shown.output
+    assert "127.0.0.1:1" in shown.output
+
+
+def test_an_alias_is_taken_for_its_class_and_a_name_that_nobody_knows_is_told(config, parked, raw_redis):
+    register(raw_redis)
+    registered.publish(config.shared_redis(), OURS, {"HardJob": "", "OldJob": ""})
+    assert call("pause", "OldJob").output == "HardJob: paused\n"
+    told = call("pause", "HardJbo")
+    assert "no live worker knows a job of this name" in told.output
+    assert "HardJob" in told.output
 
 
 def test_another_server_is_asked_for_by_its_name(config, tmp_path):

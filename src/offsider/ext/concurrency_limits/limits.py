@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from offsider.core.errors import InvalidOptions
+from offsider.core.errors import InvalidOptions, RedisFailure, RedisUnavailable
 from offsider.ext.concurrency_limits import rules, store
 from offsider.ext.concurrency_limits.table import effective
 from offsider.inspector.job_record import JobRecord
+from offsider.inspector.switches import known_jobs
+from offsider.jobs import registry
 from offsider.storage import clocks, quarantine
 from offsider.storage.quarantine import Seen
 from offsider.wiring.default import default_config
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from offsider.wiring.config import Config
 
 _PAGE = 500
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,7 @@ class Limit:
         paused: nothing of the class runs.
         in_use: how many slots are taken, those that are kept for resumed jobs among them.
         parked: how many jobs wait for a slot.
+        server: where that is; each has slots of its own.
     """
 
     name: str
@@ -43,6 +47,7 @@ class Limit:
     paused: bool
     in_use: int
     parked: int
+    server: str = "main"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,29 +74,47 @@ class Limits:
         limits.set("app.jobs.call_the_bank", 3)
         limits.pause("app.jobs.call_the_bank")
 
-    What is changed holds for the whole fleet: at once for classes that have a limit, within a second for others.
+    What is changed holds for the whole fleet, on all servers of the configuration: at once for classes that have a
+    limit, within a second for others. A class may be named by any of its aliases.
 
     Args:
-        config: which server; default: this process's.
+        config: which server is looked at; default: this process's.
+        everywhere: changes hold on all servers of the configuration, and not on this one alone.
+
+    A change raises RedisFailure when a server did not take it; the others have it then.
     """
 
-    def __init__(self, config: Config | None = None) -> None:
+    def __init__(self, config: Config | None = None, *, everywhere: bool = True) -> None:
         self._config = config if config is not None else default_config()
         self._redis = self._config.shared_redis()
+        names = self._config.servers if everywhere else [self._config.server]
+        self._servers = {name: self._config.for_server(name) for name in names}
 
     def __iter__(self) -> Iterator[Limit]:
         """Every class that has a limit, has a slot in use, or has jobs parked, by name."""
-        settings, declared = store.settings(self._redis), self._declared()
+        settings, declared = store.settings(self._redis), _declared(self._config)
         names = {*declared, *settings.limits, *settings.paused, *settings.parked, *store.active(self._redis)}
         return iter(self._limits(sorted(names)))
 
     def find(self, name: str) -> Limit:
         """What holds for a class, also for one without a limit."""
-        return self._limits([name])[0]
+        return self._limits([self.name_of(name)])[0]
+
+    def name_of(self, name: str) -> str:
+        """The name that a class is counted under, by any of its aliases."""
+        job = registry.peek(name)
+        if job is not None:
+            return job.name
+        return store.aliases(self._redis, self._config.clock.now()).get(name, name)
+
+    def known_names(self) -> frozenset[str]:
+        """The names that live workers know, and those of all classes that are listed here; empty when nobody tells."""
+        known = known_jobs(self._config)
+        return known | {limit.name for limit in self if limit.declared is not None} if known else known
 
     def holders(self, name: str, most: int = 100) -> list[Holder]:
         """The runs of a class that have slots, the oldest first."""
-        return [Holder(run.jid, run.process, since) for run, since in store.runs(self._redis, name, most)]
+        return [Holder(run.jid, run.process, since) for run, since in store.runs(self._redis, self.name_of(name), most)]
 
     def parked(self, name: str, start: int = 0, count: int = 100) -> list[JobRecord]:
         """Parked jobs of a class, the next one first.
@@ -101,7 +124,7 @@ class Limits:
             start: how many to leave out.
             count: how many at most.
         """
-        raws = store.parked(self._redis, name, start, count)
+        raws = store.parked(self._redis, self.name_of(name), start, count)
         return [JobRecord(raw, position=position) for position, raw in enumerate(raws, start)]
 
     def set(self, name: str, limit: int) -> None:
@@ -112,29 +135,34 @@ class Limits:
         """
         if rules.number(limit) < 0:
             raise InvalidOptions(f"the limit of {name} is 0 (no limit) or more, got {limit}; to let none run, pause it")
-        store.set_limit(self._redis, name, limit)
-        self._resume(name)
+        self._set(name, limit)
 
     def unset(self, name: str) -> None:
         """Go by the limit in code again."""
-        store.set_limit(self._redis, name, None)
-        self._resume(name)
+        self._set(name, None)
 
     def pause(self, name: str) -> bool:
         """Let no job of a class begin; those that are claimed are parked. False when it was paused before."""
-        return store.set_paused(self._redis, name, paused=True)
+        name = self.name_of(name)
+        return any(self._everywhere(lambda config: store.set_paused(config.shared_redis(), name, paused=True)))
 
     def resume(self, name: str) -> bool:
         """Let a paused class go on. False when it was not paused."""
-        changed = store.set_paused(self._redis, name, paused=False)
-        self._resume(name)
-        return changed
+        name = self.name_of(name)
+
+        def go_on(config: Config) -> bool:
+            changed = store.set_paused(config.shared_redis(), name, paused=False)
+            _resume(config, name)
+            return changed
+
+        return any(self._everywhere(go_on))
 
     def quarantine(self, name: str) -> int:
         """Put the jobs of a class that are parked now aside, for ``worker.quarantine_days``; how many they were.
 
         Restored, they are at the end of their queue.
         """
+        name = self.name_of(name)
         moved, left = 0, self.find(name).parked
         while left > 0:
             raws = store.parked(self._redis, name, 0, min(left, quarantine.BATCH))
@@ -146,6 +174,7 @@ class Limits:
 
     def delete(self, name: str) -> int:
         """Delete the jobs of a class that are parked now, for good; how many they were."""
+        name = self.name_of(name)
         deleted, left = 0, self.find(name).parked
         while left > 0:
             raws = store.parked(self._redis, name, 0, min(left, _PAGE))
@@ -177,11 +206,31 @@ class Limits:
     def _tell(self, name: str, raw: bytes, how: str) -> None:
         self._config.events.emit("job_removed", JobRemoved(raw, f"parked:{name}", how))
 
-    def _declared(self) -> dict[str, int]:
-        return store.declared(self._redis, self._config.clock.now(), store.SHOWN_SECONDS)
+    def _set(self, name: str, limit: int | None) -> None:
+        name = self.name_of(name)
+
+        def change(config: Config) -> None:
+            store.set_limit(config.shared_redis(), name, limit)
+            _resume(config, name)
+
+        self._everywhere(change)
+
+    def _everywhere(self, change: Callable[[Config], T]) -> list[T]:
+        """Change each server, also when one before it did not take it."""
+        done: list[T] = []
+        failures: dict[str, RedisFailure] = {}
+        for name, config in self._servers.items():
+            try:
+                done.append(change(config))
+            except RedisFailure as error:
+                failures[name] = error
+        if failures:
+            away, here = ", ".join(failures), ", ".join(self._servers.keys() - failures.keys()) or "no server"
+            raise RedisUnavailable(f"changed on {here}, not on {away}: {next(iter(failures.values()))}")
+        return done
 
     def _limits(self, names: Sequence[str]) -> list[Limit]:
-        settings, declared = store.settings(self._redis), self._declared()
+        settings, declared = store.settings(self._redis), _declared(self._config)
         counts = store.counts(self._redis, names, clocks.look(self._redis)[0] * 1000)
         limits: list[Limit] = []
         for name, count in zip(names, counts, strict=True):
@@ -196,11 +245,17 @@ class Limits:
                     paused=holds < 0,
                     in_use=count.in_use + count.kept,
                     parked=count.parked,
+                    server=self._config.server,
                 )
             )
         return limits
 
-    def _resume(self, name: str) -> None:
-        """At once, and not only when a worker looks next."""
-        declared = self._declared().get(name, 0)
-        store.leave(self._redis, None, name, declared, now_seconds=self._config.clock.now())
+
+def _declared(config: Config) -> dict[str, int]:
+    return store.declared(config.shared_redis(), config.clock.now(), store.SHOWN_SECONDS)
+
+
+def _resume(config: Config, name: str) -> None:
+    """At once, and not only when a worker looks next."""
+    declared = _declared(config).get(name, 0)
+    store.leave(config.shared_redis(), None, name, declared, now_seconds=config.clock.now())

@@ -280,26 +280,45 @@ def set_paused(redis: Redis, name: str, *, paused: bool) -> bool:
     return bool(redis.call("SADD" if paused else "SREM", Names(redis.keys).paused, name))
 
 
-def declare(redis: Redis, limits: Mapping[str, int], now_seconds: float) -> None:
-    """Say which limits the code of a worker has; 0 for a class that has none any more."""
-    if limits:
-        pairs = [item for name, limit in limits.items() for item in (name, f"{limit} {int(now_seconds)}")]
+def declare(redis: Redis, limits: Mapping[str, int], aliases: Mapping[str, str], now_seconds: float) -> None:
+    """Say which limits the code of a worker has.
+
+    Args:
+        redis: where to.
+        limits: by class; 0 for one that has none any more.
+        aliases: the other names of classes.
+        now_seconds: epoch seconds.
+    """
+    said = {**{name: str(limit) for name, limit in limits.items()}, **{a: f"={name}" for a, name in aliases.items()}}
+    if said:
+        pairs = [item for name, what in said.items() for item in (name, f"{what} {int(now_seconds)}")]
         redis.call("HSET", Names(redis.keys).declared, *pairs)
 
 
 def declared(redis: Redis, now_seconds: float, within_seconds: float = DECLARED_SECONDS) -> dict[str, int]:
     """The limits that workers have said lately, without classes that have none."""
+    said = _said(redis, now_seconds, within_seconds)
+    return {name: int(what) for name, what in said.items() if not what.startswith("=") and int(what)}
+
+
+def aliases(redis: Redis, now_seconds: float) -> dict[str, str]:
+    """The other names of classes, as workers have said within the day."""
+    said = _said(redis, now_seconds, SHOWN_SECONDS)
+    return {name: what.removeprefix("=") for name, what in said.items() if what.startswith("=")}
+
+
+def _said(redis: Redis, now_seconds: float, within_seconds: float) -> dict[str, str]:
     key = Names(redis.keys).declared
     reply = redis.call("HGETALL", key)
-    known: dict[str, int] = {}
-    for name, said in zip(reply[::2], reply[1::2], strict=True):
-        limit, _, at = said.partition(b" ")
+    said: dict[str, str] = {}
+    for name, value in zip(reply[::2], reply[1::2], strict=True):
+        what, _, at = value.decode().rpartition(" ")
         age_seconds = now_seconds - int(at)
         if age_seconds > SHOWN_SECONDS:
             redis.call("HDEL", key, name)
-        elif int(limit) and age_seconds <= within_seconds:
-            known[name.decode()] = int(limit)
-    return known
+        elif age_seconds <= within_seconds:
+            said[name.decode()] = what
+    return said
 
 
 def active(redis: Redis) -> list[str]:

@@ -52,7 +52,7 @@ class Table:
         self._in_code: dict[str, int] = {}
         self._threads = 0
         self._ask_at = self._declare_at = 0.0
-        self._told: dict[str, int] = {}
+        self._told: tuple[dict[str, int], dict[str, str]] = ({}, {})
         self.known: dict[str, Limited | None] = {}
 
     def learn(self, stored_name: str) -> Limited | None:
@@ -88,13 +88,14 @@ class Table:
         return self._in_code[job.name]
 
     def _tell(self, now: float) -> None:
-        """Tell others of the limits in code, when it is time or one has changed."""
+        """Tell others of the limits in code and of aliases, when it is time or one has changed."""
         limited = {name: limit for name, limit in self._in_code.items() if limit}
-        if now < self._declare_at and limited == self._told:
+        aliases = {alias: job.name for job in registry.all_jobs() for alias in job.aliases}
+        if now < self._declare_at and (limited, aliases) == self._told:
             return
-        gone = dict.fromkeys(self._told.keys() - limited.keys(), 0)
-        store.declare(self._config.shared_redis(), limited | gone, self._config.clock.now())
-        self._told, self._declare_at = limited, now + DECLARE_SECONDS
+        gone = dict.fromkeys(self._told[0].keys() - limited.keys(), 0)
+        store.declare(self._config.shared_redis(), limited | gone, aliases, self._config.clock.now())
+        self._told, self._declare_at = (limited, aliases), now + DECLARE_SECONDS
 
     def _limited(self, stored_name: str, settings: Settings) -> Limited | None:
         job = registry.peek(stored_name)

@@ -19,7 +19,7 @@ NAME = "Hard"
 @pytest.fixture
 def parked(config, redis, raw_redis):
     names = Names(redis.keys)
-    store.declare(redis, {NAME: 3}, config.clock.now())
+    store.declare(redis, {NAME: 3}, {}, config.clock.now())
     raw_redis.sadd(redis.keys.places, names.parked(NAME))
     raw_redis.lpush(names.parked(NAME), encode({"class": NAME, "args": [], "jid": "a", "queue": "default"}))
     return names

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from offsider import job
-from offsider.core.errors import InvalidOptions
+from offsider.core.errors import InvalidOptions, RedisUnavailable
 from offsider.core.payload import encode
 from offsider.ext.concurrency_limits import Limit, Limits, store
 from offsider.ext.concurrency_limits.store import Names
@@ -36,7 +36,7 @@ def test_without_the_extension_ever_used_there_is_none(limits):
 
 
 def test_every_class_is_listed_that_has_a_limit_a_slot_or_parked_jobs(limits, config, redis, raw_redis, park):
-    store.declare(redis, {"Declared": 3, "Stopped": -1}, config.clock.now())
+    store.declare(redis, {"Declared": 3, "Stopped": -1}, {}, config.clock.now())
     limits.set("Set", 7)
     limits.pause("Paused")
     park("a", name="Parked")
@@ -55,7 +55,7 @@ def test_every_class_is_listed_that_has_a_limit_a_slot_or_parked_jobs(limits, co
 
 
 def test_what_is_set_is_stronger_than_the_code_until_it_is_taken_back(limits, config, redis):
-    store.declare(redis, {NAME: 3}, config.clock.now())
+    store.declare(redis, {NAME: 3}, {}, config.clock.now())
     limits.set(NAME, 0)
     assert (limits.find(NAME).limit, limits.find(NAME).set_to) == (None, 0)
     limits.unset(NAME)
@@ -133,6 +133,47 @@ def test_a_class_without_a_limit_is_limited_within_a_second_or_so(limits, config
         wait_for(lambda: limits.find(NAME).parked == 1)
         limits.resume(NAME)
         wait_for(lambda: len(ran) == 2)
+
+
+def test_a_class_is_named_by_its_aliases_wherever_it_is_declared(limits, config, redis, park, declared):
+    store.declare(redis, {}, {"Foreign alias": NAME}, config.clock.now())
+    limits.pause("Foreign alias")
+    assert limits.find(NAME).paused
+    park("a")
+    assert len(limits.parked("Foreign alias")) == 1
+
+    @job(name=NAME, aliases=("Own alias",))
+    def hard() -> None: ...
+
+    assert limits.resume("Own alias")
+    assert limits.find("Own alias") == limits.find(NAME)
+
+
+@pytest.fixture
+def twins(config):
+    """A second server beside the first."""
+    config.add_server("bulk", url=config.redis.url, key_prefix="bulk:")
+    return Limits(config), Limits(config.for_server("bulk"))
+
+
+def test_a_change_holds_on_all_servers(twins, config):
+    main, bulk = twins
+    main.pause(NAME)
+    bulk.set("Other", 3)
+    assert [each.find(NAME).paused for each in twins] == [True, True]
+    assert [(each.find("Other").limit, each.find("Other").server) for each in twins] == [(3, "main"), (3, "bulk")]
+    assert Limits(config, everywhere=False).resume(NAME)
+    assert [each.find(NAME).paused for each in twins] == [False, True]
+    main.unset("Other")
+    assert main.resume(NAME)
+    assert [list(each) for each in twins] == [[], []]
+
+
+def test_a_server_that_is_away_is_told_and_the_others_have_the_change(config, limits):
+    config.add_server("away", url="redis://127.0.0.1:1")
+    with pytest.raises(RedisUnavailable, match=r"changed on main, not on away: .*127\.0\.0\.1:1"):
+        Limits(config).pause(NAME)
+    assert limits.find(NAME).paused
 
 
 def test_the_default_configuration_is_asked_when_none_is_given(config, monkeypatch):

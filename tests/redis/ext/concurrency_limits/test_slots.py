@@ -181,7 +181,7 @@ def test_the_limit_of_a_class_that_is_declared_elsewhere_is_what_workers_say(slo
     for number in range(3):
         foreign = {"class": "Foreign", "args": [], "jid": str(number), "queue": "default"}
         raw_redis.lpush(names.parked("Foreign"), encode(foreign))
-    store.declare(config.shared_redis(), {"Foreign": 2}, config.clock.now())
+    store.declare(config.shared_redis(), {"Foreign": 2}, {}, config.clock.now())
     slots.tick()
     assert raw_redis.llen("queue:default") == 2
 

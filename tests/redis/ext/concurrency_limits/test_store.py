@@ -297,8 +297,9 @@ def test_a_class_with_nothing_left_is_forgotten(stage, raw_redis):
 
 
 def test_limits_that_workers_have_said_are_known_for_a_while(stage, raw_redis):
-    store.declare(stage.redis, {}, NOW)
-    store.declare(stage.redis, {"A": 3, "B": -1, "C": 0}, NOW)
+    store.declare(stage.redis, {}, {}, NOW)
+    store.declare(stage.redis, {"A": 3, "B": -1, "C": 0}, {"Old A": "A"}, NOW)
+    assert store.aliases(stage.redis, NOW + 3600) == {"Old A": "A"}
     assert store.declared(stage.redis, NOW + 100) == {"A": 3, "B": -1}
     assert store.declared(stage.redis, NOW + store.DECLARED_SECONDS + 1) == {}
     assert store.declared(stage.redis, NOW + 3600, store.SHOWN_SECONDS) == {"A": 3, "B": -1}

@@ -32,6 +32,11 @@ def test_a_class_is_learnt_at_its_first_run_under_the_name_of_its_job(config, ha
     assert set(known.known) == {"Old", "Hard", "Free", "Foreign"}
 
 
+def test_others_are_told_of_aliases(config, hard, redis):
+    table(config).refresh(store.settings(redis), 0.0)
+    assert store.aliases(redis, config.clock.now()) == {"Old": "Hard"}
+
+
 def test_what_was_set_before_the_first_look_counts_already(config, hard, redis):
     store.set_limit(redis, "Free", 5)
     store.set_paused(redis, "Foreign", paused=True)

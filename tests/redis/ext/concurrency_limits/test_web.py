@@ -35,7 +35,7 @@ def ask(config):
 def busy(config, redis, raw_redis):
     """A class at its limit of 3, with parked jobs."""
     names = Names(redis.keys)
-    store.declare(redis, {NAME: 3}, config.clock.now())
+    store.declare(redis, {NAME: 3}, {}, config.clock.now())
     raw_redis.sadd(names.active, NAME)
     raw_redis.sadd(redis.keys.places, names.parked(NAME))
     raw_redis.zadd(names.slots(NAME), {f"host:1:0123456789ab {n} held{n}": 1_700_000_000_000 for n in range(3)})
@@ -93,7 +93,7 @@ def test_parked_jobs_are_put_aside_or_deleted(ask, busy, limits, raw_redis, redi
 
 
 def test_a_class_without_a_limit_that_has_parked_jobs_can_be_looked_at(ask, busy, limits, redis):
-    store.declare(redis, {NAME: 0}, 0)
+    store.declare(redis, {NAME: 0}, {}, 0)
     assert "none" in ask(PATH).body.decode()
 
 
