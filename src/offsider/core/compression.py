@@ -19,7 +19,7 @@ from offsider.core.payload import JobPayload, decode, encode_text
 COMPRESSED = "compressed"
 ORIGINAL_BYTES = "original_job_size_bytes"
 #: More is neither compressed nor expanded: a few kilobytes could fill the memory of whoever looks at them.
-MAX_EXPANDED_BYTES = 100_000_000
+MAX_EXPANDED_BYTES = 10_000_000
 #: Payloads up to here are small, whatever the settings say: one comparison is all that they cost.
 SMALL_BYTES = 1_000
 
@@ -27,6 +27,12 @@ SMALL_BYTES = 1_000
 def is_compressed(payload: Mapping[str, Any]) -> bool:
     """Whether the arguments are compressed. A key of somebody's own that is called the same does not make them so."""
     return payload.get(COMPRESSED) is True and ORIGINAL_BYTES in payload
+
+
+def original_bytes(payload: Mapping[str, Any]) -> int:
+    """How long the arguments' JSON was before they were compressed, as the payload says; 0 when they are not."""
+    said: object = payload[ORIGINAL_BYTES] if is_compressed(payload) else 0
+    return said if type(said) is int and said > 0 else 0
 
 
 def compress(payload: JobPayload) -> JobPayload:
@@ -37,12 +43,12 @@ def compress(payload: JobPayload) -> JobPayload:
     parts = [encode_text(payload["args"]).encode()]
     if payload.get("kwargs"):
         parts.append(encode_text(payload.get("kwargs")).encode())
-    original_bytes = sum(map(len, parts))
-    if original_bytes > MAX_EXPANDED_BYTES:
+    size_bytes = sum(map(len, parts))
+    if size_bytes > MAX_EXPANDED_BYTES:
         return payload
     packed = {key: value for key, value in payload.items() if key != "kwargs"}
     packed["args"] = [base64.b64encode(zlib.compress(part)).decode("ascii") for part in parts]
-    return cast(JobPayload, packed | {COMPRESSED: True, ORIGINAL_BYTES: original_bytes})
+    return cast(JobPayload, packed | {COMPRESSED: True, ORIGINAL_BYTES: size_bytes})
 
 
 def expand(payload: JobPayload, raw: bytes) -> JobPayload:
@@ -85,16 +91,16 @@ def decode_plain(raw: bytes) -> JobPayload:
     return expand(decode(raw), raw)
 
 
-def _expanded(texts: object, original_bytes: object) -> tuple[list[Any], dict[str, Any]]:
+def _expanded(texts: object, size_bytes: object) -> tuple[list[Any], dict[str, Any]]:
     given = cast("list[object]", texts)
-    if type(original_bytes) is not int or not 0 <= original_bytes <= MAX_EXPANDED_BYTES:
+    if type(size_bytes) is not int or not 0 <= size_bytes <= MAX_EXPANDED_BYTES:
         raise ValueError(f"{ORIGINAL_BYTES} is no number from 0 to {MAX_EXPANDED_BYTES}")
     if len(given) not in {1, 2} or not all(isinstance(text, str) for text in given):
         raise ValueError("args is not a list of one text, or of two")
     parts: list[bytes] = []
     for text in given:
-        parts.append(_inflated(cast(str, text), original_bytes))
-        original_bytes -= len(parts[-1])
+        parts.append(_inflated(cast(str, text), size_bytes))
+        size_bytes -= len(parts[-1])
     kwargs = b"" if len(parts) == 1 else b',"kwargs":' + parts[1]
     # As strict as any payload: whatever else may stand in there, these two keys alone are taken.
     read = decode(b'{"class":"-","args":' + parts[0] + kwargs + b"}")

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from offsider.core.backtrace import inflate
 from offsider.core.clock import SYSTEM_CLOCK
-from offsider.core.compression import readable
+from offsider.core.compression import original_bytes, readable
 from offsider.core.errors import MalformedPayload
 from offsider.core.payload import JobPayload, decode, read_stamp
 from offsider.inspector import display
@@ -18,6 +18,8 @@ _END_OF_TIME = 253_402_300_800
 _LONGEST_ID = 200
 #: More is no count: pages and columns are made for numbers that people can read.
 _MOST_RETRIES = 1_000_000_000
+#: Of longer arguments, when they are compressed, a list tells the size alone: a hundred of them would fill the memory.
+_LONGEST_IN_LISTS = 250_000
 
 
 class JobRecord:
@@ -51,9 +53,9 @@ class JobRecord:
         """What is shown in place of bytes that are no job."""
         return self.payload or {"class": "", "args": []}
 
-    @cached_property
+    @property
     def _plain(self) -> JobPayload:
-        """The same, with arguments that people can read."""
+        """The same, with arguments that people can read. Not kept: a list of such jobs would hold them all at once."""
         return readable(self._known)
 
     @property
@@ -86,7 +88,7 @@ class JobRecord:
         """The arguments, expanded when they are stored compressed."""
         return self._plain["args"]
 
-    @cached_property
+    @property
     def display_args(self) -> list[Any]:
         """The arguments that its author gave, out of their wrapper; an encrypted one is not shown."""
         return display.display_args(self._plain)
@@ -95,6 +97,12 @@ class JobRecord:
     def kwargs(self) -> dict[str, Any]:
         """Keyword-only arguments, of jobs in Python."""
         return self._plain.get("kwargs", {})
+
+    @property
+    def unlisted_bytes(self) -> int:
+        """How long compressed arguments are that no list of jobs should expand; 0 when it may show them."""
+        size_bytes = original_bytes(self._known)
+        return size_bytes if size_bytes > _LONGEST_IN_LISTS else 0
 
     @property
     def queue(self) -> str:

@@ -39,7 +39,7 @@ def shown(record: JobRecord, redact: Redact, *, where: str, key: str) -> dict[st
         where: its place: ``retry``, ``schedule``, ``dead``, ``busy`` or ``queue:<name>``.
         key: what finds it there again.
     """
-    args = one_line(record, redact, MOST_LETTERS)
+    unlisted_bytes = record.unlisted_bytes
     return {
         "key": key,
         "where": where,
@@ -48,7 +48,8 @@ def shown(record: JobRecord, redact: Redact, *, where: str, key: str) -> dict[st
         "name": cut(record.display_class, MOST_LETTERS),
         "queue": cut(record.queue, MOST_LETTERS),
         "queue_path": f"/queues/{segment(record.queue)}" if 0 < len(record.queue) <= _LONGEST_LINK else "",
-        "args": args,
+        "args": "" if unlisted_bytes else one_line(record, redact, MOST_LETTERS),
+        "unlisted_bytes": unlisted_bytes,
         "tags": [cut(tag, LINE_LETTERS) for tag in islice(record.tags, MOST_TAGS)],
         "caller": cut(record.caller or "", MOST_LETTERS),
         "error": shown_error(record),

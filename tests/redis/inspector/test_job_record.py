@@ -141,3 +141,18 @@ def test_compressed_arguments_that_cannot_be_read_are_shown_as_they_are_stored()
     packed = {"class": "HardJob", "args": ["no base64!"], "compressed": True, "original_job_size_bytes": 9}
     record = JobRecord(encode(packed))
     assert (record.args, record.kwargs) == (["no base64!"], {})
+
+
+def test_large_compressed_arguments_are_not_kept_in_memory_and_not_for_lists():
+    record = JobRecord(encode(compress({"class": "HardJob", "args": ["x" * 300_000], "jid": JID})))
+    assert record.args == ["x" * 300_000]
+    assert record.args is not record.args
+    assert record.unlisted_bytes == 300_004
+    small = JobRecord(encode(compress({"class": "HardJob", "args": ["x" * 200_000]})))
+    assert small.unlisted_bytes == 0
+
+
+@pytest.mark.parametrize("said", [-1, "300004", 1e6, True, None])
+def test_a_crafted_size_of_compressed_arguments_is_none(said):
+    packed = {"class": "HardJob", "args": ["eJw="], "compressed": True, "original_job_size_bytes": said}
+    assert JobRecord(json.dumps(packed).encode()).unlisted_bytes == 0

@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from offsider.core.compression import compress
+from offsider.core.payload import encode
 from tests.markup import Markup
 from tests.redis.web.stored import WHEN, jid, job, push
 from tests.waiting import wait_for
@@ -54,6 +56,18 @@ def test_a_queue_that_nobody_serves_is_marked(ask, read, raw_redis, mail):
     assert "Nobody serves it" not in ask("/queues").body.decode()
     assert read("/queues")["queues"][0]["served_by"] == ["h:7:abc"]
     assert read("/queues/mail")["served_by"] == ["h:7:abc"]
+
+
+def test_large_compressed_arguments_are_expanded_on_the_page_of_their_job_alone(ask, read, raw_redis, monkeypatch):
+    long = encode(compress({"class": "Export", "args": ["x" * 5_000_000], "jid": jid(1), "queue": "mail"}))
+    push(raw_redis, "mail", long, encode(compress({"class": "Export", "args": ["short"], "jid": jid(2)})))
+    assert json.loads(read(f"/job/{jid(1)}")["args"] + '"]')[0].startswith("xxx")
+    with monkeypatch.context() as lists:
+        lists.setattr("offsider.core.compression.MAX_EXPANDED_BYTES", 250_000)
+        rows = {row["jid"]: row for row in read("/queues/mail")["jobs"]}
+        assert "Compressed 5.0 MB" in Markup(ask("/queues/mail").body.decode()).text
+    assert (rows[jid(1)]["args"], rows[jid(1)]["unlisted_bytes"]) == ("", 5_000_004)
+    assert (rows[jid(2)]["args"], rows[jid(2)]["unlisted_bytes"]) == ('"short"', 0)
 
 
 def test_a_queue_is_paused_and_goes_on(ask, read, raw_redis, mail):

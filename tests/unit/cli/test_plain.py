@@ -2,7 +2,10 @@
 
 import pytest
 
-from offsider.cli.plain import plain, plain_arguments
+from offsider.cli.plain import listed_arguments, plain, plain_arguments
+from offsider.core.compression import compress
+from offsider.core.payload import encode
+from offsider.inspector import JobRecord
 
 
 @pytest.mark.parametrize(
@@ -26,3 +29,9 @@ def test_arguments_are_cut_wherever_they_are_large():
         nested = [nested]
     assert len(plain_arguments(nested)) <= 60
     assert plain_arguments([]) == ""
+
+
+def test_large_arguments_that_are_compressed_are_told_of_and_not_expanded(monkeypatch):
+    monkeypatch.setattr("offsider.inspector.job_record.readable", None)
+    record = JobRecord(encode(compress({"class": "A", "args": ["x" * 300_000]})))
+    assert listed_arguments(record) == "compressed, 300,004 bytes"

@@ -120,3 +120,8 @@ def test_whoever_only_looks_sees_what_cannot_be_read_as_it_is_stored():
     good, bad = decode(stored()), decode(stored(args=["%"]))
     assert readable(good)["args"] == [1]
     assert readable(bad) is bad
+
+
+def test_arguments_that_would_fill_the_memory_of_whoever_reads_them_are_not_compressed():
+    payload = {"class": "A", "args": ["x" * 10_000_000]}
+    assert compress(payload) is payload

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from offsider.cli.plain import plain, plain_arguments
+from offsider.cli.plain import listed_arguments, plain
 from offsider.cli.quantities import ago, duration, megabytes
 from offsider.cli.top.sheet import Action, Row, Sheet, View, paged
 from offsider.core.errors import EmbeddedProcess
@@ -45,7 +45,7 @@ def _rows(process: Process, running: Sequence[Work], now: float) -> Iterator[Row
     for work in running:
         record = work.record
         job = plain(f"  {record.display_class} {record.jid}", 40)
-        arguments = plain_arguments(record.display_args, 40)
+        arguments = listed_arguments(record, 40)
         yield Row(f"{process.identity} {work.tid}", (job, "", duration(work.elapsed_seconds), "", arguments))
 
 

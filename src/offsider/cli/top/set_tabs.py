@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from offsider.cli.plain import plain, plain_arguments
+from offsider.cli.plain import listed_arguments, plain
 from offsider.cli.quantities import ago
 from offsider.cli.top.hunt import Hunt
 from offsider.cli.top.sheet import Action, Row, Sheet, View
@@ -70,7 +70,7 @@ class SetTab:
         tries = f" ({entry.retry_count + 1})" if entry.retry_count is not None else ""
         name = "no job" if entry.malformed else entry.display_class + tries
         error = [plain(f"{entry.error_class}: {entry.error_message}".strip(": "), 40)] if self._fails else []
-        arguments = _beginning(entry.raw) if entry.malformed else plain_arguments(entry.display_args)
+        arguments = _beginning(entry.raw) if entry.malformed else listed_arguments(entry)
         return (ago(entry.at, now), plain(entry.queue, 12), plain(name, 30), *error, arguments)
 
 
