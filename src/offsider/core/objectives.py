@@ -92,24 +92,22 @@ def utilisation(execution_seconds: float, thread_seconds: float) -> float | None
     return execution_seconds / thread_seconds if thread_seconds > 0 else None
 
 
-def desired_processes(alive: int, *, pressure: float, used: float, least: int, most: int) -> int:
+def desired_processes(alive: int, *, waiting: bool, pressure: float, used: float, least: int, most: int) -> int:
     """How many processes a shard should have.
 
     1. The next job of a queue waits beyond its target (`pressure` above 1): so many times more, at most twice as many.
     2. The threads are used above their zone, or below it while nobody waits for long: as many as bring them to its
        middle.
-    3. Else as many as there are. Without any process: one when jobs wait.
+    3. Else as many as there are. One at least when jobs wait, however long they may.
 
     Args:
         alive: processes now.
+        waiting: a job waits in one of its queues.
         pressure: how long the next job of its queues has waited, as a share of the target; of the worst queue.
         used: share of their time that the threads ran jobs, lately.
         least, most: the answer is never out of these.
     """
-    if alive < 1:
-        wanted = 1 if pressure > 0 else 0
-    else:
-        late = alive * min(pressure, _STEEPEST) if pressure > 1 else 0.0
-        full = used > ZONE[1] or (used < ZONE[0] and pressure <= _EASY)
-        wanted = math.ceil(max(late, alive * used / AIM if full else alive) - 1e-9)
-    return max(least, min(wanted, most))
+    late = alive * min(pressure, _STEEPEST) if pressure > 1 else 0.0
+    full = used > ZONE[1] or (used < ZONE[0] and pressure <= _EASY)
+    wanted = math.ceil(max(late, alive * used / AIM if full else alive) - 1e-9)
+    return max(least, min(max(wanted, int(waiting)), most))

@@ -124,6 +124,7 @@ def loads_of(
         if not process.is_quiet:
             working.setdefault(process.shard, []).append(process)
     configured = {name: shard for name, shard in config.shards.items() if shard.server == config.server}
+    waiting = {queue.name for queue in queues if queue.size and not queue.paused}
     late = _late(QueueTargets(config.slo, series), queues)
     loads: list[ShardLoad] = []
     for name in sorted({*working, *minutes, *configured}):
@@ -147,6 +148,7 @@ def loads_of(
                 latest_queue=latest,
                 desired=desired_processes(
                     len(there),
+                    waiting=not waiting.isdisjoint(served),
                     pressure=pressure,
                     used=used or 0.0,
                     least=config.slo.min_replicas,

@@ -137,6 +137,15 @@ def test_a_shard_without_processes_is_wanted_when_jobs_wait_in_its_queues(config
     configured.close()
 
 
+def test_a_shard_whose_jobs_may_wait_for_ever_comes_back_too(config, register, wait, work):
+    config.slo.min_replicas = 0
+    work("slow", 0.0, 1.0, series=(ran("slow", "throttled"),))
+    register(1, "slow", ["slow"])
+    assert shards(config)["slow"].desired == 0
+    wait("slow", 5)
+    assert shards(config)["slow"].desired == 1
+
+
 def test_labels_that_nobody_declares_promise_what_low_does(config):
     targets = QueueTargets(config.slo, [Series({"queue": "q", "urgency": "odd"}), Series({})])
     assert (targets.of("q"), targets.of("")) == (60.0, 60.0)

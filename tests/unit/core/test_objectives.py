@@ -71,13 +71,18 @@ def test_utilisation_is_the_share_of_the_time_of_threads():
     ],
 )
 def test_the_desired_processes_follow_from_waits_and_utilisation(alive, pressure, used, wanted):
-    assert desired_processes(alive, pressure=pressure, used=used, least=1, most=50) == wanted
+    assert desired_processes(alive, waiting=pressure > 0, pressure=pressure, used=used, least=1, most=50) == wanted
 
 
 def test_a_shard_may_go_down_to_nothing_and_comes_back_when_a_job_waits():
-    assert desired_processes(3, pressure=0.0, used=0.0, least=0, most=9) == 0
-    assert desired_processes(0, pressure=0.0, used=0.0, least=0, most=9) == 0
-    assert desired_processes(0, pressure=0.01, used=0.0, least=0, most=9) == 1
+    assert desired_processes(3, waiting=False, pressure=0.0, used=0.0, least=0, most=9) == 0
+    assert desired_processes(0, waiting=False, pressure=0.0, used=0.0, least=0, most=9) == 0
+    assert desired_processes(0, waiting=True, pressure=0.01, used=0.0, least=0, most=9) == 1
+
+
+@pytest.mark.parametrize("alive", [0, 1, 3])
+def test_jobs_that_may_wait_for_ever_keep_one_process_all_the_same(alive):
+    assert desired_processes(alive, waiting=True, pressure=0.0, used=0.0, least=0, most=9) == 1
 
 
 @given(st.integers(1, 400), st.floats(0, 1), st.floats(0, 0.5))
@@ -85,7 +90,11 @@ def test_under_the_same_load_the_answer_settles(alive, load_share, pressure):
     """The work stays the same: what another count of processes makes of it asks for no further change."""
     work = alive * load_share
     for _ in range(4):
-        alive = desired_processes(alive, pressure=pressure, used=min(1.0, work / alive), least=1, most=500)
-    settled = desired_processes(alive, pressure=pressure, used=min(1.0, work / alive), least=1, most=500)
+        alive = desired_processes(
+            alive, waiting=pressure > 0, pressure=pressure, used=min(1.0, work / alive), least=1, most=500
+        )
+    settled = desired_processes(
+        alive, waiting=pressure > 0, pressure=pressure, used=min(1.0, work / alive), least=1, most=500
+    )
     assert settled == alive
     assert work / alive <= ZONE[1] or alive == 500
