@@ -9,6 +9,7 @@ key                                type  written by                             
 ``offsider:limits:active``         set   the beginning of a run (classes)          never
 ``offsider:limits:slots:<class>``  zset  the beginning of a run (run -> since)     never
 ``offsider:limits:came:<class>``   zset  resuming (jid -> when)                    never
+``offsider:limits:back:<class>``   hash  resuming (jid -> job in its queue)        never
 ``offsider:limits:jobs:<class>``   list  the beginning of a run (parked jobs)      never
 =================================  ====  ========================================  =======
 
@@ -16,7 +17,8 @@ A run is ``<identity> <number> <jid>``: the process, the number of the run in it
 server's, in milliseconds. The list has the form of a queue (see `storage.places`, where it is noted).
 
 A job that goes back to its queue keeps a slot for `KEPT_MS`; if it comes later it has to see whether one is free, and
-is the first in the list otherwise.
+is the first in the list otherwise. While it still is in its queue, no further job goes back there: it would come to
+stand before it.
 """
 
 from __future__ import annotations
@@ -130,6 +132,9 @@ class Names:
     def resumed(self, name: str) -> str:
         return f"{self.limits}:came:{name}"
 
+    def back(self, name: str) -> str:
+        return f"{self.limits}:back:{name}"
+
     def parked(self, name: str) -> str:
         return self._jobs + name
 
@@ -154,7 +159,7 @@ def enter(redis: Redis, run: Run, jid: str, declared: int, job: Parkable, *, aga
         again: the reply to the same call was lost.
     """
     keys, names = redis.keys, Names(redis.keys)
-    own = [*names.of(run.name), names.active, keys.places, keys.fenced(run.process)]
+    own = [*names.of(run.name), names.active, keys.places, keys.fenced(run.process), names.back(run.name)]
     if job.entry is not None:
         owner = job.entry.owner
         own.append(keys.working(owner.identity, owner.capsule, job.entry.queue))
@@ -197,7 +202,9 @@ def leave(redis: Redis, run: Run | None, name: str, declared: int, *, now_second
     stuck: set[str] = set()
     while skipped < (MOST_SKIPPED if run is None else FEW_SKIPPED):
         arguments: list[Argument] = [member, name, declared, KEPT_MS, skipped, MOST_AT_ONCE]
-        room, *page = redis.run(LEAVE, names.of(name), arguments)
+        room, late, *page = redis.run(LEAVE, names.of(name), arguments)
+        if late and not skipped:
+            stuck |= _queues_of_late(redis, names, name)
         chosen, passed = _choose([_back(redis, raw, now_seconds) for raw in reversed(page)], room, stuck)
         # The next one last, so that it is at the head of the queue.
         answers = [_resume(redis, name, declared, job) for job in reversed(chosen)]
@@ -248,9 +255,22 @@ def _choose(jobs: Sequence[_Back | None], room: int, stuck: Collection[str]) -> 
     return chosen, passed
 
 
+def _queues_of_late(redis: Redis, names: Names, name: str) -> set[str]:
+    """The queues in which jobs still wait that were resumed long ago: nobody has had a thread for them."""
+    stored = redis.call("HVALS", names.back(name))[:MOST_AT_ONCE]
+    queues_of = [decode(raw).get("queue", "") for raw in stored]
+    commands: list[Command] = [
+        ("LPOS", redis.keys.queue(queue), raw, "RANK", -1, "MAXLEN", MOST_SKIPPED)
+        for queue, raw in zip(queues_of, stored, strict=True)
+    ]
+    replies = redis.pipeline(commands) if commands else []
+    return {queue for queue, place in zip(queues_of, replies, strict=True) if place is not None}
+
+
 def _resume(redis: Redis, name: str, declared: int, job: _Back) -> int:
     keys = redis.keys
-    own = [*Names(keys).of(name), keys.paused, keys.queues, keys.queue(job.queue), keys.places]
+    names = Names(keys)
+    own = [*names.of(name), keys.paused, keys.queues, keys.queue(job.queue), keys.places, names.back(name)]
     return int(redis.run(RESUME, own, [name, declared, KEPT_MS, job.raw, job.stored, job.queue, job.jid]))
 
 
@@ -388,7 +408,8 @@ def keep(redis: Redis, run: Run) -> None:
 def forget(redis: Redis, name: str) -> None:
     """Forget jobs that were resumed long ago and never came, and a class that has nothing any more."""
     names = Names(redis.keys)
-    own = [names.slots(name), names.resumed(name), names.parked(name), names.active, redis.keys.places]
+    lists = [names.slots(name), names.resumed(name), names.parked(name)]
+    own = [*lists, names.active, redis.keys.places, names.back(name)]
     redis.run(FORGET, own, [name, REMEMBERED_MS])
 
 

@@ -114,13 +114,31 @@ def test_a_resumed_job_that_comes_too_late_is_the_next_one(stage, raw_redis):
         stage.enter(jid, 1)
     stage.leave(run, 1)
     late, job = stage.come()
-    raw_redis.zadd(stage.names.resumed(NAME), {late: 1})  # its time is over
+    raw_redis.zadd(stage.names.resumed(NAME), {late: 1})  # its time is over, and it is in its queue no more
     assert stage.leave(None, 1) == 1
     second, other = stage.come()
     assert stage.enter(second, 1, job=other) is Entered.TAKEN
     stage.enter("d", 1)
     assert stage.enter(late, 1, job=job) is Entered.PARKED
     assert stage.parked == ["b", "d"]
+
+
+def test_no_job_is_resumed_into_a_queue_in_which_one_still_waits(stage, raw_redis):
+    """It would come to stand before it; those of other queues go on."""
+    run = stage.run_of("a")
+    stage.enter("a", 1, run=run)
+    for jid in "bc":
+        stage.enter(jid, 1)
+    stage.enter("other", 1, job=stage.claim("other", "elsewhere"))
+    stage.leave(run, 1)
+    raw_redis.zadd(stage.names.resumed(NAME), {"b": 1})  # its time is over
+    assert stage.leave(None, 1) == 1
+    assert (stage.queued, stage.parked, raw_redis.llen("queue:elsewhere")) == (["b"], ["c"], 1)
+    raw_redis.zadd(stage.names.resumed(NAME), {"other": 1})
+    assert stage.leave(None, 1) == 0
+    jid, job = stage.come()
+    assert stage.enter(jid, 1, job=job) is Entered.TAKEN
+    assert raw_redis.hkeys(stage.names.back(NAME)) == [b"other"]
 
 
 def test_while_jobs_are_parked_nobody_overtakes_them(stage):
@@ -286,10 +304,11 @@ def test_a_class_with_nothing_left_is_forgotten(stage, raw_redis):
     stage.enter("a", 1, run=run)
     stage.enter("b", 1)
     raw_redis.zadd(stage.names.resumed(NAME), {"old": 1})
+    raw_redis.hset(stage.names.back(NAME), "old", payload("old"))
     store.forget(stage.redis, NAME)
     assert store.active(stage.redis) == [NAME]
     assert store.count_parked(stage.redis) == 1
-    assert raw_redis.zcard(stage.names.resumed(NAME)) == 0
+    assert not raw_redis.exists(stage.names.resumed(NAME), stage.names.back(NAME))
     assert len(store.take_out(stage.redis, NAME, [payload("b"), payload("b")])) == 1
     stage.leave(run, 1)
     store.forget(stage.redis, NAME)

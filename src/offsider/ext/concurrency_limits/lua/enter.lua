@@ -9,7 +9,8 @@
 -- KEYS[6] set of classes with slots
 -- KEYS[7] set of further lists where jobs lie
 -- KEYS[8] fenced mark of the process
--- KEYS[9...] private list that the job is in, if it is in one
+-- KEYS[9] payloads of jobs that were resumed
+-- KEYS[10...] private list that the job is in, if it is in one
 -- ARGV[1] member: the run that wants a slot
 -- ARGV[2] jid
 -- ARGV[3] name of the class
@@ -20,7 +21,11 @@
 -- ARGV[8] 1 when the reply to the same call was lost
 -- returns 1 slot taken, 2 no limit, 3 parked, 4 parked though a slot is free, 0 the job is somebody else's
 if redis.call('EXISTS', KEYS[8]) == 1 then return 0 end
-local list = KEYS[9]
+local list = KEYS[10]
+local function has_come()
+  redis.call('ZREM', KEYS[2], ARGV[2])
+  redis.call('HDEL', KEYS[9], ARGV[2])
+end
 if ARGV[8] == '1' then
   if redis.call('ZSCORE', KEYS[1], ARGV[1]) then return 1 end
   if redis.call('LPOS', KEYS[3], ARGV[7]) then return 3 end
@@ -30,7 +35,7 @@ local limit = tonumber(redis.call('HGET', KEYS[4], ARGV[3]) or ARGV[4])
 if redis.call('SISMEMBER', KEYS[5], ARGV[3]) == 1 then limit = -1 end
 local resumed = redis.call('ZSCORE', KEYS[2], ARGV[2])
 if limit == 0 then
-  if resumed then redis.call('ZREM', KEYS[2], ARGV[2]) end
+  if resumed then has_come() end
   return 2
 end
 local time = redis.call('TIME')
@@ -41,7 +46,7 @@ if resumed and tonumber(resumed) >= since then used = used - 1 end
 local free = used < limit
 if free and (resumed or redis.call('LLEN', KEYS[3]) == 0) then
   redis.call('ZADD', KEYS[1], now, ARGV[1])
-  if resumed then redis.call('ZREM', KEYS[2], ARGV[2]) end
+  if resumed then has_come() end
   redis.call('SADD', KEYS[6], ARGV[3])
   return 1
 end
@@ -50,6 +55,6 @@ redis.call('SADD', KEYS[7], KEYS[3])
 redis.call('SADD', KEYS[6], ARGV[3])
 -- A job that was resumed and came too late has waited the longest.
 redis.call(resumed and 'RPUSH' or 'LPUSH', KEYS[3], ARGV[7])
-if resumed then redis.call('ZREM', KEYS[2], ARGV[2]) end
+if resumed then has_come() end
 if list then redis.call('LREM', list, 1, ARGV[6]) end
 return free and 4 or 3

@@ -10,6 +10,7 @@
 -- KEYS[7] set of known queues
 -- KEYS[8] the job's queue
 -- KEYS[9] set of further lists where jobs lie
+-- KEYS[10] payloads of jobs that were resumed
 -- ARGV[1] name of the class
 -- ARGV[2] the limit that the code declares
 -- ARGV[3] milliseconds for which a slot is kept for a resumed job
@@ -28,7 +29,10 @@ if limit ~= 0 and used >= limit then return -1 end
 if redis.call('SISMEMBER', KEYS[6], ARGV[6]) == 1 then return -2 end
 redis.call('SADD', KEYS[7], ARGV[6])
 redis.call('RPUSH', KEYS[8], ARGV[5])
-if limit ~= 0 then redis.call('ZADD', KEYS[2], now, ARGV[7]) end
+if limit ~= 0 then
+  redis.call('HSET', KEYS[10], ARGV[7], ARGV[5])
+  redis.call('ZADD', KEYS[2], now, ARGV[7])
+end
 redis.call('LREM', KEYS[3], -1, ARGV[4])
 if redis.call('LLEN', KEYS[3]) == 0 then redis.call('SREM', KEYS[9], KEYS[3]) end
 return 1
