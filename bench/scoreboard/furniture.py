@@ -28,7 +28,7 @@ def furnish(raw: Any, words: Words, *, seed: int = 0) -> Furniture:
     """Store it all; ``seed`` tells apart what is stored for several texts on one server."""
     furniture = Furniture(words, seed)
     with raw.pipeline(transaction=False) as pipeline:
-        for place in (queues, sets, aside, processes, metrics, promises, errors):
+        for place in (queues, sets, aside, processes, metrics, promises, switched, errors):
             place(pipeline, furniture)
         pipeline.execute(raise_on_error=True)
     return furniture
@@ -206,6 +206,20 @@ def metrics(pipeline: Any, furniture: Furniture) -> None:
         pipeline.set(histogram, b"".join(count.to_bytes(2, "big") for count in BITFIELD), ex=KEPT_SECONDS)
     deployed = datetime.fromtimestamp(furniture.now - 180, UTC)
     pipeline.hset(f"{deployed:%Y%m%d}-marks", f"{deployed:%Y-%m-%dT%H:%M}:00Z", safe(furniture.words("deploy")))
+
+
+def switched(pipeline: Any, furniture: Furniture) -> None:
+    """The class is switched off for a while."""
+    switch = {
+        "action": "defer",
+        "delay_seconds": 300,
+        "keep": True,
+        "since": furniture.now - 100,
+        "until": furniture.now + KEPT_SECONDS,
+        "by": furniture.words("switched_by"),
+        "reason": furniture.words("reason"),
+    }
+    pipeline.hset("offsider:switches", safe(furniture.name), dumped(switch))
 
 
 def promises(pipeline: Any, furniture: Furniture) -> None:

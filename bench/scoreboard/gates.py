@@ -164,6 +164,7 @@ def fields_for(route: Route, furniture: Furniture) -> list[tuple[str, str]]:
         keys = [f"{position}|{jid}" for position, jid in enumerate(furniture.jids)]
     return [
         *(("key", key) for key in keys[:3]),
+        *((("name", furniture.name),) if name == "switches" else ()),
         ("identity", furniture.identity),
         ("at", "2030-01-01T00:00:00Z"),
         ("locale", "de"),

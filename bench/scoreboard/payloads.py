@@ -93,7 +93,8 @@ class Warnings(logging.Handler):
 @row(
     "R15",
     "10,000 different strings in a queue that are no job, or a job with something wrong about it",
-    bar="no worker ends; each is in the dead set as it was, waits for a retry, or ran; in private lists 0",
+    bar="no worker ends; each is in the dead set as it was, waits for a retry or for a worker that knows its class, or "
+    "ran; in private lists 0",
     heavy=True,
 )
 def malformed_payloads(ground: Ground, report: Report) -> None:
@@ -116,25 +117,27 @@ def malformed_payloads(ground: Ground, report: Report) -> None:
     missing = [raw for raw, number in sent.items() if not accounts.know(raw, number)]
     report.tally.pushed = report.tally.acked = wanted
     report.tally.lost = len(missing)
-    report.tally.ran = wanted - len(missing) - accounts.dead_as_it_was - accounts.retrying
+    report.tally.ran = wanted - len(missing) - accounts.dead_as_it_was - accounts.retrying - accounts.parked
     report.count(f"lost 0, got {len(missing)}: {missing[:3]}", not missing)
     report.count("no worker has ended", worker.runs)
     stuck = len(entries(server.raw))
     report.count(f"in private lists 0, got {stuck}", stuck == 0)
     report.figure("in the dead set as they were", accounts.dead_as_it_was)
     report.figure("in the retry set", accounts.retrying)
+    report.figure("parked, since no worker knows their class", accounts.parked)
 
 
 class Accounts:
     """Where strings are that were sent."""
 
     def __init__(self, ground: Ground, raw: Any) -> None:
-        dead, retry = raw.zrange("dead", 0, -1), raw.zrange("retry", 0, -1)
+        dead, retry, parked = (raw.zrange(key, 0, -1) for key in ("dead", "retry", "schedule"))
         self._dead = set(dead)
-        self._jids = {*jids(dead), *jids(retry), *ground.ledger.counts()}
-        self._numbers = {*numbers(dead), *numbers(retry), *map(int, ground.ledger.counts("marked"))}
+        self._jids = {*jids(dead), *jids(retry), *jids(parked), *ground.ledger.counts()}
+        self._numbers = {*numbers(dead), *numbers(retry), *numbers(parked), *map(int, ground.ledger.counts("marked"))}
         self.dead_as_it_was = 0
         self.retrying = len(retry)
+        self.parked = len(parked)
 
     def know(self, raw: bytes, number: int) -> bool:
         if raw in self._dead:
