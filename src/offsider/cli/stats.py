@@ -107,12 +107,12 @@ def _overview(config: Config) -> tuple[Mapping[str, Any], str]:
     from offsider.inspector import Stats
 
     seen = Stats.read(config)
-    names = ("processed", "failed", "busy", "enqueued", "scheduled", "retries", "dead", "parked", "processes")
+    names = ("processed", "failed", "busy", "enqueued", "scheduled", "retries", "dead", "held_back", "processes")
     data: dict[str, Any] = {name: getattr(seen, name) for name in names}
     data["default_queue_latency_seconds"] = seen.default_queue_latency_seconds
     numbers = {name: grouped(data[name]) for name in names}
     width = max(map(len, numbers.values()))
-    lines = [f"  {name.capitalize():<9}  {number:>{width}}" for name, number in numbers.items()]
+    lines = [f"  {name.capitalize().replace('_', ' '):<9}  {number:>{width}}" for name, number in numbers.items()]
     return data, "\n".join([_title("Overview"), *lines])
 
 

@@ -62,7 +62,7 @@ def _totals(fleet: Fleet) -> list[Family]:
         _single("sidekiq_scheduled_jobs", "gauge", "Jobs that are due later.", stats.scheduled),
         _single("sidekiq_retry_jobs", "gauge", "Jobs that failed and will be tried again.", stats.retries),
         _single("sidekiq_dead_jobs", "gauge", "Jobs that will not be tried again.", stats.dead),
-        _single("sidekiq_parked_jobs", "gauge", "Jobs that extensions keep from running for now.", stats.parked),
+        _single("sidekiq_held_back_jobs", "gauge", "Jobs that extensions keep from running for now.", stats.held_back),
     ]
 
 

@@ -63,12 +63,12 @@ def search_everywhere(
     ends = time.monotonic() + budget_ms / 1000
     stats = Stats.read(config)
     chunk: Chunk[Found] = Chunk([], 0, stats.busy + stats.retries + stats.scheduled + stats.dead + stats.enqueued, "")
-    chunk.total += stats.parked
+    chunk.total += stats.held_back
     if not text:
         return chunk
     here, _, inner = cursor.rpartition("|")
     places = [_BUSY, *_SETS, *(_QUEUE + name for name in stats.queues)]
-    places += [_PARKED + key for key in ParkedList.keys(config)] if stats.parked else []
+    places += [_PARKED + key for key in ParkedList.keys(config)] if stats.held_back else []
     for place in _from(here, places):
         left_ms = (ends - time.monotonic()) * 1000
         left = None if most is None else most - len(chunk.entries)

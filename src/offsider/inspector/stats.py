@@ -36,7 +36,7 @@ class Stats:
         busy: jobs that run now, in all processes.
         default_queue_latency_seconds: of the queue ``default``.
         queue_summaries: every queue, by name.
-        parked: jobs that extensions keep from running for now.
+        held_back: jobs that extensions keep from running for now, such as those over the limit of their class.
     """
 
     processed: int
@@ -50,7 +50,7 @@ class Stats:
     busy: int = 0
     default_queue_latency_seconds: float = 0.0
     queue_summaries: tuple[QueueSummary, ...] = field(default=())
-    parked: int = 0
+    held_back: int = 0
 
     @classmethod
     def read(cls, config: Config | None = None) -> Stats:
@@ -71,7 +71,7 @@ class Stats:
             busy=sum(seen.busy.values()),
             default_queue_latency_seconds=next((one.latency_seconds for one in summaries if one.name == "default"), 0),
             queue_summaries=summaries,
-            parked=seen.parked,
+            held_back=seen.held_back,
         )
 
     @staticmethod

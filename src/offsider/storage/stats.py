@@ -69,7 +69,7 @@ class QueueOverview:
 class Overview:
     """The numbers of a server.
 
-    ``busy`` has the running jobs of each process that is alive; ``parked`` are the jobs in lists of extensions.
+    ``busy`` has the running jobs of each process that is alive; ``held_back`` are the jobs in lists of extensions.
     """
 
     processed: int
@@ -79,7 +79,7 @@ class Overview:
     dead: int
     busy: Mapping[str, int]
     queues: tuple[QueueOverview, ...]
-    parked: int = 0
+    held_back: int = 0
 
 
 def overview(redis: Redis) -> Overview:
@@ -111,7 +111,7 @@ def overview(redis: Redis) -> Overview:
     replies = redis.pipeline(second, raise_errors=False) if second else []
     since = oldest.enqueued_at(redis, names, replies.pop()) if names else []
     sizes, replies = replies[: len(names)], replies[len(names) :]
-    parked, of_processes = replies[: len(lists)], replies[len(lists) :]
+    held, of_processes = replies[: len(lists)], replies[len(lists) :]
     return Overview(
         processed=_count(processed),
         failed=_count(failed),
@@ -127,7 +127,7 @@ def overview(redis: Redis) -> Overview:
             QueueOverview(name, _count(size), enqueued_at, name in stopped)
             for name, size, enqueued_at in zip(names, sizes, since, strict=True)
         ),
-        parked=sum(map(_count, parked)),
+        held_back=sum(map(_count, held)),
     )
 
 

@@ -47,7 +47,7 @@ def test_everything_at_a_glance(stocked):
         ["Scheduled", "0"],
         ["Retries", "1"],
         ["Dead", "0"],
-        ["Parked", "0"],
+        ["Held", "back", "0"],
         ["Processes", "1"],
     ]
     assert processes.splitlines()[:2] == ["Processes: 1 worker, 5 threads, 1 busy", f"  {OURS} [shop] blue"]

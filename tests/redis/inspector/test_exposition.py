@@ -45,7 +45,7 @@ ESTABLISHED = {
     "sidekiq_queue_paused",
 }
 OURS = {
-    "sidekiq_parked_jobs",
+    "sidekiq_held_back_jobs",
     "sidekiq_stranded_jobs",
     "sidekiq_jobs_stranded_total",
     "sidekiq_switches",

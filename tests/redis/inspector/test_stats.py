@@ -44,7 +44,7 @@ def test_every_number_is_read(config, raw_redis):
         processes=2,
         queues={"default": 1, "low": 2},
         busy=7,
-        parked=3,
+        held_back=3,
     )
     assert [(queue.name, queue.size, queue.paused) for queue in read.queue_summaries] == [
         ("default", 1, False),

@@ -36,7 +36,7 @@ def test_a_scrape_tells_limits_slots_and_parked_jobs_of_each_class(config, parke
         'offsider_concurrency_limit{class="Hard"} 3',
         'offsider_concurrency_limit_in_use{class="Hard"} 2',
         'offsider_concurrency_limit_parked_jobs{class="Hard"} 1',
-        "sidekiq_parked_jobs 1",
+        "sidekiq_held_back_jobs 1",
     ):
         assert f"\n{line}\n" in text
 
