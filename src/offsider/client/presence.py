@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from offsider.storage.clients import SeenClient, note_commands
+from offsider.storage.clients import SeenClient, note_command
 from offsider.storage.keys import Keys
 from offsider.storage.scripts import Command
 from offsider.wiring.config import Config
@@ -34,7 +34,7 @@ class Presence:
         self._due[server] = now + PAUSE_SECONDS
         host = os.environ.get("DYNO") or socket.gethostname()
         shown = SeenClient(host, self._role(), self._config.routing.rules.digest)
-        return note_commands(keys, shown, self._config.clock.now())
+        return (note_command(keys, shown),)
 
     def _role(self) -> str:
         if is_of_worker(self._config):

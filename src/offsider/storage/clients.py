@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from offsider.storage.clocks import look
 from offsider.storage.keys import Keys
 from offsider.storage.redis import Redis
-from offsider.storage.scripts import Command
+from offsider.storage.scripts import Command, Script
 
 #: Who was silent for so long is no longer shown.
 LIFE_SECONDS = 300
-#: Writers forget later than that: their clocks may differ.
 #: Of a name: host, role, rules.
 _PARTS = 3
-_KEPT_SECONDS = 3600
+NOTE_CLIENT = Script("note_client")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -33,14 +32,10 @@ class SeenClient:
     rules: str
 
 
-def note_commands(keys: Keys, client: SeenClient, now: float) -> Sequence[Command]:
-    """The commands by which a client shows itself; for the pipeline of a push. ``now`` is epoch seconds."""
+def note_command(keys: Keys, client: SeenClient) -> Command:
+    """The command by which a client shows itself; for the pipeline of a push, once a minute, so in full."""
     name = ":".join((client.host, client.role.replace(":", "_"), client.rules))
-    return (
-        ("ZADD", keys.clients, now, name),
-        ("ZREMRANGEBYSCORE", keys.clients, "-inf", now - _KEPT_SECONDS),
-        ("EXPIRE", keys.clients, LIFE_SECONDS),
-    )
+    return NOTE_CLIENT.by_text([keys.clients], [name, LIFE_SECONDS])
 
 
 def seen(redis: Redis) -> list[SeenClient]:

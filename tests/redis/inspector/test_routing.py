@@ -5,7 +5,7 @@ import pytest
 from offsider.core.errors import RedisUnavailable
 from offsider.inspector import RulesInUse, rules_in_use
 from offsider.inspector.doctor import examine
-from offsider.storage.clients import SeenClient, note_commands
+from offsider.storage.clients import SeenClient, note_command
 from offsider.wiring.config import Config
 from tests.databases import at_database
 from tests.redis.inspector.examined import OURS, RUBYS, register
@@ -17,11 +17,9 @@ def config_for(url):
     return config
 
 
-def push_from(config, raw_redis, *shown):
+def push_from(config, *shown):
     for host, role, rules in shown:
-        config.shared_redis().pipeline(
-            note_commands(config.shared_redis().keys, SeenClient(host, role, rules), raw_redis.time()[0])
-        )
+        config.shared_redis().pipeline([note_command(config.shared_redis().keys, SeenClient(host, role, rules))])
 
 
 def test_nobody_routes_on_an_empty_server(redis_url):
@@ -31,7 +29,7 @@ def test_nobody_routes_on_an_empty_server(redis_url):
 def test_workers_and_clients_of_the_same_rules_agree(redis_url, raw_redis):
     config = config_for(redis_url)
     register(raw_redis, knows=["A"], routing="abc")
-    push_from(config, raw_redis, ("web-1", "gunicorn", "abc"), ("web-1", "worker", "abc"))
+    push_from(config, ("web-1", "gunicorn", "abc"), ("web-1", "worker", "abc"))
     assert rules_in_use(config) == [RulesInUse("abc", ["gunicorn on web-1", "worker on web-1"])]
 
 
@@ -39,7 +37,7 @@ def test_most_users_come_first_and_rubys_processes_are_left_out(redis_url, raw_r
     config = config_for(redis_url)
     register(raw_redis, RUBYS)
     register(raw_redis, OURS, knows=["A"])
-    push_from(config, raw_redis, ("web-2", "gunicorn", "abc"), ("web-3", "gunicorn", "abc"))
+    push_from(config, ("web-2", "gunicorn", "abc"), ("web-3", "gunicorn", "abc"))
     assert rules_in_use(config) == [
         RulesInUse("abc", ["gunicorn on web-2", "gunicorn on web-3"]),
         RulesInUse("none", ["worker on web-1"]),
@@ -50,8 +48,8 @@ def test_programs_of_all_servers_are_compared_and_one_that_is_away_is_left_out(r
     config = config_for(redis_url)
     config.add_server("bulk", url=at_database(redis_url, 3))
     config.add_server("away", url="redis://localhost:1")
-    push_from(config, raw_redis, ("web-1", "gunicorn", "abc"))
-    push_from(config.for_server("bulk"), raw_redis, ("web-2", "gunicorn", "old"), ("web-1", "gunicorn", "abc"))
+    push_from(config, ("web-1", "gunicorn", "abc"))
+    push_from(config.for_server("bulk"), ("web-2", "gunicorn", "old"), ("web-1", "gunicorn", "abc"))
     both = [RulesInUse("abc", ["gunicorn on web-1"]), RulesInUse("old", ["gunicorn on web-2"])]
     assert rules_in_use(config) == rules_in_use(config.for_server("bulk")) == both
     with pytest.raises(RedisUnavailable):

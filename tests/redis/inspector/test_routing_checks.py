@@ -1,15 +1,14 @@
 """Different routing rules on one server are found, with whom to look at."""
 
 from offsider.inspector.doctor.finding import Severity
-from offsider.storage.clients import SeenClient, note_commands
+from offsider.storage.clients import SeenClient, note_command
 from offsider.storage.keys import Keys
 from tests.redis.inspector.examined import RUBYS, examined, register, severity
 
 
 def pushed(raw_redis, *shown):
     for host, role, rules in shown:
-        for command in note_commands(Keys(), SeenClient(host, role, rules), raw_redis.time()[0]):
-            raw_redis.execute_command(*command)
+        raw_redis.execute_command(*note_command(Keys(), SeenClient(host, role, rules)))
 
 
 def test_no_rules_anywhere_need_no_word(redis_url, raw_redis):

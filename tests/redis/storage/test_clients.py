@@ -1,45 +1,47 @@
-"""Clients that push show themselves for a while."""
+"""Clients that push show themselves for a while, by the server's clock."""
 
-from offsider.storage import clients
-from offsider.storage.clients import LIFE_SECONDS, SeenClient, note_commands, seen
+from offsider.storage.clients import LIFE_SECONDS, SeenClient, note_command, seen
 
 GUNICORN = SeenClient("web-1", "gunicorn", "abc")
 CRON = SeenClient("fe80::1", "cron.py", "none")
 
 
-def note(pool, client, now):
-    pool.pipeline(note_commands(pool.keys, client, now))
+def note(pool, client):
+    assert pool.pipeline([note_command(pool.keys, client)]) == [None]
+
+
+def grow_older(raw_redis, name, seconds):
+    raw_redis.zincrby("offsider:clients", -seconds, name)
 
 
 def test_nobody_has_pushed_yet(pool):
     assert seen(pool) == []
 
 
-def test_each_is_seen_once_however_often_it_tells(pool, raw_redis):
-    now = raw_redis.time()[0]
+def test_each_is_seen_once_however_often_it_tells(pool):
     for _ in range(3):
-        note(pool, GUNICORN, now)
-    note(pool, CRON, now)
+        note(pool, GUNICORN)
+    note(pool, CRON)
     assert seen(pool) == [CRON, GUNICORN]
 
 
-def test_who_is_silent_is_forgotten(pool, raw_redis):
-    now = raw_redis.time()[0]
-    note(pool, GUNICORN, now - LIFE_SECONDS - 10)
-    note(pool, CRON, now)
+def test_who_is_silent_is_not_shown_any_more(pool, raw_redis):
+    note(pool, GUNICORN)
+    note(pool, CRON)
+    grow_older(raw_redis, "web-1:gunicorn:abc", LIFE_SECONDS + 10)
     assert seen(pool) == [CRON]
     assert 0 < raw_redis.ttl("offsider:clients") <= LIFE_SECONDS
 
 
 def test_names_do_not_pile_up(pool, raw_redis):
-    now = raw_redis.time()[0]
-    note(pool, GUNICORN, now - clients._KEPT_SECONDS - 10)
-    note(pool, CRON, now)
+    note(pool, GUNICORN)
+    grow_older(raw_redis, "web-1:gunicorn:abc", LIFE_SECONDS + 10)
+    note(pool, CRON)
     assert raw_redis.zcard("offsider:clients") == 1
 
 
-def test_a_colon_in_a_role_and_odd_bytes_hide_nobody(pool, raw_redis):
+def test_a_colon_in_a_role_odd_bytes_and_what_is_no_client_hide_nobody(pool, raw_redis):
     now = raw_redis.time()[0]
-    note(pool, SeenClient("web-1", "a:b", "abc"), now)
-    raw_redis.zadd("offsider:clients", {b"\xff:role:abc": now})
-    assert seen(pool) == [SeenClient("web-1", "a_b", "abc"), SeenClient("�", "role", "abc")]
+    note(pool, SeenClient("web-1", "a:b", "abc"))
+    raw_redis.zadd("offsider:clients", {b"\xff:role:abc": now, "junk": now})
+    assert seen(pool) == [SeenClient("web-1", "a_b", "abc"), SeenClient("\N{REPLACEMENT CHARACTER}", "role", "abc")]
