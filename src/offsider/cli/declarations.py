@@ -43,5 +43,6 @@ def load_declarations(require: Sequence[str], file: str | None, environment: str
         raise ConfigurationError("which jobs? Name the application: -r MODULE (a module, a .py file or a folder)")
     set_worker_config(config)
     load_application(config.worker.require, config)
+    config.check_rules()
     registry.check_all(config)
     return config

@@ -12,6 +12,7 @@ from offsider.core.errors import InvalidOptions, UnknownJob
 from offsider.jobs.declared import Declared
 from offsider.wiring.config import Config
 from offsider.wiring.known_jobs import found_by, listed_by
+from offsider.wiring.routing import route
 
 __all__ = [
     "Declared",
@@ -106,9 +107,11 @@ def check_all(config: Config) -> None:
 
     Raises:
         InvalidOptions: the first option that is unknown or impossible.
+        ConfigurationError: a job goes to a server that there is not.
     """
     for job in all_jobs():
         job.check(config)
+        config.check_server(route(job, config.routing.rules, config.jobs).server, of=job.name)
         for doubt in job.characteristics.doubts:
             logger.warning("%s %s", job.name, doubt)
     for base in sorted(_bases, key=lambda base: base.__qualname__):

@@ -286,6 +286,18 @@ class Config:
         }
         return view
 
+    def check_server(self, name: str, *, of: str) -> None:
+        """Raise ConfigurationError, which begins with what has asked for it, when there is no server of this name."""
+        try:
+            self._named_server(name)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{of}: {error}") from None
+
+    def check_rules(self) -> None:
+        """Raise ConfigurationError when a routing rule names a server that there is not."""
+        for number, rule in enumerate(self.routing.rules, start=1):
+            self.check_server(rule.server or MAIN, of=f"routing.rules, rule {number}")
+
     def _named_server(self, name: str) -> RedisSection:
         section = self._servers.get(name)
         if section is None:
@@ -448,8 +460,7 @@ class Config:
         if self.periodic and PERIODIC not in self._extensions:
             logger.warning("none of the jobs in [periodic] is pushed: config.use(Periodic()) is missing")
         self.jobs.check(self._job_options)
-        for rule in self.routing.rules:
-            self._named_server(rule.server or MAIN)
+        self.check_rules()
         closing: list[Any] = [
             *self._capsules.values(),
             *self._servers.values(),

@@ -64,3 +64,17 @@ def test_without_an_application_there_is_nothing_to_show(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigurationError, match="which jobs"):
         load_declarations([], None, None)
+
+
+@pytest.mark.parametrize(
+    "options, rules, told",
+    [
+        (', server="typo"', "[]", "declared: there is no server 'typo'"),
+        ("", '[["name=none", "q", "blk"]]', r"rule 1: there is no server 'blk' \(did you mean 'bulk'"),
+    ],
+)
+def test_jobs_and_rules_of_a_server_that_there_is_not_are_refused(tmp_path, options, rules, told):
+    file = tmp_path / "offsider.toml"
+    file.write_text(f'servers.bulk.url = "redis://bulk"\nrouting.rules = {rules}\n')
+    with pytest.raises(ConfigurationError, match=told):
+        load_declarations([written(tmp_path, options)], str(file), None)

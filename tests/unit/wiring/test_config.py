@@ -354,7 +354,8 @@ def test_a_rule_that_names_an_unknown_server_is_told_at_the_freeze():
     config = Config()
     config.routing.rules = [["*", "default", "bulk"]]
     with pytest.raises(
-        ConfigurationError, match=r"no server 'bulk': a table \[servers\.bulk\] with its url is missing"
+        ConfigurationError,
+        match=r"routing\.rules, rule 1: there is no server 'bulk': a table \[servers\.bulk\] with its url is missing",
     ):
         config.freeze()
 

@@ -16,7 +16,7 @@ from offsider.core.options import JobOptions
 from offsider.ext.periodic.cron import Cron
 from offsider.ext.periodic.entry import GRACE_SECONDS, Entry
 from offsider.ext.periodic.jobs import PeriodicJob, PeriodicJobs, UnknownPeriodicJob
-from offsider.ext.periodic.register import EXTENSION, Register, registered_in
+from offsider.ext.periodic.register import EXTENSION, Register, entries_of, registered_in
 from offsider.ext.periodic.service import PeriodicService
 from offsider.ext.periodic.store import Line
 from offsider.ext.periodic.web import tab
@@ -93,4 +93,6 @@ class Periodic:
 
     def _service(self, config: Config) -> Service:
         self.register_of_process.closed = True
+        for entry in entries_of(config).values():
+            entry.check_home(config)
         return PeriodicService(config, config.shared_redis(), list(registered_in(config).values()))

@@ -104,6 +104,10 @@ class Entry:
             return self.server or MAIN
         return route(declared, config.routing.rules, config.jobs).server
 
+    def check_home(self, config: Config) -> None:
+        """Raise ConfigurationError when its jobs go to a server that there is not."""
+        config.check_server(self.home(config), of=f"periodic job {self.name!r}")
+
     def item(self, tick: int) -> dict[str, Any]:
         """What a client is given to push at a tick."""
         called: object = self.job

@@ -95,11 +95,15 @@ def register_of(config: Config) -> Register | None:
     return None if extension is None else cast("HasRegister", extension).register_of_process
 
 
+def entries_of(config: Config) -> Mapping[str, Entry]:
+    """What is registered in this process, whichever server its jobs go to."""
+    register = register_of(config)
+    return {} if register is None else register.entries
+
+
 def registered_in(config: Config) -> Mapping[str, Entry]:
     """What is registered in this process, of that whose jobs go to the server that ``config`` works for."""
-    register = register_of(config)
-    entries: Mapping[str, Entry] = {} if register is None else register.entries
-    return {name: entry for name, entry in entries.items() if entry.home(config) == config.server}
+    return {name: entry for name, entry in entries_of(config).items() if entry.home(config) == config.server}
 
 
 def settings_of(config: Config) -> tuple[str, float]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from offsider import Config, job
+from offsider.core.errors import ConfigurationError
 from offsider.ext.periodic import Periodic
 from offsider.ext.periodic.examination import examine
 from offsider.jobs import registry
@@ -63,3 +64,31 @@ def test_a_wrong_declaration_is_told(periodic):
 
     periodic.register("@daily", clean)
     assert "retry" in problems(periodic)[0]
+
+
+def test_jobs_of_every_server_are_examined(periodic):
+    @job(name="shop.clean", urgency="throttled")
+    def clean() -> None: ...
+
+    config = Config()
+    config.add_server("bulk", url="redis://bulk/0")
+    config.routing.rules = [["urgency=throttled", "bulk", "bulk"]]
+    config.use(periodic)
+    periodic.register("@daily", clean)
+    periodic.register("@daily", "shop.nope", server="bulk")
+    told = [(entry.name, problem) for entry, problem in examine(config)]
+    assert told == [("shop.clean", ""), ("shop.nope", "no job shop.nope is declared here")]
+
+
+@pytest.mark.parametrize("foreign", [False, True])
+def test_a_server_that_there_is_not_is_told(periodic, foreign):
+    periodic.register("@daily", "HardJob", server="blk")
+    assert "there is no server 'blk'" in problems(periodic, foreign=foreign)[0]
+
+
+def test_no_worker_starts_with_a_periodic_job_for_a_server_that_there_is_not(periodic):
+    config = Config()
+    config.use(periodic)
+    periodic.register("@daily", "HardJob", server="blk", name="hard")
+    with pytest.raises(ConfigurationError, match="periodic job 'hard': there is no server 'blk'"):
+        [make(config) for make in config.services]
