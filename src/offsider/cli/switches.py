@@ -52,14 +52,18 @@ def run(file: str | None, environment: str | None, *, as_json: bool) -> int:
     from offsider.inspector import Switches
 
     try:
-        found = list(Switches(load(file, environment)))
+        seen = Switches(load(file, environment)).look()
     except OffsiderError as error:
         return give_up(str(error))
     if as_json:
-        click.echo(json.dumps([asdict(switch) for switch in found], indent=2))
-    else:
-        click.echo(switch_table(found, time.time()) if found else "No switch is set: the jobs of all classes run.")
-    return 0
+        click.echo(json.dumps([asdict(switch) for switch in seen.switches], indent=2))
+    elif seen.switches:
+        click.echo(switch_table(seen.switches, time.time()))
+    elif not seen.away:
+        click.echo("No switch is set: the jobs of all classes run.")
+    for server, why in seen.away.items():
+        give_up(f"the switches of {server} cannot be shown: {why}")
+    return 1 if seen.away else 0
 
 
 def switch_table(found: Sequence[SwitchInForce], now: float) -> str:
@@ -88,6 +92,8 @@ def _notes(switch: SwitchInForce) -> list[str]:
     notes = [": ".join(said)] if said else []
     if switch.missing_on:
         notes.append(f"not on {', '.join(switch.missing_on)}: set it once more")
+    if switch.differs_on:
+        notes.append(f"another one on {', '.join(switch.differs_on)}: set it once more")
     return [f"    {plain(note, _MOST_LETTERS)}" for note in notes]
 
 
@@ -160,17 +166,31 @@ def clear(connection: tuple[str | None, str | None], names: tuple[str, ...]) -> 
 
 
 def _set(connection: tuple[str | None, str | None], names: Sequence[str], act: Callable[[Switches, str], None]) -> int:
+    def set_one(config: Config, found: Switches, name: str) -> None:
+        act(found, name)
+        _tell(config, found.find(name))
+
+    return _each(connection, names, set_one)
+
+
+def _each(
+    connection: tuple[str | None, str | None], names: Sequence[str], act: Callable[[Config, Switches, str], None]
+) -> int:
+    """Act on each class, whatever became of the others; answers the exit code."""
     from offsider.inspector import Switches
 
+    code = 0
     try:
         config = load(*connection)
         found = Switches(config)
-        for name in names:
-            act(found, name)
-            _tell(config, found.find(name))
     except OffsiderError as error:
         return give_up(str(error))
-    return 0
+    for name in names:
+        try:
+            act(config, found, name)
+        except OffsiderError as error:
+            code = give_up(str(error))
+    return code
 
 
 def _tell(config: Config, switch: SwitchInForce | None) -> None:
@@ -186,18 +206,13 @@ def _tell(config: Config, switch: SwitchInForce | None) -> None:
 
 
 def _clear(connection: tuple[str | None, str | None], names: Sequence[str]) -> int:
-    from offsider.inspector import Switches
+    def clear_one(_config: Config, found: Switches, name: str) -> None:
+        if not found.clear(name):
+            others = [switch.name for switch in found]
+            raise UnknownSwitch(f"no switch is set for {name}{suggest(name, others)}")
+        click.echo(f"{plain(name)}: jobs run again")
 
-    try:
-        found = Switches(load(*connection))
-        for name in names:
-            if not found.clear(name):
-                others = [switch.name for switch in found]
-                raise UnknownSwitch(f"no switch is set for {name}{suggest(name, others)}")
-            click.echo(f"{plain(name)}: jobs run again")
-    except OffsiderError as error:
-        return give_up(str(error))
-    return 0
+    return _each(connection, names, clear_one)
 
 
 def _myself() -> str:

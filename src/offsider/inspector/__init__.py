@@ -24,7 +24,7 @@ from offsider.inspector.service_levels import ClassLevel, ServiceLevels
 from offsider.inspector.shard_load import Course, ShardLoad, ShardLoads
 from offsider.inspector.shards import ServerLook, Shard, Shards, shards_of
 from offsider.inspector.stats import QueueSummary, Stats
-from offsider.inspector.switches import InvalidSwitch, Switches, SwitchInForce
+from offsider.inspector.switches import InvalidSwitch, SwitchedInPart, Switches, SwitchesSeen, SwitchInForce
 from offsider.inspector.work import Work, WorkSet
 
 __all__ = [
@@ -77,7 +77,9 @@ __all__ = [
     "Shards",
     "Stats",
     "SwitchInForce",
+    "SwitchedInPart",
     "Switches",
+    "SwitchesSeen",
     "TopJobs",
     "Work",
     "WorkSet",

@@ -7,11 +7,11 @@ these are declared here, and those that its workers tell.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from offsider.core.errors import RedisFailure
+from offsider.inspector.everywhere import ask_all
 from offsider.inspector.process import Process, ProcessSet
 from offsider.inspector.stats import QueueSummary, Stats
 from offsider.wiring.config import Config
@@ -80,20 +80,13 @@ class Shards:
         self._config = config if config is not None else default_config()
 
     def __iter__(self) -> Iterator[Shard]:
-        servers = self._config.servers
-        with ThreadPoolExecutor(len(servers), thread_name_prefix="offsider-shards") as threads:
-            seen = dict(zip(servers, threads.map(self._look, servers), strict=True))
+        answers = ask_all(self._config, ServerLook.read).items()
+        seen = {server: str(look) if isinstance(look, RedisFailure) else look for server, look in answers}
         yield from shards_of(self._config, seen)
 
     def find(self, name: str) -> Shard | None:
         """The shard of this name; None when the configuration has none."""
         return next((shard for shard in self if shard.name == name), None) if name else None
-
-    def _look(self, server: str) -> Seen:
-        try:
-            return ServerLook.read(self._config.for_server(server))
-        except RedisFailure as error:
-            return str(error)
 
 
 def shards_of(config: Config, seen: Mapping[str, Seen]) -> Iterator[Shard]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TypeVar
 
 from offsider.core.errors import OffsiderError, RedisFailure
+from offsider.inspector.everywhere import ask_all, split
 from offsider.inspector.process import ProcessSet
 from offsider.storage import registered, switches
 from offsider.storage.redis import Redis
@@ -22,11 +22,22 @@ MIN_DEFER_SECONDS = 1.0
 _MOST_SECONDS = 1e9
 _MOST_LETTERS = 500
 
-T = TypeVar("T")
-
 
 class InvalidSwitch(OffsiderError, ValueError):
     """A switch cannot be set so. The message names the field and what it expects."""
+
+
+class SwitchedInPart(RedisFailure):
+    """Some servers have taken a change of a switch, and others have not. The message names them."""
+
+    def __init__(self, name: str, done: Sequence[str], failed: Mapping[str, RedisFailure]) -> None:
+        away = ", ".join(failed)
+        super().__init__(
+            f"the switch of {name} is changed on {', '.join(done)}, and not on {away}: do it once more when {away} is "
+            f"back ({next(iter(failed.values()))})"
+        )
+        self.done = tuple(done)
+        self.failed = dict(failed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +55,7 @@ class SwitchInForce:
         reason: why, in their words.
         acted: how many jobs it has befallen.
         missing_on: the servers that do not have it: one was away when it was set, or is new.
+        differs_on: the servers that have another one for this class: one was away when this one was set.
     """
 
     name: str
@@ -56,10 +68,24 @@ class SwitchInForce:
     reason: str
     acted: int
     missing_on: tuple[str, ...] = ()
+    differs_on: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchesSeen:
+    """What is to be seen of all servers.
+
+    Attributes:
+        switches: by class; those of the first server stand above those of others.
+        away: the servers that do not answer, and why.
+    """
+
+    switches: Sequence[SwitchInForce]
+    away: Mapping[str, RedisFailure]
 
 
 class Switches:
-    """The switches of one installation, on all of its servers. Iterating gives them by class.
+    """The switches of one installation, on all of its servers. Iterating gives them by class, as `look` does.
 
     A job that runs already goes on. Workers act upon a change within a second or two.
 
@@ -68,8 +94,7 @@ class Switches:
     """
 
     def __init__(self, config: Config | None = None) -> None:
-        config = config if config is not None else default_config()
-        self._servers = {name: config.redis_of(name) for name in config.servers}
+        self._config = config if config is not None else default_config()
 
     def drop(
         self,
@@ -91,7 +116,8 @@ class Switches:
 
         Raises:
             InvalidSwitch: a value is impossible.
-            RedisFailure: a server did not take it; the others have it.
+            SwitchedInPart: a server did not take it; the others have it.
+            RedisFailure: none has it.
         """
         self._put(Switch(name, "drop", keep=not delete, by=by, reason=reason), lasting)
 
@@ -118,24 +144,23 @@ class Switches:
         """Let jobs of a class run again. False when it has no switch.
 
         Raises:
-            RedisFailure: a server did not take it; the others have.
+            SwitchedInPart: a server did not take it; the others have.
+            RedisFailure: none has.
         """
-        return any(self._everywhere(lambda redis: switches.clear(redis, name)))
+        return any(self._change(name, lambda redis: switches.clear(redis, name)))
+
+    def look(self) -> SwitchesSeen:
+        """The switches in force, of all servers that answer. Raises RedisFailure when none does."""
+        boards, away = split(ask_all(self._config, _board))
+        names = sorted({name for board in boards.values() for name in board.on})
+        return SwitchesSeen([_merged(name, boards) for name in names], away)
 
     def find(self, name: str) -> SwitchInForce | None:
         """The switch of a class; None when its jobs run."""
         return next((switch for switch in self if switch.name == name), None)
 
     def __iter__(self) -> Iterator[SwitchInForce]:
-        boards = {server: switches.read(redis).on for server, redis in self._servers.items()}
-        found = {name: switch for on in reversed(boards.values()) for name, switch in on.items()}
-        if not found:
-            return
-        counts = [switches.counts(redis) for redis in self._servers.values()]
-        for name in sorted(found):
-            acted = sum(count.get(name, 0) for count in counts)
-            missing = tuple(server for server, on in boards.items() if name not in on)
-            yield _in_force(found[name], acted, missing)
+        return iter(self.look().switches)
 
     def _put(self, switch: Switch, lasting: float | timedelta | None) -> None:
         for field, text in (("name", switch.name), ("by", switch.by), ("reason", switch.reason)):
@@ -144,42 +169,70 @@ class Switches:
         if not switch.name:
             raise InvalidSwitch("a switch needs the name of a class, as it is stored in jobs")
         seconds = None if lasting is None else _seconds("lasting", lasting)
-        self._everywhere(lambda redis: switches.put(redis, switch, seconds=seconds))
+        self._change(switch.name, lambda redis: bool(switches.put(redis, switch, seconds=seconds)))
 
-    def _everywhere(self, act: Callable[[Redis], T]) -> list[T]:
-        """Act on each server, also when one before it failed."""
-        done: list[T] = []
-        failure: RedisFailure | None = None
-        for redis in self._servers.values():
-            try:
-                done.append(act(redis))
-            except RedisFailure as error:
-                failure = failure or error
-        if failure is not None:
-            raise failure
-        return done
+    def _change(self, name: str, act: Callable[[Redis], bool]) -> list[bool]:
+        done, failed = split(ask_all(self._config, lambda there: act(there.shared_redis())))
+        if failed:
+            raise SwitchedInPart(name, list(done), failed)
+        return list(done.values())
 
 
 def switches_here(config: Config) -> list[SwitchInForce]:
     """Those of the configuration's own server, for whoever shall not wait for others."""
-    redis = config.shared_redis()
-    on = switches.read(redis).on
-    counts = switches.counts(redis) if on else {}
-    return [_in_force(on[name], counts.get(name, 0), ()) for name in sorted(on)]
+    board = _board(config)
+    return [_in_force(board.on[name], board.acted.get(name, 0)) for name in sorted(board.on)]
 
 
 def known_jobs(config: Config) -> frozenset[str]:
-    """The names of jobs that live workers know, of all servers; Ruby's do not tell."""
-    found: set[str] = set()
-    for server in config.servers:
-        there = config.for_server(server)
-        identities = [process.identity for process in ProcessSet(there)]
-        for names in registered.known_to(there.shared_redis(), identities).values():
-            found.update(names)
-    return frozenset(found)
+    """The names of jobs that live workers know, of all servers; none while one is away. Ruby's do not tell."""
+    answers = ask_all(config, _known_there)
+    if any(isinstance(names, RedisFailure) for names in answers.values()):
+        return frozenset()
+    return frozenset().union(*split(answers)[0].values())
 
 
-def _in_force(switch: Switch, acted: int, missing_on: tuple[str, ...]) -> SwitchInForce:
+def _known_there(config: Config) -> set[str]:
+    identities = [process.identity for process in ProcessSet(config)]
+    known = registered.known_to(config.shared_redis(), identities)
+    return {name for names in known.values() for name in names}
+
+
+@dataclass(frozen=True, slots=True)
+class _Board:
+    """The switches of one server, and how many jobs each has befallen."""
+
+    on: Mapping[str, Switch]
+    acted: Mapping[str, int]
+
+
+def _board(config: Config) -> _Board:
+    redis = config.shared_redis()
+    on = switches.read(redis).on
+    return _Board(on, switches.counts(redis) if on else {})
+
+
+def _merged(name: str, boards: Mapping[str, _Board]) -> SwitchInForce:
+    """What servers have for a class, as one."""
+    having = {server: board.on[name] for server, board in boards.items() if name in board.on}
+    first = next(iter(having.values()))
+    return _in_force(
+        first,
+        sum(board.acted.get(name, 0) for board in boards.values()),
+        tuple(server for server in boards if server not in having),
+        tuple(server for server, other in having.items() if _told(other) != _told(first)),
+    )
+
+
+def _told(switch: Switch) -> tuple[object, ...]:
+    """What is alike on all servers that were told the same; their clocks may differ."""
+    lasting = None if switch.until is None else round(switch.until - switch.since)
+    return switch.action, switch.delay_seconds, switch.keep, lasting, switch.by, switch.reason
+
+
+def _in_force(
+    switch: Switch, acted: int, missing_on: tuple[str, ...] = (), differs_on: tuple[str, ...] = ()
+) -> SwitchInForce:
     return SwitchInForce(
         name=switch.name,
         action=switch.action,
@@ -191,6 +244,7 @@ def _in_force(switch: Switch, acted: int, missing_on: tuple[str, ...]) -> Switch
         reason=switch.reason,
         acted=acted,
         missing_on=missing_on,
+        differs_on=differs_on,
     )
 
 

@@ -57,6 +57,37 @@ def test_a_server_without_the_switch_is_named(config, tmp_path):
     assert "    not on twin: set it once more" in call().output.splitlines()
 
 
+def test_a_server_with_another_switch_is_named(config, tmp_path):
+    (tmp_path / "offsider.toml").write_text(f'[servers.twin]\nurl = "{config.redis.url}"\nkey_prefix = "twin:"\n')
+    call("defer", "HardJob")
+    Switches(config).drop("HardJob")
+    assert "    another one on twin: set it once more" in call().output.splitlines()
+
+
+def test_while_a_server_is_away_the_others_are_worked_and_shown(config, tmp_path):
+    (tmp_path / "offsider.toml").write_text('[servers.away]\nurl = "redis://127.0.0.1:1"\n')
+    result = call("drop", "HardJob", "SoftJob")
+    assert result.exit_code == 1
+    for name in ("HardJob", "SoftJob"):
+        assert f"the switch of {name} is changed on main, and not on away: do it once more" in result.output
+    assert [switch.name for switch in Switches(config)] == ["HardJob", "SoftJob"]
+    shown = call()
+    assert shown.exit_code == 1
+    assert "HardJob" in shown.stdout
+    assert "the switches of away cannot be shown: " in shown.stderr
+    assert len(json.loads(call("--json").stdout)) == 2
+
+
+def test_one_class_that_is_refused_leaves_the_others(config):
+    call("defer", "HardJob")
+    result = call("clear", "Nothing", "HardJob")
+    assert result.exit_code == 1
+    assert "no switch is set for Nothing" in result.output
+    assert "HardJob: jobs run again" in result.output
+    assert call("drop", "x" * 501, "HardJob").exit_code == 1
+    assert [switch.name for switch in Switches(config)] == ["HardJob"]
+
+
 def test_programs_read_json(config):
     Switches(config).defer("app.Export", 120)
     [told] = json.loads(call("--json").output)

@@ -58,3 +58,11 @@ def test_a_switch_that_a_server_does_not_have_is_found(redis_url, raw_redis, con
     switches.clear(config.redis_of("twin"), "HardJob")
     (finding,) = [one for one in examine(config) if one.check == "partial switches"]
     assert finding.what == "not every server has the switch of HardJob (not on twin)"
+
+
+def test_a_server_that_has_another_switch_is_found(redis_url, raw_redis, config):
+    config.add_server("twin", url=redis_url, key_prefix="twin:")
+    Switches(config).drop("HardJob")
+    switches.put(config.redis_of("twin"), switches.Switch("HardJob", "defer", delay_seconds=60.0))
+    (finding,) = [one for one in examine(config) if one.check == "partial switches"]
+    assert finding.what == "not every server has the switch of HardJob (another on twin)"

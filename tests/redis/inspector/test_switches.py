@@ -6,10 +6,11 @@ from datetime import timedelta
 
 import pytest
 
-from offsider.core.errors import RedisFailure
+from offsider.core.errors import RedisFailure, RedisUnavailable
 from offsider.inspector import Switches
-from offsider.inspector.switches import InvalidSwitch, known_jobs, switches_here
+from offsider.inspector.switches import InvalidSwitch, SwitchedInPart, known_jobs, switches_here
 from offsider.storage import registered, switches
+from offsider.wiring.config import Config
 from offsider.wiring.default import set_default_config
 
 
@@ -68,12 +69,42 @@ def test_what_is_impossible_is_refused_and_nothing_is_set(config, raw_redis, act
 
 def test_all_servers_get_it_also_when_one_of_them_is_away(config):
     config.add_server("away", url="redis://127.0.0.1:1/0", connect_timeout_seconds=0.2)
-    with pytest.raises(RedisFailure, match=r"127\.0\.0\.1:1"):
+    with pytest.raises(SwitchedInPart, match=r"changed on main, and not on away: .*127\.0\.0\.1:1"):
         Switches(config).drop("HardJob")
     assert list(switches.read(config.shared_redis()).on) == ["HardJob"]
     with pytest.raises(RedisFailure):
         Switches(config).clear("HardJob")
     assert switches.read(config.shared_redis()).on == {}
+
+
+def test_while_a_server_is_away_the_switches_of_others_are_seen(config):
+    config.add_server("away", url="redis://127.0.0.1:1/0", connect_timeout_seconds=0.2)
+    with pytest.raises(SwitchedInPart):
+        Switches(config).drop("HardJob")
+    seen = Switches(config).look()
+    assert [(one.name, one.missing_on) for one in seen.switches] == [("HardJob", ())]
+    assert list(seen.away) == ["away"]
+    assert known_jobs(config) == frozenset()
+
+
+def test_when_no_server_answers_that_is_an_error():
+    config = Config()
+    config.redis.url = "redis://127.0.0.1:1/0"
+    config.add_server("away", url="redis://127.0.0.1:1/0")
+    for act in (lambda found: found.look(), lambda found: found.drop("HardJob"), list):
+        with pytest.raises(RedisUnavailable):
+            act(Switches(config))
+
+
+def test_a_server_that_has_another_switch_of_the_class_is_named(config, redis_url):
+    config.add_server("twin", url=redis_url, key_prefix="twin:")
+    Switches(config).defer("HardJob", 60, lasting=3600)
+    assert Switches(config).look().switches[0].differs_on == ()
+    Switches(config.for_server("twin")).drop("SoftJob")
+    switches.put(config.redis_of("twin"), switches.Switch("HardJob", "drop"))
+    hard, soft = Switches(config)
+    assert (hard.action, hard.differs_on, hard.missing_on) == ("defer", ("twin",), ())
+    assert (soft.differs_on, soft.missing_on) == ((), ())
 
 
 def test_a_switch_that_a_server_does_not_have_says_so(config, redis_url):

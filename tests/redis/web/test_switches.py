@@ -125,3 +125,22 @@ def test_a_server_that_does_not_have_the_switch_is_named(ask, config, redis_url)
     Switches(config).drop("HardJob")
     switches.clear(config.redis_of("twin"), "HardJob")
     assert "not on twin: set it once more" in ask("/switches").body.decode()
+
+
+def test_a_server_that_has_another_switch_is_named(ask, config, redis_url):
+    config.add_server("twin", url=redis_url, key_prefix="twin:")
+    Switches(config).drop("HardJob")
+    switches.put(config.redis_of("twin"), switches.Switch("HardJob", "defer", delay_seconds=60.0))
+    assert "another one on twin: set it once more" in ask("/switches").body.decode()
+
+
+def test_a_server_that_is_away_is_named_and_the_others_are_shown(ask, read, config):
+    config.add_server("away", url="redis://127.0.0.1:1/0", connect_timeout_seconds=0.2)
+    assert "No switch is set" not in ask("/switches").body.decode()
+    failed = ask("/switches/defer", method="POST", body=body(name="HardJob"))
+    assert failed.status == 503
+    assert "changed on main, and not on away" in failed.body.decode()
+    seen = read("/switches")
+    assert [switch["name"] for switch in seen["switches"]] == ["HardJob"]
+    assert [server["server"] for server in seen["away"]] == ["away"]
+    assert "The server does not answer" in ask("/switches").body.decode()

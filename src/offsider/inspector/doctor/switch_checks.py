@@ -17,9 +17,9 @@ OLD_SECONDS = 3 * _DAY
 
 def check_switches(facts: Facts) -> Iterator[Finding]:
     """Are jobs of a class dropped or put off for days, or on some servers only?"""
-    found = list(Switches(facts.config))
+    found = Switches(facts.config).look().switches
     old = [one for one in found if one.until is None and facts.vitals.now - one.since >= OLD_SECONDS]
-    partial = [one for one in found if one.missing_on]
+    partial = [one for one in found if one.missing_on or one.differs_on]
     if old:
         yield warn(
             "old switches",
@@ -28,15 +28,19 @@ def check_switches(facts: Facts) -> Iterator[Finding]:
             way_out=f"offsider switches clear {old[0].name}; or remove what pushes these jobs",
         )
     if partial:
-        missing = [f"{one.name} (not on {', '.join(one.missing_on)})" for one in partial]
         yield warn(
             "partial switches",
-            f"not every server has the switch of {listed(missing)}",
-            why="jobs of one class run on some servers and not on others",
+            f"not every server has the switch of {listed([_where(one) for one in partial])}",
+            why="something else becomes of the jobs of one class on some servers",
             way_out="set the switch once more, or clear it: offsider switches",
         )
     if found and not old and not partial:
         yield ok("switches", f"the jobs of these classes are dropped or put off: {listed([one.name for one in found])}")
+
+
+def _where(switch: SwitchInForce) -> str:
+    told = (("not on", switch.missing_on), ("another on", switch.differs_on))
+    return f"{switch.name} ({'; '.join(f'{how} {listed(servers)}' for how, servers in told if servers)})"
 
 
 def _shown(switch: SwitchInForce, now: float) -> str:

@@ -29,8 +29,10 @@ def switches_path(name: str) -> str:
 
 def show(visit: Visit) -> Page:
     """The switches in force, and a form for another."""
+    seen = Switches(visit.config).look()
     data = {
-        "switches": [_row(switch) for switch in Switches(visit.config)],
+        "switches": [_row(switch) for switch in seen.switches],
+        "away": [{"server": server, "error": cut(str(error), MOST_LETTERS)} for server, error in seen.away.items()],
         "name": visit.text("name", most=_LONGEST),
         "minutes": _MINUTES,
         "most_minutes": _MOST_MINUTES,
@@ -54,6 +56,7 @@ def _row(switch: SwitchInForce) -> dict[str, Any]:
         "reason": cut(switch.reason, MOST_LETTERS),
         "acted": switch.acted,
         "missing_on": list(switch.missing_on),
+        "differs_on": list(switch.differs_on),
     }
 
 
