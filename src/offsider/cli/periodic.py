@@ -147,10 +147,18 @@ def _act(
     act: Callable[[PeriodicJob], str],
 ) -> int:
     def all_of_them(jobs: PeriodicJobs) -> None:
-        for job in [jobs[name] for name in names]:  # none is touched when one of them does not exist
-            click.echo(f"{job.name}: {act(job)}")
+        found: list[PeriodicJob] = []
+        for name in names:  # none is touched when one of them does not exist
+            # While a deploy moves a job to another server it is on both.
+            found += [job for job in jobs if job.name == name] or [jobs[name]]
+        for job in found:
+            click.echo(f"{_called(job, jobs)}: {act(job)}")
 
     return _with_jobs(connection, require, all_of_them)
+
+
+def _called(job: PeriodicJob, jobs: PeriodicJobs) -> str:
+    return f"{job.name} on {job.server}" if jobs.on_several_servers else job.name
 
 
 def _configured(connection: tuple[str | None, str | None], require: Sequence[str]) -> Config:
@@ -184,6 +192,7 @@ def _data(job: PeriodicJob) -> dict[str, Any]:
     entry = job.entry
     return {
         "name": entry.name,
+        "server": job.server,
         "cron": entry.cron,
         "tz": entry.tz,
         "job": entry.job,
@@ -206,12 +215,14 @@ def _marks(job: PeriodicJob) -> str:
 
 
 def _table(jobs: Sequence[PeriodicJob]) -> str:
-    rows = [("NAME", "CRON", "ZONE", "JOB", "NEXT", "")]
+    several = len({job.server for job in jobs}) > 1
+    rows = [["NAME", "CRON", "ZONE", "JOB", "NEXT", *(["SERVER"] if several else []), ""]]
     for job in jobs:
         following = "" if job.paused else next((f"{when:{_TIME}}" for when in job.next_runs(1)), "")
         entry = job.entry
-        rows.append((entry.name, plain(entry.cron), entry.tz, plain(entry.job), following, _marks(job)))
-    widths = [max(len(row[column]) for row in rows) for column in range(6)]
+        cells = [entry.name, plain(entry.cron), entry.tz, plain(entry.job), following]
+        rows.append([*cells, *([job.server] if several else []), _marks(job)])
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return "\n".join(
         "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
     )

@@ -13,6 +13,7 @@ from offsider.cli.main import main
 from offsider.ext.periodic.entry import make
 from offsider.ext.periodic.store import Line, PeriodicStore
 from offsider.jobs import registry
+from tests.databases import at_database
 
 APP = """
 from offsider import Config, job
@@ -139,3 +140,18 @@ def test_the_check_names_an_expression_that_is_none(tmp_path):
     result = call("check")
     assert result.exit_code == 1
     assert "periodic job 'a': cron: '61 * * * *' cannot be read: Bad minute" in result.output
+
+
+def test_a_job_that_is_on_two_servers_is_acted_on_on_both(store, redis_url, tmp_path):
+    (tmp_path / "offsider.toml").write_text(f'[servers.bulk]\nurl = "{at_database(redis_url, 3)}"')
+    there = Config()
+    there.redis.url = at_database(redis_url, 3)
+    elsewhere = PeriodicStore(there.shared_redis())
+    elsewhere.publish([make("hourly", "@hourly", "A")], 1.0, 1e9)
+    head, *lines = call("list").output.splitlines()
+    assert head.split()[-1] == "SERVER"
+    assert [line.split()[-1] for line in lines] == ["main", "bulk"]
+    assert call("pause", "hourly").output == "hourly on main: paused\nhourly on bulk: paused\n"
+    assert (store.paused(), elsewhere.paused()) == ({"hourly"}, {"hourly"})
+    assert "there is no periodic job hourli (did you mean 'hourly'?)" in call("pause", "hourli").output
+    there.close()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from offsider.core.options import JobOptions
 from offsider.ext.periodic.cron import Cron
 from offsider.ext.periodic.entry import GRACE_SECONDS, Entry
+from offsider.ext.periodic.homes import Homes
 from offsider.ext.periodic.jobs import PeriodicJob, PeriodicJobs, UnknownPeriodicJob
 from offsider.ext.periodic.register import EXTENSION, Register, entries_of, registered_in
 from offsider.ext.periodic.service import PeriodicService
@@ -95,4 +96,4 @@ class Periodic:
         self.register_of_process.closed = True
         for entry in entries_of(config).values():
             entry.check_home(config)
-        return PeriodicService(config, config.shared_redis(), list(registered_in(config).values()))
+        return PeriodicService(config, config.shared_redis(), list(registered_in(config).values()), Homes.of(config))

@@ -14,6 +14,7 @@ from offsider.client import Client
 from offsider.core.errors import ConfigurationError, OffsiderError
 from offsider.core.options import JobOptions
 from offsider.ext.periodic.entry import REDIS, Entry, make
+from offsider.ext.periodic.homes import Homes
 from offsider.ext.periodic.identity import here
 from offsider.ext.periodic.register import registered_in, settings_of
 from offsider.ext.periodic.service import with_options
@@ -52,6 +53,11 @@ class PeriodicJob:
     @property
     def name(self) -> str:
         return self.entry.name
+
+    @property
+    def server(self) -> str:
+        """The name of the server where it is."""
+        return self._config.server
 
     def next_runs(self, count: int = 5, after: float | None = None) -> list[datetime]:
         """Its next ticks, in its time zone.
@@ -99,6 +105,9 @@ class PeriodicJob:
             raise ConfigurationError(
                 f"periodic job {self.name!r} is registered in {self.entry.source}: remove it there, or pause it"
             )
+        homes = Homes.of(self._config)
+        if homes is not None:
+            homes.forget(self.name)
 
 
 class PeriodicJobs:
@@ -116,6 +125,11 @@ class PeriodicJobs:
         self._store = PeriodicStore(self._config.shared_redis())
         names = [name for name in self._config.servers if all_servers and name != self._config.server]
         self._others = [PeriodicJobs(self._config.for_server(name)) for name in names]
+
+    @property
+    def on_several_servers(self) -> bool:
+        """Whether those of several servers are here; then one name may be on two of them."""
+        return bool(self._others)
 
     def __iter__(self) -> Iterator[PeriodicJob]:
         yield from self._here()

@@ -28,6 +28,7 @@ from offsider.core.options import merge_options
 from offsider.core.wording import counted
 from offsider.ext.periodic.alarm import Alarm
 from offsider.ext.periodic.entry import Entry
+from offsider.ext.periodic.homes import Homes
 from offsider.ext.periodic.identity import here
 from offsider.ext.periodic.store import TURN_SECONDS, Claimed, Line, Looked, PeriodicStore
 from offsider.jobs import registry
@@ -57,9 +58,10 @@ class PeriodicService:
         config: its clients prepare the jobs.
         redis: where ticks are claimed.
         entries: what is registered in this process, of that whose jobs go to that server.
+        homes: with several servers, says which one sees to a tick.
     """
 
-    def __init__(self, config: Config, redis: Redis, entries: Sequence[Entry]) -> None:
+    def __init__(self, config: Config, redis: Redis, entries: Sequence[Entry], homes: Homes | None = None) -> None:
         self._config = config
         self._client = Client(config, redis)
         self._registered = {entry.name: entry for entry in entries}
@@ -68,6 +70,9 @@ class PeriodicService:
         self._due: dict[str, tuple[int, int | None]] = {}
         self._reported: dict[str, int] = {}
         self._store = PeriodicStore(redis)
+        self._homes = homes
+        #: Up to when other servers have dealt with jobs; None: to be asked for.
+        self._elsewhere: dict[str, int] | None = None if homes is not None else {}
         self._keys = redis.keys
         self._alarm = Alarm(redis, self._store.revision)
         self._me = here()
@@ -108,7 +113,8 @@ class PeriodicService:
 
     def _work(self) -> float:
         self._alarm.watch()
-        looked = self._store.look(self._remembered)
+        elsewhere = self._dealt_with_elsewhere()
+        looked = self._store.look({name: max(tick, elsewhere.get(name, 0)) for name, tick in self._remembered.items()})
         self._remembered.update((name, tick) for name, tick in looked.ticks.items() if name in self._registered)
         self._publish(looked)
         pauses = [
@@ -118,12 +124,36 @@ class PeriodicService:
         ]
         return max(0.0, min([*pauses, self._alarm.longest_seconds]))
 
+    def _dealt_with_elsewhere(self) -> dict[str, int]:
+        if self._elsewhere is None and self._homes is not None:
+            try:
+                self._elsewhere = self._homes.elsewhere()
+            except RedisFailure as error:
+                self._warn_of_homes(error)
+        return self._elsewhere or {}
+
+    def _is_here(self, name: str, tick: int) -> bool:
+        """Whether a tick is for this server. Nobody waits for ``main``: a tick that nobody claims is lost."""
+        if self._homes is None:
+            return True
+        try:
+            here = self._homes.is_here(name, tick)
+        except RedisFailure as error:
+            self._warn_of_homes(error)
+            return True
+        if not here:
+            self._elsewhere = {**(self._elsewhere or {}), name: tick}
+        return here
+
+    def _warn_of_homes(self, error: RedisFailure) -> None:
+        logger.warning("periodic jobs: which server sees to a tick cannot be asked: %s", error)
+
     # ------------------------------------------------------------------------------- one entry
     def _serve(self, entry: Entry, looked: Looked) -> float:
         """See to an entry; answers in how many seconds it wants to be seen to again."""
         if self._ending.is_set():
             return 0.0
-        last = looked.ticks[entry.name]
+        last = max(looked.ticks[entry.name], (self._elsewhere or {}).get(entry.name, 0))
         tick = self._next_after(entry, last)
         if tick is None:
             return self._alarm.longest_seconds
@@ -158,6 +188,8 @@ class PeriodicService:
             )
 
     def _fire(self, entry: Entry, tick: int, looked: Looked) -> float:
+        if not self._is_here(entry.name, tick):
+            return 0.0
         wait_seconds = self._store.take_turn(entry.name, self._me)
         if wait_seconds:
             return wait_seconds

@@ -2,7 +2,8 @@
 
 Fixtures
     clock      the server's time, for the scripts of periodic jobs: clock.set(epoch seconds)
-    process    makes what one worker process has: process(entries, wrong_by=300)
+    process    makes what one worker process has: process(entries, wrong_by=300); with main= a URL, it works for the
+               server "bulk", at url, and that is "main"
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import pytest
 from offsider.core.clock import Clock
 from offsider.ext.periodic import store
 from offsider.ext.periodic.entry import Entry
+from offsider.ext.periodic.homes import Homes
 from offsider.ext.periodic.service import PeriodicService
 from offsider.jobs import registry
 from offsider.wiring.config import Config
@@ -44,14 +46,17 @@ class WrongClock(Clock):
 
 
 class Process:
-    def __init__(self, url: str, entries: Sequence[Entry], wrong_by: float) -> None:
-        self.config = Config()
-        self.config.redis.url = url
+    def __init__(self, url: str, entries: Sequence[Entry], wrong_by: float, main: str) -> None:
+        config = Config()
+        config.redis.url = main or url
+        if main:
+            config.add_server("bulk", url=url)
+        self.config = config.for_server("bulk") if main else config
         self.config.clock = WrongClock(wrong_by)
         self.errors: list[tuple[BaseException, dict[str, object]]] = []
         self.config.error_handlers.append(lambda error, context: self.errors.append((error, dict(context))))
         self.redis = self.config.shared_redis()
-        self.service = PeriodicService(self.config, self.redis, entries)
+        self.service = PeriodicService(self.config, self.redis, entries, Homes.of(self.config))
         self.tick = self.service.tick
 
     def settle(self) -> float:
@@ -82,8 +87,8 @@ def clock(raw_redis) -> Iterator[ServerClock]:
 def process(redis_url) -> Iterator[object]:
     made: list[Process] = []
 
-    def make_process(*entries: Entry, wrong_by: float = 0.0, url: str = redis_url) -> Process:
-        made.append(Process(url, entries, wrong_by))
+    def make_process(*entries: Entry, wrong_by: float = 0.0, url: str = redis_url, main: str = "") -> Process:
+        made.append(Process(url, entries, wrong_by, main))
         return made[-1]
 
     with registry.isolated():
