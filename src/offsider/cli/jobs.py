@@ -15,6 +15,7 @@ from offsider.cli.failure import give_up
 from offsider.cli.jobs_diff import diff
 from offsider.cli.plain import plain
 from offsider.core.errors import OffsiderError
+from offsider.wiring.routing import MAIN
 
 HEAD = ("NAME", "QUEUE", "URGENCY", "BOUNDARY", "CATEGORY", "EXTERNAL", "WEIGHT", "TAGS")
 
@@ -93,7 +94,7 @@ def _run(
 def _row(job: Mapping[str, Any]) -> Sequence[str]:
     return (
         job["name"],
-        job["queue"],
+        job["queue"] if job["server"] == MAIN else f"{job['queue']} ({job['server']})",
         job["urgency"],
         job["resource_boundary"],
         job["feature_category"] or "-",

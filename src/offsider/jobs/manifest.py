@@ -38,11 +38,12 @@ def manifest(config: Config) -> dict[str, Any]:
 
 def entry(job: Declared, config: Config) -> Entry:
     """One job. The order of keys and lists is always the same."""
-    said = job.characteristics
+    said, routed = job.characteristics, route(job, config.routing.rules, config.jobs)
     return {
         "name": job.name,
         "aliases": sorted(job.aliases),
-        "queue": route(job, config.routing.rules, config.jobs).queue,
+        "queue": routed.queue,
+        "server": routed.server,
         "urgency": said.urgency,
         "resource_boundary": said.resource_boundary,
         "feature_category": said.feature_category,

@@ -42,7 +42,8 @@ def test_a_job_is_there_with_all_it_says_and_its_queue_by_the_rules(config):
     )
     def resize(path: str): ...
 
-    config.routing.rules = [["urgency=high", "urgent"]]
+    config.add_server("fast", url="redis://fast")
+    config.routing.rules = [["urgency=high", "urgent", "fast"]]
     assert manifest(config) == {
         "version": 1,
         "jobs": [
@@ -50,6 +51,7 @@ def test_a_job_is_there_with_all_it_says_and_its_queue_by_the_rules(config):
                 "name": "resize",
                 "aliases": ["crop", "shrink"],
                 "queue": "urgent",
+                "server": "fast",
                 "urgency": "high",
                 "resource_boundary": "none",
                 "feature_category": "media",
