@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import click
 
+from offsider.cli.application import load_application
 from offsider.cli.connection import SERVER, SETTINGS, connection_options, load
 from offsider.cli.failure import give_up
 from offsider.cli.plain import plain
@@ -21,6 +22,7 @@ from offsider.wiring.nearest import suggest
 
 if TYPE_CHECKING:
     from offsider.ext.concurrency_limits import Limit, Limits
+    from offsider.wiring.config import Config
 
 #: The configuration file, the environment, and the server.
 Connection: TypeAlias = tuple[str | None, str | None, str | None]
@@ -96,8 +98,15 @@ def resume(connection: Connection, names: tuple[str, ...]) -> None:
 @NAME
 @click.option("--delete", is_flag=True, help="Delete them for good; else they go to the quarantine.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask first.")
+@click.option(
+    "-r",
+    "--require",
+    metavar="MODULE",
+    multiple=True,
+    help="The application: its other extensions free what such jobs hold, as locks. Default: worker.require.",
+)
 @click.pass_obj
-def clear(connection: Connection, name: str, *, delete: bool, yes: bool) -> None:
+def clear(connection: Connection, name: str, require: tuple[str, ...], *, delete: bool, yes: bool) -> None:
     """Put the parked jobs of a class into the quarantine, or delete them."""
 
     def act(servers: Sequence[Limits]) -> None:
@@ -107,28 +116,33 @@ def clear(connection: Connection, name: str, *, delete: bool, yes: bool) -> None
         moved = sum(found.delete(name) if delete else found.quarantine(name) for found in servers)
         click.echo(f"{plain(name)}: {counted(moved, 'job')} {'deleted' if delete else 'put aside'}")
 
-    sys.exit(_run(connection, act))
+    sys.exit(_run(connection, act, lambda config: load_application(require or config.worker.require, config)))
 
 
 # ------------------------------------------------------------------------------------------ doing it
 
 
-def _run(connection: Connection, act: Callable[[Sequence[Limits]], None]) -> int:
+def _run(
+    connection: Connection,
+    act: Callable[[Sequence[Limits]], None],
+    prepare: Callable[[Config], object] = lambda _config: None,
+) -> int:
     """Do something with the limits of each server, the own one first; answers the exit code."""
     try:
-        act(_of_servers(connection))
+        act(_of_servers(connection, prepare))
     except OffsiderError as error:
         return give_up(str(error))
     return 0
 
 
-def _of_servers(connection: Connection) -> list[Limits]:
+def _of_servers(connection: Connection, prepare: Callable[[Config], object]) -> list[Limits]:
     from offsider.ext.concurrency_limits import Limits
 
     file, environment, server = connection
-    config = load(file, environment, server)
+    config = load(file, environment)
+    prepare(config)
     if server:
-        return [Limits(config, everywhere=False)]
+        return [Limits(config.for_server(server), everywhere=False)]
     return [Limits(config.for_server(name)) for name in config.servers]
 
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
 from click.testing import CliRunner
 
 from offsider.cli.main import main
+from offsider.client import Client
 from offsider.core.payload import encode
 from offsider.ext.concurrency_limits import Limits, store
 from offsider.ext.concurrency_limits.store import Names
+from offsider.ext.unique import Unique
 from offsider.storage import registered
 from offsider.wiring.config import Config
 from tests.redis.inspector.examined import OURS, register
@@ -100,6 +103,25 @@ def test_classes_are_paused_and_resumed(config):
 def test_parked_jobs_are_put_aside_or_deleted(config, parked):
     assert call("clear", "HardJob").output == "HardJob: 1200 jobs put aside\n"
     assert call("clear", "HardJob", "--delete", "-y").output == "HardJob: 0 jobs deleted\n"
+
+
+def test_other_extensions_of_the_application_are_told_of_jobs_that_were_deleted(
+    config, raw_redis, tmp_path, monkeypatch
+):
+    """The lock of a unique job is freed."""
+    (tmp_path / "limits_app.py").write_text(
+        "from offsider.ext.unique import Unique\n\ndef configure(config):\n    config.use(Unique())\n"
+    )
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    config.use(Unique())
+    client = Client(config)
+    jid = client.push({"class": "HardJob", "args": [], "unique_for": 600})
+    raw_redis.sadd("offsider:places", "offsider:limits:jobs:HardJob")
+    raw_redis.lmove("queue:default", "offsider:limits:jobs:HardJob")
+    assert client.push({"class": "HardJob", "args": [], "unique_for": 600}) is None
+    assert call("clear", "HardJob", "--delete", "-r", "limits_app").output == "HardJob: 1 job deleted\n"
+    assert client.push({"class": "HardJob", "args": [], "unique_for": 600}) not in (None, jid)
+    sys.modules.pop("limits_app", None)
 
 
 def test_on_a_terminal_it_asks_before_it_clears(config, parked, monkeypatch):

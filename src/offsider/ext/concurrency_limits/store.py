@@ -11,6 +11,7 @@ key                                type  written by                             
 ``offsider:limits:came:<class>``   zset  resuming (jid -> when)                    never
 ``offsider:limits:back:<class>``   hash  resuming (jid -> job in its queue)        never
 ``offsider:limits:jobs:<class>``   list  the beginning of a run (parked jobs)      never
+``offsider:limits:gone:<run>``     str   the same, of jobs in no private list      10 min
 =================================  ====  ========================================  =======
 
 A run is ``<identity> <number> <jid>``: the process, the number of the run in it, and the job. All times are the
@@ -135,6 +136,9 @@ class Names:
     def back(self, name: str) -> str:
         return f"{self.limits}:back:{name}"
 
+    def gone(self, run: Run) -> str:
+        return f"{self.limits}:gone:{run.member}"
+
     def parked(self, name: str) -> str:
         return self._jobs + name
 
@@ -159,7 +163,8 @@ def enter(redis: Redis, run: Run, jid: str, declared: int, job: Parkable, *, aga
         again: the reply to the same call was lost.
     """
     keys, names = redis.keys, Names(redis.keys)
-    own = [*names.of(run.name), names.active, keys.places, keys.fenced(run.process), names.back(run.name)]
+    own = [*names.of(run.name), names.active, keys.places, keys.fenced(run.process)]
+    own += (names.back(run.name), names.gone(run))
     if job.entry is not None:
         owner = job.entry.owner
         own.append(keys.working(owner.identity, owner.capsule, job.entry.queue))

@@ -215,6 +215,16 @@ def test_a_job_that_lies_nowhere_is_parked_once(stage):
     assert stage.parked == ["a"]
 
 
+def test_a_job_that_lies_nowhere_and_went_on_meanwhile_is_not_run_beside_itself(stage, raw_redis):
+    raw = payload("a")
+    run, job = stage.run_of("a"), Parkable(raw, raw, None)
+    stage.enter("a", -1, run=run, job=job)
+    stage.leave(None, 1)
+    assert stage.enter("a", 5, run=run, job=job, again=True) is Entered.PARKED
+    assert stage.in_use == 0
+    assert 0 < raw_redis.ttl(stage.names.gone(run)) <= 600
+
+
 def test_a_job_that_was_moved_by_hand_goes_back_to_the_queue_it_came_from(stage):
     raw = payload("a", "other")
     stage.client.lpush(stage.working, raw)

@@ -10,7 +10,8 @@
 -- KEYS[7] set of further lists where jobs lie
 -- KEYS[8] fenced mark of the process
 -- KEYS[9] payloads of jobs that were resumed
--- KEYS[10...] private list that the job is in, if it is in one
+-- KEYS[10] mark of a run whose job was parked and is in no private list
+-- KEYS[11...] private list that the job is in, if it is in one
 -- ARGV[1] member: the run that wants a slot
 -- ARGV[2] jid
 -- ARGV[3] name of the class
@@ -21,7 +22,7 @@
 -- ARGV[8] 1 when the reply to the same call was lost
 -- returns 1 slot taken, 2 no limit, 3 parked, 4 parked though a slot is free, 0 the job is somebody else's
 if redis.call('EXISTS', KEYS[8]) == 1 then return 0 end
-local list = KEYS[10]
+local list = KEYS[11]
 local function has_come()
   redis.call('ZREM', KEYS[2], ARGV[2])
   redis.call('HDEL', KEYS[9], ARGV[2])
@@ -30,6 +31,8 @@ if ARGV[8] == '1' then
   if redis.call('ZSCORE', KEYS[1], ARGV[1]) then return 1 end
   if redis.call('LPOS', KEYS[3], ARGV[7]) then return 3 end
   if list and not redis.call('LPOS', list, ARGV[6]) then return 0 end
+  -- It may be parked no more; without a private list nothing else would tell.
+  if not list and redis.call('EXISTS', KEYS[10]) == 1 then return 3 end
 end
 local limit = tonumber(redis.call('HGET', KEYS[4], ARGV[3]) or ARGV[4])
 if redis.call('SISMEMBER', KEYS[5], ARGV[3]) == 1 then limit = -1 end
@@ -54,6 +57,7 @@ if list and not redis.call('LPOS', list, ARGV[6]) then return 0 end
 redis.call('SADD', KEYS[7], KEYS[3])
 redis.call('SADD', KEYS[6], ARGV[3])
 -- A job that was resumed and came too late has waited the longest.
+if not list then redis.call('SET', KEYS[10], 1, 'EX', 600) end
 redis.call(resumed and 'RPUSH' or 'LPUSH', KEYS[3], ARGV[7])
 if resumed then has_come() end
 if list then redis.call('LREM', list, 1, ARGV[6]) end
