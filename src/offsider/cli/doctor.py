@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from offsider.cli.application import BrokenApplication, load_application
-from offsider.cli.connection import SERVER, SETTINGS, connection_options, load
+from offsider.cli.connection import SETTINGS, connection_options, load
 from offsider.cli.failure import give_up
 from offsider.cli.plain import plain
 from offsider.core.errors import OffsiderError
@@ -26,7 +26,7 @@ MOST_LETTERS = 500
 
 @click.command(context_settings=SETTINGS)
 @connection_options
-@SERVER
+@click.option("--server", metavar="NAME", help="Only this one of the configuration's servers.")
 @click.option(
     "-r",
     "--require",
@@ -38,7 +38,7 @@ MOST_LETTERS = 500
 def doctor(
     config: str | None, environment: str | None, server: str | None, require: tuple[str, ...], *, as_json: bool
 ) -> None:
-    """Examine the server, the workers and what is stored.
+    """Examine the servers of the configuration, the workers and what is stored.
 
     Each finding says why it matters and what to do about it. Nothing is changed, and however much is stored it takes
     a few seconds at most: of many jobs a sample is looked at.
@@ -52,12 +52,12 @@ def run(
     config: str | None, environment: str | None, server: str | None, require: Sequence[str] = (), *, as_json: bool
 ) -> int:
     """Examine and show; answers the exit code."""
-    from offsider.inspector.doctor import examine, worst  # imported here: --help needs none of it
+    from offsider.inspector.doctor import examine, examine_all, worst  # imported here: --help needs none of it
 
     try:
         loaded = load(config, environment)
         broken = _load_extensions(require, loaded)
-        findings = [*broken, *examine(loaded.for_server(server) if server else loaded)]
+        findings = [*broken, *(examine(loaded.for_server(server)) if server else examine_all(loaded))]
     except OffsiderError as error:
         give_up(str(error))
         return CANNOT_EXAMINE
@@ -100,6 +100,7 @@ def as_object(findings: Sequence[Finding]) -> str:
             "what": finding.what,
             "why": finding.why,
             "way_out": finding.way_out,
+            "servers": list(finding.servers),
         }
         for finding in findings
     ]
@@ -110,9 +111,8 @@ def show(findings: Sequence[Finding]) -> None:
     """One paragraph for each finding, what is well in one line each."""
     for finding in findings:
         severity = finding.severity.name.lower()
-        click.echo(
-            f"{click.style(f'{severity:<4}', fg=STYLES[severity], bold=True)}  {plain(finding.what, MOST_LETTERS)}"
-        )
+        what = f"{', '.join(finding.servers)}: {finding.what}" if finding.servers else finding.what
+        click.echo(f"{click.style(f'{severity:<4}', fg=STYLES[severity], bold=True)}  {plain(what, MOST_LETTERS)}")
         if finding.why:
             click.echo(f"      {finding.why}")
             click.echo(f"      {click.style('→', bold=True)} {plain(finding.way_out, MOST_LETTERS)}")

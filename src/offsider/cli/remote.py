@@ -3,7 +3,7 @@
 1. Read the configuration, which says where Redis is.
 2. Choose among the processes that are registered there: by identity or a part of it, by host, or all.
 3. Leave the signal for each, as Sidekiq's web page does; Ruby's processes obey too.
-4. Show who was meant. The exit code is 1 when nobody was.
+4. Show who was meant. The exit code is 1 when nobody was, or when a server is away, whose processes are not reached.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ import click
 
 from offsider.cli.connection import OPTIONS as CONNECTION, SETTINGS, load
 from offsider.cli.failure import give_up
-from offsider.core.errors import EmbeddedProcess, OffsiderError
+from offsider.core.errors import EmbeddedProcess, OffsiderError, RedisFailure
+from offsider.inspector.everywhere import ask_all, split
 from offsider.inspector.process import SIGNAL_SECONDS, SIGNAL_SECONDS_OF_RUBY, Process, ProcessSet
 from offsider.wiring.config import Config
 from offsider.wiring.nearest import suggest
@@ -122,7 +123,10 @@ def run(name: str, effect: str, given: Mapping[str, Any]) -> int:
     """Carry out one of the words; answers the exit code."""
     target = Target(given["identity"], given["host"], given["everyone"])
     try:
-        processes = target.choose(_registered(load(given["config"], given["environment"]), given["server"]))
+        registered, away = _registered(load(given["config"], given["environment"]), given["server"])
+        for server, why in away.items():
+            give_up(f"the workers of {server} are not reached: {why}")
+        processes = target.choose(registered)
         refused = signal_all(processes, name)
     except OffsiderError as error:
         return give_up(str(error))
@@ -136,13 +140,15 @@ def run(name: str, effect: str, given: Mapping[str, Any]) -> int:
         f"{signalled} signalled: each acts within {SIGNAL_SECONDS} s, "
         f"a process of Ruby's within {SIGNAL_SECONDS_OF_RUBY} s"
     )
-    return 0
+    return 1 if away else 0
 
 
-def _registered(config: Config, server: str | None) -> list[Process]:
-    """Those of one server, or of all."""
-    servers = [server] if server else config.servers
-    return [process for name in servers for process in ProcessSet(config.for_server(name))]
+def _registered(config: Config, server: str | None) -> tuple[list[Process], Mapping[str, RedisFailure]]:
+    """Those of one server, or of all that answer, and the servers that do not. Raises RedisFailure when none does."""
+    if server:
+        return list(ProcessSet(config.for_server(server))), {}
+    found, away = split(ask_all(config, lambda there: list(ProcessSet(there))))
+    return [process for there in found.values() for process in there], away
 
 
 def options(function: Function) -> Function:

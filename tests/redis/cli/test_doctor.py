@@ -61,6 +61,7 @@ def test_programs_read_json(raw_redis):
         "what": "no worker serves mail (1 job waiting)",
         "why": "these jobs never run",
         "way_out": "offsider worker -r YOUR_MODULE -q mail (quiet workers take nothing)",
+        "servers": [],
     }
 
 
@@ -143,3 +144,36 @@ def test_an_application_that_was_asked_for_has_to_be_there():
 def test_extensions_are_examined_on_the_server_that_was_named(application, tmp_path, redis_url):
     (tmp_path / "offsider.toml").write_text(f'[servers.bulk]\nurl = "{redis_url}"\nkey_prefix = "bulk:"\n')
     assert "0 concurrency limits, and no job is parked" in call("-r", application, "--server", "bulk").output
+
+
+@pytest.fixture
+def two_servers(tmp_path, redis_url, raw_redis):
+    """All is well on the first; on the second a job waits that nobody serves."""
+    (tmp_path / "offsider.toml").write_text(f'[servers.bulk]\nurl = "{redis_url}"\nkey_prefix = "bulk:"\n')
+    register(raw_redis, knows=["A"])
+    raw_redis.sadd("bulk:queues", "mail")
+    raw_redis.lpush("bulk:queue:mail", b'{"class":"A","args":[],"jid":"a","queue":"mail"}')
+
+
+def test_every_server_is_examined_and_named_where_something_was_found(two_servers):
+    result = call()
+    assert result.exit_code == 2
+    assert result.output.startswith("bad   bulk: no worker serves mail (1 job waiting)\n")
+    assert result.output.count("maxmemory-policy is noeviction") == 1
+    findings = json.loads(call("--json").output)["findings"]
+    assert [(each["check"], each["servers"]) for each in findings if each["severity"] == "bad"] == [
+        ("unserved", ["bulk"])
+    ]
+
+
+def test_one_server_is_examined_alone(two_servers):
+    assert "mail" not in call("--server", "main").output
+    assert call("--server", "bulk").output.startswith("bad   no worker serves mail")
+
+
+def test_a_server_that_is_away_is_a_finding_beside_those_of_others(two_servers, tmp_path):
+    (tmp_path / "offsider.toml").write_text('[servers.away]\nurl = "redis://localhost:1"\n')
+    result = call()
+    assert result.exit_code == 2
+    assert result.output.startswith("bad   away: redis://localhost:1 cannot be reached")
+    assert "ok    main: maxmemory-policy is noeviction" in result.output

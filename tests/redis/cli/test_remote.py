@@ -183,3 +183,12 @@ def test_one_server_may_be_named(elsewhere, left):
     assert left() == {}
     assert elsewhere.exists("bulk-1:17:0123456789ab-signals")
     assert "there is no server 'bulky'" in call("stop", "--all", "--server", "bulky").output
+
+
+def test_a_server_that_is_away_keeps_no_worker_of_others_from_its_signal(tmp_path, left):
+    (tmp_path / "offsider.toml").write_text('[servers.away]\nurl = "redis://localhost:1"\n')
+    result = call("quiet", "--all")
+    assert result.exit_code == 1
+    assert "the workers of away are not reached: redis://localhost:1" in result.stderr
+    assert set(left()) == {WEB_1, WEB_2, OTHER}
+    assert call("dump", "--all", "--server", "main").exit_code == 0

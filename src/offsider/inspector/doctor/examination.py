@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import TypeVar
 
 from offsider.core.errors import OffsiderError, RedisFailure, RedisUnavailable
@@ -16,6 +17,7 @@ from offsider.inspector.doctor.process_checks import PROCESS_CHECKS
 from offsider.inspector.doctor.routing_checks import ROUTING_CHECKS
 from offsider.inspector.doctor.server_checks import SERVER_CHECKS
 from offsider.inspector.doctor.switch_checks import SWITCH_CHECKS
+from offsider.inspector.everywhere import ask_all, split
 from offsider.storage.redis import Redis
 from offsider.storage.server_info import server_info
 from offsider.storage.vitals import vitals
@@ -36,7 +38,28 @@ def examine(config: Config | None = None) -> list[Finding]:
         config: which server, and what is expected of it; default: this process's.
     """
     config = config if config is not None else default_config()
-    findings = _findings(config, config.shared_redis())
+    return _worst_first(_findings(config, config.shared_redis()))
+
+
+def examine_all(config: Config | None = None) -> list[Finding]:
+    """The same of every server of the configuration, at once. What is alike on all of them is one finding.
+
+    Args:
+        config: whose servers; default: this process's.
+    """
+    config = config if config is not None else default_config()
+    found: dict[Finding, list[str]] = {}
+    examined, _ = split(ask_all(config, examine))
+    for server, findings in examined.items():
+        for finding in findings:
+            found.setdefault(finding, []).append(server)
+    every = list(config.servers)
+    return _worst_first(
+        finding if servers == every else replace(finding, servers=tuple(servers)) for finding, servers in found.items()
+    )
+
+
+def _worst_first(findings: Iterable[Finding]) -> list[Finding]:
     return sorted(findings, key=lambda finding: finding.severity, reverse=True)
 
 

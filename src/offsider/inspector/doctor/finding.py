@@ -25,6 +25,7 @@ class Finding:
         what: what was found.
         why: why it matters; empty when all is well.
         way_out: what to do about it, a command where there is one; empty when all is well.
+        servers: on which servers it was found, when not on all that were examined.
     """
 
     check: str
@@ -32,6 +33,7 @@ class Finding:
     what: str
     why: str = ""
     way_out: str = ""
+    servers: tuple[str, ...] = ()
 
 
 def ok(check: str, what: str) -> Finding:
