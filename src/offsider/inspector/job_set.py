@@ -366,7 +366,7 @@ class JobSet:
                 self._config.handle_error(error, {"context": "a death handler", "job": payload})
 
     def _announce(self, raw: bytes, how: str) -> None:
-        self._config.events.emit("job_removed", JobRemoved(raw, self.name, how))
+        self._config.events.emit("job_removed", JobRemoved(raw, self.name, how, self._config.server))
 
 
 def retried(raw: bytes) -> JobPayload:

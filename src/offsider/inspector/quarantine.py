@@ -101,7 +101,7 @@ class Quarantine:
         stored = quarantine.find(self._redis, identifier)
         if stored is None or not quarantine.delete(self._redis, identifier):
             return False
-        self._config.events.emit("job_removed", JobRemoved(stored.raw, "quarantine", "delete"))
+        self._config.events.emit("job_removed", JobRemoved(stored.raw, "quarantine", "delete", self._config.server))
         return True
 
     def delete_all(self) -> int:

@@ -276,4 +276,4 @@ class Queue:
     def _gone(self, raw: bytes, how: str) -> None:
         self._deleted.append(queue_walk.digest(raw))
         self._deletions += 1
-        self._config.events.emit("job_removed", JobRemoved(raw, f"queue:{self.name}", how))
+        self._config.events.emit("job_removed", JobRemoved(raw, f"queue:{self.name}", how, self._config.server))

@@ -13,7 +13,6 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from copy import copy
 from pathlib import Path
 from random import Random
 from types import MappingProxyType
@@ -264,7 +263,7 @@ class Config:
             return self
         with self._making_views:
             if name not in self._views:
-                self._views[name] = self._make_view(name)
+                self._views[name] = _ConfigView(self._of_process, self._named_server(name), name)
             return self._views[name]
 
     def redis_of(self, name: str) -> Redis:
@@ -275,16 +274,10 @@ class Config:
         """The same for asyncio."""
         return self.for_server(name).shared_async_redis()
 
-    def _make_view(self, name: str) -> Config:
-        view = copy(self)
-        # Past the checks: the views of a frozen configuration are made when they are first asked for.
-        vars(view).update(redis=self._named_server(name), server=name, kept=Kept())
-        # All of them know each other, so that there is one pool for each server.
-        self._views[self.server] = self
-        vars(view)["_capsules"] = {
-            capsule.name: Capsule(capsule.name, capsule.settings, view) for capsule in self._capsules.values()
-        }
-        return view
+    @property
+    def _of_process(self) -> Config:
+        """The configuration that the process was given; others are views of it."""
+        return self
 
     def check_server(self, name: str, *, of: str) -> None:
         """Raise ConfigurationError, which begins with what has asked for it, when there is no server of this name."""
@@ -426,7 +419,7 @@ class Config:
 
     def kept_of_all_servers(self, kind: type[T]) -> list[T]:
         """What there is of this kind, here and in the views of this configuration for other servers."""
-        found = (config.kept.peek(kind) for config in (self, *self._views.values()))
+        found = (config.kept.peek(kind) for config in (self._of_process, *self._views.values()))
         return [each for each in found if each is not None]
 
     # ----------------------------------------------------------------------------------- errors
@@ -591,6 +584,48 @@ class Config:
     def _check_open(self, what: str) -> None:
         if self._frozen:
             raise frozen_error(what)
+
+
+class _ConfigView(Config):
+    """A configuration as a process has it that works for another server: all else is that configuration's, at any time.
+
+    Args:
+        of: what the process was given.
+        redis: the section of the other server.
+        server: its name.
+    """
+
+    def __init__(self, of: Config, redis: RedisSection, server: str) -> None:
+        # Past `__setattr__`, which hands over to the other one. What is not here is looked for there.
+        vars(self).update(_of=of, redis=redis, server=server, kept=Kept(), _own_capsules={})
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(vars(self)["_of"], name)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        setattr(self._of_process, name, value)
+
+    @property
+    def _of_process(self) -> Config:
+        of: Config = vars(self)["_of"]
+        return of
+
+    def for_server(self, name: str) -> Config:
+        """As of the other one, which is the view of its own server."""
+        return self._of_process.for_server(name)
+
+    def use(self, extension: Extension) -> None:
+        """Install it for the process."""
+        self._of_process.use(extension)
+
+    @property
+    def capsules(self) -> Mapping[str, Capsule]:
+        """Capsules of the same names and settings, with connections to this server."""
+        own: dict[str, Capsule] = vars(self)["_own_capsules"]
+        for name, capsule in self._of_process.capsules.items():
+            if name not in own:
+                own[name] = Capsule(name, capsule.settings, self)
+        return MappingProxyType(own)
 
 
 def _server_name(name: str) -> str:

@@ -59,12 +59,17 @@ class ExecutionFinished:
 class JobRemoved:
     """A stored job left its place by hand, or a switch dropped it.
 
-    ``how`` is ``"delete"``, ``"clear"``, ``"kill"`` or ``"quarantine"``.
+    Attributes:
+        raw: its bytes.
+        where: its place: ``"queue:NAME"``, ``"retry"``, ``"quarantine"`` and so on.
+        how: ``"delete"``, ``"clear"``, ``"kill"`` or ``"quarantine"``.
+        server: the name of the server that it was on.
     """
 
     raw: bytes
     where: str
     how: str
+    server: str
 
 
 @dataclass(frozen=True)

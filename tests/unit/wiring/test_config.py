@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from offsider.core.errors import ConfigurationError
+from offsider.ext.unique import Unique
 from offsider.wiring.config import Config
 from offsider.wiring.web_tab import WebTab
 
@@ -374,6 +375,32 @@ def test_a_view_is_the_same_configuration_with_another_server_and_pools_of_its_o
     assert config.async_redis_of("bulk") is view.shared_async_redis()
     assert view.capsules["default"].config is view
     config.close()
+
+
+def test_a_view_is_never_older_than_what_it_is_a_view_of():
+    config = Config()
+    config.add_server("bulk", url="redis://bulk/0")
+    view = config.for_server("bulk")
+    config.use(Unique())
+    config.queue_resolver = lambda push: "chosen"
+    config.capsule("images", concurrency=2)
+    view.after_commit = lambda function: function()
+    config.freeze()
+    assert view.push_guard is config.push_guard is not None
+    assert (view.queue_resolver, view.after_commit) == (config.queue_resolver, config.after_commit)
+    assert view.after_commit is not None
+    assert view.frozen
+    assert [capsule.config for capsule in view.capsules.values()] == [view, view]
+    assert view.capsules["images"] is view.capsules["images"]
+    assert view.capsules["images"].concurrency == 2
+
+
+def test_an_extension_that_is_installed_by_a_view_is_installed_for_the_process():
+    config = Config()
+    config.add_server("bulk", url="redis://bulk/0")
+    config.for_server("bulk").use(Unique())
+    assert list(config.extensions) == ["unique"]
+    assert config.push_guard is not None
 
 
 def test_all_servers_are_frozen_with_the_rest():

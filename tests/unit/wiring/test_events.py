@@ -26,7 +26,7 @@ def test_handlers_are_called_in_order_and_get_what_is_emitted(events):
     def again(removed):
         seen.append(removed.how)
 
-    removed = JobRemoved(b"{}", "dead", "delete")
+    removed = JobRemoved(b"{}", "dead", "delete", "main")
     events.emit("job_removed", removed)
     assert seen == [removed, "delete"]
     assert callable(again)

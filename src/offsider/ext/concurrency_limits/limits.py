@@ -204,7 +204,7 @@ class Limits:
         return moved.total()
 
     def _tell(self, name: str, raw: bytes, how: str) -> None:
-        self._config.events.emit("job_removed", JobRemoved(raw, f"parked:{name}", how))
+        self._config.events.emit("job_removed", JobRemoved(raw, f"parked:{name}", how, self._config.server))
 
     def _set(self, name: str, limit: int | None) -> None:
         name = self.name_of(name)

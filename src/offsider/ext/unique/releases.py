@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from offsider.client import Client
@@ -43,20 +43,22 @@ class Release:
 
     Attributes:
         lock, jid: its name, and the job that has held it.
+        server: the name of the server that has both.
         rerun: the job, if it runs once more when duplicates of it were dropped.
     """
 
     lock: str
     jid: str
+    server: str
     rerun: Mapping[str, Any] | None = None
 
 
-def release_of(payload: Mapping[str, Any], *, succeeded: bool = False) -> Release | None:
-    """What frees the lock of a job; None for a job without one."""
+def release_of(payload: Mapping[str, Any], server: str, *, succeeded: bool = False) -> Release | None:
+    """What frees the lock of a job of ``server``; None for a job without one."""
     lock, jid = payload.get(KEY), payload.get("jid")
     if not isinstance(lock, str) or not isinstance(jid, str):
         return None
-    return Release(lock, jid, payload if succeeded and _may_run_again(payload) else None)
+    return Release(lock, jid, server, payload if succeeded and _may_run_again(payload) else None)
 
 
 def _may_run_again(payload: Mapping[str, Any]) -> bool:
@@ -107,23 +109,23 @@ class Releases:
                     return False
                 except Exception as error:  # noqa: BLE001  # client middleware of the application: the lock must not stay
                     self._config.handle_error(error, {"context": "running a unique job once more"})
-                    self._waiting.appendleft(Release(release.lock, release.jid))
+                    self._waiting.appendleft(replace(release, rerun=None))
         return True
 
     def _free(self, release: Release) -> None:
-        redis = self._config.shared_redis()
+        redis = self._config.redis_of(release.server)
         said = store.release(redis, release.lock, release.jid, may_run_again=release.rerun is not None)
         if said == store.RUN_AGAIN and release.rerun is not None:
-            self._run_again(release.rerun)
+            self._run_again(release.rerun, self._config.for_server(release.server))
             # The new job has the lock. If middleware has stopped that job, nobody shall have it.
             store.release(redis, release.lock, release.jid)
 
-    def _run_again(self, job: Mapping[str, Any]) -> None:
+    def _run_again(self, job: Mapping[str, Any], config: Config) -> None:
         payload = {key: value for key, value in job.items() if key not in _OF_THE_RUN}
-        now = stamp(self._config.clock.now(), self._config.redis.wire_version)
+        now = stamp(config.clock.now(), config.redis.wire_version)
         payload |= {"jid": new_jid(), "created_at": now, AGAIN: job["jid"]}
         push = Push(payload=cast(JobPayload, payload), job=registry.peek(job["class"]))
-        jid = Client(self._config).store(push)
+        jid = Client(config).store(push)
         if jid is not None:
             message = f"{job['class']} JID-{jid}: runs once more for duplicates of {job['jid']}"
             write_info(message, {"job_status": "rescheduled", "class": job["class"], "jid": jid, AGAIN: job["jid"]})

@@ -53,7 +53,7 @@ class Runs:
 
     def begin(self, job: JobContext, call_next: Callable[[JobContext], object]) -> object:
         """Server middleware: the reaper shall know that the job may be elsewhere soon."""
-        release = _to_release(job)
+        release = self._to_release(job)
         if release is not None:
             with self._reporting(job):
                 store.begin(self._config.shared_redis(), release.lock, release.jid)
@@ -61,7 +61,7 @@ class Runs:
 
     def start(self, job: JobContext, call_next: Callable[[JobContext], object]) -> object:
         """Server middleware: the job starts, and its lock may be one that ends with that."""
-        release = _to_release(job)
+        release = self._to_release(job)
         if release is not None and _at_start(cast("Mapping[str, Any]", job.payload)):
             with self._reporting(job):
                 store.release(self._config.shared_redis(), release.lock, release.jid)
@@ -77,10 +77,11 @@ class Runs:
 
     def _finished(self, news: ExecutionFinished) -> None:
         if news.outcome in _DONE:
-            self._releases.add(release_of(cast("Mapping[str, Any]", news.job.payload), succeeded=True))
+            payload = cast("Mapping[str, Any]", news.job.payload)
+            self._releases.add(release_of(payload, self._config.server, succeeded=True))
 
     def _died(self, payload: JobPayload, _error: BaseException | None) -> None:
-        self._releases.add(release_of(cast("Mapping[str, Any]", payload)))
+        self._releases.add(release_of(cast("Mapping[str, Any]", payload), self._config.server))
 
     def _removed(self, news: JobRemoved) -> None:
         if _KEY_BYTES not in news.raw:  # most jobs; a queue of a million may be cleared
@@ -89,12 +90,13 @@ class Runs:
             payload = decode(news.raw)
         except MalformedPayload:
             return
-        self._releases.add(release_of(cast("Mapping[str, Any]", payload)))
+        self._releases.add(release_of(cast("Mapping[str, Any]", payload), news.server))
 
-
-def _to_release(job: JobContext) -> Release | None:
-    """What frees the lock of a run; None without a lock, and for a run without a server: inline, in a test."""
-    return release_of(cast("Mapping[str, Any]", job.payload)) if current_capsule() is not None else None
+    def _to_release(self, job: JobContext) -> Release | None:
+        """What frees the lock of a run; None without a lock, and for a run without a server: inline, in a test."""
+        if current_capsule() is None:
+            return None
+        return release_of(cast("Mapping[str, Any]", job.payload), self._config.server)
 
 
 def _at_start(payload: Mapping[str, Any]) -> bool:

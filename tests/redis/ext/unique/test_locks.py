@@ -8,6 +8,7 @@ from offsider import Config, job
 from offsider.client import via
 from offsider.core.errors import ConfigurationError, InvalidArguments
 from offsider.ext.unique import Locks
+from offsider.inspector import Queue, ScheduledSet
 from tests.databases import at_database
 
 
@@ -88,3 +89,15 @@ def test_the_lock_of_a_job_is_on_the_server_that_it_goes_to(client, config, redi
         assert Locks(config).locked("Refresh", 1)
     assert not Locks(config).locked("Refresh", 1)
     assert (len(Locks(config)), len(Locks(config.for_server("bulk")))) == (0, 1)
+
+
+def test_deleting_a_job_on_another_server_frees_its_lock_there(client, config, redis_url):
+    config.add_server("bulk", url=at_database(redis_url, 3))
+    bulk = config.for_server("bulk")
+    push = {"class": "Refresh", "args": [1], "unique_for": 60, "server": "bulk"}
+    assert client.push(push)
+    assert Queue("default", bulk).clear() == 1
+    assert client.push({**push, "at": 4_102_444_801})
+    assert ScheduledSet(bulk).clear() == 1
+    assert client.push(push)
+    assert not client.push(push)

@@ -10,9 +10,10 @@ from offsider import Config, job
 from offsider.core.compression import decode_plain
 from offsider.core.payload import decode
 from offsider.ext.unique import Locks, Unique
-from offsider.ext.unique.releases import Release, Releases, release_of
+from offsider.ext.unique.releases import Release, Releases, release_of as release_on
 from offsider.ext.unique.store import STORE
 from offsider.jobs import registry
+from tests.databases import at_database
 from tests.faults import FaultProxy
 from tests.waiting import wait_for
 
@@ -23,6 +24,10 @@ AGAIN = {
     "tags": ["red"],
     "deduplicate": {"strategy": "until_executed", "if_deduplicated": "reschedule_once"},
 }
+
+
+def release_of(payload, *, succeeded=False):
+    return release_on(payload, "main", succeeded=succeeded)
 
 
 def only_job(raw_redis):
@@ -175,7 +180,7 @@ def test_a_second_push_of_which_nobody_knows_is_made_once(redis_url, client, raw
 
 def test_a_release_says_whose_lock_it_frees():
     release = release_of({"idempotency_key": "k", "jid": "j1", "class": "Hard", "args": []}, succeeded=True)
-    assert release == Release("k", "j1", None)
+    assert release == Release("k", "j1", "main", None)
 
 
 def test_a_large_job_that_runs_once_more_is_compressed_again(config, client, raw_redis):
@@ -194,3 +199,15 @@ def test_a_large_job_that_runs_once_more_is_compressed_again(config, client, raw
     again = only_job(raw_redis)
     assert again["compressed"] is True
     assert again["jid"] != first
+
+
+def test_a_job_of_another_server_runs_once_more_there(client, config, redis_url, raw_redis):
+    config.add_server("bulk", url=at_database(redis_url, 3))
+    jid = client.push({**AGAIN, "server": "bulk"})
+    assert not client.push({**AGAIN, "server": "bulk"})
+    bulk = config.redis_of("bulk")
+    payload = decode(bulk.call("RPOP", "queue:default"))
+    Releases(config).add(release_on(payload, "bulk", succeeded=True))
+    again = decode(bulk.call("RPOP", "queue:default"))
+    assert (again["rescheduled_once"], raw_redis.llen("queue:default")) == (jid, 0)
+    assert len(Locks(config.for_server("bulk"))) == 1
