@@ -18,7 +18,7 @@ from offsider.core.wording import counted
 from offsider.jobs import registry
 from offsider.jobs.shard_check import ShardPlan, plan_shards, served_by, worth_knowing, wrong_with
 from offsider.wiring.config import DEFAULT, Config
-from offsider.wiring.shards import destinations
+from offsider.wiring.shards import routes_of
 
 MOST_LETTERS = 500
 NO_SHARDS = "the configuration has no shards: each is a table [shards.NAME] with queues or select"
@@ -59,7 +59,7 @@ def check(require: tuple[str, ...], config: str | None, environment: str | None)
         plans = _plans(loaded)
     except OffsiderError as error:
         sys.exit(give_up(str(error)))
-    found = destinations(registry.all_jobs(), loaded.routing.rules, loaded.jobs)
+    found = routes_of(loaded).destinations()
     wrong = [*wrong_with(plans, found, _of_capsules(loaded))]
     for sentence in wrong:
         click.echo(plain(f"error: {sentence}", MOST_LETTERS))
@@ -79,7 +79,7 @@ def served_by_shards(config: Config) -> Mapping[str, Collection[str]]:
 def _plans(config: Config) -> list[ShardPlan]:
     if not config.shards:
         raise ConfigurationError(NO_SHARDS)
-    return plan_shards(config.shards, registry.all_jobs(), config.routing.rules, config.jobs)
+    return plan_shards(config.shards, routes_of(config))
 
 
 def _of_capsules(config: Config) -> set[str]:

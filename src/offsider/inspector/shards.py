@@ -16,9 +16,8 @@ from offsider.inspector.process import Process, ProcessSet
 from offsider.inspector.stats import QueueSummary, Stats
 from offsider.wiring.config import Config
 from offsider.wiring.default import default_config
-from offsider.wiring.known_jobs import known_jobs
 from offsider.wiring.queue_spec import EVERY
-from offsider.wiring.shards import queues_of
+from offsider.wiring.shards import routes_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +90,9 @@ class Shards:
 
 def shards_of(config: Config, seen: Mapping[str, Seen]) -> Iterator[Shard]:
     """The same of what was read already, by the names of the servers."""
+    routes = routes_of(config)
     for name, section in config.shards.items():
-        queues = queues_of(section, known_jobs(), config.routing.rules, config.jobs)
+        queues = routes.queues_of(section)
         yield _shard(config, name, section.server, queues, seen[section.server])
     for server, look in seen.items():
         if isinstance(look, ServerLook) and any(not process.shard for process in look.processes):

@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import threading
 import weakref
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 
 from offsider.core.errors import InvalidOptions, UnknownJob
+from offsider.core.wording import listed
 from offsider.jobs.declared import Declared
 from offsider.wiring.config import Config
 from offsider.wiring.known_jobs import found_by, listed_by
@@ -109,14 +110,27 @@ def check_all(config: Config) -> None:
         InvalidOptions: the first option that is unknown or impossible.
         ConfigurationError: a job goes to a server that there is not.
     """
-    for job in all_jobs():
+    jobs = all_jobs()
+    for job in jobs:
         job.check(config)
         config.check_server(route(job, config.routing.rules, config.jobs).server, of=job.name)
-        for doubt in job.characteristics.doubts:
-            logger.warning("%s %s", job.name, doubt)
+    _tell_doubts(jobs)
     for base in sorted(_bases, key=lambda base: base.__qualname__):
         if not base.__subclasses__():
             logger.warning("%s.%s has no method perform, so it is no job", base.__module__, base.__qualname__)
+
+
+def _tell_doubts(jobs: Iterable[Declared]) -> None:
+    """One line for each kind, however many jobs have it."""
+    doubted: dict[str, list[str]] = {}
+    for job in jobs:
+        for doubt in job.characteristics.doubts:
+            doubted.setdefault(doubt, []).append(job.name)
+    for doubt, names in doubted.items():
+        if len(names) == 1:
+            logger.warning("%s %s", names[0], doubt)
+        else:
+            logger.warning("each of %d jobs %s: %s", len(names), doubt, listed(names))
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from offsider.core.query import EVERY_JOB, POSSIBLE
 from offsider.core.wording import counted, listed
 from offsider.jobs.declared import Declared
 from offsider.wiring.routing import Rules
-from offsider.wiring.shards import destinations, unserved
+from offsider.wiring.shards import Routes, unserved
 
 
 def check_rules(
@@ -57,5 +57,5 @@ def _covers(rules: Rules, earlier: int, later: int) -> bool:
 def _unserved(
     rules: Rules, jobs: Sequence[Declared], defaults: Mapping[str, object], served: Mapping[str, Collection[str]]
 ) -> Iterator[str]:
-    for each in unserved(destinations(jobs, rules, defaults), served):
+    for each in unserved(Routes(jobs, rules, defaults).destinations(), served):
         yield f"no worker serves {each}, where {listed(each.chosen)} would wait"

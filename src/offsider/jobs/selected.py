@@ -16,7 +16,7 @@ from offsider.core.query import Query
 from offsider.core.wording import counted, listed
 from offsider.jobs import registry
 from offsider.wiring.config import Config
-from offsider.wiring.shards import Selection, select
+from offsider.wiring.shards import Routes, Selection
 
 
 def serve_selected(config: Config, queries: Sequence[Query] = (), *, negate: bool = False) -> list[str]:
@@ -37,7 +37,8 @@ def serve_selected(config: Config, queries: Sequence[Query] = (), *, negate: boo
     jobs = registry.all_jobs()
     for job in jobs:
         job.check(config)
-    selection = select(chosen, jobs, config.routing.rules, config.jobs, server=config.server, negate=negate)
+    routes = Routes(jobs, config.routing.rules, config.jobs.stored)
+    selection = routes.select(chosen, server=config.server, negate=negate)
     texts = " or ".join(repr(query.text.strip()) for query in chosen)
     what = f"--select {texts}" if queries else f"the shard {config.worker.shard} ({texts})"
     if not selection.queues:

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 from offsider.core.wording import listed
 from offsider.wiring.queue_spec import EVERY
-from offsider.wiring.routing import Routable, Rules
 from offsider.wiring.settings import ShardSection
-from offsider.wiring.shards import Destination, destinations, queues_of, unserved
+from offsider.wiring.shards import Destination, Routes, unserved
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +28,10 @@ class ShardPlan:
     jobs: Mapping[str, Sequence[str]]
 
 
-def plan_shards(
-    shards: Mapping[str, ShardSection], jobs: Sequence[Routable], rules: Rules, defaults: Mapping[str, object]
-) -> list[ShardPlan]:
+def plan_shards(shards: Mapping[str, ShardSection], routes: Routes) -> list[ShardPlan]:
     """What each shard serves, in their order."""
-    found = destinations(jobs, rules, defaults)
-    return [_plan(name, shard, queues_of(shard, jobs, rules, defaults), found) for name, shard in shards.items()]
+    found = routes.destinations()
+    return [_plan(name, shard, routes.queues_of(shard), found) for name, shard in shards.items()]
 
 
 def _plan(name: str, shard: ShardSection, queues: Sequence[str], found: Sequence[Destination]) -> ShardPlan:

@@ -137,6 +137,19 @@ def test_a_job_that_promises_more_than_it_can_keep_is_named_at_launch(caplog):
     assert "Charge is of high urgency and calls services that others run" in caplog.text
 
 
+def test_many_jobs_of_the_same_doubt_are_told_in_one_line(caplog):
+    for number in range(40):
+
+        @job(name=f"charge{number:02}", urgency="high", resource_boundary="memory")
+        def charge() -> None: ...
+
+        charge.declared.qualname = f"charge{number}"
+    registry.check_all(Config())
+    (told,) = [record.getMessage() for record in caplog.records]
+    assert told.startswith("each of 40 jobs is of high urgency and is bound by memory")
+    assert told.endswith(": charge00, charge01, charge02 and 37 more")
+
+
 def test_other_modules_keep_their_names():
     assert module_name("shop.jobs") == "shop.jobs"
 

@@ -9,7 +9,7 @@ from offsider.jobs import registry
 from offsider.jobs.shard_check import plan_shards, served_by, worth_knowing, wrong_with
 from offsider.wiring.routing import Rules
 from offsider.wiring.settings import ShardSection
-from offsider.wiring.shards import destinations
+from offsider.wiring.shards import Routes
 
 RULES = Rules.read([["urgency=high", "urgent"], ["resource_boundary=cpu", "heavy", "bulk"], ["*", "default"]])
 
@@ -37,11 +37,11 @@ def plans(jobs, **shards):
         sections[name] = ShardSection()
         for key, value in settings.items():
             sections[name].assign(key, value)
-    return plan_shards(sections, jobs, RULES, {})
+    return plan_shards(sections, Routes(jobs, RULES, {}))
 
 
 def checked(jobs, beside=(), **shards):
-    planned, found = plans(jobs, **shards), destinations(jobs, RULES, {})
+    planned, found = plans(jobs, **shards), Routes(jobs, RULES, {}).destinations()
     return [*wrong_with(planned, found, beside)], [*worth_knowing(planned, found)]
 
 

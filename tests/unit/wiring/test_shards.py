@@ -8,9 +8,11 @@ import pytest
 
 from offsider.core.characteristics import Characteristics
 from offsider.core.query import Query
-from offsider.wiring.routing import NO_RULES, Rules
+from offsider.wiring import shards
+from offsider.wiring.config import Config
+from offsider.wiring.routing import NO_RULES, Rules, route
 from offsider.wiring.settings import ShardSection
-from offsider.wiring.shards import Destination, destinations, queues_of, select, unserved
+from offsider.wiring.shards import Destination, Routes, routes_of, unserved
 
 RULES = Rules.read([["urgency=high", "urgent"], ["resource_boundary=cpu", "heavy", "bulk"], ["tags=own", ""]])
 
@@ -37,7 +39,7 @@ JOBS = [
 
 
 def selected(*queries, negate=False, server="main", rules=RULES, jobs=JOBS):
-    return select([Query.parse(text) for text in queries], jobs, rules, {}, server=server, negate=negate)
+    return Routes(jobs, rules, {}).select([Query.parse(text) for text in queries], server=server, negate=negate)
 
 
 def test_the_queues_of_the_chosen_jobs_come_in_the_order_of_the_rules():
@@ -77,7 +79,7 @@ def test_a_shard_serves_what_it_names_or_what_its_query_chooses():
         shard = ShardSection()
         for key, value in settings.items():
             shard.assign(key, value)
-        return queues_of(shard, JOBS, RULES, {})
+        return Routes(JOBS, RULES, {}).queues_of(shard)
 
     assert queues(queues=["a,3", "b"]) == ("a", "b")
     assert queues(select="urgency=high") == ("urgent",)
@@ -87,7 +89,52 @@ def test_a_shard_serves_what_it_names_or_what_its_query_chooses():
 
 
 def test_a_queue_is_served_on_its_own_server():
-    found = destinations(JOBS, RULES, {})
+    found = Routes(JOBS, RULES, {}).destinations()
     assert [str(each) for each in unserved(found, {"main": ["urgent", "low"], "bulk": ["*"]})] == ["scan"]
     assert [str(each) for each in unserved(found, {"main": {"*"}})] == ["heavy of the server bulk"]
     assert unserved(found, {"main": ["*"], "bulk": ["heavy"]}) == []
+
+
+@pytest.fixture
+def routed(monkeypatch):
+    """The configuration whose routes are kept, its declared jobs, and the names of jobs in the order of routing."""
+    config, jobs, names = Config(), [*JOBS], []
+    config.routing.rules = RULES
+
+    def note(job, rules, defaults):
+        names.append(job.name)
+        return route(job, rules, defaults)
+
+    monkeypatch.setattr(shards, "route", note)
+    monkeypatch.setattr(shards, "known_jobs", lambda: [*jobs])
+    return config, jobs, names
+
+
+def test_each_job_is_routed_once_for_all_shards_and_all_who_ask_again(routed):
+    config, _, names = routed
+    shard = ShardSection()
+    shard.assign("select", "urgency=high")
+    for _ in range(3):
+        routes = routes_of(config)
+        assert (routes.queues_of(shard), len(routes.destinations())) == (("urgent",), 4)
+    assert names == [job.name for job in JOBS]
+
+
+def test_routes_are_made_anew_when_rules_defaults_or_jobs_change(routed):
+    config, jobs, names = routed
+
+    def places():
+        return [str(each) for each in routes_of(config).destinations()]
+
+    assert places() == ["urgent", "heavy of the server bulk", "scan", "low"]
+    config.routing.rules = [["*", "all"]]
+    assert places() == ["all"]
+    config.routing.rules = []
+    assert places() == ["default", "low"]
+    config.jobs["queue"] = "usual"
+    assert places() == ["low", "usual"]
+    jobs[0] = declared("app.report", "lowest")
+    assert places() == ["lowest", "usual"]
+    del jobs[1:]
+    assert places() == ["lowest"]
+    assert len(names) == 5 * len(JOBS) + 1
