@@ -179,11 +179,12 @@ def _of_parameters(job: str, old: Sequence[Parameter], new: Sequence[Parameter])
     renamed = _renames(old, new)
     for parameter in old:
         if parameter.name in renamed:
-            yield _renamed_parameter(job, parameter.name, renamed[parameter.name])
+            if parameter.kind not in _COLLECTING:  # nobody gives those by name
+                yield _renamed_parameter(job, parameter.name, renamed[parameter.name])
         elif parameter.name not in after:
-            yield from _gone(job, parameter, new)
+            yield _gone(job, parameter, old, new)
         else:
-            yield from _changed(job, parameter, after[parameter.name])
+            yield from _changed(job, parameter, after[parameter.name], old, new)
     for parameter in new:
         if parameter.name not in before and parameter.name not in renamed.values():
             yield _added(job, parameter, old, new)
@@ -217,19 +218,35 @@ def _renamed_parameter(job: str, old: str, new: str) -> Change:
     )
 
 
-def _gone(job: str, parameter: Parameter, new: Sequence[Parameter]) -> Iterator[Change]:
+def _gone(job: str, parameter: Parameter, old: Sequence[Parameter], new: Sequence[Parameter]) -> Change:
     name = parameter.name
     if parameter.kind == "keyword" and any(each.kind == "keywords" for each in new):
-        yield Change(job, f"its parameter {name} is taken by ** now", unsafe=False)
-        return
-    steps = (
-        f"stop using {name}, give it a default, and deploy workers",
-        "stop sending it, and wait until no job is stored with it",
-        "drop it",
-    )
-    yield Change(
-        job, f"its parameter {name} is removed: arguments that were stored for it do not fit", unsafe=True, steps=steps
-    )
+        return Change(job, f"its parameter {name} is taken by ** now", unsafe=False)
+    taken = _taken_for(parameter, old, new)
+    if taken:
+        what = f"its parameter {name} is removed: arguments that were stored for it are taken for {taken}"
+        steps: tuple[str, ...] = (
+            f"leave {name} where it is, unused and with a default",
+            "or declare another job without it, push that one, and remove this one when none of it is stored",
+        )
+    else:
+        what = f"its parameter {name} is removed: arguments that were stored for it do not fit"
+        steps = (
+            f"stop using {name}, give it a default, and deploy workers",
+            "stop sending it, and wait until no job is stored with it",
+            "drop it",
+        )
+    return Change(job, what, unsafe=True, steps=steps, misleads=bool(taken))
+
+
+def _taken_for(parameter: Parameter, old: Sequence[Parameter], new: Sequence[Parameter]) -> str:
+    """What becomes of arguments that were stored by position for a parameter that no longer stands there."""
+    if parameter.kind not in {"positional", "rest"}:
+        return ""
+    positional = _positional(old)
+    place = positional.index(parameter) if parameter in positional else len(positional)
+    there = [each.name for each in _positional(new)][place : place + 1]
+    return there[0] if there else next((f"*{each.name}" for each in new if each.kind == "rest"), "")
 
 
 def _added(job: str, parameter: Parameter, old: Sequence[Parameter], new: Sequence[Parameter]) -> Change:
@@ -240,6 +257,10 @@ def _added(job: str, parameter: Parameter, old: Sequence[Parameter], new: Sequen
     )
     if parameter.kind in _COLLECTING:
         what = f"its new parameter {name} collects what others leave"
+    elif parameter.kind == "positional" and _is_before_others(parameter, old, new):
+        what, unsafe = f"its new parameter {name} stands before others: stored arguments move on by one", True
+        misleads = True
+        steps = (f"put {name} behind all others, with a default, or make it keyword-only",)
     elif parameter.required:
         what, unsafe = f"its new parameter {name} is required: jobs are stored without it", True
         steps = (
@@ -247,10 +268,6 @@ def _added(job: str, parameter: Parameter, old: Sequence[Parameter], new: Sequen
             "send it, and wait until no job is stored without it",
             "drop the default",
         )
-    elif parameter.kind == "positional" and _is_before_others(parameter, old, new):
-        what, unsafe = f"its new parameter {name} stands before others: stored arguments move on by one", True
-        misleads = True
-        steps = (f"put {name} behind all others, or make it keyword-only",)
     return Change(job, what, unsafe, steps, misleads)
 
 
@@ -262,20 +279,19 @@ def _is_before_others(parameter: Parameter, old: Sequence[Parameter], new: Seque
     return any(each.name in known for each in behind) or any(each.kind == "rest" for each in old)
 
 
-def _changed(job: str, old: Parameter, new: Parameter) -> Iterator[Change]:
+def _changed(
+    job: str, old: Parameter, new: Parameter, before: Sequence[Parameter], after: Sequence[Parameter]
+) -> Iterator[Change]:
     name = old.name
     if old.kind != new.kind:
+        meaning = _other_meaning(old, new, before, after)
         steps = (
             f"add a parameter of another name, with a default, that is given {_GIVEN[new.kind]}; deploy workers",
             f"send it in place of {name}, and wait until no job is stored with {name}",
             f"drop {name}",
         )
-        yield Change(
-            job,
-            f"its parameter {name} is given {_GIVEN[new.kind]}, and was {_GIVEN[old.kind]}",
-            unsafe=True,
-            steps=steps,
-        )
+        what = f"its parameter {name} is given {_GIVEN[new.kind]}, and was {_GIVEN[old.kind]}{meaning}"
+        yield Change(job, what, unsafe=True, steps=steps, misleads=bool(meaning))
     elif new.required and not old.required:
         steps = (
             f"always send {name}, and deploy all that push",
@@ -290,6 +306,16 @@ def _changed(job: str, old: Parameter, new: Parameter) -> Iterator[Change]:
     if old.type != new.type:
         what = f"its parameter {name} is said to be {new.type or 'anything'}, and was {old.type or 'anything'}"
         yield Change(job, what, unsafe=False, steps=("the job has to understand what is stored as well",))
+
+
+def _other_meaning(old: Parameter, new: Parameter, before: Sequence[Parameter], after: Sequence[Parameter]) -> str:
+    """What stored arguments would be taken for when a parameter is given in another way; empty for nothing else."""
+    taken = _taken_for(old, before, after)
+    if taken not in {"", old.name}:
+        return f": arguments that were stored for it are taken for {taken}"
+    if new.kind == "positional" and _is_before_others(new, before, after):
+        return ": arguments that were stored for others are taken for it"
+    return ""
 
 
 def _reordered(job: str, old: Sequence[Parameter], new: Sequence[Parameter]) -> Iterator[Change]:

@@ -28,7 +28,7 @@ from offsider.core.payload import decode, encode, stamp
 from offsider.storage import parked, registered
 from offsider.storage.parked import LONGEST_SECONDS, Seen, Wanted, parked_since, wanted_by
 from offsider.wiring.events import JobParked
-from offsider.worker.outcome import Parked
+from offsider.worker.outcome import Failed, Parked
 
 if TYPE_CHECKING:
     from offsider.core.payload import JobPayload
@@ -100,14 +100,14 @@ class Abilities:
         self._telling = threading.Lock()
         self._told: dict[Wanted, _Told] = {}
 
-    def judge(self, job: JobContext, declared: Declared | None) -> Parked | None:
+    def judge(self, job: JobContext, declared: Declared | None) -> Parked | Failed | None:
         """What becomes of a job that may be beyond this worker; None: it is run.
 
         Args:
             declared: what is registered here under its name.
 
-        Raises:
-            NoCapableWorker: for too long nobody could run it.
+        Returns:
+            Failed with NoCapableWorker when for too long nobody could run it.
         """
         reason = why_not(declared, job.payload)
         if not reason or not self._config.worker.park_days:
@@ -126,8 +126,8 @@ class Abilities:
         """Say that a job was parked, when nobody can run it: to listeners, and now and then to the log and in Redis."""
         if not outcome.nobody:
             return
-        count = _count(decode(outcome.payload))
-        self._config.events.emit("job_parked", JobParked(job, outcome.reason, outcome.delay_seconds, count))
+        news = JobParked(job, outcome.reason, outcome.delay_seconds, outcome.tries)
+        self._config.events.emit("job_parked", news)
         wanted, now = wanted_by(job.payload), time.monotonic()
         with self._telling:
             if wanted not in self._told and len(self._told) >= _MOST_KINDS:
@@ -186,14 +186,14 @@ class Abilities:
             logger.warning("%s JID-%s was sent on %d times, and still waits: %s", job.name, job.jid, count, reason)
         return self._put_off(job, payload, count, SHORT_SECONDS, reason, nobody=False)
 
-    def _parked(self, job: JobContext, reason: str) -> Parked:
+    def _parked(self, job: JobContext, reason: str) -> Parked | Failed:
         payload, now = decode(job.raw), self._config.clock.now()
         since = parked_since(payload)
         if since is None:
             payload["parked_at"] = stamp(now, self._config.redis.wire_version)
             payload.pop("parked_count", None)
         elif now - since > self._config.worker.park_days * _SECONDS_OF_DAY:
-            raise NoCapableWorker(f"{reason}, and none could for {self._config.worker.park_days} days")
+            return Failed(NoCapableWorker(f"{reason}, and none could for {self._config.worker.park_days} days"))
         return self._put_off(job, payload, _count(payload), LONG_SECONDS, reason, nobody=True)
 
     def _put_off(
@@ -202,7 +202,7 @@ class Abilities:
         payload["queue"] = job.queue
         payload["parked_count"] = count + 1
         spread = self._config.random.uniform(1 - _SPREAD, 1 + _SPREAD)
-        return Parked(encode(payload), delays[min(count, len(delays) - 1)] * spread, reason, nobody)
+        return Parked(encode(payload), delays[min(count, len(delays) - 1)] * spread, reason, nobody, count + 1)
 
 
 def why_not(declared: Declared | None, payload: JobPayload) -> str:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -46,8 +47,8 @@ class JobLogger:
     def __init__(self, config: Config) -> None:
         self._config = config
         self._silent = not config.log.job_log
-        structured = config.log.format == "structured" and not self._silent
-        self._between_lines = self._between_structured_lines if structured else self._between_short_lines
+        self._structured = config.log.format == "structured" and not self._silent
+        self._between_lines = self._between_structured_lines if self._structured else self._between_short_lines
 
     def wants(self, job: JobContext) -> bool:
         """Whether a run of this job has to go through `around`: it is logged, or has a level of its own."""
@@ -64,6 +65,25 @@ class JobLogger:
             return self._between_lines(job, run)
         with job_level(level):
             return self._between_lines(job, run)
+
+    def instead_of_a_run(self, job: JobContext, outcome: Outcome) -> None:
+        """The only line of a job that does not begin; one that waits for another worker has it at the first try."""
+        if not self.wants(job) or (isinstance(outcome, Parked) and outcome.tries > 1):
+            return
+        with job_level(job.payload.get("log_level")) if "log_level" in job.payload else nullcontext():
+            if self._structured:
+                self._tell(job, outcome)
+            else:
+                self._write(_status(outcome), _details(outcome))
+
+    def _tell(self, job: JobContext, outcome: Outcome) -> None:
+        try:
+            status = _status(outcome)
+            fields: dict[str, object] = {"job_status": status, **self._facts(job), "outcome": outcome.name}
+            fields |= about_error(outcome.error) if isinstance(outcome, Failed) else _details(outcome)
+            write_info(f"{job.name} JID-{job.jid}: {status}", fields)
+        except Exception as error:  # noqa: BLE001  # as in `_write`
+            self._report(error)
 
     def _between_short_lines(
         self, job: JobContext, run: Callable[[JobContext], tuple[Outcome, float]]
@@ -187,7 +207,7 @@ def _details(outcome: Outcome) -> Mapping[str, object]:
 
 def _why_not_begun(outcome: NotBegun) -> Mapping[str, object]:
     match outcome:
-        case Parked(_, delay_seconds, reason, _):
+        case Parked(_, delay_seconds, reason):
             return {"again_in": round(delay_seconds, 3), "parked": reason}
         case Deferred(delay_seconds, reason):
             return {"again_in": delay_seconds, "deferred": reason}

@@ -44,12 +44,14 @@ class Parked:
         delay_seconds: until it is tried again.
         reason: why it cannot run here.
         nobody: no live worker can run it, as far as is known.
+        tries: how often in a row it was put off so, this time included.
     """
 
     payload: bytes
     delay_seconds: float
     reason: str
     nobody: bool
+    tries: int = 1
     name = "parked"
 
 

@@ -83,7 +83,7 @@ def test_stored_jobs_are_counted_and_a_change_that_concerns_none_is_clear(releas
     assert [line for line in ended.stdout.splitlines() if line.startswith(("UNSAFE", "clear", "stored"))] == [
         "UNSAFE  shop.resize its new parameter width is required: jobs are stored without it",
         "clear   shop.welcome is removed: whatever is stored under this name can be run by nobody",
-        "stored  shop.resize: 1 in queue:default, 1 in schedule; 1 job could not be run, the dead left out",
+        "stored  shop.resize: 1 in schedule, 1 in queue:default; 1 job could not be run, the dead left out",
         "stored  shop.welcome: 1 in dead; 0 jobs could not be run, the dead left out",
     ]
 

@@ -11,7 +11,7 @@ from offsider.core.payload import encode
 from offsider.inspector import parked as module, parked_counts, parked_jobs
 from offsider.storage import parked
 from offsider.storage.parked import Seen, Wanted
-from tests.redis.inspector.examined import examined, severity
+from tests.redis.inspector.examined import examined, register, severity
 
 SINCE = 1_795_216_780.0
 
@@ -70,6 +70,15 @@ def test_of_very_many_jobs_some_are_looked_at(config, park, monkeypatch):
 def test_a_kind_that_has_left_the_schedule_is_not_told(config):
     parked.note(config.shared_redis(), Wanted("Crop", ""), Seen(SINCE, "media", "why"), 1)
     assert parked_jobs(config) == []
+
+
+def test_the_doctor_tells_of_a_class_once(redis_url, raw_redis, park):
+    register(raw_redis, knows=["Resize"], queues=["media"])
+    park("Crop", "a")
+    raw_redis.sadd("queues", "media")
+    raw_redis.lpush("queue:media", encode({"class": "Crop", "args": [], "jid": "b"}))
+    found = examined(redis_url)
+    assert (severity(found, "parked"), severity(found, "unknown jobs")) == ("bad", "none")
 
 
 def test_the_doctor_says_which_how_many_since_when_and_what_to_do(redis_url, park, monkeypatch):

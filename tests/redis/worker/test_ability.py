@@ -17,7 +17,7 @@ from offsider.storage import parked, processes, registered
 from offsider.storage.parked import Wanted
 from offsider.worker import ability as module
 from offsider.worker.ability import LONG_SECONDS, SHORT_SECONDS, Abilities, no_longer_parked
-from offsider.worker.outcome import Parked
+from offsider.worker.outcome import Failed, Parked
 
 DAY = 86_400
 NOW_MS = 1_795_216_780_000
@@ -66,7 +66,7 @@ def context(name: str = "Resize", args: tuple[object, ...] = (1, 2, 3), **fields
     return JobContext(decode(encode(payload)), "media", encode(payload))
 
 
-def judge(abilities: Abilities, job: JobContext) -> Parked | None:
+def judge(abilities: Abilities, job: JobContext) -> Any:
     return abilities.judge(job, registry.peek(job.name))
 
 
@@ -221,9 +221,12 @@ def test_a_job_goes_back_to_the_queue_that_it_came_from(abilities):
 
 def test_after_so_many_days_it_is_given_up(abilities, worker_config):
     worker_config.worker.park_days = 7
-    assert judge(abilities, context("Unknown", parked_at=NOW_MS - 7 * DAY * 1000)) is not None
-    with pytest.raises(NoCapableWorker, match=r"Unknown is not declared.* none could for 7 days"):
-        judge(abilities, context("Unknown", parked_at=NOW_MS - 7 * DAY * 1000 - 1))
+    assert isinstance(judge(abilities, context("Unknown", parked_at=NOW_MS - 7 * DAY * 1000)), Parked)
+    given_up = judge(abilities, context("Unknown", parked_at=NOW_MS - 7 * DAY * 1000 - 1))
+    assert isinstance(given_up, Failed)
+    assert isinstance(given_up.error, NoCapableWorker)
+    assert str(given_up.error).startswith("Unknown is not declared in this worker")
+    assert str(given_up.error).endswith("and none could for 7 days")
 
 
 @pytest.mark.parametrize("count", ["3", True, -1, None])

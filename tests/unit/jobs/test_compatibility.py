@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import pytest
+from hypothesis import given, settings, strategies as st
 
 from offsider import Config, Job, job
 from offsider.core.errors import ConfigurationError
@@ -43,6 +45,11 @@ def by_other_keyword(path, *, size): ...
 def collecting(path, *rest): ...
 def collecting_more(path, extra=1, *rest): ...
 def any_keyword(path, **options): ...
+def keyword_in_front(width, path): ...
+def only_rest(*rest): ...
+def without_width(path, height=50): ...
+def rest_and_keyword(path, *rest, width=1): ...
+def other_rest(path, *others): ...
 def typed(path: str, width: int): ...
 def other_default(path, width=200): ...
 def without(): ...
@@ -53,8 +60,31 @@ UNSAFE = [
     (plain, in_front, "its new parameter height stands before others: stored arguments move on by one"),
     (collecting, collecting_more, "its new parameter extra stands before others: stored arguments move on by one"),
     (plain, shorter, "its parameter width is removed: arguments that were stored for it do not fit"),
+    (
+        with_optional,
+        without_width,
+        "its parameter width is removed: arguments that were stored for it are taken for height",
+    ),
+    (plain, collecting, "its parameter width is removed: arguments that were stored for it are taken for *rest"),
+    (
+        with_default,
+        rest_and_keyword,
+        (
+            "its parameter width is given by keyword, and was by position: arguments that were stored for it are taken "
+            "for *rest"
+        ),
+    ),
     (plain, turned, "its parameters have another order (width, path): stored arguments are taken for each other"),
     (plain, by_keyword, "its parameter width is given by keyword, and was by position"),
+    (
+        by_keyword,
+        keyword_in_front,
+        (
+            "its parameter width is given by position, and was by keyword: arguments that were stored for others are "
+            "taken for it"
+        ),
+    ),
+    (only_rest, collecting, "its new parameter path stands before others: stored arguments move on by one"),
     (with_default, plain, "its parameter width has lost its default: jobs may be stored without it"),
     (collecting, shorter, "its parameter rest is removed: arguments that were stored for it do not fit"),
     (any_keyword, shorter, "its parameter options is removed: arguments that were stored for it do not fit"),
@@ -100,6 +130,10 @@ def test_what_is_safe_is_a_note(old, new, what):
 def test_the_same_release_changes_nothing(function):
     assert said(function, function) == []
     assert judges(release(function), release(function)) == {}
+
+
+def test_the_name_of_what_collects_the_others_means_nothing():
+    assert said(collecting, other_rest) == []
 
 
 def test_a_default_that_is_new_is_safe():
@@ -178,3 +212,69 @@ def test_parameters_in_an_impossible_order_are_refused():
     told = [{"name": name, "kind": "positional", "required": name == "b"} for name in ("a", "b")]
     with pytest.raises(ConfigurationError, match="arguments of job cannot be read"):
         judges(release(plain), {"jobs": [{"name": J, "arguments": told}]})
+
+
+# ------------------------------------------------------------------------- against real binding
+
+
+@st.composite
+def parameters(draw) -> list[inspect.Parameter]:
+    """The parameters of some function."""
+    names = draw(st.lists(st.sampled_from("abcde"), unique=True, max_size=4))
+    split = draw(st.integers(0, len(names)))
+    required = draw(st.integers(0, split))
+    told = [
+        inspect.Parameter(
+            name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=inspect.Parameter.empty if at < required else 0
+        )
+        for at, name in enumerate(names[:split])
+    ]
+    if draw(st.booleans()):
+        told.append(inspect.Parameter("rest", inspect.Parameter.VAR_POSITIONAL))
+    for name in names[split:]:
+        default = draw(st.sampled_from([inspect.Parameter.empty, 0]))
+        told.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default))
+    if draw(st.booleans()):
+        told.append(inspect.Parameter("more", inspect.Parameter.VAR_KEYWORD))
+    return told
+
+
+def told_of(given: list[inspect.Parameter]) -> dict[str, Any]:
+    def function(*args: object, **kwargs: object) -> None: ...
+
+    function.__signature__ = inspect.Signature(given)  # type: ignore[attr-defined]
+    return release(function)
+
+
+def stored_by(given: list[inspect.Parameter], count: int, further: bool) -> tuple[list[str], dict[str, str]]:
+    """Arguments as a push stores them: each says what it is for."""
+    positional = [each for each in given if each.kind is each.POSITIONAL_OR_KEYWORD]
+    required = sum(each.default is each.empty for each in positional)
+    args = [each.name for each in positional[: max(required, count)]]
+    if len(args) == len(positional) and further and any(each.kind is each.VAR_POSITIONAL for each in given):
+        args.append("*")
+    kwargs = {
+        each.name: each.name
+        for each in given
+        if each.kind is each.KEYWORD_ONLY and (further or each.default is each.empty)
+    }
+    return args, kwargs
+
+
+@given(parameters(), parameters(), st.integers(0, 4), st.booleans())
+@settings(max_examples=200, deadline=None)
+def test_what_is_called_safe_binds_each_stored_argument_to_what_it_was_stored_for(old, new, count, further):
+    before, after = told_of(old), told_of(new)
+    found = [change for change in changes(before, after) if change.unsafe]
+    args, kwargs = stored_by(old, count, further)
+    judged = judges(before, after).get(J)
+    if any(change.misleads for change in found) or (judged is not None and not judged.fits(args, kwargs)):
+        return
+    bound = inspect.Signature(new).bind(*args, **kwargs).arguments
+    for name, value in bound.items():
+        if name == "rest":
+            assert set(value) <= {"*"}
+        elif name == "more":
+            assert all(key == kept for key, kept in value.items())
+        else:
+            assert value == name

@@ -140,7 +140,7 @@ def test_a_job_that_may_be_beyond_this_worker_is_judged_before_anything_of_it_be
 
     config.server_middleware.add(lambda context, call_next: (begun.append("middleware"), call_next(context)))
     parked = Parked(b"{}", 5.0, "not declared", nobody=True)
-    judge = Judge(parked, None, None, NoCapableWorker("for 30 days"))
+    judge = Judge(parked, None, None, Failed(NoCapableWorker("for 30 days")), LookupError("broken"))
     executor = Executor(
         config, config.capsules["default"], JobLogger(config), AsyncRunner("none"), lambda: False, abilities=judge
     )
@@ -155,9 +155,9 @@ def test_a_job_that_may_be_beyond_this_worker_is_judged_before_anything_of_it_be
     assert begun == []
     assert outcome(signature="5ca1ab1e") == Succeeded()  # it was not judged, so it runs
     unknown = outcome(**{"class": "New"})
-    given_up = outcome(signature="5ca1ab1e")
-    assert [type(ended.error) for ended in (unknown, given_up)] == [UnknownJob, NoCapableWorker]
-    assert judge.asked == [("New", None), ("J", one.declared), ("New", None), ("J", one.declared)]
+    given_up, broken = outcome(signature="5ca1ab1e"), outcome(signature="5ca1ab1e")
+    assert [type(ended.error) for ended in (unknown, given_up, broken)] == [UnknownJob, NoCapableWorker, LookupError]
+    assert judge.asked == [("New", None), ("J", one.declared), ("New", None), *[("J", one.declared)] * 2]
 
 
 def test_what_a_reloader_or_a_middleware_raises_is_a_failure_of_the_job(config, run):
@@ -283,6 +283,37 @@ def test_middleware_is_told_where_the_job_lies_and_who_runs_it(config):
     for unit in (UnitOfWork("low", raw, Owner("host:2:b", "default")), alone):
         executor.run(unit)
     assert seen == [(Entry(Owner("host:2:b", "default"), "low", raw), "host:2:b"), (None, "host:1:a")]
+
+
+def closed(error: BaseException):
+    def gate(job, call_next) -> None:
+        raise error
+
+    return gate
+
+
+@pytest.mark.parametrize(
+    "gate, outcome, lines",
+    [
+        (lambda job, call_next: call_next(job), Succeeded, ["start", "ran", "done"]),
+        (closed(MovedAway("elsewhere")), Moved, ["moved"]),
+        (closed(Reschedule(5)), Rescheduled, ["done"]),
+        (closed(ValueError("boom")), Failed, ["fail"]),
+        (closed(Shutdown()), Interrupted, ["fail"]),
+        (lambda job, call_next: None, Succeeded, ["done"]),
+    ],
+    ids=["passes", "moved", "rescheduled", "failed", "interrupted", "stopped"],
+)
+def test_a_job_that_a_gate_keeps_from_running_does_not_start(config, caplog, gate, outcome, lines):
+    caplog.set_level(logging.INFO, "offsider")
+    config.server_middleware.gate(gate)
+    executor = Executor(config, config.capsules["default"], JobLogger(config), AsyncRunner("none"), lambda: False)
+    job(name="J")(lambda: logging.getLogger("offsider").info("ran"))
+    raw = encode({"class": "J", "args": [], "queue": "low", "jid": "a" * 24})
+    for _ in range(2):
+        caplog.clear()
+        assert type(executor.run(UnitOfWork("low", raw)).outcome) is outcome
+        assert [record.getMessage() for record in caplog.records] == lines
 
 
 def test_an_outcome_carries_what_the_job_said(run):

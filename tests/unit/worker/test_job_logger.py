@@ -92,7 +92,6 @@ def test_a_job_that_middleware_has_moved_says_where_it_is(config, lines):
 @pytest.mark.parametrize(
     "outcome, told",
     [
-        (Parked(b"{}", 4.56789, "not declared here", nobody=True), {"again_in": 4.568, "parked": "not declared here"}),
         (Rescheduled(90), {"again_in": 90}),
         (Rescheduled(90, "the bank is closed"), {"again_in": 90, "rescheduled": "the bank is closed"}),
     ],
@@ -100,7 +99,7 @@ def test_a_job_that_middleware_has_moved_says_where_it_is(config, lines):
 def test_a_rescheduled_job_says_when_it_comes_again_and_why(outcome, told, config, lines):
     ended(config, outcome, 0.5)
 
-    assert lines()[1:] == [("INFO", "parked" if "parked" in told else "done", {"elapsed": 0.5} | told)]
+    assert lines()[1:] == [("INFO", "done", {"elapsed": 0.5} | told)]
 
 
 def test_the_job_log_can_be_switched_off_and_the_jobs_own_lines_stay(config, lines):
@@ -325,10 +324,46 @@ def test_structured_lines_can_be_switched_off_as_well(structured, lines):
 @pytest.mark.parametrize(
     "outcome, told",
     [
+        (Parked(b"{}", 4.56789, "not declared here", nobody=True), {"again_in": 4.568, "parked": "not declared here"}),
         (Deferred(60.0, "deferred by a switch"), {"again_in": 60.0, "deferred": "deferred by a switch"}),
         (Dropped("dropped by a switch", keep=True), {"dropped": "dropped by a switch", "kept": True}),
     ],
 )
-def test_what_a_switch_has_done_is_said_in_its_own_word(outcome, told, config, lines):
-    ended(config, outcome, 0.5)
-    assert lines()[1:] == [("INFO", outcome.name, {"elapsed": 0.5} | told)]
+def test_a_job_that_does_not_begin_has_one_line_with_the_word_for_it(outcome, told, config, lines):
+    JobLogger(config).instead_of_a_run(job(), outcome)
+    assert lines() == [("INFO", outcome.name, told)]
+
+
+def test_the_same_in_a_structured_line(structured, lines):
+    logger = JobLogger(structured)
+    logger.instead_of_a_run(job(**PUSHED), Dropped("dropped by a switch", keep=True))
+    logger.instead_of_a_run(job(**PUSHED), Failed(ValueError("boom")))
+    (_, dropped, told), (_, failed, error) = lines()
+    assert (dropped, failed) == (f"J JID-{'a' * 24}: dropped", f"J JID-{'a' * 24}: fail")
+    assert {"job_status": "dropped", "outcome": "dropped", "kept": True, "retry": 5}.items() <= told.items()
+    assert {"job_status": "fail", "outcome": "failed", "error_class": "ValueError"}.items() <= error.items()
+
+
+@pytest.mark.usefixtures("lines")
+def test_what_cannot_be_logged_of_it_is_reported(structured, reports, monkeypatch):
+    def broken(*_: object) -> None:
+        raise OSError("no disk")
+
+    monkeypatch.setattr("offsider.worker.job_logger.write_info", broken)
+    JobLogger(structured).instead_of_a_run(job(), Dropped("why", keep=False))
+    assert reports[0][1] == {"context": "the job log"}
+
+
+def test_a_job_that_waits_for_another_worker_is_logged_when_it_begins_to_wait(config, lines):
+    for tries in (1, 2, 3):
+        parked = Parked(b"{}", 5.0, "not declared here", nobody=True, tries=tries)
+        JobLogger(config).instead_of_a_run(job(), parked)
+    assert len(lines()) == 1
+
+
+def test_its_own_level_holds_for_this_line_as_well(config, lines):
+    JobLogger(config).instead_of_a_run(job(log_level="error"), Dropped("why", keep=True))
+    assert lines() == []
+    config.log.job_log = False
+    JobLogger(config).instead_of_a_run(job(), Dropped("why", keep=True))
+    assert lines() == []

@@ -37,6 +37,7 @@ def check_queue_types(facts: Facts) -> Iterator[Finding]:
 
 def check_known(facts: Facts) -> Iterator[Finding]:
     """Does some live worker know each job that waits?"""
+    told = {jobs.name for jobs in parked_jobs(facts.config)}  # by `check_parked`
     unknown: Counter[str] = Counter()
     malformed: Counter[str] = Counter()
     looked_at = 0
@@ -45,7 +46,7 @@ def check_known(facts: Facts) -> Iterator[Finding]:
             looked_at += 1
             if record.malformed:
                 malformed[place] += 1
-            elif _is_unknown(record, facts):
+            elif record.name not in told and _is_unknown(record, facts):
                 unknown[record.name] += 1
     if malformed:
         places = listed([f"{place} ({count})" for place, count in malformed.most_common()])
