@@ -6,14 +6,16 @@ A signal waits in Redis until the process looks: Ruby's do at each heartbeat, ev
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
-from offsider.core.errors import EmbeddedProcess
+from offsider.core.errors import EmbeddedProcess, RedisUnavailable
 from offsider.storage import processes
 from offsider.wiring.config import Config
 from offsider.wiring.default import default_config
+from offsider.wiring.routing import MAIN
 
 if TYPE_CHECKING:
     from offsider.storage.redis import Redis
@@ -120,26 +122,35 @@ class ProcessSet:
     """
 
     def __init__(self, config: Config | None = None) -> None:
-        self._redis = (config if config is not None else default_config()).shared_redis()
+        self._config = config if config is not None else default_config()
+        self._redis = self._config.shared_redis()
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
     def __iter__(self) -> Iterator[Process]:
         listed = processes.identities(self._redis)
-        leader = self.leader
+        leaders = self._leaders()
         for identity, fields in processes.hashes(self._redis, listed).items():
-            yield _process(self._redis, identity, fields, leader)
+            yield _process(self._redis, identity, fields, leaders)
 
     def find(self, identity: str) -> Process | None:
         """The process of this identity; None when it is not registered."""
         found = processes.hashes(self._redis, [identity])
-        return _process(self._redis, identity, found[identity], self.leader) if identity in found else None
+        return _process(self._redis, identity, found[identity], self._leaders()) if identity in found else None
 
     @property
     def leader(self) -> str:
-        """The identity of the process that leads the others, of Sidekiq Enterprise; empty when none does."""
-        return processes.leader(self._redis)
+        """The identity of the process that leads the others, wherever it works; empty when none does."""
+        return processes.leader(self._config.redis_of(MAIN))
+
+    def _leaders(self) -> set[str]:
+        """Who leads: ours on ``main``, and beside it one of Sidekiq Enterprise on this server."""
+        leaders = {processes.leader(self._redis)}
+        if self._config.server != MAIN:
+            with suppress(RedisUnavailable):
+                leaders.add(self.leader)
+        return leaders
 
     @property
     def total_concurrency(self) -> int:
@@ -159,7 +170,7 @@ class ProcessSet:
         return processes.prune(self._redis)
 
 
-def _process(redis: Redis, identity: str, fields: Mapping[str, bytes], leader: str) -> Process:
+def _process(redis: Redis, identity: str, fields: Mapping[str, bytes], leaders: Collection[str]) -> Process:
     info = _info(fields.get("info", b""))
     hostname, _, rest = identity.partition(":")
     capsules = _capsules(info)
@@ -181,7 +192,7 @@ def _process(redis: Redis, identity: str, fields: Mapping[str, bytes], leader: s
         beat_at=_number(fields.get("beat")),
         capsules=capsules,
         weights=_all_weights(capsules) or _weights(info.get("weights")),
-        leader=identity == leader,
+        leader=identity in leaders,
         routing=_text(info.get("routing")),
         shard=_text(info.get("shard")),
         app_version=_text(info.get("app_version")),

@@ -37,6 +37,7 @@ from offsider.core.payload import decode
 from offsider.jobs import registry
 from offsider.storage import owners
 from offsider.wiring.leader import Leader, Leadership
+from offsider.wiring.routing import MAIN
 from offsider.worker.ability import Abilities
 from offsider.worker.discovery import Discovery
 from offsider.worker.failures import Failures
@@ -242,7 +243,9 @@ class Launcher:
         config = self.config
         leadership = config.kept.get(Leadership, Leadership)
         elected = partial(config.events.emit, "leader")
-        return Leader(self._redis, lambda: self.identity, leadership, elected, on_error=config.handle_error)
+        # One for the workers of all servers.
+        redis = config.redis_of(MAIN)
+        return Leader(redis, lambda: self.identity, leadership, elected, on_error=config.handle_error)
 
     def _make_solitude(self) -> Solitude:
         return Solitude(

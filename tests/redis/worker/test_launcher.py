@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
+import redis
 
 from offsider import Config, __version__, current_job, job
 from offsider.client import Client
@@ -20,6 +21,7 @@ from offsider.wiring.service import Loop
 from offsider.worker import launcher as module, watchdog
 from offsider.worker.basic_fetcher import BasicFetcher
 from offsider.worker.launcher import Launcher
+from tests.databases import at_database
 from tests.threads import names_of_threads
 from tests.waiting import wait_for
 
@@ -503,3 +505,23 @@ def test_a_worker_whose_application_wants_it_leads_until_its_stop(config, launch
     launcher.stop()
     assert raw_redis.get("dear-leader") is None
     assert not config.leads
+
+
+def test_the_workers_of_all_servers_elect_one_leader(config, launch, redis_url, raw_redis, tmp_path):
+    file = tmp_path / "offsider.toml"
+    there = at_database(redis_url, 3)
+    file.write_text(
+        f'concurrency = 1\n[redis]\nurl = "{redis_url}"\n[servers.bulk]\nurl = "{there}"\n'
+        '[shards.bulk]\nqueues = ["bulk"]\nserver = "bulk"'
+    )
+    elsewhere = Config.load(file, environ={}, overrides={"shard": "bulk", "leader": "always"})
+    launcher = launch(elsewhere)
+    wait_for(lambda: raw_redis.get("dear-leader") == launcher.identity.encode())
+    config.worker.leader = "always"
+    launch()
+    shown = wait_for(lambda: ProcessSet(elsewhere).find(launcher.identity))
+    assert shown.leader
+    assert ProcessSet(elsewhere).leader == ProcessSet(config).leader == launcher.identity
+    assert (elsewhere.leads, config.leads) == (True, False)
+    with redis.Redis.from_url(there) as bulk:
+        assert not bulk.exists("dear-leader")
