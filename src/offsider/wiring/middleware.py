@@ -103,6 +103,11 @@ class Chain(Generic[T, R]):
         copied._gates = list(self._gates)
         return copied
 
+    def split(self) -> tuple[Chain[T, R], Chain[T, R]]:
+        """The gates, and all others: for who has something to do between them."""
+        gates = Chain([entry for entry in self._entries if entry in self._gates], what=self._what)
+        return gates, Chain([entry for entry in self._entries if entry not in self._gates], what=self._what)
+
     def freeze(self) -> None:
         self._frozen = True
 

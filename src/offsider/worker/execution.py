@@ -1,11 +1,12 @@
 """One run of a job, from its bytes to its outcome.
 
 1. Decode. Bytes that are no job end here.
-2. Log ``start``.
-3. Enter the reloader: what a web framework sets up and cleans around each request.
-4. Find the declared job by its class name, in the registry only. `ability` judges one that cannot run here.
-5. Walk the server middleware; at the end of the chain `perform` runs, inside the interruptible window.
-6. Turn what came back, or was raised, into an `Outcome`, and log ``done`` or ``fail``.
+2. A switch may stop the job, and `ability` judges one that cannot run here: then one line is logged, and no run begins.
+3. Pass the gates among the server middleware, which may store the job elsewhere: one line again. Log ``start``.
+4. Enter the reloader: what a web framework sets up and cleans around each request.
+5. Find the declared job by its class name, in the registry only.
+6. Walk the server middleware; at the end of the chain `perform` runs, inside the interruptible window.
+7. Turn what came back, or was raised, into an `Outcome`, and log ``done`` or ``fail``.
 
 Nothing here writes to Redis: `settlement` does, with the outcome.
 """
@@ -97,7 +98,11 @@ class Executor:
         self._unmeasured = 0
         #: Of the last run, without the lines that were logged around it.
         self._cpu_seconds: float | None = None
-        self._chain = capsule.server_middleware.compose(self._perform)
+        gates, others = capsule.server_middleware.split()
+        self._chain = others.compose(self._perform)
+        #: What decides whether the job may run at all; None without such middleware.
+        self._gates = gates.compose(self._run_within_gates) if len(gates) else None
+        self._ended: list[tuple[Outcome, float]] = []
         self._logger = job_logger
         self._async_runner = async_runner
         self._stopping = stopping
@@ -128,13 +133,56 @@ class Executor:
         self._unit = unit
         token = enter_job(job)
         try:
-            if self._logger.wants(job):
-                outcome, duration_seconds = self._logger.around(job, partial(self._timed, started))
-            else:
-                outcome, duration_seconds = self._timed(started, job)
+            not_begun = self._not_begun(job)
+            if not_begun is not None:
+                self._logger.instead_of_a_run(job, not_begun)
+                return Run(job, not_begun, time.perf_counter() - started, None)
+            outcome, duration_seconds = (
+                self._logged(started, job) if self._gates is None else self._through_gates(self._gates, job)
+            )
         finally:
             leave_job(token)
         return Run(job, outcome, duration_seconds, self._cpu_seconds)
+
+    def _not_begun(self, job: JobContext) -> Outcome | None:
+        """What becomes of a job that shall not run, or cannot run here; None for nearly all."""
+        try:
+            if self._switchboard.on:
+                switched = self._switchboard.judge(job)
+                if switched is not None:
+                    return switched
+            payload = job.payload
+            declared = job.declared = registry.peek(payload["class"])
+            if declared is None or payload.get("signature") not in declared.signatures:
+                return None if self._abilities is None else self._abilities.judge(job, declared)
+        except Exception as error:  # noqa: BLE001 - of a job that runs as well everything is its failure
+            return Failed(error)
+        return None
+
+    def _through_gates(self, gates: Callable[[JobContext], object], job: JobContext) -> tuple[Outcome, float]:
+        """Run a job if the gates let it pass; else one line tells what becomes of it, and none that it starts."""
+        started = time.perf_counter()
+        self._cpu_seconds = None
+        try:
+            gates(job)
+        except (Reschedule, Discard, Skip, MovedAway) as signal:
+            outcome = _asked_for(signal)
+        except BaseException as error:  # noqa: BLE001 - as of the job itself
+            outcome = _INTERRUPTED if caused_by_shutdown(error) else Failed(error)
+        else:
+            outcome = _SUCCEEDED
+        if self._ended:
+            return self._ended.pop()
+        self._logger.instead_of_a_run(job, outcome)
+        return outcome, time.perf_counter() - started
+
+    def _run_within_gates(self, job: JobContext) -> None:
+        self._ended.append(self._logged(time.perf_counter(), job))
+
+    def _logged(self, started: float, job: JobContext) -> tuple[Outcome, float]:
+        if self._logger.wants(job):
+            return self._logger.around(job, partial(self._timed, started))
+        return self._timed(started, job)
 
     def _timed(self, started: float, job: JobContext) -> tuple[Outcome, float]:
         if self._unmeasured or not self._measures:
@@ -156,30 +204,22 @@ class Executor:
         return self._sampled or self._listened("execution_finished")
 
     def _outcome(self, job: JobContext) -> Outcome:
-        if self._switchboard.on:
-            switched = self._switchboard.judge(job)
-            if switched is not None:
-                return switched
         try:
             if self._reloads:
                 with self._reloader():
-                    return self._find_and_run(job)
-            return self._find_and_run(job)
+                    self._find_and_run(job)
+            else:
+                self._find_and_run(job)
         except (Reschedule, Discard, Skip, MovedAway) as signal:
             return _asked_for(signal)
         except BaseException as error:  # noqa: BLE001 - SystemExit of a job must not end the worker's thread
             return _INTERRUPTED if caused_by_shutdown(error) else Failed(error)
-
-    def _find_and_run(self, job: JobContext) -> Outcome:
-        payload = job.payload
-        declared = job.declared = registry.peek(payload["class"])
-        if declared is None or payload.get("signature") not in declared.signatures:
-            outcome = None if self._abilities is None else self._abilities.judge(job, declared)
-            if outcome is not None:
-                return outcome
-            job.declared = registry.find(payload["class"])
-        self._chain(job)
         return _SUCCEEDED
+
+    def _find_and_run(self, job: JobContext) -> None:
+        if job.declared is None:
+            job.declared = registry.find(job.payload["class"])
+        self._chain(job)
 
     def _perform(self, job: JobContext) -> object:
         declared = cast("Declared", job.declared)

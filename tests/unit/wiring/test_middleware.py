@@ -81,6 +81,14 @@ def test_gates_stay_outside_of_all_others_whenever_those_come():
         chain.gate(Marks)
 
 
+def test_gates_can_be_told_from_the_others():
+    chain = chain_of("b")
+    chain.gate(Marks("1"))
+    chain.prepend(Marks("a"))
+    gates, others = chain.split()
+    assert (names(gates), names(others)) == (["1"], ["a", "b"])
+
+
 def test_places_are_named_by_entry_or_class():
     chain = Chain([Marks("a"), Other("z")])
     chain.insert_before(Other, Marks("b"))
