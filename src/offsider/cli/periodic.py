@@ -134,7 +134,7 @@ def _with_jobs(
     from offsider.ext.periodic import PeriodicJobs
 
     try:
-        act(PeriodicJobs(_configured(connection, require), all_servers=True))
+        act(PeriodicJobs(_configured(connection, require)))
     except OffsiderError as error:
         return give_up(str(error))
     return 0

@@ -16,7 +16,7 @@ from offsider.core.options import JobOptions
 from offsider.ext.periodic.entry import REDIS, Entry, make
 from offsider.ext.periodic.homes import Homes
 from offsider.ext.periodic.identity import here
-from offsider.ext.periodic.register import registered_in, settings_of
+from offsider.ext.periodic.register import entries_of, registered_in, settings_of
 from offsider.ext.periodic.service import with_options
 from offsider.ext.periodic.store import Line, PeriodicStore
 from offsider.storage import clocks
@@ -113,22 +113,23 @@ class PeriodicJob:
 class PeriodicJobs:
     """All periodic jobs: those of live processes, of this one, and those that were added at run time.
 
-    Iterating gives `PeriodicJob`, by name. One is where its jobs are pushed to.
+    Iterating gives `PeriodicJob`, server by server, by name. One is where its jobs are pushed to.
 
     Args:
-        config: which server; default: this process's.
-        all_servers: those of every server of the configuration, one server after the other.
+        config: whose servers; default: this process's.
+        server: those of this server alone; default: those of every server of the configuration.
     """
 
-    def __init__(self, config: Config | None = None, *, all_servers: bool = False) -> None:
-        self._config = config if config is not None else default_config()
+    def __init__(self, config: Config | None = None, *, server: str | None = None) -> None:
+        config = config if config is not None else default_config()
+        names = list(config.servers) if server is None else [server]
+        self._config = config.for_server(names[0])
         self._store = PeriodicStore(self._config.shared_redis())
-        names = [name for name in self._config.servers if all_servers and name != self._config.server]
-        self._others = [PeriodicJobs(self._config.for_server(name)) for name in names]
+        self._others = [PeriodicJobs(config, server=name) for name in names[1:]]
 
     @property
     def on_several_servers(self) -> bool:
-        """Whether those of several servers are here; then one name may be on two of them."""
+        """Whether those of several servers are here; while a deploy moves one, it is on two of them."""
         return bool(self._others)
 
     def __iter__(self) -> Iterator[PeriodicJob]:
@@ -159,10 +160,12 @@ class PeriodicJobs:
 
     def __getitem__(self, name: str) -> PeriodicJob:
         """The one of this name. Raises UnknownPeriodicJob."""
-        every = {each.name: each for each in self}
-        if name not in every:
-            raise UnknownPeriodicJob(f"there is no periodic job {name}{suggest(name, every)}")
-        return every[name]
+        every = list(self)
+        found = next((each for each in every if each.name == name), None)
+        if found is None:
+            near = suggest(name, [each.name for each in every])
+            raise UnknownPeriodicJob(f"there is no periodic job {name}{near}")
+        return found
 
     def add(
         self,
@@ -197,8 +200,11 @@ class PeriodicJobs:
             source=REDIS,
         )
         home = self._config.for_server(entry.home(self._config))
+        others = [PeriodicStore(home.redis_of(name)) for name in home.servers if name != home.server]
         store = PeriodicStore(home.shared_redis())
-        if entry.name in store.published() or entry.name in registered_in(home):
+        if entry.name in entries_of(home) or any(entry.name in each.published() for each in (store, *others)):
             raise ConfigurationError(f"periodic job {entry.name!r} is registered in code or in a file: change it there")
         store.add(with_options(entry, home))
-        return PeriodicJobs(home)[entry.name]
+        for other in others:  # it went to another server before
+            other.remove(entry.name)
+        return PeriodicJobs(home, server=home.server)[entry.name]

@@ -43,14 +43,14 @@ def tab() -> WebTab:
 
 def every(visit: WebVisit) -> WebPage:
     """All periodic jobs."""
-    rows = [_row(each) for each in PeriodicJobs(visit.config)]
+    rows = [_row(each) for each in PeriodicJobs(visit.config, server=visit.config.server)]
     columns = ["Name", "Cron", "Time zone", "Job", "Next", "Last", "State", ""]
     return WebPage("Periodic", [WebTable("Periodic jobs", columns, rows, "No periodic job is registered.")])
 
 
 def one(visit: WebVisit) -> WebPage | None:
     """One of them."""
-    found = PeriodicJobs(visit.config).find(visit.path("name"))
+    found = PeriodicJobs(visit.config, server=visit.config.server).find(visit.path("name"))
     if found is None:
         return None
     entry = found.entry
@@ -118,7 +118,7 @@ def remove(job: PeriodicJob, _visit: WebVisit) -> str:
 
 def _acting(act: Callable[[PeriodicJob, WebVisit], str]) -> Callable[[WebVisit], str]:
     def action(visit: WebVisit) -> str:
-        found = PeriodicJobs(visit.config).find(visit.path("name"))
+        found = PeriodicJobs(visit.config, server=visit.config.server).find(visit.path("name"))
         return "There is no such periodic job, or no longer" if found is None else act(found, visit)
 
     return action

@@ -157,13 +157,14 @@ def test_each_one_is_on_the_server_that_its_jobs_go_to(make_config, redis_url, r
     config = make_config(periodic)
     config.add_server("bulk", url=at_database(redis_url, 3))
     config.routing.rules = [["urgency=throttled", "later", "bulk"]]
-    assert [each.name for each in PeriodicJobs(config)] == ["here"]
-    assert [each.name for each in PeriodicJobs(config.for_server("bulk"))] == ["routed", "there"]
-    assert [each.name for each in PeriodicJobs(config, all_servers=True)] == ["here", "routed", "there"]
-    added = PeriodicJobs(config).add("@daily", export, name="added")
-    assert [each.name for each in PeriodicJobs(config, all_servers=True)] == ["here", "added", "routed", "there"]
-    added.run()
-    PeriodicJobs(config, all_servers=True)["there"].run()
+    assert [each.name for each in PeriodicJobs(config, server="main")] == ["here"]
+    assert [each.name for each in PeriodicJobs(config, server="bulk")] == ["routed", "there"]
+    assert [each.name for each in PeriodicJobs(config)] == ["here", "routed", "there"]
+    jobs = PeriodicJobs(config)
+    assert jobs.add("@daily", export, name="added").server == "bulk"
+    assert [each.name for each in jobs] == ["here", "added", "routed", "there"]
+    jobs["added"].run()
+    jobs["there"].run()
     assert not raw_redis.exists("queue:later")
     with redis.Redis.from_url(at_database(redis_url, 3)) as bulk:
         assert (bulk.llen("queue:later"), bulk.llen("queue:default")) == (1, 1)
@@ -186,3 +187,17 @@ def test_workers_see_to_the_ticks_of_their_own_server_alone(make_config, redis_u
             service._alarm.close()
         stored = [json.loads(raw)["class"] for raw in raw_redis.lrange("queue:default", 0, -1)]
         assert (stored, [json.loads(raw)["class"] for raw in bulk.lrange("queue:default", 0, -1)]) == (["A"], ["B"])
+
+
+def test_one_that_is_changed_to_go_to_another_server_is_there_alone(make_config, redis_url):
+    config = make_config()
+    config.add_server("bulk", url=at_database(redis_url, 3))
+    jobs = PeriodicJobs(config)
+    jobs.add("@daily", "A", name="moved", server="bulk")
+    jobs.add("@hourly", "A", name="moved", server="main")
+    assert [(each.server, each.entry.cron) for each in jobs] == [("main", "@hourly")]
+    jobs["moved"].remove()
+    assert list(jobs) == []
+    publish(config.for_server("bulk"), make("theirs", "@daily", "A"))
+    with pytest.raises(ConfigurationError, match="'theirs' is registered in code or in a file"):
+        jobs.add("@daily", "A", name="theirs")
