@@ -107,10 +107,18 @@ def take_from_queue(
     return [bool(reply) for reply in replies]
 
 
-def put_from_run(redis: Redis, entry: Entry, *, days: float, at: float, how: str) -> bool:
+def put_from_run(redis: Redis, entry: Entry, *, days: float, most: int, at: float, how: str) -> bool:
     """Put a job aside that was claimed, out of its private list. False when it was gone: somebody else owns it.
 
     Whoever does so often calls `trim` now and then.
+
+    Args:
+        redis: where it is.
+        entry: the job.
+        days: how long it is kept.
+        most: once so many lie here it is deleted instead.
+        at: epoch seconds of now.
+        how: what is done to it, in words.
 
     Raises:
         Fenced: its owner was declared dead.
@@ -118,11 +126,13 @@ def put_from_run(redis: Redis, entry: Entry, *, days: float, at: float, how: str
     keys = redis.keys
     head = _head(f"queue:{entry.queue}", 0, at, how)
     places = [*own_keys(redis, entry), keys.quarantine, keys.quarantined_jobs]
-    return bool(redis.run(PUT_ASIDE, places, [entry.raw, _new_id(), head, _seconds(days)]))
+    return bool(redis.run(PUT_ASIDE, places, [entry.raw, _new_id(), head, _seconds(days), most]))
 
 
-def add(redis: Redis, raw: bytes, queue: str, *, days: float, at: float, how: str) -> None:
+def add(redis: Redis, raw: bytes, queue: str, *, days: float, most: int, at: float, how: str) -> None:
     """Put a job aside that lies nowhere else, as `put_from_run`."""
+    if size(redis) >= most:
+        return
     keys = redis.keys
     identifier = _new_id()
     stored = _head(f"queue:{queue}", 0, at, how).encode() + b"\n" + raw

@@ -316,6 +316,12 @@ class WorkerSection(CapsuleSection):
     quarantine_days: int = setting(
         30, kinds.whole(1), help="Jobs that were put into quarantine can be restored for so many days."
     )
+    quarantine_max_jobs: int = setting(
+        100_000,
+        kinds.whole(1),
+        help="Once so many jobs lie in quarantine, a switch that drops jobs deletes them. What people put there is "
+        "kept in any case.",
+    )
     reload: bool = setting(
         False, kinds.FLAG, help="Start the worker anew when a source file changes. For development.", cli="--reload"
     )

@@ -215,11 +215,12 @@ class Settlement:
 
     def _put_aside(self, unit: UnitOfWork, reason: str) -> Callable[[], bool]:
         def write() -> bool:
-            days, now = self._config.worker.quarantine_days, self._config.clock.now()
+            days, most = self._config.worker.quarantine_days, self._config.worker.quarantine_max_jobs
+            now = self._config.clock.now()
             if unit.entry is None:
-                quarantine.add(self._redis, unit.raw, unit.queue, days=days, at=now, how=reason)
+                quarantine.add(self._redis, unit.raw, unit.queue, days=days, most=most, at=now, how=reason)
                 return self._fetcher.acknowledge(unit)
-            return quarantine.put_from_run(self._redis, unit.entry, days=days, at=now, how=reason)
+            return quarantine.put_from_run(self._redis, unit.entry, days=days, most=most, at=now, how=reason)
 
         return write
 

@@ -16,6 +16,7 @@ import logging
 import threading
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -38,7 +39,7 @@ logger = logging.getLogger("offsider")
 #: Between two readings when the server does not tell, and while there is something to count.
 POLL_SECONDS = 1.0
 #: The same when it tells: a connection that broke without a word shows in a reading only.
-TOLD_SECONDS = 20.0
+TOLD_SECONDS = 5.0
 
 
 class Switchboard:
@@ -101,6 +102,8 @@ class Switches:
     def __init__(self, config: Config, redis: Redis, board: Switchboard) -> None:
         self._redis = redis
         self._board = board
+        self._most_aside = config.worker.quarantine_max_jobs
+        self._is_full = False
         self._ending = threading.Event()
         key = redis.keys.switches
         self._lookout = Lookout(redis, [key], key, tells="of switches")
@@ -163,10 +166,18 @@ class Switches:
             return
         try:
             switches.count(self._redis, acted)
-            quarantine.trim(self._redis)
         except RedisFailure as error:
             logger.debug("what switches did is counted later: %s", error)
             self._board.give_back_counts(acted)
+            return
+        with suppress(RedisFailure):
+            self._look_at_quarantine()
+
+    def _look_at_quarantine(self) -> None:
+        quarantine.trim(self._redis)
+        was_full, self._is_full = self._is_full, quarantine.size(self._redis) >= self._most_aside
+        if self._is_full and not was_full:
+            logger.warning("the quarantine has %d jobs, so what switches drop is deleted from now on", self._most_aside)
 
 
 def _done(switch: Switch) -> str:

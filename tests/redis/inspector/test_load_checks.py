@@ -7,9 +7,10 @@ import time
 
 import pytest
 
-from offsider.inspector.doctor import load_checks
+from offsider.inspector.doctor import examine, load_checks
 from offsider.inspector.doctor.finding import Severity
 from offsider.inspector.doctor.load_checks import LOAD_CHECKS
+from offsider.wiring.config import Config
 from tests.redis.inspector.examined import OURS, examined, payload, register, severity
 
 
@@ -73,3 +74,16 @@ def test_seconds_are_told_as_such():
 def test_every_check_is_among_the_checks():
     named = {name for name in vars(load_checks) if name.startswith("check_")}
     assert {check.__name__ for check in LOAD_CHECKS} == named
+
+
+def test_a_quarantine_that_fills_the_server_is_told(redis_url, raw_redis, monkeypatch):
+    assert "quarantine" not in examined(redis_url)
+    monkeypatch.setattr(load_checks, "MANY_ASIDE", 2)
+    raw_redis.zadd("offsider:quarantine", {"a": 1, "b": 2})
+    finding = examined(redis_url)["quarantine"]
+    assert finding.what == "2 jobs in quarantine, and 100,000 are the most"
+    assert finding.why == "they take memory for up to 30 days"
+    config = Config()
+    config.redis.url, config.worker.quarantine_max_jobs = redis_url, 2
+    (full,) = [finding for finding in examine(config) if finding.check == "quarantine"]
+    assert full.why == "what switches drop now is deleted for good"

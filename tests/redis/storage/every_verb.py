@@ -98,7 +98,7 @@ def _quarantine(redis: Redis) -> None:
 def _switch(redis: Redis) -> None:
     """A job of a class that is switched off, and the switch itself."""
     (entry,) = working.claim(redis, OWNER, ("switched",), 1)
-    assert quarantine.put_from_run(redis, entry, days=1, at=1.5, how="test")
+    assert quarantine.put_from_run(redis, entry, days=1, most=9, at=1.5, how="test")
     (put_aside,) = quarantine.page(redis, 0, 10)
     assert quarantine.delete(redis, put_aside.id)
     switches.put(redis, Switch("HardJob", "drop"))

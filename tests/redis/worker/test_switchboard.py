@@ -15,7 +15,7 @@ from offsider.core.payload import encode
 from offsider.ext.unique import Unique
 from offsider.inspector import Quarantine, Stats, Switches as Wanted
 from offsider.jobs import registry
-from offsider.storage import switches
+from offsider.storage import quarantine, switches
 from offsider.storage.switches import Switch
 from offsider.wiring.context import JobContext
 from offsider.wiring.events import JobRemoved
@@ -165,6 +165,21 @@ def test_what_was_done_is_counted_and_what_could_not_be_written_is_counted_later
     assert switches.counts(watching.redis) == {"HardJob": 3}
 
 
+def test_a_full_quarantine_is_told_once(worker_config, caplog):
+    worker_config.worker.quarantine_max_jobs = 2
+    caplog.set_level(logging.WARNING, "offsider")
+    watching = Watching(worker_config)
+    switches.put(watching.redis, Switch("HardJob", "drop"))
+    watching.service.tick()
+    for number in range(3):
+        watching.board.judge(context("HardJob"))
+        quarantine.add(watching.redis, b"job %d" % number, "low", days=1, most=9, at=1.0, how="a switch")
+        watching.service.tick()
+    told = [record.getMessage() for record in caplog.records if "the quarantine has" in record.getMessage()]
+    assert told == ["the quarantine has 2 jobs, so what switches drop is deleted from now on"]
+    watching.close()
+
+
 # ------------------------------------------------------------------------------- a worker
 
 
@@ -245,6 +260,21 @@ def test_dropped_jobs_are_kept_and_can_be_restored_and_count_as_nothing(worker_c
     launcher.stop()
     stats = Stats.read(worker_config)
     assert (stats.processed, stats.failed, stats.retries) == (2, 0, 0)
+    assert raw_redis.keys("offsider:working:*") == []
+
+
+@pytest.mark.usefixtures("each_fetcher")
+def test_what_is_dropped_while_the_quarantine_is_full_is_deleted(worker_config, launch, ran, raw_redis):
+    worker_config.worker.quarantine_max_jobs = 1
+    worker_config.worker.concurrency = 1
+    Wanted(worker_config).drop("Hard")
+    for number in range(3):
+        push(worker_config, "Hard", number)
+    push(worker_config, "Soft", 9)
+    launcher = launch()
+    wait_for(lambda: ran == ["soft 9"] and raw_redis.llen("queue:default") == 0)
+    launcher.stop()
+    assert len(Quarantine(worker_config)) == 1
     assert raw_redis.keys("offsider:working:*") == []
 
 

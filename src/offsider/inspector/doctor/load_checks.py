@@ -9,10 +9,12 @@ from offsider.inspector.doctor.facts import Facts
 from offsider.inspector.doctor.finding import Finding, bad, ok, warn
 from offsider.inspector.doctor.listing import listed
 from offsider.inspector.work import Work, WorkSet
-from offsider.storage import oldest
+from offsider.storage import oldest, quarantine
 
 LATE_WARN_SECONDS, LATE_BAD_SECONDS = 60.0, 3_600.0
 LONG_HOURS = 3
+#: So many jobs in quarantine are worth a look.
+MANY_ASIDE = 10_000
 
 
 def check_waiting(facts: Facts) -> Iterator[Finding]:
@@ -59,6 +61,21 @@ def check_long_runs(facts: Facts) -> Iterator[Finding]:
         )
 
 
+def check_quarantine(facts: Facts) -> Iterator[Finding]:
+    """Do so many jobs lie in quarantine that they fill the server?"""
+    size, most = quarantine.size(facts.redis), facts.config.worker.quarantine_max_jobs
+    if size >= min(MANY_ASIDE, most):
+        full = size >= most
+        yield warn(
+            "quarantine",
+            f"{counted(size, 'job')} in quarantine, and {most:,} are the most",
+            why="what switches drop now is deleted for good"
+            if full
+            else f"they take memory for up to {facts.config.worker.quarantine_days} days",
+            way_out="restore or delete them on the page Quarantine; offsider switches shows what is dropped",
+        )
+
+
 def _waits(facts: Facts) -> Mapping[str, float]:
     """For how many seconds the next job has waited, of each queue that is served and not paused."""
     names = [queue for queue, size in facts.queues.items() if size and queue not in facts.paused]
@@ -79,4 +96,4 @@ def _span(seconds: float) -> str:
     return counted(int(seconds), "second")
 
 
-LOAD_CHECKS = (check_waiting, check_saturation, check_long_runs)
+LOAD_CHECKS = (check_waiting, check_saturation, check_long_runs, check_quarantine)

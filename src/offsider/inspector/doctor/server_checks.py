@@ -132,7 +132,7 @@ def check_memory(info: ServerInfo, _: Vitals) -> Iterator[Finding]:
             "memory",
             what,
             why="when it is full, pushes fail with QueueFull until workers have made room",
-            way_out="raise maxmemory, add workers, or see what fills it: offsider queues",
+            way_out="raise maxmemory, add workers, or see what fills it: offsider queues, and the page Quarantine",
         )
 
 
