@@ -82,7 +82,7 @@ def migrate(
     """
     every = not (queues or scheduled or retries)
     try:
-        renames = dict(map(_renamed, rename))
+        renames = _renames(rename)
         choice = Choice(
             queues=queues or every,
             scheduled=scheduled or every,
@@ -108,7 +108,7 @@ def run(config: Config, choice: Choice, *, preview: bool, ask: bool) -> int:
         found = _told(Migration(config, **choice).preview)
         click.echo("\n".join(shown(found, "to move")))
         if preview or (found.moved == 0 and not found.finished):
-            return 0
+            return _tell_failures(found)
         click.confirm(f"Move {counted(found.moved, 'job')}?", abort=True)
     migration = Migration(config, **choice)
     with _ending_gently(migration) as interrupted:
@@ -117,7 +117,14 @@ def run(config: Config, choice: Choice, *, preview: bool, ask: bool) -> int:
     if interrupted:
         click.echo("stopped before the end; the same command goes on", err=True)
         return INTERRUPTED
-    return 1 if report.refused else 0
+    return _tell_failures(report) or (1 if report.refused else 0)
+
+
+def _tell_failures(report: MigrationReport) -> int:
+    """Name the servers that failed; answers the exit code."""
+    for server, error in report.failures.items():
+        give_up(f"the server {server}: {error}")
+    return 1 if report.failures else 0
 
 
 def shown(report: MigrationReport, done: str) -> list[str]:
@@ -148,9 +155,17 @@ def _sentences(report: MigrationReport, done: str) -> list[str]:
         (report.unreadable, f"{grouped(report.unreadable)} that are no jobs, or name no queue"),
         (report.taken, f"{grouped(report.taken)} were taken by others just before"),
         (report.refused, f"{grouped(report.refused)} stay where they were: their new place does not take them"),
+        (
+            report.on_their_way,
+            f"{grouped(report.on_their_way)} are on their way to a server that fails: the same command brings them on",
+        ),
     ]
     return [
         *(sentence for count, sentence in told if count),
+        *(
+            f"there is no queue {plain(queue)}, and no job names it: 'offsider queues' shows those that there are"
+            for queue in report.unknown_queues
+        ),
         *([] if report.complete else ["not everything was looked at"]),
     ]
 
@@ -193,6 +208,17 @@ def _load(require: Sequence[str], file: str | None, environment: str | None, *, 
         if not config.worker.require:
             return config
     return load_declarations(require, file, environment)
+
+
+def _renames(given: Sequence[str]) -> dict[str, str]:
+    renames: dict[str, str] = {}
+    for old, new in map(_renamed, given):
+        if old in renames:
+            raise ConfigurationError(
+                f"--rename names the queue {old} twice, as {renames[old]} and as {new}: choose one"
+            )
+        renames[old] = new
+    return renames
 
 
 def _renamed(given: str) -> tuple[str, str]:

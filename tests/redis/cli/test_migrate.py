@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from offsider.cli import migrate
 from offsider.cli.main import main
-from offsider.inspector import Migration
+from offsider.inspector import Migration, MigrationReport
 from offsider.jobs import registry
 from offsider.wiring.default import set_default_config
 from tests.databases import at_database
@@ -158,6 +158,38 @@ def test_a_server_that_is_away_is_an_error(monkeypatch):
     result = call("--preview")
     assert result.exit_code == 1
     assert "offsider: " in result.output
+
+
+def test_one_server_that_is_away_is_named_after_what_was_done(filled, raw_redis, tmp_path, at_terminal):
+    (tmp_path / "offsider.toml").write_text(SETTINGS.format(url="redis://127.0.0.1:1/0"))
+    result = call("--preview")
+    assert result.exit_code == 1
+    assert "3 to move" in result.output
+    result = call("--yes")
+    assert result.exit_code == 1
+    assert ", 2 moved" in result.output
+    assert "1 stay where they were: their new place does not take them" in result.output
+    assert "offsider: the server bulk: redis://127.0.0.1:1/0 cannot be reached" in result.output
+    assert in_queue(raw_redis, "urgent") == [("shop.mail", 3), ("shop.mail", 0)]
+
+
+def test_a_queue_has_one_new_name(filled):
+    result = call("--rename", "old=one", "--rename", "old=two")
+    assert result.exit_code == 1
+    assert "--rename names the queue old twice, as one and as two" in result.output
+
+
+def test_jobs_on_their_way_to_a_server_that_fails_are_told():
+    report = MigrationReport(on_their_way=1_200)
+    assert "  1,200 are on their way to a server that fails: the same command brings them on" in migrate.shown(
+        report, "moved"
+    )
+
+
+def test_a_queue_that_nobody_knows_is_told(filled):
+    result = call("--from", "odl")
+    assert result.exit_code == 0
+    assert "there is no queue odl, and no job names it" in result.output
 
 
 def test_a_signal_ends_it_after_the_batch(filled, raw_redis, monkeypatch):

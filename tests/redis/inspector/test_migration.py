@@ -211,22 +211,69 @@ def test_a_journal_for_an_unknown_server_says_so(config, raw_redis):
         Migration(config).run()
 
 
-def test_nothing_leaves_for_a_server_that_is_away_or_full(make_server, redis_url, raw_redis):
-    push(raw_redis, "old", [raw_job("shop.report", n) for n in range(3)])
-    raw_redis.zadd("retry", {raw_job("shop.report", 4): 1})
-    before = every_job(raw_redis)
-    full = make_server()
-    with redis_py.Redis.from_url(full.url) as client:
+@pytest.fixture
+def full(make_server):
+    """The address of a server that has no memory for jobs."""
+    server = make_server()
+    with redis_py.Redis.from_url(server.url) as client:
         client.config_set("maxmemory", 1)
-    for url, error in ((full.url, QueueFull), ("redis://127.0.0.1:1/0", RedisUnavailable)):
-        config = two_servers(redis_url)
-        config.servers["bulk"].url = url
-        for chosen in ({"queues": False}, {"retries": False}):
-            with pytest.raises(error):
-                Migration(config, **chosen).run()
-        config.close()
+    return server.url
+
+
+@pytest.mark.parametrize("how", ["full", "away"])
+def test_a_server_that_fails_keeps_no_job_of_the_others_from_moving(how, full, redis_url, raw_redis):
+    push(raw_redis, "old", [raw_job(("shop.report", "shop.rest")[n % 2], n) for n in range(6)])
+    raw_redis.zadd("retry", {raw_job("shop.report", 6): 1, raw_job("shop.mail", 7): 1})
+    before = every_job(raw_redis)
+    config = two_servers(redis_url)
+    config.servers["bulk"].url = full if how == "full" else "redis://127.0.0.1:1/0"
+    looked = Migration(config).preview()
+    report = Migration(config).run()
+    config.close()
+    assert (report.moved, report.refused, report.on_their_way) == (4, 4, 0)
+    error = QueueFull if how == "full" else RedisUnavailable
+    assert {server: type(failure) for server, failure in report.failures.items()} == {"bulk": error}
+    assert (list(looked.failures), looked.moved) == ([] if how == "full" else ["bulk"], 8)
+    assert report.complete is (how == "full")  # a full one can still be looked at
+    assert in_queue(raw_redis, "default") == [("shop.rest", n) for n in (1, 3, 5)]
+    assert in_queue(raw_redis, "old") == [("shop.report", n) for n in (0, 2, 4)]
     assert every_job(raw_redis) == before
     assert not list(raw_redis.scan_iter("offsider:migrating*"))
+
+
+def test_the_first_server_may_be_away_as_well(redis_url, raw_redis):
+    push(raw_redis, "slow", [raw_job("shop.report", 1, "slow")])
+    config = two_servers(redis_url)
+    config.redis.url, config.servers["bulk"].url = "redis://127.0.0.1:1/0", redis_url
+    report = Migration(config).run()
+    config.close()
+    assert (list(report.failures), report.looked_at, report.in_place) == (["main"], 1, 1)
+
+
+def test_without_any_server_there_is_nothing_to_report(redis_url):
+    config = two_servers(redis_url)
+    config.redis.url = config.servers["bulk"].url = "redis://127.0.0.1:1/0"
+    for work in (Migration(config).preview, Migration(config).run):
+        with pytest.raises(RedisUnavailable):
+            work()
+
+
+def test_jobs_that_an_earlier_migration_left_wait_for_their_server(redis_url, raw_redis):
+    config = two_servers(redis_url)
+    config.servers["bulk"].url = "redis://127.0.0.1:1/0"
+    push(raw_redis, "old", [raw_job("shop.report", 0), raw_job("shop.rest", 1)])
+    leaving = [Outgoing(raw_job("shop.report", 0), 0, 1, raw_job("shop.report", 0, "slow"), "queue:slow")]
+    journals.shift_out(config.redis_of("main"), "queue:old", Journal("aaaa", "bulk"), leaving)
+    report = Migration(config).run()
+    config.close()
+    assert (report.finished, report.on_their_way, report.moved) == (0, 1, 1)
+
+
+def test_chosen_queues_that_nobody_knows_are_told(config, filled, raw_redis):
+    raw_redis.zadd("schedule", {raw_job("shop.mail", 9_000, "planned"): 2e9})
+    assert Migration(config, from_queues=["old", "odl", "planned"]).preview().unknown_queues == ["odl"]
+    assert Migration(config, from_queues=["old"], queues=False).preview().unknown_queues == []
+    assert Migration(config, renames={"odl": "new"}).run().unknown_queues == ["odl"]
 
 
 def test_a_place_that_takes_no_jobs_keeps_them_where_they_are(raw_redis, redis_url):

@@ -65,6 +65,9 @@ class Judge:
         names: only jobs of these names are meant, their aliases included; none: of all.
         renames: instead of the rules: all jobs of a queue go to the one that stands for it here.
 
+    Attributes:
+        met: the queues of the jobs that were judged.
+
     Raises:
         ConfigurationError: a queue is renamed to one that is renamed itself.
         InvalidOptions: what stands for a queue is no name of one.
@@ -83,6 +86,7 @@ class Judge:
                 f"the queue {min(both)} is renamed, and another one to its name: rename them one after another"
             )
         self._routes: dict[str, Place] = {}
+        self.met: set[str] = set()
 
     def judge(self, raw: bytes, server: str, queue: str | None) -> Judged:
         """A job of a queue, or of a set of jobs (None), which are meant for the queue that they name."""
@@ -94,6 +98,7 @@ class Judge:
         queue = payload.get("queue", "") if queue is None else queue
         if not queue:
             return Stays(Why.UNREADABLE, name)
+        self.met.add(queue)
         if not self._means(name, queue):
             return Stays(Why.NOT_MEANT, name)
         here = Place(server, queue)

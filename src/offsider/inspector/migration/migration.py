@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping
+from contextlib import contextmanager
 from itertools import chain
 from typing import TYPE_CHECKING, TypeAlias
 
+from offsider.core.errors import RedisFailure
 from offsider.inspector.migration.judge import Judge
 from offsider.inspector.migration.moving import Mover
 from offsider.inspector.migration.report import MigrationReport
@@ -58,50 +60,79 @@ class Migration:
         self._queues = queues
         self._sets = [name for name, wanted in (("schedule", scheduled), ("retry", retries)) if wanted]
         self._limit = limit
+        self._known: set[str] = set()
         self._stopped = False
 
     def preview(self, progress: Progress | None = None) -> MigrationReport:
-        """Look at everything and change nothing. Raises RedisFailure.
+        """Look at everything and change nothing.
 
         Args:
             progress: gets the report now and then.
+
+        Raises:
+            RedisFailure: no server answers. When some do, those that do not are in the report.
         """
         report = MigrationReport()
-        for server in self._config.servers:
-            redis = self._config.redis_of(server)
-            report.finished += sum(migration.waiting(redis, journal) for journal in migration.journals(redis))
+        report.finished = self._waiting(report)
         return self._walk(report, progress, moves=False)
 
     def run(self, progress: Progress | None = None) -> MigrationReport:
         """Move jobs. What an earlier migration has left on its way arrives first.
+
+        Servers that cannot be reached, or refuse, are told in the report. What has not moved is where it was, and what
+        is on its way arrives with the next run.
 
         Args:
             progress: gets the report now and then.
 
         Raises:
             ConfigurationError: jobs go to a server that is not configured here.
-            RedisFailure: a server cannot be reached, or refuses. What has not moved is where it was, and what is on its
-                way arrives with the next run.
+            RedisFailure: no server answers.
         """
         report = MigrationReport()
         for server in self._config.servers:
-            report.finished += Mover(self._config, server).finish()
-        return self._walk(report, progress, moves=True)
+            with _noting(server, report):
+                report.finished += Mover(self._config, server, report.failures).finish()
+        self._walk(report, progress, moves=True)
+        report.on_their_way = self._waiting(report) if report.failures else 0
+        return report
 
     def stop(self) -> None:
         """End soon, from another thread or a signal handler: jobs that are being moved still arrive."""
         self._stopped = True
 
+    def _waiting(self, report: MigrationReport) -> int:
+        """How many jobs are in the journals."""
+        waiting = 0
+        for server in self._config.servers:
+            with _noting(server, report):
+                redis = self._config.redis_of(server)
+                waiting += sum(migration.waiting(redis, journal) for journal in migration.journals(redis))
+        return waiting
+
     def _walk(self, report: MigrationReport, progress: Progress | None, *, moves: bool) -> MigrationReport:
         for server in self._config.servers:
             walk = Walk(self._config, server, self._judge, report, limit=self._limit, moves=moves)
-            for _ in chain.from_iterable(self._places(walk, server)):
-                if progress is not None:
-                    progress(report)
-                if self._stopped or walk.limit_reached:
-                    report.complete = False
-                    return report
+            gone_through = False
+            with _noting(server, report):
+                gone_through = self._go_through(walk, server, report, progress)
+            report.complete = report.complete and gone_through
+            if not gone_through and server not in report.failures:
+                return report
+        if report.failures.keys() == self._config.servers.keys() and not (report.looked_at or report.finished):
+            raise next(iter(report.failures.values()))
+        if report.complete:
+            report.unknown_queues = sorted(self._from_queues - self._known - self._judge.met)
         return report
+
+    def _go_through(self, walk: Walk, server: str, report: MigrationReport, progress: Progress | None) -> bool:
+        """Whether it came to its end, before the limit was reached or somebody called `stop`."""
+        for _ in chain.from_iterable(self._places(walk, server)):
+            if progress is not None:
+                progress(report)
+            if self._stopped or walk.limit_reached:
+                return False
+        return True
 
     def _places(self, walk: Walk, server: str) -> Iterator[Iterator[None]]:
         for queue in self._chosen_queues(server):
@@ -112,7 +143,15 @@ class Migration:
             yield walk.in_set(sorted_set)
 
     def _chosen_queues(self, server: str) -> list[str]:
-        if not self._queues:
-            return []
-        known = queues.names(self._config.redis_of(server))
-        return [name for name in known if not self._from_queues or name in self._from_queues]
+        names = queues.names(self._config.redis_of(server))
+        self._known.update(names)
+        return [name for name in names if self._queues and (not self._from_queues or name in self._from_queues)]
+
+
+@contextmanager
+def _noting(server: str, report: MigrationReport) -> Generator[None]:
+    """Go on without a server that fails."""
+    try:
+        yield
+    except RedisFailure as error:
+        report.failures.setdefault(server, error)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, cast
 
+from offsider.core.errors import RedisFailure
 from offsider.inspector.migration.judge import Moves
 from offsider.inspector.migration.rewriting import rewritten
 from offsider.storage import migration
@@ -53,10 +55,13 @@ class Mover:
     Args:
         config: knows all servers, and who listens.
         server: the name of the one that the jobs are on.
+        failures: servers that did not do what was asked, by name, and why: no job leaves for them, and none waits for
+            them again. Those that fail now are added.
     """
 
-    def __init__(self, config: Config, server: str) -> None:
+    def __init__(self, config: Config, server: str, failures: dict[str, RedisFailure]) -> None:
         self._config = config
+        self._failures = failures
         self._redis = config.redis_of(server)
         self._journals: dict[str, Journal] = {}
         self._number = 0
@@ -86,6 +91,9 @@ class Mover:
         """Move jobs of the schedule or the retry set. Raises RedisFailure."""
         outcome: dict[int, Outcome] = {}
         for places in _batches(candidates):
+            if not self._takes_jobs(candidates[places[0]].job):
+                outcome |= _refused(candidates, places)
+                continue
             batch = [self._change(candidates[place].job, 0) for place in places]
             journal = self._journal(batch[0].job)
             if journal is None:
@@ -93,7 +101,7 @@ class Mover:
             else:
                 leaving = [self._outgoing(one, sorted_set) for one in batch]
                 moved = migration.set_out(self._redis, sorted_set, journal, leaving)
-                self._drain(journal)
+                self._send(journal)
             outcome |= zip(places, self._told(batch, moved), strict=True)
         return [outcome[place] for place in range(len(candidates))]
 
@@ -102,9 +110,9 @@ class Mover:
 
         Raises:
             ConfigurationError: it goes to a server that is not configured here.
-            RedisFailure: a server cannot be reached, or refuses.
+            RedisFailure: the server that the jobs leave cannot be reached, or refuses.
         """
-        return sum(self._drain(journal) for journal in migration.journals(self._redis))
+        return sum(self._send(journal) for journal in migration.journals(self._redis))
 
     # ---------------------------------------------------------------------------------- one batch
     def _from_list(
@@ -119,6 +127,9 @@ class Mover:
         outcome: dict[int, Outcome] = {}
         left: set[int] = set()
         for places in _batches(candidates):
+            if not self._takes_jobs(candidates[places[0]].job):
+                outcome |= _refused(candidates, places)
+                continue
             # Those that have left were between the others and the end.
             before = list(accumulate(place in left for place in range(len(candidates))))
             batch = [self._change(candidates[at].job, candidates[at].position - before[at]) for at in places]
@@ -128,7 +139,7 @@ class Mover:
             else:
                 leaving = [self._outgoing(one, f"queue:{one.job.there.queue}") for one in batch]
                 moved = migration.shift_out(self._redis, key, journal, leaving)
-                self._drain(journal)
+                self._send(journal)
             if journal is not None or not stay:
                 left |= {place for place, how in zip(places, moved, strict=True) if how is Moved.DONE}
             outcome |= zip(places, self._told(batch, moved), strict=True)
@@ -139,21 +150,39 @@ class Mover:
         return Outgoing(one.job.raw, one.position, self._number, one.raw, where)
 
     def _journal(self, job: Moves) -> Journal | None:
-        """The journal for another server, which takes jobs now; None for a job that stays on its own."""
+        """The journal for another server; None for a job that stays on its own."""
         server = job.there.server
-        if server == job.here.server:
-            return None
-        journal = self._journals.setdefault(server, Journal.new(server))
-        migration.knock(self._config.redis_of(server), journal)
-        return journal
+        return None if server == job.here.server else self._journals.setdefault(server, Journal.new(server))
 
-    def _drain(self, journal: Journal) -> int:
+    def _takes_jobs(self, job: Moves) -> bool:
+        """Whether the server that a job goes to takes jobs now, if it is another one."""
+        journal = self._journal(job)
+        if journal is None:
+            return True
+        if journal.server not in self._failures:
+            with self._noting(journal.server):
+                migration.knock(self._config.redis_of(journal.server), journal)
+        return journal.server not in self._failures
+
+    def _send(self, journal: Journal) -> int:
+        """Have the jobs of a journal arrive; those that the other server does not take stay in it."""
         destination = self._config.redis_of(journal.server)
         arrived = 0
-        while entries := migration.oldest(self._redis, journal):
-            last = migration.deliver(destination, journal, entries)
-            arrived += migration.strike_out(self._redis, journal, last)
+        while journal.server not in self._failures and (entries := migration.oldest(self._redis, journal)):
+            last = None
+            with self._noting(journal.server):
+                last = migration.deliver(destination, journal, entries)
+            if last is not None:
+                arrived += migration.strike_out(self._redis, journal, last)
         return arrived
+
+    @contextmanager
+    def _noting(self, server: str) -> Generator[None]:
+        """Go on without a server that fails."""
+        try:
+            yield
+        except RedisFailure as error:
+            self._failures.setdefault(server, error)
 
     # ------------------------------------------------------------------------------ what changes
     def _change(self, job: Moves, position: int) -> _Changed:
@@ -170,6 +199,10 @@ class Mover:
             if one.news is not None:
                 self._config.events.emit("job_moved", JobMoved(one.news, moved=how is Moved.DONE))
         return [Outcome(how, one.raw) for one, how in zip(batch, moved, strict=True)]
+
+
+def _refused(candidates: Sequence[Candidate], places: Sequence[int]) -> dict[int, Outcome]:
+    return {place: Outcome(Moved.REFUSED, candidates[place].job.raw) for place in places}
 
 
 def _batches(candidates: Sequence[Candidate]) -> Iterator[list[int]]:

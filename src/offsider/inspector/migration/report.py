@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
+from offsider.core.errors import RedisFailure
+
 #: So many names of undeclared classes are told apart; jobs of further ones are counted together.
 _MOST_NAMES = 1_000
 OTHERS = "…"
@@ -44,7 +46,12 @@ class MigrationReport:
         refused: those that their new place did not take. They are where they were.
         finished: those that an earlier migration had left on their way, and that have now arrived; in a preview,
             those that are on their way.
-        complete: whether everything was looked at; False when the limit was reached, or somebody called `stop`.
+        on_their_way: those that have left and not arrived, since the other server failed meanwhile: they are safe, and
+            the next run brings them on.
+        unknown_queues: those of the chosen queues that no server has and no job names.
+        failures: servers that did not do what was asked, by name, and why. The others were gone through all the same.
+        complete: whether everything was looked at; False when the limit was reached, somebody called `stop`, or a
+            server failed.
     """
 
     relocations: Counter[Relocation] = field(default_factory=Counter[Relocation])
@@ -55,6 +62,9 @@ class MigrationReport:
     taken: int = 0
     refused: int = 0
     finished: int = 0
+    on_their_way: int = 0
+    unknown_queues: list[str] = field(default_factory=list[str])
+    failures: dict[str, RedisFailure] = field(default_factory=dict[str, RedisFailure])
     complete: bool = True
 
     @property

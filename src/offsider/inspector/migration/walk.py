@@ -43,7 +43,7 @@ class Walk:
         self._judge = judge
         self._report = report
         self._limit = limit
-        self._mover = Mover(config, server) if moves else None
+        self._mover = Mover(config, server, report.failures) if moves else None
 
     def in_queue(self, queue: str) -> Iterator[None]:
         """Yields after each page. Whatever is pushed and taken meanwhile, a job that stays there is met."""
