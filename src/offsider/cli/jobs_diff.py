@@ -15,8 +15,9 @@ from offsider.cli.connection import SETTINGS, load
 from offsider.cli.declarations import application_options, load_declarations
 from offsider.cli.failure import give_up
 from offsider.cli.plain import plain
-from offsider.core.errors import OffsiderError
+from offsider.core.errors import ConfigurationError, OffsiderError
 from offsider.core.wording import counted
+from offsider.wiring.nearest import suggest
 
 if TYPE_CHECKING:
     from offsider.inspector.job_record import JobRecord
@@ -59,6 +60,7 @@ def diff(
         before = _manifest(old, require, config, environment)
         after = _manifest(new, require, config, environment) if new else _current(require, config, environment)
         found = changes(before, after)
+        _check_allowed(allowed, (before, after))
         stored = _count(judges(before, after), config, environment) if counting else None
     except (OffsiderError, OSError) as error:
         sys.exit(give_up(str(error)))
@@ -93,6 +95,13 @@ def _word(change: Change, allowed: Sequence[str], stored: Mapping[str, Sequence[
         return UNSAFE
     concerned = sum(jobs.to_run if change.misleads else jobs.unfit for _, jobs in stored.get(change.job, ()))
     return UNSAFE if concerned else CLEAR
+
+
+def _check_allowed(allowed: Sequence[str], manifests: Sequence[Mapping[str, Any]]) -> None:
+    known = {job["name"] for manifest in manifests for job in manifest["jobs"]}
+    for name in allowed:
+        if name not in known:
+            raise ConfigurationError(f"--allow {name}: neither release has such a job{suggest(name, known)}")
 
 
 def _places(jobs: StoredJobs) -> str:

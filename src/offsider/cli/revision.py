@@ -1,6 +1,7 @@
 """The manifest of an application as it was at a git revision: its files are taken out, and loaded in a process.
 
-1. `git archive` writes the files of the revision into a folder of their own; nothing is checked out.
+1. `git archive` writes the files of the revision into a folder of their own, but for those of submodules; nothing is
+   checked out.
 2. `python -m offsider.cli.revision` loads the application there, with the packages that are installed now, and writes
    its manifest. It refuses an application that was found anywhere else, for example one that is installed.
 """
@@ -43,11 +44,13 @@ def manifest_of_revision(
     below = Path.cwd().resolve().relative_to(top.resolve())
     with tempfile.TemporaryDirectory(prefix="offsider-revision-", ignore_cleanup_errors=True) as folder:
         with zipfile.ZipFile(io.BytesIO(_git("-C", str(top), "archive", "--format=zip", commit))) as files:
-            files.extractall(folder)
-        here = Path(folder) / below
+            files.extractall(Path(folder) / "files")
+        here = Path(folder) / "files" / below
         if not here.is_dir():
             raise ConfigurationError(f"{revision} has no folder {below}")
-        return _loaded(revision, here, json.dumps([list(require), file, environment]))
+        answer = Path(folder) / "manifest.json"
+        _load(revision, here, json.dumps([list(require), file, environment, str(answer)]))
+        return cast("dict[str, Any]", json.loads(answer.read_text("utf-8")))
 
 
 def _git(*words: str) -> bytes:
@@ -62,29 +65,35 @@ def _git(*words: str) -> bytes:
         raise ConfigurationError(f"git could not be asked: {error}") from error
 
 
-def _loaded(revision: str, folder: Path, options: str) -> dict[str, Any]:
+def _load(revision: str, folder: Path, options: str) -> None:
     paths = [str(folder), str(folder / "src"), os.environ.get("PYTHONPATH", "")]
-    ended = subprocess.run(  # noqa: S603  # our own program
-        (sys.executable, "-m", "offsider.cli.revision", options),
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), "PYTHONDONTWRITEBYTECODE": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=LOAD_SECONDS,
-    )
+    try:
+        ended = subprocess.run(  # noqa: S603  # our own program
+            (sys.executable, "-m", "offsider.cli.revision", options),
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), "PYTHONDONTWRITEBYTECODE": "1"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            timeout=LOAD_SECONDS,
+        )
+    except subprocess.TimeoutExpired:
+        raise ConfigurationError(
+            f"the application of {revision} was not loaded within {LOAD_SECONDS} s: write a manifest of it instead"
+        ) from None
     if ended.returncode:
         said = ended.stderr.strip().splitlines() or ["it ended without a word"]
         raise ConfigurationError(f"the application of {revision} could not be loaded: {said[-1]}")
-    return cast("dict[str, Any]", json.loads(ended.stdout.splitlines()[-1]))
 
 
 def main(words: Sequence[str]) -> int:
-    """Write the manifest of the application in the current folder; what it prints itself comes before."""
+    """Write the manifest of the application in the current folder to a file; what it prints itself is its own."""
     from offsider.cli.declarations import load_declarations
     from offsider.jobs.manifest import manifest
 
-    require, file, environment = json.loads(words[0])
+    require, file, environment, answer = json.loads(words[0])
     try:
         config = load_declarations(require, file, environment)
         _check_place(config.worker.require)
@@ -92,7 +101,7 @@ def main(words: Sequence[str]) -> int:
     except OffsiderError as error:
         sys.stderr.write(f"{error}\n".replace("\n", " "))
         return 1
-    sys.stdout.write(f"\n{json.dumps(found)}\n")
+    Path(answer).write_text(json.dumps(found), "utf-8")
     return 0
 
 

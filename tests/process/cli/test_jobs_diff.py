@@ -94,6 +94,12 @@ def test_what_cannot_be_compared_is_a_message(releases):
         ("old.json", "nothing.json"): "name a manifest or a revision of this repository",
         ("shop.py", "new.json"): "shop.py is no manifest",
         ("odd.json", "new.json", "--redis"): "arguments of shop.resize cannot be read",
+        (
+            "old.json",
+            "new.json",
+            "--allow",
+            "shop.resise",
+        ): "neither release has such a job (did you mean 'shop.resize'?)",
         ("old.json",): "which jobs? Name the application: -r MODULE",
         ("old.json", "new.json", "--redis"): "127.0.0.1:1",
     }.items():

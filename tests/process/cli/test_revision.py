@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from offsider.cli import revision
+from offsider.core.errors import ConfigurationError
 from tests.process.cli.commands import SHOP, offsider
 
 
@@ -23,7 +25,7 @@ def repository(tmp_path) -> Path:
     git(tmp_path, "init", "-q", "-b", "main")
     (app / "offsider.toml").write_text('[worker]\nrequire = "shop"\n')
     for release, text in (("1", SHOP), ("2", SHOP.replace("path: str", "path: str, width: int"))):
-        (app / "shop.py").write_text(f'print("loaded")\n{text}')
+        (app / "shop.py").write_text(f'import atexit\natexit.register(print, "bye")\nprint("loaded")\n{text}')
         git(tmp_path, "add", "-A")
         git(tmp_path, "commit", "-q", "-m", release)
         git(tmp_path, "tag", release)
@@ -83,3 +85,10 @@ def test_what_cannot_be_loaded_is_a_message(repository):
         assert ended.returncode == 1
         assert complaint in ended.stderr, ended.stderr
         assert "Traceback" not in ended.stderr
+
+
+def test_an_application_that_does_not_come_to_an_end_is_a_message(repository, monkeypatch):
+    monkeypatch.chdir(repository)
+    monkeypatch.setattr(revision, "LOAD_SECONDS", 0.01)
+    with pytest.raises(ConfigurationError, match=r"of 1 was not loaded within 0.01 s: write a manifest"):
+        revision.manifest_of_revision("1", ["shop"], None, None)
