@@ -99,7 +99,7 @@ def test_what_cannot_be_compared_is_a_message(releases):
             "new.json",
             "--allow",
             "shop.resise",
-        ): "neither release has such a job (did you mean 'shop.resize'?)",
+        ): "has such a job (did you mean 'shop.resize'?)",
         ("old.json",): "which jobs? Name the application: -r MODULE",
         ("old.json", "new.json", "--redis"): "127.0.0.1:1",
     }.items():
