@@ -26,7 +26,7 @@ WEB = Path(__file__).resolve().parents[1] / "src" / "offsider" / "web"
 #: where the items are the texts, or the constant is one. Of a function those count that it appends to its answer.
 ELSEWHERE: dict[str, dict[str, int | None]] = {
     "answering": {"TITLES": None},
-    "dashboard": {"_attention": None},
+    "dashboard": {"_attention": None, "_unserved": None},
     "display": {"_SPANS": 2},
     "job": {"_FOR_GOOD": None, "_GONE": None, "_AT": None},
     "job_sets": {"_FOR_GOOD": None},

@@ -25,7 +25,8 @@ class Shard:
     """A shard as it fares now.
 
     Attributes:
-        name: of the shard; empty for workers that were started without one.
+        name: of the shard; empty for workers that were started without one, and for queues of no shard in which jobs
+            wait that nobody takes.
         server: the name of its server.
         url: of that server, without its password.
         queues: the names of its queues; ``*`` among them means all of its server.
@@ -63,13 +64,20 @@ class ServerLook:
         """Look now. Raises RedisFailure."""
         return cls(Stats.read(config).queue_summaries, list(ProcessSet(config)))
 
+    @property
+    def unserved(self) -> list[QueueSummary]:
+        """The queues in which jobs wait that no process takes from."""
+        served = {queue for process in self.processes for queue in process.queues}
+        return [] if EVERY in served else [each for each in self.queues if each.size and each.name not in served]
+
 
 #: What was seen of a server, or why nothing was.
 Seen: TypeAlias = ServerLook | str
 
 
 class Shards:
-    """Every shard of the configuration, then the workers without one. Iterating gives `Shard`, as of now.
+    """Every shard of the configuration, then, server by server, those that only workers tell of, the workers without
+    one, and the queues in which jobs wait that no shard has. Iterating gives `Shard`, as of now.
 
     Args:
         config: which configuration; default: this process's.
@@ -84,7 +92,7 @@ class Shards:
         yield from shards_of(self._config, seen)
 
     def find(self, name: str) -> Shard | None:
-        """The shard of this name; None when the configuration has none."""
+        """The shard of this name; None when there is none."""
         return next((shard for shard in self if shard.name == name), None) if name else None
 
 
@@ -95,8 +103,20 @@ def shards_of(config: Config, seen: Mapping[str, Seen]) -> Iterator[Shard]:
         queues = routes.queues_of(section)
         yield _shard(config, name, section.server, queues, seen[section.server])
     for server, look in seen.items():
-        if isinstance(look, ServerLook) and any(not process.shard for process in look.processes):
-            yield _shard(config, "", server, (), look)
+        if isinstance(look, ServerLook):
+            yield from _others(config, server, look)
+
+
+def _others(config: Config, server: str, look: ServerLook) -> Iterator[Shard]:
+    """What this configuration does not have: a shard that was renamed is served under its old name for a while."""
+    configured = {name: section for name, section in config.shards.items() if section.server == server}
+    routes = routes_of(config)
+    of_shards = {queue for section in configured.values() for queue in routes.queues_of(section)}
+    for name in sorted({process.shard for process in look.processes} - configured.keys()):
+        yield _shard(config, name, server, (), look)
+    left = [] if EVERY in of_shards else [queue for queue in look.unserved if queue.name not in of_shards]
+    if left:
+        yield _shard(config, "", server, [queue.name for queue in left], ServerLook(left, ()))
 
 
 def _shard(config: Config, name: str, server: str, queues: Sequence[str], look: Seen) -> Shard:

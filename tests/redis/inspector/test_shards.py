@@ -77,15 +77,18 @@ def test_a_shard_is_shown_with_its_workers_and_what_waits_for_them(config_of, ra
     add_jobs(raw_redis, "c", 1000)
     add_jobs(other, "a", 7)
     shards = '[shards.first]\nqueues = ["a,3", "b"]\n[shards.far]\nqueues = ["a"]\nserver = "other"\n'
-    found = seen(config_of(shards))
-    assert list(found) == [("first", "main"), ("far", "other"), ("", "main")]
-    first, far, without = found.values()
+    found = list(Shards(config_of(shards)))
+    told = [("first", "main"), ("far", "other"), ("", "main"), ("", "main")]
+    assert [(shard.name, shard.server) for shard in found] == told
+    first, far, without, left = found
     assert (first.queues, first.processes, first.quiet) == (("a", "b"), 2, 1)
     assert (first.concurrency, first.busy, first.waiting, first.error) == (15, 2, 3, "")
     assert 499 < first.latency_seconds < 600
     assert (far.processes, far.busy, far.waiting) == (1, 1, 1)
     assert 6 < far.latency_seconds < 100
     assert (without.queues, without.processes, without.waiting) == (("everything", "a"), 1, 2)
+    assert (left.queues, left.processes, left.waiting) == (("c",), 0, 1)
+    assert 999 < left.latency_seconds < 1100
 
 
 def test_a_shard_that_nobody_serves_shows_what_waits(config_of, raw_redis):
@@ -126,3 +129,14 @@ def test_a_server_that_does_not_answer_hides_no_other(config_of, raw_redis):
     assert (near.processes, near.error) == (1, "")
     assert (far.processes, far.queues, far.url) == (0, ("b",), "redis://:***@127.0.0.1:1/0")
     assert "cannot be reached" in far.error
+
+
+def test_a_shard_that_was_renamed_is_seen_under_the_name_that_its_workers_tell(config_of, raw_redis, other):
+    add_process(raw_redis, 1, "old", "a")
+    add_process(raw_redis, 2, "far", "b")
+    add_jobs(raw_redis, "b", 30)
+    found = seen(config_of('[shards.new]\nqueues = ["a"]\n[shards.far]\nqueues = ["b"]\nserver = "other"\n'))
+    assert list(found) == [("new", "main"), ("far", "other"), ("far", "main"), ("old", "main")]
+    assert (found["new", "main"].processes, found["far", "other"].processes) == (0, 0)
+    assert (found["far", "main"].processes, found["far", "main"].waiting) == (1, 1)
+    assert (found["old", "main"].processes, found["old", "main"].queues) == (1, ("a",))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tests.waiting import wait_for
+
 
 def test_an_empty_server_is_shown(read):
     data = read("/")
@@ -54,3 +56,14 @@ def test_what_no_live_worker_can_run_asks_for_attention(read, ask, raw_redis):
     page = ask("/").body.decode()
     assert "No live worker of queue media can run shop.Crop. Parked jobs: 1." in page
     assert "Start workers of the release that pushed them" in page
+
+
+def test_jobs_in_a_queue_that_nobody_serves_ask_for_attention(read, ask, raw_redis):
+    raw_redis.sadd("processes", "h:7:abc")
+    info = '{"hostname": "h", "pid": 7, "queues": ["low"], "concurrency": 5}'
+    raw_redis.hset("h:7:abc", mapping={"info": info, "busy": 0, "quiet": "false"})
+    raw_redis.sadd("queues", "low", "orphan", "empty")
+    raw_redis.lpush("queue:low", b'{"class":"A","args":[],"jid":"1","queue":"low"}')
+    assert read("/")["attention"] == []
+    raw_redis.lpush("queue:orphan", b'{"class":"A","args":[],"jid":"2","queue":"orphan"}')
+    wait_for(lambda: b"queues that nobody serves" in ask("/").body, what="the counters are read anew")

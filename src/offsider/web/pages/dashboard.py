@@ -6,7 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from offsider.inspector import History, Queue, RulesInUse, ServerInfo, Stats, TopJobs, rules_in_use
+from offsider.inspector import (
+    History,
+    ProcessSet,
+    Queue,
+    RulesInUse,
+    ServerInfo,
+    ServerLook,
+    Stats,
+    TopJobs,
+    rules_in_use,
+)
 from offsider.inspector.switches import switches_here
 from offsider.web.answers import Answer, Page, Text
 from offsider.web.counters import counters, last_hour, parked, server
@@ -14,6 +24,7 @@ from offsider.web.layout import counts
 from offsider.web.routing import LOOK, Route
 from offsider.web.segments import segment
 from offsider.web.visit import Visit
+from offsider.wiring.config import Config
 
 MOST_QUEUES = 8
 MOST_JOBS = 5
@@ -33,7 +44,7 @@ def show(visit: Visit) -> Answer:
     data = {
         "stats": {**counts(stats), "processes": stats.processes},
         "switched": [switch.name for switch in switches_here(visit.config)[:MOST_SWITCHES]],
-        "attention": [*_attention(stats, info, rules_in_use(visit.config))],
+        "attention": [*_attention(stats, info, rules_in_use(visit.config)), *_unserved(stats, visit.config)],
         "parked": [{**asdict(jobs), "path": f"/metrics/{segment(jobs.name)}"} for jobs in parked(visit.config)],
         "hour": _hour(hour),
         "queues": _slowest(stats),
@@ -105,6 +116,13 @@ def _attention(stats: Stats, info: ServerInfo, rules: Sequence[RulesInUse]) -> l
         found.append("The server's memory is nearly full: it will refuse new jobs.")
     if len(rules) > 1:
         found.append("Programs route jobs by different rules: offsider doctor tells which.")
+    return found
+
+
+def _unserved(stats: Stats, config: Config) -> list[str]:
+    found: list[str] = []
+    if stats.processes and stats.enqueued and ServerLook(stats.queue_summaries, list(ProcessSet(config))).unserved:
+        found.append("Jobs wait in queues that nobody serves: offsider doctor tells which.")
     return found
 
 
