@@ -115,6 +115,11 @@ TRANSIENT = frozenset(
         *("wait_replicas", "server", "extra"),
     }
 )
+# Options of extensions that come with the package, and what installs them: plain data, for a message.
+INSTALLED_BY = {
+    **dict.fromkeys(("unique_for", "unique_until", "deduplicate"), "offsider.ext.unique.Unique"),
+    "concurrency_limit": "offsider.ext.concurrency_limits.ConcurrencyLimits",
+}
 # Payload keys that say what the job is; no option may overwrite them.
 RESERVED = frozenset(
     {"class", "args", "kwargs", "jid", "at", "created_at", "enqueued_at", "retry_count", "interrupted_count"}
@@ -207,7 +212,7 @@ def _check_option(key: str, value: Any, known_extra: Collection[str]) -> None:
         _check_extra(value, known_extra)
     elif key not in TRANSIENT and (key not in known_extra or key in RESERVED):
         known = ", ".join(sorted({*_CHECKS, *known_extra}))
-        raise InvalidOptions(f"unknown option {key!r}; known options are {known}")
+        raise InvalidOptions(f"unknown option {key!r}; {_installed_by(key) or f'known options are {known}'}")
 
 
 def _check_extra(value: Any, known_extra: Collection[str]) -> None:
@@ -215,7 +220,20 @@ def _check_extra(value: Any, known_extra: Collection[str]) -> None:
         raise InvalidOptions(f"extra must be a mapping, got {value!r}")
     for key in cast("Mapping[object, object]", value):
         if key not in known_extra or key in RESERVED:
-            raise InvalidOptions(f"unknown option {key!r} in extra; installed extensions know {sorted(known_extra)}")
+            known = f"installed extensions know {sorted(known_extra)}"
+            raise InvalidOptions(f"unknown option {key!r} in extra; {_installed_by(key) or known}")
+
+
+def _installed_by(key: object) -> str:
+    """Which extension knows an option, for one of ours; empty for any other."""
+    extension = INSTALLED_BY.get(key) if isinstance(key, str) else None
+    if extension is None:
+        return ""
+    module, _, name = extension.rpartition(".")
+    return (
+        f"it is of an extension that is not installed here: config.use({name}()), imported from {module}, in the "
+        "function configure of the application"
+    )
 
 
 def _is_whole(value: object) -> bool:

@@ -53,6 +53,12 @@ def test_empty_and_odd_queue_names_are_refused(name):
         ({"extra": {"unique_for": 5}}, "unknown option 'unique_for' in extra"),
         ({"extra": 5}, "extra must be a mapping"),
         ({"jid": "x"}, "unknown option 'jid'"),
+        (
+            {"unique_for": 5},
+            "unknown option 'unique_for'; it is of an extension that is not installed here: config.use(Unique())",
+        ),
+        ({"extra": {"concurrency_limit": 5}}, "imported from offsider.ext.concurrency_limits, in the"),
+        ({"extra": {5: 5}}, "unknown option 5 in extra"),
     ],
     ids=str,
 )

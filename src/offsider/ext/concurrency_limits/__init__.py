@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -18,9 +19,13 @@ from offsider.ext.concurrency_limits.rules import OPTION, Given, Rules, check_op
 from offsider.ext.concurrency_limits.slots import Slots, SlotsService
 from offsider.ext.concurrency_limits.table import Table
 from offsider.ext.concurrency_limits.web import make_tab
+from offsider.jobs import registry
+from offsider.wiring.nearest import suggest
 
 if TYPE_CHECKING:
     from offsider.wiring.config import Config
+
+logger = logging.getLogger("offsider")
 
 __all__ = ["ConcurrencyLimits", "Limit", "Limits"]
 
@@ -59,6 +64,17 @@ class ConcurrencyLimits:
         slots = Slots(config, table)
         config.server_middleware.gate(Gate(config, table, slots))
         config.add_service(lambda config: SlotsService(slots, config))
+        config.on("startup", self._warn_of_unknown)
         config.add_web_tab(make_tab())
         config.add_metrics(families)
         config.add_doctor_check(check_limits)
+
+    def _warn_of_unknown(self) -> None:
+        """A class that was renamed would have no limit from then on, and nobody would know."""
+        known = registry.names()
+        for name in self._rules.unknown(known):
+            logger.warning(
+                "ConcurrencyLimits(limits=…): no job here is called %r%s; its limit limits nobody",
+                name,
+                suggest(name, known),
+            )

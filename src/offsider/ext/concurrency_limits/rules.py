@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
 from offsider.core.errors import ConfigurationError, InvalidOptions, InvalidQuery
@@ -68,12 +68,18 @@ class Rules:
         try:
             if not callable(given):
                 number(given)
+            if not key:
+                raise InvalidOptions("a limit is given for the stored name of a class, or a query, and this is empty")
             if "=" in key or key == EVERY_JOB:
                 self._by_query.append((Query.parse(key), given))
             else:
                 self._by_name[key] = given
         except (ValueError, InvalidQuery) as error:
             raise ConfigurationError(f"ConcurrencyLimits(limits={{{key!r}: …}}): {error}") from None
+
+    def unknown(self, names: Collection[str]) -> list[str]:
+        """The names that limits were given for and that no job has, of these."""
+        return sorted(name for name in self._by_name if name not in names)
 
     @property
     def wants_threads(self) -> bool:

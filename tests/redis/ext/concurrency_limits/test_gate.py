@@ -134,6 +134,19 @@ def test_coroutines_hold_their_slot_to_their_end(config, declared, client, limit
     assert limits.find("Async").in_use == 0
 
 
+def test_a_limit_for_a_class_that_no_job_here_is_called_is_told_at_the_start(redis_url, declared, caplog):
+    config = Config()
+    config.redis.url = redis_url
+    config.use(ConcurrencyLimits(limits={"Act": 3, "Actt": 3, "urgency=high": 1}))
+    Stage()
+    with RunningWorker(config):
+        pass
+    told = [record.getMessage() for record in caplog.records if "ConcurrencyLimits" in record.getMessage()]
+    assert len(told) == 1
+    assert "no job here is called 'Actt' (did you mean" in told[0]
+    config.close()
+
+
 def test_a_run_outside_of_a_worker_asks_nobody(config, declared, redis):
     ran = []
 

@@ -85,7 +85,7 @@ def test_a_fleet_that_nobody_has_counted_yet_limits_nobody(config):
     assert limit(declare(), config, default_shares=True) == 0
 
 
-@pytest.mark.parametrize("key, value", [("Hard", "3"), ("urgency=quick&", 3), ("urgency==", 1)])
+@pytest.mark.parametrize("key, value", [("", 3), ("Hard", "3"), ("urgency=quick&", 3), ("urgency==", 1)])
 def test_what_cannot_be_a_limit_is_told_at_once(key, value):
     with pytest.raises(ConfigurationError, match="ConcurrencyLimits"):
         Rules({key: value}, default_shares=False)
