@@ -11,6 +11,7 @@ from offsider.cli.application import load_application
 from offsider.cli.boot import configured
 from offsider.cli.plain import plain
 from offsider.core.wording import counted
+from offsider.jobs import registry
 from offsider.jobs.selected import serve_selected
 from offsider.wiring.capsule import Capsule
 
@@ -29,6 +30,8 @@ def run(options: WorkerOptions) -> int:
     """
     config = configured(options)
     load_application(config.worker.require, config)
+    registry.check_all(config)
+    config.check_rules()
     config.warnings.extend(serve_selected(config, options.queries(), negate=options.negate))
     lines = queue_names(config) if options.list_queues else [*plan(config)]
     for line in lines:

@@ -1,16 +1,18 @@
 """Every place where a job can be, walked through in small steps while jobs move on.
 
 A job goes from the schedule or the retry set to a queue, from there to a private list, and from there back to any of
-them; an extension may park a claimed job in a list of its own, from where it goes back to the head of its queue. The
-walk goes the same way: private lists, sets, queues, lists of extensions, and then private lists together with the next
-jobs of each queue and of each such list, which are read in one transaction. So a job that is somewhere all the time,
-and that does not begin to run meanwhile, is met:
+them; an extension may park a claimed job in a list of its own, from where it goes back to the head of its queue; and
+one that is put off before it begins goes to the schedule, for a second at least. The walk goes the same way: private
+lists, sets, queues, lists of extensions, then private lists together with the next jobs of each queue and of each such
+list, which are read in one transaction, and the schedule once more. So a job that is somewhere all the time, and that
+does not begin to run meanwhile, is met:
 
 1. One that is being run is in a private list when the walk begins; or its run is over, and it is in one of the sets or
    in a queue before they are looked at.
 2. One in a set stays there, or has gone to its queue before the queues are looked at.
 3. One in a queue stays there, or has been claimed. A claimed job that has not run can only go back to the head of its
-   queue, and there it is seen beside the private lists; or be parked.
+   queue, and there it is seen beside the private lists; or be parked; or be put off, and then it has left the private
+   list before the last look there or is met by that, and in the schedule after it.
 4. One that was parked before the lists of extensions are looked at is met there, or has gone back; one that is parked
    later was claimed right before, when private lists were looked at once more, or is still at one end of its list.
 
@@ -53,6 +55,7 @@ def walk(redis: Redis, step: int = STEP) -> Iterator[set[str]]:
     for key in further:
         yield from _in_list(redis, key, step)
     yield _claimed(redis)
+    yield from _in_set(redis, redis.keys.schedule, step)
 
 
 def _in_set(redis: Redis, sorted_set: str, step: int) -> Iterator[set[str]]:

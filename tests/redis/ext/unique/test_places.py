@@ -95,6 +95,8 @@ MOVES = [
     ("claim", "begin", "fail"),
     ("claim", "give_back"),
     ("claim", "give_back", "claim", "give_back"),
+    ("claim", "put_off"),
+    ("claim", "give_back", "claim", "put_off"),
     ("claim", "park"),
     ("claim", "park", "resume"),
     ("claim", "park", "resume", "claim", "park"),
@@ -113,6 +115,22 @@ def test_a_job_that_moves_once_in_a_walk_is_met(redis, moves, at):
                 getattr(traveller, move)()
     if "begin" not in moves or "traveller" in seen:
         assert "traveller" in seen
+
+
+@pytest.mark.parametrize("at", range(5))
+@pytest.mark.parametrize("later", range(1, 5))
+def test_a_job_that_is_claimed_and_put_off_in_two_steps_of_a_walk_is_met(redis, raw_redis, at, later):
+    traveller = Traveller(redis)
+    # Behind more than are looked at beside the private lists.
+    raw_redis.rpush("queue:default", *(payload(f"j{number}") for number in range(places.NEXT_JOBS + 10)))
+    seen = set()
+    for number, step in enumerate(places.walk(redis, 100)):
+        seen |= step
+        if number == at:
+            traveller.claim()
+        if number == at + later:
+            traveller.put_off()
+    assert "traveller" in seen
 
 
 @pytest.mark.parametrize("first", ["schedule", "retry"])

@@ -59,6 +59,11 @@ class Traveller:
             self.redis.call("SADD", self.redis.keys.places, PARKED)
             self._move(PARKED, head=self.resumed)
 
+    def put_off(self):
+        """A switch puts it off, or no worker can run it yet: its run does not begin."""
+        if self._is_claimed() and not self.running:
+            self._move("schedule")
+
     def resume(self):
         """It may run now."""
         if self.place == PARKED:
