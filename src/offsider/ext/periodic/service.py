@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
@@ -43,6 +44,8 @@ logger = logging.getLogger("offsider")
 
 #: After a failure of the server.
 OUTAGE_SECONDS = 1.0
+#: How long ``main`` is not asked whose a tick is after it has failed: it may hang, and others are due as well.
+HOMES_AWAY_SECONDS = 30.0
 #: How often a process tells what is registered in it.
 PUBLISH_SECONDS = 60.0
 #: From then on a tick is late enough for a warning.
@@ -73,6 +76,9 @@ class PeriodicService:
         self._homes = homes
         #: Up to when other servers have dealt with jobs; None: to be asked for.
         self._elsewhere: dict[str, int] | None = None if homes is not None else {}
+        #: Ticks that were claimed without having asked.
+        self._unasked: dict[str, int] = {}
+        self._ask_homes_at = 0.0
         self._keys = redis.keys
         self._alarm = Alarm(redis, self._store.revision)
         self._me = here()
@@ -125,28 +131,45 @@ class PeriodicService:
         return max(0.0, min([*pauses, self._alarm.longest_seconds]))
 
     def _dealt_with_elsewhere(self) -> dict[str, int]:
-        if self._elsewhere is None and self._homes is not None:
+        homes = self._homes_to_ask()
+        if homes is not None:
             try:
-                self._elsewhere = self._homes.elsewhere()
+                for name, tick in list(self._unasked.items()):
+                    homes.is_here(name, tick)
+                    del self._unasked[name]
+                if self._elsewhere is None:
+                    self._elsewhere = homes.elsewhere()
             except RedisFailure as error:
-                self._warn_of_homes(error)
+                self._do_without_homes(error)
         return self._elsewhere or {}
 
     def _is_here(self, name: str, tick: int) -> bool:
         """Whether a tick is for this server. Nobody waits for ``main``: a tick that nobody claims is lost."""
-        if self._homes is None:
+        homes = self._homes_to_ask()
+        if homes is None:
+            self._unasked |= {name: tick} if self._homes is not None else {}
             return True
         try:
-            here = self._homes.is_here(name, tick)
+            here = homes.is_here(name, tick)
         except RedisFailure as error:
-            self._warn_of_homes(error)
+            self._do_without_homes(error)
+            self._unasked[name] = tick
             return True
         if not here:
             self._elsewhere = {**(self._elsewhere or {}), name: tick}
         return here
 
-    def _warn_of_homes(self, error: RedisFailure) -> None:
-        logger.warning("periodic jobs: which server sees to a tick cannot be asked: %s", error)
+    def _homes_to_ask(self) -> Homes | None:
+        return self._homes if time.monotonic() >= self._ask_homes_at else None
+
+    def _do_without_homes(self, error: RedisFailure) -> None:
+        self._ask_homes_at = time.monotonic() + HOMES_AWAY_SECONDS
+        logger.warning(
+            "periodic jobs: which server sees to a tick cannot be asked for %g s, so that one may come twice while a "
+            "deploy moves its job to another server: %s",
+            HOMES_AWAY_SECONDS,
+            error,
+        )
 
     # ------------------------------------------------------------------------------- one entry
     def _serve(self, entry: Entry, looked: Looked) -> float:

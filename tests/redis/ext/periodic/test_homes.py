@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import pytest
 import redis
 
+from offsider.core.errors import RedisUnavailable
 from offsider.ext.periodic import Periodic, PeriodicJobs
 from offsider.ext.periodic.entry import make
 from offsider.ext.periodic.homes import Homes
@@ -127,7 +128,33 @@ def test_a_job_goes_on_while_main_is_away(set_clocks, process, bulk_url, bulk, c
     set_clocks(NOON + 60)
     worker.settle()
     assert bulk.llen("queue:default") == 1
-    assert "which server sees to a tick cannot be asked" in caplog.text
+    assert "which server sees to a tick cannot be asked for 30 s" in caplog.text
+
+
+def test_main_is_asked_once_and_told_later_what_was_claimed_without_it(
+    set_clocks, process, redis_url, bulk_url, monkeypatch
+):
+    set_clocks(NOON + 10)
+    entries = [make(f"tick-{number}", "* * * * *", "Tick") for number in range(5)]
+    worker = process(*entries, url=bulk_url, main=redis_url)
+    worker.settle()
+    asked, is_here = [], Homes.is_here
+
+    def hangs(self, name, tick):
+        asked.append(name)
+        raise RedisUnavailable("no answer in 5 s")
+
+    monkeypatch.setattr(Homes, "is_here", hangs)
+    set_clocks(NOON + 60)
+    worker.settle()
+    assert len(asked) == 1
+    assert worker.redis.call("LLEN", "queue:default") == 5
+    monkeypatch.setattr(Homes, "is_here", is_here)
+    worker.service._ask_homes_at = 0.0
+    worker.settle()
+    main = Homes(worker.config.redis_of("main"), "main")
+    assert main.elsewhere() == {f"tick-{number}": NOON + 60 for number in range(5)}
+    assert worker.service._unasked == {}
 
 
 def test_a_job_that_is_removed_is_forgotten(both):
