@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
+from offsider.cli.application import BrokenApplication, load_application
 from offsider.cli.connection import SERVER, SETTINGS, connection_options, load
 from offsider.cli.failure import give_up
 from offsider.cli.plain import plain
@@ -24,6 +25,11 @@ if TYPE_CHECKING:
     from offsider.wiring.config import Config
 
 EVERY_QUEUE = "*"
+LOCKS_STAY = (
+    "locks of unique jobs among them are kept until a worker frees them, in some minutes, and until then the same jobs "
+    "are dropped when they are pushed; name the application, which frees them at once: -r MODULE"
+)
+_MOST_LETTERS = 500
 #: The file, the environment and the server.
 Connection: TypeAlias = tuple[str | None, str | None, str | None]
 
@@ -137,23 +143,70 @@ def unpause(connection: Connection, names: tuple[str, ...]) -> None:
 @queues.command(context_settings=SETTINGS)
 @NAMES
 @click.option("-y", "--yes", is_flag=True, help="Do not ask first.")
+@click.option(
+    "-r",
+    "--require",
+    metavar="MODULE",
+    multiple=True,
+    help="The application: its extensions free what such jobs hold, as locks. Default: worker.require.",
+)
 @click.pass_obj
-def clear(connection: Connection, names: tuple[str, ...], *, yes: bool) -> None:
+def clear(connection: Connection, names: tuple[str, ...], require: tuple[str, ...], *, yes: bool) -> None:
     """Delete these queues with all jobs that wait in them, for good. Asks first."""
-    sys.exit(_act(connection, names, "clear", ask=not yes))
+    sys.exit(_clear(connection, names, require, ask=not yes))
 
 
-def _act(connection: Connection, names: Sequence[str], how: str, *, ask: bool = False) -> int:
+def _act(connection: Connection, names: Sequence[str], how: str) -> int:
     try:
-        chosen = _chosen(load(*connection), names, may_be_new=how == "pause")
+        for queue in _chosen(load(*connection), names, may_be_new=how == "pause"):
+            getattr(queue, how)()
+            click.echo(f"{queue.name}: {'paused' if how == 'pause' else 'goes on'}")
+    except OffsiderError as error:
+        return give_up(str(error))
+    return 0
+
+
+def _clear(connection: Connection, names: Sequence[str], require: Sequence[str], *, ask: bool) -> int:
+    file, environment, server = connection
+    try:
+        config = load(file, environment)
+        doubts = _load_extensions(require, config)
+        config = config.for_server(server or config.server)
+        chosen = _chosen(config, names, may_be_new=False)
+        for doubt in [*doubts, *_locks_that_stay(config)]:
+            click.echo(plain(doubt, _MOST_LETTERS), err=True)
         if ask:
             jobs = counted(sum(map(len, chosen)), "job")
             click.confirm(f"Delete {', '.join(names)} with {jobs}, for good?", abort=True)
         for queue in chosen:
-            _tell(queue, how, getattr(queue, how)())
+            click.echo(f"{queue.name}: {counted(queue.clear(), 'job')} deleted")
     except OffsiderError as error:
         return give_up(str(error))
     return 0
+
+
+def _load_extensions(require: Sequence[str], config: Config) -> list[str]:
+    """Load the application, whose extensions hear of each job that is deleted; answers what went wrong.
+
+    Raises:
+        BrokenApplication: one that was asked for cannot be loaded. One that only the file names may be elsewhere.
+    """
+    try:
+        load_application(require or config.worker.require, config)
+    except BrokenApplication as error:
+        if require:
+            raise
+        return [f"the application of worker.require cannot be loaded here: {error}"]
+    return []
+
+
+def _locks_that_stay(config: Config) -> list[str]:
+    """What becomes of locks when no extension hears of the jobs that are deleted."""
+    from offsider.ext.unique import Locks
+
+    if "unique" in config.extensions or not len(Locks(config)):
+        return []
+    return [LOCKS_STAY]
 
 
 def _chosen(config: Config, names: Sequence[str], *, may_be_new: bool) -> list[Queue]:
@@ -166,8 +219,3 @@ def _chosen(config: Config, names: Sequence[str], *, may_be_new: bool) -> list[Q
         if queue.name not in known and not may_be_new and not queue.paused:
             raise UnknownQueue(f"there is no queue {queue.name}{suggest(queue.name, known)}")
     return chosen
-
-
-def _tell(queue: Queue, how: str, removed: int | None) -> None:
-    effects = {"pause": "paused", "unpause": "goes on", "clear": f"{counted(removed or 0, 'job')} deleted"}
-    click.echo(f"{queue.name}: {effects[how]}")

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
+import sys
 import time
 
 import pytest
 from click.testing import CliRunner
 
 from offsider.cli.main import main
+from offsider.client import Client
+from offsider.ext.unique import Unique
+from offsider.jobs import registry
+from offsider.wiring.config import Config
 from tests.redis.inspector.examined import RUBYS, push, register
 
 
@@ -90,6 +96,89 @@ def test_clearing_asks_first(raw_redis):
 def test_clearing_does_not_ask_with_yes(raw_redis):
     push(raw_redis, "A")
     assert call("clear", "--yes", "default").output == "default: 1 job deleted\n"
+
+
+UNIQUE = """
+from offsider import job
+from offsider.ext.unique import Unique
+
+@job(name="shop.sync", extra={"deduplicate": "until_executed"})
+def sync(number): ...
+
+def configure(config):
+    config.use(Unique())
+"""
+KEPT = "locks of unique jobs among them are kept until a worker frees them"
+
+
+@pytest.fixture
+def locked(tmp_path, redis_url, monkeypatch):
+    """The name of an application whose unique jobs wait in default: on main, and on the server bulk."""
+    (tmp_path / "shop_of_locks.py").write_text(UNIQUE)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "offsider.toml").write_text(f'[servers.bulk]\nurl = "{redis_url}"\nkey_prefix = "bulk:"\n')
+    with registry.isolated():
+        monkeypatch.delitem(sys.modules, "shop_of_locks", raising=False)
+        yield "shop_of_locks"
+
+
+@pytest.fixture
+def push_again(locked, redis_url):
+    """push_again("bulk"): whether the server stores another push of the jobs that wait there already."""
+    config = Config()
+    config.redis.url = redis_url
+    config.add_server("bulk", url=redis_url, key_prefix="bulk:")
+    config.use(Unique())
+    module = importlib.import_module(locked)
+
+    def push_again(server="main"):
+        items = [{"class": module.sync, "args": [n], "server": server} for n in range(2)]
+        return [Client(config).push(item) is not None for item in items]
+
+    assert push_again("main") == push_again("bulk") == [True, True]
+    yield push_again
+    config.close()
+
+
+def test_the_locks_of_cleared_jobs_are_freed_by_the_extensions_of_the_application(locked, push_again):
+    assert call("clear", "--yes", "-r", locked, "default").output == "default: 2 jobs deleted\n"
+    assert push_again() == [True, True]
+
+
+def test_the_application_of_the_file_frees_them_as_well(locked, push_again, tmp_path):
+    with (tmp_path / "offsider.toml").open("a") as file:
+        file.write(f'[worker]\nrequire = "{locked}"\n')
+    assert call("clear", "--yes", "default").output == "default: 2 jobs deleted\n"
+    assert push_again() == [True, True]
+
+
+def test_they_are_freed_on_the_server_that_is_cleared(locked, push_again):
+    words = ["--server", "bulk", "clear", "--yes", "-r", locked, "default"]
+    assert call(*words).output == "default: 2 jobs deleted\n"
+    assert push_again("bulk") == [True, True]
+    assert push_again("main") == [False, False]
+
+
+def test_without_the_application_it_says_that_locks_are_kept(push_again):
+    result = call("clear", "--yes", "default")
+    assert KEPT in result.output
+    assert "-r MODULE" in result.output
+    assert push_again() == [False, False]
+
+
+def test_an_application_that_is_elsewhere_is_told_and_the_queue_is_cleared(tmp_path, raw_redis):
+    (tmp_path / "offsider.toml").write_text('[worker]\nrequire = "nowhere_to_be_found"\n')
+    push(raw_redis, "A")
+    result = call("clear", "--yes", "default")
+    assert "the application of worker.require cannot be loaded here" in result.output
+    assert KEPT not in result.output  # nobody has any
+    assert result.output.endswith("default: 1 job deleted\n")
+
+
+def test_an_application_that_was_asked_for_has_to_be_there(raw_redis):
+    push(raw_redis, "A")
+    result = call("clear", "--yes", "-r", "nowhere_to_be_found", "default")
+    assert (result.exit_code, raw_redis.llen("queue:default")) == (1, 1)
 
 
 @pytest.mark.parametrize("word", ["clear", "unpause"])
