@@ -454,6 +454,7 @@ class Config:
             logger.warning("none of the jobs in [periodic] is pushed: config.use(Periodic()) is missing")
         self.jobs.check(self._job_options)
         self.check_rules()
+        self._check_different_servers()
         closing: list[Any] = [
             *self._capsules.values(),
             *self._servers.values(),
@@ -504,6 +505,7 @@ class Config:
         for name, section in self._servers.items():
             if not section.url:
                 raise ConfigurationError(f"{where}: servers.{name} needs a url")
+        self._check_different_servers()
         for name, shard in self._shards.items():
             if shard.queues and shard.select:
                 raise ConfigurationError(f"{where}: shards.{name} has both queues and select; give one of them")
@@ -514,6 +516,18 @@ class Config:
                 )
             if not shard.queues and not shard.select:
                 raise ConfigurationError(f"{where}: shards.{name} has neither queues nor select; give one of them")
+
+    def _check_different_servers(self) -> None:
+        """Two names of one server would have its jobs move from it to itself."""
+        named: dict[tuple[object, ...], str] = {}
+        for name, section in self._servers.items():
+            place = (section.url, section.key_prefix, section.sentinels, section.sentinel_name)
+            other = named.setdefault(place, name)
+            if other != name:
+                raise ConfigurationError(
+                    f"{self.file or 'the configuration'}: the servers {other} and {name} are the same one, "
+                    f"{section.redacted_url}; leave one of them out"
+                )
 
     def _serve(self, name: str) -> None:
         """Work for a shard: what it says stands above the rest of the file."""

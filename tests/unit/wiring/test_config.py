@@ -317,6 +317,10 @@ def test_a_shard_that_nobody_has_configured_is_told_with_those_there_are(fleet):
         ("[servers.bulk]\nwire_version = 7", r"offsider\.toml: servers\.bulk needs a url"),
         ("[servers.bulk]\nurl = 'http://x'", r"servers\.NAME\.url expects a URL"),
         ("[servers.bulk]\nurll = 'redis://x'", r"no setting servers\.bulk\.urll \(did you mean 'url'"),
+        (
+            "[redis]\nurl = 'redis://a/1'\n[servers.b]\nurl = 'redis://a/1'",
+            "the servers main and b are the same one, redis",
+        ),
         ("[servers.main]\nurl = 'redis://x'", r"servers\.main: the name cannot be used: it is that of \[redis\]"),
         ("[servers.'a b']\nurl = 'redis://x'", r"servers\.a b: the name cannot be used: a name is letters"),
         (
