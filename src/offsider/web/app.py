@@ -45,6 +45,7 @@ from offsider.web.tabs import tab_assets, tab_routes
 from offsider.web.translation import preferred
 from offsider.web.turns import Turns
 from offsider.web.visit import AUTO, LOCALE_COOKIE, THEME_COOKIE, THEMES, Visit
+from offsider.web.words import Words
 from offsider.wiring.logs import describe
 
 log = logging.getLogger("offsider.web")
@@ -199,9 +200,11 @@ class WebApp:
         if visit.read_only:
             raise Forbidden("These pages are read-only.")
         self._check_may(visit, found)
-        question = found.route.confirm or visit.form.get(QUESTION)[:500]
-        if question and not visit.is_confirmed:
-            return _question(visit, question)
+        if not visit.is_confirmed:
+            said = found.route.confirm or visit.form.get(QUESTION)[:500]
+            question = found.route.asks(visit) if found.route.asks is not None else Words(said)
+            if str(question):
+                return _question(visit, question)
         return found.route.handler(visit)
 
     def _check_may(self, visit: Visit, found: Match) -> None:
@@ -225,8 +228,8 @@ class Unknown(Forbidden):
     status = 401
 
 
-def _question(visit: Visit, question: str) -> Page:
+def _question(visit: Visit, question: Words) -> Page:
     """A form that does the same once more, for browsers without our script."""
     fields = [[name, value] for name, value in visit.form.pairs if name != "confirmed"]
-    data = {"question": question, "action": visit.location, "fields": fields}
+    data = {"question": question.said(visit.t), "action": visit.location, "fields": fields}
     return Page("confirm", "Are you sure?", data)

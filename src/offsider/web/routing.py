@@ -17,6 +17,7 @@ from offsider.web.segments import from_segment
 
 if TYPE_CHECKING:
     from offsider.web.visit import Visit
+    from offsider.web.words import Words
 
 #: The action of what anybody may do who may see pages at all, and of looking.
 LOOK = "page"
@@ -35,6 +36,7 @@ class Route:
         handler: a plain function, run in a thread.
         confirm: asked, in English, before it is done, when neither the browser's script nor a program has made sure
             already; empty: nothing is asked.
+        asks: what is asked in its place, when that depends on what is given.
         wanted: whether it answers a request with this ``Accept`` header; None: it answers all. For addresses that a
             program and a person mean differently.
     """
@@ -44,6 +46,7 @@ class Route:
     action: str
     handler: Callable[[Visit], Answer]
     confirm: str = ""
+    asks: Callable[[Visit], Words] | None = None
     wanted: Callable[[str], bool] | None = None
 
     @property

@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 import pytest
 
 from offsider.inspector import Switches
-from offsider.storage import switches
+from offsider.storage import registered, switches
 from tests.markup import Markup
 
 
@@ -44,7 +44,7 @@ def test_a_class_is_dropped_once_it_is_clear_that_this_is_meant(ask, config, cap
     caplog.set_level(logging.INFO, "offsider.web")
     asked = ask("/switches/drop", method="POST", body=body(name="HardJob", reason="broken", hours=2))
     question = Markup(asked.body.decode())
-    assert "Drop the jobs of this class?" in question.text
+    assert "Put all jobs of HardJob that come up into the quarantine?" in question.text
     assert list(Switches(config)) == []
     form = question.form(lambda form: form.action.startswith("/switches/"))
     done = ask(form.action, method="POST", body=urlencode(form.fields))
@@ -144,3 +144,17 @@ def test_a_server_that_is_away_is_named_and_the_others_are_shown(ask, read, conf
     assert [switch["name"] for switch in seen["switches"]] == ["HardJob"]
     assert [server["server"] for server in seen["away"]] == ["away"]
     assert "The server does not answer" in ask("/switches").body.decode()
+
+
+def test_the_question_says_what_is_deleted_and_whether_anybody_knows_it(ask, config, raw_redis):
+    def asked(name: str) -> str:
+        page = ask("/switches/drop", method="POST", body=body(name=name, delete="1"), accept_language="de")
+        return Markup(page.body.decode()).text
+
+    assert "Alle Jobs von HardJob, die an die Reihe kommen, endgültig löschen?" in asked("HardJob")
+    raw_redis.sadd("processes", "a:1:x")
+    raw_redis.hset("a:1:x", mapping={"info": "{}"})
+    registered.publish(config.shared_redis(), "a:1:x", {"HardJob": "5ca1ab1e"})
+    assert "Kein laufender Worker" not in asked("HardJob")
+    assert "Kein laufender Worker kennt einen Job dieses Namens" in asked("HadrJob")
+    assert list(Switches(config)) == []

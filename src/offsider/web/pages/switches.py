@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from offsider.inspector import Switches, SwitchInForce
+from offsider.inspector.switches import known_jobs
 from offsider.web.answers import BadRequest, Done, Page
 from offsider.web.display import MOST_LETTERS, cut
 from offsider.web.filters import address
@@ -63,9 +64,24 @@ def _row(switch: SwitchInForce) -> dict[str, Any]:
 def drop(visit: Visit) -> Done:
     """Have the jobs of a class dropped."""
     name, given = _name(visit), _given(visit)
-    delete = visit.choice("delete", ("0", "1"), "0") == "1"
-    Switches(visit.config).drop(name, delete=delete, **given)
+    Switches(visit.config).drop(name, delete=_deletes(visit), **given)
     return Done(PATH, Words("Jobs of {name} are dropped from now on", name=cut(name)), {"name": name})
+
+
+def _deletes(visit: Visit) -> bool:
+    return visit.choice("delete", ("0", "1"), "0") == "1"
+
+
+def _sure(visit: Visit) -> Words:
+    """The name was typed, and what is deleted does not come back."""
+    name = _name(visit)
+    question = (
+        Words("Delete all jobs of {name} that come up, for good?", name=cut(name))
+        if _deletes(visit)
+        else Words("Put all jobs of {name} that come up into the quarantine?", name=cut(name))
+    )
+    known = known_jobs(visit.config)
+    return Words("No live worker knows a job of this name") + question if known and name not in known else question
 
 
 def defer(visit: Visit) -> Done:
@@ -101,7 +117,7 @@ def _given(visit: Visit) -> dict[str, Any]:
 
 ROUTES = [
     Route("GET", PATH, LOOK, show),
-    Route("POST", f"{PATH}/drop", "switch.drop", drop, confirm="Drop the jobs of this class?"),
+    Route("POST", f"{PATH}/drop", "switch.drop", drop, asks=_sure),
     Route("POST", f"{PATH}/defer", "switch.defer", defer),
     Route("POST", f"{PATH}/clear", "switch.clear", clear),
 ]
