@@ -5,13 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from statistics import median
 
-from offsider.inspector import Quarantine, Stats
+from offsider.inspector import Quarantine, Stats, Switches
 from offsider.wiring.config import Config
 from tests.process.stored import push
 from tests.waiting import wait_for
 
-#: The promise. Of several tries one has to keep it: the machine may be busy.
+#: The promise. Most tries have to keep it: the machine may be busy for a moment.
 SOON_SECONDS = 2.0
 
 
@@ -26,8 +27,8 @@ def test_every_worker_acts_upon_a_switch_within_two_seconds_and_nothing_is_lost(
     config.redis.url = url
     took: list[float] = []
     for times in (1, 2, 3):
-        command(url, "drop", "Short", "--reason", "a test")
         began = time.monotonic()
+        Switches(config).drop("Short", reason="a test")
         for worker in both:
             worker.until_says("jobs of Short are dropped into the quarantine from now on", times=times)
         took.append(time.monotonic() - began)
@@ -38,7 +39,7 @@ def test_every_worker_acts_upon_a_switch_within_two_seconds_and_nothing_is_lost(
         for worker in both:
             worker.until_says("jobs of Short run again", times=times)
     assert ledger.notes() == []
-    assert min(took) < SOON_SECONDS, took
+    assert median(took) < SOON_SECONDS, took
     assert Quarantine(config).restore_all() == 60
     wait_for(lambda: len(ledger.notes("end")) == 60)
     output = both[0].stopped() + both[1].stopped()
