@@ -19,6 +19,10 @@ ARGUMENTS = {
     "wire_version": 8,
     "label": "v1",
     "labels": '{"class":"A"}',
+    "hour": "493000",
+    "journal": "a1b2",
+    "step": "hours",
+    "number": "5",
 }
 
 EXPECTED = {
@@ -62,11 +66,18 @@ EXPECTED = {
     "job_histogram": "h|low-3-9:5",
     "job_minute": "j|261103|9:05",
     "job_ten_minutes": "j|261103|9:0",
+    "journals": "offsider:migrating",
     "leader": "dear-leader",
+    "load": "offsider:load:493000",
+    "loads": "offsider:load",
+    "migrated": "offsider:migrated:a1b2",
+    "migrating": "offsider:migrating:a1b2",
+    "places": "offsider:places",
     "quarantine": "offsider:quarantine",
     "quarantined_jobs": "offsider:quarantine:jobs",
     "registered": "offsider:classes:host:1:abcdefabcdef",
     "series": 'offsider:series:{"class":"A"}',
+    "slo": "offsider:slo:hours:5",
     "turn": "offsider:turn:low",
 }
 
@@ -92,7 +103,12 @@ def test_the_prefix_stands_before_every_key(prefix):
 
 
 # There it is the name of a place that people are told, or a key of somebody else, and never one of ours.
-NAMES_OF_PLACES = ("storage/cross_section.py", "storage/keyspace.py", "storage/quarantine.py")
+NAMES_OF_PLACES = (
+    "storage/cross_section.py",
+    "storage/keyspace.py",
+    "storage/migration.py",
+    "storage/quarantine.py",
+)
 
 
 def test_no_other_module_spells_a_key():

@@ -1,4 +1,4 @@
-#!lua
+#!lua flags=allow-oom
 -- Note that a client pushes, by the server's clock: clients' clocks differ by minutes, and all are compared.
 -- KEYS[1] sorted set of clients
 -- ARGV[1] name of the client
