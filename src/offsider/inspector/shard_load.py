@@ -135,6 +135,7 @@ def loads_of(
         pressure = late.get(latest, 0.0)
         of_shard = minutes.get(name, {})
         used = _used(of_shard, now - _TEN_MINUTES, now)
+        least, most = config.slo.replicas_of(configured.get(name))
         loads.append(
             ShardLoad(
                 name=name,
@@ -151,8 +152,8 @@ def loads_of(
                     waiting=not waiting.isdisjoint(served),
                     pressure=pressure,
                     used=used or 0.0,
-                    least=config.slo.min_replicas,
-                    most=config.slo.max_replicas,
+                    least=least,
+                    most=most,
                 ),
                 total=totals.get(name, Load()),
             )

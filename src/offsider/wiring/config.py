@@ -514,6 +514,11 @@ class Config:
                     f"{where}: shards.{name}.server is {shard.server!r}, and there is no such server"
                     f"{suggest(shard.server, self._servers)}: a table [servers.{shard.server}] is missing"
                 )
+            if 0 < shard.max_replicas < shard.min_replicas:
+                raise ConfigurationError(
+                    f"{where}: shards.{name}.min_replicas is {shard.min_replicas}, above its max_replicas, "
+                    f"{shard.max_replicas}: set it to that at most"
+                )
             if not shard.queues and not shard.select:
                 raise ConfigurationError(f"{where}: shards.{name} has neither queues nor select; give one of them")
 

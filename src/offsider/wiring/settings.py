@@ -429,6 +429,10 @@ class ShardSection(Section):
     server: str = setting(
         MAIN, kinds.text(r".+", "the name of a server"), help="Where its jobs are: `main` is the server of `redis`."
     )
+    min_replicas: int = setting(
+        -1, kinds.whole(-1), help="The least number of processes that autoscalers are told it should have. -1: as `slo`."
+    )
+    max_replicas: int = setting(0, kinds.whole(0), help="The highest one. 0: as `slo` says.")
 
 
 @dataclass(repr=False)
@@ -524,6 +528,13 @@ class SloSection(Section):
         """What is promised of jobs of an urgency."""
         queue, run = (getattr(self, f"{urgency}_{what}_seconds") or math.inf for what in ("queue", "run"))
         return Target(queue, run)
+
+    def replicas_of(self, shard: ShardSection | None) -> tuple[int, int]:
+        """The least and the highest number of processes that a shard should have."""
+        if shard is None:
+            return self.min_replicas, self.max_replicas
+        least = self.min_replicas if shard.min_replicas < 0 else shard.min_replicas
+        return least, shard.max_replicas or self.max_replicas
 
     def freeze(self) -> None:
         if self.min_replicas > self.max_replicas:

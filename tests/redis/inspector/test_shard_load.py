@@ -137,6 +137,25 @@ def test_a_shard_without_processes_is_wanted_when_jobs_wait_in_its_queues(config
     configured.close()
 
 
+def test_a_shard_may_have_bounds_of_its_own(config, register, work, tmp_path):
+    file = tmp_path / "offsider.toml"
+    file.write_text(
+        '[slo]\nmin_replicas = 2\nmax_replicas = 5\n[shards.urgent]\nqueues = ["mail"]\nmin_replicas = 4\n'
+        'max_replicas = 40\n[shards.slow]\nqueues = ["slow"]\nmin_replicas = 0\n[shards.rest]\nqueues = ["rest"]\n'
+    )
+    configured = Config.load(file, environ={})
+    configured.redis.url, configured.clock = config.redis.url, config.clock
+    assert {name: shard.desired for name, shard in shards(configured).items()} == {"urgent": 4, "slow": 0, "rest": 2}
+    for number in range(8):
+        register(number, "urgent", ["mail"])
+        register(100 + number, "rest", ["rest"])
+    for shard in ("urgent", "rest"):
+        work(shard, 100.0, 100.0)
+    found = shards(configured)
+    assert (found["urgent"].desired, found["rest"].desired) == (25, 5)
+    configured.close()
+
+
 def test_a_shard_whose_jobs_may_wait_for_ever_comes_back_too(config, register, wait, work):
     config.slo.min_replicas = 0
     work("slow", 0.0, 1.0, series=(ran("slow", "throttled"),))

@@ -328,6 +328,10 @@ def test_a_shard_that_nobody_has_configured_is_told_with_those_there_are(fleet):
             r"shards\.a\.server is 'bulk', and there is no such server: a table",
         ),
         ("[shards.a]\nqueues = ['a']\nselect = 'tags=a'", r"shards\.a has both queues and select"),
+        (
+            "[shards.a]\nqueues = ['a']\nmin_replicas = 4\nmax_replicas = 3",
+            r"shards\.a\.min_replicas is 4, above its max_replicas, 3",
+        ),
         ("[shards.a]\nconcurrency = 3", r"shards\.a has neither queues nor select"),
         ("[shards.a]\nselect = 'urgenci=high'", "unknown predicate 'urgenci'"),
         ("[shards.a]\nselect = 7", r"shards\.NAME\.select expects a query"),
