@@ -430,7 +430,9 @@ class ShardSection(Section):
         MAIN, kinds.text(r".+", "the name of a server"), help="Where its jobs are: `main` is the server of `redis`."
     )
     min_replicas: int = setting(
-        -1, kinds.whole(-1), help="The least number of processes that autoscalers are told it should have. -1: as `slo`."
+        -1,
+        kinds.whole(-1),
+        help="The least number of processes that autoscalers are told it should have. -1: as `slo`.",
     )
     max_replicas: int = setting(0, kinds.whole(0), help="The highest one. 0: as `slo` says.")
 
