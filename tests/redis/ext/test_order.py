@@ -1,0 +1,177 @@
+"""The fixed order in which extensions, settings and the application's middleware act on one job that has all of them.
+
+The page on middleware and events promises it.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+
+import pytest
+
+from offsider import Config, job
+from offsider.client import Client
+from offsider.core.errors import PayloadTooLarge
+from offsider.core.payload import decode
+from offsider.ext.concurrency_limits import ConcurrencyLimits, Limits
+from offsider.ext.periodic import Periodic, PeriodicJobs
+from offsider.ext.unique import Locks, Unique
+from offsider.inspector import Quarantine, ScheduledSet, Switches
+from offsider.jobs import registry
+from offsider.testing import RunningWorker
+from tests.waiting import wait_for
+
+TEXT = "the quick brown fox " * 500
+
+
+class Trace:
+    """What acted, in its order, in whatever thread."""
+
+    def __init__(self, config):
+        self.config = config
+        self.seen = []
+        self.go_on = threading.Event()
+        self.held = ()
+        config.queue_resolver = lambda push: self.note("queue resolver")
+        config.client_middleware.add(self.push_outer, self.push_inner)
+        config.server_middleware.add(self.run_outer, self.run_inner)
+        config.on("large_payload", lambda _: self.note("payload guard"))
+
+    def note(self, what):
+        self.seen.append(what)
+
+    def taken(self):
+        seen, self.seen = self.seen, []
+        return seen
+
+    def push_outer(self, push, call_next):
+        self.note("client middleware")
+        return call_next(push)
+
+    def push_inner(self, push, call_next):
+        self.note(f"client middleware, {'key' if 'idempotency_key' in push.payload else 'no key yet'}")
+        return call_next(push)
+
+    def run_outer(self, job, call_next):
+        self.note("server middleware")
+        try:
+            return call_next(job)
+        finally:
+            self.note("server middleware ends")
+
+    def run_inner(self, job, call_next):
+        self.note("server middleware, whole arguments" if job.payload["args"] == [TEXT] else "packed arguments")
+        return call_next(job)
+
+    def act(self, text):
+        self.held = Limits(self.config).find("Act").in_use, len(Locks(self.config))
+        self.note("job")
+        self.go_on.wait(20)
+
+    def unique(self):
+        """Tell of the guard, which an extension has set."""
+        guard = self.config.push_guard
+        take, call = guard.take, guard.call
+
+        def noted_take(push, at):
+            self.note("lock is named")
+            return take(push, at)
+
+        def noted_call(keys, jobs):
+            self.note(f"lock is taken, {'compressed' if decode(jobs[0].raw).get('compressed') else 'plain'}")
+            return call(keys, jobs)
+
+        guard.take, guard.call = noted_take, noted_call
+
+
+@pytest.fixture
+def config(redis_url):
+    config = Config()
+    config.redis.url = redis_url
+    config.client.large_payloads = "compress"
+    config.client.compress_bytes = 2_000
+    for extension in (ConcurrencyLimits(), Periodic(), Unique()):
+        config.use(extension)
+    yield config
+    config.close()
+
+
+@pytest.fixture
+def trace(config):
+    with registry.isolated():
+        trace = Trace(config)
+        trace.unique()
+        trace.declared = job(name="Act", unique_for=600, concurrency_limit=1)(trace.act)
+        yield trace
+
+
+PUSHED = [
+    "queue resolver",
+    "client middleware",
+    "client middleware, no key yet",
+    "lock is named",
+    "payload guard",
+    "lock is taken, compressed",
+]
+
+
+def push(config, trace, text=TEXT):
+    return Client(config).push({"class": trace.declared, "args": [text]})
+
+
+def test_a_push_passes_the_middleware_then_the_lock_is_named_then_it_is_compressed_and_the_lock_is_taken(config, trace):
+    assert push(config, trace) is not None
+    assert trace.taken() == PUSHED
+    # The lock goes by the arguments as they were given, and a duplicate takes the same way.
+    assert push(config, trace) is None
+    assert trace.taken() == PUSHED
+    assert len(Locks(config)) == 1
+
+
+def test_a_job_that_is_too_large_has_passed_everything_and_takes_no_lock(config, trace):
+    config.client.payload_limit_bytes = 1_000
+    with pytest.raises(PayloadTooLarge):
+        push(config, trace, secrets.token_hex(5_000))
+    assert trace.taken() == PUSHED[:4]
+    assert len(Locks(config)) == 0
+
+
+def test_what_a_tick_pushes_takes_the_same_way(config, trace):
+    PeriodicJobs(config).add("0 0 1 1 *", trace.declared, args=[TEXT], name="yearly")
+    PeriodicJobs(config)["yearly"].run()
+    assert trace.taken() == PUSHED
+
+
+def test_a_run_is_stopped_by_a_switch_before_a_limit_and_by_a_limit_before_middleware(config, trace):
+    Switches(config).defer("Act", 3600)
+    Limits(config).pause("Act")
+    jid = push(config, trace)
+    trace.taken()
+    with RunningWorker(config):
+        # 1. Both would stop it: the switch is asked first, and the lock stays with the job.
+        wait_for(lambda: [record.jid for record in ScheduledSet(config)] == [jid])
+        assert (Limits(config).find("Act").parked, len(Locks(config))) == (0, 1)
+        # 2. Without the switch the limit parks it, and no server middleware has seen it.
+        Switches(config).clear("Act")
+        wait_for(lambda: (ScheduledSet(config).enqueue_all(), Limits(config).find("Act").parked) == (0, 1))
+        assert len(Locks(config)) == 1
+        assert {what for what in trace.taken() if not what.startswith("client middleware")} == set()
+        # 3. With a slot it runs: the slot and the lock are held around all middleware, which sees plain arguments.
+        Limits(config).resume("Act")
+        wait_for(lambda: "job" in trace.seen)
+        assert trace.taken() == ["server middleware", "server middleware, whole arguments", "job"]
+        assert trace.held == (1, 1)
+        trace.go_on.set()
+        wait_for(lambda: (Limits(config).find("Act").in_use, len(Locks(config))) == (0, 0))
+        assert trace.taken() == ["server middleware ends"]
+
+
+def test_a_switch_that_drops_frees_the_lock_and_asks_nobody_for_a_slot(config, trace):
+    Switches(config).drop("Act")
+    Limits(config).pause("Act")
+    push(config, trace)
+    with RunningWorker(config):
+        wait_for(lambda: (len(Quarantine(config)), len(Locks(config))) == (1, 0))
+    assert trace.taken() == PUSHED
+    assert Limits(config).find("Act").parked == 0
