@@ -66,7 +66,8 @@ class ServiceLevels:
         """
         config = config if config is not None else default_config()
         scores: dict[tuple[str, str, str, str, str], dict[str, Score]] = {}
-        for window, found in slo_counts.read(config.shared_redis(), config.clock.now()).items():
+        past = config.kept.get(slo_counts.Past, slo_counts.Past)
+        for window, found in slo_counts.read(config.shared_redis(), config.clock.now(), past).items():
             for labels, score in found:
                 name, urgency, category, boundary, shard = (labels.get(label, "") for label in _LABELS)
                 key = name, urgency, category, boundary, shard

@@ -7,9 +7,9 @@ and how much there was, so that a class that does well costs one field.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 from offsider.core.objectives import Score
 from offsider.core.series import Series
@@ -17,6 +17,9 @@ from offsider.storage.execution_metrics import LONGEST_COUNT
 from offsider.storage.keys import Keys
 from offsider.storage.redis import Redis
 from offsider.storage.scripts import Command
+
+#: Field of a hash -> its count.
+Sums: TypeAlias = Mapping[bytes, int]
 
 #: Labels of a series that are kept apart here; those of extensions are not.
 KEPT = ("boundary", "class", "feature_category", "shard", "urgency")
@@ -35,6 +38,9 @@ TEN_MINUTES = Step("10m", 600, 8 * 3600)
 HOUR = Step("1h", 3600, 80 * 3600)
 #: Window -> which steps it is read in, and how many of them; the last one has not ended.
 WINDOWS: Mapping[str, tuple[Step, int]] = {"1h": (TEN_MINUTES, 6), "6h": (TEN_MINUTES, 36), "3d": (HOUR, 72)}
+
+#: The running step, and those before it to which a worker that was held up may still add.
+_OPEN_STEPS = 3
 
 
 def commands_of(keys: Keys, series: Iterable[Series], now: float) -> list[Command]:
@@ -55,21 +61,57 @@ def commands_of(keys: Keys, series: Iterable[Series], now: float) -> list[Comman
     return commands
 
 
-def read(redis: Redis, now: float) -> dict[str, list[tuple[dict[str, str], Score]]]:
-    """Window -> the labels and the score of each class in it."""
-    wanted = [
-        (window, _key(redis.keys, step, now - back * step.seconds))
+class Past:
+    """The sums of steps that nobody adds to any more, kept between two looks: they are nearly all that is read."""
+
+    def __init__(self) -> None:
+        self._sums: dict[str, tuple[Sequence[str], Sums]] = {}
+
+    def find(self, window: str, keys: Sequence[str]) -> Sums | None:
+        """What these steps came to in this window; None when they were not read before."""
+        known = self._sums.get(window)
+        return known[1] if known is not None and known[0] == keys else None
+
+    def keep(self, window: str, keys: Sequence[str], sums: Sums) -> None:
+        self._sums[window] = keys, sums
+
+
+def read(redis: Redis, now: float, past: Past | None = None) -> dict[str, list[tuple[dict[str, str], Score]]]:
+    """Window -> the labels and the score of each class in it.
+
+    Args:
+        redis: where they are.
+        now: epoch seconds.
+        past: what was read before, and what is read now for the next time; None: all is read.
+    """
+    past = Past() if past is None else past
+    steps = {
+        window: [_key(redis.keys, step, now - back * step.seconds) for back in range(count)]
         for window, (step, count) in WINDOWS.items()
-        for back in range(count)
-    ]
-    keys = list(dict.fromkeys(key for _, key in wanted))
+    }
+    known = {window: past.find(window, keys[_OPEN_STEPS:]) for window, keys in steps.items()}
+    wanted = [keys if known[window] is None else keys[:_OPEN_STEPS] for window, keys in steps.items()]
+    keys = list(dict.fromkeys(key for each in wanted for key in each))
     replies = dict(zip(keys, redis.pipeline([("HGETALL", key) for key in keys], raise_errors=False), strict=True))
-    fields: dict[str, dict[bytes, int]] = {window: {} for window in WINDOWS}
-    for window, key in wanted:
-        sums = fields[window]
+    found: dict[str, list[tuple[dict[str, str], Score]]] = {}
+    for window, of_window in steps.items():
+        settled = known[window]
+        if settled is None:
+            older = of_window[_OPEN_STEPS:]
+            settled = _summed({}, older, replies)
+            if not any(isinstance(replies[key], Exception) for key in older):
+                past.keep(window, older, settled)
+        found[window] = _scores(_summed(settled, of_window[:_OPEN_STEPS], replies))
+    return found
+
+
+def _summed(sums: Sums, keys: Sequence[str], replies: Mapping[str, object]) -> Sums:
+    """These sums and those of further steps."""
+    total = dict(sums)
+    for key in keys:
         for field, count in _pairs(replies[key]):
-            sums[field] = sums.get(field, 0) + count
-    return {window: _scores(sums) for window, sums in fields.items()}
+            total[field] = total.get(field, 0) + count
+    return total
 
 
 def _key(keys: Keys, step: Step, at: float) -> str:

@@ -58,3 +58,26 @@ def test_what_others_wrote_there_is_passed_over(pool, raw_redis, field, value):
     raw_redis.hset(f"offsider:slo:1h:{int(NOW // 3600)}", field, value)
     raw_redis.set(f"offsider:slo:10m:{int(NOW // 600)}", "no hash")
     assert slo_counts.read(pool, NOW) == {"1h": [], "6h": [], "3d": []}
+
+
+def test_what_nobody_adds_to_any_more_is_read_once(pool, raw_redis):
+    past = slo_counts.Past()
+    for minutes in (1, 45, 350, 4000):
+        write(pool, series(), at=NOW - minutes * 60)
+    seen = slo_counts.read(pool, NOW, past)
+    assert seen == slo_counts.read(pool, NOW)
+    raw_redis.delete(f"offsider:slo:1h:{int((NOW - 4000 * 60) // 3600)}")
+    assert slo_counts.read(pool, NOW, past) == seen
+    write(pool, series(), at=NOW - 15 * 60)
+    assert slo_counts.read(pool, NOW, past)["1h"][0][1].total == seen["1h"][0][1].total + 10
+    later = slo_counts.read(pool, NOW + 3600, past)
+    assert later == slo_counts.read(pool, NOW + 3600)
+
+
+def test_what_could_not_be_read_is_read_again(pool, raw_redis):
+    past, key = slo_counts.Past(), f"offsider:slo:10m:{int((NOW - 3000) // 600)}"
+    raw_redis.set(key, "no hash")
+    assert slo_counts.read(pool, NOW, past)["1h"] == []
+    raw_redis.delete(key)
+    write(pool, series(), at=NOW - 3000)
+    assert slo_counts.read(pool, NOW, past)["1h"][0][1].total == 10
