@@ -20,6 +20,6 @@ def test_everything_is_there(config, raw_redis):
     assert facts.ours == {OURS}
     assert facts.queues == {"default": 2, "odd": None}
     assert facts.paused == {"odd"}
-    assert facts.known == {OURS: {"A"}}
+    assert facts.known == {OURS: {"A": "5ca1ab1e"}}
     assert [process.identity for process in facts.serving("default")] == [OURS, RUBYS]
     assert [process.identity for process in facts.serving("mail")] == [RUBYS]

@@ -55,7 +55,7 @@ def test_every_place_is_looked_through_in_its_order(config, everywhere, budget_m
 
 
 def test_the_key_leads_back_to_the_job(config, everywhere):
-    found = {one.where: one for one in through(WANTED, config)[0].entries}
+    found = {one.where: one for chunk in through(WANTED, config) for one in chunk.entries}
     entry = RetrySet(config).entry(found["retry"].key)
     assert entry is not None
     assert entry.args == [7]
@@ -74,13 +74,13 @@ def test_a_search_that_has_found_enough_goes_on_later(config, everywhere):
 
 def test_a_queue_that_is_gone_meanwhile_is_passed_over(config, everywhere, raw_redis):
     raw_redis.srem("queues", "a|b")
-    found = search_everywhere(WANTED, "queue:a|b|3", config=config)
+    found = search_everywhere(WANTED, "queue:a|b|3", 1_000, config)
     assert [one.where for one in found.entries] == ["queue:low", "parked:offsider:a", "parked:offsider:b"]
 
 
 def test_a_list_of_an_extension_that_is_gone_meanwhile_is_passed_over(config, everywhere, raw_redis):
     raw_redis.delete("offsider:a")
-    found = search_everywhere(WANTED, "parked:offsider:a|3", config=config)
+    found = search_everywhere(WANTED, "parked:offsider:a|3", 1_000, config)
     assert [one.where for one in found.entries] == ["parked:offsider:b"]
 
 
