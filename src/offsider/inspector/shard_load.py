@@ -73,14 +73,14 @@ class Course:
     Attributes:
         starts_at, step_seconds: of the first step, epoch seconds, and the width of each.
         hour, ten_minutes: over the hour, and the ten minutes, that end with the step.
-        instant: over the step alone.
+        instant: over the step alone. None where there were no threads: that is no idle shard.
     """
 
     starts_at: float
     step_seconds: float
-    hour: Sequence[float]
-    ten_minutes: Sequence[float]
-    instant: Sequence[float]
+    hour: Sequence[float | None]
+    ten_minutes: Sequence[float | None]
+    instant: Sequence[float | None]
 
 
 class ShardLoads:
@@ -197,7 +197,7 @@ def _used(minutes: Mapping[float, Load], since: float, until: float) -> float | 
 
 
 def _course(minutes: Mapping[float, Load], ends: Sequence[float], step: float) -> Course:
-    def over(seconds: float) -> list[float]:
-        return [_used(minutes, end - seconds, end) or 0.0 for end in ends]
+    def over(seconds: float) -> list[float | None]:
+        return [_used(minutes, end - seconds, end) for end in ends]
 
     return Course(ends[0] - step, step, hour=over(_HOUR), ten_minutes=over(_TEN_MINUTES), instant=over(step))

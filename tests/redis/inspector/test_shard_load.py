@@ -181,6 +181,14 @@ def test_the_course_has_three_lines(config, work):
     assert course.hour[0] == pytest.approx(0.1)
 
 
+def test_where_there_were_no_threads_the_course_has_gaps_and_idle_threads_are_nothing(config, work):
+    for ago in range(60, 1800, 60):
+        work("urgent", 0.0, 100.0, ago=ago)
+    course = ShardLoads.courses(config=config)["urgent"]
+    for line in (course.hour, course.ten_minutes, course.instant):
+        assert (line[0], line[-1]) == (None, 0.0)
+
+
 def test_without_anything_there_is_nothing(config):
     assert ShardLoads.read(config) == []
     assert ShardLoads.courses(config=config) == {}

@@ -52,6 +52,19 @@ def test_a_single_value_is_a_dot():
     assert dot.get("cx") == "50%"
 
 
+def test_what_is_not_known_is_a_gap_and_a_value_between_two_gaps_a_dot():
+    chart = drawn([None, 10, 0, None, None, 10, None, 5, 5])
+    assert [len(line.get("points").split()) for line in classed(chart, "line")] == [2, 1, 2]
+    (dot,) = classed(chart, "dot")
+    assert dot.get("cx") == "61.11%"
+    assert rows(drawn([None, 3], [1, None])) == [
+        ["Time (UTC)", "a", "b"],
+        ["1970-01-01 00:01", "3", "\N{EN DASH}"],
+        ["1970-01-01 00:00", "\N{EN DASH}", "1"],
+    ]
+    assert "Nothing yet" in texts(drawn([None, None]))
+
+
 @pytest.mark.parametrize("values,drawn_points", [([5, 8, 2], 2), ([5, 8, 8], 3), ([5, 8, 9], 3), ([0], 1), ([0, 3], 2)])
 def test_the_column_that_is_not_over_does_not_look_like_an_outage(values, drawn_points):
     (line,) = classed(drawn(values, [9] * len(values), running=True), "line")[:1]

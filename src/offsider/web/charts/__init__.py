@@ -1,16 +1,17 @@
 """Charts, drawn by the server as SVG: no script, no style attribute, readable without eyes and on a phone."""
 
 from offsider.web.charts.axis import Columns
-from offsider.web.charts.bars import bars
+from offsider.web.charts.bars import Series, bars
 from offsider.web.charts.figure import swatch
 from offsider.web.charts.heat import heat
-from offsider.web.charts.lines import Series, Zone, lines
+from offsider.web.charts.lines import Line, Zone, lines
 from offsider.web.charts.marks import Mark
 from offsider.web.charts.runs import history, live
 from offsider.web.charts.small import share, sparkline
 
 __all__ = [
     "Columns",
+    "Line",
     "Mark",
     "Series",
     "Zone",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypedDict
 
 from markupsafe import Markup
 
@@ -20,13 +21,19 @@ from offsider.web.charts.figure import (
     legend,
     numbers,
 )
-from offsider.web.charts.lines import Series
 from offsider.web.charts.readable import exact
 from offsider.web.charts.svg import element, percent
 
 _TOP = 18.0
 _ALL_LABELS = 32  # more than this many are dates, of which some are enough
 _SOME_LABELS = 8
+
+
+class Series(TypedDict):
+    """What is drawn in one colour: a name, and a count for each label."""
+
+    name: str
+    values: Sequence[float]
 
 
 def bars(

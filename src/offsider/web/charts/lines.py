@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TypedDict
 
 from markupsafe import Markup
@@ -26,14 +26,15 @@ from offsider.web.charts.figure import (
 from offsider.web.charts.readable import clock, exact, moment
 from offsider.web.charts.svg import element, percent
 
+NOTHING = "\N{EN DASH}"
 _STRETCHED = 1000  # the width of the drawing before it is stretched
 
 
-class Series(TypedDict):
-    """What is drawn in one colour: a name, and a value for each column."""
+class Line(TypedDict):
+    """What is drawn in one colour: a name, and a value for each column; None where nothing is known, for a gap."""
 
     name: str
-    values: Sequence[float]
+    values: Sequence[float | None]
 
 
 class Zone(TypedDict):
@@ -46,7 +47,7 @@ class Zone(TypedDict):
 
 def lines(
     t: Translate,
-    series: Sequence[Series],
+    series: Sequence[Line],
     columns: Columns,
     *,
     title: str,
@@ -70,7 +71,7 @@ def lines(
             goes there once it is as high as the one before.
         zone: where the values should be. Lines that never leave 0 are drawn then, since below the zone is news too.
     """
-    highest = max((value for each in series for value in each["values"]), default=0.0)
+    highest = max(map(_highest, series), default=0.0)
     heights = Heights.over(max(highest, zone["high"]) if zone else highest, whole=whole, top=TOP, bottom=BOTTOM)
     drawing = [*_band(zone, heights), *height_grid(heights), *time_labels(columns)]
     if highest > 0 or (zone and series):
@@ -108,63 +109,84 @@ def _zone_name(zone: Zone | None, heights: Heights) -> list[Markup]:
     return [element("text", place, zone["name"])]
 
 
-def _stretched(series: Sequence[Series], columns: Columns, heights: Heights, *, running: bool) -> Markup:
+def _stretched(series: Sequence[Line], columns: Columns, heights: Heights, *, running: bool) -> Markup:
     size: dict[str, object] = {"width": "100%", "height": HEIGHT}
     box: dict[str, object] = {"viewBox": f"0 0 {_STRETCHED} {HEIGHT:g}", "preserveAspectRatio": "none"}
     drawn = [_ended(each["values"]) if running else each["values"] for each in series]
-    paths = [_path(values, at, columns, heights) for at, values in enumerate(drawn)]
+    paths = [path for at, values in enumerate(drawn) for path in _paths(values, at, columns, heights)]
     return element("svg", size | box, *paths)
 
 
-def _ended(values: Sequence[float]) -> Sequence[float]:
-    return values[:-1] if len(values) > 1 and values[-1] < values[-2] else values
+def _ended(values: Sequence[float | None]) -> Sequence[float | None]:
+    return values[:-1] if len(values) > 1 and (values[-1] or 0.0) < (values[-2] or 0.0) else values
 
 
-def _path(values: Sequence[float], position: int, columns: Columns, heights: Heights) -> Markup:
-    points = " ".join(
-        f"{columns.middle(at) * _STRETCHED:.1f},{heights.of(value):.1f}" for at, value in enumerate(values)
-    )
-    attributes = {"class": f"line {colour(position)}", "points": points, "fill": "none"}
-    return element("polyline", attributes | {"vector-effect": "non-scaling-stroke"})
+def _paths(values: Sequence[float | None], position: int, columns: Columns, heights: Heights) -> Iterator[Markup]:
+    """One for each piece between gaps."""
+    for piece in _pieces(values):
+        points = " ".join(f"{columns.middle(at) * _STRETCHED:.1f},{heights.of(value):.1f}" for at, value in piece)
+        attributes = {"class": f"line {colour(position)}", "points": points, "fill": "none"}
+        yield element("polyline", attributes | {"vector-effect": "non-scaling-stroke"})
 
 
-def _lone_points(series: Sequence[Series], columns: Columns, heights: Heights) -> list[Markup]:
+def _pieces(values: Sequence[float | None]) -> list[list[tuple[int, float]]]:
+    pieces: list[list[tuple[int, float]]] = [[]]
+    for at, value in enumerate(values):
+        if value is not None:
+            pieces[-1].append((at, value))
+        elif pieces[-1]:
+            pieces.append([])
+    return [piece for piece in pieces if piece]
+
+
+def _lone_points(series: Sequence[Line], columns: Columns, heights: Heights) -> list[Markup]:
     """A line needs two points; one alone is a dot."""
-    if columns.count != 1:
-        return []
     return [
-        element("circle", {"class": f"dot {colour(at)}", "cx": "50%", "cy": heights.of(value), "r": 4})
+        element(
+            "circle",
+            {
+                "class": f"dot {colour(at)}",
+                "cx": percent(columns.middle(piece[0][0])),
+                "cy": heights.of(piece[0][1]),
+                "r": 4,
+            },
+        )
         for at, each in enumerate(series)
-        for value in each["values"]
+        for piece in _pieces(each["values"])
+        if len(piece) == 1
     ]
 
 
-def _read_outs(series: Sequence[Series], columns: Columns, unit: str) -> list[Markup]:
+def _highest(series: Line) -> float:
+    return max((value for value in series["values"] if value is not None), default=0.0)
+
+
+def _read_outs(series: Sequence[Line], columns: Columns, unit: str) -> list[Markup]:
     """What is under the pointer: the browser shows a title by itself, so this needs no script."""
     drawn: list[Markup] = []
     for at, start in enumerate(columns.starts):
-        said = [f"{each['name']}: {exact(each['values'][at])} {unit}".rstrip() for each in series if each["values"][at]]
+        said = [f"{each['name']}: {exact(value)} {unit}".rstrip() for each in series if (value := each["values"][at])]
         title = element("title", {}, "\n".join([f"{clock(start)} UTC", *said]))
         place = {"x": percent(at / columns.count), "width": percent(1 / columns.count), "height": BOTTOM}
         drawn.append(element("rect", {"class": "column", "fill": "transparent"} | place, title))
     return drawn
 
 
-def _summary(t: Translate, series: Sequence[Series], columns: Columns, unit: str) -> str:
-    highest = [f"{each['name']} {exact(max(each['values'], default=0.0))} {unit}".rstrip() for each in series]
+def _summary(t: Translate, series: Sequence[Line], columns: Columns, unit: str) -> str:
+    highest = [f"{each['name']} {exact(_highest(each))} {unit}".rstrip() for each in series]
     times = f"{moment(columns.starts_at)} to {moment(columns.ends_at)} UTC"
     return f"{times}. {t('Highest')}: {'; '.join(highest)}" if highest else f"{times}. {t('Nothing yet')}"
 
 
-def _table(t: Translate, series: Sequence[Series], columns: Columns) -> Markup:
+def _table(t: Translate, series: Sequence[Line], columns: Columns) -> Markup:
     head = [t("Time (UTC)"), *(each["name"] for each in series)]
     return numbers(t, head, _rows(series, columns))
 
 
-def _rows(series: Sequence[Series], columns: Columns) -> list[list[str]]:
+def _rows(series: Sequence[Line], columns: Columns) -> list[list[str]]:
     """Newest first; times without anything are left out."""
     rows = [
-        [moment(start), *(exact(each["values"][at]) for each in series)]
+        [moment(start), *(NOTHING if (value := each["values"][at]) is None else exact(value) for each in series)]
         for at, start in enumerate(columns.starts)
         if any(each["values"][at] for each in series)
     ]

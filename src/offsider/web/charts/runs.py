@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from offsider.web.charts.axis import Columns
-from offsider.web.charts.bars import bars
+from offsider.web.charts.bars import Series, bars
 from offsider.web.charts.figure import Translate
-from offsider.web.charts.lines import Series, lines
+from offsider.web.charts.lines import Line, lines
 
 
 def live(t: Translate, columns: Columns, processed: Sequence[float], failed: Sequence[float]) -> Markup:
     """What the workers do now: runs in each column of the last minutes."""
-    series: list[Series] = [{"name": t("Processed"), "values": processed}, {"name": t("Failed"), "values": failed}]
+    series: list[Line] = [{"name": t("Processed"), "values": processed}, {"name": t("Failed"), "values": failed}]
     return lines(t, series, columns, title=t("Runs per minute"), whole=True, running=True)
 
 

@@ -118,8 +118,8 @@ def _shard(load: ShardLoad, course: Course | None) -> Row:
 
 
 def _course(course: Course) -> Row:
-    def percents(values: Sequence[float]) -> list[float]:
-        return [round(value * 100, 2) for value in values]
+    def percents(values: Sequence[float | None]) -> list[float | None]:
+        return [None if value is None else round(value * 100, 2) for value in values]
 
     return {
         "columns": {
