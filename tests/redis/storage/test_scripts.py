@@ -7,6 +7,7 @@ import redis as redis_py
 
 from offsider.core.errors import QueueFull, RedisRefused
 from offsider.storage import scripts
+from offsider.storage.clients import LIFE_SECONDS, NOTE_CLIENT
 from offsider.storage.redis import Redis, RedisSettings
 from offsider.storage.scripts import Script, drop_flags, flags_are_accepted
 from tests.redis.storage.every_verb import left_behind, seed, walk
@@ -52,6 +53,7 @@ def test_every_script_is_called_with_the_keys_and_arguments_that_it_declares(red
     seed(raw_redis, recording.keys)
     walk(recording)
     recording.run(Script("probe"), [])
+    recording.run(NOTE_CLIENT, [recording.keys.clients], ["web-1:gunicorn:abc", LIFE_SECONDS])  # a part of pushes
     assert {script.name for script, _, _ in recording.calls} == NAMES
     for script, keys, arguments in recording.calls:
         assert (keys, script.more_keys) == (script.keys, False) or (script.more_keys and keys >= script.keys), (
