@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, cast
@@ -160,8 +159,10 @@ class Mover:
         if journal is None:
             return True
         if journal.server not in self._failures:
-            with self._noting(journal.server):
+            try:
                 migration.knock(self._config.redis_of(journal.server), journal)
+            except RedisFailure as error:
+                self._failures[journal.server] = error
         return journal.server not in self._failures
 
     def _send(self, journal: Journal) -> int:
@@ -169,20 +170,13 @@ class Mover:
         destination = self._config.redis_of(journal.server)
         arrived = 0
         while journal.server not in self._failures and (entries := migration.oldest(self._redis, journal)):
-            last = None
-            with self._noting(journal.server):
+            try:
                 last = migration.deliver(destination, journal, entries)
-            if last is not None:
+            except RedisFailure as error:
+                self._failures[journal.server] = error
+            else:
                 arrived += migration.strike_out(self._redis, journal, last)
         return arrived
-
-    @contextmanager
-    def _noting(self, server: str) -> Generator[None]:
-        """Go on without a server that fails."""
-        try:
-            yield
-        except RedisFailure as error:
-            self._failures.setdefault(server, error)
 
     # ------------------------------------------------------------------------------ what changes
     def _change(self, job: Moves, position: int) -> _Changed:
