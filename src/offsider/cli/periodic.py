@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ from offsider.cli.application import load_application
 from offsider.cli.connection import SETTINGS, connection_options, load
 from offsider.cli.failure import give_up
 from offsider.cli.plain import plain
-from offsider.core.errors import OffsiderError
+from offsider.core.errors import OffsiderError, RedisFailure
 from offsider.core.wording import counted
 
 if TYPE_CHECKING:
@@ -37,7 +37,8 @@ _TIME = "%Y-%m-%d %H:%M:%S %z"
 def periodic(context: click.Context, config: str | None, environment: str | None) -> None:
     """Look at periodic jobs, check them, and run, pause, resume or remove some.
 
-    Shown are the jobs of running workers, those that were added at run time, and with -r those of an application.
+    Shown are the jobs of running workers, those that were added at run time, and with -r those of an application:
+    those of all servers of the configuration.
     """
     context.obj = (config, environment)
 
@@ -49,9 +50,10 @@ def periodic(context: click.Context, config: str | None, environment: str | None
 def list_(connection: tuple[str | None, str | None], require: tuple[str, ...], *, as_json: bool) -> None:
     """Show all periodic jobs with their next tick."""
 
-    def show(jobs: PeriodicJobs) -> None:
-        every = list(jobs)
+    def show(jobs: PeriodicJobs) -> Mapping[str, RedisFailure]:
+        every, away = jobs.look()
         click.echo(json.dumps([_data(each) for each in every], indent=2) if as_json else _table(every))
+        return away
 
     sys.exit(_with_jobs(connection, require, show))
 
@@ -64,10 +66,11 @@ def list_(connection: tuple[str | None, str | None], require: tuple[str, ...], *
 def show(connection: tuple[str | None, str | None], name: str, require: tuple[str, ...], *, as_json: bool) -> None:
     """Show one periodic job: its expression in words, its next ticks in its time zone, its history."""
 
-    def tell(jobs: PeriodicJobs) -> None:
+    def tell(jobs: PeriodicJobs) -> Mapping[str, RedisFailure]:
         job = jobs[name]
         history = [asdict(line) for line in job.history()]
         click.echo(json.dumps(_data(job) | {"history": history}, indent=2) if as_json else _sheet(job))
+        return {}
 
     sys.exit(_with_jobs(connection, require, tell))
 
@@ -128,16 +131,20 @@ def _run(job: PeriodicJob) -> str:
 
 
 def _with_jobs(
-    connection: tuple[str | None, str | None], require: Sequence[str], act: Callable[[PeriodicJobs], None]
+    connection: tuple[str | None, str | None],
+    require: Sequence[str],
+    act: Callable[[PeriodicJobs], Mapping[str, RedisFailure]],
 ) -> int:
-    """Do something with the periodic jobs; answers the exit code."""
+    """Do something with the periodic jobs, which answers the servers that are away; answers the exit code."""
     from offsider.ext.periodic import PeriodicJobs
 
     try:
-        act(PeriodicJobs(_configured(connection, require)))
+        away = act(PeriodicJobs(_configured(connection, require)))
     except OffsiderError as error:
         return give_up(str(error))
-    return 0
+    for server, why in away.items():
+        give_up(f"the periodic jobs of {server} are left out: {why}")
+    return 1 if away else 0
 
 
 def _act(
@@ -146,13 +153,15 @@ def _act(
     names: Sequence[str],
     act: Callable[[PeriodicJob], str],
 ) -> int:
-    def all_of_them(jobs: PeriodicJobs) -> None:
+    def all_of_them(jobs: PeriodicJobs) -> Mapping[str, RedisFailure]:
+        every, away = jobs.look()
         found: list[PeriodicJob] = []
         for name in names:  # none is touched when one of them does not exist
             # While a deploy moves a job to another server it is on both.
-            found += [job for job in jobs if job.name == name] or [jobs[name]]
+            found += [job for job in every if job.name == name] or [jobs[name]]
         for job in found:
             click.echo(f"{_called(job, jobs)}: {act(job)}")
+        return away
 
     return _with_jobs(connection, require, all_of_them)
 

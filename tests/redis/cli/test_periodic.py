@@ -155,3 +155,17 @@ def test_a_job_that_is_on_two_servers_is_acted_on_on_both(store, redis_url, tmp_
     assert (store.paused(), elsewhere.paused()) == ({"hourly"}, {"hourly"})
     assert "there is no periodic job hourli (did you mean 'hourly'?)" in call("pause", "hourli").output
     there.close()
+
+
+def test_while_a_server_is_away_the_jobs_of_others_are_shown_and_acted_on(store, tmp_path):
+    (tmp_path / "offsider.toml").write_text('[servers.away]\nurl = "redis://127.0.0.1:1"\n')
+    shown = call("list")
+    assert shown.exit_code == 1
+    assert "hourly" in shown.stdout
+    assert "the periodic jobs of away are left out: redis://127.0.0.1:1" in shown.stderr
+    paused = call("pause", "hourly")
+    assert (paused.exit_code, paused.stdout) == (1, "hourly on main: paused\n")
+    assert call("show", "hourly").exit_code == 0
+    unknown = call("pause", "nightly")
+    assert unknown.exit_code == 1
+    assert "redis://127.0.0.1:1" in unknown.output

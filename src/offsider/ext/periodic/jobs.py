@@ -11,7 +11,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Unpack
 
 from offsider.client import Client
-from offsider.core.errors import ConfigurationError, OffsiderError
+from offsider.core.errors import ConfigurationError, OffsiderError, RedisFailure
 from offsider.core.options import JobOptions
 from offsider.ext.periodic.entry import REDIS, Entry, make
 from offsider.ext.periodic.homes import Homes
@@ -19,6 +19,7 @@ from offsider.ext.periodic.identity import here
 from offsider.ext.periodic.register import entries_of, registered_in, settings_of
 from offsider.ext.periodic.service import with_options
 from offsider.ext.periodic.store import Line, PeriodicStore
+from offsider.inspector.everywhere import ask_all, split
 from offsider.storage import clocks
 from offsider.wiring.default import default_config
 from offsider.wiring.nearest import suggest
@@ -113,11 +114,14 @@ class PeriodicJob:
 class PeriodicJobs:
     """All periodic jobs: those of live processes, of this one, and those that were added at run time.
 
-    Iterating gives `PeriodicJob`, server by server, by name. One is where its jobs are pushed to.
+    Iterating gives `PeriodicJob`, server by server, by name, as `look` does. One is where its jobs are pushed to.
 
     Args:
         config: whose servers; default: this process's.
         server: those of this server alone; default: those of every server of the configuration.
+
+    Attributes:
+        on_several_servers: those of several servers are here; while a deploy moves one, it is on two of them.
     """
 
     def __init__(self, config: Config | None = None, *, server: str | None = None) -> None:
@@ -125,17 +129,17 @@ class PeriodicJobs:
         names = list(config.servers) if server is None else [server]
         self._config = config.for_server(names[0])
         self._store = PeriodicStore(self._config.shared_redis())
-        self._others = [PeriodicJobs(config, server=name) for name in names[1:]]
+        self.on_several_servers = len(names) > 1
 
-    @property
-    def on_several_servers(self) -> bool:
-        """Whether those of several servers are here; while a deploy moves one, it is on two of them."""
-        return bool(self._others)
+    def look(self) -> tuple[list[PeriodicJob], Mapping[str, RedisFailure]]:
+        """Those of the servers that answer, and the servers that do not. Raises RedisFailure when none does."""
+        if not self.on_several_servers:
+            return list(self._here()), {}
+        found, away = split(ask_all(self._config, lambda there: list(PeriodicJobs(there, server=there.server))))
+        return [each for jobs in found.values() for each in jobs], away
 
     def __iter__(self) -> Iterator[PeriodicJob]:
-        yield from self._here()
-        for others in self._others:
-            yield from others
+        return iter(self.look()[0])
 
     def _here(self) -> Iterator[PeriodicJob]:
         versions = self._store.published()
@@ -155,15 +159,18 @@ class PeriodicJobs:
         return sum(1 for _ in self)
 
     def find(self, name: str) -> PeriodicJob | None:
-        """The one of this name."""
-        return next((each for each in self if each.name == name), None)
+        """The one of this name. Raises RedisFailure when it is on no server that answers, and one does not."""
+        every, away = self.look()
+        found = next((each for each in every if each.name == name), None)
+        if found is None and away:
+            raise next(iter(away.values()))
+        return found
 
     def __getitem__(self, name: str) -> PeriodicJob:
-        """The one of this name. Raises UnknownPeriodicJob."""
-        every = list(self)
-        found = next((each for each in every if each.name == name), None)
+        """The one of this name. Raises UnknownPeriodicJob, and RedisFailure as `find`."""
+        found = self.find(name)
         if found is None:
-            near = suggest(name, [each.name for each in every])
+            near = suggest(name, [each.name for each in self])
             raise UnknownPeriodicJob(f"there is no periodic job {name}{near}")
         return found
 
