@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import cast
 
+from offsider.storage import hashes
 from offsider.storage.keys import Keys
 from offsider.storage.redis import Redis
 from offsider.storage.scripts import Argument, Command
@@ -131,7 +132,7 @@ def marks(redis: Redis, since: datetime, until: datetime) -> list[tuple[datetime
     replies = redis.pipeline([("HGETALL", redis.keys.deploy_marks(day)) for day in days], raise_errors=False)
     found: list[tuple[datetime, str]] = []
     for reply in replies:
-        for minute, label in _pairs(reply):
+        for minute, label in hashes.texts(reply):
             try:
                 at = datetime.fromisoformat(minute)
             except ValueError:
@@ -153,18 +154,12 @@ def _hashes(redis: Redis, keys: Sequence[str]) -> list[dict[str, Counts]]:
 
 def _by_class(reply: object) -> dict[str, Counts]:
     fields: dict[str, dict[str, int]] = {}
-    for field, value in _pairs(reply):
+    for field, value in hashes.texts(reply):
         name, _, kind = field.rpartition("|")
         fields.setdefault(name, {})[kind] = _whole(value)
     return {
         name: Counts(kinds.get("p", 0), kinds.get("f", 0), kinds.get("ms", 0)) for name, kinds in fields.items() if name
     }
-
-
-def _pairs(reply: object) -> list[tuple[str, str]]:
-    """The fields of a hash; none for the error that stands in place of one."""
-    texts = [each.decode("utf-8", "replace") for each in cast("list[bytes]", reply)] if isinstance(reply, list) else []
-    return list(zip(texts[::2], texts[1::2], strict=True))
 
 
 def _counts_of(reply: object) -> Counts:

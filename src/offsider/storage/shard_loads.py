@@ -9,8 +9,9 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TypeVar, cast
+from typing import TypeVar
 
+from offsider.storage import hashes
 from offsider.storage.keys import Keys
 from offsider.storage.redis import Redis
 from offsider.storage.scripts import Command
@@ -52,7 +53,7 @@ def totals(redis: Redis) -> dict[str, Load]:
     """Shard -> everything since its sums began."""
     sums: dict[str, Load] = {}
     [reply] = redis.pipeline([("HGETALL", redis.keys.loads)], raise_errors=False)
-    for field, seconds in _pairs(reply):
+    for field, seconds in _seconds(reply):
         kind, _, shard = field.partition("|")
         _add(sums, shard, kind, seconds)
     return sums
@@ -65,7 +66,7 @@ def minutes(redis: Redis, since: float, until: float) -> dict[str, dict[float, L
     replies = redis.pipeline([("HGETALL", redis.keys.load(str(hour))) for hour in hours], raise_errors=False)
     found: dict[str, dict[float, Load]] = {}
     for hour, reply in zip(hours, replies, strict=True):
-        for field, seconds in _pairs(reply):
+        for field, seconds in _seconds(reply):
             minute, _, rest = field.partition("|")
             kind, _, shard = rest.partition("|")
             at = hour * _HOUR + int(minute) * 60.0 if minute.isdecimal() and len(minute) < 3 else -math.inf
@@ -74,10 +75,9 @@ def minutes(redis: Redis, since: float, until: float) -> dict[str, dict[float, L
     return found
 
 
-def _pairs(reply: object) -> Iterable[tuple[str, float]]:
-    """The fields of a hash that are seconds; none for the error that stands in place of one."""
-    texts = [each.decode("utf-8", "replace") for each in cast("list[bytes]", reply)] if isinstance(reply, list) else []
-    for field, value in zip(texts[::2], texts[1::2], strict=True):
+def _seconds(reply: object) -> Iterable[tuple[str, float]]:
+    """The fields of a hash that are seconds."""
+    for field, value in hashes.texts(reply):
         try:
             seconds = float(value)
         except ValueError:

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias, cast
 
 from offsider.core.objectives import Score
 from offsider.core.series import Series
+from offsider.storage import hashes
 from offsider.storage.execution_metrics import LONGEST_COUNT
 from offsider.storage.keys import Keys
 from offsider.storage.redis import Redis
@@ -109,7 +110,7 @@ def _summed(sums: Sums, keys: Sequence[str], replies: Mapping[str, object]) -> S
     """These sums and those of further steps."""
     total = dict(sums)
     for key in keys:
-        for field, count in _pairs(replies[key]):
+        for field, count in _counts(replies[key]):
             total[field] = total.get(field, 0) + count
     return total
 
@@ -118,11 +119,9 @@ def _key(keys: Keys, step: Step, at: float) -> str:
     return keys.slo(step.name, str(int(at // step.seconds)))
 
 
-def _pairs(reply: object) -> list[tuple[bytes, int]]:
-    """The counts of a hash; none for the error that stands in place of one."""
-    values = cast("list[bytes]", reply) if isinstance(reply, list) else []
-    pairs = zip(values[::2], values[1::2], strict=True)
-    return [(field, int(count)) for field, count in pairs if count.isdigit() and len(count) <= LONGEST_COUNT]
+def _counts(reply: object) -> list[tuple[bytes, int]]:
+    found = hashes.pairs(reply)
+    return [(field, int(count)) for field, count in found if count.isdigit() and len(count) <= LONGEST_COUNT]
 
 
 def _scores(sums: Mapping[bytes, int]) -> list[tuple[dict[str, str], Score]]:

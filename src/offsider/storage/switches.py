@@ -7,10 +7,11 @@ the server's.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, cast
 
+from offsider.storage import hashes
 from offsider.storage.keys import Keys
 from offsider.storage.redis import Redis
 from offsider.storage.scripts import Command, Script
@@ -113,7 +114,7 @@ def board(replies: list[Any]) -> Board:
     now = _now(time)
     on: dict[str, Switch] = {}
     over: dict[str, bytes] = {}
-    for field, value in _pairs(stored):
+    for field, value in hashes.pairs(stored):
         name = field.decode("utf-8", "replace")
         switch = _read(name, value)
         if switch is not None and switch.until is not None and switch.until <= now:
@@ -130,15 +131,7 @@ def count(redis: Redis, acted: Mapping[str, int]) -> None:
 
 def counts(redis: Redis) -> dict[str, int]:
     """The numbers of jobs that were acted on, by class."""
-    pairs = _pairs(redis.call("HGETALL", redis.keys.switches_acted))
-    return {field.decode("utf-8", "replace"): int(number) for field, number in pairs}
-
-
-def _pairs(reply: Any) -> Iterable[tuple[bytes, bytes]]:
-    """The fields of a hash, as a list or, over RESP3, as a dict."""
-    if isinstance(reply, dict):
-        return cast("dict[bytes, bytes]", reply).items()
-    return zip(reply[::2], reply[1::2], strict=True)
+    return {name: int(number) for name, number in hashes.texts(redis.call("HGETALL", redis.keys.switches_acted))}
 
 
 def _read(name: str, stored: bytes) -> Switch | None:

@@ -30,6 +30,7 @@ from typing import Any, cast
 from offsider.client.prepared import Prepared
 from offsider.core.errors import ConfigurationError, OffsiderError, RedisRefused
 from offsider.ext.periodic.entry import Entry
+from offsider.storage import hashes
 from offsider.storage.redis import Redis, Wire
 from offsider.storage.scripts import Argument, Call, Script
 
@@ -142,8 +143,8 @@ class PeriodicStore:
         return Looked(
             int(seconds) + int(microseconds) / 1_000_000,
             seen_at,
-            {_text(name): int(tick) for name, tick in _pairs(ticks)},
-            {_text(name): entry for name, entry in _pairs(added)},
+            {_text(name): int(tick) for name, tick in hashes.pairs(ticks)},
+            {_text(name): entry for name, entry in hashes.pairs(added)},
             frozenset(map(_text, cast("list[bytes]", paused))),
         )
 
@@ -287,7 +288,8 @@ class PeriodicStore:
 
     def added(self) -> list[Entry]:
         """What was added at run time."""
-        return list(_entries((_text(name), raw) for name, raw in _pairs(self._redis.call("HGETALL", self._entries))))
+        stored = hashes.pairs(self._redis.call("HGETALL", self._entries))
+        return list(_entries((_text(name), raw) for name, raw in stored))
 
     def paused(self) -> frozenset[str]:
         """The names of those that are paused."""
@@ -323,10 +325,6 @@ def _lines(raws: Sequence[bytes]) -> Iterator[Line]:
 
 def _since(register: Mapping[str, Any]) -> float:
     return float(register["since"])
-
-
-def _pairs(flat: list[bytes]) -> Iterator[tuple[bytes, bytes]]:
-    return zip(flat[::2], flat[1::2], strict=True)
 
 
 def _text(raw: bytes) -> str:
