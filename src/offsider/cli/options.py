@@ -77,7 +77,7 @@ class WorkerOptions:
             ConfigurationError: as in `Config.load`, or options contradict each other.
         """
         self._check()
-        return Config.load(self.config, beside=beside, overrides=self.overrides())
+        return Config.load(self.config, beside=beside, overrides=self.overrides(), for_worker=True)
 
     def queries(self) -> list[Query]:
         """What ``--select`` was given. Raises ConfigurationError, with the place of what is wrong."""

@@ -178,6 +178,7 @@ class Config:
         cwd: Path | None = None,
         beside: Path | None = None,
         overrides: Mapping[str, object] | None = None,
+        for_worker: bool = False,
     ) -> Config:
         """The configuration by command line, environment, file and defaults, the former winning.
 
@@ -188,6 +189,7 @@ class Config:
             cwd: the current folder, by default the process's.
             beside: the folder of the application.
             overrides: what the command line says, by ``section.key`` or key.
+            for_worker: whether it is that of a worker, which serves the shard that ``OFFSIDER_SHARD`` names.
 
         Raises:
             ConfigurationError: a file or a value is wrong; the message names the file, the key and what is expected.
@@ -197,7 +199,7 @@ class Config:
         folders = [folder for folder in (cwd or Path.cwd(), beside) if folder is not None]
         document = sources.find(Path(path) if path is not None else None, folders)
         config = cls()
-        config._read(document, given, environ)
+        config._read(document, given, environ, for_worker=for_worker)
         return config
 
     # ---------------------------------------------------------------------------------- capsules
@@ -245,7 +247,7 @@ class Config:
         self._check_open("config.servers")
         if name in self._servers:
             raise ConfigurationError(f"there is a server {name!r} already")
-        section = ServerSection()
+        section = ServerSection.called(name)
         for key, value in settings.items():
             section.assign(key, value)
         if not section.url:
@@ -482,7 +484,9 @@ class Config:
         self._open = False
 
     # ---------------------------------------------------------------------------------- loading
-    def _read(self, document: Document | None, given: Sequence[Assignment], environ: Mapping[str, str]) -> None:
+    def _read(
+        self, document: Document | None, given: Sequence[Assignment], environ: Mapping[str, str], *, for_worker: bool
+    ) -> None:
         self._open = True
         if document is not None:
             self.file = document.path
@@ -493,7 +497,7 @@ class Config:
         if document is not None:
             environment = _environment(document, given, environ)
             self._assign_all(sources.from_document(document, environment, environ))
-        stronger = [*from_environ(environ, self._capsules), *given]
+        stronger = [*from_environ(environ, self._capsules, for_worker=for_worker), *given]
         self._assign_all(stronger)
         self._check_servers()
         if self.worker.shard:
@@ -567,8 +571,7 @@ class Config:
         elif item.section.startswith(f"{SERVERS}."):
             self._server(item.section.partition(".")[2]).assign(item.key, item.value, origin=item.origin)
         elif item.section.startswith(f"{SHARDS}."):
-            name = item.section.partition(".")[2]
-            self._shards.setdefault(name, ShardSection()).assign(item.key, item.value, origin=item.origin)
+            self._shard(item.section.partition(".")[2]).assign(item.key, item.value, origin=item.origin)
         elif item.section == RedisSection.section:
             self._servers[MAIN].assign(item.key, item.value, origin=item.origin)
         else:
@@ -580,12 +583,17 @@ class Config:
 
     def _server(self, name: str) -> RedisSection:
         if name not in self._servers or name == MAIN:
-            self._servers[_server_name(name)] = ServerSection()
+            self._servers[_server_name(name)] = ServerSection.called(name)
         return self._servers[name]
+
+    def _shard(self, name: str) -> ShardSection:
+        if not name.strip():
+            raise ConfigurationError('shards."": a shard needs a name, by which its workers are started')
+        return self._shards.setdefault(name, ShardSection.called(name))
 
     def _capsule(self, name: str) -> Capsule:
         if name not in self._capsules:
-            self._capsules[name] = self._make_capsule(name, CapsuleSection())
+            self._capsules[name] = self._make_capsule(name, CapsuleSection.called(name))
         return self._capsules[name]
 
     def _make_capsule(self, name: str, settings: CapsuleSection) -> Capsule:

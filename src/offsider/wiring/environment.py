@@ -15,17 +15,24 @@ DEFAULT_ENVIRONMENT = "development"
 PREFIX = "OFFSIDER_"
 # Read elsewhere: the path of the embedded server's program, and the password of the web pages.
 FOREIGN = frozenset({"OFFSIDER_VALKEY_SERVER", "OFFSIDER_WEB_USER", "OFFSIDER_WEB_PASSWORD"})
+# A shard is that of a worker: the same environment may be that of web processes, and of commands that look at servers.
+OF_WORKERS = frozenset(by_name()["worker.shard"].variables)
 _OPTION = {f"{PREFIX}JOBS_{option.upper()}": option for option in TEXTUAL}
 _OF_A_CAPSULE = re.compile(r"OFFSIDER_CAPSULES_(?P<name>.+)_(?P<key>[A-Z]+)")
 
 
-def from_environ(environ: Mapping[str, str], capsules: Collection[str] = ()) -> Iterator[Assignment]:
+def from_environ(
+    environ: Mapping[str, str], capsules: Collection[str] = (), *, for_worker: bool = False
+) -> Iterator[Assignment]:
     """One assignment for each setting that the environment speaks of.
 
     Args:
         environ: the environment.
+        for_worker: whether variables that speak to workers alone count.
         capsules: the names of those there are, for variables such as ``OFFSIDER_CAPSULES_EXPORTS_CONCURRENCY``.
     """
+    if not for_worker:
+        environ = {name: value for name, value in environ.items() if name not in OF_WORKERS}
     yield from _of_sections(environ)
     for variable, option in _OPTION.items():
         if variable in environ:

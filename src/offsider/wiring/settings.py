@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache
-from typing import Any, ClassVar, TypeVar, cast
+from typing import Any, ClassVar, Self, TypeVar, cast
 
 from offsider.core.compression import SMALL_BYTES
 from offsider.core.errors import ConfigurationError
@@ -73,8 +73,13 @@ class Setting:
         key = self.key.upper()
         return (f"OFFSIDER_{self.section.upper()}_{key}", f"OFFSIDER_{key}", *self.environment)
 
-    def checked(self, value: object, *, origin: str = "") -> Any:
+    def checked(self, value: object, *, origin: str = "", path: str = "") -> Any:
         """``value`` in its final form.
+
+        Args:
+            value: as found.
+            origin: where it was found.
+            path: of the setting in a table that has a name of its own.
 
         Raises:
             ConfigurationError: it is not acceptable; the message names ``origin``, the key and what is expected.
@@ -85,7 +90,7 @@ class Setting:
             where = f"{origin}: " if origin else ""
             given = f"a {type(value).__name__} that is none" if self.kind.secret else _cut(repr(value))
             detail = f": {error}" if str(error) else ""
-            message = f"{where}{self.path} expects {self.kind.expects}, got {given}{detail}"
+            message = f"{where}{path or self.path} expects {self.kind.expects}, got {given}{detail}"
             raise ConfigurationError(message) from None
 
 
@@ -112,6 +117,13 @@ class Section:
 
     section: ClassVar[str] = ""
 
+    @classmethod
+    def called(cls, name: str) -> Self:
+        """One of the tables that have names of their own, which its messages say."""
+        made = cls()
+        made.__dict__["section"] = cls.section.replace("NAME", name)
+        return made
+
     def __setattr__(self, name: str, value: object) -> None:
         self.assign(name, value)
 
@@ -131,7 +143,7 @@ class Section:
         declared = declared_in(type(self))
         if name not in declared:
             raise ConfigurationError(f"there is no setting {self.section}.{name}{suggest(name, declared)}")
-        object.__setattr__(self, name, declared[name].checked(value, origin=origin))
+        object.__setattr__(self, name, declared[name].checked(value, origin=origin, path=f"{self.section}.{name}"))
 
     def freeze(self) -> None:
         self.__dict__["_frozen"] = True
@@ -356,7 +368,8 @@ class WorkerSection(CapsuleSection):
         "",
         kinds.text(),
         help="The shard that the worker serves: the name of a table below `shards`, whose queues, concurrency, "
-        "processes, mode and server then hold in place of those here.",
+        "processes, mode and server then hold in place of those here. The variables are read by `offsider worker` "
+        "alone, so that one environment can be that of all programs.",
         cli="--shard",
     )
     processes: int = setting(

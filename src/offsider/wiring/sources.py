@@ -34,6 +34,7 @@ from offsider.wiring.settings import (
 )
 
 _NAMED: Mapping[str, type[Section]] = {CAPSULES: CapsuleSection, SERVERS: ServerSection, SHARDS: ShardSection}
+_NEEDED: Mapping[str, str] = {SERVERS: "a url", SHARDS: "queues or select"}
 _REFERENCE = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}|\$\{")
 
 
@@ -182,13 +183,16 @@ def _section(
 
 
 def _named(
-    group: str, table: Mapping[str, object], origin: str, environ: Mapping[str, str] | None
+    group: str, tables: Mapping[str, object], origin: str, environ: Mapping[str, str] | None
 ) -> Iterator[Assignment]:
     """The tables of a group, each with a name of its own and the same settings."""
     declared = declared_in(_NAMED[group])
-    for name, settings in table.items():
+    for name, settings in tables.items():
         section = f"{group}.{name}"
-        for key, value in _table(settings, origin, section).items():
+        table = _table(settings, origin, section)
+        if not table and group in _NEEDED:
+            raise ConfigurationError(f"{origin}: {section} is an empty table; it needs {_NEEDED[group]}")
+        for key, value in table.items():
             if key not in declared:
                 raise ConfigurationError(f"{origin}: there is no setting {section}.{key}{suggest(key, declared)}")
             filled = _typed(declared[key], _fill_in(value, origin, environ))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from offsider.cli.connection import load
 from offsider.cli.options import WorkerOptions
 from offsider.core.errors import ConfigurationError
 
@@ -42,11 +43,26 @@ def test_everything_typed():
     assert (config.worker.processes, config.worker.preload, config.worker.keeper) == (3, True, False)
 
 
+HEAVY = """
+[servers.bulk]
+url = "redis://bulk"
+[shards.heavy]
+queues = ["a", "b"]
+concurrency = 3
+processes = 2
+server = "bulk"
+"""
+
+
+def test_the_environment_chooses_a_shard_for_the_worker_and_for_no_other_command(tmp_path, monkeypatch):
+    (tmp_path / "offsider.toml").write_text(HEAVY)
+    monkeypatch.setenv("OFFSIDER_SHARD", "heavy")
+    assert WorkerOptions().load_config().server == "bulk"
+    assert load(None, None).server == "main"
+
+
 def test_a_shard_is_chosen_and_other_options_win_over_it(tmp_path):
-    (tmp_path / "offsider.toml").write_text(
-        '[servers.bulk]\nurl = "redis://bulk"\n'
-        '[shards.heavy]\nqueues = ["a", "b"]\nconcurrency = 3\nprocesses = 2\nserver = "bulk"\n'
-    )
+    (tmp_path / "offsider.toml").write_text(HEAVY)
     config = WorkerOptions(shard="heavy").load_config()
     assert (config.worker.queues, config.worker.concurrency, config.worker.processes) == (("a", "b"), 3, 2)
     assert (config.worker.shard, config.server, config.redis.url) == ("heavy", "bulk", "redis://bulk")

@@ -41,7 +41,7 @@ def test_capsules_are_made_and_changed_by_name(config):
     capsule = config.capsule("images", concurrency=2, queues=["a"])
     assert config.capsule("images", mode="random") is capsule
     assert (capsule.concurrency, capsule.queues, capsule.mode) == (2, ["a"], "random")
-    with pytest.raises(ConfigurationError, match=r"capsules\.NAME\.concurrency expects"):
+    with pytest.raises(ConfigurationError, match=r"capsules\.images\.concurrency expects"):
         config.capsule("images", concurrency=0)
 
 
@@ -256,7 +256,9 @@ def fleet(tmp_path):
         [shards.heavy]
         select = "resource_boundary=memory"
     """)
-    return lambda environ=None, **overrides: Config.load(path, environ=environ or {}, overrides=overrides)
+    return lambda environ=None, for_worker=False, **overrides: Config.load(
+        path, environ=environ or {}, overrides=overrides, for_worker=for_worker
+    )
 
 
 def test_without_a_shard_the_process_works_for_the_server_of_redis(fleet):
@@ -275,7 +277,16 @@ def test_a_shard_stands_above_the_rest_of_the_file(fleet):
     bulk = fleet(shard="bulk")
     assert (bulk.worker.queues, bulk.worker.concurrency, bulk.worker.processes) == (("bulk",), 7, 2)
     assert (bulk.server, bulk.redis.url, bulk.redis) == ("bulk", "redis://bulk/1", bulk.servers["bulk"])
-    assert fleet({"OFFSIDER_SHARD": "bulk"}).server == "bulk"
+
+
+@pytest.mark.parametrize("variable", ["OFFSIDER_SHARD", "OFFSIDER_WORKER_SHARD"])
+def test_the_shard_of_the_environment_is_for_workers_alone(fleet, variable):
+    assert fleet({variable: "bulk"}, for_worker=True).server == "bulk"
+    other = fleet({variable: "bulk"})
+    assert (other.server, other.worker.shard, other.warnings) == ("main", "", [])
+    assert fleet({variable: "gone"}).worker.shard == ""
+    with pytest.raises(ConfigurationError, match="there is no shard 'gone'"):
+        fleet({variable: "gone"}, for_worker=True)
 
 
 def test_groups_of_the_file_are_for_workers_without_a_shard(fleet):
@@ -315,7 +326,8 @@ def test_a_shard_that_nobody_has_configured_is_told_with_those_there_are(fleet):
     "text, complaint",
     [
         ("[servers.bulk]\nwire_version = 7", r"offsider\.toml: servers\.bulk needs a url"),
-        ("[servers.bulk]\nurl = 'http://x'", r"servers\.NAME\.url expects a URL"),
+        ("[servers.bulk]", r"servers\.bulk is an empty table; it needs a url"),
+        ("[servers.bulk]\nurl = 'http://x'", r"servers\.bulk\.url expects a URL"),
         ("[servers.bulk]\nurll = 'redis://x'", r"no setting servers\.bulk\.urll \(did you mean 'url'"),
         (
             "[redis]\nurl = 'redis://a/1'\n[servers.b]\nurl = 'redis://a/1'",
@@ -334,7 +346,11 @@ def test_a_shard_that_nobody_has_configured_is_told_with_those_there_are(fleet):
         ),
         ("[shards.a]\nconcurrency = 3", r"shards\.a has neither queues nor select"),
         ("[shards.a]\nselect = 'urgenci=high'", "unknown predicate 'urgenci'"),
-        ("[shards.a]\nselect = 7", r"shards\.NAME\.select expects a query"),
+        ("[shards.'']\nqueues = ['a']", "a shard needs a name"),
+        ("[shards.' ']\nqueues = ['a']", "a shard needs a name"),
+        ("[shards.a]", r"shards\.a is an empty table; it needs queues or select"),
+        ("[shards.a]\nconcurrency = -1", r"shards\.a\.concurrency expects"),
+        ("[shards.a]\nselect = 7", r"shards\.a\.select expects a query"),
     ],
 )
 def test_servers_and_shards_that_do_not_fit_are_told(tmp_path, text, complaint):
@@ -351,7 +367,7 @@ def test_servers_are_added_in_code():
         config.add_server("bulk", url="redis://bulk")
     with pytest.raises(ConfigurationError, match="the server 'other' needs a url"):
         config.add_server("other", key_prefix="x:")
-    with pytest.raises(ConfigurationError, match=r"no setting servers\.NAME\.urll"):
+    with pytest.raises(ConfigurationError, match=r"no setting servers\.other\.urll"):
         config.add_server("other", urll="redis://bulk")
     assert list(config.servers) == ["main", "bulk"]
     config.freeze()
