@@ -83,6 +83,20 @@ def readable(payload: JobPayload) -> JobPayload:
         return payload
 
 
+def may_hold(payload: Mapping[str, Any], letters: bytes) -> bool:
+    """Whether these letters stand in the JSON of compressed arguments, which is cheaper than reading it.
+
+    True for all that is not compressed, or cannot be read.
+    """
+    most_bytes = original_bytes(payload)
+    if not 0 < most_bytes <= MAX_EXPANDED_BYTES:
+        return True
+    try:
+        return any(letters in _inflated(text, most_bytes) for text in payload["args"])
+    except (ValueError, TypeError, zlib.error):
+        return True
+
+
 def decode_plain(raw: bytes) -> JobPayload:
     """Read stored bytes as a job whose arguments are as they were given.
 

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import cast
 
 from offsider.core.clock import SYSTEM_CLOCK
-from offsider.core.compression import COMPRESSED
+from offsider.core.compression import COMPRESSED, may_hold
 from offsider.core.payload import encode_text
 from offsider.inspector.job_record import JobRecord
 
@@ -95,9 +95,11 @@ class JobFilter:
         return record.payload is not None and self.text in encode_text(record.payload)
 
     def _fits_argument(self, record: JobRecord) -> bool:
+        if record.payload is not None and not may_hold(record.payload, self._needles[1]):
+            return False
         return any(
             self.argument in leaf if isinstance(leaf, str) else self.argument == encode_text(leaf)
-            for leaf in _leaves([record.args, record.kwargs])
+            for leaf in _leaves(record.arguments)
         )
 
     def _fits_age(self, record: JobRecord) -> bool:
@@ -122,7 +124,7 @@ def _leaves(value: object) -> Iterator[object]:
         item = waiting.pop()
         if isinstance(item, dict):
             waiting += cast("dict[str, object]", item).values()
-        elif isinstance(item, list):
+        elif isinstance(item, list | tuple):
             waiting += cast("list[object]", item)
         else:
             yield item

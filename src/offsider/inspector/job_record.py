@@ -99,6 +99,12 @@ class JobRecord:
         return self._plain.get("kwargs", {})
 
     @property
+    def arguments(self) -> tuple[list[Any], dict[str, Any]]:
+        """`args` and `kwargs` at once: compressed ones are expanded once."""
+        plain = self._plain
+        return plain["args"], plain.get("kwargs", {})
+
+    @property
     def unlisted_bytes(self) -> int:
         """How long compressed arguments are that no list of jobs should expand; 0 when it may show them."""
         size_bytes = original_bytes(self._known)

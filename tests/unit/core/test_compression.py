@@ -10,7 +10,15 @@ import pytest
 from hypothesis import given, strategies as st
 
 from offsider.core import compression
-from offsider.core.compression import MAX_EXPANDED_BYTES, compress, decode_plain, expand, is_compressed, readable
+from offsider.core.compression import (
+    MAX_EXPANDED_BYTES,
+    compress,
+    decode_plain,
+    expand,
+    is_compressed,
+    may_hold,
+    readable,
+)
 from offsider.core.errors import MalformedPayload
 from offsider.core.payload import decode, encode
 
@@ -125,3 +133,16 @@ def test_whoever_only_looks_sees_what_cannot_be_read_as_it_is_stored():
 def test_arguments_that_would_fill_the_memory_of_whoever_reads_them_are_not_compressed():
     payload = {"class": "A", "args": ["x" * 10_000_000]}
     assert compress(payload) is payload
+
+
+def test_letters_are_looked_for_in_compressed_arguments_without_reading_them():
+    payload = compress({"class": "A", "args": ["needle", 1], "kwargs": {"k": "other"}})
+    assert may_hold(payload, b"needle")
+    assert may_hold(payload, b"other")
+    assert not may_hold(payload, b"nothing")
+    assert may_hold({"class": "A", "args": ["x"]}, b"nothing"), "nobody looked: it is not compressed"
+
+
+@pytest.mark.parametrize("changes", [{"args": ["%"]}, {"args": [7]}, {"args": [packed(b"[1")[:-4]]}])
+def test_letters_may_stand_in_what_cannot_be_read(changes):
+    assert may_hold(decode(stored(**changes)), b"x")
