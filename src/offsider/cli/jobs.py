@@ -20,9 +20,15 @@ from offsider.wiring.routing import MAIN
 HEAD = ("NAME", "QUEUE", "URGENCY", "BOUNDARY", "CATEGORY", "EXTERNAL", "WEIGHT", "TAGS")
 
 
-@click.group(context_settings=SETTINGS)
-def jobs() -> None:
-    """Show the jobs that an application declares, keep them in a file, or compare those of two releases."""
+@click.group(context_settings=SETTINGS, invoke_without_command=True)
+@click.pass_context
+def jobs(context: click.Context) -> None:
+    """Show the jobs that an application declares, keep them in a file, or compare those of two releases.
+
+    Without a word it lists the jobs.
+    """
+    if context.invoked_subcommand is None:
+        context.invoke(list_jobs, require=(), config=None, environment=None)
 
 
 jobs.add_command(diff)

@@ -31,16 +31,18 @@ RUNS = 5
 _TIME = "%Y-%m-%d %H:%M:%S %z"
 
 
-@click.group(context_settings=SETTINGS)
+@click.group(context_settings=SETTINGS, invoke_without_command=True)
 @connection_options
 @click.pass_context
 def periodic(context: click.Context, config: str | None, environment: str | None) -> None:
-    """Look at periodic jobs, check them, and run, pause, resume or remove some.
+    """Look at periodic jobs, check them, and run, pause, resume or remove some. Without a word it lists them.
 
     Shown are the jobs of running workers, those that were added at run time, and with -r those of an application:
     those of all servers of the configuration.
     """
     context.obj = (config, environment)
+    if context.invoked_subcommand is None:
+        context.invoke(list_, require=(), as_json=False)
 
 
 @periodic.command("list", context_settings=SETTINGS)

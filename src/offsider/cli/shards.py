@@ -24,9 +24,15 @@ MOST_LETTERS = 500
 NO_SHARDS = "the configuration has no shards: each is a table [shards.NAME] with queues or select"
 
 
-@click.group(context_settings=SETTINGS)
-def shards() -> None:
-    """Show what each shard serves, and check that every queue has one."""
+@click.group(context_settings=SETTINGS, invoke_without_command=True)
+@click.pass_context
+def shards(context: click.Context) -> None:
+    """Show what each shard serves, and check that every queue has one.
+
+    Without a word it lists the shards.
+    """
+    if context.invoked_subcommand is None:
+        context.invoke(list_, require=(), config=None, environment=None, as_json=False)
 
 
 @shards.command("list", context_settings=SETTINGS)

@@ -30,6 +30,7 @@ TABS = (
     ("/metrics", "Metrics"),
     ("/slos", "SLOs"),
     ("/errors", "Errors"),
+    ("/switches", "Switches"),
 )
 #: The tab of configurations that have shards.
 SHARDS = ("/shards", "Shards")

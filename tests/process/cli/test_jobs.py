@@ -18,6 +18,14 @@ def test_every_job_is_listed_with_its_queue(tmp_path):
     assert lines[3] == ["shop.welcome", "default", "high", "none", "-", "-", "1", "mail"]
 
 
+def test_without_a_word_the_jobs_of_the_configuration_are_listed(tmp_path):
+    (tmp_path / "shop.py").write_text(SHOP)
+    (tmp_path / "offsider.toml").write_text('[worker]\nrequire = "shop"\n')
+    ended = offsider(tmp_path, "jobs")
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout == offsider(tmp_path, "jobs", "list").stdout
+
+
 def test_jobs_that_promise_more_than_they_can_keep_are_noted_below_the_list(tmp_path):
     urgent = "from offsider import job\n\n@job(urgency='high', resource_boundary='memory')\ndef load(): ...\n"
     (tmp_path / "urgent.py").write_text(urgent)

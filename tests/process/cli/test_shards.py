@@ -55,6 +55,11 @@ def test_each_shard_is_shown_with_its_queues_and_their_jobs(folder):
     ]
 
 
+def test_without_a_word_the_shards_are_listed(folder):
+    alone, listed = offsider(folder, "shards"), offsider(folder, "shards", "list")
+    assert (alone.returncode, alone.stdout) == (0, listed.stdout)
+
+
 def test_programs_get_the_same_as_json(folder):
     urgent, bulk, _ = json.loads(offsider(folder, "shards", "list", "--json").stdout)
     assert bulk == {

@@ -65,6 +65,10 @@ def test_the_list_has_those_of_workers_and_of_the_application(store):
     assert len(call("list").output.splitlines()) == 2
 
 
+def test_without_a_word_they_are_listed(store):
+    assert (call().exit_code, call().output) == (0, call("list").output)
+
+
 def test_the_list_for_programs(store):
     store.pause("hourly")
     (found,) = json.loads(call("list", "--json").output)

@@ -47,6 +47,11 @@ def test_the_current_tab_is_marked(ask):
     assert re.findall(r'<a href="([^"]*)" aria-current="page">', page) == ["/busy"]
 
 
+def test_the_menu_leads_to_the_switches_before_any_is_set(ask):
+    assert re.search(r'href="/switches"[^>]*>Switches', ask("/").body.decode())
+    assert re.search(r'href="/switches"[^>]*aria-current="page"', ask("/switches").body.decode())
+
+
 def test_a_page_can_be_used_by_ear_and_by_keyboard(ask):
     page = ask("/").body.decode()
     for part in (

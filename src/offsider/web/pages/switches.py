@@ -41,7 +41,7 @@ def show(visit: Visit) -> Page:
         "longest": _LONGEST,
         "actions": {verb: f"{PATH}/{verb}" for verb in ("drop", "defer", "clear")},
     }
-    return Page("switches", "Switches", data, tab="/metrics")
+    return Page("switches", "Switches", data, tab=PATH)
 
 
 def _row(switch: SwitchInForce) -> dict[str, Any]:
