@@ -57,6 +57,7 @@ EVERY_KEY = {
     "switches_acted": "offsider:switches:acted",
     "parked": "offsider:parked",
     "parked_counts": "offsider:parked:counts",
+    "parked_walk": "offsider:parked:walked:<group>",
     "clients": "offsider:clients",
     "journals": "offsider:migrating",
     "migrating": "offsider:migrating:<id>",

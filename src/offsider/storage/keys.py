@@ -56,6 +56,7 @@ key                                            type    written by               
 ``offsider:places``                            set     extensions (lists where jobs lie)  never
 ``offsider:parked``                            hash    a worker that cannot run a job     15 min
 ``offsider:parked:counts``                     hash    the same (class -> how often)      never (500 classes)
+``offsider:parked:walked:<group>``             string  a worker that looked for these     15 min
 ``offsider:turn:<name>``                       string  history of metrics (its lease)     3 looks
 ``offsider:switches``                          hash    switches (class -> what is done)   never
 ``offsider:switches:acted``                    hash    worker (class -> jobs acted on)    never
@@ -192,6 +193,10 @@ class Keys:
     def registered(self, identity: str) -> str:
         """Which names of jobs a process knows."""
         return f"{self.prefix}offsider:classes:{identity}"
+
+    def parked_walk(self, group: str) -> str:
+        """What workers of one group have looked for last among parked jobs."""
+        return f"{self.parked}:walked:{group}"
 
     def turn(self, name: str) -> str:
         """Who does what one process at a time is enough for."""

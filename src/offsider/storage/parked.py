@@ -3,6 +3,8 @@
 ``offsider:parked`` says which jobs workers wanted to run lately and could not, by name and signature, so that a worker
 that can knows at its start without reading the schedule; it expires when nobody parks any more.
 ``offsider:parked:counts`` only grows. The jobs themselves are all due within `LONGEST_SECONDS`.
+
+Whoever has looked through them notes it in ``offsider:parked:walked:<group>``, for all workers that can run the same.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ from offsider.storage.redis import Redis
 
 #: The longest that a parked job waits for its next try.
 LONGEST_SECONDS = 360.0
-_EXPIRY_SECONDS = 900
+#: What was not wanted for so long is parked no more: each parked job is tried more often than that.
+EXPIRY_SECONDS = 900
 _MOST = 500
 #: In the bytes of every parked job, and of few others.
 _MARK = b'"parked_at"'
@@ -49,6 +52,21 @@ class Seen:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """The last look through parked jobs by workers of one group.
+
+    Attributes:
+        sought: what was known of parked jobs when it began; empty when it did not come to the end.
+        fruitless: how many in a row have found nothing.
+        rest_until: none is worth while before, in epoch seconds of the server.
+    """
+
+    sought: str = ""
+    fruitless: int = 0
+    rest_until: float = 0.0
+
+
 def note(redis: Redis, wanted: Wanted, seen: Seen, count: int) -> None:
     """Tell of ``count`` more parked jobs of a kind. Of more than 500 kinds the further ones are left out."""
     keys, field = redis.keys, _field(wanted)
@@ -62,7 +80,7 @@ def note(redis: Redis, wanted: Wanted, seen: Seen, count: int) -> None:
     )
     if told or kinds < _MOST:
         value = json.dumps([seen.at, seen.queue, seen.reason], ensure_ascii=False, separators=(",", ":"))
-        redis.pipeline([("HSET", keys.parked, field, value), ("EXPIRE", keys.parked, _EXPIRY_SECONDS)])
+        redis.pipeline([("HSET", keys.parked, field, value), ("EXPIRE", keys.parked, EXPIRY_SECONDS)])
     if counted or classes < _MOST:
         redis.call("HINCRBY", keys.parked_counts, wanted.name, count)
 
@@ -77,6 +95,20 @@ def kinds(redis: Redis) -> dict[Wanted, Seen]:
 def forget(redis: Redis, wanted: Wanted) -> None:
     """No such job is parked any more."""
     redis.call("HDEL", redis.keys.parked, _field(wanted))
+
+
+def last_walk(redis: Redis, group: str) -> Walk:
+    """The last look of a group within a quarter of an hour."""
+    told = _list(redis.call("GET", redis.keys.parked_walk(group)) or b"", 3)
+    if told is None or not isinstance(told[1], int) or not isinstance(told[2], int | float):
+        return Walk()
+    return Walk(str(told[0]), told[1], float(told[2]))
+
+
+def note_walk(redis: Redis, group: str, walk: Walk) -> None:
+    """Tell the others of a group of a look."""
+    value = json.dumps([walk.sought, walk.fruitless, walk.rest_until], separators=(",", ":"))
+    redis.call("SET", redis.keys.parked_walk(group), value, "EX", EXPIRY_SECONDS)
 
 
 def counts(redis: Redis) -> dict[str, int]:

@@ -9,7 +9,7 @@ import pytest
 
 from offsider.core.payload import decode
 from offsider.storage import parked
-from offsider.storage.parked import LONGEST_SECONDS, Seen, Wanted
+from offsider.storage.parked import LONGEST_SECONDS, Seen, Walk, Wanted
 from tests.snapshot import snapshot
 
 RESIZE = Wanted("shop.Resize", "5ca1ab1e")
@@ -36,6 +36,20 @@ def test_what_is_forgotten_is_wanted_no_more_and_stays_counted(pool, raw_redis):
     parked.forget(pool, RESIZE)
     assert parked.kinds(pool) == {}
     assert snapshot(raw_redis) == {"offsider:parked:counts": {b"shop.Resize": b"1"}}
+
+
+def test_the_last_look_of_a_group_is_known_to_the_group_for_a_quarter_of_an_hour(pool, raw_redis):
+    assert parked.last_walk(pool, "a1") == Walk("", 0, 0.0)
+    parked.note_walk(pool, "a1", Walk("5ca1ab1e", 2, 1_795_216_780.5))
+    assert parked.last_walk(pool, "a1") == Walk("5ca1ab1e", 2, 1_795_216_780.5)
+    assert parked.last_walk(pool, "b2") == Walk()
+    assert 800 < raw_redis.ttl("offsider:parked:walked:a1") <= 900
+
+
+@pytest.mark.parametrize("value", ["no json", "[1]", '["a","b",1]', '["a",1,"b"]'])
+def test_a_look_that_cannot_be_read_was_none(pool, raw_redis, value):
+    raw_redis.set("offsider:parked:walked:a1", value)
+    assert parked.last_walk(pool, "a1") == Walk()
 
 
 def test_of_too_many_kinds_the_further_ones_are_left_out(pool, monkeypatch):

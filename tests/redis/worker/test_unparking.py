@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -13,9 +14,11 @@ from offsider.core.payload import encode
 from offsider.jobs import registry
 from offsider.storage import parked
 from offsider.storage.parked import Seen, Wanted
+from offsider.storage.turns import hold_turn, is_held
 from offsider.worker import unparking as module
 from offsider.worker.ability import Abilities
-from offsider.worker.unparking import IDLE_SECONDS, Unparking
+from offsider.worker.unparking import IDLE_SECONDS, QUEUE_SECONDS, Unparking
+from tests.waiting import wait_for
 
 NEW = Wanted("New", "")
 
@@ -101,28 +104,101 @@ def test_the_signature_says_who_can_run_a_job(waking):
     assert waking.due() == {"ours", "fits"}
 
 
-def test_what_was_tried_once_is_not_tried_at_each_heartbeat_unless_it_is_made_for_this_worker(waking, monkeypatch):
-    read = []
-    monkeypatch.setattr(module.parked, "each", lambda redis: read.append(redis) or iter(()))
+@pytest.fixture
+def looks(monkeypatch) -> list[object]:
+    """Each look through the schedule; it finds what is there."""
+    looks: list[object] = []
+    each = parked.each
+    monkeypatch.setattr(module.parked, "each", lambda redis: looks.append(redis) or each(redis))
+    return looks
+
+
+def rested(waking: Waking) -> None:
+    """The rest after looks that found nothing is over."""
+    group = waking.unparking._group()
+    parked.note_walk(waking.redis, group, replace(parked.last_walk(waking.redis, group), rest_until=0.0))
+
+
+def test_what_was_tried_once_is_not_tried_again_before_more_was_parked(waking, looks):
     waking.park("other", Wanted("Resize", "5ca1ab1e"), "a.png", 5, "crop")
     waking.unparking.tick()
+    rested(waking)
+    waking.park("one more", Wanted("Resize", "5ca1ab1e"), "a.png", 5, "crop")
     waking.unparking.tick()
-    assert len(read) == 1
-    waking.park("ours", Wanted("Resize", registry.find("Resize").signature.digest), "a.png")
-    waking.unparking.tick()
-    waking.unparking.tick()
-    assert len(read) == 3
+    assert len(looks) == 1
+    ours = Wanted("Resize", registry.find("Resize").signature.digest)
+    for number in (2, 3):
+        waking.park(f"ours {number}", ours, "a.png")
+        waking.unparking.tick()
+        waking.unparking.tick()
+        assert len(looks) == number
 
 
-def test_when_no_such_job_is_parked_any_more_nobody_has_to_look(waking):
-    waking.park("lately")
-    waking.client.delete("schedule")
+def test_of_many_processes_that_can_run_the_same_one_looks(waking, looks):
+    waking.park("mine")
+    for _ in range(10):
+        assert waking.another().tick() == IDLE_SECONDS
+    assert (waking.due(), len(looks)) == ({"mine"}, 1)
+
+
+def test_while_another_process_looks_this_one_waits_for_its_turn(waking, looks):
+    waking.park("mine")
+    hold_turn(waking.redis, module.TURN, "another", 60.0)
+    assert waking.unparking.tick() == QUEUE_SECONDS
+    assert (waking.due(), looks) == (set(), [])
+    hold_turn(waking.redis, module.TURN, "another", 0.001)
+    wait_for(lambda: waking.unparking.tick() == IDLE_SECONDS)
+    assert waking.due() == {"mine"}
+    wait_for(lambda: not is_held(waking.redis, module.TURN))
+
+
+def test_who_got_its_turn_looks_no_more_when_another_has_done_it_meanwhile(waking, looks, monkeypatch):
+    waking.park("mine")
+
+    def hold(*arguments):
+        parked.note_walk(waking.redis, waking.unparking._group(), parked.Walk("", 0, time.time() + 60))
+        return hold_turn(*arguments)
+
+    monkeypatch.setattr(module, "hold_turn", hold)
+    assert waking.unparking.tick() == IDLE_SECONDS
+    assert looks == []
+
+
+def test_after_looks_that_found_nothing_the_group_rests_for_longer_each_time(waking, looks):
+    rests = []
+    for number in range(8):
+        waking.park("in the hands of another", at=time.time() + number)
+        waking.client.delete("schedule")
+        waking.unparking.tick()
+        waking.unparking.tick()
+        assert len(looks) == number + 1
+        rests.append(parked.last_walk(waking.redis, waking.unparking._group()).rest_until - time.time())
+        rested(waking)
+    assert rests == pytest.approx([10, 20, 40, 80, 160, 320, 320, 320], abs=9)
+    waking.park("mine", at=time.time() + 100)
     waking.unparking.tick()
-    assert NEW in parked.kinds(waking.redis)  # somebody may have it in hand
-    waking.park("long ago", at=time.time() - 120)
-    waking.client.delete("schedule")
+    assert waking.due() == {"mine"}
+    assert parked.last_walk(waking.redis, waking.unparking._group()).rest_until <= time.time() + 1
+
+
+def test_a_look_that_read_no_further_is_gone_on_with(waking, looks, monkeypatch):
+    monkeypatch.setattr(module, "MOST", 3)
+    monkeypatch.setattr(module, "STRETCH", 2)
+    waking.client.zadd("schedule", {f"job{number}": time.time() for number in range(5)})
+    waking.park("mine")
     waking.unparking.tick()
-    assert parked.kinds(waking.redis) == {}
+    assert waking.due() == {""}
+    rested(waking)
+    waking.client.zremrangebyrank("schedule", 0, 3)
+    waking.unparking.tick()
+    assert "mine" in waking.due()
+
+
+def test_what_nobody_has_tried_for_a_quarter_of_an_hour_is_parked_no_more(waking, looks):
+    waking.park("long ago", at=time.time() - 2 * parked.EXPIRY_SECONDS)
+    waking.park("of others, long ago", Wanted("Other", ""), at=time.time() - 2 * parked.EXPIRY_SECONDS)
+    assert waking.unparking.tick() == IDLE_SECONDS
+    assert (parked.kinds(waking.redis), looks) == ({}, [])
 
 
 def test_a_quiet_or_ending_worker_moves_nothing(waking):

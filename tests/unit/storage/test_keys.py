@@ -21,6 +21,7 @@ ARGUMENTS = {
     "labels": '{"class":"A"}',
     "hour": "493000",
     "journal": "a1b2",
+    "group": "a1b2c3",
     "step": "hours",
     "number": "5",
 }
@@ -54,6 +55,7 @@ EXPECTED = {
     "attempts": "offsider:attempts:b4a577edbccf1d805744efa9",
     "parked": "offsider:parked",
     "parked_counts": "offsider:parked:counts",
+    "parked_walk": "offsider:parked:walked:a1b2c3",
     "clients": "offsider:clients",
     "switches": "offsider:switches",
     "switches_acted": "offsider:switches:acted",
