@@ -189,7 +189,7 @@ def known_jobs(config: Config) -> frozenset[str]:
     answers = ask_all(config, _known_there)
     if any(isinstance(names, RedisFailure) for names in answers.values()):
         return frozenset()
-    return frozenset().union(*split(answers)[0].values())
+    return frozenset(name for names in split(answers)[0].values() for name in names)
 
 
 def _known_there(config: Config) -> set[str]:
