@@ -72,8 +72,8 @@ def test_programs_set_and_clear_switches_and_are_told(ask, config):
     assert act("defer", name="HardJob", minutes=2)[0] == 200
     (switch,) = Switches(config)
     assert (switch.action, switch.delay_seconds, switch.until) == ("defer", 120.0, None)
-    for cleared in (True, False):
-        assert act("clear", name="HardJob")[1]["cleared"] is cleared
+    for cleared, said in ((True, "Jobs of HardJob run again"), (False, "No switch is set for HardJob")):
+        assert act("clear", name="HardJob")[1] == {"done": said, "name": "HardJob", "cleared": cleared}
     assert list(Switches(config)) == []
     assert act("drop", name=" ")[0] == 400
     assert act("defer", name="A", minutes=0)[0] == 400

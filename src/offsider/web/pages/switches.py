@@ -96,7 +96,8 @@ def clear(visit: Visit) -> Done:
     """Let the jobs of a class run again."""
     name = _name(visit)
     cleared = Switches(visit.config).clear(name)
-    return Done(PATH, Words("Jobs of {name} run again", name=cut(name)), {"name": name, "cleared": cleared})
+    said = Words("Jobs of {name} run again" if cleared else "No switch is set for {name}", name=cut(name))
+    return Done(PATH, said, {"name": name, "cleared": cleared})
 
 
 def _name(visit: Visit) -> str:
