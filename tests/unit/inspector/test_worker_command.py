@@ -37,6 +37,13 @@ def test_it_names_the_shard_that_serves_the_queue(fleet):
     assert worker_command(fleet.for_server("bulk"), "any") == "offsider worker -r YOUR_MODULE --shard rest"
 
 
+def test_every_queue_that_waits_has_its_worker(fleet):
+    one = "offsider worker -r YOUR_MODULE"
+    assert worker_command(Config(), "a", "b") == f"{one} -q a -q b"
+    assert worker_command(fleet, "mails", "urgent", "x", "y") == f"{one} --shard urgent and {one} -q x -q y"
+    assert worker_command(fleet.for_server("bulk"), "x", "y") == f"{one} --shard rest"
+
+
 def test_a_worker_of_another_server_needs_a_shard(fleet):
     missing = 'offsider worker -r YOUR_MODULE --shard NAME, with server = "empty" in [shards.NAME]'
     assert worker_command(fleet.for_server("empty")) == missing

@@ -15,6 +15,8 @@ DRIFT_SECONDS = 1.0
 #: A process beats each 10 s; who was silent for so long hangs, or its clock is wrong.
 SILENT_SECONDS = 25.0
 SLOW_MICROSECONDS = 50_000
+#: So many queues are in the advice; the finding names no more either.
+_NAMED = 5
 #: A process that starts is short of CPU, and its last beat alone tells the round trip.
 YOUNG_SECONDS = 60.0
 
@@ -44,7 +46,7 @@ def check_served(facts: Facts) -> Iterator[Finding]:
             "unserved",
             f"no worker serves {listed(unserved)} ({counted(jobs, 'job')} waiting)",
             why="these jobs never run",
-            way_out=f"{worker_command(facts.config, unserved[0])} (quiet workers take nothing)",
+            way_out=f"{worker_command(facts.config, *unserved[:_NAMED])} (quiet workers take nothing)",
         )
 
 
