@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from offsider.client import Client
@@ -116,8 +117,13 @@ class Locks:
         return lock is not None and lock.release()
 
     def reap(self) -> int:
-        """Free now the locks whose job is nowhere, which a worker does by itself; answers how many."""
-        return reaper.Reaper(self._redis, age_seconds=0.0).run()
+        """Free now the locks whose job is nowhere, which a worker does by itself; answers how many.
+
+        Raises:
+            RedisFailure: a server does not answer: the job of a lock may be on its way from there.
+        """
+        others = partial(reaper.other_servers, self._config)
+        return reaper.Reaper(self._redis, age_seconds=0.0, others=others).run()
 
     def _lock(self, held: store.Held) -> Lock:
         taken_at = held.taken_ms / 1000

@@ -15,6 +15,8 @@ does not begin to run meanwhile, is met:
    list before the last look there or is met by that, and in the schedule after it.
 4. One that was parked before the lists of extensions are looked at is met there, or has gone back; one that is parked
    later was claimed right before, when private lists were looked at once more, or is still at one end of its list.
+5. One that a migration takes along, here or from another server to this one, is in a journal before all that, or has
+   come here already. A job that goes into a journal later has taken its lock since the walk began.
 
 Whoever frees a lock makes sure that its job has not begun to run since the walk began.
 """
@@ -25,7 +27,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 
-from offsider.storage import owners, places, processes, queue_walk, queues
+from offsider.storage import migration, owners, places, processes, queue_walk, queues
 from offsider.storage.queue_walk import Place
 from offsider.storage.redis import Redis
 
@@ -42,8 +44,14 @@ def jids_in(raws: Sequence[bytes]) -> set[str]:
     return {jid.decode(errors="replace") for raw in raws for jid in _JID.findall(raw)}
 
 
-def walk(redis: Redis, step: int = STEP) -> Iterator[set[str]]:
-    """The ids of the jobs at every place, step by step; between steps nothing is held."""
+def walk(redis: Redis, step: int = STEP, others: Sequence[Redis] = ()) -> Iterator[set[str]]:
+    """The ids of the jobs at every place, step by step; between steps nothing is held.
+
+    Args:
+        others: the other servers, from which jobs may be on their way to this one.
+    """
+    for server in (redis, *others):
+        yield from _on_their_way(server, step)
     yield _claimed(redis)
     for sorted_set in (redis.keys.schedule, redis.keys.retry):
         yield from _in_set(redis, sorted_set, step)
@@ -56,6 +64,11 @@ def walk(redis: Redis, step: int = STEP) -> Iterator[set[str]]:
         yield from _in_list(redis, key, step)
     yield _claimed(redis)
     yield from _in_set(redis, redis.keys.schedule, step)
+
+
+def _on_their_way(server: Redis, step: int) -> Iterator[set[str]]:
+    for journal in migration.journals(server):
+        yield from _in_list(server, server.keys.migrating(journal.id), step)
 
 
 def _in_set(redis: Redis, sorted_set: str, step: int) -> Iterator[set[str]]:

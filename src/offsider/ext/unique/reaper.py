@@ -9,16 +9,20 @@ One process at a time does it, under a lease, in steps of bounded work:
 3. Walk once more for those that were not met.
 4. Free the locks that are left, each only if its job has not moved meanwhile.
 
+A job may be on its way from another server to this one. So while another server does not answer nothing is freed.
+
 An older lock is not a worse one: jobs may wait for days. Nothing is ever freed for its age.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from offsider.core.errors import RedisFailure
 from offsider.core.payload import new_jid
 from offsider.core.wording import counted
 from offsider.ext.unique import places, store
@@ -48,11 +52,14 @@ class Reaper:
     Args:
         redis: where the locks are.
         age_seconds: younger locks, and those whose job began to run so lately, are left alone.
+        others: the other servers, from which a migration may be bringing jobs.
     """
 
-    def __init__(self, redis: Redis, *, age_seconds: float) -> None:
+    def __init__(self, redis: Redis, *, age_seconds: float, others: Callable[[], Sequence[Redis]] = tuple) -> None:
         self._redis = redis
         self._age_seconds = age_seconds
+        self._others = others
+        self._is_alone = False
         self._holder = new_jid()
         self._missing: dict[str, store.Held] = {}
         self._walk: Iterator[set[str]] | None = None
@@ -65,6 +72,9 @@ class Reaper:
         if not hold_turn(self._redis, TURN, self._holder, LEASE_SECONDS):
             self._abandon()
             return LEASE_SECONDS
+        if not self._others_answer():
+            self._abandon()
+            return LEASE_SECONDS
         try:
             if self._is_under_way():
                 return PAUSE_SECONDS
@@ -74,6 +84,18 @@ class Reaper:
         # The turn is kept until the next pass: else each process would have one of its own meanwhile.
         hold_turn(self._redis, TURN, self._holder, self._pause_seconds + LEASE_SECONDS)
         return self._pause_seconds
+
+    def _others_answer(self) -> bool:
+        try:
+            for server in self._others():
+                clocks.look(server)
+        except RedisFailure as error:
+            if not self._is_alone:
+                logger.warning("no lock is freed until the other servers answer, where its job may be: %s", error)
+            self._is_alone = True
+            return False
+        self._is_alone = False
+        return True
 
     def _is_under_way(self) -> bool:
         """Go on with the pass; False when it is over."""
@@ -119,8 +141,11 @@ class Reaper:
     def _chosen(self, *, all_seen: bool) -> bool:
         self._choosing, self._all_seen = False, all_seen
         self._walks_left = WALKS
-        self._walk = places.walk(self._redis) if self._missing else None
+        self._walk = self._new_walk() if self._missing else None
         return True
+
+    def _new_walk(self) -> Iterator[set[str]]:
+        return places.walk(self._redis, others=self._others())
 
     def _go_on(self) -> int:
         """Some steps of the walk; answers how many locks were freed at its end."""
@@ -136,7 +161,7 @@ class Reaper:
         if steps == STEPS_PER_TICK:
             return 0
         self._walks_left -= 1
-        self._walk = places.walk(self._redis) if self._walks_left else None
+        self._walk = self._new_walk() if self._walks_left else None
         return self._free() if self._walk is None else 0
 
     def _free(self) -> int:
@@ -151,7 +176,12 @@ class Reaper:
         return freed
 
 
+def other_servers(config: Config) -> Sequence[Redis]:
+    """All but the one that a configuration is for."""
+    return [config.redis_of(name) for name in config.servers if name != config.server]
+
+
 def make_service(config: Config, age_seconds: float) -> Loop:
     """The thread of a worker that reaps."""
-    reaper = Reaper(config.shared_redis(), age_seconds=age_seconds)
+    reaper = Reaper(config.shared_redis(), age_seconds=age_seconds, others=partial(other_servers, config))
     return Loop("offsider-unique-reaper", reaper.tick, on_error=config.handle_error)

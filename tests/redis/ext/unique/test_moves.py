@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import redis as redis_py
 
-from offsider import Config, job
+from offsider import Config, job, storage
 from offsider.client import Client
 from offsider.ext.unique import Locks, Unique, store
 from offsider.ext.unique.reaper import Reaper
@@ -150,6 +150,23 @@ def test_the_reaper_leaves_a_lock_alone_whose_job_is_on_its_way(refresh, with_ru
     assert Migration(now).run().moved == 1
     assert len(names(now)) == 1
     assert reaped == [1]  # the old one, which would have been freed in any case
+
+
+def test_while_a_job_lies_in_a_journal_no_server_frees_its_lock(refresh, with_rules, raw_redis, bulk, monkeypatch):
+    """A migration was killed before it could deliver the job."""
+    before, now = with_rules(OLD), with_rules(ELSEWHERE)
+    push(before, refresh)
+    monkeypatch.setattr(storage.migration, "DELIVER", storage.migration.STRIKE_OUT)
+    assert Migration(now).run().on_their_way == 1
+    monkeypatch.undo()
+    assert (raw_redis.llen("queue:old"), bulk.llen("queue:new")) == (0, 0)
+    there = now.for_server("bulk")
+    assert [len(names(now)), len(names(there))] == [0, 1]
+    assert Locks(there).reap() == 0
+    assert push(now, refresh) is None
+    assert Migration(now).run().finished == 1
+    assert bulk.llen("queue:new") == 1
+    assert (Locks(there).reap(), len(names(there))) == (0, 1)
 
 
 def test_a_move_that_did_not_happen_frees_the_new_lock_alone(refresh, with_rules):

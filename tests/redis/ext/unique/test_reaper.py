@@ -8,6 +8,7 @@ from itertools import product
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
+from offsider import Config
 from offsider.client import Client
 from offsider.core.errors import RedisUnavailable
 from offsider.ext.unique import Locks, reaper, store
@@ -41,12 +42,12 @@ def test_locks_of_jobs_that_wait_are_left_alone(client, config, redis):
 def test_a_young_lock_is_not_even_looked_at(client, redis, raw_redis, monkeypatch):
     client.push(JOB)
     raw_redis.delete("queue:default")
-    monkeypatch.setattr(reaper.places, "walk", lambda _redis: 1 / 0)
+    monkeypatch.setattr(reaper.places, "walk", lambda _redis, **_: 1 / 0)
     assert Reaper(redis, age_seconds=60).run() == 0
 
 
 def test_without_locks_nothing_is_walked_through(redis, monkeypatch):
-    monkeypatch.setattr(reaper.places, "walk", lambda _redis: 1 / 0)
+    monkeypatch.setattr(reaper.places, "walk", lambda _redis, **_: 1 / 0)
     young = Reaper(redis, age_seconds=60)
     assert young.run() == 0
     assert young.tick() == 60
@@ -86,7 +87,7 @@ def reap_while(redis, plan, traveller):
     """A pass of the reaper in small steps, after each of which the job makes some of its moves."""
     moves, walk = iter(plan), reaper.places.walk
 
-    def moving(given):
+    def moving(given, **_):
         for met in walk(given, 2):
             yield met
             for move in next(moves, ()):
@@ -140,6 +141,27 @@ def test_no_two_moves_in_a_pass_lose_its_lock(redis, raw_redis, moves):
         assert reap_while(redis, plan, traveller) == 0, (at, after)
 
 
+@pytest.fixture
+def away():
+    """A pool to a server that does not answer."""
+    config = Config()
+    config.redis.url = "redis://127.0.0.1:1"
+    yield config.shared_redis()
+    config.close()
+
+
+def test_while_another_server_is_away_nothing_is_freed_and_that_is_told_once(client, config, raw_redis, away, caplog):
+    client.push(JOB)
+    raw_redis.delete("queue:default")
+    others, redis = [away], config.shared_redis()
+    at_it = Reaper(redis, age_seconds=0, others=lambda: others)
+    assert [at_it.tick(), at_it.tick()] == [reaper.LEASE_SECONDS] * 2
+    assert caplog.text.count("no lock is freed until the other servers answer") == 1
+    assert len(Locks(config)) == 1
+    others.clear()
+    wait_for(lambda: at_it.tick() and len(Locks(config)) == 0)
+
+
 def test_once_the_job_is_done_its_lock_goes(redis):
     traveller = Traveller(redis)
     traveller.claim()
@@ -187,7 +209,7 @@ def test_a_walk_that_breaks_off_has_not_been_everywhere(client, config, redis, m
     client.push({**JOB, "at": 4_102_444_800})
     at_it = Reaper(redis, age_seconds=0)
 
-    def breaks(_redis):
+    def breaks(_redis, **_):
         yield set()
         raise RedisUnavailable("away")
 
