@@ -66,6 +66,28 @@ def load_application(targets: Iterable[str], config: Config) -> list[ModuleType]
     return modules
 
 
+def load_extensions(named: Sequence[str], config: Config) -> BrokenApplication | None:
+    """Load the application for what its extensions do, as freeing the locks of jobs that are deleted.
+
+    Args:
+        named: the application of the command line; none: that of ``worker.require``, if any.
+        config: gets the extensions.
+
+    Returns:
+        Why that of ``worker.require`` could not be loaded: it may be on other machines only.
+
+    Raises:
+        BrokenApplication: one that was named cannot be loaded.
+    """
+    try:
+        load_application(named or config.worker.require, config)
+    except BrokenApplication as error:
+        if named:
+            raise
+        return error
+    return None
+
+
 def _import_target(target: str) -> list[ModuleType]:
     path = Path(target)
     if path.is_dir():

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from offsider.cli.application import BrokenApplication, load_application
+from offsider.cli.application import BrokenApplication, load_extensions
 from offsider.cli.connection import SETTINGS, connection_options, load
 from offsider.cli.failure import give_up
 from offsider.cli.plain import plain
@@ -17,7 +17,6 @@ from offsider.core.errors import OffsiderError
 
 if TYPE_CHECKING:
     from offsider.inspector.doctor import Finding
-    from offsider.wiring.config import Config
 
 STYLES = {"ok": "green", "warn": "yellow", "bad": "red"}
 CANNOT_EXAMINE = 2
@@ -56,7 +55,8 @@ def run(
 
     try:
         loaded = load(config, environment)
-        broken = _load_extensions(require, loaded)
+        error = load_extensions(require, loaded)
+        broken = [] if error is None else [_not_loaded(error)]
         findings = [*broken, *(examine(loaded.for_server(server)) if server else examine_all(loaded))]
     except OffsiderError as error:
         give_up(str(error))
@@ -65,28 +65,15 @@ def run(
     return worst(findings)
 
 
-def _load_extensions(require: Sequence[str], config: Config) -> list[Finding]:
-    """Load the application, whose extensions have checks of their own.
-
-    Raises:
-        BrokenApplication: one that was asked for cannot be loaded. Of one that only the file names it is a finding.
-    """
+def _not_loaded(error: BrokenApplication) -> Finding:
     from offsider.inspector.doctor.finding import warn
 
-    try:
-        load_application(require or config.worker.require, config)
-    except BrokenApplication as error:
-        if require:
-            raise
-        return [
-            warn(
-                "application",
-                f"the application of worker.require cannot be loaded here: {error}",
-                why="what its extensions know was not looked at, such as locks and parked jobs",
-                way_out="run this where the workers run, or name the application: offsider doctor -r MODULE",
-            )
-        ]
-    return []
+    return warn(
+        "application",
+        f"the application of worker.require cannot be loaded here: {error}",
+        why="what its extensions know was not looked at, such as locks and parked jobs",
+        way_out="run this where the workers run, or name the application: offsider doctor -r MODULE",
+    )
 
 
 def as_object(findings: Sequence[Finding]) -> str:

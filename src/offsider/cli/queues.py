@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
-from offsider.cli.application import BrokenApplication, load_application
+from offsider.cli.application import load_extensions
 from offsider.cli.connection import SERVER, SETTINGS, connection_options, load
 from offsider.cli.failure import give_up
 from offsider.cli.plain import plain
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from offsider.wiring.config import Config
 
 EVERY_QUEUE = "*"
+NOT_HERE = "the application of worker.require cannot be loaded here"
 LOCKS_STAY = (
     "locks of unique jobs among them are kept until a worker frees them, in some minutes, and until then the same jobs "
     "are dropped when they are pushed; name the application, which frees them at once: -r MODULE"
@@ -170,11 +171,13 @@ def _clear(connection: Connection, names: Sequence[str], require: Sequence[str],
     file, environment, server = connection
     try:
         config = load(file, environment)
-        doubts = _load_extensions(require, config)
+        broken = load_extensions(require, config)
         config = config.for_server(server or config.server)
         chosen = _chosen(config, names, may_be_new=False)
-        for doubt in [*doubts, *_locks_that_stay(config)]:
-            click.echo(plain(doubt, _MOST_LETTERS), err=True)
+        if broken is not None:
+            click.echo(plain(f"{NOT_HERE}: {broken}", _MOST_LETTERS), err=True)
+        if _locks_stay(config):
+            click.echo(LOCKS_STAY, err=True)
         if ask:
             jobs = counted(sum(map(len, chosen)), "job")
             click.confirm(f"Delete {', '.join(names)} with {jobs}, for good?", abort=True)
@@ -185,28 +188,11 @@ def _clear(connection: Connection, names: Sequence[str], require: Sequence[str],
     return 0
 
 
-def _load_extensions(require: Sequence[str], config: Config) -> list[str]:
-    """Load the application, whose extensions hear of each job that is deleted; answers what went wrong.
-
-    Raises:
-        BrokenApplication: one that was asked for cannot be loaded. One that only the file names may be elsewhere.
-    """
-    try:
-        load_application(require or config.worker.require, config)
-    except BrokenApplication as error:
-        if require:
-            raise
-        return [f"the application of worker.require cannot be loaded here: {error}"]
-    return []
-
-
-def _locks_that_stay(config: Config) -> list[str]:
-    """What becomes of locks when no extension hears of the jobs that are deleted."""
+def _locks_stay(config: Config) -> bool:
+    """Whether there are locks of unique jobs, and no extension that would hear of the jobs that are deleted."""
     from offsider.ext.unique import Locks
 
-    if "unique" in config.extensions or not len(Locks(config)):
-        return []
-    return [LOCKS_STAY]
+    return "unique" not in config.extensions and len(Locks(config)) > 0
 
 
 def _chosen(config: Config, names: Sequence[str], *, may_be_new: bool) -> list[Queue]:

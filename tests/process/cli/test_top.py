@@ -12,6 +12,10 @@ import sys
 import termios
 from contextlib import suppress
 
+import pytest
+from click.testing import CliRunner
+
+from offsider.cli.main import main
 from tests.waiting import wait_for
 
 WITHOUT_TEXTUAL = """
@@ -38,6 +42,42 @@ def test_a_server_that_the_configuration_does_not_have_is_told():
     ended = run("-m", "offsider", "top", "--server", "bulk")
     assert ended.returncode == 1
     assert ended.stderr.startswith("offsider: there is no server 'bulk'")
+
+
+@pytest.fixture
+def shown(monkeypatch, tmp_path):
+    """The configurations that were shown, in place of the screen."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    seen = []
+
+    class Screen:
+        def __init__(self, config, interval):
+            seen.append(config)
+
+        def run(self): ...
+
+    monkeypatch.setattr("offsider.cli.top.app.Top", Screen)
+    yield seen
+    sys.modules.pop("shop_of_top", None)
+
+
+def test_the_extensions_of_the_application_hear_of_what_is_done_there(shown, tmp_path):
+    (tmp_path / "shop_of_top.py").write_text(
+        "from offsider.ext.unique import Unique\n\ndef configure(config):\n    config.use(Unique())\n"
+    )
+    assert CliRunner().invoke(main, ["top", "-r", "shop_of_top"]).exit_code == 0
+    assert [list(config.extensions) for config in shown] == [["unique"]]
+    assert CliRunner().invoke(main, ["top", "-r", "nowhere_to_be_found"]).exit_code == 1
+    assert len(shown) == 1
+
+
+def test_an_application_of_the_file_that_is_elsewhere_is_told(shown, tmp_path):
+    (tmp_path / "offsider.toml").write_text('[worker]\nrequire = "nowhere_to_be_found"\n')
+    result = CliRunner().invoke(main, ["top"])
+    assert result.exit_code == 0
+    assert "the application of worker.require cannot be loaded here" in result.output
+    assert len(shown) == 1
 
 
 def test_without_textual_it_names_the_extra():

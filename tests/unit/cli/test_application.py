@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from offsider.cli.application import BrokenApplication, folder_beside, load_application
+from offsider.cli.application import BrokenApplication, folder_beside, load_application, load_extensions
 from offsider.wiring.config import Config
 
 CONFIGURE = "def configure(config):\n    config.worker.labels = [*config.worker.labels, __name__]\n"
@@ -35,6 +35,20 @@ def labels(*targets):
     config = Config()
     load_application(targets, config)
     return list(config.worker.labels)
+
+
+def test_the_application_of_the_file_may_be_elsewhere_and_one_that_is_named_may_not(write):
+    write(app=CONFIGURE)
+    config = Config()
+    config.worker.require = ["app"]
+    assert load_extensions([], config) is None
+    assert list(config.worker.labels) == ["app"]
+    config = Config()
+    config.worker.require = ["nowhere_to_be_found"]
+    assert "nowhere_to_be_found" in str(load_extensions([], config))
+    assert load_extensions(["app"], config) is None
+    with pytest.raises(BrokenApplication, match="nowhere_to_be_found"):
+        load_extensions(["nowhere_to_be_found"], config)
 
 
 def test_a_module_of_the_current_folder(write):

@@ -7,11 +7,14 @@ live refresh, drawing), `dialogs`.
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 
 import click
 
+from offsider.cli.application import load_extensions
 from offsider.cli.connection import SERVER, SETTINGS, connection_options, load
 from offsider.cli.failure import give_up
+from offsider.cli.plain import plain
 from offsider.core.errors import OffsiderError
 
 __all__ = ["top"]
@@ -30,15 +33,30 @@ MISSING = 'offsider top needs Textual: pip install "offsider[tui]"'
     show_default=True,
     help="How often to look.",
 )
-def top(config: str | None, environment: str | None, server: str | None, interval: float) -> None:
+@click.option(
+    "-r",
+    "--require",
+    metavar="MODULE",
+    multiple=True,
+    help="The application: its extensions free what deleted jobs hold, as locks. Default: worker.require.",
+)
+def top(
+    config: str | None, environment: str | None, server: str | None, interval: float, require: tuple[str, ...]
+) -> None:
     """Watch processes, queues and jobs live, and act on them.
 
     The tabs are Home, Busy, Queues, Scheduled, Retries, Dead and Metrics; ? shows the keys.
     """
-    sys.exit(run(config, environment, server, interval))
+    sys.exit(run(config, environment, server, interval, require))
 
 
-def run(file: str | None, environment: str | None, server: str | None, interval_seconds: float) -> int:
+def run(
+    file: str | None,
+    environment: str | None,
+    server: str | None,
+    interval_seconds: float,
+    require: Sequence[str] = (),
+) -> int:
     """Run until q; answers the exit code."""
     try:
         from offsider.cli.top.app import Top  # imported here: Textual is an extra
@@ -47,8 +65,12 @@ def run(file: str | None, environment: str | None, server: str | None, interval_
             raise
         return give_up(MISSING)
     try:
-        config = load(file, environment, server)
+        config = load(file, environment)
+        broken = load_extensions(require, config)
+        config = config.for_server(server or config.server)
     except OffsiderError as error:
         return give_up(str(error))
+    if broken is not None:
+        click.echo(f"the application of worker.require cannot be loaded here: {plain(str(broken), 500)}", err=True)
     Top(config, interval_seconds).run()
     return 0
