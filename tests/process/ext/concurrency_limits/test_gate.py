@@ -6,6 +6,8 @@ leaves the counter too high, so each process counts its own.
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from offsider import Config
@@ -59,12 +61,12 @@ def pid_of(worker):
 
 def test_two_processes_never_run_more_than_the_limit(workers, ledger, limits, stored):
     limits, client = limits
-    jids = push(client, 2_000, 0.0)
+    jids = push(client, 1_000, 0.005)
     workers.start("-c", "5", text=APP, environ=FAST)
     workers.start("-c", "5", app="app", environ=FAST)
     wait_for(lambda: stored.llen("queue:default") == 0 and limits.find("Limited").parked == 0, 60)
-    wait_for(lambda: len(ledger.notes("end")) == 2_000)
-    assert max(map(int, ledger.words("start"))) <= 3
+    wait_for(lambda: len(ledger.notes("end")) == 1_000)
+    assert max(map(int, ledger.words("start"))) == 3  # the limit is kept, and it is made use of
     assert set(ledger.counts("end").values()) == {1}
     assert set(ledger.counts("end")) == set(jids)
 
@@ -84,6 +86,61 @@ def test_slots_of_killed_processes_are_freed_and_their_jobs_run_again(workers, l
     assert set(ledger.counts("end")) == set(jids)
     assert max(map(int, ledger.words("start"))) <= 3
     wait_for(lambda: limits.find("Limited").in_use == limits.find("Limited").parked == 0)
+
+
+def test_a_parked_job_starts_as_soon_as_a_slot_is_free(workers, ledger, limits):
+    limits, client = limits
+    workers.start("-c", "5", text=APP, environ=FAST)
+    workers.start("-c", "5", app="app", environ=FAST)
+    push(client, 16, 0.3)
+    wait_for(lambda: len(ledger.notes("end")) == 16, 60)
+    ends = sorted(note.time for note in ledger.notes("end"))
+    starts = sorted(note.time for note in ledger.notes("start"))
+    # The fourth run takes the slot of the first that has ended, and so on. Who looks once a second is not so quick.
+    waits = sorted(start - end for end, start in zip(ends, starts[3:], strict=False))
+    assert waits[0] >= 0
+    assert waits[len(waits) // 2] < 0.25
+    assert waits[-1] < 2
+
+
+def test_the_slots_of_a_killed_process_go_to_parked_jobs_a_second_after_it_is_known_to_be_dead(
+    workers, ledger, limits, stored
+):
+    limits, client = limits
+    doomed = workers.start("-c", "5", text=APP, environ=FAST)
+    push(client, 3, 300)
+    wait_for(lambda: len(ledger.notes("start")) == 3)
+    workers.start("-c", "5", app="app", environ=FAST)
+    push(client, 3, 0.0)
+    wait_for(lambda: limits.find("Limited").parked == 3)
+    doomed.kill()
+    stored.hdel("running", doomed.identity)
+    wait_for(lambda: stored.exists(f"offsider:fenced:{doomed.identity}"), 60)
+    known_at = time.time()
+    wait_for(lambda: len(ledger.notes("start")) > 3, 30)
+    # While jobs are parked slots are looked at once a second; otherwise only four times a minute.
+    assert ledger.notes("start")[3].time - known_at < 6
+
+
+def commands(client):
+    """How many commands the server has carried out for anybody."""
+    return sum(told["calls"] for told in client.info("commandstats").values())
+
+
+def test_while_jobs_are_parked_the_server_is_not_asked_for_each_of_them_again_and_again(
+    workers, ledger, limits, stored
+):
+    limits, client = limits
+    limits.pause("Limited")
+    workers.start("-c", "5", text=APP, environ=FAST)
+    workers.start("-c", "5", app="app", environ=FAST)
+    push(client, 1_000, 0.0)
+    wait_for(lambda: limits.find("Limited").parked == 1_000, 60)
+    before, until = commands(stored), time.monotonic() + 5
+    wait_for(lambda: time.monotonic() > until)
+    # Two processes with nothing to do make some hundreds; asking once for each job, two thousand.
+    assert commands(stored) - before < 2_000
+    assert ledger.notes() == []
 
 
 def test_a_class_is_paused_and_resumed_in_a_running_fleet(workers, ledger, limits):
