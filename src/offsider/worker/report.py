@@ -67,7 +67,9 @@ class Reporter:
             return
         if isinstance(outcome, Dropped):
             how = "quarantine" if outcome.keep else "delete"
-            self._config.events.emit("job_removed", JobRemoved(unit.raw, f"queue:{unit.queue}", how, self._config.server))
+            self._config.events.emit(
+                "job_removed", JobRemoved(unit.raw, f"queue:{unit.queue}", how, self._config.server)
+            )
             return
         if not isinstance(outcome, Interrupted):
             self._work_state.count(failed=isinstance(outcome, Failed))
