@@ -1,4 +1,6 @@
-"""Migrations that die at a chosen request to a server: ``python -m tests.process.dying_migration URL [OTHER URL]``.
+"""Migrations that die at a chosen request to a server.
+
+``python -m tests.process.dying_migration URL [OTHER URL] [unique]``; with the last word unique jobs have locks.
 
 Each line of the input is ``NUMBER before`` or ``NUMBER after``: a child migrates, and is gone as after ``kill -9`` just
 before it sends this request, or when the server has carried it out and nobody has heard of it. The answer is a line,
@@ -19,6 +21,7 @@ from collections.abc import Callable
 from typing import Any
 
 from offsider import Config
+from offsider.ext.unique import Unique
 from offsider.inspector import Migration
 from offsider.inspector.migration import walk
 from tests.redis.inspector.migrating import JOBS, RULES
@@ -26,10 +29,13 @@ from tests.redis.inspector.migrating import JOBS, RULES
 REPLY_MS = 2_000
 #: Pages are small, so that a few jobs make many steps.
 PAGE = 3
+UNIQUE = "unique"
 
 
-def configuration(urls: list[str]) -> Config:
+def configuration(urls: list[str], *, unique: bool = False) -> Config:
     config = Config()
+    if unique:
+        config.use(Unique())
     config.redis.url = urls[0]
     config.routing.rules = RULES if urls[1:] else [rule[:2] for rule in RULES]
     for url in urls[1:]:
@@ -37,9 +43,9 @@ def configuration(urls: list[str]) -> Config:
     return config
 
 
-def migrate(urls: list[str]) -> None:
+def migrate(urls: list[str], *, unique: bool = False) -> None:
     """A migration to the end."""
-    config = configuration(urls)
+    config = configuration(urls, unique=unique)
     Migration(config).run()
     config.close()
 
@@ -68,7 +74,8 @@ def die_at(number: int, *, after: bool) -> None:
         setattr(socket.socket, name, around(getattr(socket.socket, name)))
 
 
-def main(urls: list[str]) -> None:
+def main(arguments: list[str]) -> None:
+    urls = [argument for argument in arguments if argument != UNIQUE]
     exec(JOBS, {"__name__": "shop"})
     walk._FIRST = walk._LEAST = PAGE
     walk._BYTES = 1
@@ -77,7 +84,7 @@ def main(urls: list[str]) -> None:
         child = os.fork()
         if child == 0:
             die_at(int(number), after=when == "after")
-            migrate(urls)
+            migrate(urls, unique=UNIQUE in arguments)
             os._exit(0)
         _, status = os.waitpid(child, 0)
         if os.WIFEXITED(status) and os.WEXITSTATUS(status):

@@ -15,8 +15,11 @@ from random import Random
 import pytest
 import redis
 
+from offsider import Config
+from offsider.client import Client
+from offsider.ext.unique import Locks
 from offsider.jobs import registry
-from tests.process.dying_migration import migrate
+from tests.process.dying_migration import UNIQUE, configuration, migrate
 from tests.process.workers import ROOT
 from tests.redis.inspector.migrating import JOBS, every_job, in_queue, in_set, push, raw_job
 
@@ -33,9 +36,9 @@ def jobs() -> Iterator[None]:
 
 
 @contextmanager
-def mortal(*urls: str) -> Iterator[Callable[[int, str], str]]:
+def mortal(*arguments: str) -> Iterator[Callable[[int, str], str]]:
     """Kills a migration at a point, and answers whether there was such a point."""
-    command = [sys.executable, "-m", "tests.process.dying_migration", *urls]
+    command = [sys.executable, "-m", "tests.process.dying_migration", *arguments]
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -146,3 +149,49 @@ def test_who_goes_on_may_die_as_well(two):
                 assert not before - every_job(main, bulk)
             migrate(urls)
             check_all_is_done(before, main, bulk)
+
+
+#: Two go to another queue, three to another server, one of them scheduled.
+UNIQUE_JOBS = [("shop.mail", 1), ("shop.mail", 2), ("shop.report", 3), ("shop.report", 4), ("shop.report", 5)]
+
+
+@contextmanager
+def now(urls: list[str]) -> Iterator[Config]:
+    """A program with today's rules."""
+    config = configuration(urls, unique=True)
+    yield config
+    config.close()
+
+
+def push_unique(config: Config, *, where: dict[str, object] | None = None) -> list[str | None]:
+    declared = [(registry.find(name), number) for name, number in UNIQUE_JOBS]
+    jobs = [{"class": job, "args": [number], "unique_for": 600, **(where or {})} for job, number in declared]
+    return [Client(config).push({**job, **({"at": 4e9} if job["args"] == [5] else {})}) for job in jobs]
+
+
+def reap(config: Config) -> None:
+    """What workers of all servers do meanwhile, for locks of any age."""
+    for server in config.servers:
+        Locks(config.for_server(server)).reap()
+
+
+@pytest.mark.parametrize("when", DEATHS)
+def test_between_two_servers_no_death_takes_a_lock_from_its_job(two, when):
+    urls, main, bulk = two
+    deaths = 0
+    with mortal(*urls, UNIQUE) as kill:
+        for number in range(1 + DEATHS.index(when), 200, 3):
+            main.flushall()
+            bulk.flushall()
+            with now(urls[:1]) as yesterday:
+                assert None not in push_unique(yesterday, where={"queue": "old"})
+            if kill(number, when) == "done":
+                break
+            deaths += 1
+            with now(urls) as config:
+                reap(config)
+                migrate(urls, unique=True)
+                reap(config)
+                assert push_unique(config) == [None] * len(UNIQUE_JOBS)
+            assert sorted(every_job(main, bulk).elements()) == UNIQUE_JOBS
+    assert deaths > 10
