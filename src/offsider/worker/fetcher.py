@@ -53,6 +53,8 @@ logger = logging.getLogger("offsider")
 OUTAGE_SECONDS = 1.0
 REFUSED_SECONDS = 0.05
 TICK_SECONDS = 0.02
+#: After so long a leader hangs, whom the ticker else waits for.
+HUNG_SECONDS = 1.0
 #: How long the end waits for a tick that is under way: the server may be away.
 LAST_TICK_SECONDS = 0.2
 #: While so many jobs are finished in a second, who writes acknowledgements waits a moment for more of them.
@@ -476,8 +478,7 @@ class ReliableFetcher:
         if self._listening and self._exchanged_at < now - TICK_SECONDS / 2:
             self._ring(1 + len(self._ready))
         asked = self._asked
-        unread = asked is not None and asked.at < now - TICK_SECONDS and self._collect_for_others()
-        if unread or self._waits_since(now - TICK_SECONDS):
+        if (asked is not None and asked.at < now - TICK_SECONDS) or self._waits_since(now - TICK_SECONDS):
             self._give_back_what_nobody_takes()
         if self._finished and self._exchanged_at < now - TICK_SECONDS:
             self.flush()
@@ -491,40 +492,32 @@ class ReliableFetcher:
         unled = self._listening > 0 and not self._lead.locked()
         return unled or bool(self._ready or self._finished or self._asked is not None)
 
-    def _collect_for_others(self) -> bool:
-        """Whoever asked runs a long job now: its answer is for others, or goes back. False when somebody leads."""
-        if not self._lead.acquire(blocking=False):
-            return False
-        with self._passing_lead():
-            self._try(self._collect)
-        self._follow_up()
-        return True
-
     def _waits_since(self, moment: float) -> bool:
         with suppress(IndexError):
             return self._ready[0].claimed_at < moment
         return False
 
     def _give_back_what_nobody_takes(self) -> None:
-        """Those that were claimed last, beyond one for each thread that is free: it may only be slow to wake up."""
-        # Until they are back nobody claims: that would bring what stands behind them, to be run before them. But a
-        # round trip that hangs keeps them from nobody.
-        with self._turn_for(TICK_SECONDS):
+        """Those that were claimed last, beyond one for each thread that is free: it may only be slow to wake up.
+
+        Also what was asked ahead by a thread that runs a long job now. Nobody else leads meanwhile: that would bring
+        what stands behind them, to be run before them. But a leader who hangs keeps them from nobody for long.
+        """
+        leading = self._lead.acquire(timeout=TICK_SECONDS)
+        if not leading and not self._waits_since(time.monotonic() - HUNG_SECONDS):
+            return
+        try:
+            if leading:
+                self._try(self._collect)
             spare: list[UnitOfWork] = []
             with suppress(IndexError):
                 while len(self._ready) > (0 if self._stuck else self._hungry):
                     spare.append(self._ready.pop())
             self._give_back(spare[::-1])
-
-    @contextmanager
-    def _turn_for(self, patience_seconds: float) -> Generator[None]:
-        """The turn, if it can be had in time."""
-        mine = self._turn.acquire(timeout=patience_seconds)
-        try:
-            yield
         finally:
-            if mine:
-                self._turn.release()
+            if leading:
+                self._pass_lead()
+        self._follow_up()
 
     def _give_back(self, units: Sequence[UnitOfWork]) -> None:
         if units:
