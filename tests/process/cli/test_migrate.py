@@ -36,6 +36,10 @@ url = "{url}"
 
 [routing]
 rules = [["urgency=high", "urgent"], ["tags=bulk", "slow", "bulk"]]
+
+[shards.bulk]
+queues = ["slow"]
+server = "bulk"
 """
 
 
@@ -95,7 +99,7 @@ def test_jobs_that_workers_take_and_a_migration_moves_run_once(settings, workers
     jids, later = fill(stored)
     path = {"PYTHONPATH": f"{ROOT}:{workers.folder}"}
     workers.start("-q", "old", "-q", "urgent", "-c", "2", app="app", environ=path)
-    workers.start("-q", "slow", "-c", "2", app="app", environ={**path, "REDIS_URL": at_database(workers.url, 1)})
+    workers.start("--shard", "bulk", "-c", "2", app="app", environ=path)
     for _ in range(5):
         kill_while_it_moves(workers, bulk)
         jids += [push(stored, ("Here", "There")[n % 2], queue="old") for n in range(100)]
