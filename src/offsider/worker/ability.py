@@ -12,6 +12,10 @@ parameters and do not fit ours) has not failed:
 4. After ``worker.park_days`` it is buried.
 
 What the others can run is read at most once a second, and only when there is such a job.
+
+Idle processes get jobs in the order in which they began to wait. So one that is sent on again and again goes round:
+it meets a worker that can run it after as many tries as there are processes, and the pause between two tries says how
+long that takes. It stays short as long as that worker lives, and grows with the number of such jobs alone.
 """
 
 from __future__ import annotations
@@ -19,7 +23,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -39,19 +45,25 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("offsider")
 
-#: Until a job is tried again that another worker can run: it needs a few tries until that one gets it.
+#: Until a job is tried again that another worker can run, when there are no others.
+ROUND_SECONDS = 0.5
+#: Many such jobs are tried about so often in a second by all processes together, times the root of their number.
+ROUND_RATE = 10.0
+_LONGEST_ROUND_SECONDS = 30.0
+#: Until a job is tried again that another worker may be able to run.
 SHORT_SECONDS = (1.0, 1.0, 2.0, 2.0, 3.0, 5.0, 5.0, 10.0, 10.0, 20.0, 30.0)
 #: Until a job is tried again that nobody can run; a worker that can, and starts meanwhile, does not wait for it.
 LONG_SECONDS = (5.0, 10.0, 20.0, 40.0, 60.0, 120.0, 180.0, LONGEST_SECONDS / 1.2)
 _SPREAD = 0.2
 #: So often a job is sent on to a worker whose parameters are neither ours nor those it was made for.
 DOUBTFUL_TRIES = 8
-#: So often it goes without saying: about half an hour.
-PATIENT_TRIES = 60
+#: So often it goes without saying.
+PATIENT_TRIES = 500
 LOOK_SECONDS = 1.0
 NOTE_SECONDS = 1.0
 LOG_SECONDS = 60.0
 _MOST_KINDS = 500
+_MOST_REMEMBERED = 2_000
 _SECONDS_OF_DAY = 86_400
 _EVERY_QUEUE = "*"
 
@@ -97,6 +109,8 @@ class Abilities:
         self._looking = threading.Lock()
         self._looked_at = float("-inf")
         self._others: Sequence[Other] = ()
+        #: When jobs were sent on in the last second, in monotonic seconds.
+        self._sent_at: deque[float] = deque(maxlen=_MOST_REMEMBERED)
         self._telling = threading.Lock()
         self._told: dict[Wanted, _Told] = {}
 
@@ -118,8 +132,11 @@ class Abilities:
             return self._sent_on(job, f"{reason}; who else could cannot be asked: {error}")
         if any(other.known is None for other in serving):
             return None
-        if _somebody_can(job.payload, declared, [other for other in serving if not other.quiet]):
-            return self._sent_on(job, f"{reason}; another worker can run it")
+        active = [other for other in serving if not other.quiet]
+        if _somebody_can_for_sure(job.payload, active):
+            return self._sent_on(job, f"{reason}; another worker can run it", round_of=len(serving))
+        if _somebody_might(job.payload, declared, active):
+            return self._sent_on(job, f"{reason}; another worker may be able to run it")
         return self._parked(job, f"{reason}; no live worker of queue {job.queue} can run it")
 
     def tell(self, job: JobContext, outcome: Parked) -> None:
@@ -179,12 +196,23 @@ class Abilities:
                 self._looked_at = time.monotonic()
             return self._others
 
-    def _sent_on(self, job: JobContext, reason: str) -> Parked:
+    def _sent_on(self, job: JobContext, reason: str, *, round_of: int = 0) -> Parked:
         payload = decode(job.raw)
         count = 0 if payload.pop("parked_at", None) is not None else _count(payload)
         if count and count % PATIENT_TRIES == 0:
             logger.warning("%s JID-%s was sent on %d times, and still waits: %s", job.name, job.jid, count, reason)
-        return self._put_off(job, payload, count, SHORT_SECONDS, reason, nobody=False)
+        delays = (self._round_seconds(round_of),) if round_of else SHORT_SECONDS
+        return self._put_off(job, payload, count, delays, reason, nobody=False)
+
+    def _round_seconds(self, processes: int) -> float:
+        """The pause before the next try: this process sees its share of all tries."""
+        now = time.monotonic()
+        self._sent_at.append(now)
+        with suppress(IndexError):  # other threads are here as well
+            while self._sent_at[0] < now - 1:
+                self._sent_at.popleft()
+        tries_a_second = (len(self._sent_at) - 1) * processes
+        return min(ROUND_SECONDS + tries_a_second / ROUND_RATE**2, _LONGEST_ROUND_SECONDS)
 
     def _parked(self, job: JobContext, reason: str) -> Parked | Failed:
         payload, now = decode(job.raw), self._config.clock.now()
@@ -235,18 +263,25 @@ def forget_parking(payload: JobPayload) -> None:
     payload.pop("parked_count", None)
 
 
-def _somebody_can(payload: JobPayload, declared: Declared | None, serving: Sequence[Other]) -> bool:
-    """Whether one of the others can run a job.
-
-    Arguments may fit parameters that they were not made for, which only that worker can tell: it gets a few tries.
-    """
+def _somebody_can_for_sure(payload: JobPayload, serving: Sequence[Other]) -> bool:
+    """Whether one of the others has what the job was made for."""
     wanted = wanted_by(payload)
-    theirs = [other.known[wanted.name] for other in serving if other.known is not None and wanted.name in other.known]
-    if not wanted.signature or wanted.signature in theirs:
-        return bool(theirs)
+    theirs = _digests(wanted.name, serving)
+    return wanted.signature in theirs if wanted.signature else bool(theirs)
+
+
+def _somebody_might(payload: JobPayload, declared: Declared | None, serving: Sequence[Other]) -> bool:
+    """Whether its arguments may fit the parameters of one of the others, which only that worker can tell.
+
+    It gets a few tries.
+    """
     ours = None if declared is None else declared.signature.digest
-    doubtful = any(digest != ours for digest in theirs)
+    doubtful = any(digest != ours for digest in _digests(payload["class"], serving))
     return doubtful and parked_since(payload) is None and _count(payload) < DOUBTFUL_TRIES
+
+
+def _digests(name: str, serving: Sequence[Other]) -> list[str]:
+    return [other.known[name] for other in serving if other.known is not None and name in other.known]
 
 
 def _count(payload: JobPayload) -> int:

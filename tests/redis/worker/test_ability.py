@@ -124,32 +124,83 @@ def test_a_job_that_another_can_run_comes_back_soon(abilities, fleet, fields, kn
     outcome = judge(abilities, context(**fields))
     assert outcome is not None
     assert not outcome.nobody
-    assert 0.8 <= outcome.delay_seconds <= 1.2
+    assert 0.4 <= outcome.delay_seconds <= 0.6
     assert outcome.reason.endswith("; another worker can run it")
     stored = decode(outcome.payload)
     assert (stored["parked_count"], "parked_at" in stored, stored["queue"]) == (1, False, "media")
 
 
-def test_it_waits_longer_each_time_but_never_long(abilities, fleet):
-    fleet("new:1:a", {"New": "1"})
-    delays = []
-    raw = context("New").raw
-    for _ in range(15):
+def tries(abilities, clock, count, *, each_seconds, **fields):
+    """The pauses before the next try of one job, which is here again each so many seconds."""
+    raw, delays = context("New", **fields).raw, []
+    for _ in range(count):
         outcome = judge(abilities, JobContext(decode(raw), "media", raw))
         assert outcome is not None
         raw = outcome.payload
         delays.append(outcome.delay_seconds)
-    assert decode(raw)["parked_count"] == 15
+        clock.advance(each_seconds)
+    assert decode(raw)["parked_count"] == count
+    return delays
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def advance(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(module, "time", clock)
+    return clock
+
+
+def test_one_that_goes_round_waits_no_longer_at_its_hundredth_try(abilities, fleet, clock):
+    """Behind a hundred old processes the one that can run it is a hundred tries away."""
+    fleet("new:1:a", {"New": "1"})
+    for number in range(100):
+        fleet(f"old:{number}:a", {"Old": "1"})
+    assert max(tries(abilities, clock, 150, each_seconds=100.0)) <= 0.6
+
+
+@pytest.mark.parametrize("many", [(1, 100, 1.5), (10, 100, 10.4), (10, 2_000, 30.0)])
+def test_where_many_go_round_they_do_so_more_slowly(abilities, fleet, clock, many):
+    processes, at_once, expected = many
+    for number in range(processes):
+        fleet(f"new:{number}:a", {"New": "1"})
+    last = tries(abilities, clock, at_once, each_seconds=0.9 / at_once)[-1]
+    assert 0.8 * expected <= last <= 1.2 * expected
+    clock.advance(2.0)
+    assert tries(abilities, clock, 1, each_seconds=0.0)[0] <= 0.6
+
+
+def test_one_that_another_may_be_able_to_run_waits_longer_each_time(abilities, fleet, monkeypatch):
+    monkeypatch.setattr(module, "DOUBTFUL_TRIES", 15)
+    fleet("third:1:a", {"New": "third"})
+    delays = []
+    raw = context("New", signature="5ca1ab1e").raw
+    for _ in range(15):
+        outcome = judge(abilities, JobContext(decode(raw), "media", raw))
+        assert outcome is not None
+        assert outcome.reason.endswith("; another worker may be able to run it")
+        raw = outcome.payload
+        delays.append(outcome.delay_seconds)
     expected = [*SHORT_SECONDS, *[SHORT_SECONDS[-1]] * 4]
     assert all(0.8 * due <= delay <= 1.2 * due for delay, due in zip(delays, expected, strict=True))
 
 
 def test_one_that_never_gets_to_a_worker_that_can_is_told_now_and_then(abilities, fleet, caplog):
     fleet("new:1:a", {"New": "1"})
-    for count in (1, 59, 60, 61, 120):
+    for count in (1, 499, 500, 501, 1_000):
         judge(abilities, context("New", parked_count=count))
     told = [record.getMessage() for record in caplog.records]
-    assert [message.partition(" was sent on ")[2].partition(",")[0] for message in told] == ["60 times", "120 times"]
+    assert [message.partition(" was sent on ")[2].partition(",")[0] for message in told] == ["500 times", "1000 times"]
 
 
 def test_who_waited_long_begins_anew_when_somebody_comes(abilities, fleet):
