@@ -58,7 +58,7 @@ class Walk:
 
     Attributes:
         sought: what was known of parked jobs when it began; empty when it did not come to the end.
-        fruitless: how many in a row have found nothing.
+        fruitless: how many in a row have found nothing, or did not come to the end.
         rest_until: none is worth while before, in epoch seconds of the server.
     """
 

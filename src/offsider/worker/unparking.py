@@ -6,7 +6,7 @@ part of the schedule is read that parked jobs lie in, in pages, by a thread of i
 1. One process at a time on each server does that, and at most `MOST` members.
 2. Workers that can run the same and serve the same queues are one group. What one of them has looked for none of
    them looks for again before a further job of those kinds was parked.
-3. After looks that found nothing the group rests, for longer each time.
+3. After looks that found nothing, or did not come to the end, the group rests, for longer each time.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ class Unparking:
         for wanted, count in found.items():
             if count:
                 logger.info("%s of %s waited for a worker like this one", counted(count, "job"), wanted.name)
-        fruitless = 0 if any(found.values()) else last.fruitless + 1
+        fruitless = 0 if is_whole and any(found.values()) else last.fruitless + 1
         rest = min(REST_SECONDS * 2 ** min(fruitless - 1, _DOUBLINGS), LONGEST_REST_SECONDS) if fruitless else 0.0
         sought = _summary(kinds) if is_whole else ""
         walk = Walk(sought, fruitless, clocks.look(self._redis)[0] + rest)

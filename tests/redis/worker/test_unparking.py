@@ -188,6 +188,13 @@ def test_a_look_that_read_no_further_is_gone_on_with(waking, looks, monkeypatch)
     waking.park("mine")
     waking.unparking.tick()
     assert waking.due() == {""}
+    waking.park("found at once")
+    waking.client.zadd("schedule", {raw: 1 for raw in waking.client.zrange("schedule", 0, -1) if b"found" in raw})
+    rested(waking)
+    waking.unparking.tick()
+    waking.unparking.tick()
+    assert len(looks) == 2
+    waking.client.zpopmin("schedule")
     rested(waking)
     waking.client.zremrangebyrank("schedule", 0, 3)
     waking.unparking.tick()
