@@ -39,6 +39,7 @@ REMEMBERED_SECONDS = 90 * 86_400
 #: How many jobs workers may take from a queue between a look at a job and its move.
 _TAKEN_MEANWHILE = 1_000
 _QUEUE = "queue:"
+_MARK_SECONDS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +183,15 @@ def strike_out(redis: Redis, journal: Journal, last: int) -> int:
     """Remove the entries up to a number, and the journal when it is empty; answers how many."""
     keys = redis.keys
     return int(redis.run(STRIKE_OUT, [keys.migrating(journal.id), keys.journals], [journal.name, last]))
+
+
+def are_same(redis: Redis, other: Redis) -> bool:
+    """Whether both are one place under two names, such as an address and an alias of it: what one notes, both have."""
+    mark = secrets.token_hex(8)
+    redis.call("SET", redis.keys.migrated(mark), mark, "EX", _MARK_SECONDS)
+    found = other.call("GET", other.keys.migrated(mark))
+    redis.call("DEL", redis.keys.migrated(mark))
+    return bool(found)
 
 
 def journals(redis: Redis) -> list[Journal]:

@@ -335,3 +335,16 @@ def test_listeners_hear_of_each_job_before_and_after(config, raw_redis, bulk):
 def test_a_relocation_tells_its_way():
     way = Relocation("A", "queue", "main", "old", "bulk", "new")
     assert (way.from_server, way.to_queue) == ("main", "new")
+
+
+def test_two_names_of_one_server_are_refused_before_anything_moves(redis_url, raw_redis):
+    push(raw_redis, "old", [raw_job("shop.rest", n) for n in range(5)])
+    config = Config()
+    config.redis.url = redis_url
+    config.add_server("bulk", url=redis_url.replace("/server.sock", "/./server.sock"))
+    config.routing.rules = [["*", "slow", "bulk"]]
+    with pytest.raises(ConfigurationError, match="the servers main and bulk are the same one"):
+        Migration(config).run()
+    assert raw_redis.llen("queue:old") == 5
+    assert not raw_redis.keys("offsider:migrated:*")
+    config.close()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping
-from contextlib import contextmanager
-from itertools import chain
+from contextlib import contextmanager, suppress
+from itertools import chain, combinations
 from typing import TYPE_CHECKING, TypeAlias
 
-from offsider.core.errors import RedisFailure
+from offsider.core.errors import ConfigurationError, RedisFailure
 from offsider.inspector.migration.judge import Judge
 from offsider.inspector.migration.moving import Mover
 from offsider.inspector.migration.report import MigrationReport
@@ -86,9 +86,10 @@ class Migration:
             progress: gets the report now and then.
 
         Raises:
-            ConfigurationError: jobs go to a server that is not configured here.
+            ConfigurationError: jobs go to a server that is not configured here, or two names are one server.
             RedisFailure: no server answers.
         """
+        self._refuse_aliases()
         report = MigrationReport()
         for server in self._config.servers:
             with _noting(server, report):
@@ -96,6 +97,13 @@ class Migration:
         self._walk(report, progress, moves=True)
         report.on_their_way = self._waiting(report) if report.failures else 0
         return report
+
+    def _refuse_aliases(self) -> None:
+        """A job would move from a server to itself, and be met there again, for ever."""
+        for one, other in combinations(self._config.servers, 2):
+            with suppress(RedisFailure):
+                if migration.are_same(self._config.redis_of(one), self._config.redis_of(other)):
+                    raise ConfigurationError(f"the servers {one} and {other} are the same one; leave one of them out")
 
     def stop(self) -> None:
         """End soon, from another thread or a signal handler: jobs that are being moved still arrive."""
