@@ -81,10 +81,14 @@ def glance(config: Config) -> Future[Stats]:
     return config.kept.get(CountersGlance, lambda: CountersGlance(partial(counters, config))).begin()
 
 
+def looked(config: Config) -> ServerLook:
+    """The queues and the processes of one moment, at most a second old."""
+    return config.kept.get(Looks, lambda: Looks(partial(ServerLook.read, config))).get()
+
+
 def server_look(config: Config) -> Future[ServerLook]:
-    """The queues and the processes, at most a second old; for who does not want to wait until they are there."""
-    looks = config.kept.get(Looks, lambda: Looks(partial(ServerLook.read, config)))
-    return config.kept.get(LooksGlance, lambda: LooksGlance(looks.get)).begin()
+    """The same, for who does not want to wait until they are there."""
+    return config.kept.get(LooksGlance, lambda: LooksGlance(partial(looked, config))).begin()
 
 
 def last_hour(config: Config) -> TopJobs:

@@ -6,20 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from offsider.inspector import (
-    History,
-    ProcessSet,
-    Queue,
-    RulesInUse,
-    ServerInfo,
-    ServerLook,
-    Stats,
-    TopJobs,
-    rules_in_use,
-)
+from offsider.inspector import History, Queue, RulesInUse, ServerInfo, Stats, TopJobs, rules_in_use
 from offsider.inspector.switches import switches_here
 from offsider.web.answers import Answer, Page, Text
-from offsider.web.counters import counters, last_hour, parked, server
+from offsider.web.counters import counters, last_hour, looked, parked, server
 from offsider.web.layout import counts
 from offsider.web.routing import LOOK, Route
 from offsider.web.segments import segment
@@ -121,7 +111,8 @@ def _attention(stats: Stats, info: ServerInfo, rules: Sequence[RulesInUse]) -> l
 
 def _unserved(stats: Stats, config: Config) -> list[str]:
     found: list[str] = []
-    if stats.processes and stats.enqueued and ServerLook(stats.queue_summaries, list(ProcessSet(config))).unserved:
+    # Of one moment: the queues of one second and the processes of the next do not belong together.
+    if stats.processes and stats.enqueued and looked(config).unserved:
         found.append("Jobs wait in queues that nobody serves: offsider doctor tells which.")
     return found
 
