@@ -265,12 +265,12 @@ class Launcher:
             if self.quieted:
                 return
             self.quieted = True
-        logger.info("quiet: no further jobs are taken")
+        for manager in self._managers:
+            manager.quiet()
+        logger.info("quiet: no further jobs are taken")  # once it is so: whoever reads it relies on that
         self._tell_keeper()
         if self._scheduler is not None:
             self._scheduler.stop()
-        for manager in self._managers:
-            manager.quiet()
 
     def stop(self) -> None:
         """Come to an end by the deadline ``worker.timeout_seconds`` from now; returns when it is done.
