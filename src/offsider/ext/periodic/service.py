@@ -145,9 +145,11 @@ class PeriodicService:
 
     def _is_here(self, name: str, tick: int) -> bool:
         """Whether a tick is for this server. Nobody waits for ``main``: a tick that nobody claims is lost."""
+        if self._homes is None:
+            return True
         homes = self._homes_to_ask()
         if homes is None:
-            self._unasked |= {name: tick} if self._homes is not None else {}
+            self._unasked[name] = tick
             return True
         try:
             here = homes.is_here(name, tick)
