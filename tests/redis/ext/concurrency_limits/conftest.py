@@ -5,9 +5,7 @@ from __future__ import annotations
 import pytest
 
 from offsider import Config
-from offsider.client import Client
 from offsider.ext.concurrency_limits import ConcurrencyLimits, Limits
-from offsider.jobs import registry
 
 
 @pytest.fixture
@@ -21,23 +19,5 @@ def config(redis_url):
 
 
 @pytest.fixture
-def client(config):
-    return Client(config)
-
-
-@pytest.fixture
-def redis(config):
-    """The pool of the configuration."""
-    return config.shared_redis()
-
-
-@pytest.fixture
 def limits(config):
     return Limits(config)
-
-
-@pytest.fixture
-def declared():
-    """Jobs of the test are forgotten after it."""
-    with registry.isolated():
-        yield

@@ -5,9 +5,7 @@ from __future__ import annotations
 import pytest
 
 from offsider import Config
-from offsider.client import Client
 from offsider.ext.unique import Unique
-from offsider.jobs import registry
 
 
 @pytest.fixture
@@ -18,21 +16,3 @@ def config(redis_url):
     config.use(Unique())
     yield config
     config.close()
-
-
-@pytest.fixture
-def client(config):
-    return Client(config)
-
-
-@pytest.fixture
-def redis(config):
-    """The pool of the configuration."""
-    return config.shared_redis()
-
-
-@pytest.fixture
-def declared():
-    """Jobs of the test are forgotten after it."""
-    with registry.isolated():
-        yield
