@@ -1,7 +1,8 @@
 # One-line aliases; the words themselves are in dev.py.
-.PHONY: demo test lint types bench scoreboard docs lock
+.PHONY: demo test quick lint types bench scoreboard docs lock
 demo:  ; python3 dev.py demo
 test:  ; python3 dev.py test
+quick: ; python3 dev.py quick
 lint:  ; python3 dev.py lint
 types: ; python3 dev.py types
 bench: ; python3 dev.py bench

@@ -2,9 +2,11 @@
 """One door to the project's tools: makes .venv from the pinned requirements, then runs the real programs.
 
     python3 dev.py demo [--seconds N]     a small application on its own server; its last line counts what was lost
-    python3 dev.py test                   lint, types, every test, the lower floors' coverage, the scoreboard
-    python3 dev.py test PATH... [-k x]    pytest alone, with these arguments (`--` before them is allowed)
-    python3 dev.py lint [--fix]           ruff, its formatter, and the floors (import-linter)
+    python3 dev.py test                   lint, types, every test, the lower layers' coverage, the scoreboard,
+                                          and on Debian the engine's tests on CPython 3.14 as well
+    python3 dev.py test PATH... [-k x]    pytest alone, in parallel, with these arguments (`--` before them is allowed)
+    python3 dev.py quick [REVISION]       lint, types and the tests nearest to your change (since REVISION), in 90 s
+    python3 dev.py lint [--fix]           ruff, its formatter, and the layers (import-linter)
     python3 dev.py types                  mypy and pyright, both strict
     python3 dev.py bench [NAME ...]       a program of bench/
     python3 dev.py scoreboard [--tier full] [--row R1 ...]   do faults to workers and servers, and count what was lost
@@ -22,7 +24,9 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent
@@ -37,23 +41,32 @@ SYSTEM_PARTS = {
     "openssl": "openssl",
     "chromium": "chromium",
     "promtool": "prometheus",
+    "patchelf": "patchelf",
 }
 # Tests wait for processes and servers more than they compute, hence more workers than cores.
-TEST_WORKERS = os.environ.get("OFFSIDER_TEST_WORKERS", "6")
-# The floors that everything stands on: so much of their lines and branches is covered at least, in percent.
-COVERED_FLOORS = ("core", "storage", "wiring", "client", "jobs")
+PARALLEL = ("-n", os.environ.get("OFFSIDER_TEST_WORKERS", "4"), "--dist", "worksteal")
+# Options that decide how many processes pytest uses; without them `test PATH` runs in parallel.
+SEQUENTIAL = ("-n", "--numprocesses", "--pdb", "--trace", "-s", "--capture=no", "-h", "--help", "--collect-only")
+# Packages of the lower layers, and the minimum coverage of their lines and branches in percent.
+COVERED_PACKAGES = ("core", "storage", "config", "logs", "runtime", "client", "jobs")
 COVERED_PERCENT = 100
+# With this code scripts/python314.py says that there is no such interpreter for this machine.
+SKIPPED = 77
 
 
 def run(*command: str | Path) -> int:
     """Run a program in the project's folder with .venv first on PATH and return its exit code."""
-    environ = os.environ | {"PATH": f"{BIN}{os.pathsep}{os.environ.get('PATH', '')}", "VIRTUAL_ENV": str(VENV)}
-    program = subprocess.Popen([str(part) for part in command], cwd=ROOT, env=environ)
+    program = subprocess.Popen([str(part) for part in command], cwd=ROOT, env=_environ())
     while True:
         try:
             return program.wait()
         except KeyboardInterrupt:
             continue  # the program got Ctrl-C too; subprocess.run would kill it before it has cleaned up
+
+
+def _environ() -> dict[str, str]:
+    """The environment with .venv first on PATH."""
+    return os.environ | {"PATH": f"{BIN}{os.pathsep}{os.environ.get('PATH', '')}", "VIRTUAL_ENV": str(VENV)}
 
 
 def must(*command: str | Path) -> None:
@@ -140,7 +153,7 @@ def lint(words: Sequence[str]) -> int:
 
 def types(_words: Sequence[str]) -> int:
     prepare("dev")
-    return _all_of(("mypy",), ("pyright",))
+    return _at_once(("mypy",), ("pyright",))
 
 
 def test(words: Sequence[str]) -> int:
@@ -148,22 +161,44 @@ def test(words: Sequence[str]) -> int:
     complete = system_packages(install=IN_CI or "--install-system" in words)
     words = [word for word in words if word not in {"--install-system", "--"}]
     if words:
-        return run("pytest", *words)
-    pytest = ("coverage", "run", "-m", "pytest", "-n", TEST_WORKERS, "--dist", "worksteal")
-    results = {"lint": lint([]), "types": types([]), "tests": run(*pytest)}
-    run("coverage", "combine", "--quiet")
-    run("coverage", "report")
+        sequential = any(word.startswith(SEQUENTIAL) for word in words)
+        return run("pytest", *(() if sequential else PARALLEL), *words)
+    pytest = ("coverage", "run", "-m", "pytest", *PARALLEL)
+    steps: dict[str, Callable[[], int]] = {"lint": lambda: lint([]), "types": lambda: types([])}
+    steps["tests"] = lambda: run(*pytest)
     if complete:  # else the tests that were skipped would be missing in the sum
-        results["coverage"] = covered_floors()
-    results["scoreboard"] = scoreboard([])
-    failed = [name for name, code in results.items() if code]
-    print(f"dev.py: {'failed: ' + ', '.join(failed) if failed else 'passed: ' + ', '.join(results)}", flush=True)
+        steps["coverage"] = covered_packages
+    results: dict[str, int] = {}
+    for name, step in steps.items():
+        began = time.monotonic()
+        results[name] = step()
+        print(f"dev.py: {name} took {time.monotonic() - began:.0f} s", flush=True)
+    began = time.monotonic()
+    # Together, since both wait more than they compute.
+    with ThreadPoolExecutor(1) as beside:
+        older = beside.submit(_shown_at_its_end, "python", "scripts/python314.py")
+        results["scoreboard"] = scoreboard([])
+        results["python 3.14"] = older.result()
+    print(f"dev.py: scoreboard and python 3.14 took {time.monotonic() - began:.0f} s", flush=True)
+    skipped = [name for name, code in results.items() if code == SKIPPED]
+    failed = [name for name, code in results.items() if code not in {0, SKIPPED}]
+    passed = [name for name, code in results.items() if code == 0]
+    if skipped:
+        print(f"dev.py: skipped: {', '.join(skipped)} (the reason is above)")
+    print(f"dev.py: {'failed: ' + ', '.join(failed) if failed else 'passed: ' + ', '.join(passed)}", flush=True)
     return 1 if failed else 0
 
 
-def covered_floors() -> int:
-    print(f"dev.py: coverage of {', '.join(COVERED_FLOORS)}, which is to be {COVERED_PERCENT} % at least:", flush=True)
-    files = ",".join(f"src/offsider/{floor}/*" for floor in COVERED_FLOORS)
+def quick(words: Sequence[str]) -> int:
+    prepare("dev")
+    return run("python", "scripts/quick.py", *words)
+
+
+def covered_packages() -> int:
+    run("coverage", "combine", "--quiet")
+    run("coverage", "report")
+    print(f"dev.py: coverage of {', '.join(COVERED_PACKAGES)} (minimum: {COVERED_PERCENT} %):", flush=True)
+    files = ",".join(f"src/offsider/{package}/*" for package in COVERED_PACKAGES)
     return run("coverage", "report", f"--include={files}", "--precision=2", f"--fail-under={COVERED_PERCENT}")
 
 
@@ -207,10 +242,23 @@ def _all_of(*steps: Sequence[str | Path]) -> int:
     return max([run(*step) for step in steps], default=0)
 
 
+def _shown_at_its_end(*command: str | Path) -> int:
+    """Run a program beside another one, whose output comes first."""
+    ended = subprocess.run(command, cwd=ROOT, env=_environ(), check=False, capture_output=True, text=True)
+    print(ended.stdout + ended.stderr, flush=True)
+    return ended.returncode
+
+
+def _at_once(*steps: Sequence[str | Path]) -> int:
+    """The same, all at the same time."""
+    with ThreadPoolExecutor(len(steps)) as threads:
+        return max(program.result() for program in [threads.submit(run, *step) for step in steps])
+
+
 def main() -> int:
     if sys.version_info < (3, 11):  # noqa: UP036 - an older python3 shall read a sentence, not a traceback
         sys.exit("dev.py: offsider needs Python 3.11 or newer")
-    words = {word.__name__: word for word in (demo, test, lint, types, bench, scoreboard, docs, lock)}
+    words = {word.__name__: word for word in (demo, test, quick, lint, types, bench, scoreboard, docs, lock)}
     if len(sys.argv) < 2 or sys.argv[1] not in words:
         print(__doc__)
         return 0 if sys.argv[1:] in ([], ["-h"], ["--help"]) else 2

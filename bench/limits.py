@@ -1,9 +1,9 @@
-"""What concurrency limits cost: no-op jobs without the extension, with it, never at their limit, and at it.
+"""The cost of concurrency limits: no-op jobs without the extension, without a limit, below a limit, and at a limit.
 
     python3 dev.py bench limits --jobs 20000 --rounds 5
 
-Each round runs a worker of each kind, each time another one first; the figures are medians. At the limit of 3 the
-other threads are idle, so its figure is how quickly slots go from job to job.
+Each round runs a worker of each kind, in a different order; the figures are medians. At the limit of 3 the other
+threads are idle, so that figure measures how fast a slot passes from job to job.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ KINDS = {"not installed": "", "installed, no limit": "0", "never at the limit": 
 
 
 def main() -> int:
-    """Print jobs a second and microseconds of the worker's CPU of each kind."""
+    """Print jobs per second and the worker's CPU microseconds per job for each kind."""
     parser = argparse.ArgumentParser(prog="dev.py bench limits", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--jobs", type=int, default=20_000)
     parser.add_argument("--concurrency", type=int, default=10)
@@ -41,7 +41,7 @@ def main() -> int:
 
 
 def measure(options: argparse.Namespace, limit: str) -> tuple[float, float]:
-    """Jobs a second, and microseconds of the worker's CPU a job."""
+    """Return jobs per second, and the worker's CPU microseconds per job."""
     with tempfile.TemporaryDirectory(prefix="offsider-bench-") as folder, EmbeddedServer(Path(folder) / "s") as server:
         config = Config()
         config.redis.url = server.url

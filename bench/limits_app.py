@@ -1,4 +1,4 @@
-"""The jobs of the load test under a concurrency limit, as ``OFFSIDER_BENCH_LIMIT`` has it."""
+"""The jobs of the load test with the concurrency limit ``OFFSIDER_BENCH_LIMIT``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["anoop", "configure", "noop"]
 
 
 def configure(config: Config) -> None:
-    """Empty: the extension is not installed. 0: it is, and the jobs have no limit."""
+    """Install the extension unless the variable is empty; 0 means no limit."""
     limit = os.environ.get("OFFSIDER_BENCH_LIMIT", "")
     if limit:
         config.use(ConcurrencyLimits(limits={"bench.noop": int(limit)}))

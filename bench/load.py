@@ -1,10 +1,10 @@
-"""Load test: push jobs, run them in one real worker process, and say what it cost.
+"""Load test: push jobs, run them in one real worker process, and print rates and CPU costs.
 
     python3 dev.py bench load --jobs 100000 --concurrency 10
 
-The server is one of our own on a unix socket, without persistence unless ``--appendonly``. The rate counts
-from the first job's start to the last job's end; beside it stands the rate of the middle 80 %. Figures of one
-run may be compared with each other; the machine is another one tomorrow.
+The test starts its own server on a unix socket, without persistence unless ``--appendonly``. The rate counts from the
+first job's start to the last job's end; the rate of the middle 80 % is printed as well. Compare figures only within
+one run, because the speed of the machine changes between runs.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from types import MappingProxyType
 
 from bench.slots import Slots
 from offsider import Client, Config
+from offsider.config.installation import Installation
 from offsider.embedded import EmbeddedServer
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -46,7 +47,7 @@ class Usage:
 
 
 def main() -> int:
-    """Run the test and print its figures; exit code 1 when a job was lost."""
+    """Run the test and print its figures; exit code 1 if a job was lost."""
     options = parse()
     with (
         tempfile.TemporaryDirectory(prefix="offsider-bench-") as folder,
@@ -98,8 +99,8 @@ def measure(options: argparse.Namespace, folder: Path, server: EmbeddedServer) -
 
 
 def scripts_run(config: Config) -> int:
-    """How many scripts the server has run so far."""
-    found = [line for line in config.shared_redis().call("INFO", "commandstats").split() if b"evalsha" in line]
+    """Return the number of scripts that the server has run so far."""
+    found = [line for line in Installation.of(config).redis.call("INFO", "commandstats").split() if b"evalsha" in line]
     return int(found[0].partition(b"calls=")[2].partition(b",")[0]) if found else 0
 
 
@@ -135,7 +136,7 @@ def start_worker(
 
 
 def wait_for_first(slots: Slots, worker: subprocess.Popen[bytes]) -> Usage:
-    """The worker's usage when it has begun: booting is not part of the cost of a job."""
+    """Wait for the first job, and return the worker's usage then, to exclude the cost of its start."""
     while not any(start for start, _, _ in slots.read()[:1000]):
         if worker.poll() is not None:
             sys.exit(f"the worker ended with code {worker.returncode}")
@@ -144,14 +145,14 @@ def wait_for_first(slots: Slots, worker: subprocess.Popen[bytes]) -> Usage:
 
 
 def wait_for_all(slots: Slots, jobs: int) -> None:
-    """Returns when so many have ended, or have not for far too long."""
+    """Wait until this number of jobs has ended, at most PATIENCE_SECONDS."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while slots.finished() < jobs and time.monotonic() < deadline:
         time.sleep(0.2)
 
 
 def middle_rate(runs: Sequence[tuple[int, int, int]]) -> float:
-    """Jobs a second between the ends of the first and the last tenth."""
+    """Return jobs per second between the ends of the first and the last tenth."""
     ends = sorted(end for _, end, _ in runs if end)
     low, high = len(ends) // 10, len(ends) * 9 // 10
     return (high - low) / ((ends[high] - ends[low]) / 1e9)

@@ -14,7 +14,7 @@ _job_seconds = float(os.environ.get("OFFSIDER_BENCH_JOB_MS", "0")) / 1000
 
 @job(name="bench.noop")
 def noop(number: int, *_rest: object) -> None:
-    """Note its start and end, and sleep in between if asked to."""
+    """Record start and end, and sleep in between if configured."""
     _slots.started(number)
     if _job_seconds:
         time.sleep(_job_seconds)
@@ -23,6 +23,6 @@ def noop(number: int, *_rest: object) -> None:
 
 @job(name="bench.anoop")
 async def anoop(number: int, *_rest: object) -> None:
-    """The same as a coroutine."""
+    """Do the same as a coroutine."""
     _slots.started(number)
     _slots.ended(number)

@@ -1,9 +1,9 @@
-"""What counting costs: no-op jobs with metrics, attempts and error groups on and off, in turns on one server.
+"""The cost of counting: no-op jobs with metrics, attempts and error groups on and off, in turns.
 
     python3 dev.py bench overhead --jobs 100000 --rounds 5
 
-Each round runs a worker of each kind, each time another one first; the ratio is the median of those of the rounds.
-``--source`` names another checkout whose ``src`` is a third kind, for example the commit before a change.
+Each round runs a worker of each kind, in a different order; the ratio is the median over the rounds. ``--source``
+names another checkout whose ``src`` is a third kind, for example the commit before a change.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from offsider.embedded import EmbeddedServer
 
 @dataclass(frozen=True)
 class Figures:
-    """One run: jobs a second in the middle 80 %, and the worker's CPU microseconds a job."""
+    """One run: jobs per second in the middle 80 %, and the worker's CPU microseconds per job."""
 
     rate: float
     worker_us: float
 
 
 def main() -> int:
-    """Print the figures of each kind and what "on" has of "off", in percent."""
+    """Print the figures of each kind, and "on" in percent of "off"."""
     parser = argparse.ArgumentParser(prog="dev.py bench overhead", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--jobs", type=int, default=100_000)
     parser.add_argument("--concurrency", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--source", type=Path, help="a further checkout to compare with")
+    parser.add_argument("--source", type=Path, help="another checkout to compare with")
     options = parser.parse_args()
     kinds: dict[str, Mapping[str, str]] = {
         "on": {"OFFSIDER_WORKER_METRICS": "true"},

@@ -1,11 +1,11 @@
-"""What has changed since a revision: pushes and no-op jobs of its code and of today's, in turns in one run.
+"""Compares the working tree with a revision: pushes and no-op jobs of both, in turns in one run.
 
     python3 dev.py bench revision HEAD~50 --jobs 100000 --rounds 7
 
-1. The code of the revision is written into a folder of its own; jobs, slots and server are the same for both.
-2. In each round each of the two pushes declared jobs, one by one and in bulk, in a process of its own, and then runs
-   them in a worker process, on a server of its own; the other one is first in the next round.
-3. The ratio is the median of those of the rounds: what disturbs one round disturbs both.
+1. The code of the revision is exported into a temporary folder. Jobs, slots and server program are the same for both.
+2. In each round each of the two pushes declared jobs, one by one and in bulk, in its own process, and then runs them in
+   a worker process, on its own server. The order alternates between rounds.
+3. The ratio is the median of the ratios within each round, because other load on the machine disturbs both.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ SINGLE_PUSHES = 5_000
 
 @dataclass(frozen=True)
 class Figures:
-    """One round of one of the two.
+    """One round with one of the two.
 
     Attributes:
-        one_us: microseconds of a push.
-        bulk_us: of a job that is pushed with many.
-        rate: jobs a second in the middle 80 %.
-        worker_us: CPU microseconds of the worker for a job.
+        one_us: microseconds per single push.
+        bulk_us: microseconds per job of a bulk push.
+        rate: jobs per second in the middle 80 %.
+        worker_us: CPU microseconds of the worker per job.
     """
 
     one_us: float
@@ -57,7 +57,7 @@ SHOWN: Mapping[str, Callable[[Figures], float]] = {
 
 
 def main() -> int:
-    """Print the figures of both, and what today's are to those of the revision."""
+    """Print the figures of both, and their ratios."""
     options = parse()
     if options.push:
         return push(options)
@@ -79,7 +79,7 @@ def main() -> int:
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="dev.py bench revision", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("revision", help="of git, to compare with")
+    parser.add_argument("revision", help="git revision to compare with")
     parser.add_argument("--jobs", type=int, default=100_000)
     parser.add_argument("--concurrency", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=7)
@@ -88,7 +88,7 @@ def parse() -> argparse.Namespace:
 
 
 def export(revision: str, folder: Path) -> Path:
-    """Write the code of a revision into a folder; answers where its packages are."""
+    """Export the code of a revision into a folder; return the folder of its packages."""
     archive = subprocess.run(["git", "archive", revision, "src"], cwd=ROOT, check=True, capture_output=True).stdout
     with tarfile.open(fileobj=BytesIO(archive)) as files:
         files.extractall(folder, filter="data")
@@ -96,7 +96,7 @@ def export(revision: str, folder: Path) -> Path:
 
 
 def measure(options: argparse.Namespace, source: Path) -> Figures:
-    """One round with the code that lies there."""
+    """Run one round with the code in ``source``."""
     with tempfile.TemporaryDirectory(prefix="offsider-bench-") as name, EmbeddedServer(Path(name) / "s") as server:
         folder = Path(name)
         slots = Slots(folder / "slots", options.jobs)
@@ -124,8 +124,8 @@ def pushed(options: argparse.Namespace, environ: Mapping[str, str], folder: Path
 
 
 def push(options: argparse.Namespace) -> int:
-    """In a process with the code that is measured: print microseconds a job, one by one and in bulk."""
-    from bench.load_app import noop  # here, because its jobs take the mapped file of a round
+    """Push jobs in a process with the measured code; print microseconds per job, one by one and in bulk."""
+    from bench.load_app import noop  # here, because its import maps the slots file of a round
 
     unserved = noop.using(queue="unserved")
     unserved.enqueue(0, "two", 3)

@@ -1,11 +1,11 @@
-"""How late scheduled jobs are, how fast a heap of due ones moves, and what a million costs a worker.
+"""Measures the lateness of scheduled jobs, the rate at which due jobs move, and the memory for a million of them.
 
     python3 dev.py bench schedule --jobs 100000 --single 200 --kept 1000000
 
-The server is one of our own on a unix socket, without persistence; the worker is a real process. Lateness is from the
-time that a job is due to the moment that a plain client, waiting at its queue, has it: what the scheduler adds. Jobs
-that are due move while the same worker runs others, so that neither has the machine for itself. Those others lie
-ready before and are put into the worker's queue at once; a run that used them up shows nothing, and exits with code 1.
+The test starts its own server on a unix socket, without persistence, and a real worker process. Lateness is the time
+from the due time of a job until a plain client that waits on its queue receives it: the delay of the scheduler. Due
+jobs move while the same worker runs other jobs, so that the two compete for the CPU. The other jobs are stored before
+and become available in one step. If the worker uses them up, the run is invalid and exits with code 1.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[1]
 PATIENCE_SECONDS = 300
 LEAD_SECONDS = 1.0
-#: Jobs that are run beside: those of the lead, and for each job that moves more than are fetched in its time.
+#: Other jobs: enough for the lead time, plus this number for each moving job, more than the worker can fetch meanwhile.
 BESIDE, BESIDE_EACH = 150_000, 8
 
 
 def main() -> int:
-    """Measure one after the other and print figures and bars; exit code 1 when the jobs beside ran out."""
+    """Run the measurements and print figures and bars; exit code 1 if the other jobs were used up."""
     options = parse()
     with (
         tempfile.TemporaryDirectory(prefix="offsider-bench-") as folder,
@@ -57,7 +57,7 @@ def main() -> int:
             bars += moved
             bars += memory(client, process, options.kept)
     print("\n" + "\n".join(str(bar) for bar in bars))
-    return 0 if left else 1  # the other bars gate nothing
+    return 0 if left else 1  # the bars do not affect the exit code
 
 
 def connected(url: str) -> Any:
@@ -67,9 +67,9 @@ def connected(url: str) -> Any:
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="dev.py bench schedule", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--jobs", type=int, default=100_000, help="due at once")
-    parser.add_argument("--single", type=int, default=200, help="due one by one on an idle server")
-    parser.add_argument("--kept", type=int, default=1_000_000, help="scheduled for another day")
+    parser.add_argument("--jobs", type=int, default=100_000, help="jobs due at once")
+    parser.add_argument("--single", type=int, default=200, help="jobs due one by one on an idle server")
+    parser.add_argument("--kept", type=int, default=1_000_000, help="jobs scheduled for another day")
     return parser.parse_args()
 
 
@@ -106,7 +106,7 @@ def scheduled(client: Client, count: int, at: float, queue: str) -> None:
 
 
 def lateness(client: Client, watcher: Any, count: int) -> list[Bar]:
-    """Each job comes while the scheduler sleeps to a later one: it is woken for it, and then sleeps to it."""
+    """Push each job while the scheduler sleeps until a later one, so that each push must wake it."""
     late: list[float] = []
     wait_until(lambda: watcher.exists("offsider:schedule"))
     client.push({"class": "bench.pass", "queue": "later", "args": [], "at": time.time() + 86_400})
@@ -122,7 +122,7 @@ def lateness(client: Client, watcher: Any, count: int) -> list[Bar]:
 
 
 def moving(client: Client, watcher: Any, count: int) -> tuple[list[Bar], int]:
-    """The worker's threads are busy meanwhile: they run jobs of their own. Answers how many of those were left, too."""
+    """Move due jobs while the worker's threads run other jobs; return bars, and the number of other jobs left."""
     beside = BESIDE + BESIDE_EACH * count
     client.push_bulk({"class": "bench.pass", "queue": "aside", "args": ([n] for n in range(beside))}, batch_size=1000)
     due = time.time() + LEAD_SECONDS + 4 + count / 10_000
@@ -162,7 +162,7 @@ def wait_until(condition: Any) -> None:
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not condition():
         if time.monotonic() > deadline:
-            sys.exit("the worker does not move")
+            sys.exit("the worker makes no progress")
         time.sleep(0.005)
 
 

@@ -7,4 +7,4 @@ from offsider import job
 
 @job(name="bench.pass")
 def nothing(*_: object) -> None:
-    """Be fetched and acknowledged."""
+    """Do nothing."""

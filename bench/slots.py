@@ -1,7 +1,7 @@
-"""What every job did, in a file that harness and worker map: no command, no lock, no system call a job.
+"""Records the runs of every job in a file that harness and worker map: no command, lock or system call per job.
 
-Each job has one slot: when it last started and ended (CLOCK_MONOTONIC, ns) and how often it started. The
-record survives ``kill -9``, because the pages belong to the file.
+Each job has one slot: its last start and end (CLOCK_MONOTONIC, ns) and its number of starts. The record survives
+``kill -9``, because the pages belong to the file.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ SLOT = struct.Struct("=qqq")
 
 
 class Slots:
-    """A mapped file of ``count`` slots.
+    """A mapped file of slots.
 
     Args:
-        path: of the file.
-        count: makes a new file of so many slots; 0 maps the one that is there.
+        path: the file.
+        count: creates a new file with this number of slots; 0 maps an existing file.
     """
 
     def __init__(self, path: str | os.PathLike[str], count: int = 0) -> None:
@@ -31,7 +31,7 @@ class Slots:
         self.count = len(self._map) // SLOT.size
 
     def started(self, number: int) -> None:
-        """A job begins. Not atomic: two runs of one job at the same moment may count as one start."""
+        """Record a start. Not atomic: two simultaneous runs of one job may count as one start."""
         _, _, starts = SLOT.unpack_from(self._map, number * SLOT.size)
         SLOT.pack_into(self._map, number * SLOT.size, time.monotonic_ns(), 0, starts + 1)
 
@@ -39,9 +39,9 @@ class Slots:
         struct.pack_into("=q", self._map, number * SLOT.size + 8, time.monotonic_ns())
 
     def read(self) -> list[tuple[int, int, int]]:
-        """Start, end and number of starts of every job."""
+        """Return start, end and number of starts of every job."""
         return [*SLOT.iter_unpack(self._map)]
 
     def finished(self) -> int:
-        """How many jobs have ended."""
+        """Return the number of jobs that have ended."""
         return sum(1 for _, end, _ in SLOT.iter_unpack(self._map) if end)

@@ -1,9 +1,9 @@
-"""What unique jobs cost: pushes without the extension, with it but without an option, and under a lock, in one run.
+"""The cost of unique jobs: pushes without the extension, with it but without an option, and with a lock, in one run.
 
     python3 dev.py bench unique --jobs 5000 --rounds 5
 
-The kinds take turns on one server, a slice of each at a time, and in changing order. Each push of the last kind has
-arguments of its own, so that it is stored and locked as the others are stored. The ratio is that of the medians.
+The kinds take turns on one server, in slices and in alternating order. Each push of the last kind has different
+arguments, so that no push is refused. The ratio is the ratio of the medians.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from itertools import count
 from pathlib import Path
 
 from offsider import Client, Config
+from offsider.config.installation import Installation
 from offsider.embedded import EmbeddedServer
 from offsider.ext.unique import Unique
 
@@ -27,7 +28,7 @@ Push = Callable[[int], object]
 
 
 def main() -> int:
-    """Print microseconds a push of each kind, one by one and in bulk, and their ratios."""
+    """Print microseconds per push for each kind, one by one and in bulk, and their ratios."""
     parser = argparse.ArgumentParser(prog="dev.py bench unique", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--jobs", type=int, default=5_000, help="pushes of each kind in a round")
     parser.add_argument("--rounds", type=int, default=5)
@@ -41,7 +42,7 @@ def main() -> int:
 
 
 def one_by_one(url: str) -> dict[str, Push]:
-    """Each pushes so many jobs, a round trip each."""
+    """Return pushers that make one round trip per job."""
     plain, unique = clients(url)
     numbers = count()
 
@@ -57,7 +58,7 @@ def one_by_one(url: str) -> dict[str, Push]:
 
 
 def in_bulk(url: str) -> dict[str, Push]:
-    """Each pushes so many jobs by one call."""
+    """Return pushers that make one call for all jobs."""
     plain, unique = clients(url)
     numbers = count()
 
@@ -72,7 +73,7 @@ def in_bulk(url: str) -> dict[str, Push]:
 
 
 def clients(url: str) -> tuple[Client, Client]:
-    """One without the extension, one with it."""
+    """Return a client without the extension and one with it."""
     plain, unique = Config(), Config()
     plain.redis.url = unique.redis.url = url
     unique.use(Unique())
@@ -80,7 +81,7 @@ def clients(url: str) -> tuple[Client, Client]:
 
 
 def measure(pushes: dict[str, Push], jobs: int, rounds: int, url: str) -> dict[str, float]:
-    """Microseconds a push of each kind: the median of many slices, which other programs disturb least."""
+    """Return microseconds per push for each kind: the median of many slices, which resists other load."""
     config = Config()
     config.redis.url = url
     for push in pushes.values():
@@ -93,7 +94,7 @@ def measure(pushes: dict[str, Push], jobs: int, rounds: int, url: str) -> dict[s
                 started = time.perf_counter()
                 pushes[kind](SLICE)
                 spent[kind].append((time.perf_counter() - started) / SLICE * 1e6)
-        config.shared_redis().call("FLUSHALL")
+        Installation.of(config).redis.call("FLUSHALL")
     return {kind: statistics.median(times) for kind, times in spent.items()}
 
 

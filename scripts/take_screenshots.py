@@ -1,9 +1,9 @@
-"""Takes the pictures of the web pages that the docs show: a small shop on a server of its own, seen by Chromium.
+"""Take the screenshots of the web pages for the docs: a sample shop on its own server, rendered by Chromium.
 
-    python scripts/take_screenshots.py            all of them, into docs/images/
-    python scripts/take_screenshots.py busy       those whose name contains this
+    python scripts/take_screenshots.py            all screenshots, into docs/images/
+    python scripts/take_screenshots.py busy       screenshots whose name contains this word
 
-Needs Debian's chromium. The shop is made up by dice with a fixed seed, but for times: they are relative to now.
+Needs Debian's chromium. The data of the shop is random with a fixed seed; times are relative to now.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Kind:
     example: tuple[Any, ...]
 
     def args(self, dice: random.Random) -> list[Any]:
-        """Its arguments; ``#`` stands for a number."""
+        """Return its arguments; ``#`` is replaced by a number."""
         text = json.dumps(self.example).replace('"#"', "#").replace("#", str(dice.randrange(1_000, 9_999)))
         return cast("list[Any]", json.loads(text))
 
@@ -80,7 +80,7 @@ JOBS = (
     Kind("shop.reports.nightly", "low", 1, 31_000, 0.0, ("2026-11-20",)),
     Kind("Shop::Newsletter", "mail", 9, 260, 0.03, ("#", "november")),
 )
-#: Those that fail; each has its own one of the errors below.
+#: Classes that fail; each has its own error below.
 FAILING = (JOBS[3], JOBS[0], JOBS[5], JOBS[1])
 QUEUES = {"critical": 3, "default": 128, "mail": 964, "images": 41, "low": 7, "import": 212}
 PROCESSES = (
@@ -108,7 +108,7 @@ PNG = b"\x89PNG\r\n\x1a\n"
 
 
 class Shop:
-    """Stores what a shop of some size would have stored."""
+    """Stores the data of a medium-sized shop."""
 
     def __init__(self, store: Any) -> None:
         self._store = store
@@ -116,7 +116,7 @@ class Shop:
         self._now = time.time()
 
     def open(self) -> str:
-        """Fill it; answers the key of a job that is worth a picture."""
+        """Store all data; return the key of a job for a screenshot."""
         self._days()
         self._minutes()
         self._queues()
@@ -157,7 +157,7 @@ class Shop:
         self._store.set("stat:failed", 112_388)
 
     def _minutes(self) -> None:
-        for ago in range(-6, 8 * 60):  # also of the minutes in which the pictures are taken
+        for ago in range(-6, 8 * 60):  # including the next minutes, in which the screenshots are taken
             at = datetime.fromtimestamp(self._now - ago * 60, UTC)
             wave = 1 + 0.5 * math.sin(ago / 25) + (0.8 if 22 < ago < 30 else 0)
             for kind in JOBS:
@@ -212,7 +212,7 @@ class Shop:
             self._store.hset(f"{identity}:work", f"t{thread}x{number}", json.dumps(work))
 
     def _set(self, name: str, size: int, nearest: float, farthest: float) -> str:
-        """Fill a sorted set; answers the key of its first job."""
+        """Fill a sorted set; return the key of its first job."""
         keys: list[str] = []
         for number in range(size):
             kind = self._dice.choice(FAILING if name != "schedule" else JOBS) if number else FAILING[0]
@@ -273,6 +273,7 @@ def take(browser: Browser, address: str, file: Path, size: tuple[int, int], *, d
     )
     context.add_init_script("localStorage.setItem('offsider-interval', '1')")
     page = context.new_page()
+    heartbeat(store, processed=0)
     page.goto(address)
     page.wait_for_load_state("networkidle")
     if address.endswith("/"):
@@ -283,16 +284,24 @@ def take(browser: Browser, address: str, file: Path, size: tuple[int, int], *, d
 
 
 def see_it_live(page: Page, store: Any) -> None:
-    """Let the counters count for some seconds, so that the graph of what happens now has something to show."""
+    """Report rates for some seconds, to fill the live graph."""
     dice = random.Random(3)
     for _ in range(200):
         store.incrby("stat:processed", dice.randrange(2, 7))
         store.incrby("stat:failed", int(dice.random() < 0.1))
+        heartbeat(store, processed=dice.uniform(9, 16), failed=dice.uniform(0, 0.6))
         page.wait_for_timeout(100)
 
 
+def heartbeat(store: Any, *, processed: float, failed: float = 0.0) -> None:
+    """Write the heartbeat and the rates per second of each process."""
+    report = {"processed": processed, "failed": failed, "running": None, "at": time.time()}
+    for identity in store.smembers("processes"):
+        store.hset(identity, mapping={"beat": time.time(), "activity": json.dumps(report)})
+
+
 def smaller(png: bytes) -> bytes:
-    """The same picture with a palette: the 256 colours it has most of; the others become the nearest of them."""
+    """Convert an image to a palette of its 256 most frequent colors; other colors become the nearest of these."""
     width, height, lines = pixels(png)
     counted = Counter(line[at : at + 3] for line in lines for at in range(0, len(line), 3))
     palette = [colour for colour, _ in counted.most_common(256)]
@@ -314,7 +323,7 @@ def chunk(kind: bytes, data: bytes) -> bytes:
 
 
 def pixels(png: bytes) -> tuple[int, int, list[bytes]]:
-    """Width, height, and the red, green and blue of each line of a PNG as Chromium writes it."""
+    """Return width, height, and the RGB bytes of each line of a PNG from Chromium."""
     width, height, _, colour = struct.unpack(">IIBB", png[16:26])
     size = {2: 3, 6: 4}[colour]
     packed, at = b"", len(PNG)

@@ -1,6 +1,6 @@
-"""Writes the Grafana dashboards of deploy/grafana; with --check it only says whether they are current.
+"""Write the Grafana dashboards of deploy/grafana; ``--check`` only reports whether they are outdated.
 
-What a panel shows is one line here and sixty there, so that all of them stay alike.
+A panel is a few lines here and sixty in a dashboard, so this script keeps all panels consistent.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 FOLDER = Path(__file__).resolve().parents[1] / "deploy" / "grafana"
 SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 RATE = "[$__rate_interval]"
-#: Which scrape: a server may be scraped twice, through the web UI and through its workers.
+#: Selects one scrape job: a server may be scraped twice, through the web UI and through its workers.
 ONE = 'job="$job"'
 QUEUES = f'{ONE}, name=~"$queue"'
 RUNS = f'{ONE}, queue=~"$queue"'
@@ -30,7 +30,7 @@ ZONE = ((None, "yellow"), (0.23, "green"), (0.43, "red"))
 
 @dataclass(frozen=True)
 class Query:
-    """One PromQL expression, and the name of its lines."""
+    """One PromQL expression, and the legend of its lines."""
 
     expression: str
     legend: str = ""
@@ -42,9 +42,9 @@ class Panel:
 
     Attributes:
         kind: timeseries, stat, table or heatmap.
-        width: of 24 columns.
-        link: where a click on a line leads: a page and the variable that the line's label becomes.
-        zoned: whether the thresholds are drawn as zones behind the lines.
+        width: number of columns, out of 24.
+        link: target of a click on a line: a page, and the variable that receives the line's label.
+        zoned: draw the thresholds as zones behind the lines.
     """
 
     title: str
@@ -87,7 +87,7 @@ def quantiles(metric: str, selector: str) -> list[Query]:
 
 
 def unsatisfied(selector: str, by: str = "") -> str:
-    """The share of runs that failed, began too late or took too long; 0 when nothing has run."""
+    """Return the share of runs that failed, started too late or took too long; 0 if nothing has run."""
     group = f" by ({by})" if by else ""
     runs = f"sum{group} (rate({SECONDS}_count{{{selector}}}{RATE}))"
     return f"({runs} - sum{group} (rate(sidekiq_jobs_satisfied_total{{{selector}}}{RATE}))) / clamp_min({runs}, 1e-9)"
@@ -102,7 +102,7 @@ def burn(selector: str, by: str = "") -> str:
 
 
 def used(over: str, selector: str = SHARD) -> str:
-    """For how much of their time the threads of a shard run jobs."""
+    """Return the share of time in which the threads of a shard run jobs."""
     ran, there = (
         f"sum by (shard) (rate(sidekiq_shard_{what}_seconds_total{{{selector}}}{over}))"
         for what in ("execution", "thread")
@@ -124,7 +124,7 @@ NOW = [
         3,
     ),
     Panel(
-        "Share of failures",
+        "Failure rate",
         [
             Query(
                 f"sum(rate(sidekiq_failed_jobs_total{{{ONE}}}{RATE}))"
@@ -137,7 +137,7 @@ NOW = [
         thresholds=((None, "green"), (0.05, "orange"), (0.2, "red")),
     ),
     Panel(
-        "Threads at work",
+        "Busy threads",
         [Query(f"sum(sidekiq_busy_workers{{{ONE}}}) / clamp_min(sum(sidekiq_workers{{{ONE}}}), 1)")],
         "percentunit",
         "stat",
@@ -174,7 +174,7 @@ OVERVIEW = Dashboard(
                     link=TO_QUEUE,
                 ),
                 Panel(
-                    "Age of the next job",
+                    "Queue latency",
                     [Query(f"max by (name) (sidekiq_queue_latency_seconds{{{ONE}}})", "{{name}}")],
                     "s",
                     link=TO_QUEUE,
@@ -208,13 +208,13 @@ OVERVIEW = Dashboard(
             ],
         ),
         (
-            "Promises",
+            "SLOs",
             [
                 Panel(
                     "Apdex by urgency",
                     [Query(apdex(ONE, "urgency"), "{{urgency}}")],
                     "percentunit",
-                    help="The share of runs that succeed, begin and end within their targets.",
+                    help="The share of runs that succeed, and start and finish within their targets.",
                     most=1,
                 ),
                 Panel(
@@ -224,10 +224,10 @@ OVERVIEW = Dashboard(
                     thresholds=((None, "green"), (1, "orange"), (14.4, "red")),
                 ),
                 Panel(
-                    "Utilisation of shards",
+                    "Shard utilization",
                     [Query(used(RATE, ONE), "{{shard}}")],
                     "percentunit",
-                    help="For how much of their time threads run jobs. The green zone is 23 to 43 %.",
+                    help="The share of time in which threads run jobs. The green zone is 23 to 43 %.",
                     link=TO_SHARD,
                     thresholds=ZONE,
                     zoned=True,
@@ -238,7 +238,7 @@ OVERVIEW = Dashboard(
             "Sets",
             [
                 Panel(
-                    "Scheduled, to retry, dead",
+                    "Scheduled, retries, dead",
                     [
                         Query(f"sum(sidekiq_scheduled_jobs{{{ONE}}})", "scheduled"),
                         Query(f"sum(sidekiq_retry_jobs{{{ONE}}})", "to retry"),
@@ -246,10 +246,10 @@ OVERVIEW = Dashboard(
                     ],
                 ),
                 Panel(
-                    "Delay of the scheduler",
+                    "Scheduler lag",
                     [Query(f"max by (set) (sidekiq_scheduler_lag_seconds{{{ONE}}})", "{{set}}")],
                     "s",
-                    help="How late the job is that is due longest. Above some seconds nobody moves what is due.",
+                    help="Delay of the oldest due job. Above a few seconds, no scheduler moves due jobs.",
                 ),
                 Panel(
                     "Paused queues",
@@ -266,7 +266,7 @@ OVERVIEW = Dashboard(
                     "Threads",
                     [
                         Query(f"sum(sidekiq_concurrency{{{ONE}}})", "threads"),
-                        Query(f"sum(sidekiq_busy_workers{{{ONE}}})", "at work"),
+                        Query(f"sum(sidekiq_busy_workers{{{ONE}}})", "busy"),
                     ],
                 ),
                 Panel(
@@ -289,7 +289,7 @@ OVERVIEW = Dashboard(
                     "bytes",
                 ),
                 Panel(
-                    "Where the time goes",
+                    "Execution time by class",
                     [Query(f"topk(20, sum by (class) (increase({SECONDS}_sum{{{ONE}}}[$__range])))", "{{class}}")],
                     "s",
                     "table",
@@ -317,16 +317,16 @@ SHARDS = Dashboard(
                     "percentunit",
                     "stat",
                     6,
-                    help="The share of runs that succeed, begin and end within their targets.",
+                    help="The share of runs that succeed, and start and finish within their targets.",
                     thresholds=((None, "red"), (0.9, "orange"), (0.99, "green")),
                 ),
                 Panel(
-                    "Longest wait, of what is promised",
+                    "Worst queue latency vs. target",
                     [Query(f"max(sidekiq_shard_latency_ratio{{{SHARD}}})")],
                     "percentunit",
                     "stat",
                     6,
-                    help="Of the job that runs next, in the queue that is worst.",
+                    help="Latency of the worst queue, divided by its target.",
                     thresholds=((None, "green"), (0.5, "orange"), (1, "red")),
                 ),
                 Panel("Processes", [Query(f"sum(sidekiq_shard_processes{{{SHARD}}})")], "short", "stat", 6),
@@ -336,15 +336,15 @@ SHARDS = Dashboard(
                     "short",
                     "stat",
                     6,
-                    help="What an autoscaler is told.",
+                    help="The number of processes for an autoscaler.",
                 ),
             ],
         ),
         (
-            "Utilisation",
+            "Utilization",
             [
                 Panel(
-                    "Shard utilisation",
+                    "Shard utilization",
                     [
                         Query(used("[1h]"), "{{shard}}, 1 h"),
                         Query(used("[10m]"), "{{shard}}, 10 min"),
@@ -352,13 +352,13 @@ SHARDS = Dashboard(
                     ],
                     "percentunit",
                     width=16,
-                    help="For how much of their time threads run jobs. Green, 23 to 43 %: well used. "
-                    "Below it for long: more threads than needed. Above: too few, bursts wait.",
+                    help="The share of time in which threads run jobs. Green, 23 to 43 %: well used. "
+                    "Below it for a long time: too many threads. Above: too few, bursts wait.",
                     thresholds=ZONE,
                     zoned=True,
                 ),
                 Panel(
-                    "Processes, and how many there should be",
+                    "Processes, current and desired",
                     [
                         Query(f"sum by (shard) (sidekiq_shard_processes{{{SHARD}}})", "{{shard}}"),
                         Query(f"sum by (shard) (sidekiq_shard_desired_replicas{{{SHARD}}})", "{{shard}}, desired"),
@@ -367,13 +367,13 @@ SHARDS = Dashboard(
             ],
         ),
         (
-            "Promises",
+            "SLOs",
             [
                 Panel(
                     "Apdex by urgency",
                     [Query(apdex(SHARD, "urgency"), "{{urgency}}")],
                     "percentunit",
-                    help="The share of runs that succeed, begin and end within their targets.",
+                    help="The share of runs that succeed, and start and finish within their targets.",
                     most=1,
                 ),
                 Panel(
@@ -406,7 +406,7 @@ SHARDS = Dashboard(
                     "Unsatisfied runs",
                     [Query(unsatisfied(SHARD, "class"), "{{class}}")],
                     "percentunit",
-                    help="The share of runs that failed, began too late or took too long.",
+                    help="The share of runs that failed, started too late or took too long.",
                     link=TO_CLASS,
                     most=1,
                 ),
@@ -414,7 +414,7 @@ SHARDS = Dashboard(
                     "Threads",
                     [
                         Query(f"sum by (shard) (sidekiq_shard_workers{{{SHARD}}})", "{{shard}}"),
-                        Query(f"sum by (shard) (sidekiq_shard_busy_workers{{{SHARD}}})", "{{shard}}, at work"),
+                        Query(f"sum by (shard) (sidekiq_shard_busy_workers{{{SHARD}}})", "{{shard}}, busy"),
                     ],
                 ),
             ],
@@ -433,10 +433,10 @@ QUEUE = Dashboard(
             [
                 Panel("Jobs waiting", [Query(by_queue("sidekiq_queue_enqueued_jobs"), "{{name}}")]),
                 Panel(
-                    "Age of the next job",
+                    "Queue latency",
                     [
                         Query(by_queue("sidekiq_queue_latency_seconds"), "{{name}}"),
-                        Query(by_queue("sidekiq_queue_latency_target_seconds"), "{{name}}, promised"),
+                        Query(by_queue("sidekiq_queue_latency_target_seconds"), "{{name}}, target"),
                     ],
                     "s",
                 ),
@@ -444,7 +444,7 @@ QUEUE = Dashboard(
                     "Time from enqueued to started",
                     quantiles(WAITED, RUNS),
                     "s",
-                    help="Of the runs that started, whereas the age of the next job is of one that has not.",
+                    help="Of started runs; the queue latency is of a job that has not started.",
                 ),
             ],
         ),
@@ -473,7 +473,7 @@ QUEUE = Dashboard(
                     link=TO_CLASS,
                 ),
                 Panel(
-                    "95 % are done within",
+                    "Duration, 95th percentile",
                     [
                         Query(
                             f"histogram_quantile(0.95, sum by (le, class) (rate({SECONDS}_bucket{{{RUNS}}}{RATE})))",
@@ -497,18 +497,18 @@ QUEUE = Dashboard(
             ],
         ),
         (
-            "Who serves it",
+            "Workers",
             [
                 Panel("Processes", [Query(by_queue("sidekiq_queue_processes"), "{{name}}")]),
                 Panel(
                     "Threads that serve it",
                     [
                         Query(by_queue("sidekiq_queue_workers"), "{{name}}"),
-                        Query(by_queue("sidekiq_queue_busy_workers"), "{{name}}, at work"),
+                        Query(by_queue("sidekiq_queue_busy_workers"), "{{name}}, busy"),
                     ],
                 ),
                 Panel(
-                    "Where the time goes",
+                    "Execution time by class",
                     [Query(f"topk(20, sum by (class) (increase({SECONDS}_sum{{{RUNS}}}[$__range])))", "{{class}}")],
                     "s",
                     "table",
@@ -531,7 +531,7 @@ JOB = Dashboard(
             [
                 Panel("Runs per second", [Query(f"sum(rate({SECONDS}_count{{{CLASS}}}{RATE}))")], "ops", "stat", 4),
                 Panel(
-                    "Share of failures",
+                    "Failure rate",
                     [
                         Query(
                             f"sum(rate(sidekiq_jobs_failed_total{{{CLASS}}}{RATE}))"
@@ -567,7 +567,7 @@ JOB = Dashboard(
                     "percentunit",
                     "stat",
                     4,
-                    help="Of the time that it runs. Above a third, more threads in one process hardly help.",
+                    help="CPU time divided by execution time. Above a third, more threads in one process hardly help.",
                 ),
                 Panel(
                     "Total execution time",
@@ -613,13 +613,13 @@ JOB = Dashboard(
             ],
         ),
         (
-            "Failures and promises",
+            "Failures and SLOs",
             [
                 Panel(
                     "Apdex",
                     [Query(apdex(CLASS, "class"), "{{class}}")],
                     "percentunit",
-                    help="The share of runs that succeed, begin and end within their targets.",
+                    help="The share of runs that succeed, and start and finish within their targets.",
                     most=1,
                 ),
                 Panel(
@@ -629,7 +629,7 @@ JOB = Dashboard(
                     width=8,
                 ),
                 Panel(
-                    "To be tried again, per second",
+                    "Retries per second",
                     [Query(f"sum by (class) (rate(sidekiq_jobs_retried_total{{{CLASS}}}{RATE}))", "{{class}}")],
                     "ops",
                     width=8,
@@ -643,7 +643,7 @@ DASHBOARDS = (OVERVIEW, SHARDS, QUEUE, JOB)
 
 
 def written(dashboard: Dashboard) -> str:
-    """The file of a dashboard."""
+    """Return the JSON file of a dashboard."""
     return json.dumps(_dashboard(dashboard), indent=2, ensure_ascii=False) + "\n"
 
 
@@ -795,11 +795,11 @@ _TABLE = [
 
 
 def main(words: Sequence[str]) -> int:
-    """Write what is not current; with ``--check`` say so and answer 1."""
+    """Write outdated dashboards; with ``--check``, list them and return 1."""
     stale = [each for each in DASHBOARDS if _text(each) != written(each)]
     for dashboard in stale:
         if "--check" in words:
-            print(f"deploy/grafana/{dashboard.name}.json is not current: python3 scripts/write_dashboards.py")
+            print(f"deploy/grafana/{dashboard.name}.json is outdated: run python3 scripts/write_dashboards.py")
         else:
             _path(dashboard).write_text(written(dashboard))
     return 1 if stale and "--check" in words else 0

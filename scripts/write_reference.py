@@ -1,4 +1,4 @@
-"""Writes the tables of settings and options into the docs from the code; with --check it only says what is old."""
+"""Write the tables of settings and options into the docs from the code; ``--check`` only lists outdated pages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from offsider.cli.main import main as offsider
-from offsider.wiring.settings import SECTIONS, CapsuleSection, Section, Setting, ShardSection, declared_in
+from offsider.config.settings import SECTIONS, CapsuleSection, Section, Setting, ShardSection, declared_in
 
 ROOT = Path(__file__).resolve().parents[1]
 NAMED = {"capsules": CapsuleSection, "shards": ShardSection}
@@ -18,7 +18,7 @@ PART = re.compile(r"(<!-- (?P<name>[\w .]+): written by `python3 dev\.py docs` -
 
 
 def section_table(section: type[Section]) -> str:
-    """One row for each setting of a section."""
+    """Return a table with one row per setting of a section."""
     lines = ["| Key | Default | Accepts | What it does |", "| --- | --- | --- | --- |"]
     lines += [_setting_row(setting) for setting in declared_in(section).values()]
     return "\n".join(lines)
@@ -33,9 +33,10 @@ def _setting_row(setting: Setting) -> str:
 def _what(setting: Setting) -> str:
     notes = [setting.help]
     if setting.aliases:
-        notes.append(f"Also written {_codes(setting.aliases)}.")
+        notes.append(f"Alias: {_codes(setting.aliases)}.")
     if setting.environment:
-        notes.append(f"Also read from {_codes(setting.environment)}, the first one that is set.")
+        first = " (the first one that is set)" if len(setting.environment) > 1 else ""
+        notes.append(f"Environment: {_codes(setting.environment)}{first}.")
     if setting.option:
         notes.append(f"Option `{setting.option}`.")
     return " ".join(notes)
@@ -62,13 +63,13 @@ def _cell(text: str) -> str:
 
 
 def command_help(name: str) -> str:
-    """What a word does, and one row for each of its options."""
+    """Return the help of a command and a table with one row per option."""
     command = offsider.get_command(click.Context(offsider), name)
-    assert command is not None, name  # noqa: S101  # a page names a word that is gone
+    assert command is not None, name  # noqa: S101  # a page names a command that does not exist
     paragraphs = [" ".join(text.split()) for text in re.split(r"\n\s*\n", command.help or "")]
     options = [option for option in command.params if isinstance(option, click.Option) and not option.hidden]
     rows = [_option_row(option, click.Context(command)) for option in options]
-    table = ["| Option | What it does |", "| --- | --- |", *rows, "| `-h`, `--help` | This help. |"]
+    table = ["| Option | What it does |", "| --- | --- |", *rows, "| `-h`, `--help` | Show this help. |"]
     return "\n".join(["\n\n".join(paragraphs), "", *table])
 
 
@@ -79,7 +80,7 @@ def _option_row(option: click.Option, context: click.Context) -> str:
 
 
 def parts() -> dict[str, str]:
-    """Every written part by the name that the pages call it."""
+    """Return every generated part by its name in the pages."""
     tables = {f"settings of {section.section}": section_table(section) for section in SECTIONS}
     tables |= {f"settings of {name}": section_table(section) for name, section in NAMED.items()}
     return tables | {
@@ -88,12 +89,12 @@ def parts() -> dict[str, str]:
 
 
 def updated(page: str, written: dict[str, str]) -> str:
-    """The page with its written parts made anew; KeyError for a part that the code does not have."""
+    """Return the page with regenerated parts. Raises KeyError for an unknown part."""
     return PART.sub(lambda part: f"{part[1]}\n{written[part['name']]}\n\n{part[3]}", page)
 
 
 def outdated() -> Iterator[tuple[Path, str]]:
-    """Each page that differs from the code, and what it should be."""
+    """Yield each page that differs from the code, with its new text."""
     written = parts()
     for path in sorted((ROOT / "docs").glob("*.md")):
         page = path.read_text()
@@ -105,7 +106,7 @@ def main() -> int:
     old = list(outdated())
     for path, wanted in old:
         if "--check" in sys.argv:
-            print(f"{path.relative_to(ROOT)} is not current: python3 dev.py docs")
+            print(f"{path.relative_to(ROOT)} is outdated: run python3 dev.py docs")
         else:
             path.write_text(wanted)
     return 1 if old and "--check" in sys.argv else 0

@@ -1,4 +1,4 @@
-"""Writes the README's status table from docs/internals/parity.md; with --check it only says whether it is current."""
+"""Write the README's status table from docs/internals/parity.md; ``--check`` only reports whether it is outdated."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ END = "<!-- status: end -->"
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the parity page. ``proof`` names tests, or says ``later: reason``, or ``todo``."""
+    """One row of the parity page. ``proof`` is a list of tests, ``later: reason``, or ``todo``."""
 
     area: str
     name: str
@@ -70,7 +70,7 @@ def main() -> int:
     if updated(readme) == readme:
         return 0
     if "--check" in sys.argv:
-        print("README.md: the status table is not current: python3 dev.py docs")
+        print("README.md: the status table is outdated: run python3 dev.py docs")
         return 1
     README.write_text(updated(readme))
     return 0

@@ -1,7 +1,8 @@
 """Servers for the tests: each test process has a Redis 7.0 and a Valkey of its own, emptied before each test.
 
 Fixtures
-    redis_url       URL of an empty server; the test runs twice, on `redis7` and on `valkey`
+    redis_url       URL of an empty server; the test runs twice, on `redis7` and on `valkey`,
+                    or on those that OFFSIDER_TEST_SERVERS names
     raw_redis       a plain redis-py client of that server, for seeding and looking (replies are bytes)
     server          that server itself (an EmbeddedServer: folder, pid, url)
     embedded_url    URL of the empty Valkey alone, where one server says enough
@@ -23,16 +24,23 @@ from typing import TypeVar
 
 import pytest
 import redis
+from hypothesis import HealthCheck, settings
 
 from offsider.embedded import EmbeddedServer, wheel_binary
 from offsider.embedded.address import free_port
+from offsider.worker.run.interrupt import OBSTACLE
 from tests.certificates import Certificates, make_certificates
 from tests.parts import HOW_TO_GET, is_here
 from tests.threads import our_threads
 from tests.waiting import wait_for
 
+# How long an example takes depends on what else the machine does.
+settings.register_profile("offsider", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("offsider")
+
 IN_CI = os.environ.get("CI", "").lower() == "true"
-KINDS = ("redis7", "valkey")
+#: `dev.py quick` names one of them.
+KINDS = tuple(os.environ.get("OFFSIDER_TEST_SERVERS", "redis7 valkey").split())
 Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
 
 
@@ -43,6 +51,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     for marker in item.iter_markers("needs"):
         for part in marker.args:
             need(part)
+    if OBSTACLE and item.get_closest_marker("interrupts"):
+        pytest.xfail(OBSTACLE)
 
 
 def need(part: str) -> None:

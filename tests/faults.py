@@ -46,8 +46,8 @@ class FaultProxy:
         self.holding = threading.Event()
         #: requests or replies lost so far
         self.lost = 0
-        #: connections taken so far
-        self.connections = 0
+        #: connections taken so far, and refused
+        self.connections = self.refused = 0
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._serve, daemon=True).start()
@@ -109,6 +109,7 @@ class FaultProxy:
                 client, _ = self._listener.accept()
                 server = None if self._refusing else self._connect()
                 if server is None:
+                    self.refused += 1
                     _break(client)
                     continue
                 between = (client, server, threading.Event())

@@ -1,8 +1,11 @@
-"""The threads of offsider that are alive in this process."""
+"""The threads of offsider that are alive in this process, and threads that hammer at it."""
 
 from __future__ import annotations
 
+import sys
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 #: Threads that do nothing by themselves, and end with the object or the process that they work for.
 IDLE_UNTIL_ASKED = ("offsider-web", "offsider-log")
@@ -17,3 +20,33 @@ def our_threads() -> set[threading.Thread]:
 def names_of_threads() -> list[str]:
     """Their names, sorted."""
     return sorted(thread.name for thread in our_threads())
+
+
+@contextmanager
+def hammering(*questions: Callable[[], object]) -> Iterator[list[BaseException]]:
+    """Ask each question repeatedly in its own thread, with the shortest switch interval.
+
+    Yields the errors raised so far; a thread ends with its first error.
+    """
+    errors: list[BaseException] = []
+    over = threading.Event()
+
+    def ask(question: Callable[[], object]) -> None:
+        try:
+            while not over.is_set():
+                question()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=ask, args=(question,), daemon=True) for question in questions]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in threads:
+            thread.start()
+        yield errors
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join(10)
+        sys.setswitchinterval(interval)

@@ -1,14 +1,13 @@
-"""offsider beside other job systems: the same jobs, server and concurrency, in one run.
+"""Compares offsider with other job systems: the same jobs, server and concurrency, in one run.
 
     python3 dev.py bench compare --quick
     python3 dev.py bench compare --only offsider sidekiq --tests drain push --repeats 5 --json figures.json
 
-1. each rival is installed in an environment of its own (`venvs`), each run has a server of its own (`server`)
-2. the tests (`plan`) go round robin over all contestants (`rivals`), so that a slow spell hits everybody (`tournament`)
-3. a job notes what it did in a mapped file (`apps/probe.py`, `ledger`); CPU times come from /proc (`machine`)
-4. repeats become medians and ranges (`stats`); rows that others disturbed are marked and repeated
+1. each rival is installed in its own virtual environment (`venvs`), each run has its own server (`server`)
+2. the tests (`plan`) alternate between all contestants (`rivals`), so that a slow phase affects all (`tournament`)
+3. a job records its runs in a mapped file (`apps/probe.py`, `ledger`); CPU times are read from /proc (`machine`)
+4. repeats become medians and ranges (`stats`); rows that other programs disturbed are marked and repeated
 5. tables, the chart and the bars are written from them (`tables`, `chart`, `bars`), also later from the JSON file
 
-A further rival is a module in rivals/, which says how its worker is started, and one in apps/, which declares the job
-and pushes it.
+To add a rival, write a module in rivals/ that starts its worker, and one in apps/ that declares and pushes the job.
 """

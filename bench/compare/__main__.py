@@ -1,4 +1,4 @@
-"""The command line of the comparison: what to run, how often, and where the figures go."""
+"""The command line of the comparison."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from bench.compare.bench import say
 from bench.compare.contestant import Contestant
 from bench.compare.plan import FULL, QUICK, TESTS, Test
 from bench.compare.rivals import CONTESTANTS
+from bench.compare.rivals.sidekiq import RUBY, SIDEKIQ
 from bench.compare.server import Server
 from bench.compare.stats import Rows
 from bench.compare.tournament import Tournament
@@ -38,7 +39,7 @@ def main() -> int:
             surroundings = page.about(server.version, versions(contestants))
         started = time.monotonic()
         tournament = Tournament(contestants, programs, chosen_tests(options.tests), scale)
-        with suppress(KeyboardInterrupt):  # what was measured until then is told
+        with suppress(KeyboardInterrupt):  # report the samples measured so far
             tournament.play()
         samples = tournament.samples
         say(f"took {(time.monotonic() - started) / 60:.1f} min")
@@ -56,22 +57,22 @@ def main() -> int:
         if sample.error:
             say(f"\n{sample.test} of {sample.contestant}: {sample.error}")
     say("\n" + "\n".join(str(bar) for bar in bars(rows)))
-    return 0  # bars gate nothing
+    return 0  # the bars do not affect the exit code
 
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="dev.py bench compare", description=__doc__)
     names = ", ".join(one.name for one in CONTESTANTS)
-    parser.add_argument("--only", nargs="+", metavar="NAME", help=f"contestants by the start of their names: {names}")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help=f"contestants, or the start of their names: {names}")
     parser.add_argument(
         "--tests", nargs="+", metavar="TEST", help="; ".join(f"{test.name}: {test.title}" for test in TESTS)
     )
     parser.add_argument("--repeats", type=int, help=f"default {FULL.repeats}, quick {QUICK.repeats}")
-    seconds = f"of a run; default {FULL.run_seconds:g}, quick {QUICK.run_seconds:g}"
+    seconds = f"duration of a run; default {FULL.run_seconds:g}, quick {QUICK.run_seconds:g}"
     parser.add_argument("--seconds", type=float, help=seconds)
     parser.add_argument("--quick", action="store_true", help="fewer repeats of shorter runs: about ten minutes in all")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="keep every sample")
-    parser.add_argument("--load", type=Path, metavar="FILE", help="measure nothing, take the samples of such a file")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write every sample to a file")
+    parser.add_argument("--load", type=Path, metavar="FILE", help="read samples from a --json file, measure nothing")
     parser.add_argument("--markdown", action="store_true", help="write the tables into the docs and the README")
     parser.add_argument("--chart", action="store_true", help="write docs/images/compare.svg")
     return parser.parse_args()
@@ -81,7 +82,7 @@ def chosen(names: Sequence[str] | None) -> list[Contestant]:
     wanted = [name.lower() for name in names or [""]]
     found = [one for one in CONTESTANTS if any(one.name.lower().startswith(name) for name in wanted)]
     for one in [one for one in found if not is_available(one)]:
-        say(f"{one.name} is left out: its program is not here (python3 dev.py test --install-system installs it)")
+        say(f"skipping {one.name}: not installed (python3 dev.py test --install-system installs it)")
         found.remove(one)
     return found or sys.exit(f"no contestant is called {' or '.join(wanted)}")
 
@@ -95,11 +96,11 @@ def chosen_tests(names: Sequence[str] | None) -> list[Test]:
 
 
 def versions(contestants: Sequence[Contestant]) -> dict[str, str]:
-    """Of what is not pinned here."""
+    """Return the versions of programs that are not pinned here."""
     told = {"offsider": __version__}
     if not all(one.is_python for one in contestants):
-        sidekiq = subprocess.run(["sidekiq", "--version"], capture_output=True, text=True, check=False).stdout
-        ruby = subprocess.run(["ruby", "--version"], capture_output=True, text=True, check=False).stdout
+        sidekiq = subprocess.run([SIDEKIQ, "--version"], capture_output=True, text=True, check=False).stdout
+        ruby = subprocess.run([RUBY, "--version"], capture_output=True, text=True, check=False).stdout
         told |= {"Sidekiq": sidekiq.split()[-1], "Ruby": ruby.split()[1]}
     return told
 

@@ -1,4 +1,4 @@
-"""What offsider is meant to reach, as ratios within one run. They are told, and gate nothing."""
+"""offsider's performance targets, as ratios within one run. They are printed, and do not affect the exit code."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class Bar:
     """One bar.
 
     Attributes:
-        value: what was measured; None when something for it was not.
-        limit: what it is held against; ``is_most`` says from which side.
+        value: the measured value; None if a measurement is missing.
+        limit: lower bound of the value, or upper bound with ``is_most``.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""What one run needs: a folder, a server, a ledger, a producer, workers, and the noise beside it."""
+"""The environment of one run: folder, server, ledger, producer, and workers."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from bench.compare.contestant import APPS, Contestant
+from bench.compare.delay import DelayProxy
 from bench.compare.ledger import Ledger
+from bench.compare.machine import Look, look
 from bench.compare.server import Server
 from bench.compare.workers import Workers
 
@@ -23,34 +25,39 @@ FILL_SECONDS = 300.0
 
 
 class Broken(Exception):
-    """A contestant did not do what a run needs; the message says what it wrote."""
+    """A contestant failed during a run; the message contains its output."""
 
 
 @dataclass(frozen=True)
 class Bench:
-    """The place of one run.
+    """The environment of one run.
 
     Attributes:
         programs: the folder of the contestant's programs.
-        folder: of the run's files.
+        folder: the run's files.
+        proxy: between workers and server, if any; producers connect to the server directly.
     """
 
     contestant: Contestant
     programs: Path
     folder: Path
     server: Server
+    proxy: DelayProxy | None = None
 
     def ledger(self, count: int) -> Ledger:
         return Ledger(self.folder / "slots", count)
 
     def workers(self, ledger: Ledger, *, concurrency: int, job_ms: float = 0, log: str = "warn") -> Workers:
         slots = concurrency if not self.contestant.runs_one or job_ms else 1
-        return Workers(
-            self.contestant, self.programs, self.server.url, ledger.path, concurrency=slots, job_ms=job_ms, log=log
-        )
+        url = self.server.url if self.proxy is None else self.proxy.url
+        return Workers(self.contestant, self.programs, url, ledger.path, concurrency=slots, job_ms=job_ms, log=log)
+
+    def look(self, workers: Workers) -> Look:
+        """Return the CPU time that workers, server and proxy have used so far."""
+        return look(workers.pids, self.server.pid, proxy=self.proxy.pid if self.proxy is not None else 0)
 
     def produce(self, ledger: Ledger, *words: str) -> Mapping[str, float]:
-        """Run the producer and answer its figures. Raises Broken."""
+        """Run the producer and return its figures. Raises Broken."""
         command = [str(part) for part in self.contestant.drive(self.programs)]
         environ = self.contestant.surroundings(self.server.url, ledger.path)
         ended = subprocess.run(
@@ -69,13 +76,17 @@ class Bench:
 
 
 @contextmanager
-def bench(contestant: Contestant, programs: Path) -> Generator[Bench]:
-    with tempfile.TemporaryDirectory(prefix="bench-", ignore_cleanup_errors=True) as folder, Server() as server:
-        yield Bench(contestant, programs, Path(folder), server)
+def bench(contestant: Contestant, programs: Path, *, rtt_ms: float | None = None) -> Generator[Bench]:
+    """Create the environment of one run; with ``rtt_ms``, workers use a proxy that adds this round trip."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-", ignore_cleanup_errors=True)))
+        server = stack.enter_context(Server())
+        proxy = None if rtt_ms is None else stack.enter_context(DelayProxy(server.url, rtt_ms=rtt_ms))
+        yield Bench(contestant, programs, folder, server, proxy)
 
 
 def wait_until(condition: Callable[[], bool], workers: Workers, *, seconds: float, poll_seconds: float = 0.01) -> None:
-    """Raises Broken when the workers die or the time is over."""
+    """Wait for the condition. Raises Broken if the workers die, or after ``seconds``."""
     deadline = time.monotonic() + seconds
     while not condition():
         if workers.is_dead:
@@ -86,7 +97,7 @@ def wait_until(condition: Callable[[], bool], workers: Workers, *, seconds: floa
 
 
 def wait_for_all(ledger: Ledger, workers: Workers) -> None:
-    """Until every job has ended, or nothing has moved for a while: what is missing then counts as lost."""
+    """Wait until every job has ended, or until there is no progress; missing jobs then count as lost."""
     done, moved = -1, time.monotonic()
     while done < ledger.count and time.monotonic() - moved < STALL_SECONDS:
         if workers.is_dead:

@@ -1,4 +1,4 @@
-"""The chart: horizontal bars in panels, as SVG that needs no font, script or server, readable on light and dark."""
+"""Draws the chart: horizontal bars in panels, as SVG without fonts or scripts, for light and dark backgrounds."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class Panel:
     """One set of bars.
 
     Attributes:
-        title: what they show, with the unit and which side is better.
-        bars: name and value of each, from top to bottom.
-        digits: of the values.
+        title: the measured quantity, with its unit and which direction is better.
+        bars: name and value of each bar, from top to bottom.
+        digits: decimal digits of the values.
     """
 
     title: str
@@ -45,7 +45,7 @@ class Panel:
 
 
 def chart(panels: Sequence[Panel], *, highlight: str, description: str) -> str:
-    """The SVG text of all panels that have bars."""
+    """Return the SVG text of all panels that have bars."""
     shown = [panel for panel in panels if panel.bars]
     height = sum(panel.height + SPACE for panel in shown)
     size = f'viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}"'

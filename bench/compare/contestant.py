@@ -1,4 +1,4 @@
-"""What a job system has to tell so that it can be measured."""
+"""Describes a job system for the comparison."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ class Contestant:
     """One job system in one configuration.
 
     Attributes:
-        name: of the row.
+        name: name of its row.
         app: the module in apps/ that declares and pushes the job.
-        rate: no-op jobs/s of one process, roughly: how many jobs the first run gets.
+        rate: approximate no-op jobs/s of one process, for the size of the first run.
         worker: the command of one worker process, given its folder of programs and the concurrency.
-        settings: how it is run, in words.
-        safety: what becomes of its jobs when a process dies, in words.
-        requirements: pinned; empty for one that is on this machine.
-        environ: for worker and producer.
+        settings: description of its settings.
+        safety: description of what happens to its jobs when a process dies.
+        requirements: pinned requirements; empty for a program that must be installed on the machine.
+        environ: environment variables of worker and producer.
         has_bulk: its app has ``push_bulk``.
         runs_one: a process runs one job at a time, so that concurrency is a number of processes.
-        gap_ms: between two pushes when latency is measured.
-        swarm: the command of several worker processes under one supervisor, given their number too; default: as many
-            commands as processes.
+        gap_ms: pause between two pushes in latency tests.
+        swarm: the command of several worker processes under one supervisor, also given their number; default: one
+            command per process.
         producer: the command of the producer, given its folder of programs; default: apps/drive.py.
-        default_log: its job log at the default level is measured too.
-        is_python: False for the one that is not.
+        default_log: also measure it with its job log at the default level.
+        is_python: whether it is written in Python.
     """
 
     name: str
@@ -51,17 +51,17 @@ class Contestant:
 
     @property
     def environment(self) -> str:
-        """The name of its virtual environment; configurations of one system share it."""
+        """Name of its virtual environment; configurations of one system share it."""
         return self.app.removesuffix("_app")
 
     def drive(self, programs: Path) -> list[str | Path]:
-        """The command of its producer, up to the words that say what to push."""
+        """Return the command of its producer, without the arguments of drive.py."""
         if self.producer is not None:
             return [*self.producer(programs)]
         return [programs / "python", APPS / "drive.py", self.app]
 
     def surroundings(self, url: str, slots: Path) -> dict[str, str]:
-        """The environment variables that worker and producer run with."""
+        """Return the environment variables of worker and producer."""
         return {
             **os.environ,
             **self.environ,

@@ -1,4 +1,4 @@
-"""What the jobs noted (see apps/probe.py), read by the harness."""
+"""Reads the records of the jobs (see apps/probe.py)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MIDDLE = 0.1  # so much is left out at both ends of the middle rate
 
 
 class Run(NamedTuple):
-    """One job: times in ns of CLOCK_MONOTONIC, 0 for what did not happen."""
+    """One job: times in ns of CLOCK_MONOTONIC, 0 for missing events."""
 
     pushed: int
     start: int
@@ -48,18 +48,18 @@ class Ledger:
         return [Run(*slot) for slot in SLOT.iter_unpack(self._map)]
 
     def has_begun(self, among: int = 64) -> bool:
-        """Whether one of the first jobs has started."""
+        """Return whether one of the first jobs has started."""
         return any(SLOT.unpack_from(self._map, number * SLOT.size)[3] for number in range(min(among, self.count)))
 
     def done_from_the_start(self) -> int:
-        """How many of the first jobs have ended without a gap: a cheap look at how far the run has come."""
+        """Return the number of ended jobs before the first that has not ended: a cheap measure of progress."""
         while self._done < self.count and SLOT.unpack_from(self._map, self._done * SLOT.size)[4]:
             self._done += 1
         return self._done
 
 
 def rate_of(runs: list[Run]) -> Rate:
-    """The rate from the moment when every process had begun to the last end. ValueError when too few jobs ended."""
+    """Return the rate from the start of the last process to the last end. ValueError if too few jobs ended."""
     ended = [run for run in runs if run.end]
     if len(ended) < 10:
         raise ValueError(f"only {len(ended)} of {len(runs)} jobs ended")
@@ -72,7 +72,7 @@ def rate_of(runs: list[Run]) -> Rate:
 
 
 def first_starts(runs: list[Run]) -> dict[int, int]:
-    """When each process began its first job."""
+    """Return the time of the first job of each process."""
     first: dict[int, int] = {}
     for run in runs:
         first[run.process] = min(run.start, first.get(run.process, run.start))

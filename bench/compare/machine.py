@@ -1,4 +1,4 @@
-"""CPU time and memory from /proc, and how much other programs disturbed a run."""
+"""Reads CPU time and memory from /proc, and detects disturbance by other programs."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ class Look:
     """CPU seconds so far.
 
     Attributes:
-        workers: with their children.
-        own: of this program, and of those it has waited for: producers.
-        everybody: on the whole machine.
+        workers: workers with their children.
+        own: this program, and processes that it has waited for: producers.
+        everybody: the whole machine.
+        proxy: the proxy between workers and server, if any.
     """
 
     at_ns: int
@@ -31,9 +32,11 @@ class Look:
     server: float
     own: float
     everybody: float
+    proxy: float = 0.0
 
 
-def look(workers: Iterable[int], server: int) -> Look:
+def look(workers: Iterable[int], server: int, *, proxy: int = 0) -> Look:
+    """Read the CPU times of these processes; ``proxy`` is 0 if there is none."""
     times = os.times()
     return Look(
         time.monotonic_ns(),
@@ -41,21 +44,27 @@ def look(workers: Iterable[int], server: int) -> Look:
         cpu_seconds(server),
         times.user + times.system + times.children_user + times.children_system,
         _busy_seconds(),
+        cpu_seconds(proxy) if proxy else 0.0,
     )
 
 
 def others_cores(before: Look, after: Look) -> float:
-    """How many cores programs that have no part in the run kept busy, time stolen by other machines included."""
+    """Return the number of cores that other programs used, including time stolen by other virtual machines."""
     seconds = max((after.at_ns - before.at_ns) / 1e9, 1e-9)
     return max(0.0, (_others(after) - _others(before)) / seconds)
 
 
+def proxy_cores(before: Look, after: Look) -> float:
+    """Return the number of cores that the proxy used; near 1, the proxy limits the run."""
+    return (after.proxy - before.proxy) / max((after.at_ns - before.at_ns) / 1e9, 1e-9)
+
+
 def _others(seen: Look) -> float:
-    return seen.everybody - seen.workers - seen.server - seen.own
+    return seen.everybody - seen.workers - seen.server - seen.own - seen.proxy
 
 
 def spin_ms() -> float:
-    """How long a fixed piece of Python takes now: the speed of the machine."""
+    """Return the current duration of a fixed piece of Python, as a measure of the machine's speed."""
     started = time.perf_counter()
     total = 0
     for number in range(SPINS):
@@ -64,7 +73,7 @@ def spin_ms() -> float:
 
 
 def tree(pid: int) -> Iterator[int]:
-    """A process and its descendants that live."""
+    """Return a process and its living descendants."""
     yield pid
     with suppress(OSError):
         for task in Path(f"/proc/{pid}/task").iterdir():
@@ -73,7 +82,7 @@ def tree(pid: int) -> Iterator[int]:
 
 
 def cpu_seconds(pid: int) -> float:
-    """Of a process and those of its children that were reaped; 0 when it is gone."""
+    """Return the CPU time of a process and its reaped children; 0 if it has ended."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()
     except OSError:
@@ -82,7 +91,7 @@ def cpu_seconds(pid: int) -> float:
 
 
 def memory_mb(pid: int) -> tuple[float, float]:
-    """Resident memory, and the part of it that is a fair share of pages in common (PSS)."""
+    """Return resident memory (RSS), and proportional memory, where shared pages count partly (PSS)."""
     resident = shared = 0.0
     with suppress(OSError):
         resident = int(Path(f"/proc/{pid}/statm").read_text("ascii").split()[1]) * PAGE / 2**20

@@ -1,4 +1,4 @@
-"""Writes the figures where people read them: the performance page, the README, the chart."""
+"""Writes the figures into the performance page, the README and the chart."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "internals" / "performance.md"
 README = ROOT / "README.md"
 CHART = ROOT / "docs" / "images" / "compare.svg"
-PART = re.compile(r"(<!-- compare: begin[^\n]*-->\n).*?(<!-- compare: end -->)", re.DOTALL)
+PART = r"(<!-- {0}: begin[^\n]*-->\n).*?(<!-- {0}: end -->)"
 
 PANELS = (
     ("No-op jobs per second, one process (longer is better)", "drain", "rate", 0, True),
@@ -31,7 +31,7 @@ PANELS = (
 
 
 def about(redis_version: str, versions: Mapping[str, str]) -> dict[str, Any]:
-    """What the figures depend on beside the programs."""
+    """Return the conditions of the run: date, machine, and versions."""
     return {
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
         "python": platform.python_version(),
@@ -58,7 +58,7 @@ def load(path: Path) -> tuple[dict[str, Any], list[Sample]]:
 
 
 def report(surroundings: Mapping[str, Any], rows: Rows, contestants: Sequence[Contestant]) -> str:
-    """Everything, as the performance page has it."""
+    """Return the report for the performance page."""
     parts = [
         _introduction(surroundings),
         all_tables(rows, contestants),
@@ -73,7 +73,7 @@ def _introduction(surroundings: Mapping[str, Any]) -> str:
     return (
         f"{surroundings['date']}, {surroundings['cpus']} CPUs ({surroundings['cpu']}), "
         f"CPython {surroundings['python']}, Redis {surroundings['redis']} on loopback without persistence; {versions}. "
-        "Medians, with the range of the repeats; log level WARN but in the column that says INFO. "
+        "Medians, with the range of the repeats; log level WARN, except in the INFO column. "
         "`~` marks a figure that other programs disturbed in each repeat."
     )
 
@@ -103,11 +103,11 @@ def short(surroundings: Mapping[str, Any], rows: Rows, contestants: Sequence[Con
     return (
         "## Speed\n\n"
         f"One run on {surroundings['cpus']} CPUs, {surroundings['date']}: the same no-op or 10 ms jobs, server and "
-        "concurrency for everybody. [All figures, settings, and how it was measured]"
+        "concurrency for all systems. [All figures, settings and the method]"
         "(docs/internals/performance.md#beside-others).\n\n"
         f"{short_table(rows, contestants)}\n\n"
-        "Not run by then is not always lost: arq takes the jobs of a dead worker over after 310 s, "
-        "Taskiq after 10 minutes. The settings on the page above say what each does."
+        "Jobs that have not run by then are not always lost: arq takes over the jobs of a dead worker after 310 s, "
+        "Taskiq after 10 minutes. The linked page lists the settings of each system."
     )
 
 
@@ -117,8 +117,11 @@ def _with_chart(text: str, folder: str) -> str:
     return f"{text}\n\n![offsider beside other job systems: bars of the figures above]({folder}/{CHART.name})"
 
 
-def placed(page: str, text: str) -> str:
-    """``page`` with ``text`` between its markers. ValueError when it has none."""
-    if not PART.search(page):
-        raise ValueError("the page has no markers <!-- compare: begin ... --> and <!-- compare: end -->")
-    return PART.sub(lambda match: f"{match[1]}\n{text}\n\n{match[2]}", page)
+def placed(page: str, text: str, part: str = "compare") -> str:
+    """Return ``page`` with ``text`` between the markers of this part. ValueError if it has none."""
+    found, count = re.subn(
+        PART.format(part), lambda match: f"{match[1]}\n{text}\n\n{match[2]}", page, count=1, flags=re.DOTALL
+    )
+    if not count:
+        raise ValueError(f"the page has no markers <!-- {part}: begin ... --> and <!-- {part}: end -->")
+    return found

@@ -1,4 +1,4 @@
-"""The tests by name: what each measures, for whom, and with how many jobs."""
+"""The tests by name: the quantity, the contestants, and the number of jobs of each."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ FEWEST_JOBS, MOST_JOBS = 200, 400_000
 
 @dataclass(frozen=True)
 class Scale:
-    """How thorough a run of the program is.
+    """The number and length of the runs.
 
     Attributes:
-        run_seconds: how long a run of jobs should last.
-        few: repeats of the tests in ``rare``, which take long or hardly differ.
+        run_seconds: target duration of a run.
+        few: repeats of the tests in ``rare``, which take long or hardly vary.
     """
 
     repeats: int
@@ -60,9 +60,9 @@ class Test:
     """One test.
 
     Attributes:
-        rate: what is expected of a contestant, jobs/s: for the number of jobs of its first run; None: no such number.
-        run: with the number of jobs.
-        side_by_side: all contestants at once: most of it is waiting.
+        rate: expected jobs/s of a contestant, for the size of its first run; None if the number of jobs is fixed.
+        run: runs the test with a number of jobs.
+        side_by_side: run all contestants at once, because the test mostly waits.
     """
 
     name: str
@@ -73,7 +73,7 @@ class Test:
     side_by_side: bool = False
 
     def jobs(self, rate: float, scale: Scale) -> int:
-        """How many jobs take about as long as a run should."""
+        """Return the number of jobs for a run of the target duration."""
         return int(min(max(rate * scale.run_seconds, FEWEST_JOBS), MOST_JOBS))
 
 

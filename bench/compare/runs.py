@@ -1,4 +1,4 @@
-"""The measurements. Each is one run on a server of its own and answers its figures by name."""
+"""The measurements. Each is one run on its own server and returns its figures by name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from bench.compare.bench import BOOT_SECONDS, Bench, Broken, bench, wait_for_all, wait_until
 from bench.compare.contestant import Contestant
 from bench.compare.ledger import Ledger, lags_ms, rate_of
-from bench.compare.machine import Look, cpu_seconds, look, memory_mb, others_cores, tree
+from bench.compare.machine import Look, cpu_seconds, look, memory_mb, others_cores, proxy_cores, tree
 from bench.compare.stats import quantile
 from bench.compare.workers import Workers
 
@@ -30,17 +30,18 @@ def drain(
     job_ms: float = 0,
     pinned: bool = False,
     log: str = "warn",
+    rtt_ms: float | None = None,
 ) -> Figures:
-    """Jobs that wait already are run: the rate, and what each costs."""
-    with bench(contestant, programs) as place:
+    """Run a backlog of jobs: measure the rate, and the cost per job."""
+    with bench(contestant, programs, rtt_ms=rtt_ms) as place:
         ledger = place.ledger(jobs)
         place.produce(ledger, "fill", str(jobs))
         with place.workers(ledger, concurrency=concurrency, job_ms=job_ms, log=log) as workers:
             workers.start_all(processes, pinned=pinned)
             wait_until(ledger.has_begun, workers, seconds=BOOT_SECONDS, poll_seconds=0.002)
-            before, counted = look(workers.pids, place.server.pid), place.server.counters()
+            before, counted = place.look(workers), place.server.counters()
             wait_for_all(ledger, workers)
-            after, counts = look(workers.pids, place.server.pid), place.server.counters()
+            after, counts = place.look(workers), place.server.counters()
         return _drained(ledger, processes, before, after) | {
             name: (counts[name] - counted[name]) / _ended_after(ledger, before) for name in ("commands", "reads")
         }
@@ -66,6 +67,7 @@ def _drained(ledger: Ledger, processes: int, before: Look, after: Look) -> dict[
         "lost": float(sum(not run.end for run in runs)),
         "doubled": float(sum(run.starts > 1 for run in runs)),
         "others": others_cores(before, after),
+        "proxy_cores": proxy_cores(before, after),
     }
 
 
@@ -74,7 +76,7 @@ def _ended_after(ledger: Ledger, before: Look) -> int:
 
 
 def push(contestant: Contestant, programs: Path, *, jobs: int, word: str = "push") -> Figures:
-    """One producer pushes: jobs/s, its CPU, and the server's commands for each."""
+    """Push with one producer: measure jobs/s, its CPU, and the server's commands per job."""
     with bench(contestant, programs) as place:
         counted, before = place.server.counters(), look([], place.server.pid)
         figures = place.produce(place.ledger(jobs + 100), word, str(jobs))
@@ -89,16 +91,16 @@ def push(contestant: Contestant, programs: Path, *, jobs: int, word: str = "push
         }
 
 
-def latency(contestant: Contestant, programs: Path, *, pushes: int) -> Figures:
-    """From push to start, with a worker that has nothing else to do, in ms."""
-    with bench(contestant, programs) as place:
+def latency(contestant: Contestant, programs: Path, *, pushes: int, rtt_ms: float | None = None) -> Figures:
+    """Measure the time from push to start with an idle worker, in ms."""
+    with bench(contestant, programs, rtt_ms=rtt_ms) as place:
         ledger = place.ledger(pushes + 2)
         with place.workers(ledger, concurrency=10) as workers:
             workers.start()
-            before = look(workers.pids, place.server.pid)
+            before = place.look(workers)
             place.produce(ledger, "latency", str(pushes), str(contestant.gap_ms))
             wait_for_all(ledger, workers)
-            others = others_cores(before, look(workers.pids, place.server.pid))
+            others = others_cores(before, place.look(workers))
         lags = list(lags_ms(ledger.runs()))
         if len(lags) < pushes + 2:
             raise Broken(f"{pushes + 2 - len(lags)} of {pushes + 2} jobs did not run")
@@ -107,7 +109,7 @@ def latency(contestant: Contestant, programs: Path, *, pushes: int) -> Figures:
 
 
 def memory(contestant: Contestant, programs: Path, *, seconds: float) -> Figures:
-    """The server's memory for queued jobs; then, on another server, what a worker takes while it waits."""
+    """Measure the server's memory for queued jobs; then, on another server, the cost of an idle worker."""
     queued = QUEUED if contestant.has_bulk else QUEUED // 5
     with bench(contestant, programs) as place:
         empty = place.server.counters()["memory"]
@@ -144,7 +146,7 @@ def _cpu(processes: list[int]) -> float:
 
 
 def kill(contestant: Contestant, programs: Path, *, patience_seconds: float) -> Figures:
-    """SIGKILL for a worker with all its processes amid its jobs; a new one starts at once. What became of the jobs?"""
+    """Kill a worker with all its processes while it runs jobs, start a new one, and count jobs by result."""
     with bench(contestant, programs) as place:
         ledger = place.ledger(KILL_JOBS)
         place.produce(ledger, "fill", str(KILL_JOBS))

@@ -1,4 +1,4 @@
-"""A Redis of one run: on loopback, for everybody the same program, without persistence."""
+"""The Redis server of one run: on loopback, the same program for all contestants, without persistence."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from offsider.embedded import EmbeddedServer
 
 
 class Server:
-    """A server for the time of the block, and its counters."""
+    """A server that runs during the block, and its counters."""
 
     def __init__(self) -> None:
         self._stack = ExitStack()
@@ -38,7 +38,7 @@ class Server:
         self._stack.close()
 
     def counters(self) -> dict[str, float]:
-        """Commands, reads of its sockets, and bytes of memory so far."""
+        """Return the commands and socket reads so far, and the memory in bytes."""
         told = self._client.info()
         return {
             "commands": float(told["total_commands_processed"]),

@@ -1,4 +1,4 @@
-"""Repeats of a run become one row: medians with their range, over the repeats that nobody disturbed."""
+"""Combines the repeats of a run into one row: medians with their range, over undisturbed repeats."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ class Sample:
     """One run.
 
     Attributes:
-        figures: what it measured; empty when it failed.
-        noisy: others disturbed it.
+        figures: measured values; empty if it failed.
+        noisy: other programs disturbed it.
         error: why it failed.
     """
 
@@ -35,7 +35,7 @@ class Summary:
     """One figure of a row.
 
     Attributes:
-        noisy: every repeat was disturbed, so that they had to do.
+        noisy: every repeat was disturbed, so the figure is from disturbed ones.
     """
 
     median: float
@@ -60,7 +60,7 @@ class Rows:
         return self._groups.get((test, contestant), [])
 
     def summary(self, test: str, contestant: str, figure: str) -> Summary | None:
-        """None when no repeat has the figure."""
+        """Return the summary of a figure; None if no repeat has it."""
         having = [sample for sample in self.samples(test, contestant) if figure in sample.figures]
         return summarise([(sample.figures[figure], sample.noisy) for sample in having])
 
@@ -69,12 +69,12 @@ class Rows:
         return None if found is None else found.median
 
     def error(self, test: str, contestant: str) -> str:
-        """Why there is no figure, if so."""
+        """Return why a figure is missing; empty if it is not."""
         return next((sample.error for sample in self.samples(test, contestant) if sample.error), "")
 
 
 def summarise(values: Sequence[tuple[float, bool]]) -> Summary | None:
-    """Of values and whether each is noisy. Quiet ones alone count when there are any."""
+    """Summarize pairs of value and noisiness; if there are quiet values, ignore the noisy ones."""
     quiet = [value for value, noisy in values if not noisy]
     used = quiet or [value for value, _ in values]
     if not used:
@@ -83,5 +83,5 @@ def summarise(values: Sequence[tuple[float, bool]]) -> Summary | None:
 
 
 def quantile(ordered: Sequence[float], share: float) -> float:
-    """The value that ``share`` of them do not exceed, the nearest one; they come in order."""
+    """Return the quantile of sorted values: the nearest value that ``share`` of them do not exceed."""
     return ordered[max(0, ceil(share * len(ordered)) - 1)]

@@ -1,4 +1,4 @@
-"""The figures as Markdown tables. ``~`` marks a figure of which every repeat was disturbed."""
+"""Formats the figures as Markdown tables. ``~`` marks a figure whose repeats were all disturbed."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ Cell = Callable[[Rows, str], str]
 
 @dataclass(frozen=True)
 class Column:
-    """A column: its head, and the text of a contestant's cell."""
+    """A column: its heading, and a function that returns a contestant's cell."""
 
     head: str
     cell: Cell
 
 
 def figure(test: str, name: str, head: str, digits: int = 0, *, times: float = 1) -> Column:
-    """A measured figure: the median, and the range when it is wide enough to be seen."""
+    """Format a figure: the median, and the range if it is wide enough to be visible."""
     return Column(head, lambda rows, contestant: written(rows.summary(test, contestant, name), digits, times))
 
 
@@ -44,7 +44,7 @@ TABLES: tuple[tuple[str, tuple[Column, ...]], ...] = (
         ),
     ),
     (
-        "What a no-op job costs, one process",
+        "CPU time and commands of a no-op job, one process",
         (
             figure("drain", "worker_us", "CPU of the worker, us", 1),
             figure("drain", "server_us", "CPU of the server, us", 1),
@@ -82,7 +82,7 @@ TABLES: tuple[tuple[str, tuple[Column, ...]], ...] = (
         ),
     ),
     (
-        "While waiting at concurrency 10",
+        "Idle worker at concurrency 10",
         (
             figure("memory", "processes", "processes"),
             figure("memory", "rss_mb", "RSS, MB"),
@@ -93,7 +93,7 @@ TABLES: tuple[tuple[str, tuple[Column, ...]], ...] = (
         ),
     ),
     (
-        "`kill -9` of a worker and all its processes amid 200 jobs of 50 ms, a new one at once",
+        "`kill -9` of a worker and all its processes during 200 jobs of 50 ms, replaced immediately",
         (
             figure("kill", "running", "running when killed"),
             figure("kill", "lost", "not run"),
@@ -116,7 +116,7 @@ SHORT = (
 
 
 def table(rows: Rows, contestants: Sequence[Contestant], columns: Sequence[Column]) -> str:
-    """One row for each contestant that has a figure; empty without any."""
+    """Return a table with one row for each contestant that has a figure; empty without any."""
     lines = [_row("", *(column.head for column in columns)), _row("---", *("---:" for _ in columns))]
     for contestant in contestants:
         cells = [column.cell(rows, contestant.name) for column in columns]
@@ -131,13 +131,13 @@ def all_tables(rows: Rows, contestants: Sequence[Contestant]) -> str:
 
 
 def short_table(rows: Rows, contestants: Sequence[Contestant]) -> str:
-    """For the README: medians alone."""
+    """Return the table for the README, with medians only."""
     columns = [Column(column.head.format(patience=patience(rows)), _median_alone(column.cell)) for column in SHORT]
     return table(rows, contestants, columns)
 
 
 def patience(rows: Rows) -> str:
-    """How long the jobs of a killed worker were waited for."""
+    """Return how long the test waited for the jobs of a killed worker."""
     seconds = {rows.value("kill", name, "patience") for name in rows.contestants("kill")} - {None}
     return f"{seconds.pop():g} s" if len(seconds) == 1 else "some time"
 

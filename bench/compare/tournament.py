@@ -1,8 +1,8 @@
-"""Round robin: each repeat of each test goes once over all contestants, and noisy runs get another chance.
+"""Round robin: each repeat of each test runs once for all contestants, and noisy runs are repeated.
 
-1. `play` runs repeat after repeat; the number of jobs follows the rate that was seen last
-2. a run that was much shorter than it should be was a probe and is done again, once, with more jobs
-3. extra rounds repeat what others disturbed
+1. `play` runs repeat after repeat; the number of jobs is based on the last measured rate
+2. a run that was much too short is repeated once, with more jobs
+3. extra rounds repeat runs that other programs disturbed
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class Tournament:
     """One run of the program.
 
     Attributes:
-        programs: by contestant's name, the folder of its programs.
-        spin: how long a fixed piece of work takes now, in ms.
+        programs: contestant's name -> folder of its programs.
+        spin: current duration of a fixed piece of work, in ms.
     """
 
     contestants: Sequence[Contestant]

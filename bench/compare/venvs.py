@@ -1,4 +1,4 @@
-"""A virtual environment for each rival, below .venv-rivals/: their requirements exclude each other."""
+"""Creates a virtual environment per rival below .venv-rivals/, because their requirements conflict."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RIVALS = ROOT / ".venv-rivals"
 
 
 def programs_of(contestant: Contestant) -> Path:
-    """The folder of its programs, installed first when they are not there in these versions."""
+    """Return the folder of its programs; install them first unless these versions are installed."""
     if not contestant.requirements:
         return Path(sys.executable).parent
     folder = RIVALS / contestant.environment
@@ -30,5 +30,5 @@ def programs_of(contestant: Contestant) -> Path:
 
 
 def is_available(contestant: Contestant) -> bool:
-    """Whether what has to be on the machine is there: a rival without requirements is a program of Debian's."""
-    return contestant.is_python or shutil.which(contestant.environment) is not None
+    """Return whether the rival can run: one without requirements must be installed on the machine."""
+    return contestant.is_python or shutil.which(contestant.worker(Path(), 1)[0]) is not None

@@ -1,4 +1,4 @@
-"""Worker processes of one run: started, pinned to a CPU if asked to, and killed with all they started."""
+"""Starts the worker processes of one run, optionally pinned to a CPU, and kills them with all their children."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Workers:
 
     Args:
         programs: the folder of its programs.
-        concurrency: jobs at a time in each process.
+        concurrency: number of concurrent jobs of each process.
         job_ms: how long a job sleeps.
         log: ``"warn"``, or ``"info"`` for the job log at its default level, written to a file.
     """
@@ -48,7 +48,7 @@ class Workers:
         self._processes: list[subprocess.Popen[bytes]] = []
 
     def start_all(self, processes: int, *, pinned: bool) -> None:
-        """So many processes: under a supervisor if there is one, which is not told on which CPU each has to stay."""
+        """Start this number of processes, under a supervisor if there is one; a supervisor cannot pin them."""
         swarm = self._contestant.swarm
         if swarm is None or processes == 1 or pinned:
             for _ in range(processes):
@@ -57,7 +57,7 @@ class Workers:
             self._launch(swarm(self._programs, self._concurrency, processes))
 
     def start(self, *, pinned: bool = False) -> None:
-        """One more process; pinned, each to a CPU of its own as long as there are enough."""
+        """Start one more process; ``pinned`` gives each its own CPU while there are enough."""
         command = self._contestant.worker(self._programs, self._concurrency)
         cpus = sorted(os.sched_getaffinity(0), reverse=True)
         cpu = cpus[len(self._processes) % len(cpus)]
@@ -84,11 +84,11 @@ class Workers:
         return any(process.poll() is not None for process in self._processes)
 
     def log(self, lines: int = 15) -> str:
-        """The end of what they wrote."""
+        """Return the end of their output."""
         return "\n".join(self._log_file.read_text(errors="replace").splitlines()[-lines:])
 
     def kill(self) -> None:
-        """SIGKILL for all of them at once, as when their machine dies."""
+        """Send SIGKILL to all of them at once, as if their machine died."""
         every = {pid for process in self._processes for pid in tree(process.pid)}
         for process in self._processes:
             with suppress(ProcessLookupError):

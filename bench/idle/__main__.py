@@ -1,9 +1,9 @@
-"""What a worker costs while it waits, and how soon it runs its first job.
+"""Measures the cost of an idle worker, and its boot time.
 
     python3 dev.py bench idle --seconds 30
 
-1. boots: from the start of the process to the start of a job that waits in its queue
-2. waits with 1 and with 16 queues: commands a second by purpose (read with MONITOR), CPU and memory of each process
+1. boot: from the start of the process to the start of a job in its queue
+2. idle with 1 and with 16 queues: commands per second by purpose (from MONITOR), CPU and memory of each process
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SETTLE_SECONDS = 5.0
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="dev.py bench idle", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=30, help="how long to look at the waiting worker")
+    parser.add_argument("--seconds", type=float, default=30, help="how long to observe the idle worker")
     parser.add_argument("--boots", type=int, default=5)
     options = parser.parse_args()
     boots = [boot_seconds() for _ in range(options.boots)]
@@ -41,7 +41,7 @@ def main() -> int:
     for queues in (1, 16):
         bars += wait(queues, options.seconds)
     print("\n" + "\n".join(str(bar) for bar in bars))
-    return 0  # bars gate nothing
+    return 0  # the bars do not affect the exit code
 
 
 def boot_seconds() -> float:
@@ -72,7 +72,7 @@ def wait(queues: int, seconds: float) -> list[Bar]:
 
 
 def serving(queues: int) -> Contestant:
-    """A worker of ``queues`` queues, of which the last one is the one that gets the job."""
+    """Return a worker that serves ``queues`` queues; the last one gets the job."""
     names = [*(f"queue{number}" for number in range(1, queues)), "default"]
     words = [word for name in names for word in ("-q", name)]
 
@@ -83,7 +83,7 @@ def serving(queues: int) -> Contestant:
 
 
 def monitored(place: Bench, seconds: float) -> Purposes:
-    """Commands a second by purpose. Those of scripts are the script's own business, and not counted."""
+    """Return commands per second by purpose; a script counts as one command."""
     port = str(urlsplit(place.server.url).port)
     log = place.folder / "monitor"
     with log.open("wb") as file, subprocess.Popen(["redis-cli", "-p", port, "monitor"], stdout=file) as monitor:
@@ -99,7 +99,7 @@ def told(queues: int, purposes: Purposes, cpus: Sequence[float], memories: Seque
     for name, count in sorted(purposes.waiting.items(), key=lambda item: -item[1])[:8]:
         print(f"    {count:>5} x {name}")
     for number, (cpu, (resident, share)) in enumerate(zip(cpus, memories, strict=True), 1):
-        print(f"  process {number}          {cpu:6.2f} % CPU, {resident:.1f} MB resident, {share:.1f} MB of its own")
+        print(f"  process {number}          {cpu:6.2f} % CPU, {resident:.1f} MB resident, {share:.1f} MB unshared")
     return [
         Bar(f"{queues} queues: commands/s besides {HEARTBEAT} and {LEASE}", purposes.rates[WAITING], 1, is_most=True),
         Bar(f"{queues} queues: CPU of worker and keeper, %", sum(cpus), 0.3, is_most=True),

@@ -1,4 +1,4 @@
-"""What the commands of a waiting worker are for, told by their keys."""
+"""Classifies the commands of an idle worker by their keys."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from dataclasses import dataclass
 HEARTBEAT, LEASE, WAITING = "heartbeat", "liveness and lease", "waiting for jobs"
 LINE = re.compile(r"^[\d.]+ \[\d+ (?P<who>[^]]*)\] (?P<words>.*)$")
 WORD = re.compile(r'"((?:[^"\\]|\\.)*)"')
-# The scheduler takes or prolongs its lease in the script that looks what is due: with nothing due, for the lease alone.
+# The scheduler's script renews the lease and reads due jobs; in an idle worker nothing is due, so it counts as a lease.
 SCHEDULE_LEASE = "offsider:schedule"
-# What is due or waits is looked at for the jobs' sake, whatever other keys the same script has.
+# A command on these keys looks for jobs, even if its script uses other keys as well.
 OF_JOBS = re.compile(r"queue:|(schedule|retry|paused)$")
 OF_LEASES = re.compile(r"offsider:")
 OF_HEARTBEATS = re.compile(r"(processes|process_cleanup)$|stat:|.*(-signals|:work|:workers)$|[^:]+:\d+:[0-9a-f]{12}$")
@@ -20,14 +20,14 @@ OF_HEARTBEATS = re.compile(r"(processes|process_cleanup)$|stat:|.*(-signals|:wor
 
 @dataclass(frozen=True)
 class Purposes:
-    """Commands a second by purpose, and which those for jobs were."""
+    """Commands per second by purpose, and the commands that waited for jobs."""
 
     rates: Mapping[str, float]
     waiting: Mapping[str, int]
 
 
 def counted(lines: Iterable[str], seconds: float) -> Purposes:
-    """Of the lines that MONITOR printed within ``seconds``."""
+    """Count the lines that MONITOR printed within ``seconds``."""
     purposes: Counter[str] = Counter({HEARTBEAT: 0, LEASE: 0, WAITING: 0})
     waiting: Counter[str] = Counter()
     for line in lines:
@@ -43,7 +43,7 @@ def counted(lines: Iterable[str], seconds: float) -> Purposes:
 
 
 def purpose_of(words: list[str]) -> str:
-    """PING and transactions are the heartbeat's; whatever is not recognised counts as waiting."""
+    """Return the purpose of a command: PING and transactions are heartbeats, unknown commands are waiting."""
     name, arguments = words[0].upper(), words[1:]
     if SCHEDULE_LEASE in arguments:
         return LEASE

@@ -1,8 +1,8 @@
-"""Long and short jobs in one queue: does a short one wait behind a long one while a thread is free?
+"""Long and short jobs in one queue: does a short job wait for a long one while a thread is free?
 
     python3 dev.py bench mixed --seconds 4
 
-1. paced: long jobs keep most threads of two processes busy, short ones are pushed one by one
+1. paced: long jobs keep most threads of two processes busy, short jobs are pushed one by one
 2. backlog: every tenth job of a full queue is long
 """
 
@@ -37,7 +37,7 @@ LIMIT_MS = 40.0
 
 @dataclass(frozen=True)
 class Pushed:
-    """One push: how long the job takes, and how long to wait before it."""
+    """One push: the duration of the job, and the pause before the push."""
 
     job_ms: float
     gap_seconds: float = 0.0
@@ -45,18 +45,18 @@ class Pushed:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="dev.py bench mixed", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=4, help="of each part")
+    parser.add_argument("--seconds", type=float, default=4, help="duration of each part")
     options = parser.parse_args()
     bars = [
         told("paced", play(list(paced(options.seconds)))),
         told("backlog", play(list(backlog(options.seconds)))),
     ]
     print("\n" + "\n".join(str(bar) for bar in bars))
-    return 0  # bars gate nothing
+    return 0  # the bars do not affect the exit code
 
 
 def paced(seconds: float) -> Iterator[Pushed]:
-    """Long jobs for three quarters of the threads, a short one after each gap."""
+    """Yield long jobs for three quarters of the threads, and a short one after each gap."""
     threads = PROCESSES * CONCURRENCY
     long_every = int(LONG_MS / 1000 / (GAP_SECONDS * threads * 0.75))
     for number in range(int(seconds / GAP_SECONDS)):
@@ -66,7 +66,7 @@ def paced(seconds: float) -> Iterator[Pushed]:
 
 
 def backlog(seconds: float) -> Iterator[Pushed]:
-    """As many as take about so long."""
+    """Yield jobs for about this time."""
     ten_ms = LONG_MS + 9 * SHORT_MS
     for number in range(int(seconds * 1000 * PROCESSES * CONCURRENCY / ten_ms) * 10):
         yield Pushed(LONG_MS if number % 10 == 0 else SHORT_MS)
@@ -81,7 +81,7 @@ def play(pushes: list[Pushed]) -> list[tuple[Pushed, Run]]:
             client = client_of(place)
             push(client, len(pushes), Pushed(SHORT_MS))
             wait_until(lambda: bool(ledger.runs()[-1].end), workers, seconds=BOOT_SECONDS)
-            time.sleep(1.0)  # the other process is there too
+            time.sleep(1.0)  # for the start of the other process
             pushed_ns = list(push_all(client, pushes))
             wait_for_all(ledger, workers)
         runs = [run._replace(pushed=at) for run, at in zip(ledger.runs(), pushed_ns, strict=False)]
@@ -95,7 +95,7 @@ def client_of(place: Bench) -> Client:
 
 
 def push_all(client: Client, pushes: list[Pushed]) -> Iterator[int]:
-    """When each was pushed. Those without a gap go in bulk."""
+    """Push all jobs, in bulk if none has a gap, and yield the time of each push."""
     if not any(push.gap_seconds for push in pushes):
         now = time.monotonic_ns()
         args = [[number, push.job_ms] for number, push in enumerate(pushes)]
@@ -117,10 +117,10 @@ def told(name: str, played: list[tuple[Pushed, Run]]) -> Bar:
     short = sorted(late for (push, _), late in zip(played, lates, strict=True) if push.job_ms == SHORT_MS)
     lost = sum(not run.end for _, run in played)
     print(
-        f"{name:<8} {len(played):>6} jobs, lost {lost}; short ones late with a free thread, ms: "
+        f"{name:<8} {len(played):>6} jobs, lost {lost}; delay of short jobs while a thread is free, ms: "
         f"p50 {quantile(short, 0.5):.2f}, p99 {quantile(short, 0.99):.2f}, most {short[-1]:.2f}"
     )
-    return Bar(f"{name}: the latest short job while a thread is free, ms", short[-1], LIMIT_MS, is_most=True)
+    return Bar(f"{name}: maximum delay of a short job while a thread is free, ms", short[-1], LIMIT_MS, is_most=True)
 
 
 if __name__ == "__main__":

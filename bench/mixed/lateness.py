@@ -1,4 +1,4 @@
-"""How long jobs waited although a thread was free."""
+"""Computes how long jobs waited although a thread was free."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from bench.compare.ledger import Run
 
 
 class FreeTime:
-    """When fewer jobs ran than there are threads.
+    """The times in which fewer jobs ran than there are threads.
 
     Args:
         runs: every job of all processes.
-        threads: of all processes.
+        threads: total number of threads of all processes.
     """
 
     def __init__(self, runs: Sequence[Run], threads: int) -> None:
@@ -26,15 +26,15 @@ class FreeTime:
         self._before = [0, *accumulate(end - start if free else 0 for start, end, free in spans)]
 
     def until(self, at_ns: int) -> int:
-        """Nanoseconds with a free thread before ``at_ns``."""
+        """Return the nanoseconds with a free thread before ``at_ns``."""
         last = bisect_right(self._times, at_ns) - 1
         return self._before[last] + (at_ns - self._times[last] if self._free[last] else 0)
 
 
 def late_ms(runs: Sequence[Run], threads: int) -> list[float]:
-    """For each job in the order of pushes: from its turn to its start, as far as a thread was free meanwhile.
+    """Return the delay of each job in push order: the time with a free thread from its turn until its start.
 
-    Its turn comes when it is pushed and every job before it has started.
+    The turn of a job begins once it is pushed and every job before it has started.
     """
     free = FreeTime(runs, threads)
     started_before = accumulate((run.start for run in runs), max, initial=0)

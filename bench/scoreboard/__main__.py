@@ -1,14 +1,14 @@
-"""The reliability scoreboard: faults are done to real workers and servers, and what became of the jobs is counted.
+"""The reliability scoreboard: injects faults into real workers and servers, and counts the jobs by result.
 
     python3 dev.py scoreboard                      tier smoke: small counts, under three minutes
-    python3 dev.py scoreboard --tier full          the counts of the table, over an hour; nothing else should run
+    python3 dev.py scoreboard --tier full          the counts of the table, over an hour, on an idle machine
     python3 dev.py scoreboard --row R1 R3 --json
 
-1. Each row is played in a process of its own, with servers, workers, proxies and a ledger of its own.
-2. Effects of jobs are counted in the ledger, a second server to which nothing is done.
-3. A row tells what became of its jobs and which parts of its bar hold. Lost jobs are compared with pushes that
-   were acknowledged, whatever Redis' own counters say.
-4. The exit code is 1 when a bar is missed. In tier smoke only counts decide, in tier full times as well.
+1. Each row runs in its own process, with its own servers, workers, proxies and ledger.
+2. Jobs count their effects in the ledger, a second server without faults.
+3. A row reports the results of its jobs and the checks of its bar. Lost jobs are computed from acknowledged pushes, not
+   from Redis' own counters.
+4. The exit code is 1 if a bar is missed. In tier smoke only counts matter, in tier full times as well.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="dev.py scoreboard", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--tier", choices=TIERS, default="smoke")
     parser.add_argument("--row", nargs="+", choices=ROWS, metavar="ROW", help=" ".join(ROWS))
-    parser.add_argument("--seed", type=int, default=SEED, help="of all dice (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=SEED, help="seed of all random generators (default: %(default)s)")
     parser.add_argument("--json", action="store_true", help="print the reports as JSON")
     parser.add_argument("--markdown", metavar="PAGE", help="write the results into the table of this page")
     parser.add_argument(
@@ -66,7 +66,7 @@ def parse() -> argparse.Namespace:
 
 
 def play_alone(row: Row, options: argparse.Namespace) -> int:
-    """Play one row in this process; the report is the only thing on standard output."""
+    """Run one row in this process; print only the report to standard output."""
     signal.signal(signal.SIGTERM, _leave)
     told, sys.stdout = sys.stdout, sys.stderr
     report = Report(row.name, options.tier, options.seed)
@@ -75,16 +75,16 @@ def play_alone(row: Row, options: argparse.Namespace) -> int:
         with Ground(options.tier, seed_of(row, options.seed)) as ground:
             row.play(ground, report)
             report.seconds = time.monotonic() - started
-    except Exception:  # noqa: BLE001 - a row that breaks is a missed bar, and the others go on
+    except Exception:  # noqa: BLE001 - a row that raises has missed its bar; the others continue
         report.broken = traceback.format_exc()
         report.seconds = time.monotonic() - started
     told.write(json.dumps(report.as_json()))
     told.flush()
-    os._exit(0)  # threads of a faulty proxy or client must not keep the process
+    os._exit(0)  # threads of a faulty proxy or client must not keep the process alive
 
 
 def _leave(number: int, _frame: object) -> None:
-    sys.exit(128 + number)  # an exception, so that workers and servers are ended too
+    sys.exit(128 + number)  # an exception, so that workers and servers are stopped as well
 
 
 def seed_of(row: Row, seed: int) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 from bench.scoreboard import crash, shifted_clock, stuck, ticking
 from bench.scoreboard.effects import VARIABLE, Effects
 from offsider import Config, Discard, Reschedule, current_job, job
-from offsider.wiring.events import JobPoisoned
+from offsider.runtime.events import JobPoisoned
 
 ROLL_CALL_SECONDS = 30.0
 
@@ -44,14 +44,14 @@ def is_first_run() -> bool:
 
 
 def ran() -> None:
-    """Count the effect of the job that runs."""
+    """Count the effect of the running job."""
     context = current_job()
     effects.ran(context.jid, context.interrupted_count)
 
 
 @job(name="scoreboard.Work")
 def work(_number: int = 0, ms: float = 0, _rest: str = "") -> None:
-    """Takes a while."""
+    """Sleep."""
     if ms:
         time.sleep(ms / 1000)
     ran()
@@ -62,20 +62,20 @@ def work(_number: int = 0, ms: float = 0, _rest: str = "") -> None:
 
 @job(name="scoreboard.AsyncWork")
 async def async_work(_number: int = 0) -> None:
-    """The same as a coroutine."""
+    """Do the same as a coroutine."""
     ran()
 
 
 @job(name="scoreboard.Failing", retry=5)
 def failing(_number: int = 0) -> None:
-    """Fails, and has no effect."""
+    """Fail without an effect."""
     effects.count("failed", current_job().jid)
     raise RuntimeError("it fails")
 
 
 @job(name="scoreboard.Pill", retry=False)
 def pill(ms: float) -> None:
-    """Kills its process, as one that eats all memory would be killed."""
+    """Kill the process, as the kernel does when memory is exhausted."""
     effects.count("pill", current_job().jid)
     time.sleep(ms / 1000)
     os.kill(os.getpid(), signal.SIGKILL)
@@ -83,7 +83,7 @@ def pill(ms: float) -> None:
 
 @job(name="scoreboard.RollCall", retry=False)
 def roll_call(roll: str) -> None:
-    """Holds its thread until the row has seen all threads hold one."""
+    """Occupy the thread until the row has seen one such job in every thread."""
     effects.count("present", roll)
     until = time.monotonic() + ROLL_CALL_SECONDS
     while not effects.read("dismissed", roll) and time.monotonic() < until:
@@ -92,7 +92,7 @@ def roll_call(roll: str) -> None:
 
 @job(name="scoreboard.Hold")
 def hold(_number: int = 0, _ms: float = 0) -> None:
-    """Lasts until its process dies; afterwards it has its effect at once."""
+    """Block until the process dies; after an interruption, count the effect at once."""
     context = current_job()
     if context.interrupted_count == 0:
         effects.count("held", context.jid)
@@ -104,7 +104,7 @@ def hold(_number: int = 0, _ms: float = 0) -> None:
 
 @job(name="scoreboard.Flaky", retry=5)
 def flaky() -> None:
-    """Fails the first time."""
+    """Fail at the first attempt."""
     if current_job().attempt == 1:
         raise RuntimeError("the first time it fails")
     ran()
@@ -112,7 +112,7 @@ def flaky() -> None:
 
 @job(name="scoreboard.Rescheduling")
 def rescheduling() -> None:
-    """Puts itself off the first time."""
+    """Reschedule itself at the first run."""
     jid = current_job().jid
     if not effects.read("put_off", jid):
         effects.count("put_off", jid)
@@ -122,20 +122,20 @@ def rescheduling() -> None:
 
 @job(name="scoreboard.Discarding")
 def discarding() -> None:
-    """Gives itself up after its effect."""
+    """Discard itself after its effect."""
     ran()
     raise Discard("enough")
 
 
 @job(name="scoreboard.Dying", retry=0)
 def dying() -> None:
-    """Fails, and is not tried again."""
+    """Fail, and never retry."""
     raise RuntimeError("it always fails")
 
 
 @job(name="scoreboard.DyingBefore")
 def dying_before() -> None:
-    """Its first process is killed before the effect."""
+    """Kill the first process before the effect."""
     if current_job().interrupted_count == 0:
         os.kill(os.getpid(), signal.SIGKILL)
     ran()
@@ -143,7 +143,7 @@ def dying_before() -> None:
 
 @job(name="scoreboard.DyingAfter")
 def dying_after() -> None:
-    """Its first process is killed after the effect: this one runs twice."""
+    """Kill the first process after the effect, so that the job runs twice."""
     ran()
     if current_job().interrupted_count == 0:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -151,7 +151,7 @@ def dying_after() -> None:
 
 @job(name="scoreboard.Due")
 def due(at: float) -> None:
-    """Tells when it runs more than a second too early, by the clock of the ledger's server."""
+    """Count a run that is more than a second early, by the clock of the ledger's server."""
     if effects.server_time() < at - 1:
         effects.count("early", current_job().jid)
     ran()
@@ -165,14 +165,14 @@ def tick() -> None:
 
 @job(name="scoreboard.Marked")
 def marked(number: int) -> None:
-    """Counts the number too: its jid may be missing."""
+    """Count its number as well, because its jid may be missing."""
     effects.count("marked", str(int(number)))
     ran()
 
 
 @job(name="scoreboard.Stuck")
 def hang(kind: str) -> None:
-    """Hangs the first time, in the way that is asked for."""
+    """Hang at the first run, in the given way."""
     if is_first_run():
         effects.count("stuck", kind)
         try:
@@ -185,7 +185,7 @@ def hang(kind: str) -> None:
 
 @job(name="scoreboard.StuckAsync")
 async def hang_async() -> None:
-    """Hangs the first time in an await."""
+    """Hang at the first run, in an await."""
     if is_first_run():
         effects.count("stuck", "asyncio")
         try:

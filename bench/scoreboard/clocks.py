@@ -1,4 +1,4 @@
-"""Clocks of machines that are wrong, and that jump."""
+"""Machines whose clocks are wrong or jump."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LIBRARIES = ("libfaketimeMT.so.1", "libfaketime.so.1")
 @row(
     "R13",
     "two workers whose clocks differ by 5 min, one of which jumps by +1 h and -1 h, run scheduled jobs, and periodic "
-    "ones in zones that change their clocks in both directions meanwhile",
+    "jobs in time zones that change their clocks in both directions during the run",
     bar="no job > 1 s early; lost 0; duplicates 0; each tick once",
 )
 def wrong_clocks(ground: Ground, report: Report) -> None:
@@ -32,7 +32,7 @@ def wrong_clocks(ground: Ground, report: Report) -> None:
     else:
         acked = run_by_wrong_clocks(ground, report, server)
         if ground.tier == "full":
-            report.partial.append("wrong by offsider's clock alone: Debian's libfaketime is not installed")
+            report.partial.append("only offsider's clock is shifted: Debian's libfaketime is not installed")
     ground.settled(server)
     report.tally = ground.tally(acked, server)
     report.nothing_missing()
@@ -42,7 +42,7 @@ def wrong_clocks(ground: Ground, report: Report) -> None:
 
 
 def run_by_wrong_clocks(ground: Ground, report: Report, server: Server) -> list[str]:
-    """Pairs of workers with a clock of offsider's own that is wrong; answers the jids."""
+    """Run pairs of workers whose offsider clock is wrong; return the jids."""
     client, fleet = ground.client(server.url), ground.workers(server.url)
     acked: list[str] = []
     for offset in (3600, -3600):
@@ -64,7 +64,7 @@ def run_by_wrong_clocks(ground: Ground, report: Report, server: Server) -> list[
 
 
 def run_by_jumping_clocks(ground: Ground, report: Report, server: Server, library: str) -> list[str]:
-    """Two workers to which the C library lies: one is 5 min late, the other one's clock jumps as they run."""
+    """Run two workers with a fake clock in the C library: one is 5 min late, the other one jumps."""
     client, fleet = ground.client(server.url), ground.workers(server.url)
     jumping = ground.folder / "jumping"
     jumping.write_text("+0")
@@ -79,7 +79,7 @@ def run_by_jumping_clocks(ground: Ground, report: Report, server: Server, librar
     acked: list[str] = []
     for jump in ("+3600", "-3600", "+0"):
         acked += push_scheduled(ground, client)
-        time.sleep(1)  # now that the first ones are due
+        time.sleep(1)  # the first jobs are due now
         jumping.write_text(jump)
         ground.ledger.until(len(acked), quiet_seconds=20)
     ticking.judge(ground.ledger, report, "ticks by jumping clocks", first - 1, first + seconds - 1)
@@ -87,7 +87,7 @@ def run_by_jumping_clocks(ground: Ground, report: Report, server: Server, librar
 
 
 def push_scheduled(ground: Ground, client: Client) -> list[str]:
-    """Jobs that are due in 1 to 3 s."""
+    """Push jobs that are due in 1 to 3 s."""
     acked: list[str] = []
     for _ in range(ground.pick(smoke=60, full=1_000)):
         at, jid = time.time() + ground.dice.uniform(1.0, 3.0), new_jid()
@@ -97,6 +97,6 @@ def push_scheduled(ground: Ground, client: Client) -> list[str]:
 
 
 def faketime() -> str | None:
-    """The library that lies about time, when Debian's package ``libfaketime`` is there."""
+    """Return the path of libfaketime if Debian's package ``libfaketime`` is installed."""
     found = [path for name in LIBRARIES for path in LIBRARY_FOLDER.glob(f"*/faketime/{name}")]
     return str(found[0]) if found else None

@@ -1,13 +1,13 @@
-"""Lets a worker die at a chosen request to the server: just before it is sent, or when it has been carried out.
+"""Kills a worker at a chosen request to the server: before it is sent, or after the server has executed it.
 
-1. A row puts ``SCOREBOARD_CRASH`` into the environment of one worker: a regular expression, which of the requests that
-   match it, and ``before`` or ``after``.
-2. The application calls `install`, which wraps ``send`` and ``sendall`` of sockets in that process alone. The
-   package itself has no hook for this.
-3. At the request the process notes what it was in the ledger, and is gone as after ``kill -9``. ``after`` waits for
-   the reply, so that the server has acted and nobody has heard of it.
+1. A row sets ``SCOREBOARD_CRASH`` in the environment of one worker: a regular expression, the number of the matching
+   request, and ``before`` or ``after``.
+2. The application calls `install`, which wraps ``send`` and ``sendall`` of sockets in that process only. The package
+   itself has no hook for this.
+3. At the request, the process records the request in the ledger, and exits as after ``kill -9``. ``after`` waits for
+   the reply, so that the server has executed the request but the worker has not processed the reply.
 
-What is sent tells more than names of functions: it stays the same when the code between changes.
+Crash points are requests instead of function names, so that they survive refactoring.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _COMMAND = re.compile(rb"^\*\d+\r\n\$\d+\r\n(\w+)\r\n(?:\$40\r\n([0-9a-f]{40})\r
 
 @dataclass(frozen=True)
 class Point:
-    """Where to die.
+    """A crash point.
 
     Attributes:
-        pattern: found in the bytes of a request.
-        number: which of the requests with it, from 1.
-        after: when the server has carried it out, else before it is sent.
+        pattern: regular expression for the bytes of a request.
+        number: number of the matching request, from 1.
+        after: crash after the server has executed it, else before it is sent.
     """
 
     pattern: str
@@ -55,7 +55,7 @@ class Point:
 
 
 def install(effects: Effects) -> None:
-    """Wrap the sockets of this process, when its environment asks for it."""
+    """Wrap the sockets of this process if its environment defines a crash point."""
     if text := os.environ.get(VARIABLE):
         crash = _Crash(Point.from_text(text), effects)
         for name in ("sendall", "send"):
@@ -99,9 +99,9 @@ class _Crash:
 
 
 def label(request: bytes) -> str:
-    """What a request is: names of scripts, else of commands."""
-    known = [*scripts._every]  # noqa: SLF001 - for words alone
-    if b"\r\nEVAL\r\n" in request:  # a script that the server does not know yet is sent as text
+    """Return the name of a request: its scripts, else its commands."""
+    known = [*scripts._every]  # noqa: SLF001 - only for names
+    if b"\r\nEVAL\r\n" in request:  # a script that the server has not loaded yet is sent as text
         return next((script.name for script in known if script.text.encode() in request), "eval")
     names = {script.sha.encode(): script.name for script in known}
     found = [names.get(sha) or command.decode().lower() for command, sha in _COMMAND.findall(request)]

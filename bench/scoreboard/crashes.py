@@ -1,4 +1,4 @@
-"""Processes that die exactly between two steps."""
+"""Processes that die between two steps."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from bench.scoreboard.servers import Server
 from offsider import Client
 from offsider.core.payload import new_jid
 
-#: A request that moves a due job: it names a sorted set and a queue, and no private list.
+#: A request that moves a due job: it contains a sorted set and a queue, and no private list.
 MOVE = r"\A(?!.*offsider:working:).*\r\n(?:retry|schedule)\r\n.*queue:"
-#: A request that touches a job anywhere.
+#: A request that reads or writes a job.
 ANY_STEP = r"offsider:working:|queue:|\r\n(?:retry|schedule|dead)\r\n"
-#: A request that carries a job as it is stored: its outcome, or a move.
+#: A request with the payload of a job: its outcome, or a move.
 WITH_A_JOB = r"scoreboard\."
 SCHEDULER_LEASE = "offsider:schedule"
 DIES_WITHIN_SECONDS = 6.0
-#: Who is there each time a process dies is taken for a poison pill, rightly; here the deaths are ours.
+#: Disables poison pills: the row kills the processes, and jobs that run then must not move to the dead set.
 NO_PILLS = "0"
 KINDS = ("Work", "Flaky", "Rescheduling", "Discarding", "Dying")
 DEADLY = ("DyingBefore", "DyingAfter")
@@ -31,8 +31,8 @@ DEADLY = ("DyingBefore", "DyingAfter")
 
 @row(
     "R16",
-    "a worker dies 1,000 times in the move of due jobs from schedule and retry set to their queue: before the request, "
-    "and when the server has carried it out",
+    "a worker dies 1,000 times while it moves due jobs from the schedule and the retry set to their queue: before the"
+    " request, and after the server has executed it",
     bar="lost 0; duplicates <= deaths",
 )
 def scheduler_dies(ground: Ground, report: Report) -> None:
@@ -43,7 +43,7 @@ def scheduler_dies(ground: Ground, report: Report) -> None:
     acked: list[str] = []
     for _ in range(deaths):
         acked += push_due_jobs(client, server)
-        server.raw.delete(SCHEDULER_LEASE)  # of who died before: waiting for its end would be most of the row
+        server.raw.delete(SCHEDULER_LEASE)  # of the process that died: waiting for its end would take most of the row
         die_at(fleet, Point(MOVE, 1, after=ground.dice.random() < 0.5))
     fleet.start("-c", "4")
     ground.ledger.until(len(acked), quiet_seconds=20)
@@ -58,8 +58,8 @@ def scheduler_dies(ground: Ground, report: Report) -> None:
 
 @row(
     "R17",
-    "a worker dies at each request by which a job is claimed, retried, rescheduled, discarded, buried, acknowledged or "
-    "moved, before it and after it, and before and after the effect of a job",
+    "a worker dies at each request that claims, retries, reschedules, discards, buries, acknowledges or moves a job, "
+    "before it and after it, and before and after the effect of a job",
     bar="lost 0 at every point; duplicates <= deaths; no job is stored twice",
 )
 def dies_anywhere(ground: Ground, report: Report) -> None:
@@ -97,7 +97,7 @@ def dies_anywhere(ground: Ground, report: Report) -> None:
     report.count(f"duplicates <= deaths: {report.tally.duplicated} <= {died}", report.tally.duplicated <= died)
     report.figure("deaths", died)
     report.figure("points", ", ".join(f"{name} {times}" for name, times in sorted(crashes.items())))
-    report.partial.append("batches: there are none yet")
+    report.partial.append("batches do not exist yet")
 
 
 def push(client: Client, kind: str, *, at: float | None = None) -> str:
@@ -108,7 +108,7 @@ def push(client: Client, kind: str, *, at: float | None = None) -> str:
 
 
 def push_due_jobs(client: Client, server: Server) -> list[str]:
-    """Jobs that are due in both sorted sets."""
+    """Push due jobs into both sorted sets."""
     scheduled = [push(client, "Work", at=time.time() + 0.02) for _ in range(3)]
     retried = {new_jid(): 1 for _ in range(3)}
     job: dict[str, object] = {"class": "scoreboard.Work", "args": [], "queue": "default"}
@@ -117,8 +117,10 @@ def push_due_jobs(client: Client, server: Server) -> list[str]:
 
 
 def die_at(fleet: Fleet, point: Point) -> None:
-    """Start a worker that dies there; one that does not come there is killed."""
+    """Start a worker that dies at the crash point; kill it if it does not reach it."""
     worker = fleet.start("-c", "1", wait=False, **{VARIABLE: point.as_text()})
+    with suppress(AssertionError):  # it may die before it runs
+        worker.until_running()
     with suppress(TimeoutExpired):
         worker.process.wait(DIES_WITHIN_SECONDS)
     if worker.runs:
@@ -126,7 +128,7 @@ def die_at(fleet: Fleet, point: Point) -> None:
 
 
 def finish(ground: Ground, fleet: Fleet, server: Server, acked: dict[str, str]) -> None:
-    """Let healthy workers, replaced when a job kills them, run all that is left; retries are due at once."""
+    """Run all remaining jobs with healthy workers, replace workers that a job kills, and make retries due at once."""
     wanted = sum(kind != "Dying" for kind in acked.values())
     worker = fleet.start("-c", "4", wait=False)
     give_up = time.monotonic() + 60

@@ -1,8 +1,8 @@
-"""The ledger of a row: effects of jobs, counted in a second server that no fault ever touches.
+"""The ledger of a row: counts the effects of jobs in a second server without faults.
 
-1. The row starts a server for the ledger and hands its socket to the workers (``SCOREBOARD_LEDGER``).
-2. A job counts its effect as the last thing it does: one ``HINCRBY`` by jid, sent and not waited for. What was
-   sent is counted also when the sender is killed in the next instant, because the bytes are in the socket.
+1. The row starts a server for the ledger and passes its socket to the workers (``SCOREBOARD_LEDGER``).
+2. A job counts its effect in its last step: one ``HINCRBY`` by jid, without waiting for the reply. The count is safe
+   even if the sender is killed immediately afterwards, because the bytes are in the socket.
 3. At the end the row reads the whole hash.
 """
 
@@ -23,10 +23,10 @@ RECOVERED = "recovered"
 
 
 class Effects:
-    """The side of the jobs: one connection for each process, opened at its first effect.
+    """Access for jobs: one connection per process, opened at its first effect.
 
     Args:
-        path: of the ledger server's socket.
+        path: the ledger server's socket.
     """
 
     def __init__(self, path: str) -> None:
@@ -36,24 +36,24 @@ class Effects:
         self._pid = 0
 
     def count(self, table: str, *members: str) -> None:
-        """Count each member once more in a table."""
+        """Increment the count of each member in a table."""
         lines = "".join(f"HINCRBY {table} {member} 1\r\n" for member in members)
         with self._lock:
             self._connected().sendall(lines.encode())
 
     def ran(self, jid: str, interrupted_count: int = 0) -> None:
-        """A job has had its effect."""
+        """Count the effect of a job."""
         self.count(RAN, jid)
         if interrupted_count:
             self.count(RECOVERED, jid)
 
     def read(self, table: str, member: str) -> int:
-        """One figure; over a connection of its own, since the other one hears no reply."""
+        """Return one count, over a separate connection, because the other one receives no replies."""
         with self._asking() as reader:
             return int(reader.hget(table, member) or 0)
 
     def server_time(self) -> float:
-        """Seconds since the epoch by the ledger's server, whose clock is right."""
+        """Return the epoch seconds of the ledger's server, whose clock is right."""
         with self._asking() as reader:
             seconds, microseconds = reader.time()
             return float(seconds) + float(microseconds) / 1e6
@@ -77,10 +77,10 @@ class Effects:
 
 
 class Ledger:
-    """The side of the row.
+    """Access for the row.
 
     Args:
-        path: of the ledger server's socket.
+        path: the ledger server's socket.
     """
 
     def __init__(self, path: str) -> None:
@@ -88,11 +88,11 @@ class Ledger:
         self._redis: Any = redis.Redis(unix_socket_path=path, decode_responses=True)
 
     def counts(self, table: str = RAN) -> Counter[str]:
-        """How often each jid is in a table."""
+        """Return the count of each jid in a table."""
         return Counter({jid: int(count) for jid, count in self._redis.hgetall(table).items()})
 
     def size(self, table: str = RAN) -> int:
-        """How many jids are in a table."""
+        """Return the number of jids in a table."""
         return int(self._redis.hlen(table))
 
     def get(self, table: str, member: str) -> int:
@@ -105,7 +105,7 @@ class Ledger:
         self._redis.flushall()
 
     def until(self, size: int, *, quiet_seconds: float, table: str = RAN) -> bool:
-        """Wait until so many jids are there; False when no further one came for ``quiet_seconds``."""
+        """Wait until this number of jids is recorded; False after ``quiet_seconds`` without a new one."""
         have, since = -1, time.monotonic()
         while (now := self.size(table)) < size:
             if now > have:

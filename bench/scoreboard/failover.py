@@ -1,4 +1,4 @@
-"""The master is gone, and a replica takes its place."""
+"""The master dies, and a replica is promoted."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ NAME = "main"
 
 @row(
     "R5",
-    "three Sentinels replace a killed master (down-after 2 s) by its replica under push and drain; the replica had "
-    "caught up",
+    "three Sentinels replace a killed master (down-after 2 s) by its replica during pushes and a drain; the replica "
+    "is in sync",
     bar="acked and lost 0; pushes fail <= down-after + 3 s; workers resume < 10 s",
 )
 def sentinel_failover(ground: Ground, report: Report) -> None:
@@ -78,9 +78,9 @@ def sentinel_failover(ground: Ground, report: Report) -> None:
 
 @row(
     "R6",
-    "the replica is cut off for 4 s under push, then the master is killed and the replica promoted; pushes without and "
-    "with `wait_replicas=1`",
-    bar="with wait_replicas: acked and lost 0; without: the number is told",
+    "the replica is cut off for 4 s during pushes, then the master is killed and the replica promoted; pushes without"
+    " and with `wait_replicas=1`",
+    bar="with wait_replicas: acked and lost 0; without: the number is reported",
 )
 def cut_off_replica(ground: Ground, report: Report) -> None:
     plain, _ = push_while_cut_off(ground, wait_replicas=0)
@@ -92,12 +92,12 @@ def cut_off_replica(ground: Ground, report: Report) -> None:
     report.tally.lost = waiting.lost
     report.tally.left = len(waiting.acked) - waiting.lost
     report.count(f"with wait_replicas: lost 0, got {waiting.lost}", waiting.lost == 0)
-    report.count("some pushes raise NotReplicated meanwhile", errors > 0)
+    report.count("some pushes raise NotReplicated", errors > 0)
     report.figure("NotReplicated", errors)
 
 
 class Outcome:
-    """What pushers were told, and what the promoted replica has."""
+    """The results of the pushes, and the contents of the promoted replica."""
 
     def __init__(self, tried: int, acked: list[str], stored: set[str]) -> None:
         self.tried = tried
@@ -117,7 +117,7 @@ def push_while_cut_off(ground: Ground, *, wait_replicas: int) -> tuple[Outcome, 
     time.sleep(ground.pick(smoke=2.5, full=4.0))
     master.kill()
     acked = [jid for pusher in pushers for jid in pusher.stop()]
-    proxy.refuse()  # what was on its way to the replica never arrives
+    proxy.refuse()  # writes on their way to the replica never arrive
     replica.raw.replicaof("NO", "ONE")
     stored = {raw.split(b'"jid":"', 1)[1][:24].decode() for raw in replica.raw.lrange("queue:default", 0, -1)}
     tried = sum(pusher.tried for pusher in pushers)
@@ -125,7 +125,7 @@ def push_while_cut_off(ground: Ground, *, wait_replicas: int) -> tuple[Outcome, 
 
 
 class Pusher:
-    """A thread that pushes one job after another and goes on after errors, each time with a new job."""
+    """A thread that pushes one job after another, and continues after errors with a new job."""
 
     def __init__(self, client: Client, *, pause_seconds: float = 0.0, ms: float = 0, wait_replicas: int = 0) -> None:
         self.acked: list[str] = []
@@ -144,11 +144,11 @@ class Pusher:
         self._thread.start()
 
     def resting(self) -> threading.Lock:
-        """Held, it keeps the next push back."""
+        """A lock that blocks the next push."""
         return self._turn
 
     def stop(self) -> list[str]:
-        """End it; answers the jids of the pushes that returned."""
+        """Stop, and return the jids of the pushes that returned."""
         self._ended.set()
         self._thread.join()
         return self.acked
@@ -197,7 +197,7 @@ class Sentinel:
         self._raw: Any = redis.Redis(port=self.port)
 
     def knows_all(self) -> bool:
-        """Whether it knows the replica and both other Sentinels."""
+        """Return whether it knows the replica and both other Sentinels."""
         try:
             told = self._raw.sentinel_master(NAME)
         except redis.RedisError:
@@ -211,7 +211,7 @@ class Sentinel:
 
 
 def is_caught_up(master: Server) -> bool:
-    """Whether the one replica is online and has all that the master wrote."""
+    """Return whether the replica is online and has received all writes of the master."""
     replication = master.raw.info("replication")
     replica = replication.get("slave0")
     return bool(replica) and replica["state"] == "online" and replica["offset"] == replication["master_repl_offset"]

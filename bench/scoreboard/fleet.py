@@ -1,4 +1,4 @@
-"""Three shards on two servers: rules, locks, limits and periodic jobs, by workers that are killed."""
+"""Three shards on two servers: rules, locks, limits and periodic jobs, with workers that are killed."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from bench.scoreboard.servers import Server
 from bench.scoreboard.shifted_clock import VARIABLE as CLOCK
 from bench.scoreboard.ticking import Ticking, changed_clocks
 from offsider import Client, Config
+from offsider.config.installation import Installation
 from offsider.ext.concurrency_limits import Limits
 from offsider.ext.unique import Locks
 from offsider.jobs.function import JobFunction
 from tests.process.workers import Worker
 
 APPLICATION = "bench.scoreboard.guarded"
-#: Tells a worker's jobs for which shard it was started; see there.
+#: Variable with the shard of a worker, for its jobs; see `guarded`.
 SHARD = "SCOREBOARD_SHARD"
 SETTINGS = """\
 [redis]
@@ -53,9 +54,9 @@ queues = ["ordinary"]
 concurrency = {threads}
 """
 THREADS = 4
-#: By how many seconds the clock of every other process is wrong.
+#: Error of every other process's clock in seconds.
 WRONG_SECONDS = -300
-#: Job, milliseconds that it takes, and how many of a thousand are such jobs.
+#: Job, its duration in ms, and its share of a thousand jobs.
 MIX = (
     ("ordinary", 1, 430),
     ("urgent", 1, 250),
@@ -65,20 +66,20 @@ MIX = (
     ("flaky", 1, 20),
     ("limited_crunch", 2, 10),
 )
-#: Those of which some are scheduled.
+#: Jobs of which some are scheduled.
 SCHEDULED = ("ordinary", "crunch")
 CHUNK = 50
-#: So many jobs are pushed ahead of the workers at most.
+#: Maximum number of pushed jobs that have not run yet.
 AHEAD = 3_000
 
 
 @row(
     "R31",
     "three shards on two servers, with processes whose clocks are 5 min apart and of which one is killed (`kill -9`) "
-    "each second, run a mix of jobs: routed, scheduled, retried, unique, limited, and periodic ones in zones that "
-    "change their clocks in both directions meanwhile",
-    bar="every job runs on its shard; lost 0; duplicates <= kills x threads; of equal jobs one at a time is stored, no "
-    "limit is exceeded inside the jobs; each tick is pushed once; no lock and no slot is left",
+    "each second, run a mix of jobs: routed, scheduled, retried, unique, limited, and periodic jobs in time zones "
+    "that change their clocks in both directions during the run",
+    bar="every job runs on its shard; lost 0; duplicates <= kills x threads; of duplicate jobs one at a time is "
+    "stored, no limit is exceeded inside the jobs; each tick is pushed once; no lock and no slot is left",
     heavy=True,
 )
 def fleet_of_shards(ground: Ground, report: Report) -> None:
@@ -110,12 +111,12 @@ def fleet_of_shards(ground: Ground, report: Report) -> None:
 
 @dataclass
 class Load:
-    """What is pushed, by dice.
+    """The random load.
 
     Attributes:
         acked: jids of jobs whose push returned one.
-        pushed: how many pushes there were.
-        dropped: how many of them were answered by none: the same job is stored already.
+        pushed: number of pushes.
+        dropped: number of pushes that returned no jid, because the same job is stored already.
         counts: pushes of each kind.
     """
 
@@ -134,11 +135,11 @@ class Load:
 
     @property
     def keys(self) -> int:
-        """How many different unique jobs there are."""
+        """Number of different unique jobs."""
         return self.jobs // 50
 
     def same_jobs_before_the_start(self) -> tuple[str, bool]:
-        """Push every unique job three times while nobody runs any: what the dedup does is exact."""
+        """Push every unique job three times while no worker runs, so that the expected result is exact."""
         keys = [*range(self.keys)] * 3
         self.ground.dice.shuffle(keys)
         answers = self.push("once", [(key,) for key in keys])
@@ -147,7 +148,7 @@ class Load:
         return f"of {len(keys)} pushes of {self.keys} jobs {len(stored)} are stored: the first ones", stored == firsts
 
     def push_some(self) -> None:
-        """A chunk of jobs of a kind of which the dice decide, once each was pushed."""
+        """Push a chunk of jobs of a random kind, after each kind was pushed once."""
         dice = self.ground.dice
         missing = [kind for kind in MIX if kind[0] not in self.counts]
         ((name, ms, _),) = missing[:1] or dice.choices(MIX, [weight for _, _, weight in MIX])
@@ -169,13 +170,13 @@ class Load:
 
 
 class Played:
-    """The fleet of the row, and who kills it.
+    """The fleet of the row, and its killer.
 
     Args:
-        ground: of the row.
+        ground: the row's ground.
         main: the server of two shards.
-        bulk: that of the third.
-        processes: of each shard; the catch-all has one more.
+        bulk: the server of the third shard.
+        processes: number of processes per shard; the catch-all shard has one more.
     """
 
     ticking: Ticking
@@ -197,7 +198,7 @@ class Played:
         self._workers: list[Worker] = []
 
     def prepare_ticks(self, first: int, seconds: int) -> None:
-        """Zones that change their clocks at each of these seconds, and jobs in them."""
+        """Define time zones that change their clocks at each of these seconds, and jobs in them."""
         self.ticking = Ticking(self._ground.folder / "ticking", changed_clocks(first, seconds))
         self.ticking.begin(self._main, first - 1)
 
@@ -213,7 +214,7 @@ class Played:
         return self._fleet.start("--shard", shard, wait=False, app=APPLICATION, **environ)
 
     def work_off(self, *, slice_: int, pause: float) -> int:
-        """Push as the workers get on, and kill one of them after so many jobs or seconds; answers the kills."""
+        """Push as fast as the workers run, and kill one after a number of jobs or seconds; return the kills."""
         load, ledger = self.load, self._ground.ledger
         kills, kill_at, kill_after = 0, slice_, time.monotonic() + pause
         heard, heard_at = -1, time.monotonic()
@@ -222,7 +223,7 @@ class Played:
             if ran > heard:
                 heard, heard_at = ran, now
             elif now - heard_at > 40:
-                break  # what is missing is counted
+                break  # missing jobs are counted
             if ran >= kill_at or now >= kill_after:
                 self._kill(self._ground.dice.randrange(len(self._shards)))
                 kills, kill_at, kill_after = kills + 1, ran + slice_, time.monotonic() + pause
@@ -238,27 +239,27 @@ class Played:
         self._workers[place] = self._start(place)
 
     def judge_guards(self, report: Report) -> None:
-        """Locks and limits, as the jobs saw them from inside, and what is left of them."""
+        """Check locks and limits as counted inside the jobs, and that none remains."""
         limits = {"limited": 3, "limited crunch": 1, "once": 1}
         for group, limit in limits.items():
             most = self._outside.most(group)
             report.count(f"{group}: at most {limit} at one time, seen {most}", 0 < most <= limit)
-        servers = [self.config.for_server(name) for name in self.config.servers]
+        servers = [Installation.of(self.config, name) for name in self.config.servers]
         locks = remaining(lambda: sum(len(list(Locks(config))) for config in servers))
         report.count(f"locks left 0, got {locks}", locks == 0)
-        slots = remaining(lambda: sum(limit.in_use + limit.parked for config in servers for limit in Limits(config)))
-        report.count(f"slots in use and jobs parked at the end 0, got {slots}", slots == 0)
+        slots = remaining(lambda: sum(limit.in_use + limit.held for config in servers for limit in Limits(config)))
+        report.count(f"slots in use and jobs held at the end 0, got {slots}", slots == 0)
         self._outside.close()
 
 
 def declared_jobs(ground: Ground) -> ModuleType:
-    """The jobs of the workers, in this process: rules have to know them."""
+    """Import the jobs of the workers into this process, because rules need them."""
     os.environ[VARIABLE] = ground.ledger.path
     return importlib.import_module(APPLICATION)
 
 
 def remaining(count: Callable[[], int], seconds: float = 40.0) -> int:
-    """What is left after a while at most; nothing, as a rule at once."""
+    """Return what remains after a while; returns at once if nothing remains."""
     try:
         until(lambda: count() == 0, seconds)
     except AssertionError:

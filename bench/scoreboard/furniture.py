@@ -1,15 +1,16 @@
-"""Something of everything that pages show, stored as workers of either language would have left it.
+"""Test data for every kind of information that pages show, as workers of either language store it.
 
     furnish(server.raw, lambda field: f"plain {field}")
     furnish(server.raw, lambda field: "<script>xss()</script>")
 
-Each text that a page may show comes from the function, which is told the name of the field. Nothing expires meanwhile,
-and no worker runs.
+The function returns each text that a page may show; it receives the name of the field. The data does not expire during
+a row, and no worker runs.
 """
 
 from __future__ import annotations
 
 import json
+import struct
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -17,7 +18,7 @@ from typing import Any, TypeAlias
 
 from offsider.core.backtrace import compress
 
-#: Field -> what stands in it.
+#: Field -> its text.
 Words: TypeAlias = Callable[[str], str]
 KEPT_SECONDS = 600
 JOBS = 3
@@ -25,7 +26,7 @@ BITFIELD = (1, 4, 9)
 
 
 def furnish(raw: Any, words: Words, *, seed: int = 0) -> Furniture:
-    """Store it all; ``seed`` tells apart what is stored for several texts on one server."""
+    """Store all data; different values of ``seed`` allow several sets of texts on one server."""
     furniture = Furniture(words, seed)
     with raw.pipeline(transaction=False) as pipeline:
         for place in (queues, sets, aside, processes, metrics, promises, switched, errors):
@@ -35,19 +36,19 @@ def furnish(raw: Any, words: Words, *, seed: int = 0) -> Furniture:
 
 
 class Furniture:
-    """What was stored, as far as addresses name it."""
+    """The stored names and ids that addresses contain."""
 
     def __init__(self, words: Words, seed: int) -> None:
         self.words = words
         self.seed = seed
         self.now = time.time()
         self.name = words("class")
-        #: names of keys are bytes: what has none in UTF-8 (half a character) cannot stand in one
+        #: key names are bytes, so they cannot contain text without a UTF-8 form (a lone surrogate)
         self.queue = safe(words("queue")).decode()
         self.identity = f"{words('hostname')}:1000:{seed:012x}"
         self.group = f"{seed:016x}"
         self.jids: list[str] = []
-        #: of a job that runs
+        #: of a running job
         self.running = ""
         #: set -> ``score|jid`` of its entries
         self.keys: dict[str, list[str]] = {}
@@ -77,7 +78,7 @@ class Furniture:
         }
 
     def failed(self, **fields: Any) -> dict[str, Any]:
-        """A payload of a job that failed twice."""
+        """Return the payload of a job that failed twice."""
         words, at_ms = self.words, int(self.now * 1000) - 3_000
         lines = [f'File "{words("file")}", line 1, in {words("function")}', words("line")]
         return self.job(
@@ -92,17 +93,17 @@ class Furniture:
 
 
 def dumped(value: object) -> bytes:
-    """As JSON writers of any language do: a lone surrogate travels as an escape."""
+    """Encode as JSON, with a lone surrogate as an escape, as in all languages."""
     return json.dumps(value).encode()
 
 
 def safe(text: str) -> bytes:
-    """A text as part of a key or a field."""
+    """Return a text as part of a key or a field."""
     return text.encode("utf-8", "replace")
 
 
 def queues(pipeline: Any, furniture: Furniture) -> None:
-    """A queue of usual jobs, jobs in wrappers, and bytes that are none; it is paused."""
+    """Store a paused queue of normal jobs, wrapped jobs, and malformed payloads."""
     queue = safe(furniture.queue)
     pipeline.sadd("queues", queue)
     pipeline.sadd("paused", queue)
@@ -117,7 +118,7 @@ def queues(pipeline: Any, furniture: Furniture) -> None:
 
 
 def sets(pipeline: Any, furniture: Furniture) -> None:
-    """Retries, scheduled and dead jobs, with their attempts."""
+    """Store retries, scheduled and dead jobs, with their attempts."""
     for name, ahead in (("retry", 3600.0), ("schedule", 7200.0), ("dead", -60.0)):
         for number in range(JOBS):
             job = furniture.job() if name == "schedule" else furniture.failed()
@@ -128,7 +129,7 @@ def sets(pipeline: Any, furniture: Furniture) -> None:
 
 
 def aside(pipeline: Any, furniture: Furniture) -> None:
-    """The quarantine: jobs of a set and of the queue."""
+    """Store quarantined jobs from a set and from the queue."""
     for number, where in enumerate(("retry", f"queue:{furniture.queue}", "dead")):
         name = f"{furniture.seed * 1000 + number:016x}"
         head = {"where": where, "score": furniture.now, "at": furniture.now - 50, "how": furniture.words("purge")}
@@ -138,7 +139,7 @@ def aside(pipeline: Any, furniture: Furniture) -> None:
 
 
 def attempts(pipeline: Any, furniture: Furniture, jid: str) -> None:
-    """What is kept of a job's failed runs."""
+    """Store the failed runs of a job."""
     words = furniture.words
     for number in (1, 2):
         attempt = {
@@ -154,7 +155,7 @@ def attempts(pipeline: Any, furniture: Furniture, jid: str) -> None:
 
 
 def processes(pipeline: Any, furniture: Furniture) -> None:
-    """A process that runs jobs, as Sidekiq 8 and we store it."""
+    """Store a process with running jobs, in the format of Sidekiq 8 and offsider."""
     words, identity = furniture.words, safe(furniture.identity)
     queue, weights = furniture.queue, {furniture.queue: 2, "low": 1}
     info = {
@@ -194,7 +195,7 @@ def processes(pipeline: Any, furniture: Furniture) -> None:
 
 
 def metrics(pipeline: Any, furniture: Furniture) -> None:
-    """Runs of a class in the last minutes, and a deploy."""
+    """Store runs of a class in the last minutes, and a deploy."""
     name = safe(furniture.name)
     for ago in (120, 180, 240):
         at = datetime.fromtimestamp(furniture.now - ago, UTC)
@@ -209,7 +210,7 @@ def metrics(pipeline: Any, furniture: Furniture) -> None:
 
 
 def switched(pipeline: Any, furniture: Furniture) -> None:
-    """The class is switched off for a while."""
+    """Store a kill switch for the class."""
     switch = {
         "action": "defer",
         "delay_seconds": 300,
@@ -223,7 +224,7 @@ def switched(pipeline: Any, furniture: Furniture) -> None:
 
 
 def promises(pipeline: Any, furniture: Furniture) -> None:
-    """Runs of a class that kept its promise, and others; and what the threads of a shard did."""
+    """Store runs of a class that met its SLO, runs that did not, and the thread time of a shard."""
     words = furniture.words
     labels = {
         "class": furniture.name,
@@ -231,21 +232,23 @@ def promises(pipeline: Any, furniture: Furniture) -> None:
         "shard": words("shard"),
         "urgency": "high",
     }
-    counts = {dumped(labels) + field: count for field, count in ((b"|t", 100), (b"|f", 2), (b"|m", 3))}
     at = int(furniture.now)
-    for key in (f"offsider:slo:10m:{at // 600}", f"offsider:slo:1h:{at // 3600}"):
-        pipeline.hset(key, mapping=counts)
-        pipeline.expire(key, KEPT_SECONDS)
-    shard = safe(words("shard"))
-    for ago in range(0, 1200, 60):
-        hour, minute = (at - ago) // 3600, (at - ago) % 3600 // 60
-        for field, seconds in ((b"run", 200 + ago / 10), (b"threads", 600)):
-            pipeline.hset(f"offsider:load:{hour}", b"%d|%b|%b" % (minute, field, shard), seconds)
-        pipeline.expire(f"offsider:load:{hour}", KEPT_SECONDS)
+    ten_minutes, minute = at // 600, at // 60
+    slo = b"\0" * (12 * (ten_minutes % 144)) + struct.pack(">3I", 100, 2, 3)
+    series(pipeline, f"slo:10m:{ten_minutes // 144}", labels, slo)
+    busy = [struct.pack(">2q", (200 + number) * 1_000_000, 600_000_000) for number in range(minute % 60 + 1)]
+    series(pipeline, f"shards:1m:{minute // 60}", {"shard": words("shard")}, b"".join(busy))
+
+
+def series(pipeline: Any, chunk: str, labels: Mapping[str, str], cells: bytes) -> None:
+    """Store counts in the steps of a chunk: ``<metric>:<step>:<number>``."""
+    written = json.dumps(dict(sorted(labels.items())), separators=(",", ":")).encode()
+    pipeline.zadd(f"offsider:series:{chunk.partition(':')[0]}", {written: time.time()})
+    pipeline.set(f"offsider:series:{chunk}:".encode() + written, cells, ex=KEPT_SECONDS)
 
 
 def errors(pipeline: Any, furniture: Furniture) -> None:
-    """A group of errors."""
+    """Store a group of errors."""
     words, group = furniture.words, furniture.group
     info = {
         "class": furniture.name,

@@ -1,4 +1,4 @@
-"""Requests that nobody's browser would send, to every page and every action."""
+"""Requests that no browser would send, to every page and every action."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from offsider.web.segments import segment
 from tests.hostile import STRINGS
 
 SLOWEST_SECONDS = 1.0
-#: After so many requests, which delete and move, the jobs are stored anew.
+#: The jobs are stored again after this number of requests, because requests delete and move them.
 SPOILED = 250
 METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "get", "-")
 NUMBERS = ("0", "-1", "1", "2", "25", "100", "1e9", "9" * 400, "1.5", "NaN", "\u0663", "0x10", " 1", "1 OR 1=1")
@@ -68,8 +68,8 @@ HEADERS = {
 
 @row(
     "R18",
-    "requests by dice to all pages and actions, half through ASGI and half through WSGI: odd methods, paths, fields, "
-    "headers and bodies, over odd jobs",
+    "random requests to all pages and actions, half through ASGI and half through WSGI: invalid methods, paths, "
+    "fields, headers and bodies, over malformed jobs",
     bar="responses of 500 and above 0; without the Content-Security-Policy 0; that take > 1 s 0",
     heavy=True,
 )
@@ -94,7 +94,7 @@ def fuzzed(ground: Ground, report: Report) -> None:
             slow += [f"{reply.seconds:.1f} s: {asked}"[:700]] if reply.seconds > SLOWEST_SECONDS else []
     report.count(f"faults 0, got {len(faults)}: {faults[:3]}" if faults else "faults 0", not faults)
     report.count(f"errors in the log: {log.kinds}" if log.errors else "errors in the log 0", not log.errors)
-    report.count("a good part of the requests meets a page", statuses[200] > wanted / 20)
+    report.count("many of the requests reach a page", statuses[200] > wanted / 20)
     report.timed(f"none takes > {SLOWEST_SECONDS:g} s: {slow[:3]}" if slow else "none takes > 1 s", not slow)
     report.figure("requests", f"{wanted:,}")
     report.figure("statuses", ", ".join(f"{status}: {count:,}" for status, count in sorted(statuses.items())))
@@ -102,7 +102,7 @@ def fuzzed(ground: Ground, report: Report) -> None:
 
 
 def bend(raw: Any, dice: random.Random) -> None:
-    """Add jobs, and runs that were counted, of which values are not what they have to be."""
+    """Add jobs and counted runs with invalid values."""
     for place in ("retry", "schedule", "dead"):
         for number in range(len(ODD)):
             job: dict[str, object] = {
@@ -120,12 +120,12 @@ def bend(raw: Any, dice: random.Random) -> None:
 
 
 def words_of(dice: random.Random) -> Words:
-    """Hostile words in some of the fields."""
+    """Return hostile words for some fields, normal ones for the others."""
     return lambda field: dice.choice(STRINGS) if dice.random() < 0.2 else f"usual {field}"
 
 
 def faults_of(reply: Reply) -> Iterator[str]:
-    """What is wrong about a response."""
+    """Return the faults of a response."""
     if reply.status >= 500:
         yield str(reply.status)
     if "default-src 'none'" not in reply.header("content-security-policy"):
@@ -133,7 +133,7 @@ def faults_of(reply: Reply) -> Iterator[str]:
     if reply.header("x-content-type-options") != "nosniff":
         yield f"{reply.status} without nosniff"
     if "Traceback (most" in reply.text:
-        yield "tells a traceback"
+        yield "shows a traceback"
     for name, value in reply.headers:
         if {"\r", "\n", "\0"} & {*name, *value}:
             yield f"header {name} is broken"
@@ -148,11 +148,11 @@ def faults_of(reply: Reply) -> Iterator[str]:
 
 
 class Fuzz:
-    """Makes requests.
+    """Creates random requests.
 
     Args:
-        dice: decide.
-        furniture: what is stored, so that some requests meet it.
+        dice: the random generator.
+        furniture: the stored data, for requests that refer to it.
     """
 
     def __init__(self, dice: random.Random, furniture: Furniture) -> None:
@@ -162,7 +162,7 @@ class Fuzz:
         self._names = web_parts.field_names()
 
     def request(self) -> Asked:
-        """The next one."""
+        """Return the next request."""
         dice = self._dice
         route = dice.choice(self._routes)
         method = route.method if dice.random() < 0.85 else dice.choice(METHODS)

@@ -1,4 +1,4 @@
-"""The ground a row is played on: its folder, servers, workers, clients, ledger and dice. All gone afterwards.
+"""The environment of a row: folder, servers, workers, clients, ledger and random generator; removed afterwards.
 
 server = ground.server()
 fleet = ground.workers(server.url)
@@ -36,11 +36,11 @@ LIVENESS_SECONDS = 2.0
 
 
 class Ground:
-    """What a row plays with.
+    """The resources of a row.
 
     Args:
         tier: ``"smoke"`` or ``"full"``.
-        seed: of the dice.
+        seed: of the random generator.
     """
 
     def __init__(self, tier: str, seed: int) -> None:
@@ -50,7 +50,7 @@ class Ground:
         self._servers = 0
 
     def __enter__(self) -> Self:
-        # Short, because the paths of sockets have to be.
+        # Short, because socket paths have a maximum length.
         folder = tempfile.TemporaryDirectory(prefix="offsider-", ignore_cleanup_errors=True)
         self.folder = Path(self._stack.enter_context(folder))
         self.ledger = Ledger(self.server(persist=False).socket_path)
@@ -61,16 +61,16 @@ class Ground:
         self._stack.close()
 
     def pick(self, *, smoke: T, full: T) -> T:
-        """The value of this tier."""
+        """Return the value for this tier."""
         return full if self.tier == "full" else smoke
 
     # --- what is in it ------------------------------------------------------------------------------
 
-    def server(self, *, persist: bool = True, **config: str) -> Server:
-        """A further server; keywords become lines of its configuration (`_` is read as `-`)."""
+    def server(self, *, persist: bool = True, binary: Path | None = None, **config: str) -> Server:
+        """Start another server; keywords become lines of its configuration (`_` becomes `-`)."""
         self._servers += 1
         lines = {key.replace("_", "-"): value for key, value in config.items()}
-        server = Server(self.folder / f"s{self._servers}", persist=persist, config=lines)
+        server = Server(self.folder / f"s{self._servers}", persist=persist, config=lines, binary=binary)
         self._stack.callback(server.close)
         return server
 
@@ -78,7 +78,7 @@ class Ground:
         return self._stack.enter_context(FaultProxy(server.url))
 
     def client(self, url: str, **settings: Any) -> Client:
-        """A client; keywords are settings of the section ``redis``."""
+        """Return a client; keywords are settings of the section ``redis``."""
         config = Config()
         config.redis.url = url
         for name, value in settings.items():
@@ -88,7 +88,7 @@ class Ground:
         return client
 
     def workers(self, url: str, *, liveness_seconds: float = LIVENESS_SECONDS, **environ: str) -> Fleet:
-        """Workers of one server; keywords are further variables of their environment."""
+        """Return a fleet of workers of one server; keywords are environment variables."""
         self._servers += 1
         folder = self.folder / f"w{self._servers}"
         folder.mkdir()
@@ -104,7 +104,7 @@ class Ground:
         return fleet
 
     def pages(self, server: Server) -> HttpVisits:
-        """The pages of a server, by `offsider web` in a process of its own."""
+        """Serve the pages of a server with `offsider web` in its own process."""
         process = WebProcess(self.folder, server.url, OFFSIDER_ENV="production")
         self._stack.callback(process.close)
         visits = HttpVisits(process.port)
@@ -114,18 +114,18 @@ class Ground:
     # --- what is done in it -------------------------------------------------------------------------
 
     def effects(self) -> Effects:
-        """The side of the jobs, for a row that runs some of them itself."""
+        """Return the jobs' access to the ledger, for a row that runs jobs itself."""
         effects = Effects(self.ledger.path)
         self._stack.callback(effects.close)
         return effects
 
     def push(self, client: Client, jobs: int, *, ms: float = 0, name: str = "scoreboard.Work") -> list[str]:
-        """Push so many jobs; answers their jids."""
+        """Push this number of jobs and return their jids."""
         pushed = client.push_bulk({"class": name, "args": [[number, ms] for number in range(jobs)]})
         return [jid for jid in pushed if jid is not None]
 
     def settled(self, server: Server, *, seconds: float = 10.0) -> bool:
-        """Wait until no job lies in a private list; False when some still do after ``seconds``."""
+        """Wait until the private lists are empty; False if they are not after ``seconds``."""
         until = time.monotonic() + seconds
         while entries(server.raw):
             if time.monotonic() > until:
@@ -134,7 +134,7 @@ class Ground:
         return True
 
     def tally(self, acked: Sequence[str], *servers: Server, pushed: int | None = None) -> Tally:
-        """What became of the jobs whose push returned, on all of these servers."""
+        """Count the jobs whose push returned by result, over all of these servers."""
         effects, mine = self.ledger.counts(RAN), set(acked)
         missing = mine - effects.keys()
         held = [Holdings.of(server.raw) for server in servers]
@@ -160,7 +160,7 @@ class Fleet:
     Args:
         workers: starts them.
         settings: their environment.
-        ledger: in which they count.
+        ledger: the ledger for their effects.
     """
 
     def __init__(self, workers: Workers, settings: dict[str, str], ledger: Ledger) -> None:
@@ -173,7 +173,7 @@ class Fleet:
     def start(
         self, *options: str, wait: bool = True, app: str = APPLICATION, command: Sequence[str] = MODULE, **environ: str
     ) -> Worker:
-        """Start a worker; keywords are further variables of its environment."""
+        """Start a worker; keywords are additional environment variables."""
         settings = self._settings | environ
         worker = self._workers.start(*options, app=app, environ=settings, command=command, measured=False, wait=False)
         self.all.append(worker)
@@ -182,7 +182,7 @@ class Fleet:
         return worker
 
     def write(self, text: str, name: str) -> None:
-        """Write a file into the folder of the workers: what they are configured by, for example."""
+        """Write a file into the folder of the workers, for example their configuration."""
         self._workers.write(text, name)
 
     @property
@@ -194,7 +194,7 @@ class Fleet:
         return "".join(worker.output for worker in self.all)
 
     def missing_threads(self, client: Client, threads: int, *, seconds: float = 15.0) -> int:
-        """How many of so many threads do not answer: each gets a job that holds it until all hold one."""
+        """Return the number of dead threads: each thread gets a job that blocks it until all threads have one."""
         self._rolls += 1
         roll = f"roll{self._rolls}"
         client.push_bulk({"class": "scoreboard.RollCall", "args": [[roll]] * threads})
@@ -205,7 +205,7 @@ class Fleet:
         return threads - present
 
     def stop(self, *, seconds: float = 40.0) -> list[int]:
-        """TERM to all; answers their exit codes."""
+        """Send TERM to all workers and return their exit codes."""
         running = self.running
         for worker in running:
             worker.send("TERM")
@@ -216,16 +216,16 @@ class Fleet:
 
 
 def until(condition: Callable[[], T], seconds: float = 40.0, what: str = "") -> T:
-    """The condition's first true answer.
+    """Wait for the condition and return its first true result.
 
     Raises:
-        AssertionError: there was none in time.
+        AssertionError: it was not true in time.
     """
     return wait_for(condition, seconds, what)
 
 
 def until_more(ground: Ground, jobs: int, *, of: float, seconds: float) -> bool:
-    """Wait until so many further jobs had their effect, or the time is over; False when ``of`` are through."""
+    """Wait until this number of additional jobs has run, or the time is over; False once all ``of`` have run."""
     wanted, deadline = min(ground.ledger.size() + jobs, of), time.monotonic() + seconds
     while ground.ledger.size() < wanted and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -233,5 +233,5 @@ def until_more(ground: Ground, jobs: int, *, of: float, seconds: float) -> bool:
 
 
 def fences(server: Server) -> int:
-    """How many owners were declared dead; the fences stand for a day."""
+    """Return the number of owners that were declared dead; fences expire after a day."""
     return sum(1 for _ in server.raw.scan_iter("offsider:fenced:*", count=1000))

@@ -13,12 +13,12 @@ from offsider.core.payload import JobPayload
 from offsider.ext.concurrency_limits import ConcurrencyLimits
 from offsider.ext.unique import Unique
 
-#: The shard that a worker was started for, as the row knows it.
+#: The shard that the row started a worker for.
 SHARD = "SCOREBOARD_SHARD"
 LIMIT = 3
-#: Longer than any row lasts: a lock is freed because its job has ended, or is found by the reaper.
+#: Longer than any row: a lock is released when its job ends, or by the reaper.
 LOCKED_SECONDS = 3600
-#: A lock as short as this ends by itself while the row looks.
+#: Short enough that a lock expires during the row.
 BRIEFLY_SECONDS = 10
 
 effects = Effects(os.environ.get(VARIABLE, ""))
@@ -34,7 +34,7 @@ def configure(config: Config) -> None:
 
 
 def run(ms: float, shard: str) -> None:
-    """Take a while, and count the effect and the shard that it had it on."""
+    """Sleep, and count the effect and its shard."""
     time.sleep(ms / 1000)
     context = current_job()
     effects.ran(context.jid, context.interrupted_count)
@@ -44,19 +44,19 @@ def run(ms: float, shard: str) -> None:
 
 @job(name="fleet.Urgent", urgency="high")
 def urgent(_number: int, ms: float = 1) -> None:
-    """Goes to the shard of urgent jobs."""
+    """Run on the shard of urgent jobs."""
     run(ms, "urgent")
 
 
 @job(name="fleet.Crunch", resource_boundary="cpu")
 def crunch(_number: int, ms: float = 1) -> None:
-    """Goes to the shard on the other server."""
+    """Run on the shard on the other server."""
     run(ms, "crunch")
 
 
 @job(name="fleet.Ordinary")
 def ordinary(_number: int, ms: float = 1) -> None:
-    """Goes to the catch-all."""
+    """Run on the catch-all shard."""
     run(ms, "ordinary")
 
 
@@ -66,7 +66,7 @@ def _in_a_second(_count: int, _error: BaseException, _payload: JobPayload) -> fl
 
 @job(name="fleet.Flaky", resource_boundary="cpu", retry=5, retry_in=_in_a_second)
 def flaky(_number: int, ms: float = 1) -> None:
-    """Fails the first time: its retry stays on its server."""
+    """Fail at the first attempt; the retry stays on the same server."""
     if current_job().attempt == 1:
         raise RuntimeError("the first time it fails")
     run(ms, "crunch")
@@ -74,32 +74,32 @@ def flaky(_number: int, ms: float = 1) -> None:
 
 @job(name="fleet.Limited", extra={"concurrency_limit": LIMIT})
 def limited(_number: int, ms: float = 1) -> None:
-    """Not more than three at one time."""
+    """Run at most three at once."""
     with inside.counted("limited"):
         run(ms, "ordinary")
 
 
 @job(name="fleet.LimitedCrunch", resource_boundary="cpu", extra={"concurrency_limit": 1})
 def limited_crunch(_number: int, ms: float = 1) -> None:
-    """One at a time, on the other server."""
+    """Run one at a time, on the other server."""
     with inside.counted("limited crunch"):
         run(ms, "crunch")
 
 
 @job(name="fleet.Once", extra={"unique_for": LOCKED_SECONDS})
 def once(key: int) -> None:
-    """Stored once for each key."""
+    """Run as a unique job per key."""
     with inside.counted(f"once {key}", "once"):
         run(1, "ordinary")
 
 
 @job(name="fleet.Briefly", extra={"deduplicate": {"strategy": "until_executed", "ttl": BRIEFLY_SECONDS}})
 def briefly(_key: int) -> None:
-    """Its lock ends after a few seconds, whatever happens."""
+    """Run with a lock that expires after a few seconds."""
     run(1, "ordinary")
 
 
 @job(name=ticking.JOB)
 def tick() -> None:
-    """A periodic job: counts its tick by the jid that was pushed for it."""
+    """Count the tick by the jid of this periodic job."""
     ticking.note_job(effects)

@@ -1,4 +1,4 @@
-"""Where the jobs of a server lie: what every row asks at its end."""
+"""Lists the jobs on a server by location, for the end of every row."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 @dataclass
 class Holdings:
-    """Jids by the kind of place; what extensions have parked waits as well."""
+    """Jids by location; jobs in lists of extensions count as waiting."""
 
     waiting: list[str] = field(default_factory=list[str])
     dead: list[str] = field(default_factory=list[str])
@@ -19,7 +19,7 @@ class Holdings:
 
     @classmethod
     def of(cls, raw: Any) -> Holdings:
-        """Everything that the server of this redis-py client holds."""
+        """Read all jobs on the server of this redis-py client."""
         found = cls()
         for key in raw.scan_iter("queue:*", count=1000):
             found.waiting += jids(raw.lrange(key, 0, -1))
@@ -42,6 +42,6 @@ def jids(payloads: Iterable[bytes]) -> list[str]:
 
 
 def entries(raw: Any) -> list[bytes]:
-    """Everything that lies in private lists."""
+    """Return all entries of private lists."""
     keys = raw.scan_iter("offsider:working:*", count=1000)
     return [entry for key in keys for entry in raw.lrange(key, 0, -1)]

@@ -1,4 +1,4 @@
-"""Numbers and texts of a size that no form offers."""
+"""Numbers and texts far beyond those that forms offer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NUMBERS = (
     *("NaN", "inf", "1.5", "0x7fffffff", "1_000", "\u0663\u0664", "", " ", "+7", "--1", "null", "true", "[]", "1,2"),
 )
 MEGABYTE = "x" * 1_000_000
-#: The second is as much as an address may hold.
+#: The second is the maximum length of an address.
 TEXTS = (MEGABYTE, "x" * 7_900)
 ANSWERS = {200, 303, 400, 404, 413, 414}
 MOST_MS = 200
@@ -33,8 +33,8 @@ MOST_GROWTH_MB = 10
 
 @row(
     "R21",
-    "each number that a page reads as -1, 0, 10^15, 10^5000, 1e999, NaN and so on; each text as 1 MB; forms of 1 MB",
-    bar="each is refused (400) or answered < 200 ms; RSS grows by < 10 MB",
+    "each number that a page parses as -1, 0, 10^15, 10^5000, 1e999, NaN and so on; each text as 1 MB; forms of 1 MB",
+    bar="each request is refused (400) or answered < 200 ms; RSS grows by < 10 MB",
     heavy=True,
 )
 def hostile_numbers(ground: Ground, report: Report) -> None:
@@ -51,23 +51,23 @@ def hostile_numbers(ground: Ground, report: Report) -> None:
     chosen = [*islice(asked, ground.pick(smoke=300, full=len(asked)))]
     statuses, odd, slow = Counter[int](), list[str](), list[str]()
     with web_parts.overheard() as log, closing(web_parts.asgi_visits(server, insecure=True)) as visits:
-        for look in looks * 2:  # what is loaded once is no growth, nor what a thread keeps for its next request
+        for look in looks * 2:  # warm up, because one-time loads and per-thread caches are no growth
             visits.send(Asked("GET", look))
             visits.send(Asked("GET", f"{look}?text={MEGABYTE}"))
         before = held_mb()
         for make in chosen:
             each = make()
             reply = visits.send(each)
-            if reply.seconds * 1000 > MOST_MS:  # what is slow by itself is slow again; a busy machine is not
+            if reply.seconds * 1000 > MOST_MS:  # repeat: other load rarely delays it twice
                 reply = visits.send(each)
             statuses[reply.status] += 1
             where = f"{each.method} {each.target[:80]}: {reply.status} after {reply.seconds * 1000:.0f} ms"
             odd += [where] if reply.status not in ANSWERS else []
             slow += [where] if reply.seconds * 1000 > MOST_MS else []
         growth = held_mb() - before
-    report.count(f"refused or answered, but for {odd[:5]}" if odd else "refused or answered", not odd)
+    report.count(f"refused or answered, except {odd[:5]}" if odd else "refused or answered", not odd)
     report.count(f"errors in the log: {log.kinds}" if log.errors else "errors in the log 0", not log.errors)
-    report.timed(f"within {MOST_MS} ms, but for {slow[:5]}" if slow else f"within {MOST_MS} ms", not slow)
+    report.timed(f"within {MOST_MS} ms, except {slow[:5]}" if slow else f"within {MOST_MS} ms", not slow)
     report.count(f"RSS grows by < {MOST_GROWTH_MB} MB: {growth:.1f}", growth < MOST_GROWTH_MB)
     report.figure("requests", f"{len(chosen):,}")
     report.figure("statuses", ", ".join(f"{status}: {count:,}" for status, count in sorted(statuses.items())))
@@ -83,8 +83,8 @@ def _act(act: str) -> Asked:
 
 
 def held_mb() -> float:
-    """Resident memory without what the allocator keeps for the next request."""
+    """Return the resident memory after the allocator has released free memory."""
     gc.collect()
-    with suppress(OSError, AttributeError):  # a C library of another kind
+    with suppress(OSError, AttributeError):  # a C library without malloc_trim
         ctypes.CDLL(None).malloc_trim(0)
     return resident_mb(os.getpid())

@@ -1,4 +1,4 @@
-"""Stored text that wants to be more than text on a page."""
+"""Stored text that tries to inject markup into pages."""
 
 from __future__ import annotations
 
@@ -10,41 +10,58 @@ from bench.scoreboard import web_parts
 from bench.scoreboard.furniture import Furniture, Words, furnish
 from bench.scoreboard.ground import Ground
 from bench.scoreboard.row import Report, row
+from bench.scoreboard.servers import Server
 from bench.scoreboard.visits import Asked, Reply, Visits
 from tests.hostile import STRINGS
 from tests.markup import Element, Markup
 
-#: Elements that our own pages have nowhere, or (script, style) in one form alone.
+#: Elements that our own pages never have, or (script, style) only in one form.
 NEVER = frozenset(["iframe", "object", "embed", "base", "marquee", "video", "math", "template", "xss", "foreignobject"])
 ADDRESSES = ("href", "src", "action", "formaction", "data", "srcset", "poster", "xlink:href")
-#: What a hostile string has and a harmless one has not. Lengths stay, in JSON too, so that both are cut at one place.
+#: Characters of hostile strings only. Harmless strings have the same length, in JSON too, so pages cut both equally.
 TAMED = str.maketrans({**dict.fromkeys("<>'`&{}%#/:;=?*[]|$\u2028\u2029\ud800", "x"), '"': "\b", "\\": "\b"})
 
 
 @row(
     "R19",
-    "100 hostile strings as class, arguments, queue, tag, error, backtrace, host, process, deploy and whatever else "
-    "pages show; every page that shows them is parsed",
-    bar="elements and attributes born from data 0; addresses with a scheme of theirs 0; responses of 500 and above 0",
+    "100 hostile strings as class, arguments, queue, tag, error, backtrace, host, process, deploy and all other "
+    "values that pages show; every page that shows them is parsed",
+    bar="elements and attributes injected by data 0; addresses with an injected scheme 0; responses of 500 and above 0",
     heavy=True,
 )
 def injected(ground: Ground, report: Report) -> None:
     strings = STRINGS if ground.tier == "full" else [*STRINGS[::11], *STRINGS[-7:]]
     server = ground.server(persist=False)
     born, pages = list[str](), 0
-    with web_parts.overheard() as log, closing(web_parts.asgi_visits(server, insecure=True)) as visits:
+    with (
+        web_parts.overheard() as log,
+        web_parts.no_time_budget(),
+        closing(web_parts.asgi_visits(server, insecure=True)) as visits,
+    ):
         for number, hostile in enumerate(strings):
-            server.raw.flushall()
-            plain = shapes(visits, furnish(server.raw, everywhere(tamed(hostile, number)), seed=number))
-            server.raw.flushall()
-            shown = shapes(visits, furnish(server.raw, everywhere(hostile), seed=number))
-            pages += len(shown)
-            for (route, reply), (_, harmless) in zip(shown, plain, strict=True):
-                born += [f"{route} with {hostile[:60]!r}: {what}" for what in newborn(hostile, reply, harmless)]
-    report.count(f"born 0, got {len(born)}: {born[:5]}" if born else "born 0", not born)
+            compared, found = compare(server, visits, hostile, number)
+            if found:
+                # A page whose minute ended between the visits differs too; injected markup differs again.
+                compared, found = compare(server, visits, hostile, number)
+            pages += compared
+            born += found
+    report.count(f"injected 0, got {len(born)}: {born[:5]}" if born else "born 0", not born)
     report.count(f"errors in the log: {log.kinds}" if log.errors else "errors in the log 0", not log.errors)
     report.figure("strings", len(strings))
     report.figure("pages", f"{pages:,}")
+
+
+def compare(server: Server, visits: Visits, hostile: str, number: int) -> tuple[int, list[str]]:
+    """Return the number of pages that show a text, and what it adds to them."""
+    server.raw.flushall()
+    plain = shapes(visits, furnish(server.raw, everywhere(tamed(hostile, number)), seed=number))
+    server.raw.flushall()
+    shown = shapes(visits, furnish(server.raw, everywhere(hostile), seed=number))
+    return len(shown), [
+        f"{route} with {hostile[:60]!r}: {what}"
+        for (route, reply), (_, harmless) in zip(shown, plain, strict=True)
+        for what in newborn(hostile, reply, harmless)
+    ]
 
 
 def everywhere(text: str) -> Words:
@@ -52,12 +69,12 @@ def everywhere(text: str) -> Words:
 
 
 def tamed(text: str, number: int) -> str:
-    """A harmless text of the same length."""
+    """Return a harmless text of the same length."""
     return text.translate(TAMED) or f"plain{number}"
 
 
 def shapes(visits: Visits, furniture: Furniture) -> list[tuple[str, Reply]]:
-    """Every page that looks at what is stored."""
+    """Return every page that shows stored data."""
     html = {"accept": "text/html"}
     return [
         (route.path, visits.send(Asked("GET", target, html)))
@@ -68,10 +85,10 @@ def shapes(visits: Visits, furniture: Furniture) -> list[tuple[str, Reply]]:
 
 
 def newborn(text: str, reply: Reply, harmless: Reply) -> Iterator[str]:
-    """What a page has that the same page of harmless words has not."""
+    """Return the elements of a page that the same page with harmless texts does not have."""
     if reply.status >= 500:
         yield str(reply.status)
-    # Half a character is none: a job that holds one is shown as bytes that are no job.
+    # A lone surrogate is no valid character: a job with one is shown as a malformed payload.
     same = text.isascii() or text.encode(errors="replace").decode() == text
     if same and reply.status != harmless.status:
         yield f"{reply.status} in place of {harmless.status}"

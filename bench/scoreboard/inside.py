@@ -1,9 +1,8 @@
-"""How many jobs of a kind run at one time, counted by the jobs themselves in the ledger, where nobody is killed.
+"""Counts the concurrent runs of each kind of job. The jobs themselves count in the ledger, a server without faults.
 
-1. A run notes itself when it begins, and reads in the same transaction who else is inside. At its end it takes itself
-   out.
-2. A run whose process was killed cannot do that. The row tells whom it killed, and they count no more: before their
-   successors can have been let in, because it takes seconds until somebody is declared dead.
+1. A run adds itself at its start, and reads the current runs in the same transaction. It removes itself at its end.
+2. A run whose process was killed cannot remove itself. So the row reports each process that it kills, and its runs no
+   longer count. This is in time: successors can start only after the process is declared dead, which takes seconds.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ KILLED = "killed"
 
 
 class Inside:
-    """The side of the jobs.
+    """Access for jobs.
 
     Args:
-        path: of the ledger server's socket.
+        path: the ledger server's socket.
     """
 
     def __init__(self, path: str) -> None:
@@ -31,11 +30,11 @@ class Inside:
 
     @contextmanager
     def counted(self, kind: str, group: str = "") -> Generator[None]:
-        """Around what a job does.
+        """Count the run during the block.
 
         Args:
-            kind: those that are counted together.
-            group: under which name the most of this kind is told; default: the kind.
+            kind: runs of the same kind are counted together.
+            group: name for the maximum of this kind; default: the kind.
         """
         pid = os.getpid()
         member = f"{pid} {threading.get_ident()}"
@@ -53,21 +52,21 @@ class Inside:
 
 
 class Outside:
-    """The side of the row.
+    """Access for the row.
 
     Args:
-        path: of the ledger server's socket.
+        path: the ledger server's socket.
     """
 
     def __init__(self, path: str) -> None:
         self._redis: Any = redis.Redis(unix_socket_path=path, decode_responses=True)
 
     def killed(self, pid: int) -> None:
-        """Tell that a process is dead."""
+        """Remove the runs of a killed process."""
         self._redis.sadd(KILLED, pid)
 
     def most(self, group: str) -> int:
-        """The most runs of one kind at one time that any of them has seen; 0 when there was none."""
+        """Return the maximum number of concurrent runs of one kind; 0 if there was none."""
         return max(map(int, self._redis.hkeys(f"most:{group}")), default=0)
 
     def close(self) -> None:

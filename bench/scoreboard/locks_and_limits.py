@@ -1,4 +1,4 @@
-"""Unique jobs and limited ones, whose workers are killed."""
+"""Unique and limited jobs whose workers are killed."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from offsider.ext.unique import Locks
 THREADS = 4
 LIMIT = 3
 CHUNK = 20
-#: What `guarded.briefly` is locked for.
+#: Lock duration of `guarded.briefly`.
 BRIEFLY_SECONDS = 10
-#: A queue that no worker serves, and that is deleted under the locks of its jobs.
+#: A queue without workers, which the row deletes while its jobs are locked.
 NOWHERE = "nowhere"
 LATE_SECONDS = 1.0
 
 
 @row(
     "R28",
-    "unique jobs, each pushed twice, and jobs of which three may run at one time, by 2 processes of 4 threads, one of "
+    "unique jobs, each pushed twice, and jobs with a concurrency limit of three, in 2 processes of 4 threads, one of "
     "which is killed (`kill -9`) each second; a queue with locked jobs is deleted",
-    bar="of equal jobs one is stored; lost 0; duplicates <= kills x threads; no limit is exceeded inside the jobs; "
-    "each lock is freed within its time; no slot is left",
+    bar="of duplicate jobs one is stored; lost 0; duplicates <= kills x threads; no limit is exceeded inside the jobs; "
+    "each lock is released within its time; no slot is left",
 )
 def locks_and_limits(ground: Ground, report: Report) -> None:
-    report.partial.append("callbacks of batches: there are no batches yet")
+    report.partial.append("batches do not exist yet")
     server, declared, config = ground.server(), declared_jobs(ground), Config()
     config.redis.url = server.url
     declared.configure(config)
@@ -46,13 +46,13 @@ def locks_and_limits(ground: Ground, report: Report) -> None:
     firsts: list[str | None] = []
     seconds: list[str | None] = []
     others: list[str | None] = []
-    for start in range(0, keys, CHUNK):  # so that each kind is there from the beginning to the end
+    for start in range(0, keys, CHUNK):  # so that each kind is present from the beginning to the end
         numbers = [(number,) for number in range(start, start + CHUNK)]
         firsts += declared.once.via(client).enqueue_many(numbers)
         seconds += declared.once.via(client).enqueue_many(numbers)
         others += declared.briefly.via(client).enqueue_many([(1_000_000 + start,)])
         others += declared.limited.via(client).enqueue_many([(*number, 5) for number in numbers])
-    report.count("of equal jobs the first is stored", all(firsts) and not any(seconds))
+    report.count("only the first of equal jobs is stored", all(firsts) and not any(seconds))
     acked = [jid for jid in (*firsts, *others) if jid is not None]
     fleet = ground.workers(server.url)
     pair = [fleet.start("-c", str(THREADS), wait=False, app=APPLICATION) for _ in range(2)]
@@ -81,7 +81,7 @@ def locks_and_limits(ground: Ground, report: Report) -> None:
 
 
 def judge_the_rest(report: Report, config: Config, orphaned_at: float, ran_at: float) -> None:
-    """What was locked and limited is free in the end, and in time."""
+    """Check that all locks and slots are released in time."""
     brief = "fleet.Briefly"
 
     def left(counts: Callable[[str], bool]) -> int:
@@ -93,5 +93,5 @@ def judge_the_rest(report: Report, config: Config, orphaned_at: float, ran_at: f
     held = remaining(lambda: left(lambda name: name != brief))
     report.count(f"locks left 0, got {held}", held == 0)
     report.figure("seconds until the last lock was freed", time.monotonic() - ran_at)
-    slots = remaining(lambda: sum(limit.in_use + limit.parked for limit in Limits(config)))
-    report.count(f"slots in use and jobs parked at the end 0, got {slots}", slots == 0)
+    slots = remaining(lambda: sum(limit.in_use + limit.held for limit in Limits(config)))
+    report.count(f"slots in use and jobs held at the end 0, got {slots}", slots == 0)

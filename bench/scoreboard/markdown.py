@@ -1,4 +1,4 @@
-"""The scoreboard as a page of the documentation: the table between two marks is written, the rest is by hand."""
+"""Writes the scoreboard's table into a page of the documentation, between two markers."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from bench.scoreboard.rows import ROWS
 
 BEGIN = "<!-- scoreboard: begin, written by `python3 dev.py scoreboard --markdown docs/internals/reliability.md` -->"
 END = "<!-- scoreboard: end -->"
-NOT_YET = "not played yet"
+NOT_YET = "not run yet"
 _LINE = re.compile(r"^\| (R\d+) \| .* \| (.*) \|$", re.MULTILINE)
 
 
 def update(page: Path, reports: Sequence[Report]) -> None:
-    """Write the results into the page; rows that were not played keep theirs."""
+    """Write the results into the page; rows that were not run keep their results."""
     text = page.read_text()
     before, _, rest = text.partition(BEGIN)
     old, mark, after = rest.partition(END)
@@ -27,7 +27,7 @@ def update(page: Path, reports: Sequence[Report]) -> None:
 
 
 def results_in(table_text: str) -> dict[str, str]:
-    """The last column of a table by name of row."""
+    """Return the last column of a table by row name."""
     return dict(_LINE.findall(table_text))
 
 
@@ -38,7 +38,7 @@ def table(rows: Iterable[Row], results: Mapping[str, str]) -> str:
 
 
 def result(report: Report) -> str:
-    """What came out, in one cell."""
+    """Return the result of a row as one cell."""
     if report.skipped:
         return f"skipped: {report.skipped}"
     tally = report.tally

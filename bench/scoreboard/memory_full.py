@@ -1,4 +1,4 @@
-"""The server is full and evicts nothing."""
+"""The server's memory is full, and it evicts nothing."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ PUSHES = 20
 
 @row(
     "R11",
-    "50,000 jobs are queued, one in 50 fails; then `maxmemory` is set below what is used, under `noeviction`",
-    bar="pushes raise QueueFull; the drain goes on to 0; every failed job is kept for its retry; nobody declared dead",
+    "50,000 jobs are queued, one in 50 fails; then `maxmemory` is set below the used memory, under `noeviction`",
+    bar="pushes raise QueueFull; the drain continues to 0; every failed job is kept for its retry; no worker declared "
+    "dead",
     heavy=True,
 )
 def full_server(ground: Ground, report: Report) -> None:
@@ -36,7 +37,7 @@ def full_server(ground: Ground, report: Report) -> None:
     ground.ledger.until(jobs, quiet_seconds=30)
     ground.ledger.until(len(failing), quiet_seconds=10, table="failed")
     seconds = time.monotonic() - started
-    time.sleep(max(0.0, 4 * LIVENESS_SECONDS - seconds))  # long enough to be taken for dead
+    time.sleep(max(0.0, 4 * LIVENESS_SECONDS - seconds))  # long enough to be declared dead
     ground.settled(server)
 
     report.tally = ground.tally(acked, server)
@@ -44,15 +45,15 @@ def full_server(ground: Ground, report: Report) -> None:
     report.count(f"duplicates 0, got {report.tally.duplicated}", report.tally.duplicated == 0)
     kept = set(failing) & {*Holdings.of(server.raw).waiting}
     report.count(f"retries kept {len(failing)}, got {len(kept)}", len(kept) == len(failing))
-    report.count("nobody was declared dead", fences(server) == 0)
+    report.count("no worker was declared dead", fences(server) == 0)
     report.count("no worker has ended", len(fleet.running) == 2)
     server.raw.config_set("maxmemory", "0")
-    report.count("with room again a push succeeds", not is_refused(client))
+    report.count("a push succeeds once memory is free again", not is_refused(client))
     report.figure("jobs/s on the full server", round(jobs / seconds))
 
 
 def is_refused(client: Client) -> bool:
-    """Whether a push raises QueueFull; any other error breaks the row."""
+    """Return whether a push raises QueueFull; any other error fails the row."""
     try:
         client.push({"class": "scoreboard.Work", "args": []})
     except QueueFull:

@@ -1,4 +1,4 @@
-"""The way to the server: swallowed, or cut."""
+"""The network drops all data, or resets connections."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ GROWTH_MB = 20
 
 @row(
     "R7",
-    "for 30 s nothing passes between workers and server, in neither direction; later the server is frozen as long",
-    bar="lost 0; nobody declared dead; dead threads 0; RSS flat; the drain resumes < 5 s afterwards",
+    "for 30 s a black hole between workers and server drops all data in both directions; later the server is frozen "
+    "for 30 s",
+    bar="lost 0; no worker declared dead; dead threads 0; RSS flat; the drain resumes < 5 s afterwards",
 )
 def black_hole(ground: Ground, report: Report) -> None:
     silence_seconds = ground.pick(smoke=3.0, full=30.0)
@@ -58,7 +59,7 @@ def black_hole(ground: Ground, report: Report) -> None:
 @row(
     "R8",
     "every connection between workers and server is reset every 1 to 3 s, for 60 s",
-    bar="lost 0; duplicates counted; dead threads 0; nobody declared dead",
+    bar="lost 0; duplicates counted; dead threads 0; no worker declared dead",
 )
 def resets(ground: Ground, report: Report) -> None:
     seconds = ground.pick(smoke=6.0, full=60.0)
@@ -79,7 +80,7 @@ def resets(ground: Ground, report: Report) -> None:
 
 
 def reset_while_feeding(ground: Ground, server: Server, proxy: FaultProxy, seconds: float) -> tuple[list[str], int]:
-    """Reset every connection again and again while there is always work; answers the jids and the number of resets."""
+    """Reset every connection repeatedly while jobs are queued; return the jids and the number of resets."""
     client = ground.client(server.url)
     acked: list[str] = []
     slow, fast = ground.pick(smoke=(0.3, 0.9), full=(1.0, 3.0))

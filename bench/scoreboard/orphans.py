@@ -1,4 +1,4 @@
-"""Jobs whose owners died with their machines, and many who would take them over."""
+"""Jobs whose owners died with their machines, and many processes that reclaim them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ SWEEPERS = 8
 
 @row(
     "R29",
-    "1,000 jobs run when their machines are gone; 8 processes look for them at once. Then the same, and 4 of the 8 are "
-    "killed while they take them over",
-    bar="lost 0; every job is given back once; with kills: lost 0, duplicates <= kills x threads",
+    "the machines of 1,000 running jobs fail; 8 processes sweep at once. Then the same, and 4 of the 8 are killed "
+    "while they reclaim the jobs",
+    bar="lost 0; every job is requeued once; with kills: lost 0, duplicates <= kills x threads",
     heavy=True,
 )
 def orphan_race(ground: Ground, report: Report) -> None:
@@ -34,7 +34,7 @@ def orphan_race(ground: Ground, report: Report) -> None:
     report.nothing_missing()
     report.count(f"duplicates 0, got {report.tally.duplicated}", report.tally.duplicated == 0)
     again = ground.ledger.size("again")
-    report.count(f"given back twice 0, got {again}", again == 0)
+    report.count(f"requeued twice 0, got {again}", again == 0)
 
     for worker in sweepers:
         worker.kill()
@@ -53,7 +53,7 @@ def orphan_race(ground: Ground, report: Report) -> None:
 
 
 def make_orphans(ground: Ground, fleet: Fleet, server: Server, jobs: int) -> list[str]:
-    """Jobs that run in processes which are then gone with all their children; answers the jids."""
+    """Start jobs in processes, kill these with all their children, and return the jids."""
     acked = ground.push(ground.client(server.url), jobs, name="scoreboard.Hold")
     hosts = [fleet.start("-c", str(jobs // 2), wait=False) for _ in range(2)]
     until(lambda: len(entries(server.raw)) == jobs and ground.ledger.size("held") >= jobs * 0.9, 60)

@@ -1,4 +1,4 @@
-"""Payloads that are large, and bytes that are no payload at all."""
+"""Large payloads, and malformed payloads."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from bench.scoreboard.processes import resident_mb
 from bench.scoreboard.row import Report, row
 from bench.scoreboard.servers import Server
 from offsider.core.payload import new_jid
+from offsider.inspector import JobRecord
 from offsider.web.segments import segment
 
 THREADS = 4
@@ -24,8 +25,8 @@ MEGABYTE = 1_000_000
 @row(
     "R14",
     "1,000 jobs with an argument of 1 MB, and one of 50 MB",
-    bar="all run; each push of more than `large_payload_bytes` warns; the pages that show such jobs are small, "
-    "and take < 500 ms",
+    bar="all run; each push of more than `large_payload_bytes` logs a warning; the pages that show such jobs are "
+    "small, and take < 500 ms",
     heavy=True,
 )
 def large_payloads(ground: Ground, report: Report) -> None:
@@ -40,7 +41,7 @@ def large_payloads(ground: Ground, report: Report) -> None:
     for number in range(jobs):
         jid = client.push({"class": "scoreboard.Work", "args": [number, 0, "x" * MEGABYTE]})
         acked += [jid] if jid else []
-        until(lambda: server.raw.llen("queue:default") < 100)  # what waits has to fit into memory
+        until(lambda: server.raw.llen("queue:default") < 100)  # queued jobs must fit into memory
     jid = client.push({"class": "scoreboard.Work", "args": [0, 0, "x" * giant * MEGABYTE]})
     acked += [jid] if jid else []
     ground.ledger.until(jobs + 1, quiet_seconds=30)
@@ -54,7 +55,7 @@ def large_payloads(ground: Ground, report: Report) -> None:
 
 
 def looked_at(ground: Ground, server: Server, report: Report, giant: int) -> None:
-    """Pages of such jobs, which wait for nobody, have failed, and run."""
+    """Check pages of such jobs: queued ones, failed ones, and running ones."""
     client, pages = ground.client(server.url), ground.pages(server)
     for _ in range(25):
         client.push({"class": "scoreboard.Work", "args": ["x" * MEGABYTE], "queue": "large"})
@@ -92,9 +93,9 @@ class Warnings(logging.Handler):
 
 @row(
     "R15",
-    "10,000 different strings in a queue that are no job, or a job with something wrong about it",
-    bar="no worker ends; each is in the dead set as it was, waits for a retry or for a worker that knows its class, or "
-    "ran; in private lists 0",
+    "10,000 different strings in a queue that are malformed payloads, or jobs with invalid values",
+    bar="no worker exits; each string is in the dead set unchanged, waits for a retry or for a worker that knows its "
+    "class, or ran; in private lists 0",
     heavy=True,
 )
 def malformed_payloads(ground: Ground, report: Report) -> None:
@@ -107,7 +108,7 @@ def malformed_payloads(ground: Ground, report: Report) -> None:
     server.raw.sadd("queues", "default")
     for start in range(0, wanted, 1000):
         server.raw.lpush("queue:default", *raws[start : start + 1000])
-    # The dead set keeps fewer than its limit, and shall not forget one of these.
+    # Raise the limit of the dead set, so that it keeps all of these.
     fleet = ground.workers(server.url, OFFSIDER_DEAD_MAX_JOBS="20000", OFFSIDER_LOG_LEVEL="critical")
     worker = fleet.start("-c", str(THREADS), wait=False)
     until(lambda: not server.raw.llen("queue:default") or not worker.runs, 240, "the queue is empty")
@@ -117,27 +118,27 @@ def malformed_payloads(ground: Ground, report: Report) -> None:
     missing = [raw for raw, number in sent.items() if not accounts.know(raw, number)]
     report.tally.pushed = report.tally.acked = wanted
     report.tally.lost = len(missing)
-    report.tally.ran = wanted - len(missing) - accounts.dead_as_it_was - accounts.retrying - accounts.parked
+    report.tally.ran = wanted - len(missing) - accounts.dead_as_it_was - accounts.retrying - accounts.stranded
     report.count(f"lost 0, got {len(missing)}: {missing[:3]}", not missing)
     report.count("no worker has ended", worker.runs)
     stuck = len(entries(server.raw))
     report.count(f"in private lists 0, got {stuck}", stuck == 0)
-    report.figure("in the dead set as they were", accounts.dead_as_it_was)
+    report.figure("in the dead set with their bytes", accounts.dead_as_it_was)
     report.figure("in the retry set", accounts.retrying)
-    report.figure("parked, since no worker knows their class", accounts.parked)
+    report.figure("stranded, since no worker knows their class", accounts.stranded)
 
 
 class Accounts:
-    """Where strings are that were sent."""
+    """The locations of the strings that were sent."""
 
     def __init__(self, ground: Ground, raw: Any) -> None:
-        dead, retry, parked = (raw.zrange(key, 0, -1) for key in ("dead", "retry", "schedule"))
-        self._dead = set(dead)
-        self._jids = {*jids(dead), *jids(retry), *jids(parked), *ground.ledger.counts()}
-        self._numbers = {*numbers(dead), *numbers(retry), *numbers(parked), *map(int, ground.ledger.counts("marked"))}
+        dead, retry, stranded = (raw.zrange(key, 0, -1) for key in ("dead", "retry", "schedule"))
+        self._dead = {JobRecord(member).unwrapped for member in dead}
+        self._jids = {*jids(dead), *jids(retry), *jids(stranded), *ground.ledger.counts()}
+        self._numbers = {*numbers(dead), *numbers(retry), *numbers(stranded), *map(int, ground.ledger.counts("marked"))}
         self.dead_as_it_was = 0
         self.retrying = len(retry)
-        self.parked = len(parked)
+        self.stranded = len(stranded)
 
     def know(self, raw: bytes, number: int) -> bool:
         if raw in self._dead:
@@ -150,7 +151,7 @@ class Accounts:
 
 
 def numbers(payloads: list[bytes]) -> list[int]:
-    """The numbers that the payloads carry in a field of their own, which survives every way they go."""
+    """Return the numbers of the payloads, from a separate field that every move preserves."""
     found: list[int] = []
     for payload in payloads:
         with suppress(ValueError, KeyError, TypeError, RecursionError):
@@ -159,7 +160,7 @@ def numbers(payloads: list[bytes]) -> list[int]:
 
 
 def malformed(dice: random.Random, number: int) -> bytes:
-    """One string with something wrong about it."""
+    """Return one malformed payload."""
     job: dict[str, Any] = {
         "class": "scoreboard.Marked",
         "args": [number],
@@ -182,7 +183,7 @@ def _cut(dice: random.Random, job: dict[str, Any]) -> bytes:
 
 
 def _bent(dice: random.Random, job: dict[str, Any]) -> bytes:
-    """One byte of the first half is another one: class, arguments, their names."""
+    """Replace one byte of the first half, which contains class, arguments and their names."""
     raw = bytearray(json.dumps(job).encode())
     raw[dice.randrange(len(raw) // 3)] = dice.randrange(256)
     return bytes(raw)

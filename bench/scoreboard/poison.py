@@ -1,4 +1,4 @@
-"""A job that kills its process each time it runs, among innocent ones."""
+"""A job that kills its process each time it runs, among harmless jobs."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ GIVE_UP_RUNS = 12
 
 @row(
     "R12",
-    "a job that kills its process by SIGKILL runs among 1,000 good ones, each of which lasts longer than it; "
-    "2 processes of 4 threads under a supervisor",
-    bar="the pill runs <= 3 times and ends in the dead set with the reason; its callback fires once; "
-    "innocents lost 0, buried 0",
+    "a job that kills its process by SIGKILL runs among 1,000 good jobs, each of which takes longer; 2 processes of 4"
+    " threads under a supervisor",
+    bar="the poison pill runs <= 3 times and moves to the dead set with the reason; its callback runs once; good jobs "
+    "lost 0, buried 0",
 )
 def poison_pill(ground: Ground, report: Report) -> None:
     jobs = ground.pick(smoke=60, full=1_000)
@@ -37,7 +37,7 @@ def poison_pill(ground: Ground, report: Report) -> None:
         if ground.ledger.size() >= jobs and server.raw.zcard("dead"):
             break
         time.sleep(0.05)
-    # As a death handler or an event, the news comes after the move.
+    # Death handlers and events run after the move.
     ground.ledger.until(1, quiet_seconds=3, table="poisoned")
 
     runs = ground.ledger.get("pill", str(pill))
@@ -51,4 +51,4 @@ def poison_pill(ground: Ground, report: Report) -> None:
     told = ground.ledger.get("poisoned", str(pill))
     report.count(f"its callback fires once, got {told}", told == 1)
     report.figure("pill runs", runs)
-    report.figure("innocents that ran twice", report.tally.duplicated)
+    report.figure("good jobs that ran twice", report.tally.duplicated)

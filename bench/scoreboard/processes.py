@@ -1,4 +1,4 @@
-"""Processes and their children, as the kernel lists them."""
+"""Finds processes and their children in /proc."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.process.workers import Worker
 
 
 def children(pid: int) -> list[int]:
-    """The living processes that a process has started, and those that these have."""
+    """Return the living descendants of a process."""
     found: list[int] = []
     parents = _parents()
     wanted = {pid}
@@ -22,11 +22,11 @@ def children(pid: int) -> list[int]:
 
 
 def kill_host(*workers: Worker) -> None:
-    """Kill processes with all that belongs to them at once, as when their machine is gone."""
+    """Kill processes and all their descendants at once, as if their machine died."""
     doomed = [pid for worker in workers for pid in (worker.pid, *children(worker.pid))]
     for pid in doomed:
         with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGSTOP)  # so that none of them sees another one die
+            os.kill(pid, signal.SIGSTOP)  # so that none of them can react to the death of another one
     for pid in doomed:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
@@ -35,7 +35,7 @@ def kill_host(*workers: Worker) -> None:
 
 
 def resident_mb(pid: int) -> float:
-    """Resident memory of a process, in MB."""
+    """Return the resident memory of a process in MB."""
     pages = int(Path(f"/proc/{pid}/statm").read_text("ascii").split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 

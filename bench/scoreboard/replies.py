@@ -1,4 +1,4 @@
-"""Replies that never come: the server acted, and who asked cannot know."""
+"""Lost replies: the server executed a command, but the client cannot know."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from offsider import RedisUnavailable
 from offsider.core.payload import new_jid
 
 THREADS = 4
-#: In the bytes of every claim and every outcome, and in those of no push.
+#: Contained in every claim and every outcome, and in no push.
 PRIVATE_LIST = b"offsider:working:"
 
 
 @row(
     "R9",
-    "the reply to a push is lost, 1,000 times; then each caller pushes the same payload once more",
-    bar="every push raises, ambiguous; duplicates stored 0; those of the second push are counted",
+    "the reply to a push is lost, 1,000 times; then each caller pushes the same payload again",
+    bar="every push raises an ambiguous error; duplicates stored 0; those of the second push are counted",
 )
 def push_reply_lost(ground: Ground, report: Report) -> None:
     jobs = ground.pick(smoke=200, full=1_000)
@@ -58,7 +58,7 @@ def push_reply_lost(ground: Ground, report: Report) -> None:
 @row(
     "R10",
     "the reply to a claim or to an outcome is lost, 1,000 times",
-    bar="stranded 0 after one heartbeat; lost 0; nobody declared dead",
+    bar="stranded 0 after one heartbeat; lost 0; no worker declared dead",
 )
 def claim_or_outcome_reply_lost(ground: Ground, report: Report) -> None:
     faults = ground.pick(smoke=40, full=1_000)
@@ -73,7 +73,7 @@ def claim_or_outcome_reply_lost(ground: Ground, report: Report) -> None:
         if server.raw.llen("queue:default") < 50:
             acked += ground.push(client, 50, ms=2)
         if planned == proxy.lost and planned < faults:
-            time.sleep(ground.dice.uniform(0.0, 0.02))  # so that now a claim is hit, now an outcome
+            time.sleep(ground.dice.uniform(0.0, 0.02))  # so that faults hit both claims and outcomes
             proxy.lose_reply(PRIVATE_LIST)
             planned += 1
         time.sleep(0.005)
@@ -83,7 +83,7 @@ def claim_or_outcome_reply_lost(ground: Ground, report: Report) -> None:
     report.nothing_missing()
     report.count(f"replies lost {faults}, got {proxy.lost}", proxy.lost == faults)
     report.count("the worker still runs", worker.runs)
-    report.count("nobody was declared dead", fences(server) == 0)
+    report.count("no worker was declared dead", fences(server) == 0)
     report.figure("replies lost", proxy.lost)
     with suppress(AssertionError):
         worker.stopped()

@@ -1,4 +1,4 @@
-"""The server dies and comes back, with its data or without."""
+"""The server dies and restarts, with or without its data."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PROCESSES = 2
 
 @row(
     "R3",
-    "the server (AOF, `everysec`) is killed and started again every 2 s while 2 processes of 4 threads drain it",
+    "the server (AOF, `everysec`) is killed and restarted every 2 s while 2 processes of 4 threads drain a queue",
     bar="lost 0; duplicates <= kills x threads; resumes < 3 s; dead threads 0",
     heavy=True,
 )
@@ -45,9 +45,9 @@ def server_killed(ground: Ground, report: Report) -> None:
 
 @row(
     "R4",
-    "the server without persistence is killed twice, and comes back empty",
-    bar="no worker ends; processes register again < 10 s; new jobs run; dead threads 0; what the server forgot is "
-    "told; periodic jobs go on, each tick once",
+    "the server without persistence is killed twice, and restarts empty",
+    bar="no worker exits; processes register again < 10 s; new jobs run; dead threads 0; the number of jobs that the "
+    "server forgot is reported; periodic jobs continue, each tick once",
 )
 def server_forgets(ground: Ground, report: Report) -> None:
     server = ground.server(persist=False)
@@ -76,7 +76,7 @@ def server_forgets(ground: Ground, report: Report) -> None:
         ground.ledger, report, "ticks after the restart", back_at, time.time() + ground.pick(smoke=8, full=30)
     )
     all_alive(ground, report, fleet, server)
-    report.figure("jobs that the server forgot", forgotten)
+    report.figure("jobs that the server lost", forgotten)
 
 
 def start_fleet(ground: Ground, server: Server, ticking: Ticking | None = None) -> Fleet:
@@ -88,15 +88,15 @@ def start_fleet(ground: Ground, server: Server, ticking: Ticking | None = None) 
 
 
 def all_alive(ground: Ground, report: Report, fleet: Fleet, server: Server) -> None:
-    """No process has ended, no thread is gone, and nobody was taken for dead."""
+    """Check that no process has ended, no thread has died, and no worker was declared dead."""
     report.count("no worker has ended", len(fleet.running) == len(fleet.all))
     missing = fleet.missing_threads(ground.client(server.url), THREADS * PROCESSES)
     report.count(f"dead threads 0, got {missing}", missing == 0)
-    report.count("nobody was declared dead", fences(server) == 0)
+    report.count("no worker was declared dead", fences(server) == 0)
 
 
 def registered(server: Server) -> int:
-    """How many processes are in Sidekiq's registry with their hash, and among the owners of private lists."""
+    """Count the processes that are in Sidekiq's registry with their hash, and registered as owners."""
     names = server.raw.smembers("processes")
     return sum(1 for name in names if server.raw.exists(name) and server.raw.hexists("offsider:owners", name))
 

@@ -1,4 +1,4 @@
-"""What a row of the scoreboard is, and what it has to tell when it was played.
+"""A row of the scoreboard, and its report.
 
     @row("R1", "one kill -9 a second", bar="lost 0; ...")
     def killed_workers(ground: Ground, report: Report) -> None:
@@ -7,8 +7,8 @@
         report.count("lost 0", report.tally.lost == 0)
         report.timed("> 3,000 jobs/s", rate > 3000)
 
-A bar is made of checks. Those that `count` hold in every tier; those that are `timed` tell something only on a
-machine that does nothing else, and decide in tier full alone.
+A bar consists of checks. Checks with `count` apply in every tier. Checks with `timed` are meaningful only on an idle
+machine, and apply only in tier full.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ TIERS = ("smoke", "full")
 
 @dataclass
 class Tally:
-    """What became of the jobs of a row.
+    """The jobs of a row by result.
 
     Attributes:
-        pushed: jobs that somebody tried to push.
-        acked: those of which the push returned.
-        ran: those of them that had their effect.
-        lost: acked, no effect, and nowhere to be found.
+        pushed: attempted pushes.
+        acked: jobs whose push returned.
+        ran: acked jobs that had their effect.
+        lost: acked jobs without an effect that are not stored on the server.
         duplicated: effects beyond the first of each job.
         recovered: jobs that ran after an interruption.
-        buried: without effect in the dead set.
-        stranded: without effect in a private list.
-        left: without effect in a queue, the retry set or the schedule.
+        buried: acked jobs without an effect in the dead set.
+        stranded: acked jobs without an effect in a private list.
+        left: acked jobs without an effect in a queue, the retry set or the schedule.
     """
 
     pushed: int = 0
@@ -52,7 +52,7 @@ class Tally:
 
 @dataclass
 class Check:
-    """One part of a bar. ``timed`` ones decide in tier full alone."""
+    """One check of a bar. ``timed`` checks apply only in tier full."""
 
     what: str
     holds: bool
@@ -61,13 +61,13 @@ class Check:
 
 @dataclass
 class Report:
-    """What a row tells.
+    """The report of a row.
 
     Attributes:
-        figures: further counts and times, by name.
-        partial: parts of the row that are not played, each with its reason.
-        skipped: why the whole row was not played; empty when it was.
-        broken: the traceback, when the row itself failed.
+        figures: additional counts and times, by name.
+        partial: parts of the row that were not run, each with its reason.
+        skipped: why the whole row was not run; empty if it was.
+        broken: the traceback if the row itself failed.
     """
 
     name: str
@@ -82,18 +82,18 @@ class Report:
     broken: str = ""
 
     def count(self, what: str, holds: object) -> None:
-        """A part of the bar that holds on any machine."""
+        """Add a check that applies on any machine."""
         self.checks.append(Check(what, bool(holds)))
 
     def timed(self, what: str, holds: object) -> None:
-        """A part of the bar that needs a quiet machine."""
+        """Add a check that needs an idle machine."""
         self.checks.append(Check(what, bool(holds), timed=True))
 
     def figure(self, name: str, value: object) -> None:
         self.figures[name] = f"{value:,.2f}" if isinstance(value, float) else str(value)
 
     def nothing_missing(self) -> None:
-        """The part of nearly every bar: each job that was acknowledged has had its effect."""
+        """Add the check of nearly every bar: each acked job has had its effect."""
         tally = self.tally
         for what in ("lost", "buried", "stranded", "left"):
             number = getattr(tally, what)
@@ -101,7 +101,7 @@ class Report:
 
     @property
     def missed(self) -> list[str]:
-        """The parts of the bar that this tier wants and that do not hold."""
+        """The checks of this tier that failed."""
         if self.broken:
             return ["the row did not end"]
         return [check.what for check in self.checks if not check.holds and (self.tier == "full" or not check.timed)]
@@ -135,11 +135,11 @@ class Row:
     """One line of the scoreboard.
 
     Attributes:
-        what: happens in it.
-        bar: what has to hold, in words.
-        play: carries it out.
-        heavy: keeps both cores busy, so that no other heavy row runs beside it.
-        tiers: in which it is played.
+        what: description of the faults.
+        bar: description of the checks.
+        play: the function that runs it.
+        heavy: it uses both cores, so no other heavy row runs at the same time.
+        tiers: tiers that include it.
     """
 
     name: str
@@ -153,5 +153,5 @@ class Row:
 def row(
     name: str, what: str, *, bar: str, heavy: bool = False, tiers: tuple[str, ...] = TIERS
 ) -> Callable[[Play], Row]:
-    """Make a row of the function that plays it."""
+    """Decorate a function as a row."""
     return lambda play: Row(name, what, bar, play, heavy, tiers)

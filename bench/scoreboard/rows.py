@@ -23,6 +23,7 @@ from bench.scoreboard import (
     restarts,
     sizes,
     slow,
+    slow_disk,
     soak,
     stops,
 )
@@ -41,6 +42,7 @@ _MODULES = (
     crashes,
     sizes,
     slow,
+    slow_disk,
     stops,
     forks,
     orphans,

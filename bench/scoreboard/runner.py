@@ -1,4 +1,4 @@
-"""Plays rows, each in a process of its own, several at a time: most of them wait more than they compute."""
+"""Runs rows, each in its own process, several at once, because most rows wait more than they compute."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ CLEAN_UP_SECONDS = 30.0
 
 
 class Runner:
-    """Plays rows of one tier.
+    """Runs rows of one tier.
 
     Args:
-        side_by_side: how many rows at a time; of the heavy ones never more than one.
+        side_by_side: number of concurrent rows; at most one heavy row runs at a time.
     """
 
     def __init__(self, tier: str, seed: int, side_by_side: int) -> None:
@@ -33,7 +33,7 @@ class Runner:
         self._playing: set[subprocess.Popen[str]] = set()
 
     def play(self, rows: Sequence[Row], *, told: Callable[[Row, Report], None] | None = None) -> list[Report]:
-        """Play all; ``told`` hears of each when it has ended. The reports are in the order of the rows."""
+        """Run all rows; call ``told`` after each. The reports are in the order of the rows."""
 
         def one(row: Row) -> Report:
             report = self._one(row)
@@ -41,7 +41,7 @@ class Runner:
                 told(row, report)
             return report
 
-        # Heavy rows by a thread of their own, one after the other, so that none waits in a place of a light one.
+        # A separate thread runs the heavy rows, so that a waiting heavy row does not block a light one.
         heavy = [row for row in rows if row.heavy]
         light = [row for row in rows if not row.heavy]
         try:
@@ -75,7 +75,7 @@ class Runner:
 
 
 def _end_one(process: subprocess.Popen[str]) -> None:
-    """Let a row clean up, and do not wait for ever."""
+    """Stop a row: let it clean up, then kill it."""
     process.terminate()
     try:
         process.wait(CLEAN_UP_SECONDS)

@@ -1,4 +1,4 @@
-"""Servers that can be killed, started again in the same place, and frozen."""
+"""Servers that can be killed, restarted at the same port, and frozen."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from offsider.embedded import EmbeddedServer
 
 
 class Server:
-    """One server of a row: listens at one port of loopback, over all its lives.
+    """One server of a row; it keeps its port on loopback over restarts.
 
     Args:
-        folder: of its data.
+        folder: its data.
         persist: keep an append-only file, synced once a second.
-        config: further lines of its configuration.
-        binary: the program; None takes the one that is found.
+        config: additional lines of its configuration.
+        binary: the program; None searches for one.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class Server:
         self._life = self._start(0)
         self.url = self._life.url
         self.port = int(self.url.rpartition(":")[2].partition("/")[0])
-        #: a plain redis-py client, for seeding and looking
+        #: a plain redis-py client, for test data and checks
         self.raw: Any = redis.Redis(port=self.port, socket_timeout=60)
 
     @property
@@ -47,14 +47,14 @@ class Server:
         return self._life.pid or 0
 
     def kill(self) -> None:
-        """``kill -9``: what was not written is gone."""
+        """Send ``kill -9``: unwritten data is lost."""
         pid = self.pid
         os.kill(pid, signal.SIGKILL)
         while self._life.pid == pid:
             time.sleep(0.002)
 
     def start_again(self) -> None:
-        """In the same folder, at the same port."""
+        """Start it again in the same folder, at the same port."""
         self._life = self._start(self.port)
 
     def freeze(self) -> None:

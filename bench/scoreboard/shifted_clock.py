@@ -8,7 +8,7 @@ VARIABLE = "SCOREBOARD_CLOCK_SECONDS"
 
 
 class ShiftedClock(Clock):
-    """Wrong by so many seconds; what measures durations stays right."""
+    """A wall clock with a constant error in seconds; the monotonic clock is right."""
 
     def __init__(self, offset_seconds: float) -> None:
         self._offset_seconds = offset_seconds

@@ -1,4 +1,4 @@
-"""Much of everything: what looking costs, and whether memory stays where it is."""
+"""Large amounts of data: the cost of reading it, and the memory of workers over many jobs."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from bench.scoreboard.processes import resident_mb
 from bench.scoreboard.row import Report, row
 from bench.scoreboard.visits import HttpVisits
 from offsider import Config
+from offsider.config.installation import Installation
 from offsider.core.payload import new_jid
 from offsider.inspector import Queue, RetrySet, Stats
 from offsider.web.segments import segment
@@ -25,10 +26,10 @@ THREADS = 10
 
 @row(
     "R22",
-    "1,000,000 queued jobs and 1,000,000 retries are looked at in code and by pages: totals, a page of each, a filter, "
+    "1,000,000 queued jobs and 1,000,000 retries are read in Python and on pages: totals, a page of each, a filter, "
     "deleting one",
     bar="totals and dashboard < 100 ms, a page and each part of a filter < 150 ms, deleting one < 100 ms; totals and "
-    "pages are right, a filter says how much it has looked at and finds the job",
+    "pages are right, a filter shows its progress and finds the job",
     heavy=True,
 )
 def many_stored(ground: Ground, report: Report) -> None:
@@ -59,20 +60,20 @@ def many_stored(ground: Ground, report: Report) -> None:
     timed("latency", 100, lambda: queue.latency_seconds)
     deleted = timed("deleting a queued one", 100, lambda: queue.delete(waiting[3]))
     deleted = timed("deleting a retry", 100, failed[3].delete) and deleted
-    report.count("each deletion takes one", deleted and (len(queue), len(retries)) == (jobs - 1, jobs - 1))
+    report.count("each deletion removes one job", deleted and (len(queue), len(retries)) == (jobs - 1, jobs - 1))
     timed("finding one by jid in the middle of the retries", 0, lambda: retries.find_job(f"{jobs // 2:024x}"))
     report.tally.pushed = report.tally.acked = jobs * 2
     report.tally.left = jobs * 2 - 2
-    config.shared_redis().close()
+    Installation.of(config).redis.close()
     Looks(ground.pages(server), report).over(jobs)
 
 
 class Looks:
-    """Somebody who looks at the pages.
+    """A user of the pages.
 
     Args:
-        pages: of the server.
-        report: gets what each look has cost.
+        pages: the pages of the server.
+        report: receives the duration of each request.
     """
 
     def __init__(self, pages: HttpVisits, report: Report) -> None:
@@ -80,8 +81,8 @@ class Looks:
         self._report = report
 
     def over(self, jobs: int) -> None:
-        """Look at everything that is slow when much is stored, and press a button."""
-        self._pages.get("/")  # the first one loads the templates
+        """Request every page that could be slow with much data, and use a button."""
+        self._pages.get("/")  # the first request loads the templates
         self._timed("dashboard", 100, "/")
         for name, target in (
             ("queues", "/queues"),
@@ -116,7 +117,7 @@ class Looks:
         parts, slowest, found, scanned = 0, 0.0, 0, list[int]()
         while target:
             part, ms = self._part(target)
-            if ms > PART_MS:  # what is slow by itself is slow again; a busy machine is not
+            if ms > PART_MS:  # repeat: other load rarely delays it twice
                 ms = min(ms, self._part(target)[1])
             slowest = max(slowest, ms)
             told = part.get("search", part)
@@ -124,7 +125,7 @@ class Looks:
             scanned.append(told["scanned"])
             parts, target = parts + 1, told["more"]
         self._report.count(
-            f"the filter of {name} finds the job, and says how far it is: {found}", found and any(scanned)
+            f"the filter of {name} finds the job, and shows its progress: {found}", found and any(scanned)
         )
         self._report.timed(f"a part of the filter of {name} < {PART_MS} ms: {slowest:.1f}", slowest < PART_MS)
         self._report.figure(f"filter of {name}", f"{parts} parts, slowest {slowest:.0f} ms")
@@ -157,7 +158,7 @@ def store_many(raw: Any, jobs: int) -> None:
 )
 def memory_over_time(ground: Ground, report: Report) -> None:
     slices, size = ground.pick(smoke=(4, 3_000), full=(10, 100_000))
-    # Of few jobs the first still fill caches and the heap: there the whole growth is judged, and not a slope.
+    # With few jobs, caches and heap still grow at first: then check the total growth instead of the slope.
     most_mb = ground.pick(smoke=6.0, full=1.0 * (slices - 1))
     for name, what in (("scoreboard.Work", "threads"), ("scoreboard.AsyncWork", "coroutines")):
         server = ground.server(persist=False)

@@ -1,4 +1,4 @@
-"""More is pushed than workers can take, and somebody keeps looking."""
+"""More jobs are pushed than workers can run, while a user reads pages."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ TURNS = 5
 
 @row(
     "R24",
-    "100 producers push bursts of jobs of 200 ms to 10 threads; half of the time ten pages a second are looked at",
-    bar="the queue's latency is right within 5 %; a push takes < 10 ms (p99); looking slows the drain by <= 5 %; "
+    "100 producers push bursts of jobs of 200 ms to 10 threads; for half of the time ten pages a second are requested",
+    bar="the queue's latency is right within 5 %; a push takes < 10 ms (p99); page requests slow the drain by <= 5 %; "
     "lost 0",
 )
 def slow_consumer(ground: Ground, report: Report) -> None:
@@ -32,7 +32,7 @@ def slow_consumer(ground: Ground, report: Report) -> None:
     server = ground.server()
     fleet = ground.workers(server.url)
     fleet.start("-c", str(THREADS))
-    # The producers share one interpreter: bursts that all come at once would measure their wait for each other.
+    # The producers share one interpreter: simultaneous bursts would measure how long they wait for each other.
     longest_wait_seconds = ground.pick(smoke=0.3, full=3.0)
     waits_seconds = [ground.dice.uniform(0, longest_wait_seconds) for _ in range(producers)]
     enough_seconds = 2 * half_seconds + ground.pick(smoke=5, full=25)
@@ -40,7 +40,7 @@ def slow_consumer(ground: Ground, report: Report) -> None:
     crowd.push()
     onlooker = Onlooker(server, ground.pages(server))
     quiet = watched = 0
-    for _ in range(TURNS):  # in turns, so that a slow spell of the machine hits both
+    for _ in range(TURNS):  # in turns, so that a slow phase of the machine affects both
         quiet += effects_within(ground, half_seconds / TURNS)
         onlooker.looking.set()
         watched += effects_within(ground, half_seconds / TURNS)
@@ -56,23 +56,25 @@ def slow_consumer(ground: Ground, report: Report) -> None:
     worst = max(errors, default=1.0)
     report.timed(f"latency right within 5 %: {worst:.1%}", worst <= 0.05)
     slower = 1 - watched / max(quiet, 1)
-    report.timed(f"looking slows the drain by <= 5 %: {slower:.1%}", slower <= 0.05)
+    report.timed(f"the pages slow the drain by <= 5 %: {slower:.1%}", slower <= 0.05)
     report.figure("push p99", f"{p99:.1f} ms")
     report.figure("latency wrong by at most", f"{worst:.1%}")
-    report.figure("slower when looked at", f"{slower:.1%}")
+    report.figure("slower while pages are read", f"{slower:.1%}")
     looks = sorted(onlooker.look_ms)
     report.figure("looks", f"{len(looks):,}, median {looks[len(looks) // 2]:.0f} ms, slowest {looks[-1]:.0f} ms")
-    wanted = half_seconds * LOOKS_PER_SECOND / 4  # a busy machine looks more rarely
-    report.count(f"pages were looked at all the time: {len(looks)}", len(looks) > wanted)
-    report.count("every look is answered" + "".join(f", but {odd}" for odd in onlooker.odd[:3]), not onlooker.odd)
+    wanted = half_seconds * LOOKS_PER_SECOND / 4  # a busy machine sends fewer requests
+    report.count(f"pages were requested all the time: {len(looks)}", len(looks) > wanted)
+    report.count(
+        "every request returned a page" + "".join(f", except {odd}" for odd in onlooker.odd[:3]), not onlooker.odd
+    )
 
 
 class Crowd:
     """Producers that push in bursts of five jobs.
 
     Args:
-        waits_seconds: of each producer, before each of its bursts.
-        jobs: of each producer.
+        waits_seconds: pauses of each producer, before each of its bursts.
+        jobs: number of jobs of each producer.
     """
 
     def __init__(self, ground: Ground, server: Server, waits_seconds: Sequence[float], jobs: int) -> None:
@@ -102,24 +104,24 @@ class Crowd:
 
 
 class Onlooker:
-    """Looks at pages again and again, and reads the latency that they tell."""
+    """Requests pages repeatedly, and reads the latency that they show."""
 
     def __init__(self, server: Server, pages: HttpVisits) -> None:
         self._pages = pages
         self._raw = server.raw
-        #: milliseconds that each look took
+        #: duration of each request in ms
         self.look_ms: list[float] = []
-        #: looks that were not answered with a page
+        #: requests that did not return a page
         self.odd: list[str] = []
         self._ended = threading.Event()
-        #: set while it looks
+        #: set while it sends requests
         self.looking = threading.Event()
         self._seen: list[tuple[str, float, float]] = []
         self._thread = threading.Thread(target=self._look, daemon=True)
         self._thread.start()
 
     def stop(self, crowd: Crowd) -> list[float]:
-        """End it; answers by which part each latency was wrong."""
+        """Stop, and return the relative error of each latency."""
         self._ended.set()
         self._thread.join()
         truths = [(crowd.acked[jid], at, told) for jid, at, told in self._seen if jid in crowd.acked]
@@ -138,7 +140,7 @@ class Onlooker:
                 self._compare()
 
     def _compare(self) -> None:
-        """Note what the page of the queues says of the oldest job, when that did not change meanwhile."""
+        """Record the latency on the queues page, if the oldest job did not change during the request."""
         before = self._raw.lindex("queue:default", -1)
         started = time.time()
         [row] = [row for row in self._pages.data("/queues")["queues"] if row["name"] == "default"]
@@ -148,7 +150,7 @@ class Onlooker:
 
 
 def effects_within(ground: Ground, seconds: float) -> int:
-    """How many jobs have their effect in so many seconds."""
+    """Return the number of jobs that have their effect within this time."""
     begun = ground.ledger.size()
     time.sleep(seconds)
     return ground.ledger.size() - begun

@@ -1,4 +1,4 @@
-"""Everything at once, for long."""
+"""All faults, for a long time."""
 
 from __future__ import annotations
 
@@ -16,14 +16,13 @@ from tests.process.workers import Worker
 THREADS = 4
 PROCESSES = 2
 FAULTS = ("kill", "term", "reset", "reset", "black hole", "freeze", "server")
-ONE_PROCESS = ("kill", "term")  # the others are done to the network or the server, and reach every thread of both
+ONE_PROCESS = ("kill", "term")  # the others are faults of the network or the server, and affect all threads
 
 
 @row(
     "R30",
-    "30 min of kills, stops, resets, black holes, frozen and killed servers, in an order by dice, under a load that "
-    "never ends",
-    bar="lost 0; buried 0; duplicates <= faults x threads that each reaches",
+    "30 min of kills, stops, resets, black holes, frozen and killed servers, in random order, under constant load",
+    bar="lost 0; buried 0; duplicates <= faults x affected threads",
     heavy=True,
 )
 def soak(ground: Ground, report: Report) -> None:
@@ -40,17 +39,17 @@ def soak(ground: Ground, report: Report) -> None:
     report.tally = ground.tally(game.acked, server)
     report.nothing_missing()
     duplicated, most = report.tally.duplicated, threads_reached(game.played)
-    report.count(f"duplicates <= faults x threads that each reaches: {duplicated} <= {most}", duplicated <= most)
+    report.count(f"duplicates <= faults x threads that each affects: {duplicated} <= {most}", duplicated <= most)
     report.figure("faults", ", ".join(f"{name} {times}" for name, times in sorted(game.played.items())))
 
 
 def threads_reached(played: Mapping[str, int]) -> int:
-    """How many threads the faults reached: each of them may have run one job that nobody could acknowledge."""
+    """Return the number of threads that the faults affected: each may have run one unacknowledged job."""
     return sum(times * THREADS * (1 if fault in ONE_PROCESS else PROCESSES) for fault, times in played.items())
 
 
 class Game:
-    """Two workers behind a proxy, and what is done to them."""
+    """Two workers behind a proxy, and their faults."""
 
     def __init__(self, ground: Ground, server: Server) -> None:
         self.acked: list[str] = []
@@ -65,11 +64,11 @@ class Game:
             worker.until_running()
 
     def feed_for(self, seconds: float) -> None:
-        """Keep the queue from running dry."""
+        """Keep the queue filled."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             if self._server.raw.llen("queue:default") < 300:
-                with suppress(RedisUnavailable):  # after a server's death: what was not acknowledged is not promised
+                with suppress(RedisUnavailable):  # after a death of the server: unacknowledged pushes may be lost
                     self.acked += self._ground.push(self._client, 300, ms=2)
             time.sleep(0.05)
 
@@ -100,7 +99,7 @@ class Game:
             self._pair[place] = self._start()
 
     def heal(self) -> None:
-        """No further faults, and two workers that run. One that booted while the server was away has given up."""
+        """End all faults, and ensure that two workers run; one that started while the server was away has exited."""
         self._proxy.release()
         for place, worker in enumerate(self._pair):
             until(lambda worker=worker: "running <Capsule" in worker.output or not worker.runs)  # type: ignore[misc]
@@ -109,7 +108,7 @@ class Game:
                 self._pair[place].until_running()
 
     def _revive(self) -> None:
-        """Start another worker in the place of each that has ended, as a supervisor would."""
+        """Replace each worker that has ended, as a supervisor would."""
         self._pair = [worker if worker.runs else self._start() for worker in self._pair]
 
     def _start(self) -> Worker:

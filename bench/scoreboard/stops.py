@@ -1,4 +1,4 @@
-"""A worker is told to stop while its jobs do not end."""
+"""A worker is stopped while its jobs do not end."""
 
 from __future__ import annotations
 
@@ -21,11 +21,10 @@ GRACE_SECONDS = 4
 
 @row(
     "R25",
-    "11 jobs hang, each in a way of its own: Python code, sleep, a child, sockets, a queue, a lock, C code that keeps "
-    "the GIL, a bare except, a finally, a coroutine; they reach their `hard_timeout`, others a TERM",
-    bar="limit: each has failed with HardTimeout, and a process whose thread cannot be reached ends; TERM: each "
-    "process ends before timeout + 4 s (C code: + its length), each job is interrupted where CPython can; all run "
-    "again, lost 0",
+    "11 jobs hang in different ways: Python code, sleep, a child, sockets, a queue, a lock, C code that keeps the "
+    "GIL, a bare except, a finally, a coroutine; some reach their `hard_timeout`, others a TERM",
+    bar="limit: each fails with HardTimeout, and a process with an unreachable thread exits; TERM: each process exits "
+    "before timeout + 4 s (C code: + its duration), each job is interrupted where CPython can; all run again, lost 0",
 )
 def honest_interrupts(ground: Ground, report: Report) -> None:
     server = ground.server()
@@ -45,7 +44,7 @@ def honest_interrupts(ground: Ground, report: Report) -> None:
 
 
 def hang_beyond_limit(ground: Ground, report: Report, fleet: Fleet, server: Server) -> list[str]:
-    """Jobs with a hard limit of a second; answers their jids."""
+    """Run jobs with a hard limit of a second; return their jids."""
     kinds: Sequence[str] = ground.pick(smoke=SOME_KINDS, full=ALL_KINDS)
     client = ground.client(server.url)
     workers = start_one_each(fleet, kinds)
@@ -74,7 +73,7 @@ def hang_beyond_limit(ground: Ground, report: Report, fleet: Fleet, server: Serv
 
 
 def hang_at_a_stop(ground: Ground, report: Report, fleet: Fleet, client: Client) -> list[str]:
-    """Jobs that hang when TERM comes; answers their jids."""
+    """Run jobs that hang at TERM; return their jids."""
     workers = start_one_each(fleet, ALL_KINDS)
     jids = [push_stuck(client, kind) for kind in ALL_KINDS]
     until(lambda: ground.ledger.size("stuck") == len(workers), 60, "every job hangs")
@@ -90,14 +89,14 @@ def hang_at_a_stop(ground: Ground, report: Report, fleet: Fleet, client: Client)
             late.append(kind)
     report.count(f"at TERM every process ends in time; late: {late}", not late)
     landed = set(ground.ledger.counts("landed"))
-    report.count(f"at TERM interrupted where it can be; not: {REACHED - landed}", landed >= REACHED)
+    report.count(f"at TERM interrupted where possible; not: {REACHED - landed}", landed >= REACHED)
     report.figure("interrupted at TERM", " ".join(sorted(landed)))
-    report.figure("given back while they hang", " ".join(sorted({*ALL_KINDS} - landed)))
+    report.figure("requeued while they hang", " ".join(sorted({*ALL_KINDS} - landed)))
     return jids
 
 
 def start_one_each(fleet: Fleet, kinds: Sequence[str]) -> dict[str, Worker]:
-    """A process for each way to hang, which serves the queue of its name."""
+    """Start a process for each way to hang; it serves the queue of that name."""
     options = ("-c", "1", "-t", str(TIMEOUT_SECONDS))
     return {kind: fleet.start(*options, "-q", kind, wait=False) for kind in kinds}
 
@@ -110,14 +109,14 @@ def push_stuck(client: Client, kind: str, **options: object) -> str:
 
 
 def slack(ground: Ground) -> float:
-    """In smoke other rows want the same cores."""
+    """Return a longer limit in tier smoke, where other rows use the same cores."""
     return ground.pick(smoke=6.0, full=0.0)
 
 
 @row(
     "R26",
-    "as Kubernetes stops a pod: TERM while a job of 40 s runs, KILL after 30 s, default timeout of 25 s",
-    bar="ends by itself < 26 s and before the KILL; the job is back in its queue, interrupted_count 1; lost 0",
+    "a stop as in Kubernetes: TERM while a job of 40 s runs, KILL after 30 s, default timeout of 25 s",
+    bar="exits < 26 s and before the KILL; the job is back in its queue, interrupted_count 1; lost 0",
 )
 def pod_is_stopped(ground: Ground, report: Report) -> None:
     timeout, kill_after = ground.pick(smoke=(2, 12.0), full=(25, 30.0))
@@ -141,7 +140,7 @@ def pod_is_stopped(ground: Ground, report: Report) -> None:
     report.timed(f"ends < {timeout + 1} s: {seconds:.1f} s", seconds < timeout + 1)
     waiting = [json.loads(raw) for raw in server.raw.lrange("queue:default", 0, -1)]
     back = [job.get("interrupted_count") for job in waiting if job["jid"] == jid]
-    report.count(f"back in its queue with interrupted_count 1: {back}", back == [1])
+    report.count(f"requeued with interrupted_count 1: {back}", back == [1])
     fleet.start("-c", "2")
     ground.ledger.until(1, quiet_seconds=20)
     ground.settled(server)

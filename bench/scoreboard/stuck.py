@@ -1,4 +1,4 @@
-"""Ways for a job to hang. What reaches it there is noted, and passed on unless the way is to swallow it."""
+"""Ways for a job to hang. Exceptions that arrive are recorded, and raised again unless the job suppresses them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 SECONDS = 40.0
-#: C code that keeps the GIL ends by itself after a few seconds: nothing else can end it.
+#: C code that keeps the GIL returns after a few seconds, because it cannot be interrupted.
 C_STEPS = 60_000_000
 
 
@@ -85,7 +85,7 @@ WAYS: dict[str, Callable[[], None]] = {
 }
 ALL_KINDS = ("asyncio", *(kind for kind in WAYS if kind != "long"))
 SOME_KINDS = ("asyncio", "python", "recv", "bare_except")
-#: Those that an exception can reach before they end: one of two bytecodes of Python, or an await.
+#: Ways in which an exception can interrupt the job: between bytecodes of Python, or in an await.
 REACHED = {"python", "finally", "asyncio"}
-#: Whether its limit is noticed before it has ended depends on the machine.
+#: It depends on the machine whether the limit is detected before this one has ended.
 ENDS_ITSELF = {"c_code"}

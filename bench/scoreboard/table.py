@@ -1,4 +1,4 @@
-"""The scoreboard as a person reads it in a terminal."""
+"""Prints the scoreboard in a terminal."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ INDENT = " " * 10
 
 
 def show(row: Row, report: Report) -> None:
-    """Print one row as soon as it was played."""
+    """Print one row after its run."""
     print("\n".join(lines(row, report)), flush=True)
 
 
 def lines(row: Row, report: Report) -> list[str]:
-    """A row: its counts, its bar, its figures, and what was missed."""
+    """Return the lines of a row: counts, bar, figures, and missed checks."""
     tally = report.tally
     counts = [f"{name} {getattr(tally, name):,}" for name in COUNTS]
     counts += [f"{name} {getattr(tally, name):,}" for name in RARE if getattr(tally, name)]

@@ -1,4 +1,4 @@
-"""Periodic jobs of a row: registered in its workers, and what their ticks should be.
+"""Periodic jobs of a row: registers them in its workers, and computes the expected ticks.
 
 ticking = Ticking(ground.folder / "ticking", changed_clocks(first, seconds=4))
 worker = fleet.start("-c", "2", **ticking.environ)
@@ -26,17 +26,17 @@ from tests.zones import DAY, Expected, Zones, changes, own_iteration
 VARIABLE = "SCOREBOARD_PERIODIC"
 TABLE = "ticks"
 JOB = "scoreboard.Tick"
-#: Which is more than a row lasts: what is missed while workers start they make up for.
+#: Longer than any row, so that workers push ticks that were due before they started.
 GRACE_SECONDS = 3600
 STEP_SECONDS = 2
 
 
 class Ticking:
-    """Periodic jobs with zones of their own.
+    """Periodic jobs with artificial time zones.
 
     Args:
-        folder: for the zones.
-        make: makes the jobs with them.
+        folder: for the time zones.
+        make: creates the jobs.
     """
 
     def __init__(self, folder: Path, make: Callable[[Zones], Sequence[Expected]]) -> None:
@@ -48,15 +48,15 @@ class Ticking:
 
     @property
     def environ(self) -> dict[str, str]:
-        """For the workers that push and run them."""
+        """Environment variables for the workers that push and run them."""
         return {VARIABLE: str(self._file), "PYTHONTZPATH": self._zones.path}
 
     def begin(self, server: Server, moment: int) -> None:
-        """As if workers had been there until then."""
+        """Store the state of workers that ran until then."""
         server.raw.hset("offsider:periodic:ticks", mapping={job.name: moment for job in self._jobs})
 
     def wanted(self, after: float, last: float) -> Counter[str]:
-        """The ticks, as the library of cron iterates over them."""
+        """Return the expected ticks, computed by the cron library."""
         return Counter(
             f"{job.name}:{tick}"
             for job in self._jobs
@@ -69,17 +69,17 @@ class Ticking:
         """Wait until the last tick has run, and count which ran once, twice, or never.
 
         Args:
-            ledger: where they are counted.
-            report: is told.
-            what: for the report.
-            after: ticks after this moment.
-            last: up to this one.
-            by_jid: one job counts once, however often it ran: workers were killed.
+            ledger: counts the runs.
+            report: receives the check.
+            what: name of the check.
+            after: check ticks after this time.
+            last: last tick to check.
+            by_jid: count repeated runs of a job once, because workers were killed.
         """
         ran = jobs_of if by_jid else runs_of
         wanted = self.wanted(after, last)
         time.sleep(max(0.0, last + 1 - time.time()))
-        with suppress(AssertionError):  # what is missing is counted
+        with suppress(AssertionError):  # missing ticks are counted
             until(lambda: not wanted - ran(ledger, after, last), 20)
         found = ran(ledger, after, last)
         missing, odd = (wanted - found).total(), (found - wanted).total()
@@ -88,24 +88,24 @@ class Ticking:
 
 
 def jobs_of(ledger: Ledger, after: float, last: float) -> Counter[str]:
-    """The ticks, each as often as there are jobs of it that have run."""
+    """Return each tick with the number of its jobs that have run."""
     ticks = (noted.partition("|")[0] for noted in ledger.counts(TABLE))
     return Counter(tick for tick in ticks if after < float(tick.rpartition(":")[2]) <= last)
 
 
 def runs_of(ledger: Ledger, after: float, last: float) -> Counter[str]:
-    """The ticks, each as often as jobs of it have run."""
+    """Return each tick with the number of runs of its jobs."""
     counts = ledger.counts(TABLE)
     return Counter({tick: times for tick, times in counts.items() if after < float(tick.rpartition(":")[2]) <= last})
 
 
 def changed_clocks(first: int, seconds: int) -> Callable[[Zones], Sequence[Expected]]:
-    """Zones that change their clocks, forward and back, at each of so many seconds."""
+    """Define time zones that change their clocks, forward and back, at each of these seconds."""
     return lambda zones: changes(zones, first, seconds)
 
 
 def every_other_second(zones: Zones) -> Sequence[Expected]:
-    """Minutes that begin at every other second of the real one."""
+    """Define time zones whose minutes begin at every other second of the real minute."""
     far = (int(time.time()) // DAY + 30) * DAY
     phases = range(0, 60, STEP_SECONDS)
     named = {second: zones.write(f"phase{second}", change_at=far, local=second, shift=0) for second in phases}
@@ -113,7 +113,7 @@ def every_other_second(zones: Zones) -> Sequence[Expected]:
 
 
 def install(config: Config) -> None:
-    """In a worker: register what its environment names."""
+    """Register the periodic jobs that the worker's environment defines."""
     if file := os.environ.get(VARIABLE):
         periodic = Periodic(grace_seconds=GRACE_SECONDS)
         for name, cron, tz in json.loads(Path(file).read_text()):
@@ -122,12 +122,12 @@ def install(config: Config) -> None:
 
 
 def note(effects: Effects) -> None:
-    """In a job: count the tick that it is of."""
+    """Count the tick of the running job."""
     effects.count(TABLE, tick_of(current_job()))
 
 
 def note_job(effects: Effects) -> None:
-    """In a job: count the tick by the job, which may run again."""
+    """Count the tick of the running job together with its jid, because it may run again."""
     context = current_job()
     effects.count(TABLE, f"{tick_of(context)}|{context.jid}")
 

@@ -1,6 +1,6 @@
-"""Requests to the pages in this process, as an ASGI or a WSGI server would hand them over, and over HTTP.
+"""Sends requests to the pages: in this process as an ASGI or a WSGI server would, and over HTTP.
 
-No client library tidies them up: what is hostile arrives as it is.
+No client library normalizes them, so hostile requests arrive unchanged.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ OURS = {"sec-fetch-site": "same-origin"}
 
 @dataclass(frozen=True)
 class Reply:
-    """What came back."""
+    """The response."""
 
     status: int
     headers: list[tuple[str, str]]
@@ -39,7 +39,7 @@ class Reply:
 
 @dataclass(frozen=True)
 class Asked:
-    """One request: ``target`` is path and query, quoted; names of headers are in small letters."""
+    """One request: ``target`` is path and query, quoted; header names are lower case."""
 
     method: str
     target: str
@@ -48,7 +48,7 @@ class Asked:
 
 
 class Visits(Protocol):
-    """A way to the pages."""
+    """An interface to the pages."""
 
     def send(self, asked: Asked) -> Reply: ...
 
@@ -157,7 +157,7 @@ class WsgiVisits:
 
 
 class HttpVisits:
-    """Through the network, by one connection that stays."""
+    """Over the network, with one persistent connection."""
 
     def __init__(self, port: int, *, timeout_seconds: float = 60.0) -> None:
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout_seconds)
@@ -167,7 +167,7 @@ class HttpVisits:
         try:
             response = self._asked(asked)
         except (http.client.RemoteDisconnected, ConnectionError):
-            # A server ends connections on which nothing was said for some seconds. So a browser asks again.
+            # A server closes connections that are idle for some seconds. Repeat the request, as browsers do.
             self._connection.close()
             response = self._asked(asked)
         body = response.read()
@@ -183,12 +183,12 @@ class HttpVisits:
         return self.send(Asked("GET", target, {"accept": "text/html"}))
 
     def data(self, target: str) -> dict[str, Any]:
-        """The same page as JSON."""
+        """Return the page as JSON."""
         reply = self.send(Asked("GET", target, {"accept": "application/json"}))
         return json.loads(reply.body) if reply.status == 200 else {}
 
     def post(self, target: str, **fields: str) -> Reply:
-        """What a program sends that presses a button."""
+        """Send the request of a button."""
         headers = {**FORM, **OURS, "accept": "application/json"}
         return self.send(Asked("POST", target, headers, urlencode(fields).encode()))
 

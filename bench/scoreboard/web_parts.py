@@ -1,15 +1,18 @@
-"""The pages of one server in this process, and what their code knows: routes, names of fields."""
+"""The pages of one server in this process, and their routes and fields, read from the code."""
 
 from __future__ import annotations
 
 import logging
 import re
+import time
 import traceback
 from collections import Counter
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import offsider.web.pages
 from bench.scoreboard.furniture import Furniture
@@ -21,8 +24,8 @@ from offsider.web.routing import Route
 from offsider.web.segments import segment
 
 _SOURCES = Path(offsider.web.__file__).parent
-_READ = re.compile(r"""visit\.(?:number|choice|text|selected)\(\s*["']([a-z_]+)["']""")
-_NUMBERS = re.compile(r"""visit\.number\(\s*["']([a-z_]+)["']""")
+_READ = re.compile(r"""request\.(?:number|choice|text|selected)\(\s*["']([a-z_]+)["']""")
+_NUMBERS = re.compile(r"""request\.number\(\s*["']([a-z_]+)["']""")
 _LISTED = ("text", "name", "argument", "error", "tag", "caller", "format", "confirm")
 SETS = {"retries": "retry", "scheduled": "schedule", "dead": "dead", "quarantine": "quarantine"}
 _PART = re.compile(r"\{([a-z_]+)\}")
@@ -35,7 +38,7 @@ def config_of(server: Server) -> Config:
 
 
 class Overheard(logging.Handler):
-    """What the pages log of errors that nobody thought of: where each was raised."""
+    """Collects unexpected errors that the pages log, and where each was raised."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -52,13 +55,13 @@ class Overheard(logging.Handler):
 
     @property
     def kinds(self) -> list[str]:
-        """Each error once, the most frequent first."""
+        """Return each error once, the most frequent first."""
         return [f"{count} x {what}" for what, count in Counter(self.errors).most_common(4)]
 
 
 @contextmanager
 def overheard() -> Generator[Overheard, None, None]:
-    """What the pages log of hostile requests is no news on a scoreboard; their errors are."""
+    """Suppress log lines about hostile requests, and collect errors of the pages."""
     logger, handler = logging.getLogger("offsider.web"), Overheard()
     logger.addHandler(handler)
     before = logger.propagate, logger.level
@@ -69,6 +72,17 @@ def overheard() -> Generator[Overheard, None, None]:
     finally:
         logger.removeHandler(handler)
         logger.propagate, logger.level = before
+
+
+@contextmanager
+def no_time_budget() -> Generator[None]:
+    """Disable the time limits of scans, so that a page does not depend on the load of the machine."""
+    now = time.monotonic()
+    stopped_clock = SimpleNamespace(monotonic=lambda: now)
+    with ExitStack() as stack:
+        for scan in ("time_budget", "search", "callers"):
+            stack.enter_context(patch(f"offsider.inspector.{scan}.time", stopped_clock))
+        yield
 
 
 def asgi_visits(server: Server, **options: Any) -> AsgiVisits:
@@ -84,31 +98,31 @@ def routes() -> list[Route]:
 
 
 def field_names() -> list[str]:
-    """Every field of a query or a form that a page reads."""
+    """Return every field of a query or a form that a page reads."""
     return sorted({*_found(_READ), *_LISTED})
 
 
 def number_names() -> list[str]:
-    """Those that are numbers."""
+    """Return the fields that are numbers."""
     return sorted(_found(_NUMBERS))
 
 
 def parts_of(route: Route) -> list[str]:
-    """The names in the braces of its path."""
+    """Return the names in the braces of the route's path."""
     return _PART.findall(route.path)
 
 
 def target_of(route: Route, furniture: Furniture) -> str:
-    """An address of the route at which there is something to look at, or to do this to."""
+    """Return an address of the route with stored data that fits the request."""
     return targets_of(route, furniture)[0]
 
 
 def targets_of(route: Route, furniture: Furniture) -> list[str]:
-    """The addresses of the route at which there is something."""
+    """Return the addresses of the route with stored data."""
     if "{where}" in route.path:
         places = _places(furniture)
         verb = route.path.rpartition("/")[2]
-        # A verb that fits one place alone is tried there.
+        # Try a verb that fits only one location there.
         fitting = {"add_to_queue": places[1:2], "restore": places[-1:]}.get(verb, places)
         return [route.path.replace("{where}", segment(where)).replace("{key}", segment(key)) for where, key in fitting]
     target = route.path
@@ -118,7 +132,7 @@ def targets_of(route: Route, furniture: Furniture) -> list[str]:
 
 
 def known(part: str, route: Route, furniture: Furniture) -> str:
-    """What may stand in the place of ``{part}``, as a segment of an address."""
+    """Return the possible values of ``{part}``, as segments of an address."""
     queue, name = segment(furniture.queue), segment(furniture.name)
     values = {
         "queue": queue,
@@ -133,7 +147,7 @@ def known(part: str, route: Route, furniture: Furniture) -> str:
 
 
 def _places(furniture: Furniture) -> list[tuple[str, str]]:
-    """Where there are jobs, and the key of one of them."""
+    """Return locations with jobs, and the key of one job each."""
     keys = furniture.keys
     return [
         ("retry", keys["retry"][0]),

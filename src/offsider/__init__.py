@@ -14,6 +14,10 @@ their jobs shall not pay for redis-py, nor for anything else they do not touch.
 TYPE_CHECKING = False  # checkers know this name; importing typing would be most of what `import offsider` costs
 if TYPE_CHECKING:
     from offsider.client import AsyncClient, Client
+    from offsider.config.config import Config
+    from offsider.config.default import configure_client
+    from offsider.config.hooks import Extension
+    from offsider.config.installation import Installation
     from offsider.core.errors import (
         ConfigurationError,
         Discard,
@@ -22,6 +26,7 @@ if TYPE_CHECKING:
         InvalidJob,
         InvalidOptions,
         InvalidQuery,
+        JobKilled,
         MalformedPayload,
         NoCapableWorker,
         NoCurrentJob,
@@ -37,6 +42,7 @@ if TYPE_CHECKING:
         Shutdown,
         Skip,
         SoftTimeout,
+        TooManyReschedules,
         UnknownJob,
         UnsupportedServer,
     )
@@ -44,12 +50,9 @@ if TYPE_CHECKING:
     from offsider.core.payload import JobPayload
     from offsider.jobs.base import Job
     from offsider.jobs.function import JobFunction, job
-    from offsider.wiring.config import Config
-    from offsider.wiring.context import JobContext, current_job
-    from offsider.wiring.default import configure_client
-    from offsider.wiring.extension import Extension
-    from offsider.wiring.middleware import ClientMiddleware, Push, ServerMiddleware
-    from offsider.wiring.propagation import bind_context, context
+    from offsider.runtime.context import JobContext, current_job
+    from offsider.runtime.middleware import ClientMiddleware, Push, ServerMiddleware
+    from offsider.runtime.propagation import bind_context, context
     from offsider.worker.embed import EmbeddedWorker
 
 __version__ = "0.1.0"
@@ -64,6 +67,7 @@ __all__ = [
     "EmbeddedWorker",
     "Extension",
     "HardTimeout",
+    "Installation",
     "InvalidArguments",
     "InvalidJob",
     "InvalidOptions",
@@ -72,6 +76,7 @@ __all__ = [
     "JobContext",
     "JobDeclaration",
     "JobFunction",
+    "JobKilled",
     "JobOptions",
     "JobPayload",
     "MalformedPayload",
@@ -91,6 +96,7 @@ __all__ = [
     "Shutdown",
     "Skip",
     "SoftTimeout",
+    "TooManyReschedules",
     "UnknownJob",
     "UnsupportedServer",
     "bind_context",
@@ -103,22 +109,23 @@ __all__ = [
 _ELSEWHERE = {
     "AsyncClient": "client",
     "Client": "client",
-    "ClientMiddleware": "wiring.middleware",
-    "Config": "wiring.config",
+    "ClientMiddleware": "runtime.middleware",
+    "Config": "config.config",
     "EmbeddedWorker": "worker.embed",
-    "Extension": "wiring.extension",
+    "Extension": "config.hooks",
+    "Installation": "config.installation",
     "Job": "jobs.base",
-    "JobContext": "wiring.context",
+    "JobContext": "runtime.context",
     "JobDeclaration": "core.options",
     "JobFunction": "jobs.function",
     "JobOptions": "core.options",
     "JobPayload": "core.payload",
-    "Push": "wiring.middleware",
-    "ServerMiddleware": "wiring.middleware",
-    "bind_context": "wiring.propagation",
-    "configure_client": "wiring.default",
-    "context": "wiring.propagation",
-    "current_job": "wiring.context",
+    "Push": "runtime.middleware",
+    "ServerMiddleware": "runtime.middleware",
+    "bind_context": "runtime.propagation",
+    "configure_client": "config.default",
+    "context": "runtime.propagation",
+    "current_job": "runtime.context",
     "job": "jobs.function",
 }
 

@@ -49,7 +49,7 @@ def test_the_readme_gets_a_heading_medians_and_the_way_to_all_figures():
 
 def test_the_readme_does_not_call_lost_what_a_rival_would_take_over_later():
     samples = [Sample("kill", "arq", 0, {"lost": 9.0, "patience": 110.0})]
-    assert "Not run by then is not always lost: arq takes" in short(ABOUT, Rows(samples), CONTESTANTS)
+    assert "Jobs that have not run by then are not always lost: arq takes" in short(ABOUT, Rows(samples), CONTESTANTS)
 
 
 def test_the_chart_puts_the_best_on_top(tmp_path):

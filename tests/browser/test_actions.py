@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -21,12 +22,17 @@ def press(page: Page, name: str, *, yes: bool = False) -> None:
     with page.expect_navigation():
         button.first.click()
         if yes:
-            page.get_by_role("dialog").get_by_role("button", name="Yes, do it").click()
+            page.get_by_role("dialog").get_by_role("button", name="Confirm").click()
 
 
 def choose(page: Page, words: str) -> None:
     """Tick the box of the row with these words."""
     page.get_by_role("row").filter(has_text=words).get_by_role("checkbox").check()
+
+
+def failed_job(number: int, name: str) -> bytes:
+    job = {"class": name, "args": [number], "queue": "default", "jid": f"{number:024x}", "error_class": "IOError"}
+    return json.dumps(job).encode()
 
 
 def jids(jobs: list[dict[str, object]]) -> list[object]:
@@ -55,7 +61,7 @@ def test_a_queue_is_paused_and_goes_on_and_its_jobs_are_removed(stored, web, ope
     press(page, "Pause")
     expect(page.get_by_text("paused", exact=True)).to_be_visible()
     assert stored.smembers("paused") == {b"later"}
-    press(page, "Go on")
+    press(page, "Unpause")
     expect(page.get_by_text("paused", exact=True)).to_have_count(0)
     assert not stored.exists("paused")
 
@@ -77,7 +83,8 @@ def test_a_queue_is_paused_and_goes_on_and_its_jobs_are_removed(stored, web, ope
     assert jids(waiting(stored, "later")) == [pushed[1]]
     choose(page, "101")
     press(page, "Delete", yes=True)
-    press(page, "Restore all", yes=True)
+    press(page, "Restore all…")
+    press(page, "Restore")
     assert sorted(jids(waiting(stored, "later"))) == sorted([pushed[1], pushed[3]])
 
 
@@ -111,12 +118,31 @@ def test_all_failed_jobs_that_match_are_counted_before_they_are_retried(stored, 
     page.get_by_label("Tag").fill("red")
     press(page, "Filter")
     expect(page.get_by_role("row").filter(has_text="Failing")).to_have_count(2)
-    press(page, "Retry all that match…")
+    press(page, "Retry matching…")
     expect(page.locator("main")).to_contain_text("2")
     press(page, "Retry now")
     wait_for(lambda: len(ledger.notes("raise")) == 5, what="two further runs")
     blue = [job for job in sorted_set(stored, "retry") if job["tags"] == ["blue"]]
     assert [job["retry_count"] for job in blue] == [0]
+
+
+@pytest.mark.parametrize("script", [True, False], ids=["script", "no script"])
+def test_a_bulk_question_has_the_exact_number_and_its_answer_touches_those_jobs_alone(stored, open_, script):
+    stored.zadd("retry", {failed_job(n, "Short" if n % 5 < 3 else "Long"): 4e9 + n for n in range(50_000)})
+    page = open_("/retries?name=Short", script=script)
+    press(page, "Retry matching…")
+    expect(page.locator(".bulk-count b")).to_have_text("30,000")
+    expect(page.get_by_role("heading", name="Retry 30,000 jobs in Retries now?")).to_be_visible()
+    stored.zrem("retry", *(failed_job(n, "Short") for n in (0, 1, 2, 5, 6)))
+    stored.zadd("retry", {failed_job(n, "Short"): 5e9 for n in (90_000, 90_001)})
+    press(page, "Retry now")
+    while not script and page.get_by_role("button", name="Continue").count():
+        press(page, "Continue")
+    expect(page.locator(".notice.done")).to_have_text(
+        "Enqueued 29,995 jobs. 5 jobs changed after the count and were skipped."
+    )
+    assert stored.llen("queue:default") == 29_995
+    assert stored.zcard("retry") == 20_002
 
 
 def test_a_scheduled_job_is_put_off_and_then_sent_to_its_queue(stored, workers, ledger, open_):
@@ -139,13 +165,13 @@ def test_a_worker_tells_what_it_does_becomes_quiet_and_stops(stored, workers, op
     worker = workers.start("-c", "1", "-t", "1")
     push(stored, "Long", 60.0)
     page = open_("/busy")
-    press(page, "Dump")
+    press(page, "Dump threads")
     worker.until_says("Thread")
     press(page, "Quiet", yes=True)
     worker.until_says("quiet")
     press(page, "Stop", yes=True)
     assert worker.ended() == 0
-    expect(page.get_by_text("No worker process is running.")).to_be_visible()
+    expect(page.get_by_text("No worker processes are running.")).to_be_visible()
 
 
 def test_errors_are_forgotten_and_colours_and_language_are_kept(stored, open_):
@@ -154,7 +180,7 @@ def test_errors_are_forgotten_and_colours_and_language_are_kept(stored, open_):
     press(page, "Clear…" if page.get_by_text("Clear…").count() else "Delete all", yes=True)
     assert not stored.zcard("offsider:errors")
 
-    page.get_by_label("Light or dark").select_option("dark")
+    page.get_by_label("Theme").select_option("dark")
     expect(page.locator("html")).to_have_attribute("data-theme", "dark")
     page.get_by_label("Language").select_option("de")
     expect(page.locator("html")).to_have_attribute("lang", "de")
@@ -169,30 +195,75 @@ def test_without_a_script_every_step_is_a_page(stored, workers, web, open_):
     page = open_("/queues/later", script=False)
     choose(page, "101")
     press(page, "Delete")
-    press(page, "Yes, do it")
+    press(page, "Confirm")
     assert jids(waiting(stored, "later")) == pushed[1:]
 
     page.goto(f"{web.url}/queues")
     press(page, "Clear…")
-    press(page, "Delete for good")
-    if page.get_by_role("button", name="Yes, do it").count():
-        press(page, "Yes, do it")
+    press(page, "Delete permanently")
+    if page.get_by_role("button", name="Confirm").count():
+        press(page, "Confirm")
     assert not stored.exists("queue:later")
 
     page.goto(f"{web.url}/busy")
     press(page, "Stop")
-    press(page, "Yes, do it")
+    press(page, "Confirm")
     assert worker.ended() == 0
     page.get_by_label("Language").select_option("fr")
     page.locator("form", has=page.get_by_label("Language")).get_by_role("button").click()
     expect(page.locator("html")).to_have_attribute("lang", "fr")
 
 
+@pytest.mark.parametrize("script", [True, False], ids=["script", "no script"])
+def test_no_returns_to_where_one_was(stored, web, open_, script):
+    for number in range(60):
+        push(stored, "Short", number, queue="later")
+    page = open_("/queues/later?page=2&order=newest", script=script)
+    page.locator("[data-check]").nth(3).check()
+    page.get_by_role("button", name="Delete", exact=True).first.click()
+    expect(page.get_by_text("Permanently delete the selected jobs in later (1)?")).to_be_visible()
+    if script:
+        page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
+    else:
+        press(page, "Cancel")
+    expect(page).to_have_url(f"{web.url}/queues/later?page=2&order=newest")
+    assert stored.llen("queue:later") == 60
+
+
+@pytest.mark.parametrize("clipboard", [True, False], ids=["clipboard", "as without TLS"])
+def test_the_id_of_a_job_is_copied(stored, open_, clipboard):
+    jid = push(stored, "Short", 1, queue="later")
+    page = open_("/queues/later")
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    if not clipboard:
+        page.context.add_init_script("Object.defineProperty(navigator, 'clipboard', { value: undefined })")
+        page.reload()
+    page.get_by_role("button", name=f"Copy {jid}").click()
+    expect(page.locator("#said")).to_have_text("Copied")
+    page.locator("[data-shortcut]").focus()
+    page.keyboard.press("Control+V")
+    expect(page.locator("[data-shortcut]")).to_have_value(jid)
+    page.locator("tbody .job-name").click()
+    expect(page.get_by_role("button", name=f"Copy {jid}")).to_be_visible()
+
+
+def test_an_error_is_deleted_after_a_question_that_says_its_jobs_stay(stored, failed, open_):
+    failed("red")
+    page = open_("/errors")
+    page.get_by_role("row").filter(has_text="it fails").get_by_role("button", name=re.compile("^Delete")).click()
+    expect(page.get_by_role("dialog")).to_contain_text(re.compile("Delete error .* of Failing\\? Its jobs are kept."))
+    assert stored.zcard("offsider:errors") == 1
+    with page.expect_navigation():
+        page.get_by_role("dialog").get_by_role("button", name="Confirm").click()
+    assert stored.zcard("offsider:errors") == 0
+    assert stored.zcard("retry") == 1
+
+
 def test_the_keyboard_is_enough(stored, open_):
     furnish(stored, lambda field: field)
     page = open_("/")
     page.keyboard.press("Tab")
-    expect(page.locator(":focus")).to_have_text("Skip to the content")
+    expect(page.locator(":focus")).to_have_text("Skip to content")
     page.keyboard.press("Enter")
     expect(page.locator(":focus")).to_have_attribute("id", "main")
     page.keyboard.press("?")
@@ -209,7 +280,7 @@ def test_the_keyboard_is_enough(stored, open_):
     expect(box).to_be_checked()
     page.get_by_role("button", name="Delete", exact=True).first.focus()
     page.keyboard.press("Enter")
-    expect(page.locator(":focus")).to_have_text("No")
+    expect(page.locator(":focus")).to_have_text("Cancel")
     page.keyboard.press("Tab")
     with page.expect_navigation():
         page.keyboard.press("Enter")

@@ -85,7 +85,7 @@ def test_the_page_of_shards_fits_and_has_no_serious_fault(shards, web, open_):
     page = open_("/shards")
     page.wait_for_function("document.querySelector('#shards tbody tr td:nth-of-type(2)').textContent.includes('1')")
     assert page.get_by_role("link", name="payments-of-customers").count() == 1
-    assert "The server does not answer" in page.text_content("#shards")
+    assert "Redis is not responding" in page.text_content("#shards")
     assert offences(page) == []
     page.emulate_media(color_scheme="dark")
     assert offences(page, "color-contrast") == []

@@ -15,9 +15,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from offsider.cli.health import NoSums, Starting, response
+from offsider.cli.health import Starting, response
 from offsider.cli.systemd import SHORTEST_SECONDS
-from offsider.wiring.config import Config
+from offsider.config.config import Config
+from offsider.worker.totals import Totals
 from tests.docs.commands import check
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -104,7 +105,7 @@ def test_the_probes_ask_what_is_answered():
     assert container["ports"] == [{"name": "health", "containerPort": port}]
     for probe, path in (("livenessProbe", "/live"), ("readinessProbe", "/ready")):
         assert container[probe]["httpGet"] == {"path": path, "port": "health"}
-        answer = response(f"GET {path} HTTP/1.1\r\n\r\n".encode(), Starting, NoSums())
+        answer = response(f"GET {path} HTTP/1.1\r\n\r\n".encode(), Starting, Totals())
         assert b" 404 " not in answer.splitlines()[0]
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from offsider.cli.main import WORDS
-from offsider.wiring.settings import every_setting
+from offsider.cli.main import COMMANDS
+from offsider.config.settings import every_setting
 
 ROOT = Path(__file__).parents[2]
 
@@ -32,7 +32,7 @@ def test_every_setting_is_on_the_page():
 
 def test_every_word_is_on_the_page():
     page = (ROOT / "docs" / "command-line.md").read_text()
-    assert [word for word in WORDS if f"## `offsider {word}`" not in page] == []
+    assert [word for word in COMMANDS if f"## `offsider {word}`" not in page] == []
 
 
 def test_a_part_that_the_code_does_not_have_is_an_error(writer):

@@ -12,11 +12,12 @@ import pytest
 
 from offsider import Job, job
 from offsider.client import Client, Prepared
+from offsider.config import test_mode
+from offsider.config.config import Config
 from offsider.core.clock import Clock
+from offsider.core.errors import InvalidOptions
 from offsider.core.payload import decode, encode, read_stamp
 from offsider.jobs import registry
-from offsider.wiring import sinks
-from offsider.wiring.config import Config
 
 TEXT = 'café <b>&</b> \u2028\u2029 日本 😀 " \\ / \t'
 TEXT_JSON = 'café <b>&</b> \u2028\u2029 日本 😀 \\" \\\\ / \\t'
@@ -58,7 +59,7 @@ def make_side(monkeypatch) -> Iterator:
     monkeypatch.setattr("offsider.client.preparer.new_jid", lambda: next(jids))
     monkeypatch.setattr("offsider.client.bulk.new_jid", lambda: "7b170978b317d1162fc0f4c0")
     monkeypatch.setattr("offsider.client.preparer.new_jids", lambda count: ["7b170978b317d1162fc0f4c0"] * count)
-    with sinks.diverted(stored.extend), registry.isolated():
+    with test_mode.diverted(stored.extend), registry.isolated():
         yield lambda version: Side(version, stored)
 
 
@@ -122,6 +123,46 @@ def test_options_of_a_push_follow_the_defaults(side):
         '{"retry":true,"queue":"opt","retry_for":3600,"args":[],"class":"NoopJob",'
         '"jid":"000000000000000000000002","created_at":1795216780654,"enqueued_at":1795216780654}'
     )
+
+
+@pytest.mark.parametrize(
+    "level,word",
+    [
+        *((word, word) for word in ("debug", "info", "warn", "error", "fatal")),
+        *(("warning", "warn"), ("critical", "fatal"), ("WARNING", "warn"), ("Critical", "fatal"), ("ERROR", "error")),
+    ],
+)
+def test_a_log_level_is_stored_in_rubys_word(side, level, word):
+    """Its worker raises for any other word outside of its retrier, and the job is lost."""
+    side.at(1795216780.6545)
+
+    @job(name="Declared", log_level=level)
+    def declared() -> None: ...
+
+    declared.via(side.client).enqueue()
+    declared.via(side.client).enqueue_many([()])
+    noop(side).using(log_level=level).enqueue()
+    noop(side).using(log_level=level).enqueue_in(60)
+    side.client.push({"class": "X", "args": [], "log_level": level})
+    side.client.push_bulk({"class": "X", "args": [[1], [2]], "log_level": level})
+    assert [decode(prepared.raw)["log_level"] for prepared in side.stored] == [word] * 7
+
+    side.config.jobs["log_level"] = level
+    side.client.push({"class": "X", "args": []})
+    assert decode(side.stored[-1].raw)["log_level"] == word
+
+
+def test_a_log_level_of_middleware_is_stored_in_rubys_word_or_refused(side):
+    def talk(push, call_next):
+        push.payload["log_level"] = push.payload["args"][0]
+        return call_next(push)
+
+    side.config.client_middleware.add(talk)
+    client = Client(side.config)
+    client.push({"class": "X", "args": ["WARNING"]})
+    assert decode(side.stored[-1].raw)["log_level"] == "warn"
+    with pytest.raises(InvalidOptions, match=r"X: log_level must be one of .*, got 'loud'"):
+        client.push({"class": "X", "args": ["loud"]})
 
 
 def test_options_of_the_class_line_stand_where_sidekiq_puts_them(side):

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 import pytest
 
 from offsider import Config
+from offsider.config.installation import Installation
 from offsider.core.clock import Clock
 from offsider.inspector import Deploys, JobMetrics
 from offsider.storage import run_counts
@@ -67,7 +68,7 @@ def kept(raw_redis) -> dict[str, int]:
 
 @pytest.mark.parametrize("version", [7, 8])
 def test_runs_are_written_where_this_version_looks_for_them(config, raw_redis, version):
-    run_counts.add(config.shared_redis(), [ECHO, FAIL], [], AT.timestamp(), wire_version=version)
+    run_counts.add(Installation.of(config).redis, [ECHO, FAIL], [], AT.timestamp(), wire_version=version)
 
     written = snapshot(raw_redis)
     for key, (value, kept_seconds) in DUMPS[version].items():
@@ -117,14 +118,14 @@ def test_histograms_have_26_counters_of_16_bits_that_stay_at_their_highest(confi
     every = JobCounts("EchoJob", 26, 0, 1, [1] * 26)
     many = JobCounts("EchoJob", 70_000, 0, 1, [70_000] + [0] * 25)
     for counted in (every, many):
-        run_counts.add(config.shared_redis(), [counted], [], AT.timestamp(), wire_version=8)
+        run_counts.add(Installation.of(config).redis, [counted], [], AT.timestamp(), wire_version=8)
 
     assert raw_redis.get("h|EchoJob-20-23:21") == b"\xff\xff" + b"\x00\x01" * 25
 
 
 def test_a_minute_before_ten_in_the_morning_is_written_without_zeros(config, raw_redis):
     at = datetime(2026, 3, 4, 5, 6, tzinfo=UTC)
-    run_counts.add(config.shared_redis(), [ECHO], [], at.timestamp(), wire_version=8)
+    run_counts.add(Installation.of(config).redis, [ECHO], [], at.timestamp(), wire_version=8)
 
     assert set(snapshot(raw_redis)) == {"j|260304|5:06", "j|260304|5:0", "h|EchoJob-4-5:6"}
 

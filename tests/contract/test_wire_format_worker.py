@@ -11,11 +11,13 @@ from types import SimpleNamespace
 import pytest
 
 from offsider import Config, JobContext, __version__
+from offsider.config.installation import Installation
 from offsider.core.backtrace import inflate
 from offsider.core.clock import Clock
 from offsider.core.payload import decode
+from offsider.worker.disposition import Dead, Later
 from offsider.worker.heartbeat import Heartbeat
-from offsider.worker.retrier import Bury, Retrier, Retry
+from offsider.worker.settle.retrier import Retrier
 from offsider.worker.work_state import WorkState
 from tests.begun import begun
 
@@ -64,7 +66,7 @@ def make_heartbeat(monkeypatch):
 
     def make(config: Config, redis=None) -> Heartbeat:
         state = WorkState()
-        state.begin("iee", begun("low", SLEEPING, 1795216887.9))
+        state.begin("iee", *begun("low", SLEEPING, 1795216887.9))
         return Heartbeat(
             config,
             redis,
@@ -86,7 +88,7 @@ def test_a_process_describes_itself_as_sidekiq_does(make_heartbeat, version):
 
 def test_the_registry_of_processes_holds_what_sidekiq_8_writes(make_heartbeat, redis_url, raw_redis):
     config = make_config(8, 1795216887.1117470, redis_url)
-    redis = config.make_redis(1)
+    redis = Installation.of(config).make_redis(1)
 
     make_heartbeat(config, redis).tick()
     redis.close()
@@ -105,10 +107,10 @@ def test_the_registry_of_processes_holds_what_sidekiq_8_writes(make_heartbeat, r
     assert raw_redis.ttl(f"{IDENTITY}:work") == 60
 
 
-def fail(raw: str, error: BaseException, version: int, now: float) -> Retry | Bury:
+def fail(raw: str, error: BaseException, version: int, now: float) -> Later | Dead:
     job = JobContext(payload=decode(raw.encode()), queue="default", raw=raw.encode())
     decision = Retrier(make_config(version, now)).decide(job, error)
-    assert isinstance(decision, Retry | Bury)
+    assert isinstance(decision, Later | Dead)
     return decision
 
 
@@ -128,7 +130,7 @@ FAILED = ',"error_message":"boom é <b>x</b>","error_class":"ValueError","failed
 def test_the_first_failure_is_written_as_sidekiq_8_does():
     decision = fail(FIRST + "}", raised(ValueError("boom é <b>x</b>")), 8, 1795216887.1085)
 
-    assert isinstance(decision, Retry)
+    assert isinstance(decision, Later)
     backtrace = decode(decision.payload)["error_backtrace"]
     assert decision.payload.decode() == f'{FIRST}{FAILED}0,"error_backtrace":"{backtrace}"}}'
     assert backtrace.startswith("eJ")
@@ -165,5 +167,5 @@ def test_a_job_without_retries_is_dead_with_a_count_of_zero():
 
     decision = fail(raw + "}", ValueError("dies at once"), 8, 1795216887.1105)
 
-    assert isinstance(decision, Bury)
+    assert isinstance(decision, Dead)
     assert decision.payload.decode() == raw + failed + "0}"

@@ -11,7 +11,7 @@ from tests.docs.snippets import FENCE, ROOT, pages
 
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
-FOLDERS = "cli|client|core|embedded|inspector|job|storage|testing|wiring|worker"
+FOLDERS = "cli|client|config|core|embedded|inspector|job|logs|runtime|storage|testing|worker"
 MODULE = re.compile(rf"`((?:{FOLDERS})/[\w/]+\.(?:py|lua))`")
 
 

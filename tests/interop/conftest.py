@@ -1,9 +1,12 @@
 """Real Sidekiq beside a real worker of ours: each module has a server of its own, with Debian's redis-server.
 
+Each module is played with Debian's Sidekiq, and with the one that OFFSIDER_TEST_SIDEKIQ names.
+
 Fixtures (all for one module)
+    sidekiq_at  the installed Sidekiq: its version, wire version and programs
     raw_redis   a plain redis-py client of that server (replies are bytes)
     environ     what processes of both languages get: REDIS_URL, the wire version
-    config      ours, with wire_version = 6
+    config      ours, with the wire version of that Sidekiq
     client      a Client of that config
     ruby        a console in which Sidekiq's own API is called: ruby("Sidekiq::Stats.new.processed")
     processes   starts `sidekiq`, its pages and `offsider worker`, ends what still runs: processes.sidekiq("-q", "ruby")
@@ -28,7 +31,7 @@ import redis
 from offsider import Client, Config
 from offsider.embedded import EmbeddedServer
 from offsider.embedded.address import free_port
-from tests.interop.ruby_side import RubyConsole, start_pages, start_sidekiq
+from tests.interop.ruby_side import RubyConsole, Sidekiq, sidekiqs, start_pages, start_sidekiq
 
 HERE = Path(__file__).parent
 
@@ -36,13 +39,14 @@ HERE = Path(__file__).parent
 class Processes:
     """Starts processes of both languages, each with a log in ``folder``, and kills them at the end."""
 
-    def __init__(self, environ: dict[str, str], folder: Path) -> None:
+    def __init__(self, sidekiq_at: Sidekiq, environ: dict[str, str], folder: Path) -> None:
+        self._sidekiq = sidekiq_at
         self._environ = environ
         self._folder = folder
         self._running: list[subprocess.Popen[bytes]] = []
 
     def sidekiq(self, *options: str) -> subprocess.Popen[bytes]:
-        return self._keep(start_sidekiq(self._environ, self._log("sidekiq"), *options))
+        return self._keep(start_sidekiq(self._sidekiq, self._environ, self._log("sidekiq"), *options))
 
     def offsider(self, *options: str, **environ: str) -> subprocess.Popen[bytes]:
         """``offsider worker -r python_jobs`` with these options; keywords are further environment variables."""
@@ -61,7 +65,7 @@ class Processes:
     def pages(self) -> str:
         """Sidekiq::Web in puma; answers its URL, at which it does not listen at once."""
         port = free_port()
-        self._keep(start_pages(self._environ, self._log("pages"), port))
+        self._keep(start_pages(self._sidekiq, self._environ, self._log("pages"), port))
         return f"http://127.0.0.1:{port}"
 
     def end(self) -> None:
@@ -82,8 +86,19 @@ class Processes:
         return process
 
 
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(sidekiq, id=name, marks=[] if sidekiq.folder else [pytest.mark.needs("sidekiq", "puma")])
+        for name, sidekiq in sidekiqs().items()
+    ],
+)
+def sidekiq_at(request: pytest.FixtureRequest) -> Sidekiq:
+    return request.param
+
+
 @pytest.fixture(scope="module")
-def interop_url() -> Iterator[str]:
+def interop_url(sidekiq_at: Sidekiq) -> Iterator[str]:
     binary = shutil.which("redis-server")
     assert binary is not None, "modules of this folder carry the mark needs(redis-server)"
     with (
@@ -94,10 +109,10 @@ def interop_url() -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def environ(interop_url: str) -> dict[str, str]:
+def environ(interop_url: str, sidekiq_at: Sidekiq) -> dict[str, str]:
     ours = {
         "REDIS_URL": interop_url,
-        "OFFSIDER_WIRE_VERSION": "6",
+        "OFFSIDER_WIRE_VERSION": str(sidekiq_at.wire_version),
         "OFFSIDER_LIVENESS_SECONDS": "10",
         "PYTHONPATH": str(HERE),
         "LANG": "C.UTF-8",
@@ -115,10 +130,10 @@ def raw_redis(interop_url: str) -> Iterator[redis.Redis]:
 
 
 @pytest.fixture(scope="module")
-def config(interop_url: str) -> Config:
+def config(interop_url: str, sidekiq_at: Sidekiq) -> Config:
     config = Config()
     config.redis.url = interop_url
-    config.redis.wire_version = 6
+    config.redis.wire_version = sidekiq_at.wire_version
     return config
 
 
@@ -130,14 +145,18 @@ def client(config: Config) -> Iterator[Client]:
 
 
 @pytest.fixture(scope="module")
-def ruby(environ: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[RubyConsole]:
-    with RubyConsole(environ, tmp_path_factory.mktemp("ruby") / "console.log") as console:
+def ruby(
+    sidekiq_at: Sidekiq, environ: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RubyConsole]:
+    with RubyConsole(sidekiq_at, environ, tmp_path_factory.mktemp("ruby") / "console.log") as console:
         yield console
 
 
 @pytest.fixture(scope="module")
-def processes(environ: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
-    processes = Processes(environ, tmp_path_factory.mktemp("processes"))
+def processes(
+    sidekiq_at: Sidekiq, environ: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Processes]:
+    processes = Processes(sidekiq_at, environ, tmp_path_factory.mktemp("processes"))
     yield processes
     processes.end()
     print(processes.logs())  # pytest shows it when a test failed

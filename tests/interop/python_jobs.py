@@ -6,15 +6,30 @@ import json
 import os
 import time
 from collections.abc import Callable
+from contextvars import ContextVar
 
 import redis
 
 from offsider import Config, JobContext, current_job, job
+from offsider.ext.current_attributes import CurrentAttributes
+
+
+class Current:
+    """The same attributes as Ruby's class Current of app.rb."""
+
+    user_id: ContextVar[object] = ContextVar("user_id", default=None)
+    role: ContextVar[object] = ContextVar("role", default=None)
+    since: ContextVar[object] = ContextVar("since", default=None)
+    lasts: ContextVar[object] = ContextVar("lasts", default=None)
+    price: ContextVar[object] = ContextVar("price", default=None)
+    options: ContextVar[object] = ContextVar("options", default=None)
+
 
 store = redis.Redis.from_url(os.environ["REDIS_URL"])
 
 
 def configure(config: Config) -> None:
+    config.use(CurrentAttributes(Current))
     config.server_middleware.add(recorded)
 
 
@@ -46,3 +61,16 @@ def waits_for_release(*args: object) -> None:
     store.rpush("interrupted_counts", current_job().interrupted_count)
     while not current_job().interrupted_count and not store.exists("release"):
         time.sleep(0.02)
+
+
+@job(name="RubyTellsCurrent", queue="ruby")
+def ruby_tells_current(of: str = "") -> None:
+    """It lives in Ruby."""
+
+
+@job(name="PythonTellsCurrent", queue="python")
+def python_tells_current() -> None:
+    """Notes the current attributes that it sees, and pushes a job to Ruby, which does the same."""
+    told = {name: repr(variable.get()) for name, variable in vars(Current).items() if isinstance(variable, ContextVar)}
+    store.set(f"current:{current_job().jid}", json.dumps(told))
+    ruby_tells_current.enqueue(current_job().jid)

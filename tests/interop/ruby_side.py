@@ -1,14 +1,51 @@
-"""Real Ruby for the tests: a Sidekiq process, and a console in which its API is called."""
+"""Real Ruby for the tests: the installed Sidekiqs, their processes, and a console in which their API is called."""
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 RUBY = Path(__file__).parent / "ruby"
+#: Names the program `sidekiq` of another version, with `ruby` and `puma` beside it.
+ANOTHER = "OFFSIDER_TEST_SIDEKIQ"
+
+
+@dataclass(frozen=True)
+class Sidekiq:
+    """An installed Sidekiq: a folder with its programs, or Debian's when empty."""
+
+    folder: str = ""
+
+    @cached_property
+    def version(self) -> str:
+        """For example ``"8.1.7"``."""
+        told = subprocess.run([self.program("sidekiq"), "--version"], capture_output=True, text=True, check=True)
+        return told.stdout.split()[1]
+
+    @property
+    def wire_version(self) -> int:
+        return int(self.version.partition(".")[0])
+
+    def program(self, name: str) -> str:
+        return str(Path(self.folder) / name)
+
+
+def sidekiqs() -> dict[str, Sidekiq]:
+    """Each Sidekiq that the tests play with, by a name for the test's id."""
+    found = {"debian": Sidekiq()}
+    named = os.environ.get(ANOTHER)
+    if named:
+        program = Path(named).absolute()
+        if program.name != "sidekiq" or not program.is_file():
+            raise FileNotFoundError(f"{ANOTHER} names no program `sidekiq`: {named}")
+        found["named"] = Sidekiq(str(program.parent))
+    return found
 
 
 class RubyConsole:
@@ -17,10 +54,10 @@ class RubyConsole:
     The result has to be JSON; keywords become Ruby's local variables.
     """
 
-    def __init__(self, environ: dict[str, str], log: Path) -> None:
+    def __init__(self, sidekiq: Sidekiq, environ: dict[str, str], log: Path) -> None:
         with log.open("wb") as errors:
             self._process = subprocess.Popen(
-                ["ruby", str(RUBY / "console.rb")],
+                [sidekiq.program("ruby"), str(RUBY / "console.rb")],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
@@ -49,11 +86,11 @@ class RubyConsole:
         self._process.communicate()
 
 
-def start_sidekiq(environ: dict[str, str], log: Path, *options: str) -> subprocess.Popen[bytes]:
-    """Debian's ``sidekiq`` with the jobs of app.rb."""
+def start_sidekiq(sidekiq: Sidekiq, environ: dict[str, str], log: Path, *options: str) -> subprocess.Popen[bytes]:
+    """A worker with the jobs of app.rb."""
     with log.open("wb") as output:
         return subprocess.Popen(
-            ["sidekiq", "-r", str(RUBY / "app.rb"), "-t", "1", *options],
+            [sidekiq.program("sidekiq"), "-r", str(RUBY / "app.rb"), "-t", "1", *options],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
@@ -62,11 +99,12 @@ def start_sidekiq(environ: dict[str, str], log: Path, *options: str) -> subproce
         )
 
 
-def start_pages(environ: dict[str, str], log: Path, port: int) -> subprocess.Popen[bytes]:
-    """Debian's ``puma`` with Sidekiq::Web."""
+def start_pages(sidekiq: Sidekiq, environ: dict[str, str], log: Path, port: int) -> subprocess.Popen[bytes]:
+    """Sidekiq::Web in puma."""
+    bind = f"tcp://127.0.0.1:{port}"
     with log.open("wb") as output:
         return subprocess.Popen(
-            ["puma", "--bind", f"tcp://127.0.0.1:{port}", "--environment", "production", str(RUBY / "web.ru")],
+            [sidekiq.program("puma"), "--bind", bind, "--environment", "production", str(RUBY / "web.ru")],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,

@@ -9,7 +9,7 @@ import pytest
 from offsider import context
 from tests.interop.waiting import eventually
 
-pytestmark = pytest.mark.needs("sidekiq", "redis-server")
+pytestmark = pytest.mark.needs("redis-server")
 
 
 def test_ruby_keeps_what_we_stamp_when_the_job_fails_there(client, processes, raw_redis) -> None:

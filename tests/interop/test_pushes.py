@@ -7,7 +7,7 @@ import pytest
 from offsider import job
 from tests.interop.waiting import eventually
 
-pytestmark = pytest.mark.needs("sidekiq", "redis-server")
+pytestmark = pytest.mark.needs("redis-server")
 
 ARGUMENTS = [
     1,
@@ -72,6 +72,13 @@ def test_ruby_runs_what_we_push_in_bulk(client, seen) -> None:
 
     for number, jid in enumerate(jids, start=1):
         assert eventually(lambda jid=jid: seen(jid), f"run {number}") == [["ruby", [number], None]]
+
+
+@pytest.mark.parametrize("level", ["warning", "critical", "ERROR"])
+def test_ruby_runs_what_we_push_with_a_log_level_in_pythons_word(level, client, seen) -> None:
+    jid = client.push({"class": "RubyEcho", "args": [level], "queue": "ruby", "log_level": level})
+
+    assert eventually(lambda: seen(jid), "a run") == [["ruby", [level], None]]
 
 
 def test_ruby_runs_a_job_that_is_declared_here_as_shared(client, seen) -> None:

@@ -21,6 +21,7 @@ from collections.abc import Callable
 from typing import Any
 
 from offsider import Config
+from offsider.config.installation import Installation
 from offsider.ext.unique import Unique
 from offsider.inspector import Migration
 from offsider.inspector.migration import walk
@@ -47,7 +48,7 @@ def migrate(urls: list[str], *, unique: bool = False) -> None:
     """A migration to the end."""
     config = configuration(urls, unique=unique)
     Migration(config).run()
-    config.close()
+    Installation.of(config).close()
 
 
 def die_at(number: int, *, after: bool) -> None:

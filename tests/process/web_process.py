@@ -19,7 +19,7 @@ from offsider.embedded.address import free_port
 from tests.waiting import wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
-START_SECONDS = 40.0
+START_SECONDS = 90.0
 
 
 class WebProcess:

@@ -19,7 +19,7 @@ async def noop(_context: dict[str, Any], number: int, *rest: object) -> None:
 
 
 class WorkerSettings:
-    """What arq reads."""
+    """Settings of the arq worker."""
 
     functions = (func(noop, name="noop", keep_result=0),)
     redis_settings = SERVER

@@ -1,4 +1,4 @@
-"""The producer: runs in a rival's environment, pushes through its app, and prints what it took as JSON.
+"""The producer: runs in a rival's environment, pushes with its app, and prints the figures as JSON.
 
 python drive.py APP fill N             as fast as it can
 python drive.py APP push N             one by one, timed
@@ -22,7 +22,7 @@ FIRST_SECONDS = 60.0
 
 
 class Timer:
-    """Numbers to push; the clock starts after the first few, when connections and caches are there."""
+    """Yield numbers to push; the clock starts after the first few, once connections are open and caches are warm."""
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -43,7 +43,7 @@ class Timer:
 
 
 def paced(count: int, gap_seconds: float) -> Iterator[int]:
-    """0 when the worker is there, then ``count`` of them, then one after silence."""
+    """Yield 0 and wait until job 0 has run; then yield ``count`` numbers, and one after a pause."""
     yield from _after(0, 0)
     deadline = time.monotonic() + FIRST_SECONDS
     while not probe.SLOT.unpack_from(probe.slots, 0)[2]:

@@ -1,4 +1,4 @@
-"""offsider with jobs that say how long they take."""
+"""offsider with jobs whose argument is their duration."""
 
 from __future__ import annotations
 

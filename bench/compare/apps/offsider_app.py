@@ -1,4 +1,4 @@
-"""offsider: threads in one process, jobs acknowledged after their end."""
+"""offsider: threads in one process, jobs acknowledged after the run."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a job notes, in a file that harness, producer and workers map: no command, no lock, no system call a job.
+"""Records the runs of jobs in a file that harness, producer and workers map: no command, lock or system call per job.
 
-A slot holds: pushed, last start, last end (CLOCK_MONOTONIC, ns), how often it started, how often it ended, and which
-process ran it last. Nothing here is atomic: two runs of one job at the same moment may count as one.
+A slot contains: pushed, last start, last end (CLOCK_MONOTONIC, ns), number of starts, number of ends, and the pid of
+the last run. Nothing here is atomic: two simultaneous runs of one job may count as one.
 Standard library only, because every rival's environment imports it.
 """
 

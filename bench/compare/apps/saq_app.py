@@ -1,4 +1,4 @@
-"""SAQ on Redis, jobs deleted when they are done."""
+"""SAQ on Redis, finished jobs deleted."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 # Sidekiq: the job, and what it notes in the mapped file (as probe.py does, and as cheaply).
 Warning[:experimental] = false # IO::Buffer, which maps a file in Ruby 3.1
 require "sidekiq"
-Redis.sadd_returns_boolean = false if Redis.respond_to?(:sadd_returns_boolean=) # else it warns at each push
+# Else the gem that Sidekiq 6 uses warns at each push.
+Redis.sadd_returns_boolean = false if defined?(Redis) && Redis.respond_to?(:sadd_returns_boolean=)
 
 Sidekiq.configure_client { |config| config.redis = { url: ENV["REDIS_URL"] } }
 Sidekiq.configure_server { |config| config.redis = { url: ENV["REDIS_URL"] } }

@@ -1,4 +1,4 @@
-"""All contestants, ours and Ruby's first."""
+"""All contestants; offsider and Sidekiq are first."""
 
 from __future__ import annotations
 

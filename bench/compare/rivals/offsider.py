@@ -1,4 +1,4 @@
-"""offsider, as it comes."""
+"""offsider with its default settings."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Finding and importing the application that a worker runs: modules, ``.py`` files and folders.
+"""Import the application that a worker runs: modules, ``.py`` files and folders.
 
-1. The current folder goes on the import path, as with ``python -m``.
-2. A dotted name is imported. A file is imported under the name it has in its package, so that its jobs are stored
-   under the same names as those the web process pushes. Of a folder every module directly inside is imported.
-3. A function ``configure(config)`` of what was imported is called, in this order.
+1. Put the current folder on the import path, as ``python -m`` does.
+2. Import each target. A file is imported under its name in its package, so that its jobs have the same stored names
+   as those that the web process pushes. For a folder, import every module directly inside.
+3. Call the function ``configure(config)`` of each imported module that has one, in import order.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ from typing import TYPE_CHECKING
 
 from offsider.cli.failure import explain
 from offsider.core.errors import ConfigurationError
+from offsider.ext.periodic import Periodic
 
 if TYPE_CHECKING:
-    from offsider.wiring.config import Config
+    from offsider.config.config import Config
 
 
-# What an application raises by itself: a Ctrl-C or a TERM at this time is StoppedEarly, never KeyboardInterrupt.
+# Errors of the application: a Ctrl-C or TERM during the import raises StoppedEarly, never KeyboardInterrupt.
 ITS_OWN = (Exception, SystemExit, KeyboardInterrupt)
 
 
@@ -35,7 +36,7 @@ class BrokenApplication(ConfigurationError):
 
 
 def folder_beside(targets: Sequence[str]) -> Path | None:
-    """The folder of the first target, without importing it: where a configuration file may lie."""
+    """Return the folder of the first target, a possible location of a configuration file, without importing it."""
     for target in targets:
         path = Path(target)
         if path.is_dir():
@@ -50,7 +51,7 @@ def load_application(targets: Iterable[str], config: Config) -> list[ModuleType]
     """Import every target and let it configure the worker.
 
     Raises:
-        BrokenApplication: it is not there, or raised; the message names the line of the user's code.
+        BrokenApplication: a target is missing or raised an error; the message names the line in the user's code.
     """
     _put_on_path(Path.cwd())
     modules: list[ModuleType] = []
@@ -67,17 +68,17 @@ def load_application(targets: Iterable[str], config: Config) -> list[ModuleType]
 
 
 def load_extensions(named: Sequence[str], config: Config) -> BrokenApplication | None:
-    """Load the application for what its extensions do, as freeing the locks of jobs that are deleted.
+    """Load the application for its extensions, which for example release the locks of deleted jobs.
 
     Args:
-        named: the application of the command line; none: that of ``worker.require``, if any.
-        config: gets the extensions.
+        named: the targets from the command line; if empty, those of ``worker.require``.
+        config: the configuration to which the extensions are added.
 
     Returns:
-        Why that of ``worker.require`` could not be loaded: it may be on other machines only.
+        The error if ``worker.require`` cannot be loaded, since it may exist on other machines only; else None.
 
     Raises:
-        BrokenApplication: one that was named cannot be loaded.
+        BrokenApplication: a target from the command line cannot be loaded.
     """
     try:
         load_application(named or config.worker.require, config)
@@ -94,7 +95,7 @@ def _import_target(target: str) -> list[ModuleType]:
         return list(_import_folder(path.resolve()))
     if path.suffix == ".py":
         if not path.is_file():
-            raise BrokenApplication(f"cannot load {target}: there is no such file")
+            raise BrokenApplication(f"cannot load {target}: file not found")
         return [_import_file(path.resolve())]
     return [_import_module(target)]
 
@@ -103,10 +104,10 @@ def _import_module(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
-        # Only when it is the target itself that is missing, not something that the target imports.
+        # Only if the target itself is missing, not a module that the target imports.
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
             raise BrokenApplication(
-                f"cannot load {name}: there is no module {error.name!r} in the current folder or on PYTHONPATH"
+                f"cannot load {name}: no module {error.name!r} in the current folder or on PYTHONPATH"
             ) from error
         raise
 
@@ -118,7 +119,7 @@ def _import_file(path: Path) -> ModuleType:
         return _import_by_path(path, name)
     module = importlib.import_module(name)
     if module.__file__ is None or Path(module.__file__).resolve() != path:
-        raise BrokenApplication(f"cannot load {path}: another module is called {name!r} ({module.__file__})")
+        raise BrokenApplication(f"cannot load {path}: another module has the name {name!r} ({module.__file__})")
     return module
 
 
@@ -135,7 +136,7 @@ def _import_folder(folder: Path) -> Iterator[ModuleType]:
         info.name for info in pkgutil.iter_modules([str(folder)]) if not info.ispkg and not info.name.startswith("_")
     )
     if not found and not (folder / "__init__.py").exists():
-        raise BrokenApplication(f"cannot load {folder}: there is no Python module in this folder")
+        raise BrokenApplication(f"cannot load {folder}: the folder contains no Python module")
     if (folder / "__init__.py").exists():
         root, name = _module_name(folder / "__init__.py")
         _put_on_path(root)
@@ -146,7 +147,7 @@ def _import_folder(folder: Path) -> Iterator[ModuleType]:
 
 
 def _module_name(path: Path) -> tuple[Path, str]:
-    """The folder that has to be on the import path for a file, and the file's dotted name from there."""
+    """Return the folder that must be on the import path, and the file's dotted name relative to it."""
     parts = [] if path.stem == "__init__" else [path.stem]
     folder = path.parent
     while (folder / "__init__.py").exists():
@@ -163,8 +164,8 @@ def _put_on_path(folder: Path) -> None:
 def _folder_of_module(name: str) -> Path | None:
     top = name.partition(".")[0]
     for entry in (str(Path.cwd()), *sys.path):
-        for place in (Path(entry) / top, Path(entry) / f"{top}.py"):
-            if place.exists():
+        for candidate in (Path(entry) / top, Path(entry) / f"{top}.py"):
+            if candidate.exists():
                 return Path(entry)
     return None
 
@@ -185,13 +186,11 @@ def _configure(modules: Iterable[ModuleType], config: Config) -> None:
 
 
 def _install_periodic(config: Config) -> None:
-    """Periodic jobs of the configuration file need no line of code."""
+    """Add the extension for periodic jobs if the configuration file declares some."""
     if config.periodic and "periodic" not in config.extensions:
-        from offsider.ext.periodic import Periodic
-
         config.use(Periodic())
 
 
 def _is_its_own(defined_in: str, module: ModuleType) -> bool:
-    """Whether a function belongs to the application: ``from structlog import configure`` is none of ours to call."""
+    """Whether the application defines the function: ``from structlog import configure`` must not be called."""
     return defined_in.partition(".")[0] == module.__name__.partition(".")[0]

@@ -1,13 +1,13 @@
-"""From a command line to a worker that is ready to start.
+"""Prepare a worker from its command line.
 
-1. Read the configuration, set the log up.
-2. Start the embedded server, if wanted.
+1. Read the configuration and set up logging.
+2. Start the embedded server, with ``--embedded``.
 3. Import the application and let it configure the worker.
-4. Check the server and what is stored.
+4. Check the server and the stored data.
 
-A supervisor that preloads does the first three before it forks, and each worker the last.
+A supervisor with ``--preload`` does steps 1 to 3 before it forks; each worker does step 4.
 
-Whatever goes wrong is raised as an error of our own tree, whose message is all a person needs to read.
+Every failure is raised as an OffsiderError whose message is complete for a user.
 """
 
 from __future__ import annotations
@@ -21,28 +21,29 @@ from typing import TYPE_CHECKING
 
 from offsider import __version__
 from offsider.cli.application import folder_beside, load_application
+from offsider.config.default import set_worker_config
 from offsider.core.errors import ConfigurationError
-from offsider.jobs.selected import serve_selected
-from offsider.wiring.default import set_worker_config
-from offsider.wiring.logs import logger, setup_logging
+from offsider.embedded import EmbeddedServer
+from offsider.jobs.query_queues import serve_selected
+from offsider.logs.setup import logger, setup_logging
 from offsider.worker.boot_checks import check_boot
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from offsider.cli.options import WorkerOptions
-    from offsider.wiring.config import Config
+    from offsider.config.config import Config
 
 EMBEDDED_FOLDER = ".offsider"
 
 
 @dataclass(frozen=True)
 class Forked:
-    """What a supervisor hands to a worker that it has forked.
+    """Data that a supervisor passes to a forked worker.
 
     Attributes:
-        config: of the application that it has preloaded; None when each worker loads it for itself.
-        say_ready: called once the worker runs, with the seconds that its stop may take.
+        config: the configuration of the preloaded application; None if each worker loads the application.
+        say_ready: called when the worker is running, with the longest duration of its stop in seconds.
     """
 
     config: Config | None
@@ -50,14 +51,14 @@ class Forked:
 
 
 def boot(options: WorkerOptions, resources: ExitStack) -> Config:
-    """The configuration of a worker whose application is loaded and whose server was found good.
+    """Load the application, check the server, and return the configuration.
 
     Args:
         options: the command line.
-        resources: gets what has to be closed after the worker has stopped.
+        resources: receives the resources to close after the worker has stopped.
 
     Raises:
-        ConfigurationError: a setting, the application or the server is wrong.
+        ConfigurationError: a setting, the application or the server is unusable.
         RedisFailure: the server cannot be reached.
     """
     config = load(options, resources)
@@ -66,45 +67,41 @@ def boot(options: WorkerOptions, resources: ExitStack) -> Config:
 
 
 def load(options: WorkerOptions, resources: ExitStack) -> Config:
-    """The configuration of a worker whose application is loaded; arguments and errors as of `boot`."""
+    """Load the application and return the configuration; arguments and errors as for `boot`."""
     config = configured(options)
     setup_logging(config.log)
     if options.embedded:
         config.redis.url = start_embedded_server(resources)
     load_application(config.worker.require, config)
-    # Once more: the application may have changed the format or the level.
+    # Again, because the application may have changed the format or the level.
     setup_logging(config.log)
     config.warnings.extend(serve_selected(config, options.queries(), negate=options.negate))
     return config
 
 
 def check(config: Config) -> None:
-    """Check the server and what is stored, and tell what is odd; errors as of `boot`."""
+    """Check the server and the stored data, and log warnings; errors as for `boot`."""
     _greet(config)
     for warning in (*config.warnings, *check_boot(config)):
         logger.warning("%s", warning)
 
 
 def configured(options: WorkerOptions) -> Config:
-    """The configuration as it is before the application has its say."""
+    """Return the configuration before the application is imported."""
     if os.name == "nt":
         raise ConfigurationError("a worker needs a POSIX system (Linux, macOS); on Windows only pushing is supported")
     config = options.load_config(beside=folder_beside(options.require))
     if not config.worker.require:
-        raise ConfigurationError(
-            "which jobs? Name the application: offsider worker -r MODULE (a module, a .py file or a folder)"
-        )
+        raise ConfigurationError("no application given: offsider worker -r MODULE (a module, a .py file or a folder)")
     if not config.worker.tag:
         config.worker.tag = Path.cwd().name
-    # Jobs that push further jobs outside of a worker thread, in threads of their own, shall reach the same server.
+    # Threads that a job starts must push to the same server as the worker.
     set_worker_config(config)
     return config
 
 
 def start_embedded_server(resources: ExitStack) -> str:
-    """Start, or join, the server of the folder ``.offsider``; answers its URL."""
-    from offsider.embedded import EmbeddedServer
-
+    """Start or join the server of the folder ``.offsider``, and return its URL."""
     server = resources.enter_context(EmbeddedServer(EMBEDDED_FOLDER))
     logger.info("embedded server: %s", server.url)
     return server.url

@@ -1,4 +1,4 @@
-"""Which server a word of the command line looks at: the options for it, and the configuration they lead to."""
+"""Command-line options that choose a server, and the configuration for it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any, TypeVar
 
 import click
 
-from offsider.wiring.config import Config
+from offsider.config.config import Config
+from offsider.config.installation import Installation
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -22,17 +23,21 @@ def connection_options(function: Function) -> Function:
 
 
 OPTIONS = (
-    click.option("-C", "--config", metavar="FILE", help="The configuration file, which says where Redis is."),
-    click.option("-e", "--environment", metavar="NAME", help="Which of the file's environments applies."),
+    click.option("-C", "--config", metavar="FILE", help="Configuration file, which contains the Redis URL."),
+    click.option("-e", "--environment", metavar="NAME", help="Environment in the configuration file to apply."),
 )
 
 
 SERVER = click.option(
-    "--server", metavar="NAME", help="Which of the configuration's servers: main is that of [redis]. Default: main."
+    "--server", metavar="NAME", help="Server of the configuration to use; main is the server of [redis]. Default: main."
 )
 
 
-def load(config: str | None, environment: str | None, server: str | None = None) -> Config:
-    """The configuration that the options lead to, looking at one server. Raises ConfigurationError."""
-    loaded = Config.load(config, overrides={"environment": environment} if environment else {})
-    return loaded.for_server(server) if server else loaded
+def load(config: str | None, environment: str | None) -> Config:
+    """Load the configuration that the options select. Raises ConfigurationError."""
+    return Config.load(config, overrides={"environment": environment} if environment else {})
+
+
+def load_server(config: str | None, environment: str | None, server: str | None = None) -> Installation:
+    """Load it and select one of its servers. Raises ConfigurationError."""
+    return Installation.of(load(config, environment), server or "")

@@ -1,4 +1,4 @@
-"""Loading an application for what it declares, without running it: the options for it, and the configuration."""
+"""Load an application for its declarations, without running jobs: the options and the configuration."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import click
 
 from offsider.cli.application import folder_beside, load_application
 from offsider.cli.connection import connection_options
+from offsider.config.config import Config
+from offsider.config.default import set_worker_config
 from offsider.core.errors import ConfigurationError
 from offsider.jobs import registry
-from offsider.wiring.config import Config
-from offsider.wiring.default import set_worker_config
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -29,18 +29,18 @@ REQUIRE = click.option(
 
 
 def load_declarations(require: Sequence[str], file: str | None, environment: str | None) -> Config:
-    """The configuration of an application whose jobs are registered and checked.
+    """Load the application, check its jobs, and return the configuration.
 
     Raises:
-        ConfigurationError: a setting or the application is wrong.
-        InvalidOptions: an option of a job is.
+        ConfigurationError: a setting or the application is invalid.
+        InvalidOptions: an option of a job is invalid.
     """
     overrides: dict[str, object] = {"environment": environment} if environment else {}
     if require:
         overrides["require"] = tuple(require)
     config = Config.load(file, beside=folder_beside(require), overrides=overrides)
     if not config.worker.require:
-        raise ConfigurationError("which jobs? Name the application: -r MODULE (a module, a .py file or a folder)")
+        raise ConfigurationError("no application given: -r MODULE (a module, a .py file or a folder)")
     set_worker_config(config)
     load_application(config.worker.require, config)
     config.check_rules()

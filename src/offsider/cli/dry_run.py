@@ -1,4 +1,4 @@
-"""``offsider worker --dry-run`` and ``--list-queues``: what would run, found out without Redis."""
+"""``offsider worker --dry-run`` and ``--list-queues``: show the plan of a worker without connecting to Redis."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ import click
 
 from offsider.cli.application import load_application
 from offsider.cli.boot import configured
-from offsider.cli.plain import plain
+from offsider.cli.sanitize import plain
+from offsider.config.capsule import Capsule
 from offsider.core.wording import counted
 from offsider.jobs import registry
-from offsider.jobs.selected import serve_selected
-from offsider.wiring.capsule import Capsule
+from offsider.jobs.query_queues import serve_selected
 
 if TYPE_CHECKING:
     from offsider.cli.options import WorkerOptions
-    from offsider.wiring.config import Config
+    from offsider.config.config import Config
 
 MOST_LETTERS = 500
 
 
 def run(options: WorkerOptions) -> int:
-    """Show it; answers the exit code.
+    """Print the plan or the queue names, and return the exit code.
 
     Raises:
-        ConfigurationError: the worker would not start, as far as that can be told without its server.
+        ConfigurationError: the worker could not start; checks that need the server are skipped.
     """
     config = configured(options)
     load_application(config.worker.require, config)
@@ -42,7 +42,7 @@ def run(options: WorkerOptions) -> int:
 
 
 def plan(config: Config) -> Iterator[str]:
-    """What would run, a line each; queues as ``-q`` takes them."""
+    """Yield the lines of the plan; queues in the syntax of ``-q``."""
     if config.worker.shard:
         yield f"shard: {config.worker.shard}"
     yield f"server: {config.server}, {config.redis.redacted_url}"
@@ -52,14 +52,14 @@ def plan(config: Config) -> Iterator[str]:
     yield f"processes: {f'{number}, forked by a supervisor' if number else '1, without a supervisor'}"
     if not groups:
         yield from _capsules(config)
-    for place in range(number if groups else 0):
-        yield f"process {place + 1}:"
-        config.worker.queues = groups[place % len(groups)].split()
+    for index in range(number if groups else 0):
+        yield f"process {index + 1}:"
+        config.worker.queues = groups[index % len(groups)].split()
         yield from (f"  {line}" for line in _capsules(config))
 
 
 def queue_names(config: Config) -> list[str]:
-    """The queues of all capsules of all processes, each once; ``*`` is every queue there is."""
+    """Return the unique queue names of all capsules and processes; ``*`` means every queue."""
     groups = config.worker.groups
     names: dict[str, None] = {}
     served: Sequence[Sequence[str]] = [group.split() for group in groups] or [config.worker.queues]

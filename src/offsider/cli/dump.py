@@ -1,4 +1,4 @@
-"""What every thread and every asyncio task is doing right now, for ``kill -TTIN``."""
+"""Stacks of all threads and asyncio tasks, for ``kill -TTIN``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from offsider.wiring.logs import base36, describe, logger
+from offsider.logs.setup import base36, describe, logger
 
 
 def dump(tasks: Iterable[asyncio.Task[Any]] = ()) -> None:
@@ -19,7 +19,7 @@ def dump(tasks: Iterable[asyncio.Task[Any]] = ()) -> None:
 
 
 def thread_stacks() -> Iterator[str]:
-    """One text for each thread: its number as log lines write it, its name, its stack."""
+    """Yield one text per thread: its ID as in log lines, its name, its stack."""
     known = {thread.ident: thread for thread in threading.enumerate()}
     for ident, frame in sys._current_frames().items():  # noqa: SLF001  # the documented way to see other threads
         thread = known.get(ident)
@@ -29,11 +29,11 @@ def thread_stacks() -> Iterator[str]:
 
 
 def task_stacks(tasks: Iterable[asyncio.Task[Any]]) -> Iterator[str]:
-    """One text for each asyncio task: its name and where it waits."""
+    """Yield one text per asyncio task: its name and its stack."""
     for task in tasks:
         try:
             frames = task.get_stack()
             lines = [line for frame in frames for line in traceback.format_stack(frame, limit=1)]
             yield f"asyncio task {task.get_name()}\n{''.join(lines).rstrip()}"
-        except Exception as error:  # noqa: BLE001  # the task runs in another thread and may change meanwhile
+        except Exception as error:  # noqa: BLE001  # the task runs in another thread and may change during the read
             yield f"asyncio task {task.get_name()}: its stack cannot be shown: {describe(error)}"

@@ -1,4 +1,4 @@
-"""Telling why a worker cannot start: the cause in one to three lines, the whole traceback only on request."""
+"""Report why a worker cannot start: the cause in one to three lines, the whole traceback only with ``--verbose``."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from types import TracebackType
 
 import click
 
-from offsider.wiring.logs import describe
+from offsider.logs.setup import describe
 
 _PACKAGE = str(Path(__file__).resolve().parents[1])
 _NOT_THE_USERS = ("<frozen", _PACKAGE, *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")))
 
 
 def give_up(message: str, error: BaseException | None = None, *, verbose: bool = False) -> int:
-    """Write why the worker ends to standard error; answers the exit code 1."""
+    """Write the reason to standard error, and return the exit code 1."""
     click.echo(f"offsider: {message}", err=True)
     if error is not None and verbose:
         click.echo("".join(traceback.format_exception(error)).rstrip(), err=True)
@@ -27,16 +27,16 @@ def give_up(message: str, error: BaseException | None = None, *, verbose: bool =
 
 
 def explain(what: str, error: BaseException) -> str:
-    """What failed, with which error, and the line of the user's code where it did."""
+    """Return a message with the failed step, the error, and the line of the user's code that raised it."""
     lines = [f"{what}: {_first_line(error)}"]
-    place = place_of(error)
-    if place is not None:
-        lines.append(f"  at {place}")
+    line = user_line(error)
+    if line is not None:
+        lines.append(f"  at {line}")
     return "\n".join(lines)
 
 
-def place_of(error: BaseException) -> str | None:
-    """``file:line: source`` of the innermost line that is neither Python's nor a package's; None without one."""
+def user_line(error: BaseException) -> str | None:
+    """Return ``file:line: source`` of the innermost line outside of Python and installed packages, or None."""
     if isinstance(error, SyntaxError) and error.filename:
         return _shown(error.filename, error.lineno or 0, (error.text or "").strip())
     found: TracebackType | None = None
@@ -55,23 +55,24 @@ def _first_line(error: BaseException) -> str:
     if isinstance(error, SyntaxError):
         return f"{type(error).__name__}: {error.msg}"
     if isinstance(error, SystemExit):
-        return f"it ended the process itself: SystemExit({error.code!r})"
+        code = "" if error.code is None else repr(error.code)
+        return f"the application called sys.exit({code})"
     return describe(error).partition("\n")[0]
 
 
 def _is_the_users(file: str) -> bool:
-    # A virtual environment may lie inside the project, and the project inside a folder of the interpreter.
+    # A virtual environment may be inside the project, and the project inside a folder of the interpreter.
     return not file.startswith(_NOT_THE_USERS) and "site-packages" not in file
 
 
 def _shown(file: str, line: int, source: str) -> str:
-    with suppress(ValueError):  # outside of the current folder the whole path is shown
+    with suppress(ValueError):  # a file outside of the current folder: show the whole path
         file = str(Path(file).resolve().relative_to(Path.cwd()))
     return f"{file}:{line}: {source}" if source else f"{file}:{line}"
 
 
 def flush_output() -> None:
-    """Bring everything that was written out, also when the process is about to end abruptly."""
+    """Flush standard output and standard error before an abrupt exit; ignore errors."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

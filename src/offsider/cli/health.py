@@ -1,10 +1,10 @@
-"""``--health HOST:PORT``: tells a platform over HTTP whether the workers live, and whether they take jobs.
+"""``--health HOST:PORT``: HTTP probes for a platform, and metrics.
 
-1. The address is bound before anything else is started, so that a port that is taken ends the start.
-2. It is served by the keeper, for all workers beside it, since no job can hold that up; without a keeper by the worker.
-3. ``/metrics`` tells what these workers have counted, in Prometheus' text format.
-4. ``/live`` and ``/ready`` answer 200 ``ok``, or 503 with one reason a line; as JSON to those who accept nothing else.
-   A request is at most 8 KB and 2 s, and the newest of many connections is always heard.
+1. The address is bound before anything else starts, so that a port in use ends the start.
+2. The keeper serves it for all its workers, because no job can block the keeper. Without a keeper the worker serves it.
+3. ``/metrics`` returns the counters of these workers in Prometheus' text format.
+4. ``/live`` and ``/ready`` return 200 ``ok``, or 503 with one reason per line; JSON for clients that accept JSON.
+   A request is limited to 8 KB and 2 s. When all connections are in use, a new connection replaces the oldest.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from contextlib import suppress
 from typing import Protocol
 
 from offsider.core.errors import ConfigurationError
-from offsider.core.series import Series
-from offsider.wiring.logs import describe, logger
+from offsider.logs.setup import describe, logger
+from offsider.prometheus.runs import concurrency_family, running_family, series_families
+from offsider.worker.totals import Totals
 
 REQUEST_BYTES = 8192
 REQUEST_SECONDS = 2.0
@@ -30,12 +31,13 @@ STATUS = {
     404: "Not Found",
     405: "Method Not Allowed",
     431: "Request Header Fields Too Large",
+    501: "Not Implemented",
     503: "Service Unavailable",
 }
 
 
 class Health(Protocol):
-    """How the workers fare, see `offsider.worker.health_state.HealthState`."""
+    """Health of the workers, see `offsider.worker.health_state.HealthState`."""
 
     def live(self) -> list[str]: ...
 
@@ -43,7 +45,7 @@ class Health(Protocol):
 
 
 class Starting:
-    """Before anything is known."""
+    """Health before the worker has started."""
 
     def live(self) -> list[str]:
         return []
@@ -52,66 +54,46 @@ class Starting:
         return ["the worker is starting"]
 
 
-class Sums(Protocol):
-    """What the workers have counted, see `offsider.worker.run_sums.RunSums`."""
-
-    def series(self) -> list[Series]: ...
-
-    @property
-    def busy(self) -> int: ...
-
-    @property
-    def concurrency(self) -> int: ...
-
-
-class NoSums:
-    """Before anything is counted."""
-
-    busy = concurrency = 0
-
-    def series(self) -> list[Series]:
-        return []
-
-
 class HealthServer:
-    """Listens from the moment it is made; `serve` begins to answer.
+    """HTTP server that listens when it is created and responds after `serve`.
 
     Args:
-        address: ``host:port`` as the setting ``worker.health`` has it.
-        shard: that the workers serve, told to those who take JSON; empty for none.
+        address: ``host:port``, as in the setting ``worker.health``.
+        shard: shard of the workers, included in JSON responses; empty for none.
 
     Attributes:
-        health: asked at each request how the workers fare.
-        sums: what a scrape is answered.
+        health: called at each probe for the health of the workers.
+        totals: counters for a scrape.
 
     Raises:
-        ConfigurationError: nothing can listen there.
+        ConfigurationError: cannot listen on the address.
     """
 
     def __init__(self, address: str, *, shard: str = "") -> None:
         self._shard = shard
         self.health: Callable[[], Health] = Starting
-        self.sums: Sums = NoSums()
+        self.totals = Totals()
         self._socket = _listening(address)
         self._serving = self._closed = False
         self._open: dict[socket.socket, None] = {}
         self._lock = threading.Lock()
+        self._room = threading.Semaphore(MOST_CONNECTIONS)
 
     @property
     def port(self) -> int:
-        """The port it listens on."""
+        """The port that it listens on."""
         return int(self._socket.getsockname()[1])
 
     def serve(self) -> None:
-        """Answer from now on, in threads."""
+        """Start to respond, in threads."""
         self._serving = True
         threading.Thread(target=self._accept, name="offsider-health", daemon=True).start()
 
     def close(self) -> None:
-        """Listen no longer. In a process that has forked the one that serves, only its own hold on the port ends."""
+        """Stop listening. In the parent of the process that serves, close only the parent's copy of the socket."""
         self._closed = True
         if self._serving:
-            with suppress(OSError):  # ends the waiting for connections
+            with suppress(OSError):  # unblocks `accept`
                 self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
 
@@ -122,28 +104,30 @@ class HealthServer:
             except OSError as error:
                 if self._closed:
                     return
-                logger.warning("the health endpoint cannot take a connection: %s", describe(error))
-                time.sleep(0.1)  # out of file descriptors, perhaps: not as fast as possible
+                logger.warning("the health endpoint cannot accept a connection: %s", describe(error))
+                time.sleep(0.1)  # perhaps out of file descriptors: avoid a busy loop
                 continue
-            self._make_room_for(connection)
+            self._add(connection)
+            self._room.acquire()  # blocks while all threads are in use: a flood must not start more
             threading.Thread(target=self._answer, args=(connection,), name="offsider-probe", daemon=True).start()
 
-    def _make_room_for(self, connection: socket.socket) -> None:
+    def _add(self, connection: socket.socket) -> None:
         with self._lock:
             if len(self._open) >= MOST_CONNECTIONS:
                 oldest = next(iter(self._open))
                 del self._open[oldest]
-                with suppress(OSError):  # one that says nothing must not keep others from being heard
+                with suppress(OSError):  # silent connections must not block new ones
                     oldest.shutdown(socket.SHUT_RDWR)
             self._open[connection] = None
 
     def _answer(self, connection: socket.socket) -> None:
         try:
             with connection, suppress(OSError):
-                connection.sendall(response(_read(connection), self.health, self.sums, self._shard))
+                connection.sendall(response(_read(connection), self.health, self.totals, self._shard))
         finally:
             with self._lock:
                 self._open.pop(connection, None)
+            self._room.release()
 
 
 def _listening(address: str) -> socket.socket:
@@ -159,7 +143,7 @@ def _listening(address: str) -> socket.socket:
 
 
 def _read(connection: socket.socket) -> bytes:
-    """What came, up to the end of the headers, the limit, or the end of the time."""
+    """Read up to the end of the headers, the size limit, or the timeout."""
     deadline = time.monotonic() + REQUEST_SECONDS
     data = b""
     while b"\r\n\r\n" not in data and b"\n\n" not in data and len(data) <= REQUEST_BYTES:
@@ -174,47 +158,50 @@ def _read(connection: socket.socket) -> bytes:
     return data
 
 
-def response(request: bytes, health: Callable[[], Health], sums: Sums, shard: str = "") -> bytes:
-    """The answer to a request, whatever its bytes are."""
+def response(request: bytes, health: Callable[[], Health], totals: Totals, shard: str = "") -> bytes:
+    """Return the response to a request of arbitrary bytes."""
     if len(request) > REQUEST_BYTES:
         return _written(431, "the request is too large\n")
     line, _, headers = request.decode("latin-1").partition("\n")
     words = line.split()
     if len(words) != 3 or not words[2].startswith("HTTP/"):
-        return _written(400, "this is no HTTP request\n")
+        return _written(400, "not an HTTP request\n")
     method, target, _ = words
     path = target.partition("?")[0]
     if path not in ("/live", "/ready", "/metrics"):
-        return _written(404, "/live, /ready and /metrics are here\n", body=method != "HEAD")
+        return _written(404, "not found: use /live, /ready or /metrics\n", body=method != "HEAD")
     if method not in ("GET", "HEAD"):
         return _written(405, "GET and HEAD only\n", extra="Allow: GET, HEAD\r\n")
     if path == "/metrics":
-        return _metrics(sums, body=method == "GET")
-    return _told(path, _reasons(path, health), shard, as_json=_wants_json(headers), body=method == "GET")
+        return _metrics(totals, body=method == "GET")
+    return _probe(path, _reasons(path, health), shard, as_json=_wants_json(headers), body=method == "GET")
 
 
-def _told(path: str, reasons: Sequence[str], shard: str, *, as_json: bool, body: bool) -> bytes:
+def _probe(path: str, reasons: Sequence[str], shard: str, *, as_json: bool, body: bool) -> bytes:
     status = 503 if reasons else 200
     if as_json:
-        told = {path[1:]: not reasons, "reasons": list(reasons)} | ({"shard": shard} if shard else {})
-        return _written(status, json.dumps(told) + "\n", content_type="application/json; charset=utf-8", body=body)
+        state = {path[1:]: not reasons, "reasons": list(reasons)} | ({"shard": shard} if shard else {})
+        return _written(status, json.dumps(state) + "\n", content_type="application/json; charset=utf-8", body=body)
     return _written(status, "".join(f"{reason}\n" for reason in reasons) or "ok\n", body=body)
 
 
-def _metrics(sums: Sums, *, body: bool) -> bytes:
-    # Imported at the first scrape: a worker that nobody scrapes does without.
-    from offsider.inspector.exposition import CONTENT_TYPE, series_text
+def _metrics(totals: Totals, *, body: bool) -> bytes:
+    try:  # at the first scrape: the library is slow to import, and optional
+        from offsider.prometheus.text import CONTENT_TYPE, text_of
+    except ConfigurationError as error:
+        return _written(501, f"{error}\n", body=body)
 
-    text = series_text(sums.series(), concurrency=sums.concurrency, running=sums.busy)
-    return _written(200, text, content_type=CONTENT_TYPE, body=body)
+    families = series_families(totals.series())
+    families += [running_family({(): totals.busy}), concurrency_family(totals.concurrency)]
+    return _written(200, text_of(families), content_type=CONTENT_TYPE, body=body)
 
 
 def _reasons(path: str, health: Callable[[], Health]) -> Sequence[str]:
     try:
         now = health()
         return now.live() if path == "/live" else now.ready()
-    except Exception as error:  # noqa: BLE001  # a probe gets an answer, whatever is wrong with us
-        return [f"nothing is known: {describe(error)}"]
+    except Exception as error:  # noqa: BLE001  # a probe gets a response, whatever the error is
+        return [f"the health check failed: {describe(error)}"]
 
 
 def _wants_json(headers: str) -> bool:

@@ -1,4 +1,4 @@
-"""``offsider jobs``: the jobs that an application declares, as a table, as a file for CI, and over releases."""
+"""``offsider jobs``: the declared jobs of an application, as a table, as a file for CI, and compared by release."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ from typing import Any
 
 import click
 
+from offsider.cli.columns import aligned
 from offsider.cli.connection import SETTINGS
 from offsider.cli.declarations import application_options, load_declarations
 from offsider.cli.failure import give_up
 from offsider.cli.jobs_diff import diff
-from offsider.cli.plain import plain
+from offsider.cli.sanitize import plain
+from offsider.config.routing import MAIN
 from offsider.core.errors import OffsiderError
-from offsider.wiring.routing import MAIN
+from offsider.jobs import registry
+from offsider.jobs.manifest import differences, manifest as manifest_of, read, written
 
 HEAD = ("NAME", "QUEUE", "URGENCY", "BOUNDARY", "CATEGORY", "EXTERNAL", "WEIGHT", "TAGS")
 
@@ -23,9 +26,9 @@ HEAD = ("NAME", "QUEUE", "URGENCY", "BOUNDARY", "CATEGORY", "EXTERNAL", "WEIGHT"
 @click.group(context_settings=SETTINGS, invoke_without_command=True)
 @click.pass_context
 def jobs(context: click.Context) -> None:
-    """Show the jobs that an application declares, keep them in a file, or compare those of two releases.
+    """Show the jobs that an application declares, write them to a file, or compare two releases.
 
-    Without a word it lists the jobs.
+    Without a subcommand it lists the jobs.
     """
     if context.invoked_subcommand is None:
         context.invoke(list_jobs, require=(), config=None, environment=None)
@@ -37,15 +40,12 @@ jobs.add_command(diff)
 @jobs.command("list", context_settings=SETTINGS)
 @application_options
 def list_jobs(require: tuple[str, ...], config: str | None, environment: str | None) -> None:
-    """Show every job with its queue and what it says of itself, and those that promise more than they can keep."""
-    from offsider.jobs import registry
-    from offsider.jobs.manifest import manifest
-
+    """Show every job with its queue and characteristics, and warn of characteristics that contradict each other."""
     try:
-        found = manifest(load_declarations(require, config, environment))
+        found = manifest_of(load_declarations(require, config, environment))
     except OffsiderError as error:
         sys.exit(give_up(str(error)))
-    click.echo(_table([HEAD, *map(_row, found["jobs"])]))
+    click.echo("\n".join(aligned([HEAD, *map(_row, found["jobs"])])))
     for job in registry.all_jobs():
         for doubt in job.characteristics.doubts:
             click.echo(f"note: {plain(job.name)} {doubt}")
@@ -58,18 +58,18 @@ def list_jobs(require: tuple[str, ...], config: str | None, environment: str | N
     "--output",
     metavar="FILE",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Write it there. Default: the standard output.",
+    help="Output file. Default: standard output.",
 )
 @click.option(
     "--check", "checked", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path),
-    help="Compare with this file, show what is different, and end with 1 when something is.",
+    help="Compare with this file, show the differences, and exit with 1 if there are any.",
 )  # fmt: skip
 def manifest(
     require: tuple[str, ...], config: str | None, environment: str | None, output: Path | None, checked: Path | None
 ) -> None:
-    """Write every job with its queue, its arguments and what it says of itself, as JSON in an order that stays.
+    """Write every job with its queue, arguments and characteristics, as JSON in a stable order.
 
-    Keep the file beside the code, and let CI run this with --check.
+    Commit the file with the code, and run this command with --check in CI.
     """
     try:
         sys.exit(_run(require, config, environment, output, checked))
@@ -80,9 +80,7 @@ def manifest(
 def _run(
     require: Sequence[str], file: str | None, environment: str | None, output: Path | None, checked: Path | None
 ) -> int:
-    from offsider.jobs.manifest import differences, manifest, read, written
-
-    found = manifest(load_declarations(require, file, environment))
+    found = manifest_of(load_declarations(require, file, environment))
     if output is not None:
         output.write_text(written(found), encoding="utf-8")
     if checked is None:
@@ -93,12 +91,12 @@ def _run(
     for line in different:
         click.echo(plain(line, most=500))
     if different:
-        return give_up(f"{checked} is not current; write it anew: offsider jobs manifest -o {checked}")
+        return give_up(f"{checked} is out of date; update it: offsider jobs manifest -o {checked}")
     return 0
 
 
 def _row(job: Mapping[str, Any]) -> Sequence[str]:
-    return (
+    cells = (
         job["name"],
         job["queue"] if job["server"] == MAIN else f"{job['queue']} ({job['server']})",
         job["urgency"],
@@ -108,10 +106,4 @@ def _row(job: Mapping[str, Any]) -> Sequence[str]:
         str(job["weight"]),
         ",".join(job["tags"]) or "-",
     )
-
-
-def _table(rows: Sequence[Sequence[str]]) -> str:
-    widths = [max(len(plain(row[column])) for row in rows) for column in range(len(rows[0]))]
-    return "\n".join(
-        "  ".join(f"{plain(cell):<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    )
+    return [plain(cell) for cell in cells]

@@ -1,10 +1,10 @@
-"""Forking the keeper: before the application is imported, while the process has one thread and no connection.
+"""Fork the keeper before the application is imported, while the process has one thread and no connection.
 
 1. The process forks; the child is the keeper and never returns.
-2. The keeper takes no orders from a terminal or a process manager: it goes when its worker has gone, and not before
-   that worker's jobs are back.
-3. The worker keeps the link, over which it tells who it is.
-4. The keeper answers for the health endpoint, whose port was bound before the fork.
+2. The keeper ignores signals from a terminal or a process manager. It exits after its worker has exited and after it
+   has requeued that worker's jobs.
+3. The worker keeps the link, over which it sends its identity.
+4. The keeper serves the health endpoint, whose port was bound before the fork.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from typing import TYPE_CHECKING, NoReturn
 
 from offsider.cli.failure import flush_output
 from offsider.cli.title import title_setter
-from offsider.wiring.logs import describe, logger
-from offsider.worker.keeper.channel import Channel
-from offsider.worker.keeper.link import KeeperLink
+from offsider.logs.setup import describe, logger
+from offsider.worker.alive.keeper.channel import Channel
+from offsider.worker.alive.keeper.link import KeeperLink
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from offsider.cli.health import HealthServer
-    from offsider.wiring.config import Config
+    from offsider.config.config import Config
 
-# What a terminal or a process manager sends to a whole group, or a person by mistake.
+# Signals that a terminal or a process manager sends to the whole group, or an operator by mistake.
 IGNORED = ("TERM", "INT", "QUIT", "HUP", "TSTP", "TTIN", "TTOU", "USR1", "USR2")
 
 
 def start_keeper(config: Config, health: HealthServer | None = None) -> KeeperLink | None:
-    """A keeper for this process; None, with a warning, where there shall or can be none.
+    """Start a keeper for this process; return None, with a warning, if it is disabled or the system cannot fork.
 
     Args:
-        config: as it is before the application has its say.
-        health: served by the keeper, and closed here once there is one.
+        config: the configuration before the application is imported.
+        health: served by the keeper; closed in this process after the fork.
     """
     if not config.worker.keeper or not hasattr(os, "fork"):
         warn_of_no_keeper(config)
@@ -50,8 +50,8 @@ def start_keeper(config: Config, health: HealthServer | None = None) -> KeeperLi
 
 def warn_of_no_keeper(config: Config) -> None:
     logger.warning(
-        "there is no keeper: when a job holds the interpreter for %g s (worker.liveness_seconds), others take this "
-        "worker for dead, and its jobs run twice",
+        "no keeper: if a job holds the interpreter for %g s (worker.liveness_seconds), other workers declare this "
+        "worker dead, and its jobs run twice",
         config.worker.liveness_seconds,
     )
 
@@ -63,14 +63,14 @@ def fork_keeper(
     health: HealthServer | None = None,
     let_go: Callable[[], None] = lambda: None,
 ) -> int:
-    """Fork a keeper; answers its pid. Does not return in the keeper.
+    """Fork a keeper and return its pid. Does not return in the keeper.
 
     Args:
-        config: for its log and its reports.
-        channel: what it reads from.
-        starter_pid: of the process that it goes with.
+        config: the configuration for its log and its reports.
+        channel: the channel that it reads.
+        starter_pid: the process to exit with.
         health: served by the keeper.
-        let_go: closes in the keeper what is the starter's alone.
+        let_go: closes, in the keeper, the resources that only the starter uses.
     """
     flush_output()
     pid = os.fork()
@@ -89,17 +89,17 @@ def _keep(
         channel.only_receive()
         title_setter()(f"offsider keeper of {starter_pid}")
         gc.freeze()
-        # Imported here, in the keeper alone: the worker brings the engine when it needs it.
-        from offsider.worker.keeper.keeping import Keeper
+        # Imported here, in the keeper only: the worker imports the engine when it needs it.
+        from offsider.worker.alive.keeper.keeping import Keeper
 
         keeper = Keeper(config, channel, starter_pid)
         if health is not None:
-            health.health, health.sums = lambda: keeper.health, keeper.sums
+            health.health, health.totals = lambda: keeper.health, keeper.totals
             health.serve()
             keeper.on_no_more = health.close
         keeper.run()
-    except BaseException as error:  # noqa: BLE001  # nobody is there to raise it to; the workers go on alone
-        logger.error("the keeper fails: %s", describe(error), exc_info=error)
+    except BaseException as error:  # noqa: BLE001  # there is no caller to raise it to; the workers continue without a keeper
+        logger.error("the keeper failed: %s", describe(error), exc_info=error)
         flush_output()
         os._exit(1)
     flush_output()

@@ -1,4 +1,4 @@
-"""``offsider limits``: how many jobs of each class may run at one time, what is parked, and changing that."""
+"""``offsider limits``: show and change concurrency limits, and clear held jobs."""
 
 from __future__ import annotations
 
@@ -12,17 +12,20 @@ from typing import TYPE_CHECKING, TypeAlias
 import click
 
 from offsider.cli.application import load_application
+from offsider.cli.columns import aligned
 from offsider.cli.connection import SERVER, SETTINGS, connection_options, load
 from offsider.cli.failure import give_up
-from offsider.cli.plain import plain
 from offsider.cli.quantities import grouped
+from offsider.cli.sanitize import plain
+from offsider.config.installation import Installation
+from offsider.config.suggestions import suggest
 from offsider.core.errors import OffsiderError, RedisFailure
 from offsider.core.wording import counted
-from offsider.wiring.nearest import suggest
+from offsider.ext.concurrency_limits import Limits
 
 if TYPE_CHECKING:
-    from offsider.ext.concurrency_limits import Limit, Limits
-    from offsider.wiring.config import Config
+    from offsider.config.config import Config
+    from offsider.ext.concurrency_limits import Limit
 
 #: The configuration file, the environment, and the server.
 Connection: TypeAlias = tuple[str | None, str | None, str | None]
@@ -31,15 +34,16 @@ Connection: TypeAlias = tuple[str | None, str | None, str | None]
 @click.group(context_settings=SETTINGS, invoke_without_command=True)
 @connection_options
 @SERVER
-@click.option("--json", "as_json", is_flag=True, help="A JSON list, for programs.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def limits(
     context: click.Context, config: str | None, environment: str | None, server: str | None, *, as_json: bool
 ) -> None:
-    """Show the concurrency limits of classes: how many of their jobs run at one time, and how many are parked.
+    """Show the concurrency limits of classes, with their running and held jobs.
 
-    The words below change that for all workers: at once for classes that have a limit, within a second for others.
-    With several servers all of them are shown and changed, unless one is named. Each has slots of its own.
+    The subcommands change limits for all workers: at once for classes that already have a limit, within a second for
+    other classes. They apply to every server of the configuration, or to the one that --server names. Each server
+    has separate slots.
     """
     context.obj = (config, environment, server)
     if context.invoked_subcommand is None:
@@ -55,7 +59,7 @@ NAMES = click.argument("names", metavar="CLASS...", nargs=-1, required=True)
 @click.argument("limit", metavar="NUMBER", type=click.IntRange(0))
 @click.pass_obj
 def set_(connection: Connection, name: str, limit: int) -> None:
-    """Let so many jobs of a class run at one time, whatever the code says; 0: no limit."""
+    """Cap how many jobs of a class run at the same time, overriding the code; 0 removes the limit."""
 
     def act(found: Limits, name: str) -> str:
         found.set(name, limit)
@@ -68,7 +72,7 @@ def set_(connection: Connection, name: str, limit: int) -> None:
 @NAMES
 @click.pass_obj
 def unset(connection: Connection, names: tuple[str, ...]) -> None:
-    """Go by the limit in code again."""
+    """Remove a limit that was set at run time, so that the limit in the code applies."""
 
     def act(found: Limits, name: str) -> str:
         found.unset(name)
@@ -82,44 +86,44 @@ def unset(connection: Connection, names: tuple[str, ...]) -> None:
 @NAMES
 @click.pass_obj
 def pause(connection: Connection, names: tuple[str, ...]) -> None:
-    """Let no job of these classes begin; workers park those that they take. Jobs that run go on."""
-    sys.exit(_each(connection, names, lambda found, name: "paused" if found.pause(name) else "was paused already"))
+    """Start no more jobs of these classes; workers hold the jobs that they claim. Running jobs continue."""
+    sys.exit(_each(connection, names, lambda found, name: "paused" if found.pause(name) else "already paused"))
 
 
 @limits.command(context_settings=SETTINGS)
 @NAMES
 @click.pass_obj
 def resume(connection: Connection, names: tuple[str, ...]) -> None:
-    """Let paused classes go on."""
-    sys.exit(_each(connection, names, lambda found, name: "goes on" if found.resume(name) else "was not paused"))
+    """Resume paused classes."""
+    sys.exit(_each(connection, names, lambda found, name: "resumed" if found.resume(name) else "was not paused"))
 
 
 @limits.command(context_settings=SETTINGS)
 @NAME
-@click.option("--delete", is_flag=True, help="Delete them for good; else they go to the quarantine.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask first.")
+@click.option("--delete", is_flag=True, help="Delete the jobs permanently instead of quarantining them.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.option(
     "-r",
     "--require",
     metavar="MODULE",
     multiple=True,
-    help="The application: its other extensions free what such jobs hold, as locks. Default: worker.require.",
+    help="Application whose extensions release resources of these jobs, such as locks. Default: worker.require.",
 )
 @click.pass_obj
 def clear(connection: Connection, name: str, require: tuple[str, ...], *, delete: bool, yes: bool) -> None:
-    """Put the parked jobs of a class into the quarantine, or delete them."""
+    """Move the held jobs of a class to the quarantine, or delete them."""
 
     def act(servers: Sequence[Limits]) -> None:
-        parked = counted(sum(found.find(name).parked for found in servers), "parked job")
+        held = counted(sum(found.find(name).held for found in servers), "held job")
         if not yes and _asks():
-            click.confirm(f"{'Delete' if delete else 'Put aside'} {parked} of {plain(name)}?", abort=True)
+            click.confirm(f"{'Delete' if delete else 'Quarantine'} {held} of {plain(name)}?", abort=True)
         moved = sum(found.delete(name) if delete else found.quarantine(name) for found in servers)
-        click.echo(f"{plain(name)}: {counted(moved, 'job')} {'deleted' if delete else 'put aside'}")
+        click.echo(f"{plain(name)}: {counted(moved, 'job')} {'deleted' if delete else 'quarantined'}")
 
     sys.exit(_run(connection, act, lambda config: load_application(require or config.worker.require, config)))
 
 
-# ------------------------------------------------------------------------------------------ doing it
+# ------------------------------------------------------------------------------------------ helpers
 
 
 def _run(
@@ -127,7 +131,7 @@ def _run(
     act: Callable[[Sequence[Limits]], None],
     prepare: Callable[[Config], object] = lambda _config: None,
 ) -> int:
-    """Do something with the limits of each server, the own one first; answers the exit code."""
+    """Apply ``act`` to the limits of each server, the main one first, and return the exit code."""
     try:
         act(_of_servers(connection, prepare))
     except OffsiderError as error:
@@ -136,18 +140,16 @@ def _run(
 
 
 def _of_servers(connection: Connection, prepare: Callable[[Config], object]) -> list[Limits]:
-    from offsider.ext.concurrency_limits import Limits
-
     file, environment, server = connection
     config = load(file, environment)
     prepare(config)
     if server:
-        return [Limits(config.for_server(server), everywhere=False)]
-    return [Limits(config.for_server(name)) for name in config.servers]
+        return [Limits(Installation.of(config, server), everywhere=False)]
+    return [Limits(Installation.of(config, name)) for name in config.servers]
 
 
 def _each(connection: Connection, names: Sequence[str], act: Callable[[Limits, str], str]) -> int:
-    """Act on each class, also when one before it could not be changed everywhere."""
+    """Act on each class, even if an earlier one could not be changed on every server; return the exit code."""
 
     def all_of_them(servers: Sequence[Limits]) -> None:
         found = servers[0]
@@ -168,15 +170,15 @@ def _each(connection: Connection, names: Sequence[str], act: Callable[[Limits, s
 
 
 def _warn_of_unknown(limits: Limits, name: str) -> None:
-    """It may be a class whose workers do not run yet, so it is changed all the same."""
-    with suppress(RedisFailure):  # a server that is away must not keep the others from being changed
+    """Warn of an unknown class. It is changed anyway, since its workers may not run yet."""
+    with suppress(RedisFailure):  # an unreachable server must not prevent changes on the others
         known = limits.known_names()
         if known and name not in known:
-            click.echo(f"no live worker knows a job of this name{suggest(name, known)}", err=True)
+            click.echo(f"no live worker knows this class{suggest(name, known)}", err=True)
 
 
 def _asks() -> bool:
-    """Whether somebody is there to answer."""
+    """Whether standard input is a terminal."""
     return sys.stdin.isatty()
 
 
@@ -197,19 +199,12 @@ def _show(servers: Sequence[Limits], *, as_json: bool) -> None:
 
 
 def _table(found: Sequence[Limit], *, several: bool) -> str:
-    rows = [("CLASS", "LIMIT", "IN USE", "PARKED", "SERVER", "")]
-    rows += [
-        (plain(one.name), _limit(one), grouped(one.in_use), grouped(one.parked), plain(one.server), _origin(one))
-        for one in found
-    ]
-    widths = [max(len(row[column]) for row in rows) for column in range(5)]
-    return "\n".join(_line(row, widths, several=several) for row in rows)
-
-
-def _line(row: Sequence[str], widths: Sequence[int], *, several: bool) -> str:
-    numbers = [f"{text:>{width}}" for text, width in zip(row[1:4], widths[1:4], strict=True)]
-    server = [f"{row[4]:<{widths[4]}}"] if several else []
-    return "  ".join([f"{row[0]:<{widths[0]}}", *numbers, *server, row[5]]).rstrip()
+    rows = [("CLASS", "LIMIT", "IN USE", "HELD", *(["SERVER"] if several else []), "")]
+    for one in found:
+        server = [plain(one.server)] if several else []
+        numbers = _limit(one), grouped(one.in_use), grouped(one.held)
+        rows.append((plain(one.name), *numbers, *server, _origin(one)))
+    return "\n".join(aligned(rows, numbers=(1, 2, 3)))
 
 
 def _limit(limit: Limit) -> str:

@@ -1,4 +1,4 @@
-"""The command ``offsider`` and its words; each word is imported when it is called."""
+"""The command ``offsider`` and its subcommands; each subcommand is imported when it is called."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import click
 
 from offsider import __version__
 
-# word -> module below offsider.cli, in which a click command has the word's name
-WORDS = {
+# subcommand -> module in offsider.cli that defines the click command of the same name
+COMMANDS = {
     "worker": "worker",
     "quiet": "remote",
     "stop": "remote",
@@ -33,21 +33,21 @@ WORDS = {
 }
 
 
-class Words(click.Group):
-    """Finds its commands by name, so that one word does not pay for the imports of another."""
+class LazyGroup(click.Group):
+    """Imports a subcommand only when it is called, so that it does not pay for the imports of the others."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # click's signature
-        return list(WORDS)
+        return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002  # click's
-        module = WORDS.get(cmd_name)
+        module = COMMANDS.get(cmd_name)
         if module is None:
             return None
         found: Any = getattr(import_module(f"offsider.cli.{module}"), cmd_name)
         return found if isinstance(found, click.Command) else None
 
 
-@click.group(cls=Words, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, "-V", "--version", message="offsider %(version)s")
 def main() -> None:
     """Background jobs for Python on Redis or Valkey, compatible with Sidekiq's data."""

@@ -1,65 +1,56 @@
-"""``offsider migrate``: moves stored jobs to where today's rules want them, or shows what would move."""
+"""``offsider migrate``: move stored jobs to the queues and servers of the current routing rules, or preview that."""
 
 from __future__ import annotations
 
 import signal
 import sys
 from collections import Counter
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from offsider.cli.columns import aligned
 from offsider.cli.connection import SETTINGS, load
 from offsider.cli.declarations import application_options, load_declarations
 from offsider.cli.failure import give_up
-from offsider.cli.plain import plain
 from offsider.cli.quantities import grouped
+from offsider.cli.sanitize import plain
+from offsider.config.installation import Installation
+from offsider.config.routing import MAIN
+from offsider.config.suggestions import suggest
 from offsider.core.errors import ConfigurationError, OffsiderError, UnknownJob
 from offsider.core.wording import counted
+from offsider.inspector import Migration  # imported here: --help needs none of it
 from offsider.jobs import registry
-from offsider.wiring.nearest import suggest
-from offsider.wiring.routing import MAIN
 
 if TYPE_CHECKING:
     from types import FrameType
 
-    from offsider.inspector import Migration, MigrationReport, Relocation
-    from offsider.wiring.config import Config
+    from offsider.config.config import Config
+    from offsider.inspector import MigrationReport
 
 INTERRUPTED = 130
 _MOST_CLASSES = 5
 
 
-class Choice(TypedDict):
-    """What the options choose, as `Migration` takes it."""
-
-    queues: bool
-    scheduled: bool
-    retries: bool
-    from_queues: Sequence[str]
-    names: Sequence[str]
-    limit: int | None
-    renames: Mapping[str, str]
-
-
 @click.command(context_settings=SETTINGS)
 @application_options
-@click.option("--preview", is_flag=True, help="Only show what would move.")
-@click.option("--queues", is_flag=True, help="Look at queues. Without this and the next two: at all three.")
-@click.option("--scheduled", is_flag=True, help="Look at scheduled jobs.")
-@click.option("--retries", is_flag=True, help="Look at jobs that failed and will be tried again.")
-@click.option("--from", "from_queue", metavar="QUEUE", multiple=True, help="Only jobs of this queue; several times.")
-@click.option(
-    "--class", "name", metavar="NAME", multiple=True, help="Only this job, by its stored name; several times."
-)
-@click.option("--limit", metavar="N", type=click.IntRange(min=1), help="Move so many jobs at most.")
+@click.option("--preview", is_flag=True, help="Show the moves without making them.")
+@click.option("--queues", is_flag=True, help="Migrate jobs in queues. Default: queues, scheduled jobs and retries.")
+@click.option("--scheduled", is_flag=True, help="Migrate scheduled jobs.")
+@click.option("--retries", is_flag=True, help="Migrate jobs in the retry set.")
+@click.option("--from", "from_queue", metavar="QUEUE", multiple=True, help="Only jobs of this queue. Repeatable.")
+@click.option("--class", "name", metavar="NAME", multiple=True, help="Only this job, by its stored name. Repeatable.")
+@click.option("--limit", metavar="N", type=click.IntRange(min=1), help="Move at most N jobs.")
 @click.option(
     "--rename", metavar="OLD=NEW", multiple=True,
-    help="Whatever the rules say, move all jobs of the queue OLD to the queue NEW; several times.",
+    help="Ignore the rules: move all jobs of the queue OLD to the queue NEW. Repeatable.",
 )  # fmt: skip
-@click.option("-y", "--yes", is_flag=True, help="Do not ask first; without a terminal nobody is asked.")
+@click.option(
+    "-y", "--yes", is_flag=True, help="Do not ask for confirmation. Without a terminal the command never asks."
+)
 def migrate(
     *,
     require: tuple[str, ...],
@@ -75,134 +66,123 @@ def migrate(
     retries: bool,
     yes: bool,
 ) -> None:
-    """Move stored jobs to the queues and servers where today's routing rules want them.
+    """Move stored jobs to the queues and servers that the current routing rules choose.
 
-    Jobs that the application does not declare are left alone. Workers may run meanwhile. However this ends, no job is
-    lost or doubled: the next run goes on.
+    Jobs that the application does not declare stay where they are. Workers may keep running. If the command is
+    interrupted, no job is lost, and none is stored twice if the next run starts within a day.
     """
     every = not (queues or scheduled or retries)
     try:
         renames = _renames(rename)
-        choice = Choice(
-            queues=queues or every,
-            scheduled=scheduled or every,
-            retries=retries or every,
-            from_queues=from_queue,
-            names=name,
-            limit=limit,
-            renames=renames,
-        )
         loaded = _load(require, config, environment, needs_jobs=not renames)
         _check_names(name, must_be_declared=not renames)
-        with closing(loaded):
-            sys.exit(run(loaded, choice, preview=preview, ask=not yes and _asks()))
+        with closing(Installation.of(loaded)):
+            migration = Migration(
+                loaded,
+                queues=queues or every,
+                scheduled=scheduled or every,
+                retries=retries or every,
+                from_queues=from_queue,
+                names=name,
+                limit=limit,
+                renames=renames,
+            )
+            sys.exit(run(migration, preview=preview, ask=not yes and _asks()))
     except OffsiderError as error:
         sys.exit(give_up(str(error)))
 
 
-def run(config: Config, choice: Choice, *, preview: bool, ask: bool) -> int:
-    """Show, ask, move; answers the exit code. Raises OffsiderError."""
-    from offsider.inspector import Migration  # imported here: --help needs none of it
-
+def run(migration: Migration, *, preview: bool, ask: bool) -> int:
+    """Show, ask, move. Returns the exit code. Raises OffsiderError."""
     if preview or ask:
-        found = _told(Migration(config, **choice).preview)
+        found = _with_progress(migration.preview)
         click.echo("\n".join(shown(found, "to move")))
         if preview or (found.moved == 0 and not found.finished):
-            return _tell_failures(found)
+            return _report_failures(found)
         click.confirm(f"Move {counted(found.moved, 'job')}?", abort=True)
-    migration = Migration(config, **choice)
     with _ending_gently(migration) as interrupted:
-        report = _told(migration.run)
+        report = _with_progress(migration.run)
     click.echo("\n".join(shown(report, "moved")))
     if interrupted:
-        click.echo("stopped before the end; the same command goes on", err=True)
+        click.echo("stopped early; to continue, run the same command again", err=True)
         return INTERRUPTED
-    return _tell_failures(report) or (1 if report.refused else 0)
+    return _report_failures(report) or (1 if report.refused else 0)
 
 
-def _tell_failures(report: MigrationReport) -> int:
-    """Name the servers that failed; answers the exit code."""
+def _report_failures(report: MigrationReport) -> int:
+    """Print the servers that failed, and return the exit code."""
     for server, error in report.failures.items():
         give_up(f"the server {server}: {error}")
     return 1 if report.failures else 0
 
 
 def shown(report: MigrationReport, done: str) -> list[str]:
-    """The ways by job, then what was left alone and why; ``done`` is what became of the others."""
+    """Return a table of the moves by job, then the jobs that stay and why; ``done`` is the verb for moved jobs."""
     rows = [
         (
-            plain(way.job_name),
-            way.where,
-            _place(way.from_server, way.from_queue),
-            _place(way.to_server, way.to_queue),
+            plain(move.job_name),
+            move.where,
+            _location(move.from_server, move.from_queue),
+            _location(move.to_server, move.to_queue),
             n,
         )
-        for way, n in sorted(report.relocations.items(), key=_by_job)
+        for move, n in sorted(report.relocations.items())
     ]
-    lines = _table([("JOB", "WHERE", "FROM", "TO", "JOBS"), *((*row, grouped(n)) for *row, n in rows)]) if rows else []
-    lines.append(f"{counted(report.looked_at, 'job')} looked at, {grouped(report.moved)} {done}")
+    lines = (
+        aligned([("JOB", "WHERE", "FROM", "TO", "JOBS"), *((*row, grouped(n)) for *row, n in rows)], numbers=(4,))
+        if rows
+        else []
+    )
+    lines.append(f"{counted(report.looked_at, 'job')} scanned, {grouped(report.moved)} {done}")
     lines += [f"  {sentence}" for sentence in _sentences(report, done)]
     return lines
 
 
 def _sentences(report: MigrationReport, done: str) -> list[str]:
     undeclared = report.undeclared.total()
-    finished = "have arrived that an earlier migration had left" if done == "moved" else "of an earlier migration are"
-    told = [
-        (report.finished, f"{grouped(report.finished)} {finished} on their way to another server"),
-        (report.in_place, f"{grouped(report.in_place)} where they should be"),
+    finished = "delivered that an earlier migration left" if done == "moved" else "of an earlier migration are"
+    cases = [
+        (report.finished, f"{grouped(report.finished)} {finished} in transit to another server"),
+        (report.in_place, f"{grouped(report.in_place)} already in the right queue"),
         (undeclared, f"{grouped(undeclared)} of classes that are not declared here: {_classes(report.undeclared)}"),
-        (report.unreadable, f"{grouped(report.unreadable)} that are no jobs, or name no queue"),
-        (report.taken, f"{grouped(report.taken)} were taken by others just before"),
-        (report.refused, f"{grouped(report.refused)} stay where they were: their new place does not take them"),
+        (report.unreadable, f"{grouped(report.unreadable)} malformed, or without a queue"),
+        (report.taken, f"{grouped(report.taken)} taken by workers before they could be moved"),
+        (report.refused, f"{grouped(report.refused)} not moved: the target server rejected them"),
         (
             report.on_their_way,
-            f"{grouped(report.on_their_way)} are on their way to a server that fails: the same command brings them on",
+            f"{grouped(report.on_their_way)} are in transit to a server that failed: run the same command again",
         ),
     ]
     return [
-        *(sentence for count, sentence in told if count),
+        *(sentence for count, sentence in cases if count),
         *(
-            f"there is no queue {plain(queue)}, and no job names it: 'offsider queues' shows those that there are"
+            f"unknown queue {plain(queue)}, and no job uses it: 'offsider queues' lists all queues"
             for queue in report.unknown_queues
         ),
-        *([] if report.complete else ["not everything was looked at"]),
+        *([] if report.complete else ["the scan is incomplete"]),
     ]
 
 
 def _classes(undeclared: Counter[str]) -> str:
-    told = [f"{plain(name)} {grouped(count)}" for name, count in undeclared.most_common(_MOST_CLASSES)]
-    more = len(undeclared) - len(told)
-    return ", ".join(told) + (f" and {more} more" if more > 0 else "")
+    shown = [f"{plain(name)} {grouped(count)}" for name, count in undeclared.most_common(_MOST_CLASSES)]
+    more = len(undeclared) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more > 0 else "")
 
 
-def _by_job(item: tuple[Relocation, int]) -> tuple[str, ...]:
-    way, _ = item
-    return (way.job_name, way.where, way.from_server, way.from_queue)
-
-
-def _place(server: str, queue: str) -> str:
+def _location(server: str, queue: str) -> str:
     return plain(queue) if server == MAIN else f"{plain(queue)} of {plain(server)}"
 
 
-def _table(rows: Sequence[Sequence[str]]) -> list[str]:
-    *widths, last = (max(len(row[column]) for row in rows) for column in range(len(rows[0])))
-    return [
-        "  ".join([*(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=False)), f"{row[-1]:>{last}}"])
-        for row in rows
-    ]
-
-
-# ------------------------------------------------------------------------------------- what is asked for
+# ------------------------------------------------------------------------------------- options
 
 
 def _asks() -> bool:
-    """Whether somebody is there who can answer."""
+    """Whether a terminal is attached for the confirmation."""
     return sys.stdin.isatty()
 
 
 def _load(require: Sequence[str], file: str | None, environment: str | None, *, needs_jobs: bool) -> Config:
-    """The configuration, with the application unless there is none and no rule matters."""
+    """Load the configuration and the application; --rename without an application needs the configuration only."""
     if not needs_jobs and not require:
         config = load(file, environment)
         if not config.worker.require:
@@ -224,21 +204,21 @@ def _renames(given: Sequence[str]) -> dict[str, str]:
 def _renamed(given: str) -> tuple[str, str]:
     old, equals, new = given.partition("=")
     if not (old and equals and new):
-        raise ConfigurationError(f"--rename is the old and the new name of a queue, OLD=NEW, got {given!r}")
+        raise ConfigurationError(f"--rename expects OLD=NEW, the old and the new name of a queue, got {given!r}")
     return old, new
 
 
 def _check_names(names: Sequence[str], *, must_be_declared: bool) -> None:
     for name in names if must_be_declared else ():
         if registry.peek(name) is None:
-            raise UnknownJob(name, f"no job is called {name!r}{suggest(name, sorted(registry.names()))}")
+            raise UnknownJob(name, f"unknown job {name!r}{suggest(name, sorted(registry.names()))}")
 
 
-# ------------------------------------------------------------------------------------- while it runs
+# ------------------------------------------------------------------------------------- progress
 
 
-def _told(work: Callable[..., MigrationReport]) -> MigrationReport:
-    """What the work reports, with a line of progress on a terminal."""
+def _with_progress(work: Callable[..., MigrationReport]) -> MigrationReport:
+    """Run the work and return its report, with a progress line on a terminal."""
     if not sys.stderr.isatty():
         return work()
     report = work(progress=_show_progress)
@@ -247,12 +227,12 @@ def _told(work: Callable[..., MigrationReport]) -> MigrationReport:
 
 
 def _show_progress(report: MigrationReport) -> None:
-    click.echo(f"\r{grouped(report.looked_at)} looked at, {grouped(report.moved)} to move or moved", nl=False, err=True)
+    click.echo(f"\r{grouped(report.looked_at)} scanned, {grouped(report.moved)} to move or moved", nl=False, err=True)
 
 
 @contextmanager
 def _ending_gently(migration: Migration) -> Generator[list[int]]:
-    """The first Ctrl-C lets the jobs that are being moved arrive; the second does not wait for them."""
+    """Finish the moves in progress after the first Ctrl-C; the second one ends at once."""
     caught: list[int] = []
 
     def stop(number: int, _: FrameType | None) -> None:

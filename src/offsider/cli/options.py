@@ -1,4 +1,4 @@
-"""The options of ``offsider worker``, and what they become: settings that override files and the environment."""
+"""The options of ``offsider worker``, as settings that override files and the environment."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Any, TypeVar
 import click
 
 from offsider import __version__
+from offsider.config.config import Config
+from offsider.config.settings import by_name
 from offsider.core.errors import ConfigurationError, InvalidQuery
-from offsider.core.query import Query
-from offsider.wiring.config import Config
-from offsider.wiring.settings import by_name
+from offsider.core.routing_query import Query
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True)
 class WorkerOptions:
-    """The command line of a worker as it was typed; empty means not given."""
+    """The options of a worker as typed; empty means not given."""
 
     require: tuple[str, ...] = ()
     queue: tuple[str, ...] = ()
@@ -44,7 +44,7 @@ class WorkerOptions:
     list_queues: bool = False
 
     def overrides(self) -> dict[str, object]:
-        """Settings by name. Their values are checked where all others are."""
+        """Return the settings by name. `Config.load` validates their values."""
         texts = {
             "concurrency": self.concurrency,
             "environment": self.environment,
@@ -65,22 +65,22 @@ class WorkerOptions:
             "groups": self.group,
         }
         settings |= {name: value for name, value in given.items() if value}
-        # Queues that a query selects stand in the place of whatever else says which queues are served.
+        # The queues that --select chooses replace those of all other settings.
         settings |= {"queues": (), "groups": ()} if self.select else {}
         settings |= {"keeper": False} if self.no_keeper else {}
         return settings | ({"level": "debug"} if self.verbose else {})
 
     def load_config(self, *, beside: Path | None = None) -> Config:
-        """The configuration by command line, environment, file and defaults.
+        """Load the configuration from command line, environment, file and defaults.
 
         Raises:
-            ConfigurationError: as in `Config.load`, or options contradict each other.
+            ConfigurationError: as in `Config.load`, or if options contradict each other.
         """
         self._check()
         return Config.load(self.config, beside=beside, overrides=self.overrides(), for_worker=True)
 
     def queries(self) -> list[Query]:
-        """What ``--select`` was given. Raises ConfigurationError, with the place of what is wrong."""
+        """Parse the queries of ``--select``. Raises ConfigurationError with the position of the error."""
         try:
             return [Query.parse(text) for text in self.select]
         except InvalidQuery as error:
@@ -89,9 +89,9 @@ class WorkerOptions:
     def _check(self) -> None:
         self.queries()
         if self.select and (self.queue or self.group):
-            raise ConfigurationError("--select finds the queues: leave -q and -G out")
+            raise ConfigurationError("--select chooses the queues: it cannot be combined with -q or -G")
         if self.negate and not self.select:
-            raise ConfigurationError("--negate is for --select: all queues but those of the chosen jobs")
+            raise ConfigurationError("--negate requires --select: it inverts the selection")
 
 
 def worker_options(function: Function) -> Function:
@@ -104,73 +104,72 @@ def worker_options(function: Function) -> Function:
 OPTIONS = (
     click.option(
         "-r", "--require", multiple=True, metavar="APP",
-        help="The application: a module, a .py file or a folder. May be given several times.",
+        help="Application to load: a module, a .py file or a folder. Repeatable.",
     ),
     click.option(
         "-q", "--queue", multiple=True, metavar="NAME[,WEIGHT]",
-        help="A queue to serve; may be given several times, '*' is every queue there is. Without weights the order "
-        "is strict; with weights a queue is looked at first as often as its weight says. Default: default.",
+        help="Queue to serve; '*' means every queue. Repeatable. Without weights the order is strict. With weights, a "
+        "queue is checked first in proportion to its weight. Default: default.",
     ),
     click.option(
         "--shard", metavar="NAME",
         help="Serve this shard of the configuration: its queues, concurrency, processes, mode and server. Other "
-        "options win over what it says.",
+        "options take precedence.",
     ),
     click.option(
         "--select", multiple=True, metavar="QUERY",
-        help="Serve the queues that the jobs this query chooses are sent to, for example 'urgency=high'. With several "
-        "queries those of each.",
+        help="Serve the queues of the jobs that match this query, for example 'urgency=high'. Repeatable: matches of "
+        "any query.",
     ),
     click.option(
-        "--negate", is_flag=True, help="With --select: serve the queues of all declared jobs, but those."
+        "--negate", is_flag=True, help="With --select: serve all queues of declared jobs except the selected ones."
     ),
     click.option(
         "-c", "--concurrency", metavar="N",
-        help="How many jobs run at a time. Default: RAILS_MAX_THREADS or 5.",
+        help="Number of jobs to run at the same time. Default: RAILS_MAX_THREADS or 5.",
     ),
     click.option(
         "-C", "--config", metavar="FILE",
-        help="The configuration file. Default: offsider.toml, pyproject.toml or config/sidekiq.yml, here or beside "
-        "the application.",
+        help="Configuration file. Default: offsider.toml, pyproject.toml or config/sidekiq.yml, in the current folder "
+        "or next to the application.",
     ),
     click.option(
         "-e", "--environment", metavar="NAME",
-        help="Default: OFFSIDER_ENV, APP_ENV, RAILS_ENV, RACK_ENV or development.",
+        help="Environment. Default: OFFSIDER_ENV, APP_ENV, RAILS_ENV, RACK_ENV or development.",
     ),
-    click.option("-g", "--tag", metavar="TAG", help="Shown in the process title and the web page."),
+    click.option("-g", "--tag", metavar="TAG", help="Label in the process title and the web UI."),
     click.option(
         "-t", "--timeout", metavar="SECONDS",
-        help="How long running jobs may go on after a stop was asked for. Default: 25.",
+        help="Time for running jobs to finish when the worker stops. Default: 25.",
     ),
     click.option(
         "-p", "--processes", metavar="N",
-        help="Have a supervisor fork so many processes, each with all threads; 'auto' is one per core. Default: one "
-        "process without a supervisor.",
+        help="Start a supervisor that forks N worker processes, each with all threads; 'auto' is one per core. "
+        "Default: one process without a supervisor.",
     ),
     click.option(
         "-G", "--group", multiple=True, metavar="'NAME[,WEIGHT] ...'",
-        help="Queues for one process of a supervisor; may be given several times. Without --processes there is one "
-        "process for each.",
+        help="Queues for one process of a supervisor. Repeatable. Without --processes, each group gets one process.",
     ),
     click.option("--preload", is_flag=True, help="With --processes: load the application once, before the fork."),
-    click.option("-v", "--verbose", is_flag=True, help="Log at the level debug, and show whole tracebacks."),
+    click.option("-v", "--verbose", is_flag=True, help="Set the log level to debug, and show whole tracebacks."),
     click.option(
-        "--embedded", is_flag=True, help="Start a Valkey server for this worker, for development. Data in .offsider."
+        "--embedded", is_flag=True, help="Start a Valkey server for development, with data in .offsider."
     ),
-    click.option("--reload", is_flag=True, help="Start anew when a source file changes, for development."),
+    click.option("--reload", is_flag=True, help="Restart when a source file changes, for development."),
     click.option(
         "--no-keeper", is_flag=True,
-        help="No process beside the worker that beats for it while a job holds the interpreter.",
+        help="Start no keeper, the process that sends heartbeats while a job holds the interpreter.",
     ),
     click.option(
         "--health", metavar="HOST:PORT",
-        help="Answer /live, /ready and /metrics over HTTP there, for a platform. Default: nowhere.",
+        help="Serve /live, /ready and /metrics over HTTP on this address. Default: off.",
     ),
     click.option(
         "--dry-run", is_flag=True,
-        help="Only show what would run: processes, capsules, queues, server. The application is loaded, Redis is not "
-        "asked.",
+        help="Show the processes, capsules, queues and server of this worker, then exit. Loads the application, does "
+        "not connect to Redis.",
     ),
-    click.option("--list-queues", is_flag=True, help="Only show the queues that would be served, one a line."),
+    click.option("--list-queues", is_flag=True, help="Show the queues of this worker, one per line, then exit."),
     click.version_option(__version__, "-V", "--version", message="offsider %(version)s"),
 )  # fmt: skip

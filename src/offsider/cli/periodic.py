@@ -1,4 +1,4 @@
-"""``offsider periodic``: the periodic jobs, whether their register is right, and acting on them."""
+"""``offsider periodic``: list, check, run, pause, resume and remove periodic jobs."""
 
 from __future__ import annotations
 
@@ -12,20 +12,23 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from offsider.cli.application import load_application
+from offsider.cli.columns import aligned
 from offsider.cli.connection import SETTINGS, connection_options, load
 from offsider.cli.failure import give_up
-from offsider.cli.plain import plain
+from offsider.cli.sanitize import plain
 from offsider.core.errors import OffsiderError, RedisFailure
 from offsider.core.wording import counted
+from offsider.ext.periodic import PeriodicJobs
+from offsider.ext.periodic.check import examine
 
 if TYPE_CHECKING:
-    from offsider.ext.periodic import PeriodicJob, PeriodicJobs
-    from offsider.wiring.config import Config
+    from offsider.config.config import Config
+    from offsider.ext.periodic import PeriodicJob
 
 REQUIRE = click.option(
-    "-r", "--require", metavar="MODULE", multiple=True, help="The application, as for `offsider worker`. Repeatable."
+    "-r", "--require", metavar="MODULE", multiple=True, help="Application, as for `offsider worker`. Repeatable."
 )
-JSON = click.option("--json", "as_json", is_flag=True, help="JSON, for programs.")
+JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 NAMES = click.argument("names", metavar="NAME...", nargs=-1, required=True)
 RUNS = 5
 _TIME = "%Y-%m-%d %H:%M:%S %z"
@@ -35,10 +38,10 @@ _TIME = "%Y-%m-%d %H:%M:%S %z"
 @connection_options
 @click.pass_context
 def periodic(context: click.Context, config: str | None, environment: str | None) -> None:
-    """Look at periodic jobs, check them, and run, pause, resume or remove some. Without a word it lists them.
+    """Show, check, run, pause, resume or remove periodic jobs. Without a subcommand it lists them.
 
-    Shown are the jobs of running workers, those that were added at run time, and with -r those of an application:
-    those of all servers of the configuration.
+    The list has the jobs of running workers, the jobs added at run time and, with -r, the jobs of an application, for
+    all servers of the configuration.
     """
     context.obj = (config, environment)
     if context.invoked_subcommand is None:
@@ -66,7 +69,7 @@ def list_(connection: tuple[str | None, str | None], require: tuple[str, ...], *
 @JSON
 @click.pass_obj
 def show(connection: tuple[str | None, str | None], name: str, require: tuple[str, ...], *, as_json: bool) -> None:
-    """Show one periodic job: its expression in words, its next ticks in its time zone, its history."""
+    """Show one periodic job: its schedule in words, its next ticks in its time zone, its history."""
 
     def tell(jobs: PeriodicJobs) -> Mapping[str, RedisFailure]:
         job = jobs[name]
@@ -79,10 +82,10 @@ def show(connection: tuple[str | None, str | None], name: str, require: tuple[st
 
 @periodic.command(context_settings=SETTINGS)
 @REQUIRE
-@click.option("--foreign", is_flag=True, help="Jobs that are declared nowhere here are right: they run elsewhere.")
+@click.option("--foreign", is_flag=True, help="Accept jobs that this application does not declare: they run elsewhere.")
 @click.pass_obj
 def check(connection: tuple[str | None, str | None], require: tuple[str, ...], *, foreign: bool) -> None:
-    """Check what an application registers, in code and in the configuration file, without Redis. For CI."""
+    """Check the periodic jobs in code and in the configuration file, without Redis. For CI."""
     sys.exit(_check(connection, require, foreign=foreign))
 
 
@@ -91,7 +94,7 @@ def check(connection: tuple[str | None, str | None], require: tuple[str, ...], *
 @REQUIRE
 @click.pass_obj
 def run(connection: tuple[str | None, str | None], names: tuple[str, ...], require: tuple[str, ...]) -> None:
-    """Push these jobs now, whatever the time."""
+    """Push these jobs now, outside of their schedule."""
     sys.exit(_act(connection, require, names, _run))
 
 
@@ -99,23 +102,23 @@ def run(connection: tuple[str | None, str | None], names: tuple[str, ...], requi
 @NAMES
 @click.pass_obj
 def pause(connection: tuple[str | None, str | None], names: tuple[str, ...]) -> None:
-    """Let the ticks of these jobs push nothing, until they are resumed."""
-    sys.exit(_act(connection, (), names, lambda job: "paused" if job.pause() else "was paused already"))
+    """Pause these jobs: their ticks push nothing until you resume them."""
+    sys.exit(_act(connection, (), names, lambda job: "paused" if job.pause() else "already paused"))
 
 
 @periodic.command(context_settings=SETTINGS)
 @NAMES
 @click.pass_obj
 def resume(connection: tuple[str | None, str | None], names: tuple[str, ...]) -> None:
-    """Let these jobs go on with their next tick."""
-    sys.exit(_act(connection, (), names, lambda job: "goes on" if job.resume() else "was not paused"))
+    """Resume these jobs from their next tick."""
+    sys.exit(_act(connection, (), names, lambda job: "resumed" if job.resume() else "was not paused"))
 
 
 @periodic.command(context_settings=SETTINGS)
 @NAMES
 @click.pass_obj
 def remove(connection: tuple[str | None, str | None], names: tuple[str, ...]) -> None:
-    """Remove jobs that were added at run time."""
+    """Remove jobs added at run time."""
 
     def act(job: PeriodicJob) -> str:
         job.remove()
@@ -129,7 +132,7 @@ def _run(job: PeriodicJob) -> str:
     return f"pushed {jid}" if jid else "client middleware stopped the job"
 
 
-# ------------------------------------------------------------------------------------------ doing it
+# ------------------------------------------------------------------------------------------ running
 
 
 def _with_jobs(
@@ -137,15 +140,13 @@ def _with_jobs(
     require: Sequence[str],
     act: Callable[[PeriodicJobs], Mapping[str, RedisFailure]],
 ) -> int:
-    """Do something with the periodic jobs, which answers the servers that are away; answers the exit code."""
-    from offsider.ext.periodic import PeriodicJobs
-
+    """Call `act`, report the unreachable servers that it returns, and return the exit code."""
     try:
         away = act(PeriodicJobs(_configured(connection, require)))
     except OffsiderError as error:
         return give_up(str(error))
     for server, why in away.items():
-        give_up(f"the periodic jobs of {server} are left out: {why}")
+        give_up(f"cannot read the periodic jobs of {server}: {why}")
     return 1 if away else 0
 
 
@@ -158,8 +159,8 @@ def _act(
     def all_of_them(jobs: PeriodicJobs) -> Mapping[str, RedisFailure]:
         every, away = jobs.look()
         found: list[PeriodicJob] = []
-        for name in names:  # none is touched when one of them does not exist
-            # While a deploy moves a job to another server it is on both.
+        for name in names:  # check all names before the first change
+            # During a deploy that moves a job to another server, both servers have it.
             found += [job for job in every if job.name == name] or [jobs[name]]
         for job in found:
             click.echo(f"{_called(job, jobs)}: {act(job)}")
@@ -179,8 +180,6 @@ def _configured(connection: tuple[str | None, str | None], require: Sequence[str
 
 
 def _check(connection: tuple[str | None, str | None], require: Sequence[str], *, foreign: bool) -> int:
-    from offsider.ext.periodic.examination import examine
-
     try:
         config = load(*connection)
         load_application(require or config.worker.require, config)
@@ -188,7 +187,7 @@ def _check(connection: tuple[str | None, str | None], require: Sequence[str], *,
     except OffsiderError as error:
         return give_up(str(error))
     for entry, problem in examined:
-        following = entry.ticks.next_after(datetime.now().timestamp())  # noqa: DTZ005 - a number without a zone
+        following = entry.ticks.next_after(datetime.now().timestamp())  # noqa: DTZ005 - a timestamp has no zone
         when = "" if following is None else f"{entry.ticks.local(following):{_TIME}}"
         click.echo(f"{entry.name}: {problem}" if problem else f"{entry.name}: {entry.cron} {entry.tz}, next {when}")
     wrong = sum(1 for _, problem in examined if problem)
@@ -196,7 +195,7 @@ def _check(connection: tuple[str | None, str | None], require: Sequence[str], *,
     return 1 if wrong else 0
 
 
-# ------------------------------------------------------------------------------------------ showing
+# ------------------------------------------------------------------------------------------ output
 
 
 def _data(job: PeriodicJob) -> dict[str, Any]:
@@ -233,10 +232,7 @@ def _table(jobs: Sequence[PeriodicJob]) -> str:
         entry = job.entry
         cells = [entry.name, plain(entry.cron), entry.tz, plain(entry.job), following]
         rows.append([*cells, *([job.server] if several else []), _marks(job)])
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return "\n".join(
-        "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    )
+    return "\n".join(aligned(rows))
 
 
 def _sheet(job: PeriodicJob) -> str:

@@ -1,4 +1,4 @@
-"""Numbers, durations and sizes as a terminal shows them: short, and of one width in a column."""
+"""Short formats of numbers, durations and sizes for the terminal."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 
 
 def grouped(number: int) -> str:
-    """``12,345``."""
+    """Format as ``12,345``."""
     return f"{number:,}"
 
 
 def duration(seconds: float) -> str:
-    """``0.25 s``, ``42 s``, ``3 min 20 s``, ``5 h 10 min``, ``12 d 3 h``; never negative."""
+    """Format as ``0.25 s``, ``42 s``, ``3 min 20 s``, ``5 h 10 min``, ``12 d 3 h``; never negative."""
     if seconds < 10:
         return f"{max(0.0, seconds):.2f} s"
     whole = int(seconds)
@@ -25,7 +25,7 @@ def duration(seconds: float) -> str:
 
 
 def ago(at: float | None, now: float) -> str:
-    """``3 min 20 s ago``, ``in 5 h 10 min``; empty when the time is unknown."""
+    """Format as ``3 min 20 s ago``, ``in 5 h 10 min``; empty if the time is unknown."""
     if at is None:
         return ""
     seconds = int(abs(at - now))
@@ -34,5 +34,5 @@ def ago(at: float | None, now: float) -> str:
 
 
 def megabytes(kilobytes: int) -> str:
-    """``151 MB``; empty when unknown."""
+    """Format as ``151 MB``; empty if unknown."""
     return f"{kilobytes // 1024} MB" if kilobytes else ""

@@ -1,10 +1,10 @@
-"""``--reload``: a parent process that starts the worker anew when a source file has changed. For development.
+"""``--reload``: a parent process that restarts the worker when a source file has changed. For development.
 
-1. The child is the same command line without ``--reload``.
-2. Twice a second the times of all Python files below the current folder and the application's are compared.
-3. After a change the child gets a TERM: its jobs have their normal stop. Then the next child starts.
-4. A child that failed, for example over a syntax error, is started again after the next change. One that ended well
-   was told to stop, and so the parent ends too.
+1. The child has the same command line without ``--reload``.
+2. Twice a second, compare the modification times of all source files below the current folder and the application's.
+3. After a change, send TERM to the child, so that its jobs have the normal stop. Then start the next child.
+4. If a child failed, for example with a syntax error, start it again after the next change. If it exited with code 0,
+   it was stopped, and the parent exits too.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from offsider.cli.application import folder_beside
 from offsider.cli.boot import configured
 from offsider.cli.signals import SignalQueue
-from offsider.wiring.logs import logger, setup_logging
+from offsider.logs.setup import logger, setup_logging
 
 if TYPE_CHECKING:
     from offsider.cli.options import WorkerOptions
@@ -33,11 +33,11 @@ Times = Mapping[str, int]
 
 
 class Reloader:
-    """Runs the worker of a command line again and again.
+    """Runs and restarts a worker.
 
     Args:
         options: the command line.
-        command: what starts a worker; its options are added.
+        command: the command to which the options of the worker are added.
     """
 
     def __init__(self, options: WorkerOptions, command: tuple[str, ...] = (sys.executable, "-m", "offsider")) -> None:
@@ -47,7 +47,7 @@ class Reloader:
         self._stopping = False
 
     def run(self) -> int:
-        """Returns the exit code once a stop was asked for."""
+        """Run until a stop is requested, and return the exit code."""
         setup_logging(configured(self._options).log)
         signals = SignalQueue()
         signals.install()
@@ -93,11 +93,12 @@ class Reloader:
 
 
 def arguments(options: WorkerOptions) -> list[str]:
-    """The command line of the child: the same without ``--reload``."""
+    """Return the command line of the child: the same without ``--reload``."""
     words = ["worker"]
     words += [word for target in options.require for word in ("-r", target)]
     words += [word for queue in options.queue for word in ("-q", queue)]
     words += [word for group in options.group for word in ("-G", group)]
+    words += [word for query in options.select for word in ("--select", query)]
     valued = {
         "-c": options.concurrency,
         "-C": options.config,
@@ -106,14 +107,15 @@ def arguments(options: WorkerOptions) -> list[str]:
         "-t": options.timeout,
         "--health": options.health,
         "-p": options.processes,
+        "--shard": options.shard,
     }
     words += [word for option, value in valued.items() if value is not None for word in (option, value)]
-    words += ["--no-keeper"] * options.no_keeper + ["--preload"] * options.preload
+    words += ["--no-keeper"] * options.no_keeper + ["--preload"] * options.preload + ["--negate"] * options.negate
     return words + ["-v"] * options.verbose + ["--embedded"] * options.embedded
 
 
 def watched_folders(options: WorkerOptions) -> list[Path]:
-    """The current folder, and the application's when it lies elsewhere."""
+    """Return the current folder, and the application's folder if it is outside of the current one."""
     folders = [Path.cwd()]
     beside = folder_beside(options.require)
     if beside is not None and not beside.resolve().is_relative_to(folders[0]):
@@ -122,18 +124,18 @@ def watched_folders(options: WorkerOptions) -> list[Path]:
 
 
 def times(folders: Iterable[Path]) -> Times:
-    """File to time of its last change, for every source file below the folders."""
+    """Return the modification time of every source file below the folders."""
     found: dict[str, int] = {}
     for path in source_files(folders):
         try:
             found[path] = os.stat(path).st_mtime_ns  # noqa: PTH116  # thousands of files twice a second
         except OSError:
-            continue  # gone between the two calls
+            continue  # deleted between the two calls
     return found
 
 
 def source_files(folders: Iterable[Path]) -> Iterator[str]:
-    """Python files and configuration files, without those of hidden folders and installed packages."""
+    """Yield Python and configuration files, except in hidden folders and installed packages."""
     for top in folders:
         for folder, inside, files in os.walk(top):
             inside[:] = [name for name in inside if name not in SKIPPED and not name.startswith(".")]
@@ -141,6 +143,6 @@ def source_files(folders: Iterable[Path]) -> Iterator[str]:
 
 
 def changed(before: Times, now: Times) -> list[str]:
-    """The names of files that came, went or changed."""
+    """Return the names of created, deleted and modified files."""
     paths = sorted(path for path in {*before, *now} if before.get(path) != now.get(path))
     return [Path(path).name for path in paths]

@@ -1,9 +1,9 @@
-"""``offsider quiet``, ``stop`` and ``dump``: signals for workers on any machine, left for them in Redis.
+"""``offsider quiet``, ``stop`` and ``dump``: send signals to workers on any host, through Redis.
 
-1. Read the configuration, which says where Redis is.
-2. Choose among the processes that are registered there: by identity or a part of it, by host, or all.
-3. Leave the signal for each, as Sidekiq's web page does; Ruby's processes obey too.
-4. Show who was meant. The exit code is 1 when nobody was, or when a server is away, whose processes are not reached.
+1. Read the configuration, which contains the Redis URL.
+2. Select registered processes: by identity or a part of it, by host, or all.
+3. Store the signal for each, as Sidekiq's web UI does; Sidekiq processes obey too.
+4. Print the selected processes. The exit code is 1 if none was selected, or if a server is unreachable.
 """
 
 from __future__ import annotations
@@ -17,25 +17,26 @@ import click
 
 from offsider.cli.connection import OPTIONS as CONNECTION, SETTINGS, load
 from offsider.cli.failure import give_up
+from offsider.config.config import Config
+from offsider.config.installation import Installation
+from offsider.config.suggestions import suggest
 from offsider.core.errors import EmbeddedProcess, OffsiderError, RedisFailure
-from offsider.inspector.everywhere import ask_all, split
+from offsider.inspector.all_servers import query_all, split
 from offsider.inspector.process import SIGNAL_SECONDS, SIGNAL_SECONDS_OF_RUBY, Process, ProcessSet
-from offsider.wiring.config import Config
-from offsider.wiring.nearest import suggest
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-# An identity and its queues shall not be broken into lines where nobody looks at a screen.
+# Width of output to a pipe or a file: wide enough not to wrap an identity or its queues.
 PLAIN_WIDTH = 200
 
 
-class NobodyMeant(OffsiderError):
-    """No registered process is meant by the command line, or it does not say which of several."""
+class NoTarget(OffsiderError):
+    """The command line matches no registered process, or IDENTITY matches several."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """Which processes a command line means; click.UsageError unless it gives exactly one of the three."""
+    """The processes to signal, by identity, host or all; click.UsageError unless exactly one of them is given."""
 
     identity: str = ""
     host: str = ""
@@ -43,16 +44,16 @@ class Target:
 
     def __post_init__(self) -> None:
         if sum(map(bool, (self.identity, self.host, self.all))) != 1:
-            raise click.UsageError("which workers? Give one of IDENTITY, --host H and --all.")
+            raise click.UsageError("Specify the workers: one of IDENTITY, --host H, --all.")
 
     def choose(self, processes: Sequence[Process]) -> list[Process]:
-        """Those that are meant.
+        """Return the selected processes.
 
         Raises:
-            NobodyMeant: the message names the nearest, or those among which it does not choose.
+            NoTarget: none or several match; the message suggests similar names or lists the matches.
         """
         if not processes:
-            raise NobodyMeant("no worker is registered")
+            raise NoTarget("no worker is registered")
         if self.all:
             return list(processes)
         if self.host:
@@ -64,7 +65,7 @@ def _of_host(host: str, processes: Sequence[Process]) -> list[Process]:
     found = [process for process in processes if process.hostname == host]
     if not found:
         known = sorted({process.hostname for process in processes})
-        raise NobodyMeant(f"no worker is registered on the host {host}{suggest(host, known) or _list(known)}")
+        raise NoTarget(f"no worker is registered on the host {host}{suggest(host, known) or _list(known)}")
     return found
 
 
@@ -74,9 +75,9 @@ def _of_identity(part: str, processes: Sequence[Process]) -> Process:
     known = [process.identity for process in processes]
     if not found:
         near = suggest(part, known) or suggest(part, (piece for name in known for piece in name.split(":")))
-        raise NobodyMeant(f"no worker is registered as {part}{near or _list(known)}")
+        raise NoTarget(f"no registered worker matches {part}{near or _list(known)}")
     if len(found) > 1:
-        raise NobodyMeant(f"{part} is a part of several{_list([process.identity for process in found])}")
+        raise NoTarget(f"{part} matches several workers{_list([process.identity for process in found])}")
     return found[0]
 
 
@@ -85,10 +86,10 @@ def _list(names: Sequence[str], most: int = 5) -> str:
 
 
 def signal_all(processes: Sequence[Process], name: str) -> dict[str, str]:
-    """Leave a signal for each; answers why not, by identity, for those that take none.
+    """Send a signal to each; return the reasons, by identity, of the processes that cannot be signaled.
 
     Raises:
-        RedisFailure: the server is away.
+        RedisFailure: the server is unreachable.
     """
     refused: dict[str, str] = {}
     for process in processes:
@@ -100,7 +101,7 @@ def signal_all(processes: Sequence[Process], name: str) -> dict[str, str]:
 
 
 def show(processes: Sequence[Process], effect: str, refused: dict[str, str]) -> None:
-    """A table of those that were meant."""
+    """Print a table of the selected processes."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -112,20 +113,20 @@ def show(processes: Sequence[Process], effect: str, refused: dict[str, str]) -> 
     for title in ("process", "tag", "busy", "queues", ""):
         table.add_column(title, overflow="fold")
     for process in processes:
-        what = "part of another program: not signalled" if process.identity in refused else effect
+        what = "part of another program: not signaled" if process.identity in refused else effect
         busy = f"{process.busy} of {process.concurrency}"
         cells = (process.identity, process.tag, busy, ", ".join(process.queues), what)
-        table.add_row(*map(Text, cells))  # as they are: a tag in brackets is no markup
+        table.add_row(*map(Text, cells))  # Text, so that a tag in brackets is not parsed as markup
     console.print(table)
 
 
 def run(name: str, effect: str, given: Mapping[str, Any]) -> int:
-    """Carry out one of the words; answers the exit code."""
+    """Run one of the commands, and return the exit code."""
     target = Target(given["identity"], given["host"], given["everyone"])
     try:
         registered, away = _registered(load(given["config"], given["environment"]), given["server"])
         for server, why in away.items():
-            give_up(f"the workers of {server} are not reached: {why}")
+            give_up(f"cannot reach the workers of {server}: {why}")
         processes = target.choose(registered)
         refused = signal_all(processes, name)
     except OffsiderError as error:
@@ -133,26 +134,26 @@ def run(name: str, effect: str, given: Mapping[str, Any]) -> int:
     if target.identity and refused:
         return give_up(refused[processes[0].identity])
     show(processes, effect, refused)
-    signalled = len(processes) - len(refused)
-    if not signalled:
-        return give_up("none of them was signalled")
+    signaled = len(processes) - len(refused)
+    if not signaled:
+        return give_up("no worker was signaled")
     click.echo(
-        f"{signalled} signalled: each acts within {SIGNAL_SECONDS} s, "
-        f"a process of Ruby's within {SIGNAL_SECONDS_OF_RUBY} s"
+        f"{signaled} signaled: workers act within {SIGNAL_SECONDS} s, "
+        f"Sidekiq processes within {SIGNAL_SECONDS_OF_RUBY} s"
     )
     return 1 if away else 0
 
 
 def _registered(config: Config, server: str | None) -> tuple[list[Process], Mapping[str, RedisFailure]]:
-    """Those of one server, or of all that answer, and the servers that do not. Raises RedisFailure when none does."""
+    """Return the processes, and the unreachable servers with the error. Raises RedisFailure if all are unreachable."""
     if server:
-        return list(ProcessSet(config.for_server(server))), {}
-    found, away = split(ask_all(config, lambda there: list(ProcessSet(there))))
+        return list(ProcessSet(Installation.of(config, server))), {}
+    found, away = split(query_all(Installation.of(config), lambda there: list(ProcessSet(there))))
     return [process for there in found.values() for process in there], away
 
 
 def options(function: Function) -> Function:
-    """Add what the three words share: whom they mean, and where Redis is."""
+    """Add the options that the three commands share: target and connection."""
     for option in reversed(OPTIONS):
         function = option(function)
     return function
@@ -161,28 +162,28 @@ def options(function: Function) -> Function:
 OPTIONS = (
     click.argument("identity", required=False, default=""),
     click.option("--host", metavar="H", default="", help="Every worker on this host."),
-    click.option("--all", "everyone", is_flag=True, help="Every worker that is registered."),
+    click.option("--all", "everyone", is_flag=True, help="Every registered worker."),
     *CONNECTION,
-    click.option("--server", metavar="NAME", help="Only workers of this one of the configuration's servers."),
+    click.option("--server", metavar="NAME", help="Only workers of this server of the configuration."),
 )
 
 
 @click.command(context_settings=SETTINGS)
 @options
 def quiet(**given: Any) -> None:
-    """Have workers take no further jobs; running ones go on, and the processes stay.
+    """Stop workers from claiming jobs. Running jobs continue, and the processes stay.
 
-    IDENTITY is host:pid:nonce, as the worker's log and the web page show it, or a part of it that no other worker has.
+    IDENTITY is host:pid:nonce, as in the worker's log and the web UI, or a unique part of it.
     """
-    sys.exit(run("TSTP", "takes no further jobs", given))
+    sys.exit(run("TSTP", "stops claiming jobs", given))
 
 
 @click.command(context_settings=SETTINGS)
 @options
 def stop(**given: Any) -> None:
-    """Stop workers; their running jobs have the usual time, what is left goes back to its queue.
+    """Stop workers. Running jobs have until the timeout to finish, then they are requeued.
 
-    IDENTITY is host:pid:nonce, as the worker's log and the web page show it, or a part of it that no other worker has.
+    IDENTITY is host:pid:nonce, as in the worker's log and the web UI, or a unique part of it.
     """
     sys.exit(run("TERM", "stops", given))
 
@@ -190,8 +191,8 @@ def stop(**given: Any) -> None:
 @click.command(context_settings=SETTINGS)
 @options
 def dump(**given: Any) -> None:
-    """Have workers write to their own log what every thread is doing.
+    """Let workers write the stacks of all threads to their own log.
 
-    IDENTITY is host:pid:nonce, as the worker's log and the web page show it, or a part of it that no other worker has.
+    IDENTITY is host:pid:nonce, as in the worker's log and the web UI, or a unique part of it.
     """
-    sys.exit(run("TTIN", "writes its threads to its log", given))
+    sys.exit(run("TTIN", "logs the stacks of its threads", given))

@@ -1,4 +1,4 @@
-"""``offsider routes``: where routing rules send jobs and why, and which rules are of no use."""
+"""``offsider routes``: explain the queue of a job, and find ineffective routing rules."""
 
 from __future__ import annotations
 
@@ -10,18 +10,21 @@ import click
 from offsider.cli.connection import SETTINGS
 from offsider.cli.declarations import application_options, load_declarations
 from offsider.cli.failure import give_up
-from offsider.cli.plain import plain
+from offsider.cli.queues import served_queues
+from offsider.cli.sanitize import plain
 from offsider.cli.shards import served_by_shards
+from offsider.config.config import DEFAULT, Config
+from offsider.config.installation import Installation
+from offsider.config.queue_spec import parse_all
+from offsider.config.routing import route
+from offsider.config.shards import Destination
+from offsider.config.suggestions import suggest
 from offsider.core.errors import OffsiderError, UnknownJob
 from offsider.core.wording import counted
+from offsider.inspector import rules_in_use
 from offsider.jobs import registry
 from offsider.jobs.declared import Declared
 from offsider.jobs.rule_check import check_rules
-from offsider.wiring.config import DEFAULT, Config
-from offsider.wiring.nearest import suggest
-from offsider.wiring.queue_spec import parse_all
-from offsider.wiring.routing import route
-from offsider.wiring.shards import Destination
 
 
 @click.group(context_settings=SETTINGS)
@@ -33,7 +36,7 @@ def routes() -> None:
 @click.argument("name")
 @application_options
 def explain(name: str, require: tuple[str, ...], config: str | None, environment: str | None) -> None:
-    """Show the queue of the job NAME, and the rule that has sent it there."""
+    """Show the queue of the job NAME, and the rule that chose it."""
     try:
         loaded = load_declarations(require, config, environment)
         job = _find(name)
@@ -43,7 +46,7 @@ def explain(name: str, require: tuple[str, ...], config: str | None, environment
 
 
 def explained(job: Declared, config: Config) -> list[str]:
-    """The queue, the rule, the rules before it, and what the job says of itself."""
+    """Return lines: the queue, the rule, the rules before it, and the characteristics of the job."""
     rules = config.routing.rules
     routed = route(job, rules, config.jobs)
     lines = [
@@ -64,7 +67,7 @@ def _reason(job: Declared, config: Config, number: int) -> str:
     without = f"no match among {counted(len(rules), 'rule')}" if rules else "no rules"
     if job.declared_queue is not None:
         return f"{without}: the queue that it declares"
-    return f"{without}: the queue named after it" if rules else f"{without}: the default queue"
+    return f"{without}: the queue with the job's name" if rules else f"{without}: the default queue"
 
 
 @routes.command(context_settings=SETTINGS)
@@ -74,19 +77,19 @@ def _reason(job: Declared, config: Config, number: int) -> str:
     "--queue",
     multiple=True,
     metavar="NAME",
-    help="A queue that workers serve, in place of those of the configuration; may be given several times.",
+    help="Queue that workers serve, instead of the queues of the configuration. Repeatable.",
 )
 @click.option(
     "--live",
     is_flag=True,
-    help="Ask the servers which queues running workers serve, and by which rules programs route.",
+    help="Read from the servers which queues running workers serve, and which rules programs use.",
 )
 def check(
     require: tuple[str, ...], config: str | None, environment: str | None, queue: tuple[str, ...], *, live: bool
 ) -> None:
-    """Find rules that never win, values that no job has, and queues that nobody serves.
+    """Find rules that never match first, values that no job has, and queues that no worker serves.
 
-    The exit code is 1 when there is one of them. Predicates that do not exist are errors wherever rules are read.
+    The exit code is 1 if there are any. Unknown predicates are errors in every command that reads the rules.
     """
     try:
         loaded = load_declarations(require, config, environment)
@@ -103,26 +106,22 @@ def check(
 
 
 def _other_rules(config: Config) -> list[str]:
-    from offsider.inspector import rules_in_use
-
     own = config.routing.rules.digest
     others = [used for used in rules_in_use(config) if used.rules != own]
-    return [f"these rules are {own}, and others ({used.rules}) are those of {', '.join(used.users)}" for used in others]
+    return [f"these rules are {own}, but {', '.join(used.users)} use other rules ({used.rules})" for used in others]
 
 
 def _served(config: Config, given: Sequence[str], *, live: bool) -> Mapping[str, Collection[str]]:
-    """Server -> the queues that are served there."""
+    """Return the served queues by server."""
     if live:
-        from offsider.cli.queues import served_queues
-
-        return {server: served_queues(config.for_server(server)) for server in config.servers}
+        return {server: served_queues(Installation.of(config, server)) for server in config.servers}
     if given:
         names = {spec.name for name in given for spec in parse_all([name])}
         return dict.fromkeys(config.servers, names)
     if config.shards:
         return served_by_shards(config)
     groups = [spec for group in config.worker.groups for spec in group.split()]
-    # The processes of a supervisor serve its groups in place of the worker's own queues.
+    # The processes of a supervisor serve its groups instead of the worker's own queues.
     capsules = [capsule for name, capsule in config.capsules.items() if not groups or name != DEFAULT]
     specs = [*groups, *(queue for capsule in capsules for queue in capsule.queues)]
     return {config.server: {spec.name for name in specs for spec in parse_all([name])}}
@@ -133,4 +132,4 @@ def _find(name: str) -> Declared:
         return registry.find(name)
     except UnknownJob:
         known = sorted(registry.names())
-        raise UnknownJob(name, f"no job is called {name!r}{suggest(name, known)}") from None
+        raise UnknownJob(name, f"unknown job {name!r}{suggest(name, known)}") from None

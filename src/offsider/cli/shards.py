@@ -1,4 +1,4 @@
-"""``offsider shards``: what each group of workers serves, and whether every job finds one that serves it."""
+"""``offsider shards``: show what each shard serves, and check that every queue has a shard."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import click
 from offsider.cli.connection import SETTINGS
 from offsider.cli.declarations import application_options, load_declarations
 from offsider.cli.failure import give_up
-from offsider.cli.plain import plain
+from offsider.cli.sanitize import plain
+from offsider.config.config import DEFAULT, Config
+from offsider.config.shards import routes_of
 from offsider.core.errors import ConfigurationError, OffsiderError
 from offsider.core.wording import counted
 from offsider.jobs import registry
 from offsider.jobs.shard_check import ShardPlan, plan_shards, served_by, worth_knowing, wrong_with
-from offsider.wiring.config import DEFAULT, Config
-from offsider.wiring.shards import routes_of
 
 MOST_LETTERS = 500
 NO_SHARDS = "the configuration has no shards: each is a table [shards.NAME] with queues or select"
@@ -29,7 +29,7 @@ NO_SHARDS = "the configuration has no shards: each is a table [shards.NAME] with
 def shards(context: click.Context) -> None:
     """Show what each shard serves, and check that every queue has one.
 
-    Without a word it lists the shards.
+    Without a subcommand it lists the shards.
     """
     if context.invoked_subcommand is None:
         context.invoke(list_, require=(), config=None, environment=None, as_json=False)
@@ -37,9 +37,9 @@ def shards(context: click.Context) -> None:
 
 @shards.command("list", context_settings=SETTINGS)
 @application_options
-@click.option("--json", "as_json", is_flag=True, help="A JSON list, for programs.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def list_(require: tuple[str, ...], config: str | None, environment: str | None, *, as_json: bool) -> None:
-    """Show each shard: its server, its queues, and the declared jobs that go there."""
+    """Show each shard: its server, its queues, and their declared jobs."""
     try:
         loaded = load_declarations(require, config, environment)
         plans = _plans(loaded)
@@ -49,16 +49,16 @@ def list_(require: tuple[str, ...], config: str | None, environment: str | None,
         click.echo(json.dumps([_data(plan, loaded) for plan in plans], indent=2))
         return
     for plan in plans:
-        click.echo("\n".join(plain(line, MOST_LETTERS) for line in _told(plan, loaded)))
+        click.echo("\n".join(plain(line, MOST_LETTERS) for line in _lines(plan, loaded)))
 
 
 @shards.command(context_settings=SETTINGS)
 @application_options
 def check(require: tuple[str, ...], config: str | None, environment: str | None) -> None:
-    """Find queues that no shard serves, and shards that serve nothing or work for another server than the rules name.
+    """Find queues that no shard serves, shards without queues, and shards on another server than the rules choose.
 
-    The exit code is 1 when there is one of them. Queues of two shards, and queues that no declared job goes to, are
-    told, and are no error.
+    The exit code is 1 if there are any. Queues of two shards, and queues without a declared job, are notes, not
+    errors.
     """
     try:
         loaded = load_declarations(require, config, environment)
@@ -78,7 +78,7 @@ def check(require: tuple[str, ...], config: str | None, environment: str | None)
 
 
 def served_by_shards(config: Config) -> Mapping[str, Collection[str]]:
-    """Server -> the queues that its shards serve; the jobs are declared."""
+    """Return the queues of all shards by server; the jobs must be declared."""
     return served_by(_plans(config), _of_capsules(config))
 
 
@@ -89,11 +89,11 @@ def _plans(config: Config) -> list[ShardPlan]:
 
 
 def _of_capsules(config: Config) -> set[str]:
-    """What every worker serves beside the queues of its shard."""
+    """Return the queues that every worker serves in addition to those of its shard."""
     return {spec.name for name, capsule in config.capsules.items() if name != DEFAULT for spec in capsule.specs}
 
 
-def _told(plan: ShardPlan, config: Config) -> list[str]:
+def _lines(plan: ShardPlan, config: Config) -> list[str]:
     section = plan.section
     threads = counted(section.concurrency or config.worker.concurrency, "thread")
     number = section.processes or config.worker.processes or 1

@@ -1,12 +1,13 @@
-"""Signals become a queue: handlers only note them, the main thread acts on them one after another.
+"""A queue of signals: the handlers only record them, and the main thread handles them one by one.
 
-1. `SignalQueue.install` points Python's wakeup fd at a pipe and sets a handler for each signal we know. Called again
-   after the application was loaded, it takes the pipe and the handlers back and keeps those of the application.
-   In between, while `booting`, TERM and INT raise `StoppedEarly`: nothing runs yet that would need an orderly stop.
-2. A signal writes its number into the pipe; the handlers that were there before ours are called first.
-3. `SignalQueue.wait` sleeps on the pipe and answers the names that arrived. Those sent through Redis come
-   here as well: the process sends them to itself.
-4. A process that a job forks off has its signals to itself: else a TERM for it would fill the worker's pipe.
+1. `SignalQueue.install` points Python's wakeup fd at a pipe and sets a handler for each known signal. Call it again
+   after the application was loaded: it installs the pipe and the handlers again, and keeps those of the application.
+   In between, while `booting`, TERM and INT raise `StoppedEarly`, since nothing runs yet that needs an orderly stop.
+2. A signal writes its number to the pipe; handlers installed before ours are called first.
+3. `SignalQueue.wait` sleeps on the pipe and returns the names that arrived, including signals sent through Redis,
+   which the process sends to itself.
+4. A process that a job forks gets its original handlers back: otherwise a TERM to it would write to the worker's pipe.
+   Signals are blocked during the fork, because one may arrive before the child has restored the handlers.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import os
 import select
 import signal
+import threading
 from collections import deque
 from collections.abc import Callable, Collection
 from contextlib import suppress
@@ -21,7 +23,7 @@ from types import FrameType
 from typing import Any
 
 from offsider.core.errors import ConfigurationError
-from offsider.wiring.logs import logger
+from offsider.logs.setup import logger
 
 NAMES = ("TERM", "INT", "TSTP", "TTIN", "USR2")
 STOPS = ("TERM", "INT")
@@ -30,20 +32,20 @@ Failure = tuple[str, BaseException]
 
 
 class StoppedEarly(BaseException):
-    """TERM or INT came before the worker had started. Not an Exception: no application shall swallow it."""
+    """TERM or INT arrived before the worker had started. Not an Exception, so that applications do not catch it."""
 
 
 def send_to_self(name: str) -> None:
-    """Do as if the process had got the signal: one that came through Redis reaches the application's handlers too."""
+    """Send a signal to this process, so that one sent through Redis reaches the application's handlers too."""
     number = getattr(signal, f"SIG{name}", None) if name in NAMES else None
     if number is None:
-        logger.warning("the signal %s means nothing here", name)
+        logger.warning("ignoring the signal %s: a worker does not handle it", name)
     else:
         os.kill(os.getpid(), number)
 
 
 class SignalQueue:
-    """The signals that wait to be acted upon. Made in the main thread, which is also the one that waits."""
+    """The pending signals. Create it and wait on it in the main thread."""
 
     def __init__(self, names: tuple[str, ...] = NAMES) -> None:
         self._numbers = {int(getattr(signal, f"SIG{name}")): name for name in names if hasattr(signal, f"SIG{name}")}
@@ -54,29 +56,33 @@ class SignalQueue:
         os.set_blocking(self._reading, False)
         os.set_blocking(self._writing, False)
         self._old_wakeup_fd: int | None = None
+        #: The signal mask of each thread that forks, from before the fork.
+        self._forking = threading.local()
         self.booting = False
+        #: Called before the pipe is read, because its descriptor number may have been reused.
+        self.before_reading: Callable[[], None] = lambda: None
 
     def install(self) -> None:
-        """Take the signals over, or back; ConfigurationError outside of the main thread."""
+        """Install the handlers, or reinstall replaced ones; ConfigurationError outside of the main thread."""
         try:
             earlier_fd = signal.set_wakeup_fd(self._writing, warn_on_full_buffer=False)
         except ValueError as error:
-            raise ConfigurationError(f"a worker's signals need the main thread: {error}") from error
+            raise ConfigurationError(f"signal handlers must be installed in the main thread: {error}") from error
         if self._old_wakeup_fd is None:
             self._old_wakeup_fd = earlier_fd
-            os.register_at_fork(after_in_child=self._let_go)
+            os.register_at_fork(before=self._block, after_in_parent=self._unblock, after_in_child=self._let_go)
         for number in self._numbers:
             handler = signal.getsignal(number)
             if handler == self._note:
                 continue
             self._restore.setdefault(number, handler)
-            # Python's own for INT raises KeyboardInterrupt wherever the main thread happens to be.
+            # Python's default handler of INT raises KeyboardInterrupt at any point of the main thread.
             if callable(handler) and handler is not signal.default_int_handler:
                 self._earlier[number] = handler
             signal.signal(number, self._note)
 
     def uninstall(self) -> None:
-        """Give the signals back to those who had them."""
+        """Restore the earlier handlers."""
         for number, handler in self._restore.items():
             signal.signal(number, handler if handler is not None else signal.SIG_DFL)
         self._restore.clear()
@@ -85,44 +91,56 @@ class SignalQueue:
             self._old_wakeup_fd = None
 
     def _let_go(self) -> None:
-        """In a forked child: its signals are those of the application, as if no worker had been there."""
+        """In a forked child: restore the handlers of the application."""
         self._restore.update({number: self._earlier[number] for number in self._restore if number in self._earlier})
         self.uninstall()
+        self._unblock()
+
+    def _block(self) -> None:
+        self._forking.mask = signal.pthread_sigmask(signal.SIG_BLOCK, self._numbers)
+
+    def _unblock(self) -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._forking.mask)
 
     def close(self) -> None:
-        """Give the signals back and close the pipe."""
+        """Restore the earlier handlers and close the pipe."""
         self.uninstall()
         os.close(self._reading)
         os.close(self._writing)
 
     def wake(self) -> None:
         """End a `wait` early."""
-        with suppress(BlockingIOError):  # full: whoever waits is awake already
+        with suppress(BlockingIOError):  # the pipe is full, so the waiting thread is awake already
             os.write(self._writing, b"\0")
 
     def wait(self, timeout_seconds: float | None, also: Collection[int] = ()) -> list[str]:
-        """The names that arrived, in order; an empty list after the timeout or a `wake`.
+        """Return the names that arrived, in order; an empty list after the timeout or a `wake`.
 
         Args:
             timeout_seconds: how long to wait.
-            also: file descriptors that end the wait as well, once there is something to read.
+            also: file descriptors that end the wait too when they become readable.
         """
-        readable, _, _ = select.select([self._reading, *also], [], [], timeout_seconds)
+        try:
+            readable, _, _ = select.select([self._reading, *also], [], [], timeout_seconds)
+        except OSError:
+            self.before_reading()
+            raise
         names: list[str] = []
         if self._reading in readable:
+            self.before_reading()
             numbers = os.read(self._reading, 4096)
             names = [self._numbers[number] for number in numbers if number in self._numbers]
         return names
 
     def failures(self) -> list[Failure]:
-        """Errors of earlier handlers since the last call: the signal's name and the error."""
+        """Return the errors of earlier handlers since the last call, each with the signal's name."""
         taken: list[Failure] = []
         while self._failures:
             taken.append(self._failures.popleft())
         return taken
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        """Our handler: the pipe has the signal already, what is left is to call who was here before."""
+        """Signal handler: the number is in the pipe already, so it only calls the earlier handler."""
         if self.booting and self._numbers[number] in STOPS:
             raise StoppedEarly
         earlier = self._earlier.get(number)

@@ -1,8 +1,8 @@
-"""``offsider stats``: counters, processes and queues at a glance, as Sidekiq's own monitor command shows them.
+"""``offsider stats``: counters, processes and queues at a glance, like ``sidekiqmon``.
 
-1. Read everything that the chosen view needs.
-2. Show it as text, or as one JSON object.
-3. With ``--watch`` do so again and again; an outage of the server is a line, and it goes on.
+1. Read the data of the chosen view.
+2. Print it as text, or as one JSON object.
+3. With ``--watch``, repeat; during an outage of the server print the error and try again.
 """
 
 from __future__ import annotations
@@ -16,16 +16,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from offsider import __version__
-from offsider.cli.connection import SERVER, SETTINGS, connection_options, load
+from offsider.cli.connection import SERVER, SETTINGS, connection_options, load_server
 from offsider.cli.failure import give_up
-from offsider.cli.plain import plain
 from offsider.cli.quantities import ago, duration, grouped, megabytes
+from offsider.cli.queues import queue_data, queue_table, served_queues
+from offsider.cli.sanitize import plain
+from offsider.config.installation import Installation
 from offsider.core.errors import OffsiderError, RedisFailure
 from offsider.core.wording import counted
+from offsider.inspector import ProcessSet, ServerInfo, Stats
 
 if TYPE_CHECKING:
     from offsider.inspector import Process, QueueSummary
-    from offsider.wiring.config import Config
 
 VIEWS = ("all", "version", "overview", "processes", "queues")
 
@@ -34,8 +36,8 @@ VIEWS = ("all", "version", "overview", "processes", "queues")
 @click.argument("view", type=click.Choice(VIEWS), default="all")
 @connection_options
 @SERVER
-@click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
-@click.option("--watch", metavar="SECONDS", type=click.FloatRange(min=0.1), help="Look again and again.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--watch", metavar="SECONDS", type=click.FloatRange(min=0.1), help="Refresh at this interval.")
 def stats(
     view: str,
     config: str | None,
@@ -53,27 +55,27 @@ def stats(
 
 
 def run(view: str, connection: tuple[str | None, str | None, str | None], *, as_json: bool, watch: float | None) -> int:
-    """Show a view, once or until Ctrl-C; answers the exit code."""
+    """Show a view, once or until Ctrl-C, and return the exit code."""
     try:
-        config = load(*connection)
+        here = load_server(*connection)
         if watch is None:
-            click.echo(rendered(view, config, as_json=as_json))
+            click.echo(rendered(view, here, as_json=as_json))
             return 0
     except OffsiderError as error:
         return give_up(str(error))
-    keep_showing(lambda: rendered(view, config, as_json=as_json), watch)
+    keep_showing(lambda: rendered(view, here, as_json=as_json), watch)
     return 0
 
 
 def keep_showing(render: Callable[[], str], pause_seconds: float) -> None:
-    """Show what ``render`` answers until Ctrl-C; while the server is away, why."""
+    """Print the result of ``render`` repeatedly until Ctrl-C; during an outage of the server, print the error."""
     never = threading.Event()
     try:
         while True:
             try:
                 text = render()
             except RedisFailure as error:
-                text = f"{error}\n(trying again each {duration(pause_seconds)})"
+                text = f"{error}\n(retrying every {duration(pause_seconds)})"
             if sys.stdout.isatty():
                 click.clear()
             click.echo(text)
@@ -82,47 +84,42 @@ def keep_showing(render: Callable[[], str], pause_seconds: float) -> None:
         return
 
 
-def rendered(view: str, config: Config, *, as_json: bool) -> str:
-    """A view as text. Raises RedisFailure."""
+def rendered(view: str, here: Installation, *, as_json: bool) -> str:
+    """Return a view as text. Raises RedisFailure."""
     wanted = VIEWS[1:] if view == "all" else (view,)
-    parts = {name: PARTS[name](config) for name in wanted}
+    parts = {name: PARTS[name](here) for name in wanted}
     if as_json:
-        told = {name: data for name, (data, _) in parts.items()}
-        return json.dumps(told if view == "all" else told[view], indent=2)
+        by_view = {name: data for name, (data, _) in parts.items()}
+        return json.dumps(by_view if view == "all" else by_view[view], indent=2)
     return "\n\n".join(text for _, text in parts.values())
 
 
 # --------------------------------------------------------------------- each part as data and as text
 
 
-def _version(config: Config) -> tuple[Mapping[str, Any], str]:
-    from offsider.inspector import ServerInfo
-
-    server = ServerInfo.read(config)
+def _version(here: Installation) -> tuple[Mapping[str, Any], str]:
+    server = ServerInfo.read(here)
     data = {"offsider": __version__, "store": server.store, "version": server.version, "url": server.url}
     return data, f"offsider {__version__}, {server.store} {server.version} at {server.url}"
 
 
-def _overview(config: Config) -> tuple[Mapping[str, Any], str]:
-    from offsider.inspector import Stats
-
-    seen = Stats.read(config)
+def _overview(here: Installation) -> tuple[Mapping[str, Any], str]:
+    seen = Stats.read(here)
     names = ("processed", "failed", "busy", "enqueued", "scheduled", "retries", "dead", "held_back", "processes")
     data: dict[str, Any] = {name: getattr(seen, name) for name in names}
-    data["default_queue_latency_seconds"] = seen.default_queue_latency_seconds
+    for name in ("default_queue_latency_seconds", "processed_per_second", "failed_per_second"):
+        data[name] = getattr(seen, name)
     numbers = {name: grouped(data[name]) for name in names}
     width = max(map(len, numbers.values()))
     lines = [f"  {name.capitalize().replace('_', ' '):<9}  {number:>{width}}" for name, number in numbers.items()]
     return data, "\n".join([_title("Overview"), *lines])
 
 
-def _processes(config: Config) -> tuple[list[Mapping[str, Any]], str]:
-    from offsider.inspector import ProcessSet
-
-    listed = list(ProcessSet(config))
+def _processes(here: Installation) -> tuple[list[Mapping[str, Any]], str]:
+    listed = list(ProcessSet(here))
     threads, busy = (sum(numbers) for numbers in ([p.concurrency for p in listed], [p.busy for p in listed]))
     summary = f"{counted(len(listed), 'worker')}, {counted(threads, 'thread')}, {busy} busy"
-    lines = [line for process in listed for line in _process_lines(process, config.clock.now())]
+    lines = [line for process in listed for line in _process_lines(process, here.config.clock.now())]
     return [_process_data(process) for process in listed], "\n".join([_title(f"Processes: {summary}"), *lines])
 
 
@@ -160,12 +157,9 @@ def _process_lines(process: Process, now: float) -> list[str]:
     return [f"  {plain(head)}", *(f"    {name}: {plain(fact)}" for name, fact in facts.items() if fact)]
 
 
-def _queues(config: Config) -> tuple[list[Mapping[str, Any]], str]:
-    from offsider.cli.queues import queue_data, queue_table, served_queues
-    from offsider.inspector import Stats
-
-    summaries: tuple[QueueSummary, ...] = Stats.read(config).queue_summaries
-    served = served_queues(config)
+def _queues(here: Installation) -> tuple[list[Mapping[str, Any]], str]:
+    summaries: tuple[QueueSummary, ...] = Stats.read(here).queue_summaries
+    served = served_queues(here)
     return queue_data(summaries, served), "\n".join([_title("Queues"), queue_table(summaries, served)])
 
 
@@ -173,7 +167,7 @@ def _title(text: str) -> str:
     return click.style(text, bold=True)
 
 
-PARTS: Mapping[str, Callable[[Config], tuple[Any, str]]] = {
+PARTS: Mapping[str, Callable[[Installation], tuple[Any, str]]] = {
     "version": _version,
     "overview": _overview,
     "processes": _processes,

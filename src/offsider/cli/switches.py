@@ -1,4 +1,4 @@
-"""``offsider switches``: classes whose jobs are dropped or put off instead of run, and setting and clearing that."""
+"""``offsider switches``: kill switches, which make workers drop or defer the jobs of a class."""
 
 from __future__ import annotations
 
@@ -13,34 +13,37 @@ from typing import TYPE_CHECKING
 
 import click
 
-from offsider.cli.connection import SETTINGS, connection_options, load
+from offsider.cli.columns import aligned
+from offsider.cli.connection import SETTINGS, connection_options, load, load_server
+from offsider.cli.durations import seconds_typed
 from offsider.cli.failure import give_up
-from offsider.cli.plain import plain
 from offsider.cli.quantities import ago, duration, grouped
-from offsider.cli.span import seconds_typed
+from offsider.cli.sanitize import plain
+from offsider.config.installation import Installation
+from offsider.config.suggestions import suggest
 from offsider.core.errors import OffsiderError
-from offsider.wiring.nearest import suggest
+from offsider.inspector import Switches
+from offsider.inspector.switches import known_jobs
 
 if TYPE_CHECKING:
-    from offsider.inspector import Switches, SwitchInForce
-    from offsider.wiring.config import Config
+    from offsider.inspector import SwitchInForce
 
 _MOST_LETTERS = 500
 
 
 class UnknownSwitch(OffsiderError):
-    """No switch is set for this class; the message names the nearest."""
+    """No kill switch is set for this class; the message suggests a similar name."""
 
 
 @click.group(context_settings=SETTINGS, invoke_without_command=True)
 @connection_options
-@click.option("--json", "as_json", is_flag=True, help="A JSON list, for programs.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def switches(context: click.Context, config: str | None, environment: str | None, *, as_json: bool) -> None:
-    """Show the classes whose jobs are dropped or put off by all workers, instead of run.
+    """Show the kill switches: the classes whose jobs all workers drop or defer instead of running them.
 
-    The words drop, defer and clear set switches and take them away. Workers act upon them within a second or two; jobs
-    that run already go on.
+    Use drop or defer to set a switch and clear to remove it. Workers apply a change within two seconds; running
+    jobs continue.
     """
     context.obj = (config, environment)
     if context.invoked_subcommand is None:
@@ -48,9 +51,7 @@ def switches(context: click.Context, config: str | None, environment: str | None
 
 
 def run(file: str | None, environment: str | None, *, as_json: bool) -> int:
-    """Show the table; answers the exit code."""
-    from offsider.inspector import Switches
-
+    """Print the table, and return the exit code."""
     try:
         seen = Switches(load(file, environment)).look()
     except OffsiderError as error:
@@ -60,21 +61,20 @@ def run(file: str | None, environment: str | None, *, as_json: bool) -> int:
     elif seen.switches:
         click.echo(switch_table(seen.switches, time.time()))
     elif not seen.away:
-        click.echo("No switch is set: the jobs of all classes run.")
+        click.echo("No kill switches are set.")
     for server, why in seen.away.items():
-        give_up(f"the switches of {server} cannot be shown: {why}")
+        give_up(f"cannot read the switches of {server}: {why}")
     return 1 if seen.away else 0
 
 
 def switch_table(found: Sequence[SwitchInForce], now: float) -> str:
-    """A line for each class, and one below it for whatever else there is to say."""
-    rows = [("CLASS", "JOBS ARE", "SINCE", "ENDS", "SO FAR")]
+    """Return a table with a row for each class, and its notes below the row."""
+    rows = [("CLASS", "ACTION", "SINCE", "ENDS", "AFFECTED")]
     rows += [
         (plain(one.name), done(one), ago(one.since, now), ago(one.until, now) or "-", grouped(one.acted))
         for one in found
     ]
-    name, what, since, ends = (max(len(row[column]) for row in rows) for column in range(4))
-    head, *lines = [f"{r[0]:<{name}}  {r[1]:<{what}}  {r[2]:<{since}}  {r[3]:<{ends}}  {r[4]}" for r in rows]
+    head, *lines = aligned(rows)
     noted = ["\n".join([line, *_notes(one)]) for line, one in zip(lines, found, strict=True)]
     return "\n".join([head, *noted])
 
@@ -87,29 +87,33 @@ def done(switch: SwitchInForce) -> str:
 
 
 def _notes(switch: SwitchInForce) -> list[str]:
-    """What else there is to say, below its line."""
-    said = [text for text in (switch.by and f"by {switch.by}", switch.reason) if text]
-    notes = [": ".join(said)] if said else []
+    """Return the operator, the reason, and differences between servers."""
+    origin = [text for text in (switch.by and f"by {switch.by}", switch.reason) if text]
+    notes = [": ".join(origin)] if origin else []
     if switch.missing_on:
-        notes.append(f"not on {', '.join(switch.missing_on)}: set it once more")
+        notes.append(f"not set on {', '.join(switch.missing_on)}: set it again")
     if switch.differs_on:
-        notes.append(f"another one on {', '.join(switch.differs_on)}: set it once more")
+        notes.append(f"different on {', '.join(switch.differs_on)}: set it again")
     return [f"    {plain(note, _MOST_LETTERS)}" for note in notes]
 
 
-# ------------------------------------------------------------------------------------- acting on them
+# ------------------------------------------------------------------------------------- changes
 
 NAMES = click.argument("names", metavar="CLASS...", nargs=-1, required=True)
 LASTING = click.option(
-    "--for", "lasting", callback=seconds_typed, metavar="TIME", help="End by itself after 90s, 5m, 2h or 1d."
+    "--for",
+    "lasting",
+    callback=seconds_typed,
+    metavar="TIME",
+    help="Remove the switch after 90s, 5m, 2h or 1d.",
 )
-REASON = click.option("--reason", default="", metavar="TEXT", help="Why, for the others who see it.")
+REASON = click.option("--reason", default="", metavar="TEXT", help="Reason, shown with the switch.")
 
 
 @switches.command(context_settings=SETTINGS)
 @NAMES
-@click.option("--delete", is_flag=True, help="Delete the jobs for good; else they go to the quarantine.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask first.")
+@click.option("--delete", is_flag=True, help="Delete the jobs permanently instead of moving them to the quarantine.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @LASTING
 @REASON
 @click.pass_obj
@@ -122,13 +126,13 @@ def drop(
     delete: bool,
     yes: bool,
 ) -> None:
-    """Have all workers put the jobs of these classes into the quarantine, instead of running them.
+    """Make all workers move the jobs of these classes to the quarantine instead of running them.
 
-    From there they can be restored: in the web page, or by offsider.inspector. With --delete they are gone, and it
-    asks first.
+    You can restore them in the web UI, or with offsider.inspector. With --delete they are deleted permanently, and
+    the command asks for confirmation.
     """
     if delete and not yes:
-        click.confirm(f"Delete all jobs of {', '.join(names)} that come up, for good?", abort=True)
+        click.confirm(f"Drop jobs of {', '.join(names)}? Workers delete them permanently.", abort=True)
 
     def act(found: Switches, name: str) -> None:
         found.drop(name, delete=delete, lasting=lasting, by=_myself(), reason=reason)
@@ -138,7 +142,7 @@ def drop(
 
 @switches.command(context_settings=SETTINGS)
 @NAMES
-@click.option("--delay", callback=seconds_typed, default="5m", metavar="TIME", help="Put off by so much. Default: 5m.")
+@click.option("--delay", callback=seconds_typed, default="5m", metavar="TIME", help="Delay of each job. Default: 5m.")
 @LASTING
 @REASON
 @click.pass_obj
@@ -149,7 +153,7 @@ def defer(
     lasting: float | None,
     reason: str,
 ) -> None:
-    """Have all workers put off the jobs of these classes, again and again, instead of running them."""
+    """Make all workers reschedule the jobs of these classes, repeatedly, instead of running them."""
 
     def act(found: Switches, name: str) -> None:
         found.defer(name, delay, lasting=lasting, by=_myself(), reason=reason)
@@ -161,55 +165,51 @@ def defer(
 @NAMES
 @click.pass_obj
 def clear(connection: tuple[str | None, str | None], names: tuple[str, ...]) -> None:
-    """Let jobs of these classes run again. Deferred ones come up when their time has come."""
+    """Let jobs of these classes run again. Deferred jobs run when their delay ends."""
     sys.exit(_clear(connection, names))
 
 
 def _set(connection: tuple[str | None, str | None], names: Sequence[str], act: Callable[[Switches, str], None]) -> int:
-    def set_one(config: Config, found: Switches, name: str) -> None:
+    def set_one(here: Installation, found: Switches, name: str) -> None:
         act(found, name)
-        _tell(config, found.find(name))
+        _report(here, found.find(name))
 
     return _each(connection, names, set_one)
 
 
 def _each(
-    connection: tuple[str | None, str | None], names: Sequence[str], act: Callable[[Config, Switches, str], None]
+    connection: tuple[str | None, str | None], names: Sequence[str], act: Callable[[Installation, Switches, str], None]
 ) -> int:
-    """Act on each class, whatever became of the others; answers the exit code."""
-    from offsider.inspector import Switches
-
+    """Act on each class, even if another one failed, and return the exit code."""
     code = 0
     try:
-        config = load(*connection)
-        found = Switches(config)
+        here = load_server(*connection)
+        found = Switches(here)
     except OffsiderError as error:
         return give_up(str(error))
     for name in names:
         try:
-            act(config, found, name)
+            act(here, found, name)
         except OffsiderError as error:
             code = give_up(str(error))
     return code
 
 
-def _tell(config: Config, switch: SwitchInForce | None) -> None:
-    from offsider.inspector.switches import known_jobs
-
-    if switch is None:  # cleared by somebody else meanwhile
+def _report(here: Installation, switch: SwitchInForce | None) -> None:
+    if switch is None:  # cleared by another process since then
         return
-    click.echo(f"{plain(switch.name)}: jobs are {done(switch)} from now on")
-    known = known_jobs(config)
+    click.echo(f"{plain(switch.name)}: jobs are now {done(switch)}")
+    known = known_jobs(here)
     if known and switch.name not in known:
-        # Jobs of a class that was removed are a reason to drop them, so it is set all the same.
-        click.echo(f"no live worker knows a job of this name{suggest(switch.name, known)}", err=True)
+        # Only a warning: dropping the jobs of a class that no longer exists is a common reason for a switch.
+        click.echo(f"no live worker knows this class{suggest(switch.name, known)}", err=True)
 
 
 def _clear(connection: tuple[str | None, str | None], names: Sequence[str]) -> int:
-    def clear_one(_config: Config, found: Switches, name: str) -> None:
+    def clear_one(_here: Installation, found: Switches, name: str) -> None:
         if not found.clear(name):
             others = [switch.name for switch in found]
-            raise UnknownSwitch(f"no switch is set for {name}{suggest(name, others)}")
+            raise UnknownSwitch(f"no kill switch is set for {name}{suggest(name, others)}")
         click.echo(f"{plain(name)}: jobs run again")
 
     return _each(connection, names, clear_one)

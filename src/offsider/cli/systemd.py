@@ -1,4 +1,4 @@
-"""Telling systemd how the worker fares: ready, alive, stopping. Does nothing where systemd does not ask for it."""
+"""Notify systemd of the worker's state: ready, alive, stopping. Does nothing without systemd's variables."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import os
 import socket
 from collections.abc import Mapping
 
-from offsider.wiring.logs import logger
+from offsider.logs.setup import logger
 
 SHORTEST_SECONDS = 1.0
 
 
 def notify(state: str, environ: Mapping[str, str] = os.environ) -> bool:
-    """Send ``READY=1``, ``STOPPING=1`` or ``WATCHDOG=1``; False when nobody listens."""
+    """Send ``READY=1``, ``STOPPING=1`` or ``WATCHDOG=1``; return False without systemd or after a failure."""
     address = environ.get("NOTIFY_SOCKET", "")
     if not address:
         return False
@@ -22,20 +22,20 @@ def notify(state: str, environ: Mapping[str, str] = os.environ) -> bool:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | getattr(socket, "SOCK_CLOEXEC", 0)) as sender:
             sender.sendto(state.encode(), address)
     except OSError as error:
-        logger.warning("systemd was not told %s: %s", state, error)
+        logger.warning("cannot notify systemd of %s: %s", state, error)
         return False
     return True
 
 
 def watchdog_seconds(environ: Mapping[str, str] = os.environ) -> float | None:
-    """How often to send ``WATCHDOG=1``: half of what systemd waits. None when it does not watch this process."""
+    """Return the interval of ``WATCHDOG=1``, half of systemd's timeout; None if it does not watch this process."""
     text = environ.get("WATCHDOG_USEC", "")
     if not text.isdigit() or environ.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
         return None
     limit_seconds = int(text) / 1_000_000
     if limit_seconds < SHORTEST_SECONDS:
         logger.error(
-            "systemd's watchdog of %g s is too short and is not served: set WatchdogSec to 1 s or more", limit_seconds
+            "systemd's watchdog of %g s is too short and is ignored: set WatchdogSec to at least 1 s", limit_seconds
         )
         return None
     return limit_seconds / 2

@@ -1,4 +1,4 @@
-"""The process title, as ``ps`` and ``top`` show it; needs the package setproctitle."""
+"""The process title in ``ps`` and ``top``; needs the package setproctitle."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 
 def title_setter() -> Callable[[str], None]:
-    """What sets the title; does nothing where setproctitle is not installed."""
+    """Return a function that sets the title; it does nothing if setproctitle is not installed."""
     try:
         from setproctitle import setproctitle
     except ImportError:

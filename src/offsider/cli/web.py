@@ -1,8 +1,8 @@
-"""``offsider web``: the pages on which everything that is stored can be seen and acted on.
+"""``offsider web``: serve the web UI.
 
-1. Read the configuration, and let the application have its say: its middleware runs when jobs are retried from a page,
-   and its extensions bring pages of their own.
-2. Settle who may come. Beyond this machine nobody comes in without a name.
+1. Read the configuration and import the application: its middleware runs when you retry jobs from a page, and its
+   extensions add pages.
+2. Configure authentication. It is mandatory except on loopback.
 3. Serve until TERM or Ctrl-C.
 """
 
@@ -20,13 +20,14 @@ import click
 
 from offsider.cli.application import folder_beside, load_application
 from offsider.cli.failure import give_up
+from offsider.config.config import Config
+from offsider.config.default import set_default_config
+from offsider.config.installation import Installation
 from offsider.core.errors import ConfigurationError, OffsiderError
+from offsider.logs.setup import setup_logging
 from offsider.web.mounting import every_server
 from offsider.web.options import WebOptions
 from offsider.web.serving import address, listening, secured, serve
-from offsider.wiring.config import Config
-from offsider.wiring.default import set_default_config
-from offsider.wiring.logs import setup_logging
 
 PORT = 7433
 SETTINGS = {"help_option_names": ["-h", "--help"]}
@@ -34,7 +35,7 @@ SETTINGS = {"help_option_names": ["-h", "--help"]}
 
 @dataclass(frozen=True)
 class WebCommand:
-    """The command line as it was typed; empty means not given."""
+    """The options as typed; empty means not given."""
 
     host: str
     port: int
@@ -52,10 +53,10 @@ class WebCommand:
     verbose: bool = False
 
     def options(self, environ: Mapping[str, str]) -> WebOptions:
-        """What the command line says about who may see and do what.
+        """Return the options of the web UI.
 
         Raises:
-            ConfigurationError: it is not safe, or something that it names is not there.
+            ConfigurationError: the options are not safe, or a named function does not exist.
         """
         servers = self._servers()
         options = WebOptions(
@@ -69,15 +70,15 @@ class WebCommand:
         )
         return secured(options, self.host, environ)
 
-    def _servers(self) -> dict[str, Config]:
+    def _servers(self) -> dict[str, Installation]:
         if not self.server:
-            return {**every_server(self._loaded(""))}
-        named: dict[str, Config] = {}
+            return {**every_server(Installation.of(self._loaded("")))}
+        named: dict[str, Installation] = {}
         for text in self.server:
             name, equals, url = text.partition("=")
             if not equals or not name or not url or name in named:
-                raise ConfigurationError(f"--server expects NAME=URL, each name once, got {name!r}")
-            named[name] = self._loaded(url)
+                raise ConfigurationError(f"--server expects NAME=URL, with unique names, got {name!r}")
+            named[name] = Installation.of(self._loaded(url))
         return named
 
     def _loaded(self, url: str) -> Config:
@@ -92,24 +93,24 @@ class WebCommand:
 
 
 def _named(text: str, option: str) -> Callable[..., Any] | None:
-    """The function ``module:function``."""
+    """Import the function ``module:function``."""
     if not text:
         return None
     module, _, name = text.partition(":")
     try:
         found: object = getattr(import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigurationError(f"{option} {text}: {error}; it expects MODULE:FUNCTION") from error
+        raise ConfigurationError(f"{option} {text}: {error}; expected MODULE:FUNCTION") from error
     if not callable(found):
-        raise ConfigurationError(f"{option} {text} is no function")
+        raise ConfigurationError(f"{option} {text} is not a function")
     return found
 
 
 def run(given: WebCommand, environ: Mapping[str, str]) -> int:
-    """Serve; answers the exit code."""
+    """Serve, and return the exit code."""
     try:
         options = given.options(environ)
-        set_default_config(options.servers[options.first])
+        set_default_config(options.servers[options.first].config)
         listener = listening(given.host, given.port)
         greet = partial(_greet, options, address(listener, given.host))
         serve(options, listener, root_path=given.root_path, ready=greet)
@@ -120,54 +121,60 @@ def run(given: WebCommand, environ: Mapping[str, str]) -> int:
 
 def _greet(options: WebOptions, url: str) -> None:
     click.echo(f"offsider web: {url}")
-    for line in (*_about(options), "Ctrl-C ends it."):
+    for line in (*_about(options), "Press Ctrl-C to stop."):
         click.echo(f"  {line}")
 
 
 def _about(options: WebOptions) -> Sequence[str]:
-    lines = [f"{name}: {config.redis.redacted_url}" for name, config in options.servers.items()]
+    lines = [f"{name}: {here.settings.redacted_url}" for name, here in options.servers.items()]
     if options.authenticate is None:
-        lines.append("Nobody is asked for a password: only this machine can reach it.")
+        lines.append("No authentication: only this host can connect.")
     if options.read_only:
         lines.append("Read-only.")
     return lines
 
 
 @click.command(context_settings={**SETTINGS, "max_content_width": 100})
-@click.option("--host", metavar="H", default="127.0.0.1", show_default=True, help="The address to listen on.")
-@click.option("--port", metavar="N", type=click.IntRange(0, 65535), default=PORT, show_default=True, help="The port.")
+@click.option("--host", metavar="H", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option(
+    "--port", metavar="N", type=click.IntRange(0, 65535), default=PORT, show_default=True, help="Port to listen on."
+)
 @click.option(
     "-r",
     "--require",
     multiple=True,
     metavar="APP",
-    help="The application, as of the worker: for its extensions and middleware.",
+    help="Application, as for `offsider worker`: its extensions and middleware are loaded.",
 )
 @click.option(
     "--server",
     multiple=True,
     metavar="NAME=URL",
-    help="A server to show; several are shown side by side. Default: all of the configuration's.",
+    help="Server to show. Repeatable. Default: all servers of the configuration.",
 )
 @click.option(
     "--allowed-host",
     multiple=True,
     metavar="NAME",
-    help="A further host name that these pages are reached under, through a proxy for example.",
+    help="Additional host name of the web UI, for example behind a proxy. Repeatable.",
 )
-@click.option("--read-only", is_flag=True, help="Only looking is possible.")
-@click.option("--auth", metavar="MODULE:FUNCTION", default="", help="Answers the name of who asks, or None.")
-@click.option("--authorize", metavar="MODULE:FUNCTION", default="", help="Whether a visitor may do an action.")
-@click.option("--redact", metavar="MODULE:FUNCTION", default="", help="What is shown of arguments.")
-@click.option("--app-url", metavar="URL", default="", help='Where "Back to the application" leads.')
-@click.option("--root-path", metavar="PATH", default="", help="The path under which a proxy hands these pages on.")
-@click.option("-C", "--config", metavar="FILE", help="The configuration file, which says where Redis is.")
-@click.option("-e", "--environment", metavar="NAME", help="Which of the file's environments applies.")
-@click.option("-v", "--verbose", is_flag=True, help="Log at the level debug.")
+@click.option("--read-only", is_flag=True, help="Disable all actions.")
+@click.option(
+    "--auth", metavar="MODULE:FUNCTION", default="", help="Function that returns the user of a request, or None."
+)
+@click.option(
+    "--authorize", metavar="MODULE:FUNCTION", default="", help="Function that decides whether a user may do an action."
+)
+@click.option("--redact", metavar="MODULE:FUNCTION", default="", help="Redacts job arguments.")
+@click.option("--app-url", metavar="URL", default="", help='Target of the link "Back to the application".')
+@click.option("--root-path", metavar="PATH", default="", help="Path prefix that a proxy uses for the web UI.")
+@click.option("-C", "--config", metavar="FILE", help="Configuration file, which contains the Redis URL.")
+@click.option("-e", "--environment", metavar="NAME", help="Environment in the configuration file to apply.")
+@click.option("-v", "--verbose", is_flag=True, help="Set the log level to debug.")
 def web(**given: Any) -> None:
-    """Serve the web pages: dashboard, queues, retries, dead jobs, metrics, errors.
+    """Serve the web UI: dashboard, queues, retries, dead jobs, metrics, errors.
 
-    On this machine no password is needed. Elsewhere OFFSIDER_WEB_USER and OFFSIDER_WEB_PASSWORD have to be set, or
-    --auth given.
+    On loopback no password is needed. On other addresses set OFFSIDER_WEB_USER and OFFSIDER_WEB_PASSWORD, or use
+    --auth.
     """
     sys.exit(run(WebCommand(**given), os.environ))

@@ -1,4 +1,4 @@
-"""``offsider worker``: runs jobs until it is told to stop."""
+"""``offsider worker``: run jobs until a stop is requested."""
 
 from __future__ import annotations
 
@@ -8,21 +8,24 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from offsider.cli import dry_run
 from offsider.cli.application import ITS_OWN, BrokenApplication
 from offsider.cli.boot import Forked, check, configured, load
-from offsider.cli.ending import end_process
+from offsider.cli.exit import end_process
 from offsider.cli.failure import explain, give_up
+from offsider.cli.health import HealthServer
 from offsider.cli.keeper import start_keeper
+from offsider.cli.main_loop import MainLoop
 from offsider.cli.options import WorkerOptions, worker_options
-from offsider.cli.running import Running
+from offsider.cli.reload import Reloader
 from offsider.cli.signals import SignalQueue, StoppedEarly, send_to_self
+from offsider.cli.supervisor.supervisor import Supervisor
 from offsider.core.errors import OffsiderError
-from offsider.wiring.logs import setup_logging
-from offsider.worker.keeper.link import KeeperLink
+from offsider.logs.setup import setup_logging
+from offsider.worker.alive.keeper.link import KeeperLink
 
 if TYPE_CHECKING:
-    from offsider.cli.health import HealthServer
-    from offsider.wiring.config import Config
+    from offsider.config.config import Config
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -30,28 +33,23 @@ if TYPE_CHECKING:
 def worker(**given: Any) -> None:
     """Run jobs.
 
-    TERM or INT stops: running jobs get some time, what is left goes back to its queue. TSTP takes no further jobs.
-    TTIN writes what every thread is doing to the log. With --processes USR2 replaces all processes one by one.
+    TERM or INT stops the worker: running jobs have until the timeout to finish, then they are requeued. TSTP quiets
+    it: it claims no new jobs. TTIN logs the stacks of all threads. With --processes, USR2 replaces all processes one
+    by one.
     """
     sys.exit(run(WorkerOptions(**given)))
 
 
 def run(options: WorkerOptions) -> int:
-    """Run a worker, or a process that looks after some; answers the exit code."""
+    """Run a worker, or a supervisor or reloader of workers, and return the exit code."""
     try:
         if options.dry_run or options.list_queues:
-            from offsider.cli import dry_run  # imported here: workers that run need none of it
-
             return dry_run.run(options)
         config = configured(options)
         if config.worker.reload:
-            from offsider.cli.reload import Reloader  # imported here: for development only
-
             return Reloader(options).run()
         setup_logging(config.log)
         if config.worker.processes or config.worker.groups:
-            from offsider.cli.supervisor.supervisor import Supervisor  # imported here: one process needs none of it
-
             return Supervisor(options, config, run_worker).run()
         health = _health_server(config)
         keeper = start_keeper(config, health)
@@ -63,8 +61,6 @@ def run(options: WorkerOptions) -> int:
 def _health_server(config: Config) -> HealthServer | None:
     if not config.worker.health:
         return None
-    from offsider.cli.health import HealthServer  # imported here: most workers have none
-
     return HealthServer(config.worker.health, shard=config.worker.shard)
 
 
@@ -75,16 +71,16 @@ def run_worker(
     *,
     health: HealthServer | None = None,
 ) -> int:
-    """Boot, run, stop. Returns only when the worker was stopped before it ran; else it ends the process itself.
+    """Boot, run, stop. Returns only if the worker was stopped before it ran; else it ends the process itself.
 
     Args:
         options: the command line.
-        keeper: forked before; told who the worker is.
-        forked: from the supervisor that has forked this process.
-        health: served by the worker itself, for want of a keeper.
+        keeper: link to the keeper that was forked before.
+        forked: data from the supervisor that forked this process.
+        health: health endpoint that the worker itself serves if there is no keeper.
 
     Raises:
-        OffsiderError: it cannot start; the message is for the person at the terminal.
+        OffsiderError: the worker cannot start; the message is complete for a user.
     """
     signals = SignalQueue()
     try:
@@ -93,7 +89,7 @@ def run_worker(
                 health.serve()
             running = _start(options, signals, resources, keeper, forked)
             if health is not None:
-                health.health, health.sums = running.health, running.sums
+                health.health, health.totals = running.health, running.totals
             code = running.until_stopped()
     except BaseException as error:
         signals.close()
@@ -109,8 +105,8 @@ def _start(
     resources: ExitStack,
     keeper: KeeperLink | None,
     forked: Forked | None,
-) -> Running:
-    """Everything up to a running launcher."""
+) -> MainLoop:
+    """Boot, and start the launcher."""
     # Before the application is imported: as PID 1 of a container, a process without a handler ignores TERM.
     signals.booting = True
     signals.install()
@@ -118,22 +114,23 @@ def _start(
     if forked is not None:
         config.events.emit("fork", once=True)
     check(config)
-    # Once more, for the case that the application has set handlers of its own.
+    # Again, because the application may have replaced the handlers.
     signals.install()
     signals.booting = False
 
-    # Imported here: it brings the whole engine, and a broken application shall be told about at once.
+    # Imported here: it imports the whole engine, and errors of the application must be reported without that delay.
     from offsider.worker.launcher import Launcher
 
     launcher = Launcher(config, keeper=keeper)
     launcher.on_signal = send_to_self
+    signals.before_reading = launcher.look_at_descriptors
     try:
         launcher.start()
     except OffsiderError:
         raise
     except ITS_OWN as error:
-        # A handler of the event startup may raise anything, and shall end the start.
+        # A handler of the event startup may raise any error, which must end the start.
         raise BrokenApplication(explain("the worker cannot start", error)) from error
     if forked is not None:
         forked.say_ready(config.worker.timeout_seconds)
-    return Running(launcher, signals, supervised=forked is not None)
+    return MainLoop(launcher, signals, supervised=forked is not None)

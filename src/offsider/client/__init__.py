@@ -1,4 +1,4 @@
-"""Pushing jobs: the client, its asynchronous twin, and what both share."""
+"""Clients that push jobs, blocking and asynchronous, and their common parts."""
 
 from offsider.client.asynchronous import AsyncClient
 from offsider.client.prepared import Prepared

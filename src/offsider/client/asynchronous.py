@@ -1,4 +1,4 @@
-"""The asynchronous client: all but the line that talks to Redis is shared with the other one."""
+"""The asynchronous client. It shares everything but the Redis calls with the blocking client."""
 
 from __future__ import annotations
 
@@ -7,47 +7,58 @@ from datetime import timedelta
 from typing import Any
 
 from offsider.client import bulk
+from offsider.client.base import BaseClient, take_replicas
 from offsider.client.delivery import Delivery
 from offsider.client.prepared import Prepared
-from offsider.client.pushing import Pushing, take_replicas
 from offsider.client.sync import Client
+from offsider.config import test_mode
+from offsider.config.config import Config
+from offsider.config.installation import Installation
+from offsider.runtime.middleware import ClientChain, Push
 from offsider.storage.async_redis import AsyncRedis
-from offsider.wiring import sinks
-from offsider.wiring.config import Config
-from offsider.wiring.middleware import ClientChain, Push
 
 
-class AsyncClient(Pushing):
+class AsyncClient(BaseClient):
     """Pushes jobs from code that runs on an event loop: the methods of `Client`, awaited.
 
     Client middleware, the queue resolver and ``after_commit`` are called on the loop and must not block it.
-    One client serves any number of loops; each gets connections of its own.
+    One client serves any number of loops; each loop has its own connections.
 
     Args:
         config: as for `Client`.
-        redis: the pool to use; default: the one that all asynchronous clients of the configuration share.
+        redis: the pool to use; default: the pool shared by all asynchronous clients of the configuration.
         middleware: as for `Client`.
     """
 
     def __init__(
-        self, config: Config, redis: AsyncRedis | None = None, *, middleware: ClientChain | None = None
+        self, config: Config | Installation, redis: AsyncRedis | None = None, *, middleware: ClientChain | None = None
     ) -> None:
         super().__init__(config, middleware)
         self._redis = redis
-        self._blocking = Client(config, middleware=middleware)  # opens nothing until it is needed
+        self._blocking = Client(config, middleware=middleware)  # connects at its first push
 
     async def push(self, payload: Mapping[str, Any], *, wait_replicas: int = 0) -> str | None:
         """As `Client.push`.
 
         With ``config.after_commit`` set, the push happens in that callback, which cannot be awaited: it then
-        goes through a blocking `Client`.
+        goes through a blocking `Client`. Django allows no database call on an event loop, so its
+        ``transaction.on_commit`` is called in the thread in which Django runs synchronous code.
         """
         payload, wait_replicas = take_replicas(payload, wait_replicas)
         push = self.build(payload)
         defer = self.config.after_commit
         if defer is None:
             return await self.store(push, wait_replicas)
-        return self._after_commit(defer, push, lambda: self._blocking.store(push, wait_replicas))
+        jid, when_committed = self._deferred(push, lambda: self._blocking.store(push, wait_replicas))
+        try:
+            defer(when_committed)
+        except Exception as error:
+            if not _is_for_threads(error):
+                raise
+            from asgiref.sync import sync_to_async  # a dependency of Django, which raised the error
+
+            await sync_to_async(defer)(when_committed)
+        return jid
 
     async def push_bulk(
         self,
@@ -68,11 +79,11 @@ class AsyncClient(Pushing):
     @property
     def redis(self) -> AsyncRedis:
         """The pool."""
-        return self.config.shared_async_redis() if self._redis is None else self._redis
+        return self.installation.async_redis if self._redis is None else self._redis
 
     async def close(self) -> None:
         """Close the idle connections of the running loop; the client may be used again."""
-        for redis in {self.redis, *self.config.kept_of_all_servers(AsyncRedis)}:
+        for redis in {self.redis, *self.installation.of_all_servers(AsyncRedis)}:
             await redis.close()
 
     async def store(self, push: Push, wait_replicas: int = 0) -> str | None:
@@ -86,15 +97,22 @@ class AsyncClient(Pushing):
     async def _store(self, jobs: Sequence[Prepared], wait_replicas: int) -> Collection[str]:
         if not jobs:
             return ()
-        sink = sinks.current()
+        sink = test_mode.current()
         if sink is not None:
             sink(jobs)
             return ()
-        server = jobs[0].server  # the jobs of one class, or only one
-        redis = self.config.async_redis_of(server) if server else self.redis
+        server = jobs[0].server  # all jobs of a batch have one server
+        redis = self.installation.for_server(server).async_redis if server else self.redis
+        await redis.refuse_cluster()
         keys = redis.keys
-        also = self._presence.commands(keys, server)
+        also = self._registry.commands(keys, server)
         delivery = Delivery(keys, jobs, wait_replicas, guard=self.config.push_guard, also=also)
         while delivery.commands:
             delivery.take(await redis.pipeline(delivery.commands, raise_errors=False))
         return delivery.stopped
+
+
+def _is_for_threads(error: Exception) -> bool:
+    """Whether Django refused the database call on an event loop, before executing it."""
+    kind = type(error)
+    return (kind.__module__, kind.__qualname__) == ("django.core.exceptions", "SynchronousOnlyOperation")

@@ -1,7 +1,6 @@
-"""Many jobs of one class: cut into batches, each prepared like a push of its own. No I/O, and lazy.
+"""Bulk pushes: splits jobs of one class into batches, and prepares each job. No I/O.
 
-Jobs are taken from the iterable as batches are asked for, so a generator of millions of calls costs the
-memory of one batch.
+Jobs are read from the iterable batch by batch, so a generator of millions of calls needs the memory of one batch.
 """
 
 from __future__ import annotations
@@ -18,25 +17,25 @@ from offsider.client.preparer import Preparer
 from offsider.client.times import When, due_at
 from offsider.core.errors import InvalidArguments, InvalidOptions
 from offsider.core.payload import JobPayload, new_jid
-from offsider.wiring.middleware import Push
+from offsider.runtime.middleware import Push
 
 BATCH_SIZE = 1_000
-SCHEDULED_BATCH_SIZE = 100  # a long ZADD holds up the server, a long LPUSH does not
-MIN_SPREAD_SECONDS = 5.0  # Sidekiq's: below its scheduler's own pace spreading would be an illusion
+SCHEDULED_BATCH_SIZE = 100  # a long ZADD blocks the server, a long LPUSH does not
+MIN_SPREAD_SECONDS = 5.0  # as in Sidekiq, whose scheduler polls about this often
 _NO_MORE = object()
 
 
 @dataclass(frozen=True, slots=True)
 class Bulk:
-    """One bulk push, checked and ready to be cut.
+    """A checked bulk push.
 
     Attributes:
-        template: the push that each job is a copy of.
+        template: the push that each job copies.
         calls: the arguments of each job.
-        times: when each is due.
-        is_timed: there are times at all.
-        timed_singly: each job has a time of its own; else ``times`` are endless.
-        jid: the id of the only job, when it was given.
+        times: the due time of each job.
+        is_timed: whether the jobs are scheduled.
+        timed_singly: each job has its own time; otherwise ``times`` is infinite.
+        jid: the id of the only job, if given.
     """
 
     template: Push
@@ -48,13 +47,13 @@ class Bulk:
     jid: str | None
 
     def batches(self, preparer: Preparer) -> Iterator[list[Prepared | None]]:
-        """Batch after batch, with None for each job that middleware stopped."""
+        """Yield batches, with None for each job that middleware stopped."""
         now = preparer.config.clock.now()
         ahead: list[Any] = []
         while calls := [*ahead, *islice(self.calls, self.batch_size - len(ahead))]:
             arguments = [self._arguments(call) for call in calls]
             pushes = [] if self._are_alike(preparer, arguments) else [self._push(*pair, now) for pair in arguments]
-            if self.timed_singly:  # too many times are told before the last batch is stored
+            if self.timed_singly:  # report surplus times before the last batch is stored
                 ahead = list(islice(self.calls, 1))
                 self._refuse_times_left(ahead)
             if pushes:
@@ -64,7 +63,7 @@ class Bulk:
         self._refuse_times_left(ahead)
 
     def _are_alike(self, preparer: Preparer, arguments: list[tuple[list[Any], dict[str, Any]]]) -> bool:
-        """Whether the jobs differ in arguments by position and in jid alone."""
+        """Whether the jobs differ only in positional arguments and jid."""
         if self.is_timed or self.jid is not None or not preparer.passes_unchanged:
             return False
         return not any(kwargs for _, kwargs in arguments) and not preparer.may_be_guarded(self.template)
@@ -101,26 +100,28 @@ class Bulk:
     def _next_time(self, now: float) -> float | None:
         when = next(self.times, _NO_MORE)
         if when is _NO_MORE:
-            raise InvalidOptions("at must hold as many times as there are jobs; it holds fewer")
+            raise InvalidOptions("at must contain one time for each job; it contains fewer")
         return None if when is None else due_at(cast(When, when), now)
 
     def _refuse_times_left(self, calls_left: list[Any]) -> None:
         if self.timed_singly and not calls_left and next(self.times, _NO_MORE) is not _NO_MORE:
-            raise InvalidOptions("at must hold as many times as there are jobs; it holds more")
+            raise InvalidOptions("at must contain one time for each job; it contains more")
 
 
 def plan(
     preparer: Preparer, items: Mapping[str, Any], batch_size: int | None, spread_interval: float | timedelta | None
 ) -> Bulk:
-    """Check a bulk push before anything of it is stored.
+    """Check a bulk push before any job is stored.
 
     Raises:
-        InvalidJob: as for a push; and ``at`` together with ``spread_interval``, ``at`` of another length,
-            a ``jid`` for more than one job, a batch size below 1.
+        InvalidJob: as for a push; also for ``at`` with ``spread_interval``, ``at`` of another length, a ``jid`` for
+            several jobs, or a batch size below 1.
     """
     template = dict(items)
     args = template.get("args")
     at = template.pop("at", None)
+    batch_size = _given_once(template, "batch_size", batch_size)
+    spread_interval = _given_once(template, "spread_interval", spread_interval)
     jid = template.get("jid")
     is_timed = at is not None or spread_interval is not None
     calls = _calls(template.get("class"), args)
@@ -137,6 +138,14 @@ def plan(
     )
 
 
+def _given_once(template: dict[str, Any], name: str, value: Any) -> Any:
+    """Read an option from the arguments or, as in Ruby, from the items."""
+    item = template.pop(name, None)
+    if item is not None and value is not None:
+        raise InvalidOptions(f"{name} is given both as an item and as an argument; use one of them")
+    return item if value is None else value
+
+
 def _calls(job: object, args: Any) -> Iterator[Any]:
     if not isinstance(args, Iterable) or isinstance(args, str | bytes | Mapping):
         raise InvalidArguments(f"{job}: bulk args must be an iterable with a list for each job, got {args!r}")
@@ -146,7 +155,7 @@ def _calls(job: object, args: Any) -> Iterator[Any]:
 def _only_one(calls: Iterator[Any]) -> Iterator[Any]:
     first = list(islice(calls, 2))
     if len(first) > 1:
-        raise InvalidOptions("a jid can be given for one job only; leave it out when pushing several")
+        raise InvalidOptions("a jid is valid for one job only; omit it for several jobs")
     return iter(first)
 
 
@@ -157,10 +166,10 @@ def _times(preparer: Preparer, at: Any, args: Any, spread_interval: float | time
         return _spread(preparer.config.random, _checked_spread(spread_interval))
     if not _is_many(at):
         if at is not None:
-            due_at(cast(When, at), 0.0)  # a bad time is told even when there are no jobs
+            due_at(cast(When, at), 0.0)  # an invalid time raises even without jobs
         return repeat(at)
     if isinstance(at, Sized) and isinstance(args, Sized) and len(at) != len(args):
-        raise InvalidOptions(f"at must hold as many times as there are jobs: {len(at)} for {len(args)}")
+        raise InvalidOptions(f"at must contain one time for each job: got {len(at)} for {len(args)}")
     return iter(cast("Iterable[Any]", at))
 
 
@@ -179,9 +188,9 @@ def _checked_spread(interval: object) -> float:
     return max(float(seconds), MIN_SPREAD_SECONDS)
 
 
-def _checked_size(size: int | None, *, scheduled: bool) -> int:
+def _checked_size(size: object, *, scheduled: bool) -> int:
     if size is None:
         return SCHEDULED_BATCH_SIZE if scheduled else BATCH_SIZE
-    if size < 1:
-        raise InvalidOptions(f"batch_size must be 1 or more, got {size!r}")
+    if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+        raise InvalidOptions(f"batch_size must be a whole number of 1 or more, got {size!r}")
     return size

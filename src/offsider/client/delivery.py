@@ -1,10 +1,10 @@
-"""The commands of one batch and what their replies mean. No I/O: both clients share it.
+"""The commands of one batch, and the handling of their replies. No I/O: both clients share it.
 
-The reply of LPUSH (or ZADD) alone decides: an error raised after the job was stored would make users push
-twice, so a refused SADD is only logged. A command that the server refused to execute because its role is
-about to change is sent once more; after a lost connection nobody knows, and nothing is sent again.
+The reply of LPUSH (or ZADD) alone decides: an error raised after the job was stored would make users push twice, so a
+refused SADD is only logged. A command that the server refused because its role is changing is sent once more. After a
+lost connection the result is unknown, and nothing is sent again.
 
-Jobs of the push guard are stored by its script, whose reply says which of them it has refused.
+The push guard's script stores the jobs of the guard. Its reply lists the jobs that it refused.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 from offsider.client.prepared import Prepared
+from offsider.config.push_guard import PushGuard
 from offsider.core.errors import NotReplicated, OffsiderError, RedisRefused
-from offsider.storage.failures import REROUTE
 from offsider.storage.keys import Keys
 from offsider.storage.queues import push_commands, schedule_commands, wait_command
+from offsider.storage.redis_errors import REROUTE
 from offsider.storage.scripts import Call, Command
 from offsider.storage.working import BATCH
-from offsider.wiring.push_guard import PushGuard
 
 logger = logging.getLogger("offsider")
 
-WAIT_TIMEOUT_MS = 1000  # well below the socket timeout, so that a missing replica is no lost connection
+WAIT_TIMEOUT_MS = 1000  # well below the socket timeout, so that a missing replica does not look like a lost connection
 
 
 class _Part(NamedTuple):
-    """The jobs of one queue, or those for later: stored by one command, the last of these.
+    """The jobs of one queue, or all scheduled jobs. The last command stores them.
 
     Attributes:
-        guarded: the jobs, when the push guard's script stores them.
-        call: that script.
+        guarded: the jobs, if the push guard's script stores them.
+        call: the script call of the push guard.
     """
 
     commands: list[Command]
@@ -57,17 +57,17 @@ class Delivery:
         self._unsent = _parts(keys, jobs, guard)
         self._wait_replicas = wait_replicas
         self._may_repeat = True
-        #: The jids of the jobs that the push guard has refused.
+        #: The jids of the jobs that the push guard refused.
         self.stopped: Collection[str] = ()
-        # What is sent along, once: whether it succeeds says nothing of the jobs.
+        # Additional commands, sent once; their replies do not affect the jobs.
         self.commands = [*self._flatten(), *also] if also else self._flatten()
 
     def take(self, replies: Sequence[Any]) -> None:
-        """Read the replies to ``commands``; afterwards ``commands`` is what is to be sent again.
+        """Process the replies to ``commands``; afterwards ``commands`` contains those to send again.
 
         Raises:
-            RedisRefused: the server refused jobs for good; QueueFull when it has no memory.
-            NotReplicated: the jobs are stored, on fewer replicas than wanted.
+            RedisRefused: the server refused jobs; QueueFull if it is out of memory.
+            NotReplicated: the jobs are stored, but on fewer replicas than requested.
         """
         refused: list[_Part] = []
         start = 0
@@ -76,7 +76,7 @@ class Delivery:
             if part.call is not None and _is_unknown(replies[end - 1]):
                 script, names, arguments = part.call
                 refused.append(_Part([script.by_text(names, arguments)], part.last_jid, part.guarded))
-            elif self._is_refused(replies[start:end]):
+            elif self._is_refused(replies[start:end], part):
                 refused.append(part)
             elif part.guarded:
                 self._note_stopped(part.guarded, replies[end - 1])
@@ -93,7 +93,7 @@ class Delivery:
             commands.append(wait_command(self._wait_replicas, WAIT_TIMEOUT_MS))
         return commands
 
-    def _is_refused(self, replies: Sequence[Any]) -> bool:
+    def _is_refused(self, replies: Sequence[Any], part: _Part) -> bool:
         result = replies[-1]
         if isinstance(result, OffsiderError):
             if self._may_repeat and isinstance(result, RedisRefused) and result.code in REROUTE:
@@ -101,11 +101,15 @@ class Delivery:
             raise result
         for reply in replies[:-1]:
             if isinstance(reply, OffsiderError):
-                logger.error("the job is stored, but its queue's name is not: %s", reply)
+                logger.error(
+                    "the job is stored, but its queue could not be added to the set of queues: %s",
+                    reply,
+                    extra={"fields": {"jid": part.last_jid}},
+                )
         return False
 
     def _note_stopped(self, jobs: Sequence[Prepared], reply: Any) -> None:
-        assert self._guard is not None  # noqa: S101  # it has made the part
+        assert self._guard is not None  # noqa: S101  # it created the part
         places = self._guard.refused(jobs, reply)
         if places:
             self.stopped = {*self.stopped, *(jobs[place].jid for place in places)}
@@ -134,7 +138,7 @@ def _parts(keys: Keys, jobs: Sequence[Prepared], guard: PushGuard | None) -> lis
 
 
 def _part_of(keys: Keys, jobs: Sequence[Prepared], guard: PushGuard | None) -> _Part:
-    """The part for jobs that are all for later, or all for one queue, and all guarded or none."""
+    """Build the part for jobs of one queue, or for scheduled jobs; either all or none are guarded."""
     first = jobs[0]
     if first.guarded and guard is not None:
         call = guard.call(keys, jobs)

@@ -1,10 +1,10 @@
-"""What becomes of large payloads at their first push: compressed, told of, or refused. No I/O.
+"""Compresses, reports or rejects large payloads at their first push. No I/O.
 
-1. with ``large_payloads = "compress"`` the arguments of a job that is declared in Python are compressed
-2. what is still over ``payload_limit_bytes`` is refused, unless its job may be large
-3. what was large is told: the event ``large_payload``, and a warning when it is stored so
+1. With ``large_payloads = "compress"``, arguments of jobs declared in Python are compressed.
+2. A payload that still exceeds ``payload_limit_bytes`` is rejected, unless its job has ``big_payload``.
+3. A large payload emits the event ``large_payload``; if it is stored uncompressed, a warning is logged.
 
-Nobody asks here about a payload of at most `core.compression.SMALL_BYTES`, as most are.
+Callers skip this for payloads of up to `core.compression.SMALL_BYTES`, as most are.
 """
 
 from __future__ import annotations
@@ -15,31 +15,32 @@ from typing import TYPE_CHECKING, cast
 from offsider.core.compression import compress
 from offsider.core.errors import PayloadTooLarge
 from offsider.core.payload import JobPayload, encode
-from offsider.wiring.events import LargePayload
+from offsider.logs.structured import about_payload
+from offsider.runtime.events import LargePayload
 
 if TYPE_CHECKING:
     from offsider.client.prepared import DeclaredJob
-    from offsider.wiring.config import Config
+    from offsider.config.config import Config
 
 logger = logging.getLogger("offsider")
 
 
 class LargePayloads:
-    """Looks at the payloads of one configuration's pushes."""
+    """Checks the payloads that one configuration pushes."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
 
     def looked_at(self, payload: JobPayload, raw: bytes, job: object | None) -> bytes:
-        """The bytes to store.
+        """Return the bytes to store.
 
         Args:
-            payload: the job, which stays as it is.
+            payload: the job, which is not modified.
             raw: its bytes.
-            job: what declares it; None for one that lives elsewhere, and is never compressed.
+            job: its declaration; None for a job of another program, which is never compressed.
 
         Raises:
-            PayloadTooLarge: there are more bytes than may be stored.
+            PayloadTooLarge: the payload exceeds the limit.
         """
         declared = cast("DeclaredJob | None", job)
         stored = self._packed(payload, raw, declared)
@@ -50,17 +51,17 @@ class LargePayloads:
             self._tell(payload, len(raw), len(stored), expected=may_be_large)
         return stored
 
-    def check(self, payload: JobPayload, job: object | None) -> None:
-        """Raise PayloadTooLarge for what could not be stored later; whatever is not JSON raises as `encode`."""
+    def check(self, payload: JobPayload, raw: bytes, job: object | None) -> None:
+        """Raise PayloadTooLarge if `looked_at` would raise it for the same arguments."""
         declared = cast("DeclaredJob | None", job)
         if self._config.client.payload_limit_bytes and not (declared is not None and declared.big_payload):
-            self._check_limit(payload, self._packed(payload, encode(payload), declared))
+            self._check_limit(payload, self._packed(payload, raw, declared))
 
     def _packed(self, payload: JobPayload, raw: bytes, job: DeclaredJob | None) -> bytes:
         client = self._config.client
         if client.large_payloads != "compress" or len(raw) < client.compress_bytes:
             return raw
-        if job is None or job.shared_with_ruby:  # a worker in Ruby could not read it
+        if job is None or job.shared_with_ruby:  # a Ruby worker could not read it
             return raw
         packed = encode(compress(payload))
         return packed if len(packed) < len(raw) else raw
@@ -77,10 +78,10 @@ class LargePayloads:
         name, jid, queue = payload["class"], payload.get("jid", ""), payload.get("queue", "")
         if stored_bytes > large and not expected:
             logger.warning(
-                "%s: the arguments of job %s make it %d bytes large; pass an id and load the data in the job",
+                "%s: the payload of job %s has %d bytes; pass an id and load the data in the job",
                 name,
                 jid,
                 stored_bytes,
-                extra={"fields": {"class": name, "jid": jid, "job_size_bytes": stored_bytes}},
+                extra={"fields": {**about_payload(payload), "job_size_bytes": stored_bytes}},
             )
         self._config.events.emit("large_payload", LargePayload(name, jid, queue, size_bytes, stored_bytes))

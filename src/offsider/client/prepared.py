@@ -1,25 +1,25 @@
-"""The values a push is made of, and what the client must know of a declared job."""
+"""Prepared pushes, and the interface of declared jobs that clients use."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, cast
 
+from offsider.config.config import Config
 from offsider.core.characteristics import Characteristics
 from offsider.core.payload import JobPayload
-from offsider.wiring.config import Config
 
 
 class Prepared(NamedTuple):
     """A push that is ready to be stored.
 
     Attributes:
-        payload: the job as it will be read again.
+        payload: the job as a worker will decode it.
         raw: its bytes.
-        queue: where it goes.
-        at: epoch seconds at which it is due; None for now.
+        queue: its queue.
+        at: due time in epoch seconds; None for now.
         guarded: the configuration's push guard stores it.
-        server: the name of the server that gets it; empty: the one that the client works for.
+        server: name of its server; empty for the server of the client.
     """
 
     payload: JobPayload
@@ -35,7 +35,7 @@ class Prepared(NamedTuple):
 
 
 class DeclaredJob(Protocol):
-    """A job declared in Python, seen from below: the floor that declares jobs stands above the client."""
+    """The interface of a job declared in Python. The layer of declarations is above the client."""
 
     @property
     def name(self) -> str:
@@ -44,22 +44,22 @@ class DeclaredJob(Protocol):
 
     @property
     def characteristics(self) -> Characteristics:
-        """What routing rules look at."""
+        """The characteristics that routing rules match."""
         ...
 
     @property
     def declared_queue(self) -> str | None:
-        """The queue that its declaration names, if any."""
+        """The declared queue, if any."""
         ...
 
     @property
     def declared_server(self) -> str:
-        """The server that its declaration names; empty without one."""
+        """The declared server; empty without one."""
         ...
 
     @property
     def wait_replicas(self) -> int:
-        """How many replicas its pushes wait for."""
+        """The number of replicas that its pushes wait for."""
         ...
 
     @property
@@ -73,24 +73,24 @@ class DeclaredJob(Protocol):
         ...
 
     def stored_options(self, config: Config) -> Mapping[str, Any]:
-        """Its options as the payload holds them. Raises InvalidOptions for those ``config`` does not know."""
+        """Return its options in stored form. Raises InvalidOptions for options unknown to ``config``."""
         ...
 
     def origin(self, config: Config) -> Mapping[str, str]:
-        """What its payloads say of the program that pushes them."""
+        """Return the payload keys that identify the program that pushes it."""
         ...
 
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-        """The arguments in stored form: by position, keyword-only ones by name. Raises InvalidArguments."""
+        """Return the arguments in stored form: a list, and keyword-only ones by name. Raises InvalidArguments."""
         ...
 
     def parameter_name(self, position: int) -> str:
-        """What the parameter at this position is called."""
+        """Return the name of the parameter at this position."""
         ...
 
 
 class CallLike(Protocol):
-    """The arguments of one job among many: what ``job.call(...)`` gives."""
+    """The arguments of one job of a bulk push, as ``job.call(...)`` returns them."""
 
     @property
     def args(self) -> Sequence[Any]: ...
@@ -100,9 +100,9 @@ class CallLike(Protocol):
 
 
 def declared_of(job: object) -> DeclaredJob | None:
-    """The declared job behind a job function, a job class, or the declaration itself; None for a name."""
+    """Return the declaration of a job function, a job class, or a declaration itself; None for a name."""
     if isinstance(job, str):
         return None
     declared = getattr(job, "declared", job)
-    # Not isinstance: for a Protocol that looks at every attribute, which is slow.
+    # Not isinstance: for a Protocol it checks every attribute, which is slow.
     return cast(DeclaredJob, declared) if hasattr(declared, "stored_options") else None

@@ -1,11 +1,11 @@
-"""From what the user pushed to bytes ready for Redis. No I/O: the client and its asynchronous twin share it.
+"""Turns a pushed mapping into bytes for Redis. No I/O: both clients share it.
 
-1. build: defaults < the job's options < routing rules < the push; arguments bound; jid, created_at and due time
-   given; stamped with the context of the pushing side
+1. build: merge defaults < the job's options < routing rules < the push; bind arguments; add jid, created_at, due time
+   and the context of the pushing code
 2. the queue resolver may choose another queue
 3. client middleware may change or stop the job
-4. strict arguments are checked, on what the middleware left; the push guard says whether it stores the job
-5. encode, with enqueued_at when the job goes to its queue now; what is large is looked at
+4. check strict arguments after middleware; the push guard decides whether it stores the job
+5. encode, with enqueued_at if the job goes to its queue now; check large payloads
 """
 
 from __future__ import annotations
@@ -16,19 +16,21 @@ from copy import copy
 from typing import Any, Literal, NamedTuple, cast
 
 from offsider.client.large_payloads import LargePayloads
+from offsider.client.payload_template import PayloadTemplate
 from offsider.client.prepared import DeclaredJob, Prepared, declared_of
-from offsider.client.stencil import Stencil
 from offsider.client.times import due_at
 from offsider.client.via import chosen_server
-from offsider.core.arguments import are_plain, check_json, explain, odd_keys
+from offsider.config.installation import Installation
+from offsider.config.routing import MAIN, Rules, route
+from offsider.core.arguments import are_plain, check_json, colliding_key, explain, odd_keys
 from offsider.core.compression import SMALL_BYTES, compress, is_compressed, readable
 from offsider.core.errors import InvalidArguments, InvalidJob, InvalidOptions
-from offsider.core.options import check_known, check_queue_name, merge_options
-from offsider.core.payload import JobPayload, check_nesting, encode, new_jid, new_jids, stamp, wrong_shape
-from offsider.wiring.config import Config
-from offsider.wiring.middleware import ClientChain, Push
-from offsider.wiring.propagation import stamps
-from offsider.wiring.routing import MAIN, Rules, route
+from offsider.core.normalize import normalize, wrong_shape
+from offsider.core.options import check_known, check_queue_name, merge_options, stored_level
+from offsider.core.payload import JobPayload, check_nesting, encode, new_jid, new_jids, stamp
+from offsider.logs.structured import about_payload
+from offsider.runtime.middleware import ClientChain, Push
+from offsider.runtime.propagation import stamps
 
 logger = logging.getLogger("offsider")
 
@@ -39,7 +41,7 @@ DEFAULTS: dict[str, Any] = {"retry": True, "queue": "default"}
 
 
 class _Base(NamedTuple):
-    """What the pushes of one job start from, and what it was made from."""
+    """The merged options that pushes of one job start from, and their sources."""
 
     defaults: Mapping[str, Any]
     rules: Rules
@@ -48,20 +50,21 @@ class _Base(NamedTuple):
 
 
 class Preparer:
-    """Prepares pushes for one configuration. Holds no state of a single push, so threads share it."""
+    """Prepares pushes for one configuration. Thread-safe: it keeps no state of a push."""
 
-    def __init__(self, config: Config, middleware: ClientChain | None = None) -> None:
-        self.config = config
+    def __init__(self, here: Installation, middleware: ClientChain | None = None) -> None:
+        self.config = config = here.config
+        self._here = here
         self._middleware = config.client_middleware if middleware is None else middleware
         self._large = LargePayloads(config)
-        # Options that a push starts from, by job; each with the [jobs] defaults and the rules that it was made from.
+        # Merged options by job, each with the [jobs] defaults and the rules that they were merged from.
         self._bases: dict[DeclaredJob | None, _Base] = {}
 
     def build(self, item: Mapping[str, Any]) -> Push:
-        """The push of ``item``, complete but for client middleware.
+        """Build the push of ``item``, before client middleware.
 
         Raises:
-            InvalidJob: there is no class, arguments are no list or do not fit, an option is impossible.
+            InvalidJob: the class is missing, arguments are not a list or do not match, or an option is invalid.
         """
         merged, job, server = self._merge(item)
         self._place_arguments(merged, job)
@@ -70,16 +73,16 @@ class Preparer:
         return self._complete(merged, job, server, now)
 
     def build_template(self, item: Mapping[str, Any]) -> Push:
-        """A push that many jobs are copies of: arguments, time and jid of each are still to come."""
+        """Build the template of a bulk push, without arguments, time and jid."""
         merged, job, server = self._merge({**item, "args": []})
         return self._complete(merged, job, server, self.config.clock.now())
 
     def prepare(self, push: Push) -> Prepared | None:
-        """Bytes for Redis, or None when client middleware stopped the job.
+        """Prepare a push for storage. None if client middleware stopped the job.
 
         Raises:
-            InvalidJob: what the middleware left is no job, or its arguments are not JSON.
-            Exception: whatever middleware raises.
+            InvalidJob: after middleware it is not a job, or its arguments are not JSON.
+            Exception: exceptions of middleware.
         """
         if push.reason == "push":
             self._resolve_queue(push)
@@ -88,16 +91,16 @@ class Preparer:
 
     @property
     def passes_unchanged(self) -> bool:
-        """Whether neither a queue resolver nor client middleware looks at pushes."""
+        """Whether there is neither a queue resolver nor client middleware."""
         return self.config.queue_resolver is None and not len(self._middleware)
 
     def may_be_guarded(self, template: Push) -> bool:
-        """Whether the configuration's push guard wants to see each of the jobs."""
+        """Whether the configuration's push guard must check each job."""
         guard = self.config.push_guard
-        return guard is not None and guard.concerns(template.payload)
+        return guard is not None and guard.concerns(template)
 
     def prepare_alike(self, template: Push, calls: Sequence[list[Any]]) -> list[Prepared]:
-        """Bytes for jobs that go to their queue now and differ in arguments and jid alone, with ``passes_unchanged``.
+        """Prepare jobs for their queue that differ only in arguments and jid. Requires ``passes_unchanged``.
 
         Raises:
             InvalidJob: as `prepare`.
@@ -106,12 +109,12 @@ class Preparer:
         shared: dict[str, Any] = {**template.payload, "enqueued_at": now}
         self._encode(cast(JobPayload, shared))
         self._check_own_keys(cast(JobPayload, shared))
-        stencil, job, queue = Stencil(shared), template.job, shared["queue"]
+        bytes_of, job, queue = PayloadTemplate(shared), template.job, shared["queue"]
         jobs: list[Prepared] = []
         for args, jid in zip(calls, new_jids(len(calls)), strict=True):
             payload = cast(JobPayload, {**shared, "args": args, "jid": jid})
             self._check_arguments(payload, job)
-            raw = self._fill(stencil, payload)
+            raw = self._fill(bytes_of, payload)
             if len(raw) > SMALL_BYTES:
                 raw = self._large.looked_at(payload, raw, job)
             jobs.append(Prepared(payload, raw, queue, None, server=template.server))
@@ -120,39 +123,39 @@ class Preparer:
     def reenqueue(
         self, payload: JobPayload, reason: Literal["schedule", "retry"], *, job: object | None = None
     ) -> Prepared | None:
-        """A stored job on its way to its queue: missing defaults merged, middleware again, a new ``enqueued_at``.
+        """Prepare a stored job for its queue: add missing defaults, run middleware, set a new ``enqueued_at``.
 
-        None when middleware stopped it. Strict arguments are not checked again: they came from JSON.
+        None if middleware stopped it. Strict arguments are not checked again: they came from JSON.
 
         Raises:
-            InvalidJob: it does not encode; it can be moved only as it is.
-            Exception: whatever middleware raises.
+            InvalidJob: it cannot be encoded; it can only be moved unchanged.
+            Exception: exceptions of middleware.
         """
         merged = cast(JobPayload, self._on_base(self._base(None), payload))
         merged.pop("at", None)
+        merged["queue"] = normalize(merged).get("queue") or DEFAULTS["queue"]
         push = Push(payload=merged, reason=reason, job=job)
         return self._prepare_packed(push) if is_compressed(merged) and len(self._middleware) else self.prepare(push)
 
     def _prepare_packed(self, push: Push) -> Prepared | None:
-        """As `prepare`: middleware sees the arguments as they were given, and they are stored compressed again."""
+        """Like `prepare`, for compressed arguments: middleware gets them expanded, and they are compressed again."""
         push.payload = readable(push.payload)
         prepared = self.prepare(push)
-        if prepared is None or is_compressed(prepared.payload):  # of what cannot be read, a worker makes an end
+        if prepared is None or is_compressed(
+            prepared.payload
+        ):  # unreadable arguments: a worker moves the job to the dead set
             return prepared
         return prepared._replace(raw=self._encode(compress(prepared.payload)))
 
     def check_for_later(self, push: Push) -> None:
-        """Raise now what storing the push would raise later, as far as its arguments are to blame."""
+        """Raise now the errors in the arguments that storing the push would raise later."""
         self.check_arguments(push)
-        try:
-            self._large.check(push.payload, push.job)
-        except ValueError as error:
-            if isinstance(error, InvalidJob):
-                raise
-            raise InvalidArguments(f"{push.payload['class']}: cannot be stored as JSON: {error}") from error
+        client = self.config.client
+        if client.strict_args != "raise" or client.payload_limit_bytes:  # otherwise these arguments can be stored
+            self._large.check(push.payload, self._encode(push.payload), push.job)
 
     def check_arguments(self, push: Push) -> None:
-        """Raise or warn, as ``client.strict_args`` says, about arguments that JSON does not carry unchanged."""
+        """Raise or warn, depending on ``client.strict_args``, about arguments that JSON would change."""
         self._check_arguments(push.payload, push.job)
 
     def _check_arguments(self, payload: JobPayload, job: object | None) -> None:
@@ -162,12 +165,12 @@ class Preparer:
             return
         message = _unsafe_argument(payload, job)
         if message is not None:
-            self._complain(message)
+            self._complain(message, payload)
 
-    def _complain(self, message: str) -> None:
+    def _complain(self, message: str, payload: JobPayload) -> None:
         if self.config.client.strict_args == "raise":
             raise InvalidArguments(message)
-        logger.warning("%s", message)
+        logger.warning("%s", message, extra={"fields": about_payload(payload)})
 
     # 1. build
 
@@ -179,7 +182,7 @@ class Preparer:
         check_known(payload, job_name=payload["class"])
         base = self._base(job)
         server = payload.pop("server", "") or chosen_server() or base.server
-        return self._on_base(base, payload), job, "" if server == self.config.server else self._known(server)
+        return self._on_base(base, payload), job, "" if server == self._here.server else self._known(server)
 
     def _extra(self, extra: object, name: str) -> Mapping[str, Any]:
         if isinstance(extra, Mapping):
@@ -191,15 +194,16 @@ class Preparer:
         payload.setdefault("created_at", stamp(now, self._wire_version(server)))
         for key, value in stamps().items():
             payload.setdefault(key, value)
+        self._check_keys(payload)
         self._check_shape(payload)
         return Push(payload=cast(JobPayload, payload), reason="push", job=job, server=server)
 
     def _known(self, server: str) -> str:
-        """ConfigurationError when the configuration has no such server."""
-        return self.config.for_server(server).server
+        """Return the name; raise ConfigurationError if the configuration has no such server."""
+        return self._here.for_server(server).server
 
     def _wire_version(self, server: str) -> int:
-        return (self.config.servers[server] if server else self.config.redis).wire_version
+        return (self.config.servers[server] if server else self._here.settings).wire_version
 
     def _name_class(self, payload: dict[str, Any]) -> DeclaredJob | None:
         given = payload.get("class")
@@ -207,18 +211,18 @@ class Preparer:
         if job is not None:
             payload["class"] = job.name
         elif not isinstance(given, str) or not given:
-            raise InvalidJob(f"a push needs a class, the name of a job or a declared job, got {given!r}")
+            raise InvalidJob(f"class must be the name of a job or a declared job, got {given!r}")
         elif "kwargs" in payload:
             raise InvalidArguments(
-                f"{given}: kwargs cannot be pushed by class name, because a job that lives in Ruby would lose them "
-                "silently; give args, or push a job that is declared in Python"
+                f"{given}: kwargs cannot be pushed by class name, because a Ruby job would lose them silently; pass "
+                "args, or push a job declared in Python"
             )
         return job
 
     def _on_base(self, base: _Base, payload: Mapping[str, Any]) -> dict[str, Any]:
         merged = merge_options(base.options, payload)
         for key in _SHARED.intersection(merged):
-            # Middleware may change it in place, and must not change the declaration or the caller's list.
+            # Middleware may modify it in place, which must not affect the declaration or the caller's list.
             merged[key] = copy(merged[key])
         return merged
 
@@ -243,7 +247,7 @@ class Preparer:
     def _place_arguments(self, payload: dict[str, Any], job: DeclaredJob | None) -> None:
         args = payload.get("args")
         if not isinstance(args, list | tuple):
-            raise InvalidArguments(f"{payload['class']}: args must be a list, got {args!r}")
+            raise InvalidArguments(f"{payload['class']}: args must be a list, got {type(args).__name__}")
         arguments = cast("list[Any]", args)
         if job is None:
             payload["args"] = list(arguments)
@@ -259,13 +263,18 @@ class Preparer:
             if due is not None:
                 payload["at"] = due
 
-    def _check_shape(self, payload: Mapping[str, Any]) -> None:
+    def _check_keys(self, payload: Mapping[str, Any]) -> None:
         odd = [key for key in cast("Mapping[object, Any]", payload) if not isinstance(key, str)]
         if odd:
-            raise InvalidJob(f"{payload.get('class')}: the keys of a job are strings, got {odd[0]!r}")
+            raise InvalidJob(f"{payload.get('class')}: the keys of a job must be strings, got {odd[0]!r}")
+
+    def _check_shape(self, payload: dict[str, Any]) -> None:
         wrong = wrong_shape(payload)
         if wrong:
             raise InvalidJob(f"{payload.get('class')}: {wrong}")
+        if payload.get("log_level") is not None:  # callers and middleware may use Python's level names
+            check_known({"log_level": payload["log_level"]}, job_name=payload["class"])
+            payload["log_level"] = stored_level(payload["log_level"])
 
     # 2. and 3.
 
@@ -281,9 +290,10 @@ class Preparer:
         passed = self._middleware.compose(_last)(push)
         if passed is not None:
             if passed is not push:
-                passed.server = passed.server or push.server  # middleware makes pushes of its own without it
-            self._check_shape(passed.payload)
-            if push.reason == "push":  # a stored job goes on, however Ruby named its queue
+                passed.server = passed.server or push.server  # middleware creates pushes without it
+            self._check_keys(passed.payload)
+            if push.reason == "push":  # a stored job moves with any payload
+                self._check_shape(cast("dict[str, Any]", passed.payload))
                 check_queue_name(passed.payload.get("queue"), what=f"{passed.payload['class']}: queue")
         return passed
 
@@ -293,7 +303,7 @@ class Preparer:
         payload = push.payload
         now = self.config.clock.now()
         at = payload.pop("at", None)
-        if at is not None and (at <= now or push.reason != "push"):  # a job that is moved was due already
+        if at is not None and (at <= now or push.reason != "push"):  # a moved job was due already
             at = None
         if at is None:
             payload["enqueued_at"] = stamp(now, self._wire_version(push.server))
@@ -304,7 +314,7 @@ class Preparer:
         guarded = self._is_guarded(push, at)
         raw = self._encode(payload)
         if push.reason == "push":
-            self._check_own_keys(payload)  # after the encoding, which no cycle passes
+            self._check_own_keys(payload)  # after encoding, which rejects cycles
             if len(raw) > SMALL_BYTES:
                 raw = self._large.looked_at(payload, raw, push.job)
         return Prepared(payload, raw, payload.get("queue", "default"), at, guarded, push.server)
@@ -315,27 +325,32 @@ class Preparer:
 
     def _encode(self, payload: JobPayload) -> bytes:
         try:
-            raw = encode(payload)
-            check_nesting(raw, payload)  # whatever strict_args says: no worker could read it
-            return raw
+            return self._stored(payload, encode(payload))
         except ValueError as error:
-            raise InvalidArguments(f"{payload['class']}: cannot be stored as JSON: {error}") from error
+            raise InvalidArguments(f"{payload.get('class')}: cannot be stored as JSON: {error}") from error
 
-    def _fill(self, stencil: Stencil, payload: JobPayload) -> bytes:
+    def _fill(self, template: PayloadTemplate, payload: JobPayload) -> bytes:
         try:
-            raw = stencil.fill(payload["args"], payload.get("jid", ""))
-            check_nesting(raw, payload)
-            return raw
+            return self._stored(payload, template.fill(payload["args"], payload.get("jid", "")))
         except (ValueError, TypeError, RecursionError):
-            return self._encode(payload)  # raises the error that says which job it is
+            return self._encode(payload)  # raises an error with the job name
+
+    def _stored(self, payload: JobPayload, raw: bytes) -> bytes:
+        """Check the encoded payload; raises ValueError if Ruby cannot read it, regardless of strict_args."""
+        check_nesting(raw, payload)
+        if self.config.client.strict_args != "raise" or len(self._middleware):  # otherwise all keys are strings
+            key = colliding_key(payload)
+            if key is not None:
+                raise ValueError(f"two keys of one dict become {key!r}; use distinct string keys")
+        return raw
 
     def _check_own_keys(self, payload: JobPayload) -> None:
-        """What the caller put beside the arguments may hold what JSON changes, but for keys, which may then collide."""
+        """Check the caller's own keys. JSON may change their values, but not the keys of dicts, which may collide."""
         if self.config.client.strict_args == "off":
             return
         for name, value in payload.items():
             if type(value) in _CONTAINERS and name not in _ARGUMENTS and (keys := odd_keys(value)):
-                self._complain(f"{payload['class']}: {name!r} has the key {keys[0]!r}; JSON keys are strings")
+                self._complain(f"{payload['class']}: {name!r} has the key {keys[0]!r}; JSON keys are strings", payload)
 
 
 def _last(push: Push) -> Push | None:

@@ -1,4 +1,4 @@
-"""When a job is due, from whatever the user said: a delay, a point in time, or a number that may be either."""
+"""Converts the time of a push to epoch seconds: a delay, a datetime, or a number that can be either."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from offsider.core.errors import InvalidOptions
 
 When = float | timedelta | datetime
 
-# Sidekiq's rule: a smaller number is a delay in seconds, a larger one is a point in time (September 2001 on).
+# Sidekiq's rule: a smaller number is a delay in seconds, a larger one is a timestamp (from September 2001).
 RELATIVE_BELOW = 1_000_000_000
 
 
 def due_at(when: When, now_seconds: float) -> float | None:
-    """The epoch seconds at which a job is due, or None when that is now or past.
+    """Return the due time of a job in epoch seconds, or None if it is now or in the past.
 
     Args:
         when: seconds or a timedelta from now; an aware datetime; or epoch seconds (1e9 and up).
-        now_seconds: the present, in epoch seconds.
+        now_seconds: the current time in epoch seconds.
 
     Raises:
-        InvalidOptions: a naive datetime, a negative delay, NaN or infinity, or something else altogether.
+        InvalidOptions: a naive datetime, a negative delay, NaN or infinity, or another type.
     """
     at = _epoch_seconds(when, now_seconds)
     return at if at > now_seconds else None
@@ -38,14 +38,14 @@ def _epoch_seconds(when: object, now_seconds: float) -> float:
 
 
 def expected_time(given: object) -> str:
-    """What a time can be, for the message about one that is none."""
+    """Return the error message for a value that is not a time."""
     return f"a time must be seconds, a timedelta or an aware datetime, got {given!r}"
 
 
 def _of_datetime(when: datetime) -> float:
     if when.utcoffset() is None:
         raise InvalidOptions(
-            f"{when!r} has no time zone, so it means another moment on another machine; "
+            f"{when!r} has no time zone, so its meaning depends on the machine; "
             "use datetime.now(UTC) or attach a tzinfo"
         )
     return when.timestamp()

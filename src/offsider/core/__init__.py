@@ -1,1 +1,1 @@
-"""The ground floor: values and rules that need the standard library alone and do no I/O."""
+"""The lowest layer: values and rules that use only the standard library and do no I/O."""

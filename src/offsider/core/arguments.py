@@ -1,7 +1,7 @@
-"""Strict arguments: what may be given to a job, found out before it is stored.
+"""Strict arguments: checks the arguments of a job before it is stored.
 
-JSON has six types. Whatever else json.dumps would accept silently (a tuple, an enum, an integer key)
-comes back as something different in the worker, so it is refused where it can still be understood.
+JSON has six types. json.dumps silently converts other values (a tuple, an enum, an integer key), so that the worker
+would receive something else. They are rejected at the push, where the error is easy to understand.
 """
 
 from __future__ import annotations
@@ -9,24 +9,27 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 import enum
+import json
 import math
 import uuid
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias, cast
 
-from offsider.core.payload import MAX_NESTING
+from offsider.core.payload import MAX_NESTING, encode_text
 
 _PLAIN = frozenset({int, bool, type(None)})
 _Container: TypeAlias = "list[object] | dict[str, object]"
-# The payload around them and the list that holds them are levels as well.
+# The payload and the list of arguments are levels too.
 MAX_ARGUMENT_NESTING = MAX_NESTING - 2
+TOO_DEEP = "is nested deeper than"
 _SHOWN_STEPS = 10
 
 
 @dataclass(frozen=True)
 class Unsafe:
-    """The first value that JSON would not carry unchanged: where it is, what it is, and why not."""
+    """The first value that JSON would change: its path, the value, and the reason."""
 
     path: tuple[str | int, ...]
     value: object
@@ -34,7 +37,7 @@ class Unsafe:
 
 
 def are_plain(values: Iterable[object]) -> bool:
-    """Whether a quick look finds nothing that `check_json` would have to look at."""
+    """Whether all values are of plain types, so that `check_json` is not needed."""
     for value in values:  # noqa: SIM110  # all() takes twice as long
         if type(value) not in _PLAIN and not (type(value) is str and value.isascii()):
             return False
@@ -42,10 +45,10 @@ def are_plain(values: Iterable[object]) -> bool:
 
 
 def check_json(value: object) -> Unsafe | None:
-    """The first part of ``value`` that does not survive JSON unchanged, or None when all of it does.
+    """Return the first part of ``value`` that JSON would change, or None.
 
-    Only the exact types str, int, float, bool, None, list and dict (with str keys) pass; subclasses do
-    not, because they come back as the plain type. Integers of any size pass and are exact.
+    Only the exact types str, int, float, bool, None, list and dict (with str keys) pass. Subclasses do not, because
+    JSON turns them into the plain type. Integers of any size pass and are exact.
     """
     kind = type(value)
     if kind in _PLAIN:  # most arguments, without building anything
@@ -56,8 +59,28 @@ def check_json(value: object) -> Unsafe | None:
     return Unsafe((), value, reason) if reason else None
 
 
+def colliding_key(value: object) -> str | None:
+    """Find a key that a dict inside ``value`` would contain twice in JSON: ``{1: …, "1": …}``; None if there is none.
+
+    ``value`` is encodable, so it contains no cycle.
+    """
+    containers = [value]
+    for container in containers:
+        if isinstance(container, dict):
+            pairs = cast("dict[object, object]", container)
+            if not all(type(key) is str for key in pairs):
+                seen = Counter(next(iter(json.loads(encode_text({key: None})))) for key in pairs)
+                key, times = seen.most_common(1)[0]
+                if times > 1:
+                    return cast(str, key)
+            containers += pairs.values()
+        elif isinstance(container, list | tuple):
+            containers += cast("list[object]", container)
+    return None
+
+
 def odd_keys(value: object) -> list[object]:
-    """The keys that are no strings, of every dict inside ``value``, which holds no cycle."""
+    """Return the keys that are not strings, of every dict in ``value``, which must not contain cycles."""
     odd: list[object] = []
     containers = [value]
     for container in containers:
@@ -71,17 +94,22 @@ def odd_keys(value: object) -> list[object]:
 
 
 def explain(job_name: str, parameter_name: str, unsafe: Unsafe) -> str:
-    """A message for people: the job, the argument, what it holds, and the way out."""
+    """Format the error message: the job, the argument, the reason and a fix."""
     place = f" at {_render(unsafe.path)}" if unsafe.path else ""
+    # Ruby rejects deeper nesting, whatever strict_args is.
+    hint = (
+        ""
+        if unsafe.reason.startswith(TOO_DEEP)
+        else (' (For values that JSON can encode, strict_args in [client] may be "warn" or "off".)')
+    )
     return (
         f"{job_name}: the argument {parameter_name!r}{place} {unsafe.reason}. "
-        f"Job arguments travel as JSON: {_way_out(unsafe.value)}. "
-        '(For what JSON can still carry, strict_args in [client] may be "warn" or "off".)'
+        f"Job arguments are stored as JSON: {_way_out(unsafe.value)}.{hint}"
     )
 
 
 def _search(root: _Container) -> Unsafe | None:
-    """Depth first and without recursion, so that how deep a caller already is makes no difference."""
+    """Search depth first, without recursion, so that the stack depth of the caller does not matter."""
     above = {id(root)}
     path: list[str | int] = []
     ways = [(root, _items(root))]
@@ -118,7 +146,7 @@ def _items(container: _Container) -> Iterator[tuple[str | int, object]]:
 
 
 def _cannot_enter(container: _Container, above: set[int], depth: int) -> str:
-    # By identity: equal values may well be nested in each other, only the very same object is a cycle.
+    # By identity: equal values may be nested in each other, only the same object is a cycle.
     if id(container) in above:
         return "contains itself"
     return f"is nested deeper than {MAX_ARGUMENT_NESTING} levels" if depth >= MAX_ARGUMENT_NESTING else ""
@@ -128,24 +156,25 @@ def _bad_key(container: _Container) -> str:
     if isinstance(container, dict):
         for key in cast("dict[object, object]", container):
             if type(key) is not str:
-                return f"has the key {key!r}, a {_type_name(key)}; JSON keys are strings"
+                return f"has a key of type {_type_name(key)}; JSON keys are strings"
             if not key.isascii() and _why_not(key):
                 return f"has a key that {_why_not(key)}"
     return ""
 
 
 def _why_not(leaf: object) -> str:
-    """Why a value that is neither container nor plain cannot travel; empty when it can."""
+    """Return why a value that is not a container cannot be encoded; empty if it can."""
     kind = type(leaf)
     if kind is str:
-        return "" if _is_unicode(cast(str, leaf)) else "holds a lone surrogate, which UTF-8 cannot carry"
+        return "" if is_unicode(cast(str, leaf)) else "contains a lone surrogate, which UTF-8 cannot encode"
     if kind is float:
-        return "" if math.isfinite(cast(float, leaf)) else f"is {leaf}, which JSON has no form for"
+        return "" if math.isfinite(cast(float, leaf)) else f"is {leaf}, which JSON cannot encode"
     name = _type_name(leaf)
     return f"is {'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"
 
 
-def _is_unicode(text: str) -> bool:
+def is_unicode(text: str) -> bool:
+    """Whether UTF-8 can encode the text: it has no lone surrogates."""
     if text.isascii():
         return True
     try:
@@ -164,7 +193,7 @@ def _render(path: tuple[str | int, ...]) -> str:
     return "".join(f"[{step!r}]" for step in path)
 
 
-# The first match counts, so the narrow types stand before the wide ones.
+# The first match counts, so subclasses precede their base classes.
 _WAYS_OUT: tuple[tuple[type | tuple[type, ...], str], ...] = (
     (enum.Enum, "pass its .value"),
     (dt.timedelta, "pass .total_seconds()"),

@@ -1,4 +1,4 @@
-"""How long a failed job waits before its next run: Sidekiq's formula, with the random source passed in."""
+"""The delay before a retry: Sidekiq's formula, with the random source as an argument."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ def retry_delay(count: int, random: Random) -> float:
 
 
 def jitter(count: int, random: Random) -> int:
-    """Whole seconds, 0 to ``10 * (count + 1) - 1``, that keep jobs which failed together from returning together.
+    """Random whole seconds, 0 to ``10 * (count + 1) - 1``: jobs that failed together are not retried together.
 
-    Sidekiq adds it to delays chosen by the user as well.
+    Sidekiq adds it to delays of a user's ``retry_in`` too.
     """
     return random.randint(0, 10 * (count + 1) - 1)

@@ -1,4 +1,4 @@
-"""Backtraces as they travel in the payload: base64 of zlib of a JSON array, readable by Sidekiq's web page."""
+"""Backtraces in payloads: base64 of zlib of a JSON array, readable by Sidekiq's web page."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 import zlib
 from typing import cast
 
-# What an honest backtrace never reaches; a crafted one must not fill the memory of who looks at it.
+# Above the size of any real backtrace; a crafted one must not exhaust the memory of its reader.
 MAX_INFLATED_BYTES = 16 * 1024 * 1024
 _MIME_LINE_BYTES = 45  # Ruby's pack("m") breaks its lines after 60 characters
 
@@ -27,7 +27,7 @@ def compress(lines: list[str], wire_version: int) -> str:
 
 
 def inflate(text: str) -> list[str]:
-    """The lines in ``error_backtrace``, of whichever version wrote it. Raises ValueError when it holds no lines."""
+    """Return the lines of ``error_backtrace``, written by any version. Raises ValueError if it contains no lines."""
     try:
         unpacker = zlib.decompressobj()
         unpacked = unpacker.decompress(base64.b64decode(text), MAX_INFLATED_BYTES)

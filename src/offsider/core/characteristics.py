@@ -1,4 +1,4 @@
-"""What a job says of itself, for rules that route it and for people who run the fleet. Never stored in a payload."""
+"""Characteristics that a job declares, for routing rules and operators. Never stored in a payload."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from offsider.core.errors import InvalidOptions
-from offsider.core.options import Urgency, check_queue_name
+from offsider.core.options import Urgency
 
 URGENCIES = ("high", "low", "throttled")
 BOUNDARIES = ("cpu", "memory", "none", "unknown")
-#: One value of a query; a category that is written otherwise could not be asked for.
+#: One value of a query. No query could match a category in another format.
 WORD = re.compile(r"[\w:.-]+")
 _ODD_IN_QUEUES = re.compile(r"[^a-z0-9_.:-]")
 
@@ -22,14 +22,14 @@ class Characteristics:
     """The characteristics of one job.
 
     Attributes:
-        urgency: how soon a run should begin; ``"throttled"`` jobs may wait for long.
-        resource_boundary: what a run uses most. ``"none"`` is what nobody has said; ``"unknown"`` means the same.
-        feature_category: the part of the product, or the team, that it belongs to; empty when nobody has said.
-        external_dependencies: whether a run calls services that others run.
+        urgency: how soon a run should start; ``"throttled"`` jobs may wait for a long time.
+        resource_boundary: the resource that limits a run. ``"none"`` is the default; ``"unknown"`` means the same.
+        feature_category: the part of the product, or the team, that owns the job; empty if not declared.
+        external_dependencies: whether a run calls external services.
         tags: its labels.
-        weight: its share among jobs of other classes, from 1.
-        idempotent: running it twice does no harm.
-        queue_namespace: put before the generated name of its queue; empty for none.
+        weight: its share relative to other classes, from 1.
+        idempotent: running it twice is harmless.
+        queue_namespace: prefix of its generated queue name; empty for none.
     """
 
     urgency: Urgency = "low"
@@ -43,33 +43,40 @@ class Characteristics:
 
     @classmethod
     def of(cls, declared: Mapping[str, Any]) -> Characteristics:
-        """Those among the declared options of a job, which `check_characteristics` found good."""
+        """Select the characteristics from declared options that `check_characteristics` accepted."""
         given = {key: declared[key] for key in CHARACTERISTICS if key in declared}
         if given.get("resource_boundary") == "unknown":
             given["resource_boundary"] = "none"
         return cls(**given, tags=tuple(declared.get("tags") or ()))
 
+    def deduplication(self, options: Mapping[str, Any]) -> Any:
+        """Return the option ``deduplicate`` of a job, with GitLab's default for idempotent jobs."""
+        said = options.get("deduplicate")
+        if said is None and self.idempotent and options.get("unique_for") is None:
+            return "until_executing"
+        return said
+
     @property
     def doubts(self) -> Sequence[str]:
-        """Why what its urgency promises will hardly be kept; each completes a sentence that begins with its name."""
+        """Reasons why the job will hardly meet its urgency. Each completes a sentence that starts with its name."""
         if self.urgency != "high":
             return ()
         reasons = {
-            "calls services that others run, which promise nothing": self.external_dependencies,
-            "is bound by memory, so that few of it run at a time": self.resource_boundary == "memory",
+            "calls external services, whose latency it cannot control": self.external_dependencies,
+            "is limited by memory, so few runs fit on a host": self.resource_boundary == "memory",
         }
         return [f"is of high urgency and {reason}" for reason, holds in reasons.items() if holds]
 
     def generated_queue(self, job_name: str) -> str:
-        """The queue that is named after the job: ``app.jobs.ResizeImageJob`` is served from ``resize_image``.
+        """Return the queue named after the job: ``resize_image`` for ``app.jobs.ResizeImageJob``.
 
-        The last part of the name in snake case without ``Worker`` or ``Job``, below the namespace.
+        The last part of the name in snake case without ``Worker`` or ``Job``, after the namespace.
         """
         own = generated_name(job_name)
         return f"{self.queue_namespace}:{own}" if self.queue_namespace else own
 
     def attributes(self, job_name: str) -> Mapping[str, frozenset[str]]:
-        """What queries ask for: predicate -> the values that this job has."""
+        """Return the values of this job for each predicate of a query."""
         return {
             "worker_name": frozenset((job_name,)),
             "name": frozenset((self.generated_queue(job_name),)),
@@ -83,7 +90,7 @@ class Characteristics:
 
 
 def generated_name(job_name: str) -> str:
-    """The last part of a job's name as a queue, as GitLab makes it: ``ci_build_trace`` of ``Ci::BuildTraceWorker``."""
+    """Derive a queue name from a job name, as GitLab does: ``ci_build_trace`` for ``Ci::BuildTraceWorker``."""
     last = job_name.rpartition(".")[2].replace("::", "_")
     words = re.sub(r"([a-z\d])([A-Z])", r"\1_\2", re.sub(r"([A-Z\d]+)([A-Z][a-z])", r"\1_\2", last)).lower()
     for ending in ("_worker", "_job"):
@@ -94,7 +101,7 @@ def generated_name(job_name: str) -> str:
 
 
 def check_characteristics(declared: Mapping[str, Any], *, job_name: str) -> None:
-    """Raise InvalidOptions, naming the job, for a characteristic that is impossible."""
+    """Raise InvalidOptions, with the job name, for an invalid characteristic."""
     try:
         for key, check in CHARACTERISTICS.items():
             if key in declared:
@@ -116,7 +123,7 @@ def _check_switch(key: str, value: Any) -> None:
         raise InvalidOptions(f"{key} must be True or False, got {value!r}")
 
 
-def _check_category(key: str, value: Any) -> None:
+def _check_word(key: str, value: Any) -> None:
     if not isinstance(value, str) or not WORD.fullmatch(value):
         raise InvalidOptions(f"{key} must be letters, digits and _ : . - (at least one), got {value!r}")
 
@@ -126,17 +133,13 @@ def _check_weight(key: str, value: Any) -> None:
         raise InvalidOptions(f"{key} must be a whole number >= 1, got {value!r}")
 
 
-def _check_namespace(key: str, value: Any) -> None:
-    check_queue_name(value, what=key)
-
-
-#: The characteristics that are declared and nowhere stored, with the check of each.
+#: Checks of the declared characteristics, which are not stored.
 CHARACTERISTICS: Mapping[str, Callable[[str, Any], None]] = {
     "urgency": _one_of(URGENCIES),
     "resource_boundary": _one_of(BOUNDARIES),
-    "feature_category": _check_category,
+    "feature_category": _check_word,
     "external_dependencies": _check_switch,
     "weight": _check_weight,
     "idempotent": _check_switch,
-    "queue_namespace": _check_namespace,
+    "queue_namespace": _check_word,
 }

@@ -1,4 +1,4 @@
-"""Time as an object, so that tests can bring their own."""
+"""Clocks as an object, so that tests can replace them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ class Clock:
     """The system's clocks. Subclass it to stop or move time in tests."""
 
     def now(self) -> float:
-        """Seconds since the epoch. Fills payload fields; what is due is decided by the server's time."""
+        """Seconds since the epoch, for payload fields. The server's clock decides which jobs are due."""
         return time.time()
 
     def monotonic(self) -> float:
-        """Seconds of a clock that never goes back, for measuring durations."""
+        """Seconds of a monotonic clock, for durations."""
         return time.monotonic()
 
 

@@ -1,8 +1,8 @@
-"""Arguments that are stored compressed, because they are large: GitLab's form, with a place for keyword arguments.
+"""Compression of large arguments, in GitLab's format with an addition for keyword arguments.
 
-``args`` is a list of one text, base64 of zlib of the arguments' JSON; a second text holds the keyword ones, if any.
-``"compressed": true`` says so, and ``original_job_size_bytes`` how long that JSON was. All other keys stay as they
-are, so whoever moves, retries or lists such a job need not know of it.
+``args`` is a list of one string, base64 of zlib of the arguments' JSON. A second string contains the keyword arguments,
+if any. ``"compressed": true`` marks such a payload, and ``original_job_size_bytes`` is the size of the JSON. The other
+keys are unchanged, so code that moves, retries or lists jobs need not handle compression.
 """
 
 from __future__ import annotations
@@ -13,32 +13,33 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from offsider.core.errors import MalformedPayload
-from offsider.core.payload import JobPayload, decode, encode_text
+from offsider.core.normalize import normalize
+from offsider.core.payload import JobPayload, decode, encode_text, json_type
 
-#: The key that tells. A payload without it is never looked at twice.
+#: The key that marks a compressed payload. Payloads without it are not examined.
 COMPRESSED = "compressed"
 ORIGINAL_BYTES = "original_job_size_bytes"
-#: More is neither compressed nor expanded: a few kilobytes could fill the memory of whoever looks at them.
+#: Maximum size that is compressed or expanded: a few compressed kilobytes could exhaust the memory of a reader.
 MAX_EXPANDED_BYTES = 10_000_000
-#: Payloads up to here are small, whatever the settings say: one comparison is all that they cost.
+#: Payloads up to this size are never compressed, regardless of the settings: they cost one comparison.
 SMALL_BYTES = 1_000
 
 
 def is_compressed(payload: Mapping[str, Any]) -> bool:
-    """Whether the arguments are compressed. A key of somebody's own that is called the same does not make them so."""
+    """Whether the arguments are compressed. A key of the same name with another type does not count."""
     return payload.get(COMPRESSED) is True and ORIGINAL_BYTES in payload
 
 
 def original_bytes(payload: Mapping[str, Any]) -> int:
-    """How long the arguments' JSON was before they were compressed, as the payload says; 0 when they are not."""
+    """Return the size of the arguments' JSON before compression, from the payload; 0 if they are not compressed."""
     said: object = payload[ORIGINAL_BYTES] if is_compressed(payload) else 0
     return said if type(said) is int and said > 0 else 0
 
 
 def compress(payload: JobPayload) -> JobPayload:
-    """The same job with its arguments compressed; as it is when they are too large to be read again.
+    """Return the payload with compressed arguments; unchanged if they exceed the maximum size.
 
-    Raises whatever ``json`` raises for arguments that are not JSON.
+    Raises the exceptions of ``json`` for arguments that are not JSON.
     """
     parts = [encode_text(payload["args"]).encode()]
     if payload.get("kwargs"):
@@ -52,14 +53,14 @@ def compress(payload: JobPayload) -> JobPayload:
 
 
 def expand(payload: JobPayload, raw: bytes) -> JobPayload:
-    """The same job with its arguments as they were given; the payload itself when they are not compressed.
+    """Return the payload with expanded arguments; the payload itself if they are not compressed.
 
     Args:
-        payload: as `decode` reads it.
+        payload: the result of `decode`.
         raw: its bytes, for the error.
 
     Raises:
-        MalformedPayload: it says that they are compressed, and they cannot be read, or are longer than it says.
+        MalformedPayload: the compressed arguments cannot be read, or are larger than the payload declares.
     """
     if not is_compressed(payload):
         return payload
@@ -67,7 +68,7 @@ def expand(payload: JobPayload, raw: bytes) -> JobPayload:
     try:
         args, kwargs = _expanded(packed["args"], packed[ORIGINAL_BYTES])
     except (ValueError, zlib.error) as error:
-        raise MalformedPayload(raw, f"compressed arguments that cannot be read: {error}") from error
+        raise MalformedPayload(raw, f"compressed arguments cannot be read: {error}") from error
     plain = {key: value for key, value in packed.items() if key not in {COMPRESSED, ORIGINAL_BYTES}}
     plain["args"] = args
     if kwargs:
@@ -76,7 +77,7 @@ def expand(payload: JobPayload, raw: bytes) -> JobPayload:
 
 
 def readable(payload: JobPayload) -> JobPayload:
-    """The same as `expand`, for whoever only looks: what cannot be read stays as it is stored."""
+    """Like `expand`, for display: unreadable arguments stay as they are stored."""
     try:
         return expand(payload, b"")
     except MalformedPayload:
@@ -84,9 +85,9 @@ def readable(payload: JobPayload) -> JobPayload:
 
 
 def may_hold(payload: Mapping[str, Any], letters: bytes) -> bool:
-    """Whether these letters stand in the JSON of compressed arguments, which is cheaper than reading it.
+    """Whether the JSON of compressed arguments contains ``letters``, which is cheaper than parsing it.
 
-    True for all that is not compressed, or cannot be read.
+    True for payloads that are not compressed, or cannot be read.
     """
     most_bytes = original_bytes(payload)
     if not 0 < most_bytes <= MAX_EXPANDED_BYTES:
@@ -98,27 +99,30 @@ def may_hold(payload: Mapping[str, Any], letters: bytes) -> bool:
 
 
 def decode_plain(raw: bytes) -> JobPayload:
-    """Read stored bytes as a job whose arguments are as they were given.
+    """Decode a job with uncompressed arguments and normalized options; never store the result.
 
     Raises MalformedPayload as `decode`, and as `expand`.
     """
-    return expand(decode(raw), raw)
+    return normalize(expand(decode(raw), raw))
 
 
 def _expanded(texts: object, size_bytes: object) -> tuple[list[Any], dict[str, Any]]:
     given = cast("list[object]", texts)
     if type(size_bytes) is not int or not 0 <= size_bytes <= MAX_EXPANDED_BYTES:
-        raise ValueError(f"{ORIGINAL_BYTES} is no number from 0 to {MAX_EXPANDED_BYTES}")
+        raise ValueError(f"{ORIGINAL_BYTES} is not a number from 0 to {MAX_EXPANDED_BYTES}")
     if len(given) not in {1, 2} or not all(isinstance(text, str) for text in given):
-        raise ValueError("args is not a list of one text, or of two")
+        raise ValueError("args is not a list of one or two strings")
     parts: list[bytes] = []
     for text in given:
         parts.append(_inflated(cast(str, text), size_bytes))
         size_bytes -= len(parts[-1])
     kwargs = b"" if len(parts) == 1 else b',"kwargs":' + parts[1]
-    # As strict as any payload: whatever else may stand in there, these two keys alone are taken.
+    # Parsed as strictly as any payload; only these two keys are used.
     read = decode(b'{"class":"-","args":' + parts[0] + kwargs + b"}")
-    return read["args"], read.get("kwargs", {})
+    names: object = read.get("kwargs", {})
+    if not isinstance(names, dict):
+        raise ValueError(f"'kwargs' is {json_type(names)}, expected an object")  # noqa: TRY004 - `expand` catches it
+    return read["args"], cast("dict[str, Any]", names)
 
 
 def _inflated(text: str, most_bytes: int) -> bytes:
@@ -127,5 +131,5 @@ def _inflated(text: str, most_bytes: int) -> bytes:
     if len(part) > most_bytes:
         raise ValueError(f"longer than {ORIGINAL_BYTES} says")
     if not unpacker.eof:
-        raise ValueError("they are cut off")
+        raise ValueError("they are truncated")
     return part

@@ -1,34 +1,35 @@
-"""Every error that offsider raises, in one tree.
+"""The exceptions of offsider, in one hierarchy.
 
 ::
 
     OffsiderError
-    ├── ConfigurationError (ValueError)     a setting is wrong; the message names the key
+    ├── ConfigurationError (ValueError)     invalid setting; the message names the key
     │   ├── UnsupportedServer               too old, a Cluster, a replica, unusable
-    │   └── InvalidQuery                    a query that chooses jobs cannot be read
-    ├── InvalidJob (ValueError)             what was pushed or declared cannot become a job
-    │   ├── InvalidArguments                not JSON, or they do not fit the signature
-    │   │   └── PayloadTooLarge             more bytes than payload_limit_bytes allows
-    │   └── InvalidOptions                  unknown or impossible option
+    │   └── InvalidQuery                    invalid query for jobs
+    ├── InvalidJob (ValueError)             invalid push or declaration
+    │   ├── InvalidArguments                not JSON, or they do not match the signature
+    │   │   └── PayloadTooLarge             larger than payload_limit_bytes
+    │   └── InvalidOptions                  unknown or invalid option
     ├── UnknownJob (LookupError)            no job is registered under this name
     ├── MalformedPayload (ValueError)       stored bytes that are not a job
     ├── NoCurrentJob (LookupError)          current_job() outside a job
-    ├── NoCapableWorker                     for a long time no live worker could run the job
-    ├── EmbeddedProcess                     a signal for a worker that is part of another program
-    ├── PoisonPill                          a job that processes die of; never raised, told to death handlers
-    ├── SoftTimeout                         the job has run for its soft_timeout; it may clean up
-    ├── HardTimeout                         the job has run for its hard_timeout, and has failed
-    ├── RedisFailure                        the server did not do what was asked
-    │   ├── RedisUnavailable                no answer; `ambiguous` says whether it may have acted
-    │   ├── RedisRefused                    an error reply; the server did not act
+    ├── TooManyReschedules                  the job exceeded its limit of reschedules
+    ├── NoCapableWorker                     no live worker could run the job for a long time
+    ├── EmbeddedProcess                     a signal for a worker inside another program
+    ├── PoisonPill                          the job crashed processes; not raised, passed to death handlers
+    ├── JobKilled                           an operator killed the job; not raised, passed to death handlers
+    ├── SoftTimeout                         the job reached its soft_timeout and may clean up
+    ├── HardTimeout                         the job reached its hard_timeout and has failed
+    ├── RedisFailure                        a command failed
+    │   ├── RedisUnavailable                no reply; `ambiguous` if the command may have been executed
+    │   ├── RedisRefused                    an error reply; the command was not executed
     │   │   ├── QueueFull                   out of memory
     │   │   └── Fenced                      this process was declared dead
-    │   └── NotReplicated                   stored, but on fewer replicas than wanted
+    │   └── NotReplicated                   stored, but on fewer replicas than requested
     └── JobSignal                           raised by jobs on purpose; never a failure
         ├── Reschedule
         ├── Discard
-        ├── Skip
-        └── MovedAway                   raised by middleware whose own script has stored the job elsewhere
+        └── Skip
 
     Shutdown (BaseException)                interrupts a running job at the stop deadline
 """
@@ -41,27 +42,27 @@ from datetime import timedelta
 
 
 class OffsiderError(Exception):
-    """Base of every error of this package, for one broad ``except``."""
+    """Base class of all errors of this package."""
 
 
 class ConfigurationError(OffsiderError, ValueError):
-    """A setting is wrong. The message names the key and what it expects."""
+    """A setting is invalid. The message names the key and the expected values."""
 
 
 class UnsupportedServer(ConfigurationError):
-    """The Redis or Valkey server cannot carry jobs: too old, a Cluster, a replica."""
+    """The Redis or Valkey server is not supported: too old, a Cluster, a replica."""
 
 
 class InvalidQuery(ConfigurationError):
-    """A query that chooses jobs cannot be read. The message names the place."""
+    """A query for jobs is invalid. The message contains the position."""
 
 
 class InvalidJob(OffsiderError, ValueError):
-    """What was pushed or declared cannot become a job."""
+    """A push or declaration is invalid."""
 
 
 class InvalidArguments(InvalidJob):
-    """Arguments are not JSON, or do not fit the job's signature."""
+    """Arguments are not JSON, or do not match the job's signature."""
 
 
 class PayloadTooLarge(InvalidArguments):
@@ -69,8 +70,8 @@ class PayloadTooLarge(InvalidArguments):
 
     def __init__(self, name: str, size_bytes: int, limit_bytes: int) -> None:
         super().__init__(
-            f"{name}: its arguments make the job {size_bytes:,} bytes large, and client.payload_limit_bytes is "
-            f"{limit_bytes:,}; pass an id and load the data in the job, or declare it with big_payload=True"
+            f"{name}: the payload has {size_bytes:,} bytes, and client.payload_limit_bytes is {limit_bytes:,}; pass an "
+            "id and load the data in the job, or declare the job with big_payload=True"
         )
         self.name = name
         self.size_bytes = size_bytes
@@ -81,7 +82,7 @@ class PayloadTooLarge(InvalidArguments):
 
 
 class InvalidOptions(InvalidJob):
-    """An option is unknown or impossible: ``retry=-1``, ``retry`` with ``retry_for``, a bad queue name."""
+    """An option is unknown or invalid: ``retry=-1``, ``retry`` with ``retry_for``, a bad queue name."""
 
 
 class UnknownJob(OffsiderError, LookupError):
@@ -93,7 +94,7 @@ class UnknownJob(OffsiderError, LookupError):
 
 
 class MalformedPayload(OffsiderError, ValueError):
-    """Stored bytes that are not a job. ``raw`` holds them unchanged, ``reason`` says what is wrong."""
+    """Stored bytes are not a job. ``raw`` contains them unchanged, ``reason`` describes the error."""
 
     def __init__(self, raw: bytes, reason: str) -> None:
         super().__init__(f"malformed payload: {reason}")
@@ -106,25 +107,25 @@ class NoCurrentJob(OffsiderError, LookupError):
 
 
 class NoCapableWorker(OffsiderError):
-    """For a long time no live worker of its queue could run the job, which therefore is in the dead set.
+    """No live worker of its queue could run the job for a long time, so it was moved to the dead set.
 
-    Its class is not declared in any of them, or its arguments were made for other parameters.
+    No worker has its class, or its arguments were made for other parameters.
     """
 
 
 class EmbeddedProcess(OffsiderError):
-    """A worker inside another program takes no signals through Redis: they would stop that program's work."""
+    """A worker inside another program accepts no signals through Redis: they would stop that program."""
 
 
 class PoisonPill(OffsiderError):
-    """A job that processes die of: the error of a job that was buried for it. ``identities`` names the processes.
+    """The error of a job moved to the dead set because it crashed processes, named by ``identities``.
 
-    Nobody raises it, since nobody is left to. Death handlers get it, and the dead set shows it.
+    It is never raised, since these processes died. Death handlers receive it, and the dead set shows it.
     """
 
     def __init__(self, identities: Sequence[str]) -> None:
         super().__init__(
-            f"{len(identities)} processes died while they ran this job, the last one while it ran nothing else: "
+            f"{len(identities)} processes died after they had claimed this job, the last one while it had no other: "
             f"{', '.join(identities)}"
         )
         self.identities = tuple(identities)
@@ -133,25 +134,32 @@ class PoisonPill(OffsiderError):
         return type(self), (self.identities,)
 
 
-class SoftTimeout(OffsiderError):
-    """Raised in a job that has run for its ``soft_timeout``: time to clean up and end.
+class JobKilled(OffsiderError):
+    """The error of a job killed by an operator; the message is the reason.
 
-    A job that lets it through has failed. One that swallows it goes on until its ``hard_timeout``, if it has one.
+    It is never raised, only passed to death handlers.
+    """
+
+
+class SoftTimeout(OffsiderError):
+    """Raised in a job that reaches its ``soft_timeout``: clean up and return.
+
+    If the job does not catch it, the run fails. If it does, it may continue until its ``hard_timeout``, if any.
     """
 
 
 class HardTimeout(OffsiderError):
-    """The job has run for its ``hard_timeout``: it has failed, whatever it still does."""
+    """The job reached its ``hard_timeout``: the run has failed, even if the job continues."""
 
 
 class RedisFailure(OffsiderError):
-    """The server did not do what was asked."""
+    """A command failed."""
 
 
 class RedisUnavailable(RedisFailure):
-    """The server could not be reached, or went away.
+    """The server could not be reached, or the connection failed.
 
-    ``ambiguous`` is true when the command had been sent: the server may or may not have executed it.
+    ``ambiguous`` is true if the command was sent: the server may have executed it.
     """
 
     def __init__(self, message: str, *, ambiguous: bool = False) -> None:
@@ -160,7 +168,7 @@ class RedisUnavailable(RedisFailure):
 
 
 class RedisRefused(RedisFailure):
-    """The server answered with an error and did not act. ``code`` is its first word (``"WRONGTYPE"``)."""
+    """The server returned an error and did not execute the command. ``code`` is its first word (``"WRONGTYPE"``)."""
 
     def __init__(self, message: str, *, code: str = "") -> None:
         super().__init__(message)
@@ -168,22 +176,22 @@ class RedisRefused(RedisFailure):
 
 
 class QueueFull(RedisRefused):
-    """The server is out of memory and takes no further jobs (``OOM``)."""
+    """The server is out of memory and accepts no more jobs (``OOM``)."""
 
 
 class Fenced(RedisRefused):
-    """Another process declared this one dead; nothing it writes is taken any more."""
+    """Another process declared this one dead; its writes are rejected."""
 
 
 class NotReplicated(RedisFailure):
     """The job ``jid`` is stored, but only ``reached`` of ``wanted`` replicas confirmed it in time.
 
-    It will run: pushing it again would make it run twice.
+    It will run. If you push it again, it runs twice.
     """
 
     def __init__(self, jid: str, *, wanted: int, reached: int) -> None:
         super().__init__(
-            f"job {jid} is stored, not replicated: {reached} of {wanted} replicas confirmed it; do not push it again"
+            f"job {jid} is stored, but only {reached} of {wanted} replicas confirmed it; do not push it again"
         )
         self.jid = jid
         self.wanted = wanted
@@ -191,29 +199,49 @@ class NotReplicated(RedisFailure):
 
 
 class JobSignal(OffsiderError):
-    """Raised by a job on purpose to end its run in a special way. Never counted as a failure."""
+    """Raised by a job to end its run without a success. Never counted as a failure."""
+
+
+class TooManyReschedules(OffsiderError):
+    """A job raised `Reschedule` more often than its limit, so the run failed. ``count`` is the limit."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__(f"rescheduled {count:,} times, the limit; to raise it, use Reschedule(seconds, limit=...)")
+        self.count = count
+
+    def __reduce__(self) -> tuple[type[TooManyReschedules], tuple[int]]:
+        return type(self), (self.count,)
+
+
+#: Default limit of reschedules per job.
+RESCHEDULE_LIMIT = 1_000
 
 
 class Reschedule(JobSignal):
     """Run this job again later: ``raise Reschedule(30)`` or ``raise Reschedule(timedelta(minutes=5))``.
 
-    ``seconds`` must be finite and not negative, else ValueError. ``reason`` goes to the log.
+    ``seconds`` must be finite and not negative, else ValueError. ``reason`` is logged. A job may reschedule itself up
+    to ``limit`` times in total; None for no limit. The next time, the run fails with `TooManyReschedules`, which uses
+    up a retry. While the worker stops (``current_job().stopping``), a reschedule is not counted.
     """
 
-    def __init__(self, seconds: float | timedelta, *, reason: str = "") -> None:
+    def __init__(self, seconds: float | timedelta, *, reason: str = "", limit: int | None = RESCHEDULE_LIMIT) -> None:
         delay = seconds.total_seconds() if isinstance(seconds, timedelta) else float(seconds)
         if not math.isfinite(delay) or delay < 0:
             raise ValueError(f"Reschedule expects a finite number of seconds >= 0, got {seconds!r}")
+        if limit is not None and (type(limit) is not int or limit < 1):
+            raise ValueError(f"Reschedule expects a limit of at least 1, or None, got {limit!r}")
         super().__init__(f"rescheduled in {delay:g} s: {reason}" if reason else f"rescheduled in {delay:g} s")
         self.seconds = delay
         self.reason = reason
+        self.limit = limit
 
     def __reduce__(self) -> tuple[type[Reschedule], tuple[float], dict[str, object]]:
-        return type(self), (self.seconds,), {"args": self.args, "reason": self.reason}
+        return type(self), (self.seconds,), {"args": self.args, "reason": self.reason, "limit": self.limit}
 
 
 class Discard(JobSignal):
-    """Give this job up: it is not retried, and death handlers run. ``reason`` goes to the log."""
+    """Discard this job: it is not retried, and death handlers run. ``reason`` is logged."""
 
     def __init__(self, reason: str = "") -> None:
         super().__init__(reason)
@@ -221,28 +249,15 @@ class Discard(JobSignal):
 
 
 class Skip(JobSignal):
-    """There is nothing to do: the job counts as done. ``reason`` goes to the log."""
+    """There is nothing to do: the job counts as succeeded. ``reason`` is logged."""
 
     def __init__(self, reason: str = "") -> None:
         super().__init__(reason)
         self.reason = reason
 
 
-class MovedAway(JobSignal):
-    """Raised by server middleware that has moved this job out of its private list by a script of its own.
-
-    Nothing more is written about the run, and nobody counts it: the job is at ``place`` now, which goes to the log.
-    A script that does this looks first whether the job is still in the list, and answers the same when it is asked
-    again after a lost reply. Raised of a job that still is in its list, it makes the job run again soon.
-    """
-
-    def __init__(self, place: str) -> None:
-        super().__init__(place)
-        self.place = place
-
-
 class Shutdown(BaseException):
-    """Interrupts a running job when the stop deadline has passed; the job will run again.
+    """Interrupts a running job at the stop deadline; the job is requeued.
 
     Not an ``Exception``, so that a broad ``except Exception`` in a job does not swallow it.
     """

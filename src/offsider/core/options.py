@@ -1,13 +1,13 @@
-"""What can be said about a job besides its arguments: the options, their checks, and what of them is stored."""
+"""The options of a job: types, checks and stored form."""
 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Literal, TypeAlias, TypedDict, cast
 
+from offsider.core.arguments import is_unicode
 from offsider.core.errors import InvalidOptions
 from offsider.core.payload import JobPayload
 
@@ -22,119 +22,129 @@ class JobOptions(TypedDict, total=False):
     """Options of one push, accepted by ``.using(...)`` and by declarations."""
 
     queue: str
-    """Where the job waits: letters, digits and ``_ . : -``. Default ``"default"``."""
+    """Queue name. Default ``"default"``."""
     retry: bool | int
-    """True: 25 times (or the setting ``max_retries``). A number: so often, then the dead set; 0 goes there at
-    once. False: never, and not to the dead set either."""
+    """True: 25 retries (or the setting ``max_retries``). A number: maximum retries, then the dead set; 0 moves the job
+    there after the first failure. False: no retries, and the job is discarded."""
     retry_for: float | timedelta
-    """Retry for so many seconds after the first failure, in place of a number of times."""
+    """Retry for this many seconds after the first failure, instead of a number of retries."""
     retry_queue: str
-    """The queue for retries, when it is another one."""
+    """The queue for retries. Default: the same queue."""
     dead: bool
-    """False: when the retries are used up, discard the job and keep it out of the dead set."""
+    """False: after the last retry, discard the job instead of moving it to the dead set."""
     backtrace: bool | int
-    """Store the error's backtrace: True for all lines, a number for the first so many. Default False."""
+    """Store the error's backtrace: True for all lines, or a number of lines. Default False."""
     tags: Sequence[str]
-    """Labels to see and filter by."""
+    """Labels for display and filters."""
     log_level: str
-    """The level of this job's log lines: debug, info, warning, error or critical."""
+    """The level of this job's log lines: debug, info, warning, error or critical; stored under Ruby's names."""
     soft_timeout: float | timedelta
-    """After so many seconds `SoftTimeout` is raised in the job, which may clean up. One that it lets through is a
-    failure."""
+    """Seconds after which `SoftTimeout` is raised in the job, which may clean up. If the job does not catch it, the run
+    fails."""
     hard_timeout: float | timedelta
-    """After so many seconds the job has failed with `HardTimeout`; a worker that cannot end it ends itself."""
+    """Seconds after which the run fails with `HardTimeout`; a worker that cannot stop the job exits."""
     profile: str
-    """A name for the profiler of Ruby workers and of what reads the payload. offsider carries it and profiles
-    nothing itself yet."""
+    """A name for the profiler of Ruby workers and other readers of the payload. offsider stores it, but does not
+    profile yet."""
     profiler_options: Mapping[str, Any]
-    """What that profiler is told, carried in the same way."""
+    """Options of that profiler, also only stored."""
     wait_replicas: int
-    """Wait until so many replicas confirmed the push. Not stored."""
+    """Wait until this many replicas have confirmed the push. Not stored."""
     server: str
-    """The server that gets the job, one of the configuration's; a routing rule that names one is stronger. Default
+    """Name of the server that receives the job; a routing rule that names a server takes precedence. Default
     ``"main"``. Not stored."""
     unique_for: float | timedelta | Literal[False]
-    """Drop the same job while this one waits or runs, for so many seconds at most. False: not this push. This and the
-    next two are of the extension ``Unique``, and are refused where it is not installed."""
+    """Drop duplicates while this job waits or runs, for up to this many seconds. False: not for this push. This and the
+    next two options belong to the extension ``Unique``, and are rejected if it is not installed."""
     unique_until: Literal["success", "start"]
-    """Until when: the job has succeeded (the default), or begins to run."""
+    """When the lock ends: after the job succeeds (the default), or when it starts."""
     deduplicate: str | Mapping[str, Any]
-    """A strategy of GitLab's, ``"until_executing"`` or ``"until_executed"``, or a mapping with one and more."""
+    """A strategy of GitLab, ``"until_executing"`` or ``"until_executed"``, or a mapping with a strategy and options."""
     extra: Mapping[str, Any]
-    """Options of installed extensions, stored beside the others."""
+    """Options of installed extensions, stored as payload keys."""
 
 
 class JobDeclaration(JobOptions, total=False):
-    """What ``@job(...)`` and the class line of a ``Job`` accept on top of the options of a push."""
+    """Options of ``@job(...)`` and of a ``Job`` subclass, in addition to those of a push."""
 
     name: str
     """The name stored in the payload. Default: module and qualified name."""
     aliases: Sequence[str]
-    """Older names under which stored jobs may still arrive."""
+    """Former names of the job, for stored jobs."""
     retry_in: RetryIn
     """``retry_in(count, error, payload)``: seconds, a timedelta, ``"kill"``, ``"discard"``, or None for the
     default formula. ``count`` is 0 at the first failure."""
     on_exhausted: OnExhausted
-    """``on_exhausted(payload, error)``, when the retries are used up; return ``"discard"`` to avoid the dead set."""
+    """``on_exhausted(payload, error)`` runs after the last retry; return ``"discard"`` to avoid the dead set."""
     client: Any
-    """The client that pushes this job, or a function that gives it. Not stored."""
+    """The client that pushes this job, or a function that returns it. Not stored."""
     shared_with_ruby: bool
     """True: Ruby pushes or runs this job too, so keyword-only parameters are refused at declaration."""
     big_payload: bool
-    """True: its payloads may be large: they are neither warned of nor refused for their size. Default False."""
+    """True: large payloads cause neither a warning nor an error. Default False."""
     urgency: Urgency
-    """How soon a run should begin: ``"high"``, ``"low"`` (the default) or ``"throttled"``. This and what follows
-    are for routing rules, the manifest and the people who run the fleet; nothing of it is stored."""
+    """How soon a run should start: ``"high"``, ``"low"`` (the default) or ``"throttled"``. This and the next options
+    are for routing rules, the manifest and operators. They are not stored."""
     resource_boundary: ResourceBoundary
-    """What a run uses most: ``"cpu"``, ``"memory"`` or ``"none"`` (the default; ``"unknown"`` is the same)."""
+    """The resource that limits a run: ``"cpu"``, ``"memory"`` or ``"none"`` (the default; ``"unknown"`` is equal)."""
     feature_category: str
-    """The part of the product, or the team, that the job belongs to: letters, digits and ``_ : . -``."""
+    """The part of the product, or the team, that owns the job: letters, digits and ``_ : . -``."""
     external_dependencies: bool
-    """True: a run calls services that others run. Default False."""
+    """True: a run calls external services. Default False."""
     weight: int
-    """Its share among jobs of other classes, from 1, which is the default."""
+    """Its share relative to other classes, from 1 (the default)."""
     idempotent: bool
-    """True: running it twice does no harm. Default False."""
+    """True: running it twice is harmless. Default False. With the extension ``Unique``, such a job has
+    ``deduplicate="until_executing"`` by default."""
     queue_namespace: str
-    """Put before the name of the queue that a routing rule generates: ``namespace:name``."""
+    """Prefix of a queue name that a routing rule generates: ``namespace:name``."""
     concurrency_limit: int
-    """The most runs at one time in the whole fleet; 0: no limit. Of the extension ``ConcurrencyLimits``, and refused
-    where it is not installed."""
+    """Maximum concurrent runs across the fleet; 0 for no limit. Belongs to the extension ``ConcurrencyLimits``, and is
+    rejected if it is not installed."""
 
 
-QUEUE_NAME = re.compile(r"[A-Za-z0-9_.:-]+")
-LOG_LEVELS = frozenset({"debug", "info", "warn", "warning", "error", "fatal", "critical"})
-MAX_SECONDS = 1e9  # a larger number is a point in time given by mistake; Sidekiq refuses it too
-# Options that may be given as a timedelta and are stored in seconds.
+# Ruby's level names: a Ruby worker loses jobs with other names.
+LOG_LEVELS = {
+    "debug": "debug",
+    "info": "info",
+    "warn": "warn",
+    "warning": "warn",
+    "error": "error",
+    "fatal": "fatal",
+    "critical": "fatal",
+}
+MAX_SECONDS = 1e9  # a larger number is a timestamp given by mistake; Sidekiq rejects it too
+# Options that accept a timedelta, and are stored in seconds.
 DURATIONS = frozenset({"retry_for", "soft_timeout", "hard_timeout"})
 
-# Options that Redis never sees.
+# Options that are not stored.
 TRANSIENT = frozenset(
     {
         *("name", "aliases", "retry_in", "on_exhausted", "client", "shared_with_ruby", "big_payload"),
         *("wait_replicas", "server", "extra"),
     }
 )
-# Options of extensions that come with the package, and what installs them: plain data, for a message.
+# Options of bundled extensions, and how to install them, for an error message.
 INSTALLED_BY = {
     **dict.fromkeys(("unique_for", "unique_until", "deduplicate"), "offsider.ext.unique.Unique"),
     "concurrency_limit": "offsider.ext.concurrency_limits.ConcurrencyLimits",
 }
-# Payload keys that say what the job is; no option may overwrite them.
+# Payload keys that identify the job; no option may overwrite them.
 RESERVED = frozenset(
     {"class", "args", "kwargs", "jid", "at", "created_at", "enqueued_at", "retry_count", "interrupted_count"}
+    | {"rescheduled_count"}
 )
 
 
 def check_queue_name(name: object, *, what: str = "queue") -> str:
-    """``name`` when it can be a queue's; InvalidOptions when it is empty, no string, or has odd characters."""
-    if not isinstance(name, str) or not QUEUE_NAME.fullmatch(name):
-        raise InvalidOptions(f"{what} must be letters, digits and _ . : - (at least one), got {name!r}")
+    """Return a valid queue name: as in Ruby, any non-empty string. Otherwise raise InvalidOptions."""
+    if not isinstance(name, str) or not name or not is_unicode(name):
+        raise InvalidOptions(f"{what} must be a string of at least one character, got {name!r}")
     return name
 
 
 def check_options(options: Mapping[str, Any], *, job_name: str, known_extra: Collection[str] = ()) -> None:
-    """Raise InvalidOptions, naming the job, for an option that is unknown, impossible, or contradicts another."""
+    """Raise InvalidOptions, with the job name, for an unknown, invalid or contradictory option."""
     try:
         for key, value in options.items():
             _check_option(key, value, known_extra)
@@ -145,7 +155,7 @@ def check_options(options: Mapping[str, Any], *, job_name: str, known_extra: Col
 
 
 def check_known(payload: Mapping[str, Any], *, job_name: str) -> None:
-    """Check the options among the keys of a payload; keys that offsider does not know pass."""
+    """Check the options among the keys of a payload; unknown keys pass."""
     try:
         for key in payload:
             check = _CHECKS.get(key)
@@ -158,29 +168,29 @@ def check_known(payload: Mapping[str, Any], *, job_name: str) -> None:
 
 
 def check_retry_pair(options: Mapping[str, Any]) -> None:
-    """``retry_for`` replaces the number of retries, so both together are refused; ``retry=True`` says nothing."""
+    """Raise InvalidOptions for ``retry_for`` with a number of retries, which it replaces; ``retry=True`` is fine."""
     if options.get("retry_for") is not None and options.get("retry", True) is not True:
         raise InvalidOptions(f"retry={options['retry']!r} and retry_for exclude each other; give one of them")
 
 
 def check_limits(options: Mapping[str, Any]) -> None:
-    """A soft limit is of use only before the hard one."""
+    """Raise InvalidOptions unless the soft timeout is shorter than the hard timeout."""
     soft, hard = (_as_seconds(options.get(key)) for key in ("soft_timeout", "hard_timeout"))
     if soft is not None and hard is not None and soft >= hard:
         raise InvalidOptions(f"soft_timeout must be less than hard_timeout, got {soft:g} and {hard:g} seconds")
 
 
 def wire_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The part of ``options`` that is stored in the payload, in stored form and in the given order."""
+    """Return the stored part of ``options``, in stored form and in the given order."""
     wire = {key: _wire_value(key, value) for key, value in options.items() if key not in TRANSIENT}
     wire.update(options.get("extra") or {})
     return wire
 
 
 def merge_options(first: Mapping[str, Any], *later: Mapping[str, Any]) -> dict[str, Any]:
-    """Stored options of several layers, later ones winning.
+    """Merge stored options of several layers. Later layers take precedence.
 
-    A later ``retry`` also cancels an earlier ``retry_for`` and the reverse, since they exclude each other.
+    A later ``retry`` also cancels an earlier ``retry_for`` and vice versa, since they exclude each other.
     """
     merged = dict(first)
     for layer in later:
@@ -193,6 +203,11 @@ def merge_options(first: Mapping[str, Any], *later: Mapping[str, Any]) -> dict[s
     return merged
 
 
+def stored_level(level: str) -> str:
+    """Return Ruby's name of a log level."""
+    return LOG_LEVELS[level.lower()]
+
+
 def _wire_value(key: str, value: Any) -> Any:
     if key in DURATIONS and isinstance(value, timedelta):
         seconds = value.total_seconds()
@@ -201,6 +216,8 @@ def _wire_value(key: str, value: Any) -> Any:
         return list(value)
     if key == "profiler_options" and value is not None:
         return dict(value)
+    if key == "log_level" and value is not None:
+        return stored_level(value)
     return value
 
 
@@ -225,14 +242,14 @@ def _check_extra(value: Any, known_extra: Collection[str]) -> None:
 
 
 def _installed_by(key: object) -> str:
-    """Which extension knows an option, for one of ours; empty for any other."""
+    """Return how to install the bundled extension of an option; empty for other options."""
     extension = INSTALLED_BY.get(key) if isinstance(key, str) else None
     if extension is None:
         return ""
     module, _, name = extension.rpartition(".")
     return (
-        f"it is of an extension that is not installed here: config.use({name}()), imported from {module}, in the "
-        "function configure of the application"
+        f"its extension is not installed: call config.use({name}()), imported from {module}, in the function "
+        "configure of the application"
     )
 
 

@@ -1,4 +1,4 @@
-"""A job's stored form: its keys, its bytes, and the strict reading of bytes that somebody else wrote."""
+"""The stored form of a job: its keys, its encoding, and strict decoding of foreign bytes."""
 
 from __future__ import annotations
 
@@ -6,13 +6,22 @@ import json
 import math
 import secrets
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NoReturn, Required, TypedDict, cast
+from typing import Any, Literal, NoReturn, Required, TypedDict, cast
 
 from offsider.core.errors import MalformedPayload
 
-# Ruby's JSON stops at 100 levels, CPython's somewhere near its recursion limit, which differs by version
-# and by the depth of the caller. A number of our own makes the answer the same everywhere.
-MAX_NESTING = 500
+#: Maximum nesting of a pushed payload, including the payload itself. It is the limit of Ruby's JSON (``max_nesting``);
+#: Ruby's scheduler loses jobs that it cannot parse.
+MAX_NESTING = 100
+# Stored jobs may be nested deeper. CPython's own limit depends on the version and on the caller's stack depth; a fixed
+# limit gives the same result everywhere.
+_MAX_READ_NESTING = 500
+
+#: Bytes in the payload of every stranded job, and of few others. Earlier revisions wrote ``parked_at``.
+_STRANDED = (b'"stranded_at"', b'"parked_at"')
+
+#: Class of the wrapper that `malformed` creates for the dead set.
+MALFORMED_CLASS = "offsider.MalformedPayload"
 
 JobPayload = TypedDict(
     "JobPayload",
@@ -39,12 +48,12 @@ JobPayload = TypedDict(
         "bid": str,
         "wrapped": str,
         "display_class": str,
-        "cattr": dict[str, Any],
+        "cattr": dict[str, Any] | list[Any],
         "interrupted_count": int,
+        "rescheduled_count": int,
         "signature": str,
         "app_version": str,
-        "parked_count": int,
-        "parked_at": int | float,
+        "stranded_at": int | float,
         "retry_count": int,
         "failed_at": int | float,
         "retried_at": int | float,
@@ -55,10 +64,10 @@ JobPayload = TypedDict(
     },
     total=False,
 )
-"""Sidekiq's payload keys, and some of ours: ``kwargs`` (keyword-only arguments), ``interrupted_count`` and the limits
-``soft_timeout`` and ``hard_timeout`` (seconds), ``signature`` and ``app_version`` (which parameters the arguments were
-made for, and by whom), ``parked_count`` and ``parked_at`` (how often a worker has put the job off because it cannot
-run it, and since when).
+"""Sidekiq's payload keys, and some of ours: ``kwargs`` (keyword-only arguments), ``interrupted_count``,
+``rescheduled_count``, the limits ``soft_timeout`` and ``hard_timeout`` (seconds), ``signature`` and ``app_version``
+(the parameters the arguments were made for, and the version that pushed them), ``stranded_at`` (when the job was first
+stranded).
 
 Other keys are allowed and survive every round trip. The ``*_at`` stamps are integer milliseconds
 (Sidekiq 8) or float seconds (6, 7): read them with `read_stamp`.
@@ -66,12 +75,12 @@ Other keys are allowed and survive every round trip. The ``*_at`` stamps are int
 
 
 def new_jid() -> str:
-    """A fresh job id: 24 hex digits. Drawn one by one: pools repeat after a fork or in a cloned VM."""
+    """Return a new job id of 24 hex digits. Not from a pool, which would repeat ids after a fork or in a cloned VM."""
     return secrets.token_hex(12)
 
 
 def new_jids(count: int) -> list[str]:
-    """As many fresh job ids, drawn at once for jobs that are stored at once; none is kept for later."""
+    """Return new job ids for a batch that is stored immediately; none is kept for later."""
     digits = secrets.token_hex(12 * count)
     return [digits[start : start + 24] for start in range(0, len(digits), 24)]
 
@@ -80,24 +89,24 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=
 
 
 def _text_encoder() -> Callable[[Any], str]:
-    """`_ENCODER.encode` without its making an encoder in C for each call, which takes as long as a payload."""
+    """`_ENCODER.encode` with one C encoder for all calls: creating one takes as long as encoding a payload."""
     make: Any = getattr(json.encoder, "c_make_encoder", None)
-    if make is None:  # a Python without that part in C
+    if make is None:  # a Python without the C accelerator
         return _ENCODER.encode
     quote = json.encoder.encode_basestring  # pyright: ignore[reportAttributeAccessIssue]
-    # No markers to find cycles by: threads share the encoder, and a cycle ends in RecursionError as well.
+    # No markers to detect cycles: threads share the encoder, and a cycle raises RecursionError anyway.
     chunks = make(None, _ENCODER.default, quote, None, ":", ",", False, False, False)
     return lambda value: "".join(chunks(value, 0))
 
 
 encode_text = _text_encoder()
-"""A part of a payload as JSON text. Raises whatever ``json`` raises; `encode` makes one ValueError of it."""
+"""Encode a part of a payload as JSON text. Raises the exceptions of ``json``; `encode` raises only ValueError."""
 
 
 def encode(payload: Mapping[str, Any]) -> bytes:
-    """The payload's bytes, in the form Sidekiq writes: compact, raw UTF-8, keys in their order.
+    """Encode a payload as Sidekiq does: compact, raw UTF-8, keys in their order.
 
-    Raises ValueError for whatever is not JSON (UnicodeEncodeError, for a lone surrogate, is one).
+    Raises ValueError for values that are not JSON (including UnicodeEncodeError for a lone surrogate).
     """
     try:
         return encode_text(payload).encode("utf-8")
@@ -108,10 +117,22 @@ def encode(payload: Mapping[str, Any]) -> bytes:
 
 
 def decode(raw: bytes) -> JobPayload:
-    """Read stored bytes as a job; keys that we do not know are kept.
+    """Decode a stored job, with all values as they are stored; `normalize` converts the types of optional values.
 
-    Raises MalformedPayload when they are not one JSON object that can be written again, or when a key
-    that the worker relies on has the wrong type. A missing ``jid`` or ``queue`` is allowed.
+    Raises MalformedPayload if the bytes are not a JSON object that can be encoded again, or if class or args are
+    missing.
+    """
+    payload = decode_object(raw)
+    missing = no_job(payload)
+    if missing:
+        raise MalformedPayload(raw, missing)
+    return cast(JobPayload, payload)
+
+
+def decode_object(raw: bytes) -> dict[str, object]:
+    """Decode stored bytes as an object, which need not be a job.
+
+    Raises MalformedPayload if they are not a JSON object that can be encoded again.
     """
     try:
         payload: object = _read(raw.decode("utf-8"))
@@ -119,20 +140,36 @@ def decode(raw: bytes) -> JobPayload:
     except (ValueError, RecursionError) as error:
         raise MalformedPayload(raw, _reason(error)) from error
     if not isinstance(payload, dict):
-        raise MalformedPayload(raw, f"expected an object, got {type(payload).__name__}")
-    wrong = wrong_shape(cast("dict[str, object]", payload))
-    if wrong:
-        raise MalformedPayload(raw, wrong)
-    return cast(JobPayload, payload)
+        raise MalformedPayload(raw, f"expected an object, got {json_type(payload)}")
+    return cast("dict[str, object]", payload)
+
+
+def no_job(payload: Mapping[str, object]) -> str:
+    """Return why an object is not a job: no class, no args, or a wrapper of a malformed payload; empty for a job."""
+    for key, kind in _REQUIRED.items():
+        if key not in payload:
+            return f"has no {key!r}"
+        value = payload[key]
+        if type(value) is not kind:
+            return f"{key!r} is {json_type(value)}, expected {JSON_TYPES[kind]}"
+    if payload["class"] == MALFORMED_CLASS:
+        return "a wrapper of bytes that are not a job"
+    return "" if payload["class"] else "'class' is empty"
+
+
+def shown_class(payload: Mapping[str, Any]) -> str:
+    """The class to show in metrics and log lines; for an Active Job the wrapped class, as in Ruby."""
+    wrapped = payload.get("wrapped")
+    return wrapped if isinstance(wrapped, str) and wrapped else payload.get("class", "")
 
 
 def stamp(now_seconds: float, wire_version: int) -> int | float:
-    """A point in time as the payload holds it: integer milliseconds for Sidekiq 8, float seconds for 6 and 7."""
+    """Convert a time to its payload form: integer milliseconds for Sidekiq 8, float seconds for 6 and 7."""
     return int(now_seconds * 1000) if wire_version >= 8 else float(now_seconds)
 
 
 def read_stamp(value: object) -> float | None:
-    """Epoch seconds from a payload stamp of any version: an int is milliseconds, a float is seconds."""
+    """Convert a payload stamp of any version to epoch seconds: an int is milliseconds, a float is seconds."""
     if isinstance(value, bool):
         return None
     if isinstance(value, float):
@@ -140,7 +177,7 @@ def read_stamp(value: object) -> float | None:
     if isinstance(value, int):
         try:
             return value / 1000
-        except OverflowError:  # a number no clock has shown
+        except OverflowError:  # not a plausible time
             return None
     return None
 
@@ -152,44 +189,46 @@ def _refuse_constant(literal: str) -> NoReturn:
 def _finite(literal: str) -> float:
     number = float(literal)
     if not math.isfinite(number):
-        # It would load as infinity, which cannot be written again when the job fails.
-        raise ValueError(f"the number {literal[:40]} is out of range")
+        # It would load as infinity, which cannot be encoded when a failed job is stored again.
+        raise ValueError("a number is out of range")  # without the number: arguments must not reach the log
     return number
 
 
 _DECODER = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite)
 
-#: What `decode` calls when it has looked for blanks; not in the stubs.
+#: The scanner that `json` calls after skipping whitespace; not in the stubs.
 _scan: Callable[[str, int], tuple[object, int]] = cast("Any", _DECODER).scan_once
 
 
 def _read(text: str) -> object:
-    # Compact bytes, as everybody writes them, need no search for blanks before and after.
+    # Compact JSON, as all clients write it, needs no search for whitespace before and after.
     try:
         value, end = _scan(text, 0)
-    except StopIteration:  # no JSON begins here
+    except StopIteration:  # no JSON value starts here
         return _DECODER.decode(text)
     return value if end == len(text) else _DECODER.decode(text)
 
 
 def _check_rewritable(raw: bytes, payload: object) -> None:
-    """What loads must also dump, else a job that fails could not be stored again."""
-    if b"\\u" in raw and (b"\\ud" in raw or b"\\uD" in raw):  # only an escape can smuggle a lone surrogate past UTF-8
+    """Check that the payload can be encoded again: a failed job must be stored for its retry."""
+    if b"\\u" in raw and (
+        b"\\ud" in raw or b"\\uD" in raw
+    ):  # only an escape can contain a lone surrogate in valid UTF-8
         encode({"": payload})
-    check_nesting(raw, payload)
+    check_nesting(raw, payload, _MAX_READ_NESTING)
 
 
-_CONTAINERS = (list, dict, tuple)  # JSON makes an array of a tuple
+_CONTAINERS = (list, dict, tuple)  # JSON encodes a tuple as an array
 
 
-def check_nesting(raw: bytes, payload: object) -> None:
-    """ValueError when ``payload``, encoded as ``raw``, is nested too deeply to be read by `decode`."""
-    if len(raw) > MAX_NESTING and raw.count(b"[") + raw.count(b"{") > MAX_NESTING and _depth(payload) > MAX_NESTING:
-        raise ValueError(f"nested deeper than {MAX_NESTING} levels")
+def check_nesting(raw: bytes, payload: object, most: int = MAX_NESTING) -> None:
+    """Raise ValueError if ``payload``, encoded as ``raw``, has more levels than ``most``."""
+    if len(raw) > most and raw.count(b"[") + raw.count(b"{") > most and _depth(payload) > most:
+        raise ValueError(f"nested deeper than {most} levels")
 
 
 def _depth(value: object) -> int:
-    """How many containers stand in each other, counted without recursion."""
+    """Return the nesting depth of containers, computed without recursion."""
     depth = 0
     level: list[object] = [value] if isinstance(value, _CONTAINERS) else []
     while level:
@@ -206,65 +245,14 @@ def _reason(error: Exception) -> str:
     if isinstance(error, UnicodeDecodeError):
         return f"not UTF-8 at byte {error.start}"
     if isinstance(error, UnicodeEncodeError):
-        return "holds a lone surrogate, which UTF-8 cannot carry"
+        return "contains a lone surrogate, which UTF-8 cannot encode"
     if isinstance(error, RecursionError):
-        return f"nested deeper than {MAX_NESTING} levels"
+        return f"nested deeper than {_MAX_READ_NESTING} levels"
     return f"not JSON: {error}"
 
 
-_Types = frozenset[type]
-_NONE = type(None)
-_TEXT: _Types = frozenset({str})
-_OPTIONAL_TEXT: _Types = frozenset({str, _NONE})
-_WHOLE: _Types = frozenset({int})
-_SWITCH: _Types = frozenset({bool, _NONE})
-_SWITCH_OR_WHOLE: _Types = frozenset({bool, int, _NONE})
-_SECONDS: _Types = frozenset({int, float, _NONE})
-_LIST: _Types = frozenset({list})
-_OBJECT: _Types = frozenset({dict})
-
-# Options may be null, because Ruby writes an option that was set to nil and reads it as absent.
-# JSON gives exact types, so a bool is never taken for an int here.
-_SHAPE: dict[str, _Types] = {
-    "class": _TEXT,
-    "args": _LIST,
-    "kwargs": _OBJECT,
-    "jid": _TEXT,
-    "queue": _TEXT,
-    "retry": _SWITCH_OR_WHOLE,
-    "retry_for": _SECONDS,
-    "retry_queue": _OPTIONAL_TEXT,
-    "retry_count": _WHOLE,
-    "dead": _SWITCH,
-    "backtrace": _SWITCH_OR_WHOLE,
-    "tags": frozenset({list, _NONE}),
-    "log_level": _OPTIONAL_TEXT,
-    "soft_timeout": _SECONDS,
-    "hard_timeout": _SECONDS,
-    "interrupted_count": _WHOLE,
-}
-_NOT_EMPTY = frozenset({"class", "jid", "queue"})
-_REQUIRED = ("class", "args")
-
-
-def wrong_shape(payload: Mapping[str, object]) -> str:
-    """What is wrong with the types of the keys that offsider reads; empty when nothing is."""
-    for key in _REQUIRED:
-        if key not in payload:
-            return f"has no {key!r}"
-    for key, value in payload.items():
-        expected = _SHAPE.get(key)
-        if expected is None:
-            continue
-        if type(value) not in expected:
-            return f"{key!r} is {_json_type(value)}, expected {_names(expected)}"
-        if not value and key in _NOT_EMPTY:
-            return f"{key!r} is empty"
-    return ""
-
-
-_JSON_TYPES: dict[type, str] = {
-    _NONE: "null",
+JSON_TYPES: dict[type, str] = {
+    type(None): "null",
     bool: "a boolean",
     int: "an integer",
     float: "a number",
@@ -272,11 +260,59 @@ _JSON_TYPES: dict[type, str] = {
     list: "an array",
     dict: "an object",
 }
+_REQUIRED: dict[str, type] = {"class": str, "args": list}
 
 
-def _json_type(value: object) -> str:
-    return _JSON_TYPES.get(type(value), type(value).__name__)
+def json_type(value: object) -> str:
+    """Name the JSON type of a value, for messages."""
+    return JSON_TYPES.get(type(value), type(value).__name__)
 
 
-def _names(types: _Types) -> str:
-    return " or ".join(name for kind, name in _JSON_TYPES.items() if kind in types)
+# ------------------------------------------------------------------------- payloads that are stored again
+
+
+def interrupted(raw: bytes) -> bytes:
+    """Return the payload with its ``interrupted_count`` raised by one.
+
+    Bytes that are not a job, or have another type under that key, are returned unchanged. The changed bytes also
+    protect the new copy from a late settlement of the old run (rule 5).
+    """
+    return _counted(raw, "interrupted_count")
+
+
+def rescheduled(raw: bytes) -> bytes:
+    """Return the payload with its ``rescheduled_count`` raised by one; see `interrupted`."""
+    return _counted(raw, "rescheduled_count")
+
+
+def _counted(raw: bytes, key: Literal["interrupted_count", "rescheduled_count"]) -> bytes:
+    try:
+        payload = decode(raw)
+    except MalformedPayload:
+        return raw
+    count: object = payload.get(key, 0)
+    if type(count) is not int:  # another program's key of this name
+        return raw
+    payload[key] = count + 1
+    return encode(payload)
+
+
+def is_stranded(raw: bytes) -> bool:
+    """Whether the bytes might be a stranded job; decode them to be sure."""
+    return any(mark in raw for mark in _STRANDED)
+
+
+def not_stranded(raw: bytes) -> bytes:
+    """Return the payload of a job that ran, without its stranded mark."""
+    if not is_stranded(raw):
+        return raw
+    payload = decode(raw)
+    forget_stranded(payload)
+    return encode(payload)
+
+
+def forget_stranded(payload: JobPayload) -> None:
+    """Remove the stranded mark from a decoded payload."""
+    stored = cast("dict[str, object]", payload)
+    for key in ("stranded_at", "parked_at", "parked_count"):
+        stored.pop(key, None)

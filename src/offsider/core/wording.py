@@ -1,4 +1,4 @@
-"""Numbers and names in messages for people."""
+"""Formats numbers and names for messages."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from collections.abc import Iterable
 
 
 def counted(number: int, noun: str) -> str:
-    """``1 job``, ``2 jobs``: for nouns that take an s."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    """``1 job``, ``2 jobs``, ``2 processes``: for nouns with a plural in s or es."""
+    if number == 1:
+        return f"{number} {noun}"
+    return f"{number} {noun}{'es' if noun.endswith('s') else 's'}"
 
 
 def listed(names: Iterable[str], most: int = 3) -> str:
-    """``a, b, c and 2 more``: sorted, the first ``most`` of them by name."""
+    """``a, b, c and 2 more``: sorted, with up to ``most`` names."""
     every = sorted(names)
     more = f" and {len(every) - most} more" if len(every) > most else ""
     return f"{', '.join(every[:most])}{more}"

@@ -1,4 +1,4 @@
-"""A Redis-compatible server of one's own for development, demos and tests: no service to install, no port to share."""
+"""A private Redis-compatible server for development, demos and tests: no service to install, no shared port."""
 
 from offsider.embedded.binary import find_server_binary, wheel_binary
 from offsider.embedded.server import EmbeddedServer

@@ -1,4 +1,4 @@
-"""Where an embedded server listens, and the one question it is asked: are you there?"""
+"""The address of an embedded server, and its health check."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from enum import Enum
 from pathlib import Path
 from urllib.parse import quote
 
-# sun_path holds 104 bytes on macOS and 108 on Linux, the closing zero included.
+# sun_path has 104 bytes on macOS and 108 on Linux, including the final zero byte.
 LONGEST_SOCKET_PATH = 103
 LOOPBACK = "127.0.0.1"
 
 
 class Answer(Enum):
-    """What a server says to PING."""
+    """The reply of a server to PING."""
 
-    READY = "PONG, or that a password is wanted"
-    LOADING = "that it reads its data back"
-    NONE = "nothing"
+    READY = "PONG, or an error that asks for a password"
+    LOADING = "an error: it is loading its data"
+    NONE = "no reply"
 
 
 @dataclass(frozen=True)
 class Address:
-    """A unix socket, which is always there, and perhaps a port on loopback."""
+    """A Unix socket, and optionally a port on loopback."""
 
     socket_path: str = ""
     port: int = 0
@@ -38,9 +38,9 @@ class Address:
         return f"unix://{quote(self.socket_path)}?db=0"
 
     def ask(self, timeout_seconds: float = 1.0) -> Answer:
-        """Send PING and tell what came back; no client library is needed for that.
+        """Send PING and return the reply, without a client library.
 
-        The socket is asked even where there is a port: at a port that was taken, somebody else would answer.
+        Always uses the socket: if the port was already in use, another program would reply there.
         """
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
@@ -56,7 +56,7 @@ class Address:
 
 
 def choose(folder: Path, port: int | None) -> Address:
-    """The socket in the folder, and a port when one is asked for (0: any free one)."""
+    """Return the address: the socket in the folder, and a port if one is requested (0: any free port)."""
     return Address(_socket_path(folder), free_port() if port == 0 else port or 0)
 
 
@@ -69,7 +69,7 @@ def _socket_path(folder: Path) -> str:
 
 
 def free_port() -> int:
-    """A port that nobody listens on right now. Someone may be quicker, so a start with it is tried again."""
+    """Return a free port. Another program may take it first, so the caller has to retry the start."""
     with socket.socket() as probe:
         probe.bind((LOOPBACK, 0))
         return int(probe.getsockname()[1])

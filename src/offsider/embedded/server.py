@@ -1,4 +1,4 @@
-"""One server process that belongs to a folder, shared by every process that names the same folder."""
+"""A server process that belongs to a folder and is shared by all processes that use this folder."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from offsider.embedded.binary import find_server_binary
 from offsider.embedded.folder import Folder
 
 START_SECONDS = 10.0
-LOAD_SECONDS = 120.0  # reading a big append-only file back
-SILENT_SECONDS = 5.0  # a living server that says nothing for so long hangs
+LOAD_SECONDS = 120.0  # to load a large append-only file
+SILENT_SECONDS = 5.0  # a live server that does not reply for this long hangs
 STOP_SECONDS = 10.0
 PORT_TRIES = 5
 
 
 class EmbeddedServer:
-    """A Valkey or Redis server whose data lives in a folder.
+    """A Valkey or Redis server with its data in a folder.
 
-    1. `start` takes the folder's lock. A living server of this folder is used, also one that an earlier
-       process left behind when it was killed; one that hangs is killed and replaced.
-    2. Otherwise a new one starts on a unix socket in the folder, and on a loopback port when ``port`` is given
-       (0: any free one), which is then its url.
-       With ``persist`` it appends every write to a file, synced once a second.
-    3. It runs in a session of its own: Ctrl-C in a terminal reaches the workers, which still need it.
-    4. `stop` leaves it running while other processes use it; the last one ends it, data safely on disk.
+    1. `start` acquires the folder's lock. It joins a live server of this folder, even one that a killed process left
+       running; it kills and replaces a server that hangs.
+    2. Otherwise it starts a new server on a Unix socket in the folder. With ``port`` (0: any free port) the server
+       also listens on loopback, and that is its URL. With ``persist`` it appends every write to a file, synced once a
+       second.
+    3. The server runs in its own session, because Ctrl-C in a terminal stops the workers, which still need it.
+    4. `stop` keeps the server running while other processes use it; the last process stops it, with all data on disk.
 
-    For development, demos and tests. It has no password: the folder's mode, or loopback, is its protection.
+    For development, demos and tests. It has no password: access is limited by the folder's mode, or to loopback.
     """
 
     def __init__(
@@ -62,18 +62,18 @@ class EmbeddedServer:
 
     @property
     def url(self) -> str:
-        """What clients connect to, once started."""
+        """The URL for clients, after `start`."""
         return self._address.url
 
     @property
     def pid(self) -> int | None:
-        """The server's process id while it lives. Under the lock: a look must not disturb a start elsewhere."""
+        """The process ID of the live server. Reads it under the lock, so as not to disturb a start elsewhere."""
         with self._folder.locked():
             return self._living_pid()
 
     @property
     def started_here(self) -> bool:
-        """False when the server was there already."""
+        """False if the server was already running."""
         return self._process is not None
 
     def start(self) -> Self:
@@ -100,7 +100,7 @@ class EmbeddedServer:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.stop()
 
-    # -- a server that is there already
+    # -- an existing server
 
     def _living(self) -> Address | None:
         if not self._folder.has_server():
@@ -129,21 +129,21 @@ class EmbeddedServer:
             self._process.wait()
             self._process = None
             if self._port != 0:
-                break  # only a port that somebody else took meanwhile is worth another try
+                break  # retry only if another program may have taken the free port
         raise ConfigurationError(
-            f"{binary} did not start in {self.folder}. Its last words:\n{self._folder.last_words()}"
+            f"{binary} did not start in {self.folder}. The end of its log:\n{self._folder.log_tail()}"
         )
 
     def _spawn(self, binary: Path, address: Address) -> subprocess.Popen[bytes]:
         life = self._folder.claim_life()
         if life is None:
-            raise ConfigurationError(f"another server lives in {self.folder}")
+            raise ConfigurationError(f"another server already runs in {self.folder}")
         self._folder.conf.write_text(self._configuration(address))
         self._folder.write_address(address)
         self._folder.pid_file.unlink(missing_ok=True)
         try:
             with self._folder.log.open("wb") as log:
-                return subprocess.Popen(  # noqa: S603 - the program the user has, with a file of ours
+                return subprocess.Popen(  # noqa: S603 - the user's server program, with our configuration file
                     [binary, self._folder.conf],
                     stdin=subprocess.DEVNULL,
                     stdout=log,
@@ -177,7 +177,7 @@ class EmbeddedServer:
         return self._process is not None and self._process.poll() is None
 
     def _gets_ready(self, address: Address, lives: Callable[[], bool], patience_seconds: float) -> bool:
-        """Wait until it answers. While it says that it loads its data, patience is longer."""
+        """Wait until the server replies; longer while it is loading its data."""
         begun = time.monotonic()
         while lives():
             answer = address.ask(timeout_seconds=SILENT_SECONDS)
@@ -189,10 +189,10 @@ class EmbeddedServer:
             time.sleep(0.01)
         return False
 
-    # -- the end of it
+    # -- stop
 
     def _end(self) -> None:
-        """SIGTERM makes the server write what it holds; one that cannot is killed, and the file has its last second."""
+        """Send SIGTERM, on which the server saves its data; kill it after a timeout, which may lose the last second."""
         self._signal(signal.SIGTERM)
         if not self._is_gone_within(STOP_SECONDS):
             self._kill()
@@ -221,7 +221,7 @@ class EmbeddedServer:
         if self._process is None:
             return
         if self._folder.has_server():
-            self._process.returncode = 0  # it serves others now; subprocess would warn about a child left behind
+            self._process.returncode = 0  # it serves other processes now; avoids subprocess' warning about a live child
         else:
             self._process.wait()
         self._process = None

@@ -1,1 +1,1 @@
-"""Optional features, installed by ``config.use(...)``. They never see each other."""
+"""Optional features, installed by ``config.use(...)``. They do not depend on each other."""

@@ -1,28 +1,40 @@
-"""Values of the pushing side that hold in the job as well, in the form of Sidekiq's ``CurrentAttributes.persist``.
+"""Context variables that travel from the pushing process to the job, like Sidekiq's ``CurrentAttributes.persist``.
 
-1. A push is given what the variables hold: the first source under ``cattr``, the next ones under ``cattr_1`` and so
-   on. What a payload has already stays, so that a retry does not change it.
-2. A run, or a move of a stored job through client middleware, sees the variables as the payload says.
+1. A push stores the values of the variables: the first source under ``cattr``, the next ones under ``cattr_1`` and
+   so on. Values already in the payload stay, so that a retry does not change them.
+2. A run sets the variables from the payload; so does a move of a stored job through client middleware. Each key that
+   cannot be read is logged, and its variables keep their defaults. Each value that stays in its stored form is logged.
 
-Ruby reads what is written here, and the other way round: plain JSON objects of attributes. Ruby objects that Rails
-stores as a reference arrive as they are stored.
+With wire version 8 the format is that of Sidekiq 8, a list of pairs with the values of `offsider.core.active_job`; with
+earlier versions, a JSON object. Both formats are read with every wire version.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from contextvars import Context, ContextVar
-from typing import TYPE_CHECKING, Any, cast
+from contextvars import Context, ContextVar, Token
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from offsider.core.errors import ConfigurationError
+from offsider.core import active_job
+from offsider.core.errors import ConfigurationError, InvalidArguments
+from offsider.core.once import first_time
+from offsider.core.payload import shown_class
 
 if TYPE_CHECKING:
-    from offsider.wiring.config import Config
-    from offsider.wiring.context import JobContext
-    from offsider.wiring.middleware import Push
+    from offsider.config.config import Config
+    from offsider.runtime.context import JobContext
+    from offsider.runtime.middleware import Push
+
+logger = logging.getLogger("offsider")
 
 _KEY = "cattr"
+#: First wire version that stores attributes as a list of pairs.
+_PAIRS_SINCE = 8
+_Stored: TypeAlias = Mapping[str, Mapping[str, object]]
+#: Serialized values of the current context, by key and name.
+_stored_here: ContextVar[_Stored] = ContextVar("offsider_current_attributes", default={})  # noqa: B039  # never changed
 
 
 class CurrentAttributes:
@@ -36,12 +48,12 @@ class CurrentAttributes:
         config.use(CurrentAttributes(Current))
 
     Args:
-        sources: for each of Ruby's classes in its order, an object or a class whose attributes are context variables;
-            or one variable by itself. Their values must be JSON; a variable without a value, or with None, is left
-            out.
+        sources: for each of Ruby's classes, in the same order, an object or class whose attributes are context
+            variables, or a single variable. Values must be JSON, or with ``redis.wire_version`` 8 also a date, an aware
+            datetime, a timedelta or a Decimal. A variable without a value, or with None, is not stored.
 
     Raises:
-        ConfigurationError: a source holds no variable.
+        ConfigurationError: a source has no context variable.
     """
 
     name = "current_attributes"
@@ -49,10 +61,13 @@ class CurrentAttributes:
     def __init__(self, *sources: object) -> None:
         self._sources = {_key_at(index): _variables_of(source) for index, source in enumerate(sources)}
         if not self._sources:
-            raise ConfigurationError("CurrentAttributes needs a source: a class with context variables, or one of them")
+            raise ConfigurationError(
+                "CurrentAttributes needs a source: a class with context variables, or one variable"
+            )
 
     def install(self, config: Config) -> None:
-        """Pushing, and running outermost: what other middleware does shall see the values."""
+        """Add client middleware, and server middleware as the outermost, so that other middleware sees the values."""
+        self._config = config
         config.client_middleware.add(self._save)
         config.server_middleware.prepend(self._load)
 
@@ -64,9 +79,15 @@ class CurrentAttributes:
         for key, variables in self._sources.items():
             values = {name: variable.get(None) for name, variable in variables.items()}
             present = {name: value for name, value in values.items() if value is not None}
-            if present:
-                payload.setdefault(key, present)
+            if present and key not in payload:
+                payload[key] = self._written(push, key, present)
         return call_next(push)
+
+    def _written(self, push: Push, key: str, values: Mapping[str, Any]) -> object:
+        server = self._config.servers[push.server] if push.server else self._config.redis
+        if server.wire_version < _PAIRS_SINCE:
+            return values
+        return [[active_job.symbol(name), _form(push, key, name, value)] for name, value in values.items()]
 
     def _load(self, job: JobContext, call_next: Callable[[JobContext], object]) -> object:
         with self._loaded(cast("Mapping[str, Any]", job.payload)):
@@ -74,15 +95,15 @@ class CurrentAttributes:
 
     @contextmanager
     def _loaded(self, payload: Mapping[str, Any]) -> Generator[None, None, None]:
-        """The variables as a payload says, and as nobody has set them where it says nothing.
+        """Set the variables from a payload, and all others to their defaults.
 
-        Else a job would see what another one has left behind in its thread.
+        Otherwise a job would see values that another job left in its thread.
         """
-        tokens = [
-            (variable, variable.set(_attributes(payload.get(key)).get(name, _default_of(variable))))
-            for key, variables in self._sources.items()
-            for name, variable in variables.items()
-        ]
+        stored = {key: _pairs(payload, key) for key in self._sources}
+        tokens: list[tuple[ContextVar[Any], Token[Any]]] = [(_stored_here, _stored_here.set(stored))]
+        for key, variables in self._sources.items():
+            for name, variable in variables.items():
+                tokens.append((variable, variable.set(_value(payload, key, stored[key], name, variable))))
         try:
             yield
         finally:
@@ -94,8 +115,53 @@ def _key_at(index: int) -> str:
     return f"{_KEY}_{index}" if index else _KEY
 
 
-def _attributes(stored: object) -> Mapping[str, Any]:
-    return cast("Mapping[str, Any]", stored) if isinstance(stored, dict) else {}
+def _form(push: Push, key: str, name: str, value: object) -> object:
+    """Serialize a value; an unchanged value from the payload of the running job keeps its stored form.
+
+    So Ruby's months, symbols and nanoseconds survive a job in Python.
+    """
+    here = _stored_here.get().get(key, {})
+    try:
+        if name in here and active_job.read(here[name])[0] == value:
+            return here[name]
+        return active_job.write(value)
+    except (TypeError, RecursionError) as error:
+        why = "contains itself or is nested too deeply" if isinstance(error, RecursionError) else f"is of type {error}"
+        raise InvalidArguments(
+            f"{push.payload['class']}: the context variable {name!r} cannot be stored under {key!r}: it {why}; "
+            f"set it to a JSON value, a date, an aware datetime, a timedelta or a Decimal"
+        ) from None
+
+
+def _pairs(payload: Mapping[str, Any], key: str) -> Mapping[str, object]:
+    stored = payload.get(key)
+    if stored is None:
+        return {}
+    try:
+        values, nameless = active_job.read_pairs(stored)
+    except ValueError as error:
+        _warn(payload, f"{key!r} is neither an object nor a list of pairs but {error}; its attributes have defaults")
+        return {}
+    if nameless:
+        _warn(payload, f"{key!r} has an item that is not a pair of name and value, which is ignored")
+    return values
+
+
+def _value(
+    payload: Mapping[str, Any], key: str, stored: Mapping[str, object], name: str, variable: ContextVar[Any]
+) -> object:
+    if name not in stored:
+        return _default_of(variable)
+    value, unread = active_job.read(stored[name])
+    for kind in unread:
+        _warn(payload, f"{name!r} in {key!r} cannot be read as {kind}; it keeps its serialized form")
+    return value
+
+
+def _warn(payload: Mapping[str, Any], message: str) -> None:
+    if first_time("cattr", shown_class(payload), message):
+        fields = {name: payload[name] for name in ("jid", "class") if name in payload}
+        logger.warning("CurrentAttributes: %s (logged once per class)", message, extra={"fields": fields})
 
 
 def _variables_of(source: object) -> dict[str, ContextVar[Any]]:
@@ -113,7 +179,7 @@ def _is_variable(value: object) -> bool:
 
 
 def _default_of(variable: ContextVar[Any]) -> object:
-    """What a variable holds where nobody has set it; None for one that then holds nothing."""
+    """Return the default of a variable; None if it has no default."""
     try:
         return Context().run(variable.get)
     except LookupError:

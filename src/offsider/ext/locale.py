@@ -1,4 +1,4 @@
-"""The language of the pushing side, in the job as well: Sidekiq's I18n middleware with its payload key ``locale``."""
+"""The language of the pushing process, set in the job too: Sidekiq's I18n middleware with its key ``locale``."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
-    from offsider.wiring.config import Config
-    from offsider.wiring.context import JobContext
-    from offsider.wiring.middleware import Push
+    from offsider.config.config import Config
+    from offsider.runtime.context import JobContext
+    from offsider.runtime.middleware import Push
 
 _KEY = "locale"
 
 
 class Locale:
-    """Extension that runs a job in the language it was pushed in.
+    """Extension that runs a job in the language of the pushing process.
 
     ::
 
@@ -24,8 +24,8 @@ class Locale:
         config.use(Locale(translation.get_language, translation.override))
 
     Args:
-        current: the language here, such as ``"de"``; None: none is chosen.
-        use: makes a context manager in which a language holds.
+        current: returns the current language, such as ``"de"``, or None.
+        use: returns a context manager that sets a language.
     """
 
     name = "locale"

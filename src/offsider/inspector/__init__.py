@@ -2,18 +2,17 @@
 
 from offsider.inspector.attempts import Attempt, Attempts
 from offsider.inspector.callers import Callers
-from offsider.inspector.chunk import Chunk, Preview
+from offsider.inspector.chunk import Chunk
+from offsider.inspector.counted import Counted
 from offsider.inspector.deploys import DeployMark, Deploys
 from offsider.inspector.error_groups import ErrorGroup, ErrorGroups
-from offsider.inspector.fleet_metrics import FleetMetrics
+from offsider.inspector.held_list import HeldList
 from offsider.inspector.history import History
 from offsider.inspector.job_filter import JobFilter
-from offsider.inspector.job_metrics import BOUNDS_MS, PERIODS, JobDetail, JobMetrics, JobTotals, TopJobs
+from offsider.inspector.job_metrics import BOUNDS_MS, PERIODS, FleetMetrics, JobDetail, JobMetrics, JobTotals, TopJobs
 from offsider.inspector.job_record import JobRecord
 from offsider.inspector.job_set import DeadSet, JobSet, RetrySet, ScheduledSet, SetEntry
 from offsider.inspector.migration import Migration, MigrationReport, Relocation
-from offsider.inspector.parked import ParkedJobs, parked_counts, parked_jobs
-from offsider.inspector.parked_list import ParkedList
 from offsider.inspector.process import CapsuleShown, Process, ProcessSet
 from offsider.inspector.quarantine import Quarantine, QuarantinedJob
 from offsider.inspector.queue import Queue
@@ -24,6 +23,7 @@ from offsider.inspector.service_levels import ClassLevel, ServiceLevels
 from offsider.inspector.shard_load import Course, ShardLoad, ShardLoads
 from offsider.inspector.shards import ServerLook, Shard, Shards, shards_of
 from offsider.inspector.stats import QueueSummary, Stats
+from offsider.inspector.stranded import StrandedJobs, stranded_counts, stranded_jobs
 from offsider.inspector.switches import InvalidSwitch, SwitchedInPart, Switches, SwitchesSeen, SwitchInForce
 from offsider.inspector.work import Work, WorkSet
 
@@ -36,6 +36,7 @@ __all__ = [
     "CapsuleShown",
     "Chunk",
     "ClassLevel",
+    "Counted",
     "Course",
     "DeadSet",
     "DeployMark",
@@ -44,6 +45,7 @@ __all__ = [
     "ErrorGroups",
     "FleetMetrics",
     "Found",
+    "HeldList",
     "History",
     "InvalidSwitch",
     "JobDetail",
@@ -54,9 +56,6 @@ __all__ = [
     "JobTotals",
     "Migration",
     "MigrationReport",
-    "ParkedJobs",
-    "ParkedList",
-    "Preview",
     "Process",
     "ProcessSet",
     "Quarantine",
@@ -76,6 +75,7 @@ __all__ = [
     "ShardLoads",
     "Shards",
     "Stats",
+    "StrandedJobs",
     "SwitchInForce",
     "SwitchedInPart",
     "Switches",
@@ -83,9 +83,9 @@ __all__ = [
     "TopJobs",
     "Work",
     "WorkSet",
-    "parked_counts",
-    "parked_jobs",
     "rules_in_use",
     "search_everywhere",
     "shards_of",
+    "stranded_counts",
+    "stranded_jobs",
 ]

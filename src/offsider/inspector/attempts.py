@@ -6,9 +6,9 @@ import json
 from dataclasses import dataclass
 from typing import Any, cast
 
+from offsider.config.config import Config
+from offsider.config.installation import Installation
 from offsider.storage import attempts
-from offsider.wiring.config import Config
-from offsider.wiring.default import default_config
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,11 +16,11 @@ class Attempt:
     """One failed run.
 
     Attributes:
-        number: 1 for the first run of the job.
-        at: when it failed, in epoch seconds.
-        host: where it ran, as ``host:pid``.
-        error_class, error_message: what was raised; a long message is cut.
-        duration_seconds: how long it ran.
+        number: number of the attempt, from 1.
+        at: time of the failure, in epoch seconds.
+        host: process that ran it, as ``host:pid``.
+        error_class, error_message: the error; a long message is truncated.
+        duration_seconds: execution time.
     """
 
     number: int
@@ -32,18 +32,18 @@ class Attempt:
 
 
 class Attempts:
-    """Reads them. The last ten are kept, for as long as the job is in the retry or dead set."""
+    """Reads failed attempts. The last ten are stored while the job is in the retry or dead set."""
 
     @classmethod
-    def of(cls, jid: str, config: Config | None = None) -> list[Attempt]:
-        """The attempts of a job, newest first."""
-        config = config if config is not None else default_config()
-        read = (_attempt(raw) for raw in attempts.read(config.shared_redis(), jid))
+    def of(cls, jid: str, config: Config | Installation | None = None) -> list[Attempt]:
+        """Return the failed attempts of a job, newest first."""
+        here = Installation.of(config)
+        read = (_attempt(raw) for raw in attempts.read(here.redis, jid))
         return [attempt for attempt in read if attempt is not None]
 
 
 def _attempt(raw: bytes) -> Attempt | None:
-    """What is stored; None when somebody else wrote there."""
+    """Parse a stored attempt; None if it is malformed."""
     try:
         fields = cast("dict[str, Any]", json.loads(raw))
         return Attempt(

@@ -1,4 +1,4 @@
-"""Who fills a queue: a sample of its jobs, counted by caller and by class."""
+"""Sample a queue and count its jobs by caller and by class."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from dataclasses import dataclass
 
 from offsider.inspector.job_record import JobRecord
 
-#: A sample is counted for so long, and a page more.
+#: Time budget of a sample; the page that exceeds it is counted too.
 _SECONDS = 0.08
 
 
 @dataclass(frozen=True, slots=True)
 class Callers:
-    """What a sample of a queue is made of.
+    """Counts of a sample of a queue.
 
     Attributes:
-        sampled: how many jobs were looked at.
-        total: how many jobs the queue has.
-        by_caller: jobs in the sample for each caller, the biggest first; ``""`` stands for those that do not tell.
-        by_class: the same for each class, by the name that its author knows.
+        sampled: number of jobs in the sample.
+        total: number of jobs in the queue.
+        by_caller: number of sampled jobs by caller, highest first; ``""`` for jobs without a caller.
+        by_class: number of sampled jobs by display class, highest first.
     """
 
     sampled: int
@@ -31,7 +31,7 @@ class Callers:
 
 
 def count(pages: Iterable[Sequence[JobRecord]], total: int) -> Callers:
-    """Count a sample of a queue of ``total`` jobs, page by page, until it has taken long."""
+    """Count a sample of a queue of ``total`` jobs, page by page, within the time budget."""
     by_caller: Counter[str] = Counter()
     by_class: Counter[str] = Counter()
     ends = time.monotonic() + _SECONDS

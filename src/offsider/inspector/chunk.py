@@ -1,4 +1,4 @@
-"""What a bounded look answers: a part of what there is, and where to go on."""
+"""One chunk of a scan with a time budget."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Chunk(Generic[T]):
-    """A part of a look through many jobs.
+    """One chunk of a scan.
 
     Attributes:
-        entries: what was found in this part.
-        scanned: about how many jobs were looked at for it.
-        total: how many jobs there are now.
-        cursor: give it to the next look; empty when everything has been looked at.
+        entries: matching jobs in this chunk.
+        scanned: approximate number of jobs scanned for this chunk.
+        total: current number of jobs.
+        cursor: pass it to the next call; empty after the last chunk.
     """
 
     entries: list[T]
@@ -26,20 +26,5 @@ class Chunk(Generic[T]):
 
     @property
     def complete(self) -> bool:
-        """Whether this was the last part."""
+        """Whether this is the last chunk."""
         return not self.cursor
-
-
-@dataclass(frozen=True, slots=True)
-class Preview:
-    """What a bulk action would reach.
-
-    Attributes:
-        matched: jobs that fit, among those that were looked at.
-        scanned: about how many were looked at.
-        complete: whether that was all of them.
-    """
-
-    matched: int
-    scanned: int
-    complete: bool

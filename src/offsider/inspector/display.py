@@ -1,4 +1,4 @@
-"""A job as its author knows it: without the wrappers that Rails puts around it."""
+"""Class and arguments of a job for display, without the wrappers of ActiveJob."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ENCRYPTED = "[encrypted data]"
 
 
 def display_class(payload: Mapping[str, Any]) -> str:
-    """The class that the author wrote; for a mail ``Mailer#method``."""
+    """Return the class without a wrapper; ``Mailer#method`` for a mail."""
     shown: object = payload.get("display_class")
     if isinstance(shown, str) and shown:
         return shown
@@ -27,7 +27,7 @@ def display_class(payload: Mapping[str, Any]) -> str:
 
 
 def display_args(payload: Mapping[str, Any]) -> list[Any]:
-    """The arguments that the author gave; an encrypted one is not shown."""
+    """Return the arguments without a wrapper; an encrypted argument is hidden."""
     args: list[Any] = payload["args"]
     if payload["class"] not in WRAPPERS:
         return [*args[:-1], ENCRYPTED] if payload.get("encrypt") and args else args
@@ -43,10 +43,10 @@ def display_args(payload: Mapping[str, Any]) -> list[Any]:
 
 
 def _wrapped(payload: Mapping[str, Any]) -> str:
-    """What a wrapper holds; empty when it does not say."""
-    for said in (payload.get("wrapped"), _job(payload).get("job_class"), *payload["args"][:1]):
-        if isinstance(said, str) and said:
-            return said
+    """Return the class inside a wrapper; empty if unknown."""
+    for name in (payload.get("wrapped"), _job(payload).get("job_class"), *payload["args"][:1]):
+        if isinstance(name, str) and name:
+            return name
     return ""
 
 
@@ -63,12 +63,12 @@ def _arguments(payload: Mapping[str, Any]) -> list[object]:
 def _all_plain(arguments: list[object]) -> list[object]:
     try:
         return [_plain(argument) for argument in arguments]
-    except RecursionError:  # nobody reads what is nested so deeply
+    except RecursionError:  # too deeply nested to display
         return arguments
 
 
 def _plain(argument: object) -> object:
-    """Without the marks of ActiveJob; a model is its global id."""
+    """Remove ActiveJob's markers; a model becomes its global ID."""
     if isinstance(argument, list):
         return [_plain(item) for item in cast("list[object]", argument)]
     if not isinstance(argument, dict):

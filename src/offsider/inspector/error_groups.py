@@ -1,4 +1,4 @@
-"""Errors grouped by job class, error class and message, counted when they happen."""
+"""Errors grouped by job class, error class and message, counted as they happen."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
+from offsider.config.config import Config
+from offsider.config.installation import Installation
 from offsider.storage import error_groups
 from offsider.storage.error_groups import StoredGroup
-from offsider.wiring.config import Config
-from offsider.wiring.default import default_config
 
 _HOUR_SECONDS = 3600
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorGroup:
-    """Errors that are alike: their messages differ in numbers, ids and quoted values at most.
+    """Errors of one group: their messages differ only in numbers, IDs and quoted values.
 
     Attributes:
-        id: names the group in links.
-        name: of the job class.
-        error_class: what was raised.
-        message: of the first one; a long one is cut.
-        count: how many there were since `first_at`.
-        first_at, last_at: epoch seconds.
-        queue: of the first job.
-        last_jid: of the last job.
-        recent: beginning of an hour (epoch seconds) -> how many, for up to 48 hours.
+        id: ID of the group, used in links.
+        name: job class.
+        error_class: class of the errors.
+        message: message of the first error, truncated if long.
+        count: number of errors since `first_at`.
+        first_at, last_at: times of the first and the last error, in epoch seconds.
+        queue: queue of the first job.
+        last_jid: jid of the last job.
+        recent: start of an hour (epoch seconds) -> number of errors, for up to 48 hours.
     """
 
     id: str
@@ -44,15 +44,15 @@ class ErrorGroup:
 
 
 class ErrorGroups:
-    """The groups of one installation: 500 at most, each for 30 days after it was last seen.
+    """The error groups of one server: at most 500, each stored for 30 days after its last error.
 
     Args:
-        config: which server; default: this process's.
+        config: selects the server; default: the configuration of this process.
     """
 
-    def __init__(self, config: Config | None = None) -> None:
-        config = config if config is not None else default_config()
-        self._redis = config.shared_redis()
+    def __init__(self, config: Config | Installation | None = None) -> None:
+        here = Installation.of(config)
+        self._redis = here.redis
 
     def __len__(self) -> int:
         return len(error_groups.ids(self._redis))
@@ -60,7 +60,7 @@ class ErrorGroups:
     def page(
         self, start: int = 0, count: int = 50, *, order: Literal["count", "last_seen"] = "last_seen"
     ) -> list[ErrorGroup]:
-        """Groups from ``start`` (0 is the first), those with the most errors or the last seen ones first."""
+        """Return one page of groups, from ``start`` (from 0), most errors or latest error first."""
         ids = error_groups.ids(self._redis)
         if order == "last_seen":
             return [_group(stored) for stored in error_groups.read(self._redis, ids[start : start + count])]
@@ -68,22 +68,22 @@ class ErrorGroups:
         return [_group(stored) for stored in read[start : start + count]]
 
     def find(self, group_id: str) -> ErrorGroup | None:
-        """The group of this id; None when it is not there any more."""
+        """Return the group with this ID; None if it no longer exists."""
         ids = [found for found in error_groups.ids(self._redis) if found[0] == group_id]
         return next((_group(stored) for stored in error_groups.read(self._redis, ids)), None)
 
     def delete(self, group_id: str) -> bool:
-        """Forget a group, until such an error happens again. False when it was gone."""
+        """Delete a group until such an error happens again. Returns False if it no longer exists."""
         return bool(error_groups.delete(self._redis, [group_id]))
 
     def clear(self) -> int:
-        """Forget all groups, and answer how many there were."""
+        """Delete all groups, and return their number."""
         return error_groups.clear(self._redis)
 
 
 def _group(stored: StoredGroup) -> ErrorGroup:
     info = _info(stored.info)
-    text: Callable[[str], str] = lambda key: str(info.get(key, ""))  # noqa: E731  # three times below, and nowhere else
+    text: Callable[[str], str] = lambda key: str(info.get(key, ""))  # noqa: E731  # used only below
     return ErrorGroup(
         id=stored.id,
         name=text("class"),

@@ -1,7 +1,8 @@
-"""Which jobs are meant: by class, argument, error, tag, caller and age."""
+"""A filter of stored jobs by class, argument, error, tag, caller and age."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
@@ -10,77 +11,102 @@ from typing import cast
 
 from offsider.core.clock import SYSTEM_CLOCK
 from offsider.core.compression import COMPRESSED, may_hold
-from offsider.core.payload import encode_text
+from offsider.core.errors import InvalidOptions
+from offsider.core.payload import encode_text, json_type, shown_class
 from offsider.inspector.job_record import JobRecord
+from offsider.storage.error_groups import group_of
 
-#: Letters that every JSON writer leaves as they are. Some escape ``/``, ``<``, ``>``, ``&`` and all beyond ASCII.
+#: Characters that no JSON encoder escapes. Some encoders escape ``/``, ``<``, ``>``, ``&`` and non-ASCII characters.
 _AS_WRITTEN = re.compile(r"[A-Za-z0-9_.:@ -]+")
 _WHOLE_NUMBER = re.compile(r"-?\d+")
 _NUMBER_LIKE = re.compile(r"[-+0-9.eE]+")
 _COMPRESSED = f'"{COMPRESSED}"'.encode()
+_TEXT = (str, "a string")
+_AGE = (int | float | None, "seconds or None")
+_TYPES = {
+    "argument": (str | int | float, "a string, a finite number or a boolean"),
+    "older_than_seconds": _AGE,
+    "newer_than_seconds": _AGE,
+}
 
 
 @dataclass(frozen=True)
 class JobFilter:
-    """All that is given has to fit; letters are taken as they are, and upper and lower case differ.
+    """Matches jobs that meet all given conditions. Texts are literal and case-sensitive.
 
     Attributes:
-        text: stands anywhere in the job as it is stored.
-        name: the stored name of the job, or the one inside its ActiveJob wrapper.
-        argument: one of the arguments, at any depth: a string that holds this text, or a number, ``true``, ``false``
-            or ``null`` that is exactly this.
-        error: part of the class or the message of the last error.
-        tag: one of its tags.
-        caller: what pushed it: its ``meta.caller_id``.
-        older_than_seconds: it was created (or else enqueued) longer ago. A job that tells no time does not fit.
-        newer_than_seconds: it was created since then.
+        text: text anywhere in the stored job.
+        name: stored name of the job, or the name inside its ActiveJob wrapper.
+        argument: an argument at any depth: a string that contains this text, or a number, ``true``, ``false`` or
+            ``null`` that equals it. A filter that is a number or a boolean matches no string.
+        error: part of the class or of the message of the last error.
+        group: ID of the `ErrorGroup` of the last error.
+        tag: one of the tags of the job.
+        caller: the caller that pushed the job: its ``meta.caller_id``.
+        older_than_seconds: minimum age since the job was created, or else enqueued. Without a time it never matches.
+        newer_than_seconds: maximum age.
+
+    Raises:
+        InvalidOptions: a value has the wrong type.
     """
 
     text: str = ""
     name: str = ""
-    argument: str = ""
+    argument: str | float = ""  # float includes int and bool
     error: str = ""
+    group: str = ""
     tag: str = ""
     caller: str = ""
     older_than_seconds: float | None = None
     newer_than_seconds: float | None = None
 
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value, (kinds, expected) = getattr(self, field.name), _TYPES.get(field.name, _TEXT)
+            if not isinstance(value, kinds) or (isinstance(value, float) and not math.isfinite(value)):
+                raise InvalidOptions(f"JobFilter: {field.name} is {json_type(value)}, expected {expected}")
+
     @property
     def empty(self) -> bool:
-        """Whether every job fits."""
+        """Whether every job matches."""
         return all(getattr(self, field.name) == field.default for field in fields(self))
 
     @cached_property
     def needle(self) -> str:
-        """Letters that the stored bytes of every job that fits must hold; empty when none are known.
+        """Text that the stored bytes of every matching job contain; empty if unknown.
 
-        They let most jobs be passed over without decoding them, by the server itself where it can match. An argument
-        is none of them, since it may be compressed.
+        With it most jobs can be skipped without decoding them, by the server itself where it can match. It is never
+        from an argument, since arguments may be compressed.
         """
         return _longest_run(self.text, self.name.partition("#")[0], self.error, self.tag, self.caller)
 
+    @cached_property
+    def _argument(self) -> str:
+        return self.argument if isinstance(self.argument, str) else encode_text(self.argument)
+
     @property
     def _argument_as_written(self) -> str:
-        # A number may be written in several ways: 1e3 is 1000.0.
-        if _WHOLE_NUMBER.fullmatch(self.argument) or not _NUMBER_LIKE.fullmatch(self.argument):
-            return self.argument
+        # The same number has several JSON forms: 1e3 is 1000.0.
+        if _WHOLE_NUMBER.fullmatch(self._argument) or not _NUMBER_LIKE.fullmatch(self._argument):
+            return self._argument
         return ""
 
     def matches(self, record: JobRecord) -> bool:
-        """Whether this job is meant."""
+        """Whether the job matches."""
         return (
             self._may_fit(record.raw)
             and self._fits_text(record)
             and (not self.name or self.name in (record.name, record.display_class))
-            and (not self.argument or self._fits_argument(record))
+            and (not self._argument or self._fits_argument(record))
             and (not self.error or self.error in record.error_class or self.error in record.error_message)
+            and (not self.group or self._fits_group(record))
             and (not self.tag or self.tag in record.tags)
             and (not self.caller or self.caller == record.caller)
             and self._fits_age(record)
         )
 
     def _may_fit(self, raw: bytes) -> bool:
-        """Whether the bytes hold what those of every job that fits hold; it takes no decoding."""
+        """Whether the bytes contain the needles of every matching job; a check without decoding."""
         needle, argument = self._needles
         return needle in raw and (argument in raw or _COMPRESSED in raw)
 
@@ -91,15 +117,22 @@ class JobFilter:
     def _fits_text(self, record: JobRecord) -> bool:
         if not self.text or self.text.encode("utf-8", "replace") in record.raw:
             return True
-        # As it would be written without escapes, when somebody wrote them.
+        # Another encoder may have escaped characters: compare with the unescaped form.
         return record.payload is not None and self.text in encode_text(record.payload)
 
     def _fits_argument(self, record: JobRecord) -> bool:
         if record.payload is not None and not may_hold(record.payload, self._needles[1]):
             return False
+        text = self.argument if isinstance(self.argument, str) else None
         return any(
-            self.argument in leaf if isinstance(leaf, str) else self.argument == encode_text(leaf)
+            text is not None and text in leaf if isinstance(leaf, str) else self._argument == encode_text(leaf)
             for leaf in _leaves(record.arguments)
+        )
+
+    def _fits_group(self, record: JobRecord) -> bool:
+        names = {record.name, record.display_class, shown_class(record.payload or {})}
+        return bool(record.error_class) and any(
+            group_of(name, record.error_class, record.error_message) == self.group for name in names
         )
 
     def _fits_age(self, record: JobRecord) -> bool:
@@ -118,7 +151,7 @@ def _longest_run(*texts: str) -> str:
 
 
 def _leaves(value: object) -> Iterator[object]:
-    """Every value that is no container, at any depth, without recursion."""
+    """Yield every value that is not a container, at any depth, without recursion."""
     waiting: list[object] = [value]
     while waiting:
         item = waiting.pop()

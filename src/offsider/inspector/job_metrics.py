@@ -1,7 +1,7 @@
-"""How often each job class ran, how often it failed and how long it took, minute by minute: Sidekiq's metrics.
+"""Sidekiq's metrics: runs, failures and execution time of each job class by minute.
 
-Runs of Ruby processes and of ours are in the same keys, so both are in the same figures. Failed runs count as runs,
-and their time does not count, as in Sidekiq.
+Runs of Ruby processes and of ours are in the same keys, so the numbers include both. As in Sidekiq, failed runs count
+as runs, but their execution time is not counted.
 """
 
 from __future__ import annotations
@@ -10,23 +10,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
+from offsider.config.config import Config
+from offsider.config.installation import Installation
 from offsider.core.errors import ConfigurationError
+from offsider.core.series import Series
 from offsider.inspector.deploys import DeployMark, Deploys
-from offsider.storage import execution_metrics
+from offsider.storage import execution_metrics, run_counts
 from offsider.storage.execution_metrics import Counts
-from offsider.wiring.config import Config
-from offsider.wiring.default import default_config
 
 #: Period -> minutes.
 PERIODS: Mapping[str, int] = {"1h": 60, "2h": 120, "4h": 240, "8h": 480, "24h": 1440, "48h": 2880, "72h": 4320}
-#: Minutes, and with them histograms, are kept for so long.
+#: Data by minute, including histograms, is stored for this long.
 HISTOGRAM_MINUTES = 480
 HISTOGRAM_PERIODS: Mapping[str, int] = {
     name: minutes for name, minutes in PERIODS.items() if minutes <= HISTOGRAM_MINUTES
 }
-#: More of them are read by ten, which is ten times faster, unless Sidekiq 7 runs beside us, which has none.
+#: Longer periods use data by ten minutes, ten times faster to read, unless Sidekiq 7 runs too, which writes none.
 FEW_MINUTES = 120
-#: Upper bounds of the histogram's buckets in milliseconds; what is longer is in the last one, number 25.
+#: Upper bounds of the histogram's buckets in milliseconds; longer runs are in the last bucket, number 25.
 BOUNDS_MS: tuple[int, ...] = (
     20, 30, 45, 65, 100, 150, 225, 335, 500, 750, 1100, 1700, 2500,
     3800, 5750, 8500, 13000, 20000, 30000, 45000, 65000, 100000, 150000, 225000, 335000,
@@ -35,14 +36,14 @@ BOUNDS_MS: tuple[int, ...] = (
 
 @dataclass(slots=True)
 class JobTotals:
-    """One class over a period.
+    """Totals of one class over a period.
 
     Attributes:
-        name: of the class.
-        processed: runs.
-        failed: those that raised.
-        ms: milliseconds that the others took in all.
-        series: start of each stretch of time (epoch seconds) -> seconds that its runs took.
+        name: job class.
+        processed: number of runs.
+        failed: number of failed runs.
+        ms: total execution time of successful runs in milliseconds.
+        series: start of each interval (epoch seconds) -> execution time in seconds.
     """
 
     name: str
@@ -53,7 +54,7 @@ class JobTotals:
 
     @property
     def success(self) -> int:
-        """Runs that did not raise."""
+        """Number of successful runs."""
         return max(0, self.processed - self.failed)
 
     @property
@@ -62,11 +63,11 @@ class JobTotals:
 
     @property
     def average_ms(self) -> float:
-        """Of the runs that did not raise; 0 when there is none."""
+        """Average execution time of successful runs; 0 if there are none."""
         return self.ms / self.success if self.success else 0.0
 
     def add(self, at: float, counts: Counts) -> None:
-        """Add what is stored of one stretch of time."""
+        """Add the stored counts of one interval."""
         self.processed += counts.processed
         self.failed += counts.failed
         self.ms += counts.milliseconds
@@ -75,14 +76,14 @@ class JobTotals:
 
 @dataclass(frozen=True)
 class TopJobs:
-    """All classes over a period, those with the most execution time first.
+    """All classes over a period, longest total execution time first.
 
     Attributes:
         starts_at, ends_at: the period in epoch seconds.
-        step_seconds: between two points of a series: 60, or 600 for more than two hours.
-        jobs: one for each class.
+        step_seconds: interval of the series: 60, or 600 for more than two hours.
+        jobs: one entry per class.
         marks: the deploys within the period.
-        processed, failed: start of each stretch of time -> runs of all classes; a stretch without runs is there too.
+        processed, failed: start of each interval -> runs of all classes, including intervals without runs.
     """
 
     starts_at: float
@@ -100,9 +101,9 @@ class JobDetail:
 
     Attributes:
         starts_at, ends_at: the period in epoch seconds.
-        totals: its sums.
-        histogram: how many runs fell into each of the 26 buckets of `BOUNDS_MS`.
-        buckets: start of each minute that had runs -> its 26 buckets.
+        totals: totals of the period.
+        histogram: number of runs in each of the 26 buckets of `BOUNDS_MS`.
+        buckets: start of each minute with runs -> its 26 buckets.
         marks: the deploys within the period.
     """
 
@@ -115,20 +116,19 @@ class JobDetail:
 
 
 class JobMetrics:
-    """Reads the metrics."""
+    """Reads Sidekiq's metrics."""
 
     @classmethod
-    def top(cls, period: str, *, name_contains: str = "", config: Config | None = None) -> TopJobs:
-        """All classes, or those with these letters in their names, whatever their case.
+    def top(cls, period: str, *, name_contains: str = "", config: Config | Installation | None = None) -> TopJobs:
+        """Return all classes, or those whose names contain a text, case-insensitive.
 
         Raises:
             ConfigurationError: there is no such period.
         """
-        config = config if config is not None else default_config()
-        minutes, now = _minutes(period, PERIODS), config.clock.now()
+        here = Installation.of(config)
+        minutes, now = _minutes(period, PERIODS), here.config.clock.now()
         by_ten = minutes > HISTOGRAM_MINUTES or (
-            minutes > FEW_MINUTES
-            and not execution_metrics.has_minutes_of_7(config.shared_redis(), _starts(now, minutes, 1))
+            minutes > FEW_MINUTES and not execution_metrics.has_minutes_of_7(here.redis, _starts(now, minutes, 1))
         )
         starts = _starts(now, minutes, 10 if by_ten else 1)
         read = execution_metrics.ten_minutes if by_ten else execution_metrics.minutes
@@ -136,7 +136,7 @@ class JobMetrics:
         totals: dict[str, JobTotals] = {}
         processed: dict[float, int] = {}
         failed: dict[float, int] = {}
-        for start, stored in zip(starts, read(config.shared_redis(), starts), strict=True):
+        for start, stored in zip(starts, read(here.redis, starts), strict=True):
             at = start.timestamp()
             found = {name: counts for name, counts in stored.items() if wanted in name.casefold()}
             processed[at] = sum(counts.processed for counts in found.values())
@@ -150,23 +150,23 @@ class JobMetrics:
             ends_at=until,
             step_seconds=int(step.total_seconds()),
             jobs=sorted(totals.values(), key=lambda job: (-job.ms, -job.processed, job.name)),
-            marks=Deploys(config).marks(since, until),
+            marks=Deploys(here).marks(since, until),
             processed=processed,
             failed=failed,
         )
 
     @classmethod
-    def of(cls, name: str, period: str = "1h", *, config: Config | None = None) -> JobDetail:
-        """One class, minute by minute.
+    def of(cls, name: str, period: str = "1h", *, config: Config | Installation | None = None) -> JobDetail:
+        """Return one class by minute.
 
         Raises:
-            ConfigurationError: there is no such period, or it is longer than eight hours.
+            ConfigurationError: the period is unknown, or longer than eight hours.
         """
-        config = config if config is not None else default_config()
-        starts = _starts(config.clock.now(), _minutes(period, HISTOGRAM_PERIODS), 1)
+        here = Installation.of(config)
+        starts = _starts(here.config.clock.now(), _minutes(period, HISTOGRAM_PERIODS), 1)
         totals, buckets = JobTotals(name), dict[float, Sequence[int]]()
         histogram = [0] * execution_metrics.BUCKETS
-        stored = execution_metrics.minutes_of(config.shared_redis(), name, starts)
+        stored = execution_metrics.minutes_of(here.redis, name, starts)
         for start, (counts, counted) in zip(starts, stored, strict=True):
             at = start.timestamp()
             if counts != Counts():
@@ -175,17 +175,27 @@ class JobMetrics:
                 buckets[at] = counted
                 histogram = [sum(pair) for pair in zip(histogram, counted, strict=True)]
         since, until = starts[0].timestamp(), starts[-1].timestamp() + 60
-        return JobDetail(since, until, totals, histogram, buckets, Deploys(config).marks(since, until))
+        return JobDetail(since, until, totals, histogram, buckets, Deploys(here).marks(since, until))
+
+
+class FleetMetrics:
+    """Counters of all workers by job class, queue and other labels. They never decrease when workers start or exit."""
+
+    @classmethod
+    def read(cls, config: Config | Installation | None = None, *, class_name: str | None = None) -> list[Series]:
+        """Return the current counters of every class or of one, up to one heartbeat (10 s) old."""
+        here = Installation.of(config)
+        return run_counts.totals(here.redis, class_name)
 
 
 def _minutes(period: str, periods: Mapping[str, int]) -> int:
     if period not in periods:
-        raise ConfigurationError(f"there is no period {period!r}: choose one of {', '.join(periods)}")
+        raise ConfigurationError(f"unknown period {period!r}: choose one of {', '.join(periods)}")
     return periods[period]
 
 
 def _starts(now: float, minutes: int, step: int) -> list[datetime]:
-    """The beginnings of the stretches of ``step`` minutes up to now, earliest first."""
+    """Return the starts of the intervals of ``step`` minutes up to now, earliest first."""
     last = datetime.fromtimestamp(now, UTC).replace(second=0, microsecond=0)
     last -= timedelta(minutes=last.minute % step)
     return [last - timedelta(minutes=back) for back in range(minutes - step, -1, -step)]

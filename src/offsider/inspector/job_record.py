@@ -1,4 +1,4 @@
-"""A stored job as people look at it, whoever wrote it."""
+"""A stored job for display, written by any client."""
 
 from __future__ import annotations
 
@@ -9,30 +9,33 @@ from offsider.core.backtrace import inflate
 from offsider.core.clock import SYSTEM_CLOCK
 from offsider.core.compression import original_bytes, readable
 from offsider.core.errors import MalformedPayload
+from offsider.core.malformed import unwrap, wrapper_of
+from offsider.core.normalize import normalize
 from offsider.core.payload import JobPayload, decode, read_stamp
 from offsider.inspector import display
 from offsider.storage.queue_walk import digest
 
-#: The first second that no calendar shows: the year 10,000.
+#: Start of the year 10,000, which `datetime` cannot represent.
 _END_OF_TIME = 253_402_300_800
 _LONGEST_ID = 200
-#: More is no count: pages and columns are made for numbers that people can read.
+#: A larger retry count is invalid: pages and columns are made for readable numbers.
 _MOST_RETRIES = 1_000_000_000
-#: Of longer arguments, when they are compressed, a list tells the size alone: a hundred of them would fill the memory.
+#: For longer compressed arguments lists show only the size: expanding a hundred of them would use too much memory.
 _LONGEST_IN_LISTS = 250_000
 
 
 class JobRecord:
-    """One stored payload. It is decoded when somebody asks what it says, and no read of it raises.
+    """One stored payload, decoded on first use. Reading an attribute never raises an error.
 
     Args:
-        raw: its bytes; they may be no job at all.
-        queue: where it was found.
-        position: in that queue, 0 for the job that runs next.
+        raw: stored bytes, possibly malformed.
+        queue: queue in which it was found.
+        position: position in that queue, 0 for the next job.
 
     Attributes:
-        raw: the same bytes.
-        position: the same; None when it was not found in a queue. Workers take jobs, so it goes down with time.
+        raw: stored bytes.
+        position: position at the time of the read; None if it was not read from a queue. It decreases as workers
+            claim jobs.
     """
 
     def __init__(self, raw: bytes, queue: str = "", position: int | None = None) -> None:
@@ -42,7 +45,7 @@ class JobRecord:
 
     @cached_property
     def payload(self) -> JobPayload | None:
-        """What the bytes say; None when they are no job."""
+        """The decoded payload; None if malformed."""
         try:
             return decode(self.raw)
         except MalformedPayload:
@@ -50,74 +53,81 @@ class JobRecord:
 
     @cached_property
     def _known(self) -> JobPayload:
-        """What is shown in place of bytes that are no job."""
-        return self.payload or {"class": "", "args": []}
+        """The payload to show: with normalized options, or the wrapper of a malformed payload."""
+        payload = wrapper_of(self.raw) if self.payload is None else self.payload
+        return {"class": "", "args": []} if payload is None else normalize(payload)
 
     @property
     def _plain(self) -> JobPayload:
-        """The same, with arguments that people can read. Not kept: a list of such jobs would hold them all at once."""
+        """The same with expanded arguments. Not cached: a list of such jobs would keep them all in memory."""
         return readable(self._known)
 
     @property
     def malformed(self) -> bool:
-        """Whether the bytes are no job."""
+        """Whether the bytes are not a valid job."""
         return self.payload is None
 
     @property
+    def unwrapped(self) -> bytes:
+        """The original bytes of a malformed payload, which the dead set wraps; otherwise `raw`."""
+        found = unwrap(self.raw)
+        return self.raw if found is None else found
+
+    @property
     def jid(self) -> str:
-        """The job's id; empty when there is none."""
+        """The ID of the job; empty if it has none."""
         return self._known.get("jid", "")
 
     @property
     def key_part(self) -> str:
-        """What tells it from others at the same place: its id, or a digest of bytes that have none, or a huge one."""
+        """Identifies it among jobs of the same place: its ID, or a digest if the ID is missing or too long."""
         return self.jid if 0 < len(self.jid) <= _LONGEST_ID else digest(self.raw)
 
     @property
     def name(self) -> str:
-        """The stored name of the job; empty when there is none."""
+        """The stored name of the job; empty if it has none."""
         return self._known["class"]
 
     @cached_property
     def display_class(self) -> str:
-        """The name that its author knows: of the class inside an ActiveJob wrapper, ``Mailer#method`` for a mail."""
+        """The name to display: the class inside an ActiveJob wrapper, ``Mailer#method`` for a mail."""
         return display.display_class(self._known)
 
     @property
     def args(self) -> list[Any]:
-        """The arguments, expanded when they are stored compressed."""
+        """The arguments, expanded if they are stored compressed."""
         return self._plain["args"]
 
     @property
     def display_args(self) -> list[Any]:
-        """The arguments that its author gave, out of their wrapper; an encrypted one is not shown."""
+        """The arguments without a wrapper; an encrypted argument is hidden."""
         return display.display_args(self._plain)
 
     @property
     def kwargs(self) -> dict[str, Any]:
-        """Keyword-only arguments, of jobs in Python."""
+        """Keyword-only arguments; Python jobs only."""
         return self._plain.get("kwargs", {})
 
     @property
     def arguments(self) -> tuple[list[Any], dict[str, Any]]:
-        """`args` and `kwargs` at once: compressed ones are expanded once."""
+        """`args` and `kwargs`; compressed arguments are expanded only once."""
         plain = self._plain
         return plain["args"], plain.get("kwargs", {})
 
     @property
     def unlisted_bytes(self) -> int:
-        """How long compressed arguments are that no list of jobs should expand; 0 when it may show them."""
+        """Size of compressed arguments that are too large for lists to expand; 0 if lists may show them."""
         size_bytes = original_bytes(self._known)
         return size_bytes if size_bytes > _LONGEST_IN_LISTS else 0
 
     @property
     def queue(self) -> str:
-        """The queue that the job belongs to; empty when nobody says."""
+        """The queue of the job; empty if unknown."""
         return self._queue or self._known.get("queue", "")
 
     @property
     def bid(self) -> str:
-        """The batch that the job is part of; empty when it is none's."""
+        """The ID of the batch of the job; empty if it is not in a batch."""
         return self._text("bid")
 
     @property
@@ -127,7 +137,7 @@ class JobRecord:
 
     @property
     def created_at(self) -> float | None:
-        """Epoch seconds; None when unknown. The same for the other times."""
+        """Epoch seconds; None if unknown. The same for the other times."""
         return self._time("created_at")
 
     @property
@@ -144,13 +154,13 @@ class JobRecord:
 
     @property
     def retry_count(self) -> int | None:
-        """How often it was retried: 0 after the first failure. None for a job that has never failed, or is odd."""
+        """Number of retries: 0 after the first failure. None for a job that has never failed, or an invalid count."""
         count = self._known.get("retry_count")
         return count if count is not None and 0 <= count <= _MOST_RETRIES else None
 
     @property
     def error_class(self) -> str:
-        """The class of the last error; empty when there was none."""
+        """The class of the last error; empty if there was none."""
         return self._text("error_class")
 
     @property
@@ -159,7 +169,7 @@ class JobRecord:
 
     @cached_property
     def error_backtrace(self) -> list[str]:
-        """The lines of the backtrace, inflated; empty when none was stored, or nothing that can be read."""
+        """The lines of the backtrace, inflated; empty if none is stored or it cannot be decoded."""
         stored: object = self._known.get("error_backtrace")
         if isinstance(stored, list):  # Sidekiq before 5.2.6 did not compress
             return [str(line) for line in cast("list[object]", stored)]
@@ -170,7 +180,7 @@ class JobRecord:
 
     @property
     def latency_seconds(self) -> float:
-        """How long ago it was put into its queue, or else created; 0 when neither is known."""
+        """Seconds since the job was enqueued, or else created; 0 if both are unknown."""
         since = self.enqueued_at
         if since is None:
             since = self.created_at

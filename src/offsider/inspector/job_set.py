@@ -1,8 +1,7 @@
-"""The schedule, the retry set and the dead set, and what can be done with their jobs, one or many."""
+"""The schedule, the retry set and the dead set, and actions on their jobs."""
 
 from __future__ import annotations
 
-import hashlib
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -10,32 +9,35 @@ from itertools import islice
 
 from offsider.client import Client
 from offsider.client.prepared import Prepared
+from offsider.config.config import Config
+from offsider.config.installation import Installation
 from offsider.core.compression import readable
-from offsider.core.errors import MalformedPayload, RedisRefused
-from offsider.core.payload import JobPayload, decode
-from offsider.inspector.chunk import Chunk, Preview
+from offsider.core.errors import JobKilled, MalformedPayload, RedisRefused
+from offsider.core.malformed import listable
+from offsider.core.normalize import normalize
+from offsider.core.payload import JobPayload, decode, stamp
+from offsider.inspector.chunk import Chunk
+from offsider.inspector.counted import Counted, deadline
 from offsider.inspector.job_filter import JobFilter
 from offsider.inspector.job_record import JobRecord
-from offsider.inspector.pace import steps
+from offsider.inspector.time_budget import steps
+from offsider.runtime.events import JobRemoved
 from offsider.storage import attempts, job_sets, quarantine
 from offsider.storage.job_sets import Move, Moved
 from offsider.storage.queue_walk import digest
-from offsider.storage.working import DeadSetLimits
-from offsider.wiring.config import Config
-from offsider.wiring.default import default_config
-from offsider.wiring.events import JobRemoved
 
+KILLED = "killed by hand"
 _BATCH = 100
 _SCANNED_AT_ONCE = 1_000
 _EVERYTHING = JobFilter()
-#: A cursor as Redis gives it: below 2 to the 64th.
+#: A cursor of Redis: a number below 2**64.
 _CURSOR = re.compile(r"[0-9]{1,19}")
 
 
 class SetEntry(JobRecord):
     """A job in one of the sets.
 
-    Every action compares first: it answers False, and does nothing, when the job has left the set meanwhile.
+    Every action compares first: if the job has left the set, it does nothing and returns False.
     """
 
     def __init__(self, job_set: JobSet, raw: bytes, score: float) -> None:
@@ -45,24 +47,24 @@ class SetEntry(JobRecord):
 
     @property
     def key(self) -> str:
-        """What finds it again: ``score|jid|digest``, or ``score|digest`` of bytes without a jid.
+        """The key to find it again: ``score|jid|digest``, or ``score|digest`` for bytes without a jid.
 
-        The digest of its bytes tells it from others of the same score and jid.
+        The digest of its bytes distinguishes it from others with the same score and jid.
         """
         return f"{self.score!r}|{self._name}"
 
     @property
     def _name(self) -> str:
-        part, told_apart = self.key_part, digest(self.raw)
-        return part if part == told_apart else f"{part}|{told_apart}"
+        part, own_digest = self.key_part, digest(self.raw)
+        return part if part == own_digest else f"{part}|{own_digest}"
 
     def is_called(self, name: str) -> bool:
-        """Whether this is the part of a key behind the score, with or without the digest."""
+        """Whether ``name`` is the part of its key after the score, with or without the digest."""
         return name in (self._name, self.key_part)
 
     @property
     def at(self) -> float:
-        """Epoch seconds: when it is due, or since when it is dead."""
+        """Epoch seconds at which it is due, or died."""
         return self.score
 
     @property
@@ -71,61 +73,64 @@ class SetEntry(JobRecord):
         return bool(self.error_class)
 
     def retry(self) -> bool:
-        """Run it again now. The try does not count: ``retry_count`` goes down by one.
+        """Run it again now. This attempt does not count: ``retry_count`` decreases by one.
 
         Raises:
-            MalformedPayload: the bytes are no job, so nobody could run them.
+            MalformedPayload: the bytes are not a valid job.
         """
         return self._set.enqueue(self.raw, retried(self.raw))
 
     def add_to_queue(self) -> bool:
-        """Run it now instead of when it is due. Raises MalformedPayload as `retry` does."""
+        """Run it now instead of at its time. Raises MalformedPayload as `retry` does."""
         return self._set.enqueue(self.raw, decode(self.raw))
 
     def reschedule(self, at: float) -> bool:
-        """Make it due at another time, in epoch seconds.
+        """Change the time at which it is due, in epoch seconds.
 
         Raises:
-            ValueError: this is no time.
+            ValueError: ``at`` is not finite.
         """
         if not math.isfinite(at):
-            raise ValueError(f"a job is rescheduled to finite epoch seconds, not to {at}")
+            raise ValueError(f"reschedule expects finite epoch seconds, got {at}")
         return self._set.reschedule(self, at)
 
-    def kill(self) -> bool:
-        """Move it to the dead set; death handlers run, with no error. A dead job counts as dead from now on."""
-        return self._set.kill(self)
+    def kill(self, reason: str = KILLED) -> bool:
+        """Move the job to the dead set and pass `JobKilled` to death handlers; a dead job gets a new time of death.
+
+        Args:
+            reason: message of `JobKilled`.
+        """
+        return self._set.kill(self, reason)
 
     def quarantine(self) -> bool:
-        """Put it aside for ``worker.quarantine_days``."""
+        """Move it to the quarantine for ``worker.quarantine_days``."""
         return self._set.quarantine(self)
 
     def delete(self) -> bool:
-        """Remove it for good."""
+        """Delete it permanently."""
         return self._set.delete(self)
 
 
 class JobSet:
-    """One of the sorted sets. Iterating gives `SetEntry`, earliest first, in pages.
+    """One of the sorted sets. Iterating yields `SetEntry`, earliest first, and reads in pages.
 
     Args:
-        config: which server; default: this process's.
+        config: selects the server; default: the configuration of this process.
     """
 
     name = ""
 
-    def __init__(self, config: Config | None = None) -> None:
-        self._config = config if config is not None else default_config()
-        self._redis = self._config.shared_redis()
-        self._client = Client(self._config, self._redis)
-        section = self._config.worker
-        self._limits = DeadSetLimits(section.dead_max_jobs, section.dead_timeout_seconds)
+    def __init__(self, config: Config | Installation | None = None) -> None:
+        self._here = Installation.of(config)
+        self._redis = self._here.redis
+        self._client = Client(self._here, self._redis)
+        self._limits = self._here.config.worker.dead_set_limits
 
     @property
     def _key(self) -> str:
         return self._redis.keys.prefix + self.name
 
-    # Looking
+    # Reading
 
     def __len__(self) -> int:
         return job_sets.size(self._redis, self._key)
@@ -134,18 +139,18 @@ class JobSet:
         return self._entries(job_sets.each(self._redis, self._key))
 
     def page(self, start: int, count: int, *, newest_first: bool = False) -> list[SetEntry]:
-        """Some jobs, from the earliest on, or from the latest; at any depth in no time.
+        """Return one page of jobs, earliest first by default; equally fast at any depth.
 
         Args:
-            start: how many to leave out.
-            count: how many at most.
-            newest_first: which end to begin at.
+            start: number of jobs to skip.
+            count: maximum number of jobs.
+            newest_first: latest first.
         """
         pairs = job_sets.page(self._redis, self._key, start, count, newest_first=newest_first)
         return list(self._entries(pairs))
 
     def fetch(self, score: float, jid: str | None = None) -> list[SetEntry]:
-        """The jobs of one score, or those of them with this id."""
+        """Return the jobs with this score, and with this ID if given."""
         if math.isnan(score):
             return []
         members = job_sets.with_score(self._redis, self._key, score)
@@ -153,9 +158,9 @@ class JobSet:
         return [entry for entry in entries if jid is None or entry.jid == jid]
 
     def entry(self, key: str) -> SetEntry | None:
-        """The job with this `SetEntry.key`; None when it is gone, or the key is none.
+        """Return the job with this `SetEntry.key`; None if it no longer exists or the key is malformed.
 
-        ``score|jid``, as Sidekiq's pages write it, will do as long as there is no other of that name.
+        ``score|jid``, the form of Sidekiq's pages, works if no other job has the same score and jid.
         """
         score, _, name = key.partition("|")
         try:
@@ -166,20 +171,20 @@ class JobSet:
         return called[0] if len(called) == 1 else None
 
     def find_job(self, jid: str) -> SetEntry | None:
-        """The job with this id; the server looks through the whole set."""
+        """Return the job with this ID; the server scans the whole set."""
         found = self._matching(JobFilter(text=jid))
         return next((entry for entry in found if entry.jid == jid), None)
 
     def scan(
         self, wanted: JobFilter, cursor: str = "", budget_ms: float = 100, most: int | None = None
     ) -> Chunk[SetEntry]:
-        """Look for jobs for about as long as is given, in no order; one may come twice.
+        """Scan for jobs within a time budget, in no order; a job may be returned twice.
 
         Args:
-            wanted: which jobs.
-            cursor: of the chunk before; empty, or anything else that no chunk had, is the beginning.
-            budget_ms: milliseconds.
-            most: stop when about so many are found.
+            wanted: the filter.
+            cursor: cursor of the previous chunk; empty or unknown: start from the beginning.
+            budget_ms: approximate time limit in milliseconds.
+            most: approximate maximum number of matches.
         """
         position = int(cursor) if _CURSOR.fullmatch(cursor) else 0
         chunk: Chunk[SetEntry] = Chunk([], 0, len(self), "")
@@ -193,120 +198,189 @@ class JobSet:
         chunk.cursor = str(position or "")
         return chunk
 
-    def preview(self, wanted: JobFilter, budget_ms: float = 100) -> Preview:
-        """How many jobs a bulk action would reach, as far as that is found out in the time."""
-        chunk = self.scan(wanted, budget_ms=budget_ms)
-        return Preview(len({entry.raw for entry in chunk.entries}), chunk.scanned, chunk.complete)
+    def count(self, wanted: JobFilter | Counted | None = None, budget_ms: float | None = None) -> Counted:
+        """Count the matching jobs, all by default; a bulk action on the result changes only these jobs.
 
-    # Acting on many. What comes into the set meanwhile, moved jobs that failed again among it, may be left alone.
-
-    def retry_all(self, wanted: JobFilter | None = None) -> int:
-        """`SetEntry.retry` for every job that fits, all by default; answers how many have left the set.
-
-        Bytes that are no job stay. So does a job that middleware raises for; the error handlers are told.
+        Args:
+            wanted: a filter, or an incomplete count to continue.
+            budget_ms: approximate time limit; see `Counted.complete`.
         """
-        return self._act_on_all(wanted, lambda batch: self._enqueue_many(batch, retried))
+        counted = wanted if isinstance(wanted, Counted) else self._uncounted(wanted)
+        position = int(counted.cursor or 0)
+        for step in steps(math.inf if budget_ms is None else budget_ms):
+            position, members = job_sets.scan_on(self._redis, self._key, counted.wanted.needle, position, step)
+            counted.add(entry.raw for entry in self._entries(members) if counted.wanted.matches(entry))
+            counted.scanned += max(step, len(members))
+            if not position:
+                break
+        counted.cursor, counted.complete = str(position or ""), not position
+        return counted
 
-    def enqueue_all(self, wanted: JobFilter | None = None) -> int:
-        """`SetEntry.add_to_queue` for every job that fits, as `retry_all` does."""
-        return self._act_on_all(wanted, lambda batch: self._enqueue_many(batch, decode))
+    def counted(self, name: str, wanted: JobFilter) -> Counted | None:
+        """Read a stored count; None if it does not exist or has expired."""
+        return Counted.read(self._redis, name, wanted, once=True)
 
-    def kill_all(self, wanted: JobFilter | None = None) -> int:
-        """`SetEntry.kill` for every job that fits, all by default; answers how many."""
+    def keep(self, counted: Counted, name: str) -> None:
+        """Store a count for an hour, so that another process can act on it."""
+        counted.keep(self._redis, name)
 
-        def kill(batch: list[SetEntry]) -> int:
-            killed = job_sets.kill_many(self._redis, self._key, [entry.raw for entry in batch], self._limits)
-            return self._tell(batch, killed, "kill")
+    # Bulk actions on counted jobs, or on the jobs that match at the start of the action.
 
-        return self._act_on_all(wanted, kill)
+    def retry_all(self, wanted: JobFilter | Counted | None = None, budget_ms: float | None = None) -> int:
+        """`SetEntry.retry` for every matching job, all by default; returns the number of jobs removed from the set.
 
-    def delete_all(self, wanted: JobFilter | None = None) -> int:
-        """`SetEntry.delete` for every job that fits, all by default; answers how many."""
-        if wanted is None or wanted.empty:
+        Malformed jobs stay. So do jobs for which middleware raises; the error is passed to the error handlers.
+
+        Args:
+            wanted: a filter or a count.
+            budget_ms: approximate time limit; call again with the same `Counted` to continue.
+        """
+        return self._act_on_all(wanted, lambda batch: self._enqueue_many(batch, retried), budget_ms)
+
+    def enqueue_all(self, wanted: JobFilter | Counted | None = None, budget_ms: float | None = None) -> int:
+        """`SetEntry.add_to_queue` for every matching job; see `retry_all`."""
+        return self._act_on_all(wanted, lambda batch: self._enqueue_many(batch, decode), budget_ms)
+
+    def kill_all(
+        self, wanted: JobFilter | Counted | None = None, budget_ms: float | None = None, reason: str = KILLED
+    ) -> int:
+        """`SetEntry.kill` for every matching job; see `retry_all`."""
+
+        def kill(batch: list[SetEntry]) -> list[Moved]:
+            members = [(entry.raw, self._listable(entry)) for entry in batch]
+            killed = job_sets.kill_many(self._redis, self._key, members, self._limits)
+            return self._emit_removed(batch, killed, "kill", reason)
+
+        return self._act_on_all(wanted, kill, budget_ms)
+
+    def delete_all(self, wanted: JobFilter | Counted | None = None, budget_ms: float | None = None) -> int:
+        """`SetEntry.delete` for every matching job; see `retry_all`."""
+        if wanted is None or (isinstance(wanted, JobFilter) and wanted.empty):
             return self.clear()
 
-        def delete(batch: list[SetEntry]) -> int:
+        def delete(batch: list[SetEntry]) -> list[Moved]:
             removed = job_sets.remove_many(self._redis, self._key, [entry.raw for entry in batch])
-            return self._tell(batch, removed, "delete")
+            return self._emit_removed(batch, removed, "delete")
 
-        return self._act_on_all(wanted, delete)
+        return self._act_on_all(wanted, delete, budget_ms)
 
-    def quarantine_all(self, wanted: JobFilter | None = None) -> int:
-        """Put every job that fits aside for ``worker.quarantine_days``, all by default; answers how many."""
-        return self._act_on_all(wanted, self._quarantine_many)
+    def quarantine_all(self, wanted: JobFilter | Counted | None = None, budget_ms: float | None = None) -> int:
+        """Move every matching job to the quarantine for ``worker.quarantine_days``; see `retry_all`."""
+        return self._act_on_all(wanted, self._quarantine_many, budget_ms)
 
     def clear(self) -> int:
-        """Delete every job, and answer how many there were."""
-        told = 0
-        if self._config.events.listened("job_removed"):
-            told = self._take_one_by_one()
-        return told + job_sets.clear(self._redis, self._key)
+        """Delete every job, and return their number."""
+        removed = 0
+        if self._here.config.events.listened("job_removed"):
+            removed = self._take_one_by_one()
+        return removed + job_sets.clear(self._redis, self._key)
 
     def pop_each(self) -> Iterator[SetEntry]:
-        """Take the jobs out, earliest first, until none is left.
+        """Remove the jobs one by one, earliest first, until the set is empty.
 
-        From then on a job exists in the caller's memory only.
+        A yielded job exists only in the caller's memory.
         """
         while (taken := job_sets.take_first(self._redis, self._key)) is not None:
             self._announce(taken[0], "delete")
             yield SetEntry(self, *taken)
 
-    # Acting on one, for SetEntry
+    # Actions on one job, for SetEntry
 
     def enqueue(self, member: bytes, payload: JobPayload) -> bool:
-        """Move a member to its queue with a payload prepared anew, through client middleware."""
+        """Move a member to its queue, with its payload passed through client middleware."""
         prepared = self._prepare(payload)
         if prepared is None:
             return job_sets.remove(self._redis, self._key, member)
         move = Move(member, prepared.raw, prepared.queue)
         moved = job_sets.enqueue(self._redis, self._key, [move], only_due=False)[0]
         if moved is Moved.REFUSED:
-            msg = f"queue:{prepared.queue} is not a list and takes no jobs; the job stays in {self.name}"
+            msg = f"queue:{prepared.queue} is not a list and cannot store jobs; the job stays in {self.name}"
             raise RedisRefused(msg, code="WRONGTYPE")
         return moved is Moved.DONE
 
     def reschedule(self, entry: SetEntry, at: float) -> bool:
-        """Give a job another score."""
+        """Change the score of a job."""
         moved = job_sets.reschedule(self._redis, self._key, entry.raw, at)
         if moved:
             entry.score = at
         return moved
 
-    def kill(self, entry: SetEntry) -> bool:
-        """Move a job to the dead set as it is."""
-        return bool(self._tell([entry], [job_sets.kill(self._redis, self._key, entry.raw, self._limits)], "kill"))
+    def kill(self, entry: SetEntry, reason: str = KILLED) -> bool:
+        """Move a job to the dead set; a malformed payload is wrapped."""
+        killed = job_sets.kill(self._redis, self._key, entry.raw, self._listable(entry), self._limits)
+        return self._emit_removed([entry], [killed], "kill", reason) == [Moved.DONE]
 
     def quarantine(self, entry: SetEntry) -> bool:
-        """Put a job aside."""
-        return bool(self._quarantine_many([entry]))
+        """Move a job to the quarantine."""
+        return self._quarantine_many([entry]) == [Moved.DONE]
 
     def delete(self, entry: SetEntry) -> bool:
         """Delete a job."""
-        return bool(self._tell([entry], [job_sets.remove(self._redis, self._key, entry.raw)], "delete"))
+        return self._emit_removed([entry], [job_sets.remove(self._redis, self._key, entry.raw)], "delete") == [
+            Moved.DONE
+        ]
 
-    # The parts of these
+    # Helpers
+
+    def _listable(self, entry: SetEntry) -> bytes:
+        return listable(entry.raw, stamp(self._here.config.clock.now(), self._here.settings.wire_version))
 
     def _entries(self, pairs: Iterable[tuple[bytes, float]]) -> Iterator[SetEntry]:
         return (SetEntry(self, member, score) for member, score in pairs)
 
     def _matching(self, wanted: JobFilter) -> Iterator[SetEntry]:
-        # The server passes over most of a set, when it knows a text to look for.
-        pairs = (
-            job_sets.scan(self._redis, self._key, f"*{job_sets.literal(wanted.needle)}*", count=_SCANNED_AT_ONCE)
-            if wanted.needle
-            else job_sets.each(self._redis, self._key)
-        )
-        return filter(wanted.matches, self._entries(pairs))
+        # The server skips most of the set if the filter has a needle.
+        return filter(wanted.matches, self._entries(pair for _, page in self._walk(wanted, "") for pair in page))
 
-    def _act_on_all(self, wanted: JobFilter | None, act: Callable[[list[SetEntry]], int]) -> int:
-        done, met = 0, _Met(self._config.clock.now())
-        matching = self._matching(wanted if wanted is not None else _EVERYTHING)
-        fresh = (entry for entry in matching if met.first_time(entry))
-        while batch := list(islice(fresh, _BATCH)):
-            done += act(batch)
-        return done
+    def _walk(self, wanted: JobFilter, cursor: str) -> Iterator[tuple[str, list[tuple[bytes, float]]]]:
+        """Iterate over the set in pages, each with the cursor of the next page; the last cursor is empty.
 
-    def _enqueue_many(self, batch: list[SetEntry], change: Callable[[bytes], JobPayload]) -> int:
+        The server skips most members if the filter has a needle. Without one the members are sorted, earliest first.
+        """
+        if wanted.needle:
+            position = int(cursor or 0)
+            while True:
+                position, found = job_sets.scan_on(self._redis, self._key, wanted.needle, position, _SCANNED_AT_ONCE)
+                yield str(position or ""), found
+                if not position:
+                    return
+        members = job_sets.each(self._redis, self._key, float(cursor or -math.inf))
+        while page := list(islice(members, _SCANNED_AT_ONCE)):
+            yield repr(page[-1][1]), page
+        yield "", []
+
+    def _uncounted(self, wanted: JobFilter | None) -> Counted:
+        return Counted(wanted if wanted is not None else _EVERYTHING, once=True, at=self._here.config.clock.now())
+
+    def _act_on_all(
+        self,
+        wanted: JobFilter | Counted | None,
+        act: Callable[[list[SetEntry]], list[Moved]],
+        budget_ms: float | None,
+    ) -> int:
+        counted = wanted if isinstance(wanted, Counted) else self.count(wanted)
+        began, is_over = counted.cursor, deadline(budget_ms)
+        for cursor, members in self._walk(counted.wanted, began):
+            raws = [member for member, _ in members]
+            meant = list(self._entries(members[at] for at in counted.among(raws)))
+            for first in range(0, len(meant), _BATCH):
+                batch = meant[first : first + _BATCH]
+                how = act(batch)
+                counted.record(
+                    *(
+                        [entry.raw for entry, moved in zip(batch, how, strict=True) if moved is each]
+                        for each in (Moved.DONE, Moved.REFUSED, Moved.GONE)
+                    )
+                )
+            counted.cursor = cursor
+            # The cursor of an ordered walk is a score, and many jobs may share it: do not stop before it has changed.
+            if cursor != began and is_over():
+                break
+        counted.finished = not counted.cursor
+        return counted.done
+
+    def _enqueue_many(self, batch: list[SetEntry], change: Callable[[bytes], JobPayload]) -> list[Moved]:
+        how = dict.fromkeys((entry.raw for entry in batch), Moved.REFUSED)
         moves: list[Move] = []
         stopped: list[bytes] = []
         for entry in batch:
@@ -314,8 +388,8 @@ class JobSet:
                 prepared = self._prepare(change(entry.raw))
             except MalformedPayload:
                 continue
-            except Exception as error:  # noqa: BLE001 - middleware may raise anything, and one job is not all of them
-                self._config.handle_error(error, {"context": f"moving a job of {self.name}", "job": entry.payload})
+            except Exception as error:  # noqa: BLE001 - middleware may raise any error, which must not stop the other jobs
+                self._here.config.handle_error(error, {"context": f"moving a job of {self.name}", "job": entry.payload})
                 continue
             if prepared is None:
                 stopped.append(entry.raw)
@@ -323,19 +397,21 @@ class JobSet:
                 moves.append(Move(entry.raw, prepared.raw, prepared.queue))
         moved = job_sets.enqueue(self._redis, self._key, moves, only_due=False) if moves else []
         removed = job_sets.remove_many(self._redis, self._key, stopped) if stopped else []
-        return sum(how is Moved.DONE for how in moved) + sum(removed)
+        how |= {move.member: each for move, each in zip(moves, moved, strict=True)}
+        how |= {raw: Moved.DONE if gone else Moved.GONE for raw, gone in zip(stopped, removed, strict=True)}
+        return list(how.values())
 
     def _prepare(self, payload: JobPayload) -> Prepared | None:
         return self._client.reenqueue(payload, "schedule" if self.name == "schedule" else "retry")
 
-    def _quarantine_many(self, batch: list[SetEntry]) -> int:
+    def _quarantine_many(self, batch: list[SetEntry]) -> list[Moved]:
         members = [(entry.raw, entry.score) for entry in batch]
-        days, now = self._config.worker.quarantine_days, self._config.clock.now()
+        days, now = self._here.config.worker.quarantine_days, self._here.config.clock.now()
         moved = quarantine.put_from_set(self._redis, self.name, members, days=days, at=now, how="quarantine")
-        return self._tell(batch, moved, "quarantine")
+        return self._emit_removed(batch, moved, "quarantine")
 
     def _take_one_by_one(self) -> int:
-        """All jobs that are there now, in pages: each is told of."""
+        """Remove the current jobs in pages, and emit an event for each."""
         taken, size = 0, len(self)
         while taken < size:
             members = job_sets.take_earliest(self._redis, self._key, min(_SCANNED_AT_ONCE, size - taken))
@@ -346,77 +422,51 @@ class JobSet:
                 self._announce(member, "clear")
         return taken
 
-    def _tell(self, batch: list[SetEntry], gone: list[bool], how: str) -> int:
-        """Announce those that have gone, and answer how many."""
+    def _emit_removed(self, batch: list[SetEntry], gone: list[bool], how: str, reason: str = "") -> list[Moved]:
+        """Emit events for the removed jobs, and return the outcome of each."""
         for entry, has_gone in zip(batch, gone, strict=True):
             if has_gone:
                 self._announce(entry.raw, how)
                 if how == "kill" and entry.payload is not None:
-                    self._tell_of_death(readable(entry.payload))
+                    self._call_death_handlers(readable(entry.payload), JobKilled(reason))
         if how == "delete":
             removed = (entry.jid for entry, has_gone in zip(batch, gone, strict=True) if has_gone)
             attempts.forget(self._redis, [jid for jid in removed if jid])
-        return sum(gone)
+        return [Moved.DONE if has_gone else Moved.GONE for has_gone in gone]
 
-    def _tell_of_death(self, payload: JobPayload) -> None:
-        for handler in self._config.death_handlers:
+    def _call_death_handlers(self, payload: JobPayload, killed: JobKilled) -> None:
+        for handler in self._here.config.death_handlers:
             try:
-                handler(payload, None)
-            except Exception as error:  # noqa: BLE001 - a broken handler must not keep the others from being told
-                self._config.handle_error(error, {"context": "a death handler", "job": payload})
+                handler(payload, killed)
+            except Exception as error:  # noqa: BLE001 - a broken handler must not block the others
+                self._here.config.handle_error(error, {"context": "a death handler", "job": payload})
 
     def _announce(self, raw: bytes, how: str) -> None:
-        self._config.events.emit("job_removed", JobRemoved(raw, self.name, how, self._config.server))
+        self._here.config.events.emit("job_removed", JobRemoved(raw, self.name, how, self._here.server))
 
 
 def retried(raw: bytes) -> JobPayload:
-    """A stored job as it is when somebody retries it by hand: that try does not count. Raises MalformedPayload."""
+    """Return the payload for a manual retry, which does not count as an attempt. Raises MalformedPayload."""
     payload = decode(raw)
-    if "retry_count" in payload:
-        payload["retry_count"] -= 1
+    count = normalize(payload).get("retry_count")
+    if count is not None:
+        payload["retry_count"] = count - 1
     return payload
 
 
-class _Met:
-    """The jobs that a bulk action has met.
-
-    Several members may share a jid, and each is met by its bytes. But a job that was moved may fail at once and be
-    here again, with other bytes: it was met before, and enqueued since the action began.
-    """
-
-    def __init__(self, began_at: float) -> None:
-        # Stamps are whole milliseconds.
-        self._began_at = math.floor(began_at * 1000) / 1000
-        self._jids: set[str] = set()
-        self._digests: set[bytes] = set()
-
-    def first_time(self, entry: SetEntry) -> bool:
-        """Whether this one is met for the first time; it is known from now on."""
-        known = hashlib.blake2b(entry.raw, digest_size=16).digest()
-        if known in self._digests or self._is_back(entry):
-            return False
-        self._digests.add(known)
-        if entry.jid:
-            self._jids.add(entry.jid)
-        return True
-
-    def _is_back(self, entry: SetEntry) -> bool:
-        return entry.jid in self._jids and (entry.enqueued_at or 0) >= self._began_at
-
-
 class ScheduledSet(JobSet):
-    """Jobs that are due later."""
+    """Jobs that are scheduled for later."""
 
     name = "schedule"
 
 
 class RetrySet(JobSet):
-    """Jobs that failed and will be tried again."""
+    """Jobs that failed and will be retried."""
 
     name = "retry"
 
 
 class DeadSet(JobSet):
-    """Jobs that will not be tried again, and bytes that never were jobs."""
+    """Jobs that will not be retried, and malformed payloads."""
 
     name = "dead"

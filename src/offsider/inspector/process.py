@@ -1,6 +1,6 @@
-"""The worker processes that are registered now, ours and Ruby's, and the signals that can be left for them.
+"""The registered worker processes, ours and Ruby's, and signals to them.
 
-A signal waits in Redis until the process looks: Ruby's do at each heartbeat, every 10 s, ours every 2.5 s.
+A signal is stored in Redis until the process reads it: Ruby processes at each heartbeat, every 10 s, ours every 2.5 s.
 """
 
 from __future__ import annotations
@@ -11,26 +11,26 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
+from offsider.config.config import Config
+from offsider.config.installation import Installation
+from offsider.config.routing import MAIN
 from offsider.core.errors import EmbeddedProcess, RedisUnavailable
 from offsider.storage import processes
-from offsider.wiring.config import Config
-from offsider.wiring.default import default_config
-from offsider.wiring.routing import MAIN
 
 if TYPE_CHECKING:
     from offsider.storage.redis import Redis
 
-#: By then one of our processes has taken a signal, unless it is gone.
+#: Within this time one of our processes handles a signal, unless it is dead.
 SIGNAL_SECONDS = 3
-#: The same for Ruby's.
+#: The same for a Ruby process.
 SIGNAL_SECONDS_OF_RUBY = 10
-#: What no process can mean: neither a time, nor kilobytes, nor jobs.
+#: Larger numbers are invalid as a time, as kilobytes, and as a number of jobs.
 _BIGGEST = 1e15
 
 
 @dataclass(frozen=True, slots=True)
 class CapsuleShown:
-    """A capsule of a process: ``mode`` is ``"strict"``, ``"weighted"`` or ``"random"``, ``weights`` has its queues."""
+    """A capsule of a process: ``mode`` is ``"strict"``, ``"weighted"`` or ``"random"``, ``weights`` maps its queues."""
 
     concurrency: int
     mode: str
@@ -39,28 +39,30 @@ class CapsuleShown:
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A worker process as it showed itself at its last heartbeat.
+    """A worker process, as of its last heartbeat.
 
     Attributes:
         identity: ``host:pid:nonce``.
-        hostname, pid: of the process; 0 when the pid is unknown.
-        started_at: epoch seconds, 0 when unknown.
-        concurrency: how many jobs it runs at a time, all capsules together.
+        hostname, pid: host and process ID; 0 if the pid is unknown.
+        started_at: start time in epoch seconds, 0 if unknown.
+        concurrency: number of jobs that it can run now, in all capsules: one per thread, and the ``async def`` jobs
+            that run beside the threads (`worker.async_concurrency`).
         queues: names of the queues that it serves.
-        busy: how many jobs it runs now.
-        is_quiet: it takes no further jobs, and may be on its way out.
-        labels, tag: what it was given to be known by.
-        version: of the program; empty for Sidekiq before 7.
-        embedded: the worker is part of another program and takes no signals.
-        rss_kilobytes: the memory it holds.
-        round_trip_microseconds: to Redis and back.
-        beat_at: epoch seconds of its last heartbeat, by its own clock.
-        capsules: name -> its queues and how many jobs it runs at a time; empty for processes that do not tell.
-        weights: queue -> its weight, all capsules together; 0 where the order is strict.
-        leader: it leads the others: one of ours that was elected, or one of Sidekiq Enterprise.
-        routing: the digest of its routing rules; empty for no rules and for processes of Ruby.
-        shard: the one that it serves; empty when it was started without.
-        app_version: of the application, as `client.app_version` told it; empty when nobody did, and of Ruby's.
+        busy: number of running jobs.
+        is_quiet: whether it has stopped claiming jobs; it may be stopping.
+        labels, tag: configured labels and tag.
+        version: version of offsider or Sidekiq; empty for Sidekiq before 7.
+        embedded: whether the worker is part of another program and ignores signals.
+        rss_kilobytes: resident memory.
+        round_trip_microseconds: round trip to Redis.
+        beat_at: time of its last heartbeat in epoch seconds, by its own clock.
+        capsules: capsules by name; empty for processes that do not report them.
+        weights: weight by queue, all capsules together; 0 for strict order.
+        leader: whether it is the elected leader, of ours or of Sidekiq Enterprise.
+        routing: digest of its routing rules; empty without rules and for Ruby processes.
+        shard: shard that it serves; empty without one.
+        app_version: version of the application, from `client.app_version`; empty if unset, and for Ruby processes.
+        uninterruptible: why its jobs in threads cannot be interrupted; empty if they can, and for Ruby processes.
     """
 
     identity: str
@@ -84,30 +86,31 @@ class Process:
     routing: str
     shard: str
     app_version: str
+    uninterruptible: str
     _redis: Redis = field(repr=False, compare=False)
 
     @property
     def stopping(self) -> bool:
-        """Whether it may be on its way out. As in Sidekiq, it does not tell a stop from being quiet."""
+        """Whether it may be stopping. As in Sidekiq, a stop cannot be distinguished from a quiet process."""
         return self.is_quiet
 
     def quiet(self) -> None:
-        """Have it take no further jobs. Raises EmbeddedProcess, as `stop` and `dump` do."""
+        """Stop it from claiming jobs. Raises EmbeddedProcess, as `stop` and `dump` do."""
         self.signal("TSTP")
 
     def stop(self) -> None:
-        """Have it stop, with its usual time for running jobs."""
+        """Stop it; running jobs have until its timeout to finish."""
         self.signal("TERM")
 
     def dump(self) -> None:
-        """Have it write to its log what every thread is doing."""
+        """Make it log the stacks of all threads."""
         self.signal("TTIN")
 
     def signal(self, name: str) -> None:
-        """Leave ``TSTP``, ``TERM`` or ``TTIN`` for its next heartbeat.
+        """Send ``TSTP``, ``TERM`` or ``TTIN``, which it reads at its next heartbeat.
 
         Raises:
-            EmbeddedProcess: it is part of another program.
+            EmbeddedProcess: the worker is part of another program.
         """
         if self.embedded:
             raise EmbeddedProcess(f"{self.identity} is part of another program: stop the worker there")
@@ -115,15 +118,15 @@ class Process:
 
 
 class ProcessSet:
-    """The processes that have shown themselves within the last minute. Iterating gives `Process`, by identity.
+    """The processes with a heartbeat in the last minute. Iterating yields `Process`, sorted by identity.
 
     Args:
-        config: which server; default: this process's.
+        config: selects the server; default: the configuration of this process.
     """
 
-    def __init__(self, config: Config | None = None) -> None:
-        self._config = config if config is not None else default_config()
-        self._redis = self._config.shared_redis()
+    def __init__(self, config: Config | Installation | None = None) -> None:
+        self._here = Installation.of(config)
+        self._redis = self._here.redis
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -135,37 +138,37 @@ class ProcessSet:
             yield _process(self._redis, identity, fields, leaders)
 
     def find(self, identity: str) -> Process | None:
-        """The process of this identity; None when it is not registered."""
+        """Return the process with this identity; None if it is not registered."""
         found = processes.hashes(self._redis, [identity])
         return _process(self._redis, identity, found[identity], self._leaders()) if identity in found else None
 
     @property
     def leader(self) -> str:
-        """The identity of the process that leads the others, wherever it works; empty when none does."""
-        return processes.leader(self._config.redis_of(MAIN))
+        """The identity of the leader, on any server; empty if there is none."""
+        return processes.leader(self._here.for_server(MAIN).redis)
 
     def _leaders(self) -> set[str]:
-        """Who leads: ours on ``main``, and beside it one of Sidekiq Enterprise on this server."""
+        """Return the leaders: ours on ``main``, and one of Sidekiq Enterprise on this server."""
         leaders = {processes.leader(self._redis)}
-        if self._config.server != MAIN:
+        if self._here.server != MAIN:
             with suppress(RedisUnavailable):
                 leaders.add(self.leader)
         return leaders
 
     @property
     def total_concurrency(self) -> int:
-        """How many jobs they can run at a time, all together."""
+        """Total number of jobs that the processes can run at the same time."""
         return sum(process.concurrency for process in self)
 
     @property
     def total_rss_kilobytes(self) -> int:
-        """The memory they hold, all together."""
+        """Total resident memory."""
         return sum(process.rss_kilobytes for process in self)
 
     def cleanup(self) -> int:
-        """Strike those off the registry that have been silent for a minute, and answer how many.
+        """Remove processes without a heartbeat for a minute from the registry, and return their number.
 
-        Does nothing, and answers 0, when anybody did so within the last minute.
+        Does nothing, and returns 0, if any process did this within the last minute.
         """
         return processes.prune(self._redis)
 
@@ -174,12 +177,13 @@ def _process(redis: Redis, identity: str, fields: Mapping[str, bytes], leaders: 
     info = _info(fields.get("info", b""))
     hostname, _, rest = identity.partition(":")
     capsules = _capsules(info)
+    threads = int(_number(info.get("concurrency"))) or sum(each.concurrency for each in capsules.values())
     return Process(
         identity=identity,
         hostname=_text(info.get("hostname")) or hostname,
         pid=int(_number(info.get("pid", rest.partition(":")[0]))),
         started_at=_number(info.get("started_at")),
-        concurrency=int(_number(info.get("concurrency"))) or sum(each.concurrency for each in capsules.values()),
+        concurrency=int(_number(fields.get("concurrency"))) or threads,
         queues=_texts(info.get("queues")) or list(_all_weights(capsules)),
         busy=int(_number(fields.get("busy"))),
         is_quiet=fields.get("quiet") == b"true",
@@ -196,11 +200,12 @@ def _process(redis: Redis, identity: str, fields: Mapping[str, bytes], leaders: 
         routing=_text(info.get("routing")),
         shard=_text(info.get("shard")),
         app_version=_text(info.get("app_version")),
+        uninterruptible=_text(info.get("uninterruptible")),
         _redis=redis,
     )
 
 
-# What others wrote is read as far as it can be: one odd process must not hide the others.
+# Malformed fields are read as empty: one malformed process must not hide the others.
 
 
 def _info(raw: bytes) -> dict[str, Any]:
@@ -212,23 +217,23 @@ def _info(raw: bytes) -> dict[str, Any]:
 
 
 def _capsules(info: Mapping[str, Any]) -> dict[str, CapsuleShown]:
-    """Those of a process of version 8, which tells all else by them."""
+    """Return the capsules of a version 8 process, which reports queues and weights only in them."""
     capsules = info.get("capsules")
-    told = cast("dict[str, object]", capsules).items() if isinstance(capsules, dict) else ()
-    return {name: _capsule(cast("dict[str, object]", each)) for name, each in told if isinstance(each, dict)}
+    items = cast("dict[str, object]", capsules).items() if isinstance(capsules, dict) else ()
+    return {name: _capsule(cast("dict[str, object]", each)) for name, each in items if isinstance(each, dict)}
 
 
-def _capsule(told: Mapping[str, object]) -> CapsuleShown:
-    return CapsuleShown(int(_number(told.get("concurrency"))), _text(told.get("mode")), _weights(told.get("weights")))
+def _capsule(info: Mapping[str, object]) -> CapsuleShown:
+    return CapsuleShown(int(_number(info.get("concurrency"))), _text(info.get("mode")), _weights(info.get("weights")))
 
 
 def _all_weights(capsules: Mapping[str, CapsuleShown]) -> dict[str, int]:
     return {queue: weight for capsule in capsules.values() for queue, weight in capsule.weights.items()}
 
 
-def _weights(told: object) -> dict[str, int]:
-    """An object, or a list of them, one for each capsule, as version 7 writes it."""
-    parts = cast("list[object]", told) if isinstance(told, list) else [told]
+def _weights(value: object) -> dict[str, int]:
+    """Parse an object, or a list of objects, one per capsule, as version 7 writes it."""
+    parts = cast("list[object]", value) if isinstance(value, list) else [value]
     objects = [cast("dict[str, object]", part) for part in parts if isinstance(part, dict)]
     return {queue: int(_number(weight)) for each in objects for queue, weight in each.items()}
 

@@ -1,32 +1,34 @@
-"""The quarantine: jobs that were put aside instead of deleted, and can be restored for some days."""
+"""The quarantine: jobs that were set aside instead of deleted and can be restored for some days."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from offsider.config.config import Config
+from offsider.config.installation import Installation
+from offsider.inspector.counted import Counted, deadline
+from offsider.inspector.job_filter import JobFilter
 from offsider.inspector.job_record import JobRecord
+from offsider.runtime.events import JobRemoved
 from offsider.storage import quarantine
 from offsider.storage.quarantine import Quarantined
-from offsider.wiring.config import Config
-from offsider.wiring.default import default_config
-from offsider.wiring.events import JobRemoved
 
 _PAGE = 50
 
 
 @dataclass(frozen=True, slots=True)
 class QuarantinedJob:
-    """A job that was put aside.
+    """A job in quarantine.
 
     Attributes:
-        id: of its place in the quarantine.
+        id: ID of its entry in the quarantine.
         record: the job.
-        where: where it was: ``"retry"``, ``"schedule"``, ``"dead"`` or ``"queue:<name>"``.
-        score: the score it had there, in epoch seconds; 0 in a queue.
-        at: epoch seconds at which it was put here.
-        until: epoch seconds until which it is kept.
-        how: what put it here.
+        where: its previous place: ``"retry"``, ``"schedule"``, ``"dead"`` or ``"queue:<name>"``.
+        score: its score there, in epoch seconds; 0 in a queue.
+        at: time at which it was quarantined, in epoch seconds.
+        until: time at which it expires, in epoch seconds.
+        how: action that quarantined it.
     """
 
     id: str
@@ -40,15 +42,15 @@ class QuarantinedJob:
 
 
 class Quarantine:
-    """Iterating gives `QuarantinedJob`, the one that was put here last first, in pages.
+    """The jobs in quarantine. Iterating yields `QuarantinedJob`, latest first, and reads in pages.
 
     Args:
-        config: which server; default: this process's.
+        config: selects the server; default: the configuration of this process.
     """
 
-    def __init__(self, config: Config | None = None) -> None:
-        self._config = config if config is not None else default_config()
-        self._redis = self._config.shared_redis()
+    def __init__(self, config: Config | Installation | None = None) -> None:
+        self._here = Installation.of(config)
+        self._redis = self._here.redis
 
     def __len__(self) -> int:
         return quarantine.size(self._redis)
@@ -61,52 +63,85 @@ class Quarantine:
             seen.update(job.id for job in fresh)
             before = len(self)
             yield from fresh
-            # Those that are restored or deleted by whoever looks make the others come up.
+            # Jobs that the caller restored or deleted during the iteration move the others up.
             start = max(0, start + len(page) - max(0, before - len(self)))
 
     @property
     def days(self) -> int:
-        """How long a job that is put here now is kept: ``worker.quarantine_days``."""
-        return self._config.worker.quarantine_days
+        """Retention of a job that is quarantined now: ``worker.quarantine_days``."""
+        return self._here.config.worker.quarantine_days
 
     def page(self, start: int, count: int, *, newest_first: bool = True) -> list[QuarantinedJob]:
-        """Some jobs, by the time at which they were put here.
+        """Return one page of jobs, sorted by the time at which they were quarantined.
 
         Args:
-            start: how many to leave out.
-            count: how many at most.
-            newest_first: which end to begin at.
+            start: number of jobs to skip.
+            count: maximum number of jobs.
+            newest_first: latest first.
         """
         return [_job(stored) for stored in quarantine.page(self._redis, start, count, newest_first=newest_first)]
 
     def find(self, identifier: str) -> QuarantinedJob | None:
-        """The job of this id; None when there is none."""
+        """Return the job with this ID; None if it does not exist."""
         stored = quarantine.find(self._redis, identifier)
         return None if stored is None else _job(stored)
 
     def restore(self, identifier: str) -> bool:
-        """Move a job back to where it was: to the tail of its queue, or into its set with the score it had.
+        """Move a job back: to the tail of its queue, or into its set with its previous score.
 
-        False when it is not here any more.
+        Returns False if it is no longer in quarantine.
         """
         stored = quarantine.find(self._redis, identifier)
         return stored is not None and quarantine.restore(self._redis, stored)
 
-    def restore_all(self) -> int:
-        """Move every job back, and answer how many."""
-        return sum(quarantine.restore(self._redis, job._stored) for job in self)  # noqa: SLF001 - its own floor's value
+    def count(self) -> Counted:
+        """Count the jobs; `restore_all` and `delete_all` of the result change only these jobs."""
+        counted = Counted(JobFilter(), once=True, at=self._here.config.clock.now())
+        counted.add(quarantine.ids(self._redis))
+        counted.complete = True
+        return counted
+
+    def counted(self, name: str, wanted: JobFilter) -> Counted | None:
+        """Read a stored count; None if it does not exist or has expired."""
+        return Counted.read(self._redis, name, wanted, once=True)
+
+    def keep(self, counted: Counted, name: str) -> None:
+        """Store a count for an hour, so that another process can act on it."""
+        counted.keep(self._redis, name)
+
+    def restore_all(self, counted: Counted | None = None, budget_ms: float | None = None) -> int:
+        """Restore the counted jobs, all by default; returns the number of restored jobs.
+
+        Args:
+            counted: the jobs; all by default.
+            budget_ms: approximate time limit; call again with the same `Counted` to continue.
+        """
+        return self._act_on_all(counted, self.restore, budget_ms)
 
     def delete(self, identifier: str) -> bool:
-        """Delete a job for good. False when it is not here any more."""
+        """Delete a job permanently. Returns False if it is no longer in quarantine."""
         stored = quarantine.find(self._redis, identifier)
         if stored is None or not quarantine.delete(self._redis, identifier):
             return False
-        self._config.events.emit("job_removed", JobRemoved(stored.raw, "quarantine", "delete", self._config.server))
+        self._here.config.events.emit("job_removed", JobRemoved(stored.raw, "quarantine", "delete", self._here.server))
         return True
 
-    def delete_all(self) -> int:
-        """Delete every job for good, and answer how many."""
-        return sum(self.delete(job.id) for job in self)
+    def delete_all(self, counted: Counted | None = None, budget_ms: float | None = None) -> int:
+        """Delete the jobs permanently; see `restore_all`."""
+        return self._act_on_all(counted, self.delete, budget_ms)
+
+    def _act_on_all(self, counted: Counted | None, act: Callable[[str], bool], budget_ms: float | None) -> int:
+        counted = counted if counted is not None else self.count()
+        ids, is_over = quarantine.ids(self._redis), deadline(budget_ms)
+        meant = [ids[at] for at in counted.among(ids)]
+        for number, identifier in enumerate(meant, 1):
+            done = act(identifier.decode("utf-8", "replace"))
+            counted.record(*(([identifier],) if done else ((), (), [identifier])))
+            if number < len(meant) and is_over():
+                counted.cursor = str(number)  # finished jobs are gone: the next step starts at the front
+                return counted.done
+        counted.cursor, counted.finished = "", True
+        return counted.done
 
 
 def _job(stored: Quarantined) -> QuarantinedJob:

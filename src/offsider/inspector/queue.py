@@ -1,71 +1,74 @@
-"""A queue from the outside."""
+"""Read and change a queue."""
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 
+from offsider.config.config import Config
+from offsider.config.installation import Installation
 from offsider.inspector import callers
 from offsider.inspector.callers import Callers
-from offsider.inspector.chunk import Chunk, Preview
+from offsider.inspector.chunk import Chunk
+from offsider.inspector.counted import Counted, deadline
 from offsider.inspector.job_filter import JobFilter
 from offsider.inspector.job_record import JobRecord
-from offsider.inspector.pace import steps
+from offsider.inspector.time_budget import steps
+from offsider.runtime.events import JobRemoved
 from offsider.storage import oldest, quarantine, queue_walk, queues
 from offsider.storage.quarantine import Seen
 from offsider.storage.queue_walk import Place
-from offsider.wiring.config import Config
-from offsider.wiring.default import default_config
-from offsider.wiring.events import JobRemoved
 
 _PAGE = 50
 _BULK_PAGE = 2_000
 _FIND_MS = 1_000
 _SAMPLES = 50
 _TRIES = 3
-#: So many jobs that were deleted by hand are remembered, for those who look through the queue meanwhile.
+#: Number of recently deleted jobs to remember, for iterations of the queue that run at the same time.
 _REMEMBERED = 1_000
 
 
 class Queue:
-    """Iterating gives `JobRecord`, the one that runs next first, in pages.
+    """A queue. Iterating yields `JobRecord`, the next job first, and reads in pages.
 
-    Whatever is pushed, taken and deleted meanwhile, a job that stays in the queue all the time comes at least once.
+    A job that stays in the queue during the whole iteration is yielded at least once, even if other jobs are pushed,
+    claimed and deleted at the same time.
 
     Args:
-        name: of the queue; it need not exist.
-        config: which server; default: this process's.
+        name: name of the queue, which need not exist.
+        config: selects the server; default: the configuration of this process.
     """
 
-    def __init__(self, name: str, config: Config | None = None) -> None:
+    def __init__(self, name: str, config: Config | Installation | None = None) -> None:
         self.name = name
-        self._config = config if config is not None else default_config()
+        self._here = Installation.of(config)
         self._deleted: deque[str] = deque(maxlen=_REMEMBERED)
         self._deletions = 0
-        self._redis = self._config.shared_redis()
+        self._redis = self._here.redis
 
     @classmethod
-    def all(cls, config: Config | None = None) -> list[Queue]:
-        """Every known queue, by name."""
-        config = config if config is not None else default_config()
-        return [cls(name, config) for name in queues.names(config.shared_redis())]
+    def all(cls, config: Config | Installation | None = None) -> list[Queue]:
+        """Return every known queue, sorted by name."""
+        here = Installation.of(config)
+        return [cls(name, here) for name in queues.names(here.redis)]
 
     @staticmethod
-    def pause_all(names: Iterable[str], config: Config | None = None) -> None:
-        """Pause several queues at once."""
-        config = config if config is not None else default_config()
-        queues.pause(config.shared_redis(), *names)
+    def pause_all(names: Iterable[str], config: Config | Installation | None = None) -> None:
+        """Pause several queues atomically."""
+        here = Installation.of(config)
+        queues.pause(here.redis, *names)
 
     @staticmethod
-    def unpause_all(names: Iterable[str], config: Config | None = None) -> None:
-        """Let several queues go on at once."""
-        config = config if config is not None else default_config()
-        queues.unpause(config.shared_redis(), *names)
+    def unpause_all(names: Iterable[str], config: Config | Installation | None = None) -> None:
+        """Unpause several queues atomically."""
+        here = Installation.of(config)
+        queues.unpause(here.redis, *names)
 
     @property
     def exists(self) -> bool:
-        """Whether a job was ever pushed to it since it was last deleted."""
+        """Whether a job was pushed to it since it was last deleted."""
         return queues.is_known(self._redis, self.name)
 
     def __len__(self) -> int:
@@ -84,12 +87,12 @@ class Queue:
             place = place.after(start + len(left), left)
 
     def page(self, start: int, count: int, *, newest_first: bool = False) -> list[JobRecord]:
-        """Some jobs, from the one that runs next on, or from the one that was pushed last.
+        """Return one page of jobs, the next job first by default.
 
         Args:
-            start: how many to leave out.
-            count: how many at most.
-            newest_first: which end to begin at.
+            start: number of jobs to skip.
+            count: maximum number of jobs.
+            newest_first: the last pushed job first.
         """
         raws = queues.page(self._redis, self.name, start, count, newest_first=newest_first)
         if not newest_first:
@@ -99,28 +102,28 @@ class Queue:
 
     @property
     def oldest(self) -> JobRecord | None:
-        """The job that runs next; None for an empty queue."""
+        """The next job; None for an empty queue."""
         return next(iter(self.page(0, 1)), None)
 
     @property
     def latency_seconds(self) -> float:
-        """How long the next job has waited; 0 for an empty queue."""
+        """Seconds that the next job has waited; 0 for an empty queue."""
         [enqueued_at] = oldest.enqueued_at(self._redis, [self.name])
-        return 0.0 if enqueued_at is None else max(0.0, self._config.clock.now() - enqueued_at)
+        return 0.0 if enqueued_at is None else max(0.0, self._here.config.clock.now() - enqueued_at)
 
     @property
     def paused(self) -> bool:
         return self.name in queues.paused(self._redis)
 
     def pause(self) -> None:
-        """Have no worker take jobs from here; jobs that run already go on."""
+        """Stop workers from claiming jobs of this queue; running jobs continue."""
         queues.pause(self._redis, self.name)
 
     def unpause(self) -> None:
         queues.unpause(self._redis, self.name)
 
     def find_job(self, jid: str) -> JobRecord | None:
-        """The job with this id; looks through the whole queue."""
+        """Return the job with this ID; scans the whole queue."""
         wanted, cursor = JobFilter(text=jid), ""
         while True:
             chunk = self.scan(wanted, cursor, _FIND_MS)
@@ -130,10 +133,11 @@ class Queue:
             cursor = chunk.cursor
 
     def callers(self, most: int = 10_000) -> Callers:
-        """Who fills this queue: jobs counted by caller and by class.
+        """Count a sample of the jobs by caller and by class.
 
         Args:
-            most: how many jobs to look at, fewer when that takes long; of a longer queue, some from each part of it.
+            most: maximum number of jobs to read, fewer if that takes long. In a longer queue the sample is spread over
+                the whole queue.
         """
         size = len(self)
         each = max(1, most // _SAMPLES)
@@ -144,13 +148,13 @@ class Queue:
     def scan(
         self, wanted: JobFilter, cursor: str = "", budget_ms: float = 100, most: int | None = None
     ) -> Chunk[JobRecord]:
-        """Look for jobs for about as long as is given, and answer what was found and where to go on.
+        """Scan for jobs within a time budget, and return the matches with a cursor for the next call.
 
         Args:
-            wanted: which jobs.
-            cursor: of the chunk before; empty, or anything else that no chunk had, is the beginning.
-            budget_ms: milliseconds.
-            most: stop when so many are found.
+            wanted: the filter.
+            cursor: cursor of the previous chunk; empty or unknown: start from the beginning.
+            budget_ms: approximate time limit in milliseconds.
+            most: maximum number of matches.
         """
         place = Place.read(cursor)
         chunk: Chunk[JobRecord] = Chunk([], 0, len(self), "")
@@ -158,10 +162,10 @@ class Queue:
             start, raws = queue_walk.read_on(self._redis, self.name, place, step)
             if not raws:
                 return chunk
-            looked_at = self._pick(raws, start, wanted, chunk.entries, most)
-            chunk.scanned += looked_at
-            place = place.after(start + looked_at, raws[:looked_at])
-            if looked_at < len(raws):
+            scanned = self._pick(raws, start, wanted, chunk.entries, most)
+            chunk.scanned += scanned
+            place = place.after(start + scanned, raws[:scanned])
+            if scanned < len(raws):
                 break
         chunk.cursor = place.written
         return chunk
@@ -169,7 +173,7 @@ class Queue:
     def _pick(
         self, raws: Sequence[bytes], start: int, wanted: JobFilter, picked: list[JobRecord], most: int | None
     ) -> int:
-        """Add the jobs that fit to ``picked``, and answer how many were looked at until there were enough."""
+        """Add the matching jobs to ``picked``, up to ``most``, and return the number of scanned jobs."""
         for at, record in enumerate(self._records(raws, start)):
             if most is not None and len(picked) >= most:
                 return at
@@ -177,23 +181,45 @@ class Queue:
                 picked.append(record)
         return len(raws)
 
-    def preview(self, wanted: JobFilter, budget_ms: float = 100) -> Preview:
-        """How many jobs a bulk action would reach, as far as that is found out in the time."""
-        chunk = self.scan(wanted, budget_ms=budget_ms)
-        return Preview(len(chunk.entries), chunk.scanned, chunk.complete)
+    def count(self, wanted: JobFilter | Counted | None = None, budget_ms: float | None = None) -> Counted:
+        """Count the matching jobs, all by default; `delete_matching` of the result changes only these jobs.
+
+        Args:
+            wanted: a filter, or an incomplete count to continue.
+            budget_ms: approximate time limit; see `Counted.complete`.
+        """
+        counted = wanted if isinstance(wanted, Counted) else self._uncounted(wanted)
+        place = Place.read(counted.cursor)
+        for step in steps(math.inf if budget_ms is None else budget_ms):
+            start, raws = queue_walk.read_on(self._redis, self.name, place, step)
+            counted.add(record.raw for record in self._records(raws, start) if counted.wanted.matches(record))
+            counted.scanned += len(raws)
+            place = place.after(start + len(raws), raws)
+            counted.cursor, counted.complete = place.written if raws else "", not raws
+            if not raws:
+                break
+        return counted
+
+    def counted(self, name: str, wanted: JobFilter) -> Counted | None:
+        """Read a stored count; None if it does not exist or has expired."""
+        return Counted.read(self._redis, name, wanted, once=False)
+
+    def keep(self, counted: Counted, name: str) -> None:
+        """Store a count for an hour, so that another process can act on it."""
+        counted.keep(self._redis, name)
 
     def delete(self, record: JobRecord) -> bool:
-        """Remove one job. False when it has left the queue meanwhile."""
+        """Delete one job. Returns False if it has left the queue."""
         if record.position is not None and self._take([Seen(record.raw, record.position)], "delete", self._delete):
             return True
-        # No place is known, or it is far from there: the server compares with every job.
+        # The position is unknown or outdated: the server compares every job.
         deleted = queues.delete_job(self._redis, self.name, record.raw)
         if deleted:
             self._gone(record.raw, "delete")
         return deleted
 
     def quarantine(self, record: JobRecord) -> bool:
-        """Put one job aside for ``worker.quarantine_days``. False when it has left the queue meanwhile."""
+        """Move one job to the quarantine for ``worker.quarantine_days``. Returns False if it has left the queue."""
         known = record.position
         if known is not None and self._take([Seen(record.raw, known)], "quarantine", self._put_aside):
             return True
@@ -201,46 +227,68 @@ class Queue:
         return position is not None and bool(self._take([Seen(record.raw, position)], "quarantine", self._put_aside))
 
     def delete_by_class(self, name: str) -> int:
-        """Remove every job of a class, and answer how many there were."""
+        """Delete every job of a class, and return their number."""
         return self.delete_matching(JobFilter(name=name))
 
-    def delete_matching(self, wanted: JobFilter) -> int:
-        """Remove every job that fits, for good, and answer how many there were."""
-        return self._sweep(wanted, "delete", self._delete)
+    def delete_matching(self, wanted: JobFilter | Counted, budget_ms: float | None = None) -> int:
+        """Delete every matching job permanently, and return the number of deleted jobs.
 
-    def quarantine_matching(self, wanted: JobFilter) -> int:
-        """Put every job that fits aside for ``worker.quarantine_days``, and answer how many there were."""
-        return self._sweep(wanted, "quarantine", self._put_aside)
+        Args:
+            wanted: a filter or a count.
+            budget_ms: approximate time limit; call again with the same `Counted` to continue.
+        """
+        return self._sweep(wanted, "delete", self._delete, budget_ms)
+
+    def quarantine_matching(self, wanted: JobFilter | Counted, budget_ms: float | None = None) -> int:
+        """Move every matching job to the quarantine for ``worker.quarantine_days``; see `delete_matching`."""
+        return self._sweep(wanted, "quarantine", self._put_aside, budget_ms)
+
+    def forget(self) -> bool:
+        """Remove an empty queue from the set of queues; False if it contains jobs or is not in the set."""
+        return queues.forget(self._redis, self.name)
+
+    def _uncounted(self, wanted: JobFilter | None) -> Counted:
+        return Counted(wanted if wanted is not None else JobFilter(), once=False, at=self._here.config.clock.now())
 
     def _delete(self, jobs: list[Seen]) -> list[bool]:
         return quarantine.take_from_queue(self._redis, self.name, jobs)
 
     def _put_aside(self, jobs: list[Seen]) -> list[bool]:
-        days, now = self._config.worker.quarantine_days, self._config.clock.now()
+        days, now = self._here.config.worker.quarantine_days, self._here.config.clock.now()
         return quarantine.take_from_queue(self._redis, self.name, jobs, days=days, at=now, how="quarantine")
 
-    def _sweep(self, wanted: JobFilter, how: str, take: Callable[[list[Seen]], list[bool]]) -> int:
-        removed, place, tries = 0, Place(), 0
+    def _sweep(
+        self,
+        wanted: JobFilter | Counted,
+        how: str,
+        take: Callable[[list[Seen]], list[bool]],
+        budget_ms: float | None,
+    ) -> int:
+        counted = wanted if isinstance(wanted, Counted) else self.count(wanted)
+        place, tries, is_over = Place.read(counted.cursor), 0, deadline(budget_ms)
         while True:
             start, raws = queue_walk.read_on(self._redis, self.name, place, _BULK_PAGE)
             if not raws:
-                return removed
-            matching = [at for at, record in enumerate(self._records(raws, start)) if wanted.matches(record)]
-            seen = [Seen(raws[at], start + at) for at in matching]
+                counted.cursor, counted.finished = "", True
+                return counted.done
+            seen = [Seen(raws[at], start + at) for at in counted.among(raws)]
             taken = self._take(seen, how, take)
-            removed += len(taken)
+            counted.record(job.raw for job in seen if job.position in taken)
             tries += 1
             if len(taken) < len(seen) and tries < _TRIES:
-                continue  # workers took some, or so many that the others were not found: look again
+                continue  # workers claimed jobs, so that positions have changed: read again
             left = [raw for at, raw in enumerate(raws) if start + at not in taken]
             place, tries = place.after(start + len(left), left), 0
+            counted.cursor = place.written
+            if is_over():
+                return counted.done
 
     def _take(self, seen: list[Seen], how: str, take: Callable[[list[Seen]], list[bool]]) -> set[int]:
-        """Take jobs out, and answer at which positions they were."""
+        """Remove jobs, and return the positions of those that were removed."""
         taken: set[int] = set()
         for first in range(0, len(seen), quarantine.BATCH):
             batch = seen[first : first + quarantine.BATCH]
-            # What was taken before was nearer to the end.
+            # Jobs removed before were closer to the next job, so the positions of the others have decreased.
             replies = take([Seen(job.raw, job.position - len(taken)) for job in batch])
             for job, gone in zip(batch, replies, strict=True):
                 if gone:
@@ -249,14 +297,14 @@ class Queue:
         return taken
 
     def clear(self) -> int:
-        """Delete the queue with all its jobs, and answer how many there were."""
-        told = 0
-        if self._config.events.listened("job_removed"):
-            told = self._take_one_by_one()
-        return told + queues.clear(self._redis, self.name)
+        """Delete the queue with all its jobs, and return their number."""
+        removed = 0
+        if self._here.config.events.listened("job_removed"):
+            removed = self._take_one_by_one()
+        return removed + queues.clear(self._redis, self.name)
 
     def _take_one_by_one(self) -> int:
-        """All jobs that are there now, in pages: each is told of."""
+        """Remove the current jobs in pages, and emit an event for each."""
         taken, size = 0, len(self)
         while taken < size:
             raws = queues.take(self._redis, self.name, min(_BULK_PAGE, size - taken))
@@ -276,4 +324,4 @@ class Queue:
     def _gone(self, raw: bytes, how: str) -> None:
         self._deleted.append(queue_walk.digest(raw))
         self._deletions += 1
-        self._config.events.emit("job_removed", JobRemoved(raw, f"queue:{self.name}", how, self._config.server))
+        self._here.config.events.emit("job_removed", JobRemoved(raw, f"queue:{self.name}", how, self._here.server))

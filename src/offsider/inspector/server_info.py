@@ -1,32 +1,34 @@
-"""The server as people look at it."""
+"""Facts about the server for display."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from offsider.config.config import Config
+from offsider.config.installation import Installation
 from offsider.storage import clocks
 from offsider.storage.server_info import server_info
-from offsider.wiring.config import Config
-from offsider.wiring.default import default_config
 
 
 @dataclass(frozen=True, slots=True)
 class ServerInfo:
-    """What a Redis or Valkey server says about itself. What it may not tell is None, or empty where that is a text.
+    """Facts that a Redis or Valkey server reports. Unknown facts are None, or empty for texts.
 
     Attributes:
         store: ``"redis"``, ``"valkey"`` or ``"dragonfly"``.
-        version: of that.
-        uptime_days: whole days since it was started.
-        connected_clients: connections now.
-        used_memory_bytes, used_memory_peak_bytes: now, and the most since it was started.
-        max_memory_bytes: 0 means no limit.
-        policy: what it does when memory is full; only ``noeviction`` keeps jobs.
-        persistence: what it writes to disk: ``"aof"``, ``"rdb"``, ``"aof, rdb"`` or ``"none"``.
+        version: version of the server.
+        uptime_days: whole days since its start.
+        connected_clients: number of open connections.
+        used_memory_bytes, used_memory_peak_bytes: current memory use, and the peak since its start.
+        max_memory_bytes: memory limit; 0 for no limit.
+        policy: eviction policy; only ``noeviction`` is safe for jobs.
+        persistence: persistence modes: ``"aof"``, ``"rdb"``, ``"aof, rdb"`` or ``"none"``.
         role: ``"master"`` or ``"replica"``.
-        clock_drift_seconds: how far its clock is ahead of this machine's; negative when it is behind.
-        round_trip_seconds: there and back, once.
-        url: where it is, without the password.
+        clock_drift_seconds: difference between its clock and this host's; negative if its clock is behind.
+        round_trip_seconds: duration of one round trip.
+        url: its URL without the password.
+        raw: the fields of its reply to INFO, as text.
     """
 
     store: str
@@ -42,28 +44,30 @@ class ServerInfo:
     clock_drift_seconds: float
     round_trip_seconds: float
     url: str
+    raw: Mapping[str, str]
 
     @classmethod
-    def read(cls, config: Config | None = None) -> ServerInfo:
-        """Ask it now. Raises RedisUnavailable when it does not answer."""
-        config = config if config is not None else default_config()
-        redis = config.shared_redis()
-        told = server_info(redis)
+    def read(cls, config: Config | Installation | None = None) -> ServerInfo:
+        """Query the server. Raises RedisUnavailable if it does not respond."""
+        here = Installation.of(config)
+        redis = here.redis
+        info = server_info(redis)
         theirs, took = clocks.look(redis)
         return cls(
-            store=told.kind or "",
-            version=told.version_text,
-            uptime_days=told.uptime_days,
-            connected_clients=told.connected_clients,
-            used_memory_bytes=told.used_memory,
-            used_memory_peak_bytes=told.used_memory_peak,
-            max_memory_bytes=told.max_memory,
-            policy=told.policy or "",
-            persistence=_persistence(aof=told.aof, rdb=told.rdb),
-            role=told.role or "",
-            clock_drift_seconds=theirs - (config.clock.now() - took / 2),
+            store=info.kind or "",
+            version=info.version_text,
+            uptime_days=info.uptime_days,
+            connected_clients=info.connected_clients,
+            used_memory_bytes=info.used_memory,
+            used_memory_peak_bytes=info.used_memory_peak,
+            max_memory_bytes=info.max_memory,
+            policy=info.policy or "",
+            persistence=_persistence(aof=info.aof, rdb=info.rdb),
+            role=info.role or "",
+            clock_drift_seconds=theirs - (here.config.clock.now() - took / 2),
             round_trip_seconds=took,
             url=redis.settings.redacted_url,
+            raw=info.fields,
         )
 
 

@@ -1,24 +1,25 @@
-"""Whether jobs keep what was promised of them: apdex, failures and error budget by class, urgency, category and shard.
+"""SLOs: apdex, failures and error budget of jobs by class, urgency, category and shard.
 
-Only runs of workers of offsider are counted. Figures lag by a heartbeat (10 s); the youngest ten minutes, or hour of
-three days, have not ended, so that a window is up to so much shorter than its name.
+Only runs of offsider's workers are counted. Numbers lag by one heartbeat (10 s). The current ten minutes are
+incomplete, so a window is up to ten minutes shorter than its name.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Literal, TypeAlias
 
-from offsider.core.objectives import CPU_BOUND, Score, summed
+from offsider.config.config import Config
+from offsider.config.installation import Installation
 from offsider.core.series import Series
-from offsider.storage import slo_counts
-from offsider.wiring.config import Config
-from offsider.wiring.default import default_config
+from offsider.core.slo import CPU_BOUND, Score, summed
+from offsider.storage import run_counts
 
-#: How far back one can look.
-WINDOWS: Sequence[str] = tuple(slo_counts.WINDOWS)
-#: Shorter runs in all say nothing of what a class needs.
+#: Available windows.
+WINDOWS: Sequence[str] = tuple(run_counts.WINDOWS)
+#: Minimum total execution time of a class for a meaningful CPU share.
 _ENOUGH_SECONDS = 10.0
 
 Group: TypeAlias = Literal["urgency", "feature_category", "shard"]
@@ -26,13 +27,13 @@ Group: TypeAlias = Literal["urgency", "feature_category", "shard"]
 
 @dataclass(frozen=True, slots=True)
 class ClassLevel:
-    """One job class.
+    """The scores of one job class.
 
     Attributes:
-        name: of the class.
-        urgency, feature_category, boundary: as its workers declared it; empty when it says nothing.
-        shard: the one whose workers ran it; empty for workers without one.
-        scores: window -> how its runs went; a window without runs is there too.
+        name: job class.
+        urgency, feature_category, boundary: as declared in its workers; empty if not declared.
+        shard: shard of the workers that ran it; empty for workers without a shard.
+        scores: score of its runs by window, including windows without runs.
     """
 
     name: str
@@ -45,12 +46,12 @@ class ClassLevel:
 
 @dataclass(frozen=True, slots=True)
 class ServiceLevels:
-    """How all runs of one server went.
+    """The scores of all runs on one server.
 
     Attributes:
-        objective: the share of runs that shall be satisfied.
-        budget_window: the time that the error budget is for.
-        classes: each class, once for each shard and whatever else it was declared with.
+        objective: target ratio of satisfied runs.
+        budget_window: window of the error budget.
+        classes: one entry per class, shard and declaration.
     """
 
     objective: float
@@ -58,37 +59,36 @@ class ServiceLevels:
     classes: Sequence[ClassLevel]
 
     @classmethod
-    def read(cls, config: Config | None = None) -> ServiceLevels:
-        """Look now; one round trip.
+    def read(cls, config: Config | Installation | None = None) -> ServiceLevels:
+        """Read the current scores.
 
         Raises:
-            RedisFailure: the server does not answer.
+            RedisFailure: the server does not respond.
         """
-        config = config if config is not None else default_config()
-        scores: dict[tuple[str, str, str, str, str], dict[str, Score]] = {}
-        past = config.kept.get(slo_counts.Past, slo_counts.Past)
-        for window, found in slo_counts.read(config.shared_redis(), config.clock.now(), past).items():
-            for labels, score in found:
-                name, urgency, category, boundary, shard = (labels.get(label, "") for label in _LABELS)
-                key = name, urgency, category, boundary, shard
-                scores.setdefault(key, dict.fromkeys(WINDOWS, Score()))[window] = score
-        classes = [ClassLevel(*key, scores[key]) for key in sorted(scores)]
-        return cls(config.slo.apdex_objective, config.slo.budget_window, classes)
+        here = Installation.of(config)
+        found = run_counts.scores(here.redis, here.config.clock.now())
+        classes = [_level(labels, scores) for labels, scores in found]
+        classes.sort(key=attrgetter("name", "urgency", "feature_category", "boundary", "shard"))
+        return cls(here.config.slo.apdex_objective, here.config.slo.budget_window, classes)
 
     @property
     def total(self) -> dict[str, Score]:
-        """Window -> all classes together."""
+        """Score of all classes together, by window."""
         return _summed(self.classes)
 
     def by(self, group: Group) -> dict[str, dict[str, Score]]:
-        """Urgency, category or shard -> window -> its classes together."""
+        """Return the score by urgency, category or shard, then by window."""
         members: dict[str, list[ClassLevel]] = {}
         for each in self.classes:
             members.setdefault(getattr(each, group), []).append(each)
         return {name: _summed(levels) for name, levels in members.items()}
 
 
-_LABELS = ("class", "urgency", "feature_category", "boundary", "shard")
+def _level(labels: Mapping[str, str], scores: Mapping[str, Score]) -> ClassLevel:
+    name, urgency, category, boundary, shard = (
+        labels.get(label, "") for label in ("class", "urgency", "feature_category", "boundary", "shard")
+    )
+    return ClassLevel(name, urgency, category, boundary, shard, scores)
 
 
 def _summed(levels: Iterable[ClassLevel]) -> dict[str, Score]:
@@ -97,19 +97,19 @@ def _summed(levels: Iterable[ClassLevel]) -> dict[str, Score]:
 
 
 def cpu_shares(series: Iterable[Series]) -> dict[str, float]:
-    """Class -> the share of its time that its runs compute, of the classes that have run for long enough to tell."""
-    sums: dict[str, Series] = {}
+    """Return the ratio of CPU time to execution time by class, for classes with enough execution time."""
+    totals: dict[str, Series] = {}
     for one in series:
         name = one.labels.get("class", "")
-        sums.setdefault(name, Series({})).add(one)
+        totals.setdefault(name, Series({})).add(one)
     return {
         name: min(1.0, one.cpu_seconds / one.run_seconds)
-        for name, one in sums.items()
+        for name, one in totals.items()
         if one.run_seconds >= _ENOUGH_SECONDS
     }
 
 
 def cpu_bound(series: Sequence[Series]) -> dict[str, float]:
-    """Class -> that share, of those that compute most of the time and are not declared as ``cpu``."""
+    """Return the same ratio for classes that mostly use the CPU and are not declared as ``cpu``."""
     declared = {one.labels.get("class", "") for one in series if one.labels.get("boundary") == "cpu"}
     return {name: share for name, share in cpu_shares(series).items() if share > CPU_BOUND and name not in declared}

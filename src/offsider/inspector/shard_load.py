@@ -1,51 +1,51 @@
-"""How busy each shard is, whether its jobs wait too long, and how many processes it should have.
+"""Utilization, queue pressure and desired number of processes of each shard.
 
-Workers that were started without a shard are the shard ``""``.
+Workers without a shard belong to the shard ``""``.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from offsider.config.config import Config
+from offsider.config.installation import Installation
+from offsider.config.queue_spec import parse_all
 from offsider.core.characteristics import URGENCIES
-from offsider.core.objectives import desired_processes, utilisation
-from offsider.core.series import Series
-from offsider.inspector.fleet_metrics import FleetMetrics
+from offsider.core.series import Load, Series
+from offsider.core.slo import desired_processes, utilization
+from offsider.inspector.job_metrics import FleetMetrics
 from offsider.inspector.process import Process, ProcessSet
 from offsider.inspector.stats import QueueSummary, Stats
-from offsider.storage import shard_loads
-from offsider.storage.shard_loads import Load
-from offsider.wiring.config import Config
-from offsider.wiring.default import default_config
-from offsider.wiring.queue_spec import parse_all
+from offsider.storage import run_counts
 
 if TYPE_CHECKING:
-    from offsider.wiring.settings import SloSection
+    from offsider.config.settings import SloSection
 
 _MINUTE = 60.0
-_TEN_MINUTES = 600.0
 _HOUR = 3600.0
+#: Minutes between two points of a `Course`.
+_STEP = 3
 
 
 @dataclass(frozen=True, slots=True)
 class ShardLoad:
-    """One shard, now.
+    """The current load of one shard.
 
     Attributes:
-        name: as its workers were given it.
-        processes: how many there are, quiet ones left out.
-        threads: how many these have, and
-        busy: how many of them run a job.
-        queues: what they serve; of a shard without processes what its configuration names.
-        used_hour, used_ten_minutes: the share of their time that threads ran jobs; None when there were no threads.
-        pressure: how long the next job of a queue has waited, as a share of what is promised, of the worst queue: above
-            1 a promise is broken. Paused queues and those whose jobs may wait for ever are left out.
-        latest_queue: that queue; empty when nobody waits.
-        desired: how many processes it should have.
-        total: what its threads did since the sums began.
+        name: name of the shard.
+        processes: number of processes, without quiet ones.
+        threads: number of their threads.
+        busy: number of threads that run a job.
+        queues: queues that they serve; without processes, the queues of its configuration.
+        used_hour, used_ten_minutes: utilization of the threads; None if there were no threads.
+        pressure: latency of the worst queue divided by its target; above 1 the target is missed. Paused queues and
+            queues without a target are not included.
+        latest_queue: the worst queue; empty if no job waits.
+        desired: desired number of processes.
+        total: total load since the counters began.
     """
 
     name: str
@@ -62,18 +62,18 @@ class ShardLoad:
 
     @property
     def used_now(self) -> float | None:
-        """The share of its threads that run a job."""
-        return utilisation(self.busy, self.threads)
+        """Current utilization of its threads."""
+        return utilization(self.busy, self.threads)
 
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """The utilisation of a shard over time, a value for each step.
+    """The utilization of a shard over time, one value per step.
 
     Attributes:
-        starts_at, step_seconds: of the first step, epoch seconds, and the width of each.
+        starts_at, step_seconds: start of the first step in epoch seconds, and length of a step.
         hour, ten_minutes: over the hour, and the ten minutes, that end with the step.
-        instant: over the step alone. None where there were no threads: that is no idle shard.
+        instant: over the step only. None if there were no threads, which is not the same as an idle shard.
     """
 
     starts_at: float
@@ -84,48 +84,49 @@ class Course:
 
 
 class ShardLoads:
-    """Reads what workers told of their shards."""
+    """Reads the load that workers report by shard."""
 
     @classmethod
-    def read(cls, config: Config | None = None, *, series: Sequence[Series] | None = None) -> list[ShardLoad]:
-        """Every shard of a server that has processes, is configured, or has worked within the hour; by name.
+    def read(
+        cls, config: Config | Installation | None = None, *, series: Sequence[Series] | None = None
+    ) -> list[ShardLoad]:
+        """Return every shard of a server that has processes, is configured, or ran in the last hour; sorted by name.
 
         Args:
-            config: which server; default: this process's.
-            series: what `FleetMetrics` has read, by who has done so already.
+            config: selects the server; default: the configuration of this process.
+            series: result of `FleetMetrics.read`, to avoid a second read.
 
         Raises:
-            RedisFailure: the server does not answer.
+            RedisFailure: the server does not respond.
         """
-        config = config if config is not None else default_config()
-        counted = FleetMetrics.read(config) if series is None else series
-        return loads_of(config, list(ProcessSet(config)), Stats.read(config).queue_summaries, counted)
+        here = Installation.of(config)
+        counted = FleetMetrics.read(here) if series is None else series
+        return loads_of(here, list(ProcessSet(here)), Stats.read(here).queue_summaries, counted)
 
     @classmethod
-    def courses(cls, hours: int = 6, config: Config | None = None) -> dict[str, Course]:
-        """Shard -> its utilisation in the last hours, at most 7, in steps of 3 minutes."""
-        config = config if config is not None else default_config()
-        step = 3 * _MINUTE
-        until = math.floor(config.clock.now() / _MINUTE) * _MINUTE  # the running minute is not told of in full
+    def courses(cls, hours: int = 6, config: Config | Installation | None = None) -> dict[str, Course]:
+        """Return the utilization by shard over the last hours, at most 7, in steps of 3 minutes."""
+        here = Installation.of(config)
+        until = math.floor(here.config.clock.now() / _MINUTE) * _MINUTE  # the current minute is not complete
         starts_at = until - hours * _HOUR
-        minutes = shard_loads.minutes(config.shared_redis(), starts_at - _HOUR, until)
-        ends = [starts_at + step * (at + 1) for at in range(round(hours * _HOUR / step))]
-        return {shard: _course(of_shard, ends, step) for shard, of_shard in sorted(minutes.items())}
+        # One hour more than shown, for the first points of the hourly utilization.
+        minutes = run_counts.load_minutes(here.redis, starts_at - _HOUR, until - _MINUTE)
+        return {shard: _course(loads, starts_at) for shard, loads in sorted(minutes.items())}
 
 
 def loads_of(
-    config: Config, processes: Iterable[Process], queues: Sequence[QueueSummary], series: Sequence[Series]
+    here: Installation, processes: Iterable[Process], queues: Sequence[QueueSummary], series: Sequence[Series]
 ) -> list[ShardLoad]:
-    """The same as `ShardLoads.read`, for who has looked at the rest already."""
-    redis, now = config.shared_redis(), config.clock.now()
-    totals, minutes = shard_loads.totals(redis), shard_loads.minutes(redis, now - _HOUR + _MINUTE, now)
+    """Return the same as `ShardLoads.read`, from processes, queues and series that were read before."""
+    redis, now = here.redis, here.config.clock.now()
+    totals, minutes = run_counts.load_totals(redis), run_counts.load_minutes(redis, now - _HOUR + _MINUTE, now)
     working: dict[str, list[Process]] = {}
     for process in processes:
         if not process.is_quiet:
             working.setdefault(process.shard, []).append(process)
-    configured = {name: shard for name, shard in config.shards.items() if shard.server == config.server}
+    configured = {name: shard for name, shard in here.config.shards.items() if shard.server == here.server}
     waiting = {queue.name for queue in queues if queue.size and not queue.paused}
-    late = _late(QueueTargets(config.slo, series), queues)
+    late = _late(QueueTargets(here.config.slo, series), queues)
     loads: list[ShardLoad] = []
     for name in sorted({*working, *minutes, *configured}):
         there = working.get(name, [])
@@ -133,9 +134,9 @@ def loads_of(
         served = sorted({queue for process in there for queue in process.queues} or named)
         latest = max((queue for queue in served if queue in late), key=late.__getitem__, default="")
         pressure = late.get(latest, 0.0)
-        of_shard = minutes.get(name, {})
-        used = _used(of_shard, now - _TEN_MINUTES, now)
-        least, most = config.slo.replicas_of(configured.get(name))
+        of_shard = minutes.get(name, [])
+        used = _used(of_shard[-10:])
+        least, most = here.config.slo.replicas_of(configured.get(name))
         loads.append(
             ShardLoad(
                 name=name,
@@ -143,7 +144,7 @@ def loads_of(
                 threads=sum(process.concurrency for process in there),
                 busy=sum(process.busy for process in there),
                 queues=served,
-                used_hour=_used(of_shard, now - _HOUR, now),
+                used_hour=_used(of_shard),
                 used_ten_minutes=used,
                 pressure=pressure,
                 latest_queue=latest,
@@ -162,11 +163,11 @@ def loads_of(
 
 
 class QueueTargets:
-    """Within how many seconds the jobs of each queue shall begin, by the most urgent class that has run there.
+    """Target latency of each queue, by the most urgent class that has run there.
 
     Args:
-        slo: what urgencies promise.
-        series: what was counted of runs.
+        slo: targets by urgency.
+        series: counters of runs.
     """
 
     def __init__(self, slo: SloSection, series: Iterable[Series]) -> None:
@@ -178,12 +179,12 @@ class QueueTargets:
             self._known[queue] = min(seconds, self._known.get(queue, math.inf))
 
     def of(self, queue: str) -> float:
-        """Of one queue; infinite when its jobs may wait for ever. Where nothing has run yet, low urgency is assumed."""
+        """Return the target in seconds; infinite without a target. Before the first run, low urgency is assumed."""
         return self._known.get(queue, self._unknown)
 
 
 def _late(targets: QueueTargets, queues: Sequence[QueueSummary]) -> dict[str, float]:
-    """Queue -> how long its next job has waited, as a share of what is promised there."""
+    """Return latency divided by target latency, by queue."""
     return {
         queue.name: queue.latency_seconds / targets.of(queue.name)
         for queue in queues
@@ -191,13 +192,13 @@ def _late(targets: QueueTargets, queues: Sequence[QueueSummary]) -> dict[str, fl
     }
 
 
-def _used(minutes: Mapping[float, Load], since: float, until: float) -> float | None:
-    there = sum((load for at, load in minutes.items() if since < at + _MINUTE and at < until), Load())
-    return utilisation(there.run_seconds, there.thread_seconds)
+def _used(loads: Iterable[Load]) -> float | None:
+    total = sum(loads, Load())
+    return utilization(total.run_seconds, total.thread_seconds)
 
 
-def _course(minutes: Mapping[float, Load], ends: Sequence[float], step: float) -> Course:
-    def over(seconds: float) -> list[float | None]:
-        return [_used(minutes, end - seconds, end) for end in ends]
+def _course(loads: Sequence[Load], starts_at: float) -> Course:
+    def over(minutes: int) -> list[float | None]:
+        return [_used(loads[end - minutes : end]) for end in range(60 + _STEP, len(loads) + 1, _STEP)]
 
-    return Course(ends[0] - step, step, hour=over(_HOUR), ten_minutes=over(_TEN_MINUTES), instant=over(step))
+    return Course(starts_at, _STEP * _MINUTE, hour=over(60), ten_minutes=over(10), instant=over(_STEP))

@@ -1,7 +1,7 @@
-"""How the shards fare: who serves them, on which server, and what waits for them. One look at every server.
+"""The state of the shards: server, processes, and waiting jobs. Each server is read once.
 
-A shard's queues are those that it names. Of one that selects jobs they are those where its jobs are sent to, as far as
-these are declared here, and those that its workers tell.
+The queues of a shard are those in its configuration. For a shard with ``select`` they are the queues of the selected
+jobs, as far as these are declared here, and the queues that its workers report.
 """
 
 from __future__ import annotations
@@ -10,33 +10,33 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from offsider.config.config import Config
+from offsider.config.installation import Installation
+from offsider.config.queue_spec import EVERY
+from offsider.config.shards import routes_of
 from offsider.core.errors import RedisFailure
-from offsider.inspector.everywhere import ask_all
+from offsider.inspector.all_servers import query_all
 from offsider.inspector.process import Process, ProcessSet
 from offsider.inspector.stats import QueueSummary, Stats
-from offsider.wiring.config import Config
-from offsider.wiring.default import default_config
-from offsider.wiring.queue_spec import EVERY
-from offsider.wiring.shards import routes_of
 
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """A shard as it fares now.
+    """The current state of a shard.
 
     Attributes:
-        name: of the shard; empty for workers that were started without one, and for queues of no shard in which jobs
-            wait that nobody takes.
-        server: the name of its server.
-        url: of that server, without its password.
-        queues: the names of its queues; ``*`` among them means all of its server.
-        processes: how many serve it, and
-        quiet: how many of these take no further jobs.
-        concurrency: how many threads all of them have.
-        busy: jobs that run in them now.
-        waiting: jobs in its queues.
-        latency_seconds: how long the oldest of these has waited; 0 when none waits.
-        error: why nothing is known, because the server does not answer; else empty.
+        name: name of the shard; empty for workers without a shard, and for unserved queues with jobs that belong to
+            no shard.
+        server: name of its server.
+        url: URL of that server without the password.
+        queues: names of its queues; ``*`` means all queues of its server.
+        processes: number of processes that serve it.
+        quiet: number of quiet processes among them.
+        concurrency: total number of threads.
+        busy: number of running jobs.
+        waiting: number of jobs in its queues.
+        latency_seconds: highest latency of its queues; 0 if no job waits.
+        error: the error if the server does not respond; else empty.
     """
 
     name: str
@@ -54,80 +54,82 @@ class Shard:
 
 @dataclass(frozen=True, slots=True)
 class ServerLook:
-    """What is to be known of one server."""
+    """The queues and processes of one server."""
 
     queues: Sequence[QueueSummary]
     processes: Sequence[Process]
 
     @classmethod
-    def read(cls, config: Config) -> ServerLook:
-        """Look now. Raises RedisFailure."""
-        return cls(Stats.read(config).queue_summaries, list(ProcessSet(config)))
+    def read(cls, here: Installation) -> ServerLook:
+        """Read the current state. Raises RedisFailure."""
+        return cls(Stats.read(here).queue_summaries, list(ProcessSet(here)))
 
     @property
     def unserved(self) -> list[QueueSummary]:
-        """The queues in which jobs wait that no process takes from."""
+        """The queues with jobs that no process serves."""
         served = {queue for process in self.processes for queue in process.queues}
         return [] if EVERY in served else [each for each in self.queues if each.size and each.name not in served]
 
 
-#: What was seen of a server, or why nothing was.
+#: The state of a server, or the error.
 Seen: TypeAlias = ServerLook | str
 
 
 class Shards:
-    """Every shard of the configuration, then, server by server, those that only workers tell of, the workers without
-    one, and the queues in which jobs wait that no shard has. Iterating gives `Shard`, as of now.
+    """All shards. Iterating reads the current state and yields `Shard`.
+
+    The shards of the configuration come first. Then, by server: shards that only workers report, workers without a
+    shard, and unserved queues with jobs that belong to no shard.
 
     Args:
-        config: which configuration; default: this process's.
+        config: the configuration; default: the configuration of this process.
     """
 
-    def __init__(self, config: Config | None = None) -> None:
-        self._config = config if config is not None else default_config()
+    def __init__(self, config: Config | Installation | None = None) -> None:
+        self._here = Installation.of(config)
 
     def __iter__(self) -> Iterator[Shard]:
-        answers = ask_all(self._config, ServerLook.read).items()
-        seen = {server: str(look) if isinstance(look, RedisFailure) else look for server, look in answers}
-        yield from shards_of(self._config, seen)
+        answers = query_all(self._here, ServerLook.read).items()
+        seen = {server: str(state) if isinstance(state, RedisFailure) else state for server, state in answers}
+        yield from shards_of(self._here, seen)
 
     def find(self, name: str) -> Shard | None:
-        """The shard of this name; None when there is none."""
+        """Return the shard with this name; None if it does not exist."""
         return next((shard for shard in self if shard.name == name), None) if name else None
 
 
-def shards_of(config: Config, seen: Mapping[str, Seen]) -> Iterator[Shard]:
-    """The same of what was read already, by the names of the servers."""
-    routes = routes_of(config)
-    for name, section in config.shards.items():
+def shards_of(here: Installation, seen: Mapping[str, Seen]) -> Iterator[Shard]:
+    """Yield the shards from the states of the servers, by name, that were read before."""
+    routes = routes_of(here.config)
+    for name, section in here.config.shards.items():
         queues = routes.queues_of(section)
-        yield _shard(config, name, section.server, queues, seen[section.server])
-    for server, look in seen.items():
-        if isinstance(look, ServerLook):
-            yield from _others(config, server, look)
+        yield _shard(here, name, section.server, queues, seen[section.server])
+    for server, state in seen.items():
+        if isinstance(state, ServerLook):
+            yield from _others(here, server, state)
 
 
-def _others(config: Config, server: str, look: ServerLook) -> Iterator[Shard]:
-    """What this configuration does not have: a shard that was renamed is served under its old name for a while."""
-    configured = {name: section for name, section in config.shards.items() if section.server == server}
-    routes = routes_of(config)
+def _others(here: Installation, server: str, state: ServerLook) -> Iterator[Shard]:
+    """Yield shards that are not configured: after a rename, workers serve a shard under its old name for a while."""
+    configured = {name: section for name, section in here.config.shards.items() if section.server == server}
+    routes = routes_of(here.config)
     of_shards = {queue for section in configured.values() for queue in routes.queues_of(section)}
-    for name in sorted({process.shard for process in look.processes} - configured.keys()):
-        yield _shard(config, name, server, (), look)
-    left = [] if EVERY in of_shards else [queue for queue in look.unserved if queue.name not in of_shards]
+    for name in sorted({process.shard for process in state.processes} - configured.keys()):
+        yield _shard(here, name, server, (), state)
+    left = [] if EVERY in of_shards else [queue for queue in state.unserved if queue.name not in of_shards]
     if left:
-        yield _shard(config, "", server, [queue.name for queue in left], ServerLook(left, ()))
+        yield _shard(here, "", server, [queue.name for queue in left], ServerLook(left, ()))
 
 
-def _shard(config: Config, name: str, server: str, queues: Sequence[str], look: Seen) -> Shard:
-    url = config.servers[server].redacted_url
-    if isinstance(look, str):
-        return Shard(name, server, url, queues, error=look)
-    processes = [process for process in look.processes if process.shard == name]
-    # What workers tell stands for what was declared elsewhere only, or is served in spite of the configuration.
-    told = (queue for process in processes for queue in process.queues)
-    queues = tuple(dict.fromkeys(queues if EVERY in queues else (*queues, *told)))
-    served = [queue for queue in look.queues if queue.name in queues or EVERY in queues]
+def _shard(here: Installation, name: str, server: str, queues: Sequence[str], state: Seen) -> Shard:
+    url = here.config.servers[server].redacted_url
+    if isinstance(state, str):
+        return Shard(name, server, url, queues, error=state)
+    processes = [process for process in state.processes if process.shard == name]
+    # Workers report queues of jobs that are not declared here, and queues that the configuration does not have.
+    reported = (queue for process in processes for queue in process.queues)
+    queues = tuple(dict.fromkeys(queues if EVERY in queues else (*queues, *reported)))
+    served = [queue for queue in state.queues if queue.name in queues or EVERY in queues]
     return Shard(
         name=name,
         server=server,

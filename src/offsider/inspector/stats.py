@@ -1,21 +1,22 @@
-"""Sidekiq's counters and the sizes of everything."""
+"""Sidekiq's counters, and the sizes of queues and sets."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from offsider.config.config import Config
+from offsider.config.installation import Installation
 from offsider.core.errors import InvalidOptions
 from offsider.storage import stats
+from offsider.storage.activity import RATE_SECONDS
 from offsider.storage.stats import QueueOverview
-from offsider.wiring.config import Config
-from offsider.wiring.default import default_config
 
 _COUNTERS = ("processed", "failed")
 
 
 @dataclass(frozen=True, slots=True)
 class QueueSummary:
-    """A queue at a glance: jobs, how long the next one has waited (0 when unknown), whether it is paused."""
+    """A queue at a glance: number of jobs, latency of the next job (0 if unknown), whether it is paused."""
 
     name: str
     size: int
@@ -25,18 +26,21 @@ class QueueSummary:
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """A look at one server.
+    """The counters and sizes of one server.
 
     Attributes:
-        processed, failed: runs since the counters began, all workers together; they lag by a heartbeat.
-        enqueued: jobs in all queues.
+        processed, failed: number of runs of all workers since the counters were reset. Our workers update them every
+            second, Ruby's at each heartbeat.
+        enqueued: number of jobs in all queues.
         scheduled, retries, dead: sizes of the sets.
-        processes: how many have shown themselves within the last minute.
-        queues: name -> size.
-        busy: jobs that run now, in all processes.
-        default_queue_latency_seconds: of the queue ``default``.
-        queue_summaries: every queue, by name.
-        held_back: jobs that extensions keep from running for now, such as those over the limit of their class.
+        processes: number of processes with a heartbeat in the last minute.
+        queues: size by name.
+        busy: number of running jobs: of our processes as of the last second, of Ruby's as of the last heartbeat.
+        processed_per_second, failed_per_second: rates of the last five seconds, of processes that report them.
+        silent_processes: number of processes that report no rate (Ruby).
+        default_queue_latency_seconds: latency of the queue ``default``.
+        queue_summaries: every queue, sorted by name.
+        held_back: number of held jobs, such as jobs over the concurrency limit of their class.
     """
 
     processed: int
@@ -51,13 +55,18 @@ class Stats:
     default_queue_latency_seconds: float = 0.0
     queue_summaries: tuple[QueueSummary, ...] = field(default=())
     held_back: int = 0
+    processed_per_second: float = 0.0
+    failed_per_second: float = 0.0
+    silent_processes: int = 0
 
     @classmethod
-    def read(cls, config: Config | None = None) -> Stats:
-        """Look now; two round trips, however many queues there are."""
-        config = config if config is not None else default_config()
-        seen = stats.overview(config.shared_redis())
-        now = config.clock.now()
+    def read(cls, config: Config | Installation | None = None) -> Stats:
+        """Read the current numbers in two round trips, regardless of the number of queues."""
+        here = Installation.of(config)
+        seen = stats.overview(here.redis)
+        now = here.config.clock.now()
+        reports = [process.activity for process in seen.processes.values()]
+        fresh = [report for report in reports if report is not None and seen.now - report.at < RATE_SECONDS]
         summaries = tuple(_summary(queue, now) for queue in seen.queues)
         return cls(
             processed=seen.processed,
@@ -66,26 +75,31 @@ class Stats:
             scheduled=seen.scheduled,
             retries=seen.retries,
             dead=seen.dead,
-            processes=len(seen.busy),
+            processes=len(seen.processes),
             queues={queue.name: queue.size for queue in seen.queues},
-            busy=sum(seen.busy.values()),
-            default_queue_latency_seconds=next((one.latency_seconds for one in summaries if one.name == "default"), 0),
+            busy=sum(process.busy for process in seen.processes.values()),
+            default_queue_latency_seconds=next(
+                (one.latency_seconds for one in summaries if one.name == "default"), 0.0
+            ),
             queue_summaries=summaries,
             held_back=seen.held_back,
+            processed_per_second=sum(report.processed_per_second for report in fresh),
+            failed_per_second=sum(report.failed_per_second for report in fresh),
+            silent_processes=reports.count(None),
         )
 
     @staticmethod
-    def reset(*names: str, config: Config | None = None) -> None:
-        """Set the counters ``"processed"`` and ``"failed"`` to 0, or one of them. The history by days stays.
+    def reset(*names: str, config: Config | Installation | None = None) -> None:
+        """Reset the counters ``"processed"`` and ``"failed"``, or one of them, to 0. The daily history stays.
 
         Raises:
-            InvalidOptions: there is no such counter.
+            InvalidOptions: the counter is unknown.
         """
         for name in names:
             if name not in _COUNTERS:
-                raise InvalidOptions(f"there is no counter {name!r}; counters are {' and '.join(_COUNTERS)}")
-        config = config if config is not None else default_config()
-        stats.reset(config.shared_redis(), names or _COUNTERS)
+                raise InvalidOptions(f"unknown counter {name!r}: choose {' or '.join(_COUNTERS)}")
+        here = Installation.of(config)
+        stats.reset(here.redis, names or _COUNTERS)
 
 
 def _summary(queue: QueueOverview, now: float) -> QueueSummary:

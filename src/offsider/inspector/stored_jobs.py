@@ -1,4 +1,4 @@
-"""How many jobs are stored under some names, place by place and on every server, and how many of them fail a test."""
+"""Count the stored jobs of some names, by place and on every server, and how many of them fail a test."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 
+from offsider.config.installation import Installation
 from offsider.inspector.job_record import JobRecord
 from offsider.inspector.job_set import DeadSet, RetrySet, ScheduledSet
 from offsider.inspector.quarantine import Quarantine
@@ -14,79 +15,75 @@ from offsider.inspector.queue import Queue
 from offsider.storage import migration, owners, places, queue_walk, working
 from offsider.storage.queue_walk import Place
 from offsider.storage.redis import Redis
-from offsider.wiring.config import Config
 
-#: Where jobs wait for somebody to send them back.
+#: Places whose jobs run only after an operator's action.
 RESTING = frozenset({"dead", "quarantine"})
 _PAGE = 500
 
 
 @dataclass(frozen=True, slots=True)
 class StoredJobs:
-    """The jobs under one name.
+    """The stored jobs of one name.
 
     Attributes:
-        places: ``"queue:low"``, ``"schedule"``, ``"retry"``, ``"running"``, ``"dead"``, ``"quarantine"`` or the key of
-            a list of an extension or a migration -> how many; of further servers with their name behind it.
-        to_run: how many will run by themselves: all but the dead and those in quarantine.
-        unfit: how many of these have failed the test.
+        places: number of jobs by place: ``"queue:low"``, ``"schedule"``, ``"retry"``, ``"running"``, ``"dead"``,
+            ``"quarantine"`` or the key of a list of an extension or a migration. Places on other servers end with
+            ``" of SERVER"``.
+        unfit: number of jobs that failed the test, without dead and quarantined jobs.
     """
 
     places: Mapping[str, int]
-    to_run: int
     unfit: int
 
 
 @dataclass(slots=True)
 class _Heap:
     places: Counter[str] = field(default_factory=Counter[str])
-    to_run: int = 0
     unfit: int = 0
 
 
-def stored_jobs(config: Config, tests: Mapping[str, Callable[[JobRecord], bool | None]]) -> dict[str, StoredJobs]:
-    """Count the stored jobs of some classes, on all servers of the configuration; each job is read in pages.
+def stored_jobs(here: Installation, tests: Mapping[str, Callable[[JobRecord], bool | None]]) -> dict[str, StoredJobs]:
+    """Count the stored jobs of some classes, on all servers of the configuration; the jobs are read in pages.
 
-    One that moves on meanwhile may be counted twice, and is not missed.
+    A job that moves during the count may be counted twice, but is not missed.
 
     Args:
-        config: the servers.
-        tests: name -> whether a job passes; None leaves it out of the count.
+        here: any server of the configuration.
+        tests: test by name: whether a job passes; None excludes the job from the count.
 
     Raises:
-        RedisFailure: a server does not answer.
+        RedisFailure: a server does not respond.
     """
     heaps = {name: _Heap() for name in tests}
-    for server in config.servers:
-        for place, records in _everything(config.for_server(server)):
-            named = place if server == config.server else f"{place} of {server}"
+    for server in here.config.servers:
+        for place, records in _everything(here.for_server(server)):
+            named = place if server == here.server else f"{place} of {server}"
             for record in records:
                 passed = tests[record.name](record) if record.name in tests else None
                 if passed is not None:
                     heap = heaps[record.name]
                     heap.places[named] += 1
-                    heap.to_run += place not in RESTING
                     heap.unfit += not passed and place not in RESTING
-    return {name: StoredJobs(dict(heap.places), heap.to_run, heap.unfit) for name, heap in heaps.items()}
+    return {name: StoredJobs(dict(heap.places), heap.unfit) for name, heap in heaps.items()}
 
 
-def _everything(config: Config) -> Iterator[tuple[str, Iterable[JobRecord]]]:
-    """Every place of one server, in the direction in which jobs go: who is claimed meanwhile is met at the end."""
-    redis = config.shared_redis()
+def _everything(here: Installation) -> Iterator[tuple[str, Iterable[JobRecord]]]:
+    """Yield every place of one server, in the order in which jobs move, so that newly claimed jobs are seen last."""
+    redis = here.redis
     running = _claimed(redis)
     yield "running", map(JobRecord, running)
-    yield from (("schedule", ScheduledSet(config)), ("retry", RetrySet(config)))
-    for journal in migration.journals(redis):
-        waiting = migration.oldest(redis, journal, migration.waiting(redis, journal))
-        yield redis.keys.migrating(journal.id), (JobRecord(entry.payload) for entry in waiting)
-    for queue in Queue.all(config):
+    yield from (("schedule", ScheduledSet(here)), ("retry", RetrySet(here)))
+    for transit in migration.transits(redis):
+        jobs = migration.in_transit(redis, transit, migration.waiting(redis, transit))
+        yield redis.keys.migrating(transit.id), (JobRecord(job.transfer.payload) for job in jobs)
+    for queue in Queue.all(here):
         yield f"queue:{queue.name}", queue
     for key in places.keys_of(redis):
         yield key, _in_list(redis, key)
     known = set(running)
     yield "running", (JobRecord(raw) for raw in _claimed(redis) if raw not in known)
-    yield "dead", DeadSet(config)
-    yield "quarantine", (job.record for job in Quarantine(config))
+    yield "dead", DeadSet(here)
+    yield "quarantine", (job.record for job in Quarantine(here))
 
 
 def _claimed(redis: Redis) -> list[bytes]:

@@ -1,4 +1,4 @@
-"""Switches: have all workers drop the jobs of a class, or put them off, until somebody says otherwise."""
+"""Kill switches, which make all workers drop or defer the jobs of a class until the switch is cleared."""
 
 from __future__ import annotations
 
@@ -7,34 +7,34 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
+from offsider.config.config import Config
+from offsider.config.installation import Installation
 from offsider.core.errors import OffsiderError, RedisFailure
-from offsider.inspector.everywhere import ask_all, split
+from offsider.inspector.all_servers import query_all, split
 from offsider.inspector.process import ProcessSet
-from offsider.storage import registered, switches
+from offsider.storage import processes, switches
 from offsider.storage.redis import Redis
 from offsider.storage.switches import Action, Switch
-from offsider.wiring.config import Config
-from offsider.wiring.default import default_config
 
 DEFER_SECONDS = 300.0
-#: A job that is put off for less would do nothing else but come back.
+#: With a shorter delay a job would return to its queue all the time.
 MIN_DEFER_SECONDS = 1.0
 _MOST_SECONDS = 1e9
 _MOST_LETTERS = 500
 
 
 class InvalidSwitch(OffsiderError, ValueError):
-    """A switch cannot be set so. The message names the field and what it expects."""
+    """A value of a switch is invalid. The message names the field and the expected value."""
 
 
 class SwitchedInPart(RedisFailure):
-    """Some servers have taken a change of a switch, and others have not. The message names them."""
+    """A switch was changed on some servers and not on others. The message names them."""
 
     def __init__(self, name: str, done: Sequence[str], failed: Mapping[str, RedisFailure]) -> None:
         away = ", ".join(failed)
         super().__init__(
-            f"the switch of {name} is changed on {', '.join(done)}, and not on {away}: do it once more when {away} is "
-            f"back ({next(iter(failed.values()))})"
+            f"the switch of {name} was changed on {', '.join(done)}, but not on {away}: repeat this when {away} is "
+            f"reachable again ({next(iter(failed.values()))})"
         )
         self.done = tuple(done)
         self.failed = dict(failed)
@@ -42,20 +42,20 @@ class SwitchedInPart(RedisFailure):
 
 @dataclass(frozen=True, slots=True)
 class SwitchInForce:
-    """What is done with the jobs of one class instead of running them.
+    """The kill switch of one class.
 
     Attributes:
-        name: the class.
+        name: job class.
         action: ``"drop"`` or ``"defer"``.
-        delay_seconds: after which a deferred job comes up again.
-        keep: dropped jobs go to the quarantine, from which they can be restored; else they are deleted.
-        since: epoch seconds at which it was set.
-        until: epoch seconds at which it ends by itself; None: when somebody clears it.
-        by: who has set it; empty when nobody said.
-        reason: why, in their words.
-        acted: how many jobs it has befallen.
-        missing_on: the servers that do not have it: one was away when it was set, or is new.
-        differs_on: the servers that have another one for this class: one was away when this one was set.
+        delay_seconds: delay of a deferred job.
+        keep: whether dropped jobs move to the quarantine, from which they can be restored; else they are deleted.
+        since: time at which it was set, in epoch seconds.
+        until: time at which it expires, in epoch seconds; None if it does not expire.
+        by: who set it; empty if unknown.
+        reason: reason given by that person.
+        acted: number of jobs that it dropped or deferred.
+        missing_on: servers that do not have it, because they were unreachable when it was set, or are new.
+        differs_on: servers that have another switch for this class, because they were unreachable when it was set.
     """
 
     name: str
@@ -73,11 +73,11 @@ class SwitchInForce:
 
 @dataclass(frozen=True, slots=True)
 class SwitchesSeen:
-    """What is to be seen of all servers.
+    """The switches of all servers.
 
     Attributes:
-        switches: by class; those of the first server stand above those of others.
-        away: the servers that do not answer, and why.
+        switches: one per class, sorted; if servers differ, the switch of the first server that has one.
+        away: unreachable servers with the error.
     """
 
     switches: Sequence[SwitchInForce]
@@ -85,16 +85,16 @@ class SwitchesSeen:
 
 
 class Switches:
-    """The switches of one installation, on all of its servers. Iterating gives them by class, as `look` does.
+    """The switches of all servers of a configuration. Iterating yields them sorted by class, as `look` does.
 
-    A job that runs already goes on. Workers act upon a change within a second or two.
+    Workers apply a change within two seconds. Running jobs continue.
 
     Args:
-        config: which servers; default: this process's.
+        config: selects the servers; default: the configuration of this process.
     """
 
-    def __init__(self, config: Config | None = None) -> None:
-        self._config = config if config is not None else default_config()
+    def __init__(self, config: Config | Installation | None = None) -> None:
+        self._here = Installation.of(config)
 
     def drop(
         self,
@@ -105,19 +105,19 @@ class Switches:
         by: str = "",
         reason: str = "",
     ) -> None:
-        """Have jobs of a class put into the quarantine instead of run.
+        """Move the jobs of a class to the quarantine instead of running them.
 
         Args:
-            name: the class, as it is stored.
-            delete: delete them for good.
-            lasting: seconds, or a timedelta, after which the switch ends by itself.
-            by: who wants it.
-            reason: why.
+            name: stored name of the class.
+            delete: delete the jobs permanently instead.
+            lasting: seconds or a timedelta until the switch expires; default: never.
+            by: who sets the switch.
+            reason: reason for it.
 
         Raises:
-            InvalidSwitch: a value is impossible.
-            SwitchedInPart: a server did not take it; the others have it.
-            RedisFailure: none has it.
+            InvalidSwitch: a value is invalid.
+            SwitchedInPart: the switch was set on some servers only.
+            RedisFailure: the switch was set on no server.
         """
         self._put(Switch(name, "drop", keep=not delete, by=by, reason=reason), lasting)
 
@@ -130,33 +130,33 @@ class Switches:
         by: str = "",
         reason: str = "",
     ) -> None:
-        """Have jobs of a class put off, again and again, instead of run. No try of theirs is used up.
+        """Reschedule the jobs of a class, repeatedly, instead of running them. This does not count as an attempt.
 
         Args:
-            name: the class, as it is stored.
-            seconds: or a timedelta, after which each comes up again; 1 s at least.
-            lasting: as for `drop`; the same for the others, and for what is raised.
+            name: stored name of the class.
+            seconds: delay, as seconds or a timedelta; at least 1 s.
+            lasting: as for `drop`, like the other arguments and the errors.
         """
         delay_seconds = _seconds("seconds", seconds, least=MIN_DEFER_SECONDS)
         self._put(Switch(name, "defer", delay_seconds=delay_seconds, by=by, reason=reason), lasting)
 
     def clear(self, name: str) -> bool:
-        """Let jobs of a class run again. False when it has no switch.
+        """Let jobs of a class run again. Returns False if it has no switch.
 
         Raises:
-            SwitchedInPart: a server did not take it; the others have.
-            RedisFailure: none has.
+            SwitchedInPart: the switch was cleared on some servers only.
+            RedisFailure: the switch was cleared on no server.
         """
         return any(self._change(name, lambda redis: switches.clear(redis, name)))
 
     def look(self) -> SwitchesSeen:
-        """The switches in force, of all servers that answer. Raises RedisFailure when none does."""
-        boards, away = split(ask_all(self._config, _board))
+        """Read the switches of all reachable servers. Raises RedisFailure if all are unreachable."""
+        boards, away = split(query_all(self._here, _board))
         names = sorted({name for board in boards.values() for name in board.on})
         return SwitchesSeen([_merged(name, boards) for name in names], away)
 
     def find(self, name: str) -> SwitchInForce | None:
-        """The switch of a class; None when its jobs run."""
+        """Return the switch of a class; None if it has none."""
         return next((switch for switch in self if switch.name == name), None)
 
     def __iter__(self) -> Iterator[SwitchInForce]:
@@ -165,67 +165,67 @@ class Switches:
     def _put(self, switch: Switch, lasting: float | timedelta | None) -> None:
         for field, text in (("name", switch.name), ("by", switch.by), ("reason", switch.reason)):
             if len(text) > _MOST_LETTERS:
-                raise InvalidSwitch(f"{field} of a switch has at most {_MOST_LETTERS} letters, got {len(text)}")
+                raise InvalidSwitch(f"{field} of a switch expects at most {_MOST_LETTERS} characters, got {len(text)}")
         if not switch.name:
-            raise InvalidSwitch("a switch needs the name of a class, as it is stored in jobs")
+            raise InvalidSwitch("a switch needs the name of a class, as stored in its jobs")
         seconds = None if lasting is None else _seconds("lasting", lasting)
         self._change(switch.name, lambda redis: bool(switches.put(redis, switch, seconds=seconds)))
 
     def _change(self, name: str, act: Callable[[Redis], bool]) -> list[bool]:
-        done, failed = split(ask_all(self._config, lambda there: act(there.shared_redis())))
+        done, failed = split(query_all(self._here, lambda there: act(there.redis)))
         if failed:
             raise SwitchedInPart(name, list(done), failed)
         return list(done.values())
 
 
-def switches_here(config: Config) -> list[SwitchInForce]:
-    """Those of the configuration's own server, for whoever shall not wait for others."""
-    board = _board(config)
+def switches_here(here: Installation) -> list[SwitchInForce]:
+    """Return the switches of the configuration's own server, without waiting for other servers."""
+    board = _board(here)
     return [_in_force(board.on[name], board.acted.get(name, 0)) for name in sorted(board.on)]
 
 
-def known_jobs(config: Config) -> frozenset[str]:
-    """The names of jobs that live workers know, of all servers; none while one is away. Ruby's do not tell."""
-    answers = ask_all(config, _known_there)
+def known_jobs(here: Installation) -> frozenset[str]:
+    """Return the job names of live workers on all servers; none if a server is unreachable. Ruby reports no names."""
+    answers = query_all(here, _known_there)
     if any(isinstance(names, RedisFailure) for names in answers.values()):
         return frozenset()
     return frozenset(name for names in split(answers)[0].values() for name in names)
 
 
-def _known_there(config: Config) -> set[str]:
-    identities = [process.identity for process in ProcessSet(config)]
-    known = registered.known_to(config.shared_redis(), identities)
+def _known_there(here: Installation) -> set[str]:
+    identities = [process.identity for process in ProcessSet(here)]
+    known = processes.published_jobs(here.redis, identities)
     return {name for names in known.values() for name in names}
 
 
 @dataclass(frozen=True, slots=True)
 class _Board:
-    """The switches of one server, and how many jobs each has befallen."""
+    """The switches of one server, and the number of jobs that each has affected."""
 
     on: Mapping[str, Switch]
     acted: Mapping[str, int]
 
 
-def _board(config: Config) -> _Board:
-    redis = config.shared_redis()
+def _board(here: Installation) -> _Board:
+    redis = here.redis
     on = switches.read(redis).on
     return _Board(on, switches.counts(redis) if on else {})
 
 
 def _merged(name: str, boards: Mapping[str, _Board]) -> SwitchInForce:
-    """What servers have for a class, as one."""
+    """Merge the switches of all servers for a class."""
     having = {server: board.on[name] for server, board in boards.items() if name in board.on}
     first = next(iter(having.values()))
     return _in_force(
         first,
         sum(board.acted.get(name, 0) for board in boards.values()),
         tuple(server for server in boards if server not in having),
-        tuple(server for server, other in having.items() if _told(other) != _told(first)),
+        tuple(server for server, other in having.items() if _content(other) != _content(first)),
     )
 
 
-def _told(switch: Switch) -> tuple[object, ...]:
-    """What is alike on all servers that were told the same; their clocks may differ."""
+def _content(switch: Switch) -> tuple[object, ...]:
+    """Return the fields to compare between servers, without times, since their clocks may differ."""
     lasting = None if switch.until is None else round(switch.until - switch.since)
     return switch.action, switch.delay_seconds, switch.keep, lasting, switch.by, switch.reason
 

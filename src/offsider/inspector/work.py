@@ -1,32 +1,38 @@
-"""The jobs that run now, as the processes told at their last heartbeats: they lag by some seconds."""
+"""The running jobs.
+
+A Python worker reports its running jobs once per second, and a job that has ended since is no longer in its private
+list. So every listed job is running and its execution time is exact; only jobs started in the last second may be
+missing. For Ruby processes the list is that of their last heartbeat, up to ten seconds old.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
+from offsider.config.config import Config
+from offsider.config.installation import Installation
 from offsider.core.payload import encode_text
 from offsider.inspector.job_record import JobRecord
-from offsider.storage import processes
-from offsider.wiring.config import Config
-from offsider.wiring.default import default_config
+from offsider.storage import activity, clocks, processes
+from offsider.storage.activity import Activity
 
-#: No clock shows so many seconds.
+#: Larger numbers are not a valid time.
 _NO_TIME = 1e12
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A job that runs.
+    """A running job.
 
     Attributes:
         process: identity of the process that runs it.
-        tid: the thread there.
-        queue: where the job came from.
-        run_at: epoch seconds of its start; 0 when unknown.
-        elapsed_seconds: since then.
+        tid: ID of the thread.
+        queue: queue from which the job was claimed.
+        run_at: start time in epoch seconds; 0 if unknown.
+        elapsed_seconds: execution time so far.
         record: the job.
     """
 
@@ -43,63 +49,79 @@ class Work:
 
 
 class WorkSet:
-    """Iterating gives `Work`, by process, the longest running first.
+    """The running jobs. Iterating yields `Work`, longest running first.
 
     Args:
-        config: which server; default: this process's.
+        config: selects the server; default: the configuration of this process.
     """
 
-    def __init__(self, config: Config | None = None) -> None:
-        self._config = config if config is not None else default_config()
-        self._redis = self._config.shared_redis()
+    def __init__(self, config: Config | Installation | None = None) -> None:
+        self._here = Installation.of(config)
+        self._redis = self._here.redis
 
     def __len__(self) -> int:
-        return len(self._read())
+        return sum(1 for _ in self)
 
     def __iter__(self) -> Iterator[Work]:
-        now = self._config.clock.now()
-        works = [_work(identity, tid, raw, now) for identity, tid, raw in self._read()]
-        yield from sorted(works, key=lambda work: (work.process, work.run_at, work.tid))
+        listed = processes.identities(self._redis)
+        hashes = processes.hashes(self._redis, listed)
+        reports = {identity: activity.parse(fields.get(activity.FIELD)) for identity, fields in hashes.items()}
+        reporting = {identity: report for identity, report in reports.items() if report and report.running is not None}
+        works = [*self._reported(reporting), *self._shown([one for one in listed if one not in reporting])]
+        yield from sorted(works, key=lambda work: (-work.elapsed_seconds, work.process, work.tid))
 
     def find_work(self, jid: str) -> Work | None:
-        """The run of the job with this id; None when it does not run, or has begun since the last heartbeat."""
+        """The run of this job; None if it is not running, or started within the last second."""
         return next((work for work in self if work.jid == jid), None)
 
-    def _read(self) -> list[tuple[str, str, bytes]]:
-        return processes.work(self._redis, processes.identities(self._redis))
+    def _reported(self, reports: Mapping[str, Activity]) -> Iterator[Work]:
+        running = {identity: report.running for identity, report in reports.items() if report.running}
+        if not running:
+            return
+        now, _ = clocks.look(self._redis)
+        for (identity, tid), raw in activity.payloads(self._redis, running).items():
+            job = running[identity][tid]
+            run_at = reports[identity].at - job.elapsed_seconds
+            yield Work(identity, tid, job.queue, run_at, max(0.0, now - run_at), JobRecord(raw, job.queue))
+
+    def _shown(self, identities: list[str]) -> Iterator[Work]:
+        """Running jobs from the heartbeats of other processes."""
+        now = self._here.config.clock.now()
+        for identity, tid, raw in processes.work(self._redis, identities):
+            yield _work(identity, tid, raw, now)
 
 
 def _work(identity: str, tid: str, raw: bytes, now: float) -> Work:
-    told = _told(raw)
-    queue = told.get("queue")
-    run_at = _seconds(told.get("run_at"))
+    fields = _fields(raw)
+    queue = fields.get("queue")
+    run_at = _seconds(fields.get("run_at"))
     return Work(
         process=identity,
         tid=tid,
         queue=queue if isinstance(queue, str) else "",
         run_at=run_at,
         elapsed_seconds=max(0.0, now - run_at) if run_at else 0.0,
-        record=JobRecord(_payload(told.get("payload")), queue if isinstance(queue, str) else ""),
+        record=JobRecord(_payload(fields.get("payload")), queue if isinstance(queue, str) else ""),
     )
 
 
-def _told(raw: bytes) -> dict[str, Any]:
+def _fields(raw: bytes) -> dict[str, Any]:
     try:
-        told: object = json.loads(raw)
+        fields: object = json.loads(raw)
     except (ValueError, RecursionError):
         return {}
-    return cast("dict[str, Any]", told) if isinstance(told, dict) else {}
+    return cast("dict[str, Any]", fields) if isinstance(fields, dict) else {}
 
 
-def _payload(told: object) -> bytes:
-    """A string since Sidekiq 5, an object before."""
+def _payload(value: object) -> bytes:
+    """Return the payload: a string since Sidekiq 5, an object before."""
     try:
-        text = told if isinstance(told, str) else encode_text(told)
+        text = value if isinstance(value, str) else encode_text(value)
     except (ValueError, RecursionError):  # for example NaN
         return b""
     return text.encode("utf-8", "replace")
 
 
-def _seconds(told: object) -> float:
-    """A whole number of seconds, unlike the stamps of a payload."""
-    return float(told) if isinstance(told, int | float) and 0 <= told < _NO_TIME else 0.0
+def _seconds(value: object) -> float:
+    """Parse epoch seconds; stamps of a payload may be milliseconds instead."""
+    return float(value) if isinstance(value, int | float) and 0 <= value < _NO_TIME else 0.0

@@ -1,1 +1,1 @@
-"""Ways into other programs: web frameworks, tracing, metrics, error reports. Each is imported by whoever wants it."""
+"""Integrations: web frameworks, tracing, metrics, error reports. Each is imported only by programs that use it."""

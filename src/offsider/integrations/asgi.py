@@ -1,7 +1,7 @@
-"""Who called, for Starlette, FastAPI and every other ASGI application: ``app.add_middleware(CallerId)``.
+"""Caller IDs for Starlette, FastAPI and other ASGI applications: ``app.add_middleware(CallerId)``.
 
-A job that is pushed in a request is stamped with ``meta.caller_id``, such as ``POST /orders/{order_id}``, and with a
-correlation id: that of the header ``X-Request-ID``, or a fresh one for the request.
+A job pushed in a request gets ``meta.caller_id``, such as ``POST /orders/{order_id}``, and a correlation ID: that of
+the header ``X-Request-ID``, or a new one for the request.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from typing import Any, TypeAlias, cast
 
-from offsider.wiring.propagation import edge
+from offsider.runtime.propagation import edge
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -21,10 +21,10 @@ class CallerId:
     """Pure ASGI middleware.
 
     Args:
-        app: what it is put around.
-        header: of the request, where its correlation id may stand.
-        caller: names the caller of a request that is on its way, for an application with a routing of its own. Asked
-            when something is pushed, since middleware runs before the route is known.
+        app: the wrapped application.
+        header: request header with the correlation ID.
+        caller: returns the caller ID of a request, for applications with custom routing. It is called when a job is
+            pushed, since the route is not known yet when middleware runs.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class CallerId:
 
 
 def caller_of(scope: Scope) -> str:
-    """Method and route, ``POST /orders/{order_id}``; with the path itself where the application tells no route."""
+    """Return method and route, ``POST /orders/{order_id}``; without a route, method and path."""
     return f"{scope.get('method', 'WEBSOCKET')} {_route_of(scope)}"
 
 
@@ -58,11 +58,11 @@ def _route_of(scope: Scope) -> str:
     if not isinstance(template, str):
         return path
     outer: str = scope.get("root_path") or ""
-    if hasattr(route, "routes"):  # something mounted that tells no route of its own
+    if hasattr(route, "routes"):  # a mounted application that sets no route
         return outer or template
-    if ":path}" in template:  # as many segments as there are
+    if ":path}" in template:  # matches any number of segments
         return outer + template
-    # The route knows its own end of the path alone, and not where it was mounted or included.
+    # The route contains only its own end of the path, without the prefix of its mount or include.
     segments, own = path.split("/"), template.split("/")[1:]
     before = segments[: len(segments) - len(own)]
     names = _names_of(scope.get("path_params") or {}, template)
@@ -70,5 +70,5 @@ def _route_of(scope: Scope) -> str:
 
 
 def _names_of(params: Mapping[str, object], template: str) -> dict[str, str]:
-    """The parameters of outer routes by their values."""
+    """Return the parameters of outer routes, as value -> name."""
     return {str(value): f"{{{name}}}" for name, value in params.items() if f"{{{name}" not in template}

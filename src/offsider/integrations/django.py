@@ -1,7 +1,7 @@
-"""Who called, for Django: ``"offsider.integrations.django.CallerId"`` in ``MIDDLEWARE``, near its top.
+"""Caller IDs for Django: add ``"offsider.integrations.django.CallerId"`` to ``MIDDLEWARE``, near the top.
 
-A job that is pushed in a request is stamped with ``meta.caller_id``, such as ``POST /orders/<int:order_id>/``, and
-with a correlation id: that of the header ``X-Request-ID``, or a fresh one for the request.
+A job pushed in a request gets ``meta.caller_id``, such as ``POST /orders/<int:order_id>/``, and a correlation ID: that
+of the header ``X-Request-ID``, or a new one for the request.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
 from offsider.integrations.missing import missing
-from offsider.wiring.propagation import edge
+from offsider.runtime.propagation import edge
 
 try:
     from asgiref.sync import iscoroutinefunction, markcoroutinefunction
@@ -19,7 +19,7 @@ except ImportError as error:
 
 
 class CallerId:
-    """Django middleware, for both kinds of views.
+    """Django middleware for sync and async views.
 
     Args:
         get_response: the rest of the chain.
@@ -46,6 +46,6 @@ class CallerId:
 
 
 def caller_of(request: Any) -> str:
-    """Method and route, ``POST /orders/<int:order_id>/``; with the path itself before a route is found."""
+    """Return method and route, ``POST /orders/<int:order_id>/``; before a route is resolved, method and path."""
     route: object = getattr(getattr(request, "resolver_match", None), "route", None)
     return f"{request.method} {'/' + route if isinstance(route, str) else request.path}"

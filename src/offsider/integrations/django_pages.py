@@ -1,4 +1,4 @@
-"""The web pages below a URL of a Django project, for its staff.
+"""The web UI below a URL of a Django project, for its staff.
 
 In the project's ``urls.py``::
 
@@ -12,20 +12,20 @@ from importlib import import_module
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
-from offsider.web.mounting import Servers, check_extra, named
+from offsider.web.mounting import Servers, named, web_app
 from offsider.web.options import Authorize, WebOptions
 from offsider.web.redaction import Redact
 from offsider.web.request import LARGEST_BODY_BYTES, Request
 
-#: Given Django's request, answers the name of who asks, or None.
+#: Returns the user name for a Django request, or None.
 Who: TypeAlias = Callable[[Any], str | None]
-#: Where the name of the visitor lies until our own hook asks for it.
+#: Key of the user name in the request context.
 WHO = "offsider.who"
 _LETTERS = "/:@!$&'()*+,;=~"
 
 
 def staff(request: Any) -> str | None:
-    """The name of a user who may enter the admin site; None for all others."""
+    """Return the name of a user who may enter the admin site; None for other users."""
     user = getattr(request, "user", None)
     if user is None or not user.is_active or not user.is_staff:
         return None
@@ -44,13 +44,10 @@ def pages(
     """URL patterns to include.
 
     Args:
-        config: which server, by default this process's; several by name.
-        authenticate: answers the name of who asks, or None; by default staff may come.
-        authorize, redact, read_only, app_url: as of `offsider.web.wsgi`.
+        config: the server, or several by name; default: the configuration of this process.
+        authenticate: returns the user of a request, or None to deny access; default: `staff`.
+        authorize, redact, read_only, app_url: as for `offsider.web.wsgi`.
     """
-    check_extra()
-    from offsider.web.app import WebApp
-
     options = WebOptions(
         servers=named(config),
         authenticate=_who,
@@ -60,8 +57,8 @@ def pages(
         check_host=False,  # Django's ALLOWED_HOSTS does
         app_url=app_url,
     )
-    app = WebApp(options)
-    # Django brings no types, and is an extra: it is imported by who calls this.
+    app = web_app(options)
+    # Imported here: Django has no types, and is an extra.
     http, urls = import_module("django.http"), import_module("django.urls")
 
     def answer(request: Any, path: str = "") -> Any:
@@ -71,7 +68,7 @@ def pages(
             made[name] = value
         return made
 
-    # The pages look at the origin of each change themselves, without tokens.
+    # The web UI checks the origin of each change itself, without tokens.
     exempt = import_module("django.views.decorators.csrf").csrf_exempt(answer)
     return [urls.re_path(r"^(?P<path>.*)$", exempt)]
 

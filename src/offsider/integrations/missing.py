@@ -1,4 +1,4 @@
-"""What is said when the library of an integration is not installed."""
+"""The error for an integration whose library is not installed."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from offsider.core.errors import ConfigurationError
 
 
 def missing(integration: str, extra: str) -> ConfigurationError:
-    """The error that names the way out."""
+    """Return the error with the command that installs the library."""
     return ConfigurationError(f'offsider.integrations.{integration} needs more: pip install "offsider[{extra}]"')

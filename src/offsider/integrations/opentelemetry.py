@@ -1,8 +1,8 @@
-"""Traces and metrics through OpenTelemetry: ``config.use(OpenTelemetry())`` in workers and in whoever pushes.
+"""Traces and metrics through OpenTelemetry: ``config.use(OpenTelemetry())`` in workers and in clients.
 
-1. A push is a span ``send <queue>``, whose context travels in the payload as ``traceparent`` and ``tracestate``.
+1. A push is a span ``send <queue>``; the payload carries its context as ``traceparent`` and ``tracestate``.
 2. A run is a span ``process <queue>``, linked to that push, or its child.
-3. Only ``opentelemetry-api`` is needed: what becomes of spans and numbers is up to the SDK that the program sets up.
+3. Only ``opentelemetry-api`` is needed; the SDK that the program configures exports spans and metrics.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from typing import Any, Literal, cast
 
+from offsider.config.config import Config
 from offsider.core.errors import Discard, Reschedule, Skip
+from offsider.core.payload import shown_class
 from offsider.integrations.missing import missing
-from offsider.wiring.config import Config
-from offsider.wiring.context import JobContext
-from offsider.wiring.middleware import Push
-from offsider.worker.interrupt import caused_by_shutdown
-from offsider.worker.retrier import class_of
+from offsider.runtime.context import JobContext
+from offsider.runtime.middleware import Push
+from offsider.worker.run.interrupt import caused_by_shutdown
+from offsider.worker.settle.retrier import class_of
 
 try:
     from opentelemetry import metrics, trace
@@ -32,22 +33,22 @@ except ImportError as error:
 
 SYSTEM = "sidekiq"
 FIELDS = ("traceparent", "tracestate")
-#: Bounds of the histograms in seconds: OpenTelemetry's for messaging, and what jobs take beyond.
+#: Bounds of the histograms in seconds: OpenTelemetry's for messaging, and longer ones for jobs.
 BOUNDS_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 60.0, 300.0, 600.0)
 
 _HOST = socket.gethostname()
-#: Attributes that would make a time series of each job.
+#: Attributes that would create one time series per job.
 _OF_ONE_JOB = frozenset({"messaging.message.id", "messaging.client.id"})
 
 
 class OpenTelemetry:
-    """Extension that makes spans and numbers of pushes and runs.
+    """Extension that records spans and metrics of pushes and runs.
 
     Args:
-        tracer_provider: by default the global one; the same for
-        meter_provider.
-        relation: how a run's span knows its push: ``"link"``, so that each run is a trace of its own, or ``"child"``,
-            so that both are one trace.
+        tracer_provider: default: the global one.
+        meter_provider: default: the global one.
+        relation: relation of a run's span to its push: ``"link"`` for one trace per run, or ``"child"`` for one trace
+            with the push.
     """
 
     name = "opentelemetry"
@@ -77,13 +78,13 @@ class OpenTelemetry:
         )
 
     def install(self, config: Config) -> None:
-        """Stand around everything else in both chains."""
+        """Install outside of all other middleware in both chains."""
         config.client_middleware.prepend(self.send)
         config.server_middleware.prepend(self.process)
         config.on("exit", self._flush)
 
     def send(self, push: Push, call_next: Callable[[Push], Push | None]) -> Push | None:
-        """Client middleware: the span of a push. Jobs that move later, to be retried, are no pushes."""
+        """Client middleware: the span of a push. Later moves of a job, for example a retry, get no span."""
         if push.reason != "push":
             return call_next(push)
         payload = cast("dict[str, Any]", push.payload)
@@ -96,12 +97,12 @@ class OpenTelemetry:
                 record_exception=False,
                 set_status_on_exception=False,
             ) as span,
-            self._measured(self._push_seconds, attributes, span) as told,
+            self._measured(self._push_seconds, attributes, span) as labels,
         ):
             self._propagator.inject(payload)
             passed = call_next(push)
             if passed is not None:
-                self._sent.add(1, told)
+                self._sent.add(1, labels)
             return passed
 
     def process(self, job: JobContext, call_next: Callable[[JobContext], object]) -> object:
@@ -133,33 +134,33 @@ class OpenTelemetry:
         span: Span,
         counter: metrics.Counter | None = None,
     ) -> Generator[dict[str, str]]:
-        """Give the span its outcome, and record how long the block took."""
-        told = {name: value for name, value in attributes.items() if name not in _OF_ONE_JOB}
+        """Set the outcome of the span, and record the duration of the block."""
+        labels = {name: value for name, value in attributes.items() if name not in _OF_ONE_JOB}
         started = time.perf_counter()
         try:
-            yield told
+            yield labels
         except BaseException as error:
             outcome = _outcome(error)
             span.set_attribute("offsider.outcome", outcome)
             if outcome == "failed":
-                told["error.type"] = class_of(error)
-                span.set_attribute("error.type", told["error.type"])
+                labels["error.type"] = class_of(error)
+                span.set_attribute("error.type", labels["error.type"])
                 span.record_exception(error)
                 span.set_status(Status(StatusCode.ERROR, type(error).__name__))
             raise
         finally:
-            seconds.record(time.perf_counter() - started, told)
+            seconds.record(time.perf_counter() - started, labels)
             if counter is not None:
-                counter.add(1, told)
+                counter.add(1, labels)
 
     def _flush(self) -> None:
-        """Send what the SDK still holds, before the process ends."""
+        """Flush the SDK before the process exits."""
         tracer_provider, meter_provider = self._providers
         for provider in (
             tracer_provider or trace.get_tracer_provider(),
             meter_provider or metrics.get_meter_provider(),
         ):
-            flush = getattr(provider, "force_flush", None)  # the SDK's; the API knows none
+            flush = getattr(provider, "force_flush", None)  # in the SDK only, not in the API
             if flush is not None:
                 flush()
 
@@ -172,7 +173,7 @@ def _attributes(operation: str, payload: Mapping[str, Any], queue: str) -> dict[
         "messaging.operation.type": operation,
         "messaging.message.id": str(payload.get("jid", "")),
         "messaging.client.id": f"{_HOST}:{os.getpid()}",
-        "messaging.sidekiq.job_class": str(payload.get("class", "")),
+        "messaging.sidekiq.job_class": shown_class(payload),
     }
 
 

@@ -1,16 +1,13 @@
-"""The metrics of `offsider.inspector.exposition` for a program that has an endpoint for Prometheus already."""
+"""The metrics of `offsider.prometheus` for a program with its own Prometheus endpoint."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+from offsider.config.config import Config
+from offsider.config.installation import Installation
 from offsider.core.errors import RedisFailure
-from offsider.inspector.families import families_of_extensions, fleet_families
-from offsider.inspector.family import Family
-from offsider.inspector.fleet import Fleet
 from offsider.integrations.missing import missing
-from offsider.wiring.config import Config
-from offsider.wiring.default import default_config
 
 try:
     from prometheus_client.core import Metric
@@ -18,40 +15,32 @@ try:
 except ImportError as error:
     raise missing("prometheus", "prometheus") from error
 
+from offsider.prometheus.fleet import read_families
+from offsider.prometheus.text import metric_of
+
 
 class OffsiderCollector(Collector):
-    """Looks at Redis at each scrape: ``REGISTRY.register(OffsiderCollector())``, in one process of the program.
+    """Reads Redis at each scrape: ``REGISTRY.register(OffsiderCollector())``, in one process of the program.
 
-    A server that does not answer leaves our metrics out, and those of the program stay: the error goes to the error
-    handlers.
+    If the server does not respond, the scrape contains only the program's own metrics, and the error is passed to the
+    error handlers.
 
     Args:
-        config: which server; default: this process's.
+        config: selects the server; default: the configuration of this process.
     """
 
-    def __init__(self, config: Config | None = None) -> None:
+    def __init__(self, config: Config | Installation | None = None) -> None:
         self._config = config
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing is told of the names before the first scrape, so that registering needs no server."""
+        """Return no metrics, so that `register` needs no server."""
         return ()
 
     def collect(self) -> Iterable[Metric]:
-        """All metrics as they are now."""
-        config = self._config if self._config is not None else default_config()
+        """Return all current metrics."""
+        here = Installation.of(self._config)
         try:
-            fleet = Fleet.read(config)
+            return [metric_of(family) for family in read_families(here)]
         except RedisFailure as error:
-            config.handle_error(error, {"context": "a scrape of the metrics"})
-            return
-        for family in [*fleet_families(fleet), *families_of_extensions(config)]:
-            yield _metric(family)
-
-
-def _metric(family: Family) -> Metric:
-    # Their library insists that counters end in _total, and some of the established names do not.
-    is_odd = family.kind == "counter" and not family.name.endswith("_total")
-    metric = Metric(family.name.removesuffix("_total"), family.help, "unknown" if is_odd else family.kind)
-    for sample in family.samples:
-        metric.add_sample(family.name + sample.suffix, dict(sample.labels), sample.value)
-    return metric
+            here.config.handle_error(error, {"context": "a scrape of the metrics"})
+            return ()

@@ -1,7 +1,7 @@
-"""Who called, for Flask and every other WSGI application: ``app.wsgi_app = CallerId(app.wsgi_app)``.
+"""Caller IDs for Flask and other WSGI applications: ``app.wsgi_app = CallerId(app.wsgi_app)``.
 
-A job that is pushed in a request is stamped with ``meta.caller_id``, such as ``POST /orders/<int:order_id>``, and
-with a correlation id: that of the header ``X-Request-ID``, or a fresh one for the request.
+A job pushed in a request gets ``meta.caller_id``, such as ``POST /orders/<int:order_id>``, and a correlation ID: that
+of the header ``X-Request-ID``, or a new one for the request.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from inspect import isgenerator
 from typing import Any, TypeAlias, cast
 
-from offsider.wiring.propagation import edge
+from offsider.runtime.propagation import edge
 
 Environ: TypeAlias = dict[str, Any]
 Application: TypeAlias = Callable[[Environ, Callable[..., Any]], Iterable[bytes]]
@@ -21,10 +21,10 @@ class CallerId:
     """WSGI middleware.
 
     Args:
-        app: what it is put around.
-        header: of the request, where its correlation id may stand.
-        caller: names the caller of a request that is on its way, for an application with a routing of its own. Asked
-            when something is pushed, since middleware runs before the route is known.
+        app: the wrapped application.
+        header: request header with the correlation ID.
+        caller: returns the caller ID of a request, for applications with custom routing. It is called when a job is
+            pushed, since the route is not known yet when middleware runs.
     """
 
     def __init__(
@@ -41,17 +41,17 @@ class CallerId:
     def __call__(self, environ: Environ, start_response: Callable[..., Any]) -> Iterable[bytes]:
         with edge(lambda: self._caller(environ), environ.get(self._header)):
             body = self._app(environ, start_response)
-            if isgenerator(body):  # it has not begun yet, and pushes when the server asks for its parts
+            if isgenerator(body):  # it has not started yet, and pushes jobs while the server iterates over it
                 return _Continued(cast("Generator[bytes, None, None]", body), contextvars.copy_context())
         return body
 
 
 class _Continued:
-    """A generator whose parts are made in the context of the request.
+    """A generator whose parts are produced in the context of the request.
 
     Args:
         parts: the generator.
-        context: of the request.
+        context: context of the request.
     """
 
     def __init__(self, parts: Generator[bytes, None, None], context: contextvars.Context) -> None:
@@ -65,13 +65,13 @@ class _Continued:
         return self._context.run(next, self._parts)
 
     def close(self) -> None:
-        """Called by the server at the end, as for any body."""
+        """Close the generator; the server calls this at the end."""
         self._context.run(self._parts.close)
 
 
 def caller_of(environ: Environ) -> str:
-    """Method and route, ``POST /orders/<int:order_id>``; with the path itself where the application tells no route."""
-    rule: object = getattr(environ.get("werkzeug.request"), "url_rule", None)  # where Flask leaves its request
+    """Return method and route, ``POST /orders/<int:order_id>``; without a route, method and path."""
+    rule: object = getattr(environ.get("werkzeug.request"), "url_rule", None)  # set by Flask
     template: object = getattr(rule, "rule", None)
     path = template if isinstance(template, str) else environ.get("PATH_INFO") or "/"
     return f"{environ.get('REQUEST_METHOD', 'GET')} {environ.get('SCRIPT_NAME', '')}{path}"

@@ -1,1 +1,1 @@
-"""Declaring jobs and enqueuing them: functions, classes, the registry, and the typed calls on all of them."""
+"""Declares and enqueues jobs: functions, classes, the registry, and typed calls."""

@@ -1,4 +1,4 @@
-"""``Job``: a class becomes a job, for those who want hooks and state per run."""
+"""``Job``: jobs as classes, with hooks and state per run."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Any, ClassVar, Literal, ParamSpec, Protocol, TypeVar, Unpack, cast
 
+from offsider.config.suggestions import nearest
 from offsider.core.errors import InvalidJob
 from offsider.core.options import JobDeclaration, JobOptions
 from offsider.core.payload import JobPayload
@@ -15,24 +16,23 @@ from offsider.jobs.call import Call
 from offsider.jobs.clients import ClientSource
 from offsider.jobs.declared import Declared
 from offsider.jobs.enqueuer import Delay, Due, Enqueuer, Moment
-from offsider.wiring.context import JobContext, current_job
-from offsider.wiring.nearest import nearest
+from offsider.runtime.context import JobContext, current_job
 
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
 
-_OWN = ("name", "aliases")  # not handed down to subclasses: each job has names of its own
+_OWN = ("name", "aliases")  # not inherited: each job has its own names
 _HOOKS = ("retry_in", "on_exhausted")
 
 
 class Performs(Protocol[P, R_co]):
-    """A class with ``perform``: what lends its signature to ``enqueue`` and the others."""
+    """A class with ``perform``, whose signature types ``enqueue`` and the other methods."""
 
     def perform(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
 
 
 class Job:
-    """Base of jobs that are classes; a new object is made for each run.
+    """Base class of jobs; each run creates an object.
 
     ::
 
@@ -45,13 +45,13 @@ class Job:
 
         Resize.enqueue("a.png", width=200)
 
-    ``perform`` may be ``async def``. Options stand in the class line and are handed down to subclasses; a class
-    without ``perform`` is no job, but may carry options for those below it. ``retry_in`` and ``on_exhausted``
-    may be overridden.
+    ``perform`` may be ``async def``. Subclasses inherit the options of the class statement. A class without
+    ``perform`` is not a job, but can define options for its subclasses. ``retry_in`` and ``on_exhausted`` may be
+    overridden.
 
     Raises (by the class statement):
         InvalidOptions: another job has this name; keyword-only parameters with ``shared_with_ruby``.
-        InvalidJob: ``perform`` is a generator, whose body no worker would run; or it is misspelt.
+        InvalidJob: ``perform`` is a generator, whose body no worker would run; or it is misspelled.
     """
 
     declared: ClassVar[Declared]
@@ -73,24 +73,24 @@ class Job:
 
     @property
     def job(self) -> JobContext:
-        """The run: payload, attempt, tags, ``stopping``. Raises NoCurrentJob outside of one."""
+        """The current run: payload, attempt, tags, ``stopping``. Raises NoCurrentJob outside a run."""
         return self._context or current_job()
 
     @property
     def jid(self) -> str:
-        """The id of the job that runs. Raises NoCurrentJob outside of one."""
+        """The id of the running job. Raises NoCurrentJob outside a run."""
         return self.job.jid
 
-    # Parameters of hooks that are there to be overridden go unused here.
+    # Hooks to override: their parameters are unused here.
     def retry_in(
         self,
         count: int,  # noqa: ARG002
         error: BaseException,  # noqa: ARG002
         payload: JobPayload,  # noqa: ARG002
     ) -> float | timedelta | Literal["kill", "discard"] | None:
-        """Override it to choose the time until the next run.
+        """Override it to choose the delay until the next attempt.
 
-        Answer seconds or a timedelta, ``"kill"`` for the dead set, ``"discard"`` to drop the job, or None for the
+        Return seconds or a timedelta, ``"kill"`` for the dead set, ``"discard"`` to discard the job, or None for the
         default formula. ``count`` is 0 at the first failure.
         """
         return None
@@ -100,7 +100,7 @@ class Job:
         payload: JobPayload,  # noqa: ARG002
         error: BaseException,  # noqa: ARG002
     ) -> Literal["discard"] | None:
-        """Override it to learn that the retries are used up; answer ``"discard"`` to avoid the dead set."""
+        """Override it to run code after the last retry; return ``"discard"`` to avoid the dead set."""
         return None
 
     @classmethod
@@ -113,19 +113,19 @@ class Job:
 
     @classmethod
     def using(cls: type[Performs[P, R_co]], **options: Unpack[JobOptions]) -> Enqueuer[P, R_co]:
-        """The job with options for the pushes that follow; they win over the declared ones."""
+        """Return the job with options for a push, which take precedence over the declared ones."""
         return _enqueuer(cls).using(**options)
 
     @classmethod
     def via(cls: type[Performs[P, R_co]], client: ClientSource) -> Enqueuer[P, R_co]:
-        """The job, pushed by this client: to another server, for instance."""
+        """Return the job with another client, for example for another server."""
         return _enqueuer(cls).via(client)
 
     # Now, later, many: as documented in Enqueuer
 
     @classmethod
     def enqueue(cls: type[Performs[P, R_co]], *args: P.args, **kwargs: P.kwargs) -> str | None:
-        """Store the job to run as soon as a worker is free, and answer its jid. See `Enqueuer`."""
+        """Store the job to run as soon as a worker is free, and return its jid. See `Enqueuer`."""
         return _enqueuer(cls).enqueue(*args, **kwargs)
 
     @classmethod
@@ -147,17 +147,17 @@ class Job:
         spread_interval: float | timedelta | None = None,
         batch_size: int | None = None,
     ) -> list[str | None]:
-        """Store many jobs in few round trips and answer their jids. See `Enqueuer`."""
+        """Store many jobs in few round trips and return their jids. See `Enqueuer`."""
         return _enqueuer(cls).enqueue_many(calls, at=at, spread_interval=spread_interval, batch_size=batch_size)
 
     @classmethod
     def call(cls: type[Performs[P, R_co]], *args: P.args, **kwargs: P.kwargs) -> Call[P]:
-        """One call for `enqueue_many`. Raises InvalidArguments when the arguments do not fit."""
+        """Create an element for `enqueue_many`. Raises InvalidArguments if the arguments do not match."""
         return _enqueuer(cls).call(*args, **kwargs)
 
     @classmethod
     def run_inline(cls: type[Performs[P, R_co]], *args: P.args, **kwargs: P.kwargs) -> Any:
-        """Run the job here and now, without Redis, through JSON and middleware. See `Enqueuer`."""
+        """Run the job immediately, without Redis, through JSON and middleware. See `Enqueuer`."""
         return _enqueuer(cls).run_inline(*args, **kwargs)
 
     # The same for code on an event loop
@@ -207,7 +207,7 @@ class Job:
 def _enqueuer(cls: type[Performs[P, R_co]]) -> Enqueuer[P, R_co]:
     declared = getattr(cls, "declared", None)
     if declared is None:
-        raise InvalidJob(f"{cls.__module__}.{cls.__qualname__} has no method perform, so it is no job")
+        raise InvalidJob(f"{cls.__module__}.{cls.__qualname__} is not a job: define the method perform")
     return Enqueuer(declared)
 
 
@@ -215,21 +215,21 @@ def _refuse_misspelt(cls: type[Job]) -> None:
     for name, value in cls.__dict__.items():
         if inspect.isfunction(value) and not name.startswith("_") and nearest(name, ("perform",), cutoff=0.85):
             raise InvalidJob(
-                f"{cls.__module__}.{cls.__qualname__} has a method {name} and no perform; if it is what the job runs, "
-                "call it perform; if this is a base of jobs, give it a less similar name"
+                f"{cls.__module__}.{cls.__qualname__} has a method {name} and no perform; if the job should run it, "
+                "rename it to perform; if this is a base class, choose a less similar name"
             )
 
 
 def _with_hooks(cls: type[Job], declaration: JobDeclaration) -> JobDeclaration:
-    """The declaration with the class's own ``retry_in`` and ``on_exhausted``, each called on a new object."""
+    """Add the class's ``retry_in`` and ``on_exhausted`` to the declaration, each called on a new object."""
 
     def retry_in(
         count: int, error: BaseException, payload: JobPayload
     ) -> float | timedelta | Literal["kill", "discard"] | None:
-        return cls._make(None).retry_in(count, error, payload)
+        return cls._make(_run_of(payload)).retry_in(count, error, payload)
 
     def on_exhausted(payload: JobPayload, error: BaseException) -> object:
-        return cls._make(None).on_exhausted(payload, error)
+        return cls._make(_run_of(payload)).on_exhausted(payload, error)
 
     hooked = JobDeclaration(**declaration)
     if "retry_in" not in declaration and cls.retry_in is not Job.retry_in:
@@ -237,3 +237,8 @@ def _with_hooks(cls: type[Job], declaration: JobDeclaration) -> JobDeclaration:
     if "on_exhausted" not in declaration and cls.on_exhausted is not Job.on_exhausted:
         hooked["on_exhausted"] = on_exhausted
     return hooked
+
+
+def _run_of(payload: JobPayload) -> JobContext:
+    """The context of the failed run, for callbacks of the job that run after it."""
+    return JobContext(payload, payload.get("queue", ""))

@@ -1,4 +1,4 @@
-"""The arguments of one call of a job, kept for a bulk push."""
+"""The arguments of one job of a bulk push."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ P = ParamSpec("P")
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[P]):
-    """What ``some_job.call(...)`` gives: one element for ``some_job.enqueue_many(...)``."""
+    """The result of ``some_job.call(...)``: one element for ``some_job.enqueue_many(...)``."""
 
     declared: Declared
     args: tuple[Any, ...]

@@ -1,63 +1,86 @@
-"""Which client pushes a job: the one asked for, the job's own, the running worker's, or the default one."""
+"""Selects the client of a push: the requested one, the job's own, the running worker's, or the default one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TypeAlias
 
 from offsider.client import AsyncClient, Client
+from offsider.config.config import Config
+from offsider.config.installation import Installation
+from offsider.config.shared import Shared
 from offsider.jobs.declared import Declared
-from offsider.wiring.capsule import Capsule
-from offsider.wiring.config import Config
-from offsider.wiring.context import current_capsule
-from offsider.wiring.default import default_config
+from offsider.runtime.middleware import ClientChain
+from offsider.storage.redis import Redis
 
 AnyClient: TypeAlias = Client | AsyncClient
 ClientSource: TypeAlias = AnyClient | Callable[[], AnyClient]
 
-_Owner: TypeAlias = Config | Capsule
+
+class Clients:
+    """The client and the asynchronous client of one installation or one capsule, made at first use.
+
+    Args:
+        here: the server.
+        redis: pool of the blocking client; by default the shared one.
+        middleware: by default that of the configuration.
+    """
+
+    def __init__(self, here: Installation, redis: Redis | None = None, middleware: ClientChain | None = None) -> None:
+        self._here = here
+        self._redis = redis
+        self._middleware = middleware
+        self._made = Shared()
+
+    @classmethod
+    def of(cls, config: Config | Installation | None = None) -> Clients:
+        """Return the clients that all users of a configuration share; by default this process's."""
+        here = Installation.of(config)
+        return here.shared.get(Clients, lambda: Clients(here))
+
+    @property
+    def blocking(self) -> Client:
+        return self._made.get(Client, lambda: Client(self._here, self._redis, middleware=self._middleware))
+
+    @property
+    def asynchronous(self) -> AsyncClient:
+        return self._made.get(AsyncClient, lambda: AsyncClient(self._here, middleware=self._middleware))
+
+
+#: The clients of the capsule whose thread or task this is; None outside of a worker.
+_of_capsule: ContextVar[Clients | None] = ContextVar("offsider_clients", default=None)
+
+
+@contextmanager
+def pushing_with(clients: Clients) -> Generator[None, None, None]:
+    """Have jobs that are enqueued inside of the block pushed by ``clients``."""
+    token = _of_capsule.set(clients)
+    try:
+        yield
+    finally:
+        _of_capsule.reset(token)
 
 
 def client_for(job: Declared, via: ClientSource | None) -> Client:
-    """The client for ``job``, in the order of the head of this file."""
+    """Return the client for ``job``, in the order of the module docstring."""
     chosen = _chosen(job, via)
-    if isinstance(chosen, Client):
-        return chosen
     if isinstance(chosen, AsyncClient):
-        return _shared(chosen.config)
-    return _shared(chosen)
+        chosen = Clients.of(chosen.installation)
+    return chosen.blocking if isinstance(chosen, Clients) else chosen
 
 
 def async_client_for(job: Declared, via: ClientSource | None) -> AsyncClient:
-    """As `client_for`, for code on an event loop; a blocking client stands for its configuration."""
+    """Like `client_for`, for code on an event loop; a blocking client is replaced by one of its configuration."""
     chosen = _chosen(job, via)
-    if isinstance(chosen, AsyncClient):
-        return chosen
-    return _shared_async(chosen.config if isinstance(chosen, Client) else chosen)
+    if isinstance(chosen, Client):
+        chosen = Clients.of(chosen.installation)
+    return chosen.asynchronous if isinstance(chosen, Clients) else chosen
 
 
-def _chosen(job: Declared, via: ClientSource | None) -> AnyClient | _Owner:
+def _chosen(job: Declared, via: ClientSource | None) -> AnyClient | Clients:
     source: ClientSource | None = via if via is not None else job.client
     if source is not None:
         return source if isinstance(source, Client | AsyncClient) else source()
-    return current_capsule() or default_config()
-
-
-def _shared(owner: _Owner) -> Client:
-    return owner.kept.get(Client, lambda: _make(owner))
-
-
-def _shared_async(owner: _Owner) -> AsyncClient:
-    return owner.kept.get(AsyncClient, lambda: _make_async(owner))
-
-
-def _make(owner: _Owner) -> Client:
-    if isinstance(owner, Capsule):
-        return Client(owner.config, owner.redis, middleware=owner.client_middleware)
-    return Client(owner)
-
-
-def _make_async(owner: _Owner) -> AsyncClient:
-    if isinstance(owner, Capsule):
-        return AsyncClient(owner.config, middleware=owner.client_middleware)
-    return AsyncClient(owner)
+    return _of_capsule.get() or Clients.of()

@@ -1,4 +1,4 @@
-"""A declared job as the house knows it: its stored name, its options, its signature, and how to run it."""
+"""A declared job: its stored name, options and signature, and how to run it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
+from offsider.config.app_version import app_version
+from offsider.config.config import Config
 from offsider.core.characteristics import CHARACTERISTICS, Characteristics, check_characteristics
 from offsider.core.errors import InvalidJob, InvalidOptions
 from offsider.core.options import JobDeclaration, check_options, wire_options
 from offsider.jobs.signature import JobSignature
-from offsider.wiring.app_version import app_version
-from offsider.wiring.config import Config
-from offsider.wiring.context import JobContext
+from offsider.runtime.context import JobContext
 
 ONLY_DECLARED = frozenset(
     {
@@ -27,22 +27,22 @@ ONLY_DECLARED = frozenset(
 
 
 class Declared:
-    """One declared job. Made by ``@job`` and by the class line of a ``Job``.
+    """One declared job. Created by ``@job`` and by subclasses of ``Job``.
 
     Args:
-        target: what was declared; it has a module, a qualified name and a place in a file.
-        run: what runs: the function, or the class's ``perform``.
+        target: the declared function or class; it has a module, a qualified name and a source location.
+        run: the function to run, or the class's ``perform``.
         declaration: the options as written; they are checked at the first push or at launch, when the
             installed extensions are known.
-        make: gives the object whose ``perform`` runs; None for functions.
+        make: creates the object whose ``perform`` runs; None for functions.
 
     Attributes:
         name: the stored name.
-        aliases: older names under which it is found too.
-        options: the declared options that a push may have as well.
+        aliases: former names, also registered.
+        options: the declared options that a push may have too.
         retry_in: ``retry_in(count, error, payload)``, or None.
         on_exhausted: ``on_exhausted(payload, error)``, or None.
-        client: the client that pushes it, or a function that gives it, or None.
+        client: the client that pushes it, or a function that returns it, or None.
         shared_with_ruby: Ruby pushes or runs it too.
         big_payload: its payloads may be large.
     """
@@ -77,8 +77,8 @@ class Declared:
         self._accepted_by: weakref.WeakSet[Config] = weakref.WeakSet()
         if inspect.isgeneratorfunction(run) or inspect.isasyncgenfunction(run):
             raise InvalidJob(
-                f"{self.name} has a yield, which makes it a generator: a run would only make the generator, and never "
-                f"reach its body; return nothing, or enqueue a job of its own for each step ({self.place})"
+                f"{self.name} contains yield, so it is a generator, and a worker would never run its body; remove the "
+                f"yield, or enqueue a job for each step ({self.place})"
             )
         if self.shared_with_ruby and self.signature.keyword_only:
             raise InvalidOptions(
@@ -91,49 +91,53 @@ class Declared:
 
     @property
     def place(self) -> str:
-        """Where it was declared, for people."""
+        """The source location of the declaration, for messages."""
         code = getattr(inspect.unwrap(self._run), "__code__", None)
         where = f" ({code.co_filename}:{code.co_firstlineno})" if code else ""
         return f"{self.module}.{self.qualname}{where}"
 
     def is_same_as(self, other: Declared) -> bool:
-        """Whether both come from the same lines: a module that was reloaded, or run as ``__main__`` as well."""
+        """Whether both have the same source location: the module was reloaded, or also runs as ``__main__``."""
         return (self.module, self.qualname) == (other.module, other.qualname)
 
     @property
     def characteristics(self) -> Characteristics:
-        """What it says of itself. To be asked for after `check`, which finds impossible values."""
+        """The declared characteristics. Call `check` first, which rejects invalid values."""
+        return self._characteristics
+
+    @cached_property
+    def _characteristics(self) -> Characteristics:
         return Characteristics.of(self._declaration)
 
     @property
     def declared_queue(self) -> str | None:
-        """The queue that its declaration names, if any."""
+        """The declared queue, if any."""
         return self.options.get("queue")
 
     @property
     def declared_server(self) -> str:
-        """The server that its declaration names; empty without one."""
+        """The declared server; empty without one."""
         return str(self.options.get("server", ""))
 
     @cached_property
     def signatures(self) -> tuple[str | None, ...]:
-        """What a payload says whose arguments were made for these parameters: their digest, or nothing at all."""
+        """The ``signature`` values of payloads for these parameters: their digest, or None."""
         return (self.signature.digest, None)
 
     # Running it
 
     def make(self, context: JobContext | None = None) -> object:
-        """The object whose ``perform`` runs in ``context``; None for functions."""
+        """Create the object whose ``perform`` runs in ``context``; None for functions."""
         return self._make(context) if self._make else None
 
     def check_fits(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        """Raise InvalidArguments, naming both, when stored arguments do not fit the signature."""
+        """Raise InvalidArguments if stored arguments do not match the signature."""
         self.signature.check_fits(args, kwargs)
 
     def perform(self, instance: object, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """Run it: its result, or the coroutine of an ``async def`` job, which the caller runs to its end.
+        """Run it. Returns the result, or the coroutine of an ``async def`` job, which the caller must await.
 
-        Whether it is one shows in what comes back, and only there: decorators hide it from the function.
+        Only the returned object shows that a job is ``async def``: decorators can hide it.
         """
         return self._run(*args, **kwargs) if self._make is None else self._run(instance, *args, **kwargs)
 
@@ -141,18 +145,18 @@ class Declared:
 
     @property
     def wait_replicas(self) -> int:
-        """How many replicas a push waits for, unless it says otherwise."""
+        """The default number of replicas that a push waits for."""
         return int(self.options.get("wait_replicas", 0))
 
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-        """The arguments in stored form. Raises InvalidArguments."""
+        """Return the arguments in stored form. Raises InvalidArguments."""
         return self.signature.bind(args, kwargs)
 
     def parameter_name(self, position: int) -> str:
         return self.signature.parameter_name(position)
 
     def stored_options(self, config: Config) -> Mapping[str, Any]:
-        """The declared options as a payload holds them. Raises InvalidOptions at the first push of a bad one."""
+        """Return the declared options in stored form. Raises InvalidOptions for an invalid option."""
         if config not in self._accepted_by:
             self.check(config)
         if self._wire is None:
@@ -160,15 +164,15 @@ class Declared:
         return self._wire
 
     def origin(self, config: Config) -> Mapping[str, str]:
-        """What a payload says of the program that pushed it: the parameters that it knows, and its version."""
+        """Return the payload keys of the pushing program: digest of the signature, and version."""
         version = app_version(config.client.app_version)
         return {"signature": self.signature.digest} | ({"app_version": version} if version else {})
 
     def check(self, config: Config) -> None:
-        """Check the declaration against what ``config`` and its extensions know.
+        """Check the declaration against ``config`` and its extensions.
 
         Raises:
-            InvalidOptions: an option is unknown or impossible; the message names the job.
+            InvalidOptions: an option is unknown or invalid; the message names the job.
         """
         names: list[Any] = [self.name, *self.aliases]
         if not all(isinstance(name, str) and name for name in names):
@@ -185,7 +189,7 @@ class Declared:
 
 
 def check_all_options(options: Mapping[str, Any], config: Config, *, job_name: str) -> None:
-    """Check options by our rules, and those of extensions by theirs. Raises InvalidOptions."""
+    """Check options, including those of extensions. Raises InvalidOptions."""
     check_options(options, job_name=job_name, known_extra=config.job_options)
     for key, check in config.job_options.items():
         for place in (options, options.get("extra", {})):
@@ -201,10 +205,10 @@ def _check_extra(job_name: str, key: str, value: object, check: Callable[[object
 
 
 def module_name(module: str) -> str:
-    """The name under which a worker will import the module.
+    """Return the name under which a worker imports the module.
 
-    A program that is started as a script runs under the name ``__main__``, which no worker can import;
-    its jobs are stored under the name of its file.
+    A program started as a script has the name ``__main__``, which no worker can import, so its jobs are stored under
+    the name of its file.
     """
     if module != "__main__":
         return module

@@ -1,7 +1,6 @@
-"""A job with options, ready to be enqueued: what ``using`` and ``via`` give, and what job functions are.
+"""A job with options for its pushes: the result of ``using`` and ``via``, and the base of job functions.
 
-The options come before the call, ``job.using(queue="low").enqueue(1)``, so that the call itself has the
-job's own signature and nothing else.
+Options precede the call, as in ``job.using(queue="low").enqueue(1)``, so that the call has exactly the job's signature.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ Due = Delay | datetime | Sequence[Delay | datetime]
 
 
 class Enqueuer(Generic[P, R]):
-    """One job with some options. Immutable: ``using`` and ``via`` give another one.
+    """A job with options. Immutable: ``using`` and ``via`` return a new one.
 
-    Every method that stores a job raises InvalidJob (InvalidArguments, InvalidOptions) when this cannot become
-    a job, RedisUnavailable and RedisRefused when the server does not take it, and NotReplicated when fewer
-    replicas than ``wait_replicas`` have it. Jids are None for jobs that client middleware stopped.
+    Every method that stores a job raises InvalidJob (InvalidArguments, InvalidOptions) for an invalid push,
+    RedisUnavailable and RedisRefused if the server does not store it, and NotReplicated if fewer replicas than
+    ``wait_replicas`` confirm it. Jids are None for jobs that client middleware stopped.
     """
 
     def __init__(
@@ -44,31 +43,36 @@ class Enqueuer(Generic[P, R]):
 
     @property
     def options(self) -> Mapping[str, Any]:
-        """What ``using`` said, on top of the declaration."""
+        """The options of ``using``, without those of the declaration."""
         return self._options
 
     # Options first
 
     def using(self, **options: Unpack[JobOptions]) -> Enqueuer[P, R]:
-        """The same job with options for the pushes that follow; they win over the declared ones."""
+        """Return the job with options for a push, which take precedence over the declared ones."""
         return Enqueuer(self.declared, merge_options(self._options, options), self._client)
 
     def via(self, client: ClientSource) -> Enqueuer[P, R]:
-        """The same job, pushed by this client: to another server, for instance."""
+        """Return the job with another client, for example for another server. Raises InvalidOptions for None."""
+        given: object = client
+        if given is None:
+            raise InvalidOptions(
+                f"{self.declared.name}: via expects a client, or a function that returns one, got None"
+            )
         return Enqueuer(self.declared, self._options, client)
 
     # Now, later, many
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> str | None:
-        """Store the job to run as soon as a worker is free, and answer its jid."""
+        """Store the job to run as soon as a worker is free, and return its jid."""
         return self._push(self._now_item(args, kwargs))
 
     def enqueue_in(self, delay: Delay, /, *args: P.args, **kwargs: P.kwargs) -> str | None:
-        """Store the job to run after ``delay``, seconds or a timedelta, and answer its jid."""
+        """Store the job to run after ``delay``, seconds or a timedelta, and return its jid."""
         return self._push(self._later_item(delay, args, kwargs))
 
     def enqueue_at(self, when: Moment, /, *args: P.args, **kwargs: P.kwargs) -> str | None:
-        """Store the job to run at ``when``, an aware datetime or epoch seconds; at once when that is past.
+        """Store the job to run at ``when``, an aware datetime or epoch seconds; immediately if it is in the past.
 
         A number below 1e9 counts as seconds from now, as in Sidekiq.
         """
@@ -82,29 +86,30 @@ class Enqueuer(Generic[P, R]):
         spread_interval: float | timedelta | None = None,
         batch_size: int | None = None,
     ) -> list[str | None]:
-        """Store many jobs in few round trips and answer their jids, one for each call.
+        """Store many jobs in few round trips and return their jids, one for each call.
 
         Args:
-            calls: ``job.call(...)`` values, whose types are checked, or tuples of arguments; may be lazy.
+            calls: ``job.call(...)`` values, which type checkers check, or tuples of arguments; may be lazy.
             at: one time for all, or one for each: seconds or a timedelta from now, an aware datetime.
-            spread_interval: start the jobs at random within so many seconds, or a timedelta (5 seconds at least).
-            batch_size: jobs in one round trip; default 1,000, or 100 when they are for later.
+            spread_interval: start the jobs at random times within this many seconds, or a timedelta (at least 5
+                seconds).
+            batch_size: jobs per round trip; default 1,000, or 100 for scheduled jobs.
         """
         client = client_for(self.declared, self._client)
         item = self._bulk_item(client, calls, at)
         return client.push_bulk(item, spread_interval=spread_interval, batch_size=batch_size)
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[P]:
-        """One call for `enqueue_many`. Raises InvalidArguments when the arguments do not fit."""
+        """Create an element for `enqueue_many`. Raises InvalidArguments if the arguments do not match."""
         self.declared.bind(args, kwargs)
         return Call(self.declared, args, kwargs)
 
     def run_inline(self, *args: P.args, **kwargs: P.kwargs) -> Any:
-        """Run the job here and now, without Redis, and answer its result.
+        """Run the job immediately, without Redis, and return its result.
 
-        Arguments go to JSON and back, and client and server middleware run as in a worker; an ``async def``
-        job is run to its end. This is Sidekiq's ``perform_inline`` and ``set(sync: true)``. A plain call of a
-        job function skips all that. None when client middleware stopped the job, or it raised Skip or Discard.
+        Arguments are converted to JSON and back. Client and server middleware run as in a worker, and an ``async def``
+        job runs until it returns. This is Sidekiq's ``perform_inline`` and ``set(sync: true)``. A plain call of a job
+        function skips all this. Returns None if client middleware stopped the job, or it raised Skip or Discard.
         """
         client = client_for(self.declared, self._client)
         prepared = client.prepare(client.build(self._checked(client, self._now_item(args, kwargs))))
@@ -157,14 +162,14 @@ class Enqueuer(Generic[P, R]):
         client = async_client_for(self.declared, self._client)
         return await client.push(self._checked(client, item))
 
-    # The order of keys is Sidekiq's, byte for byte: perform_async puts args first, all others the class.
+    # The order of keys is Sidekiq's: perform_async puts args first, all other methods the class.
 
     def _now_item(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         item = {"args": args, "class": self.declared}
         return {**item, "kwargs": kwargs} if kwargs else item
 
     def _later_item(self, when: object, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        if when is None:  # in a pushed mapping it means now, here it is a mistake
+        if when is None:  # in a pushed mapping it means now; here it is an error
             raise InvalidOptions(f"{self.declared.name}: {expected_time(when)}")
         item = {"class": self.declared, "args": args, "at": when}
         return {**item, "kwargs": kwargs} if kwargs else item
@@ -174,7 +179,7 @@ class Enqueuer(Generic[P, R]):
         return self._checked(client, item if at is None else {**item, "at": at})
 
     def _checked(self, client: Client | AsyncClient, item: dict[str, Any]) -> dict[str, Any]:
-        """``item`` below the options of ``using``, which are checked against what the client's extensions know."""
+        """Merge ``item`` with the options of ``using``, which are checked against the client's extensions."""
         options = self._options
         if not options:
             return item
@@ -190,7 +195,7 @@ class Enqueuer(Generic[P, R]):
 
 
 def _own_calls(job: Declared, calls: Iterable[Any]) -> Iterable[Any]:
-    """The calls, refusing those of another job. Keeps the length of what has one, for the check of ``at``."""
+    """Reject calls of another job. The result has a length if ``calls`` has one, for the check of ``at``."""
     if isinstance(calls, Sequence):
         return [_own_call(job, call) for call in calls]
     return (_own_call(job, call) for call in calls)

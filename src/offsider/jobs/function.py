@@ -1,4 +1,4 @@
-"""``@job``: a function becomes a job, and stays a function that can be called."""
+"""``@job``: declares a function as a job. The function can still be called."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ R = TypeVar("R")
 
 
 class JobFunction(Enqueuer[P, R], Generic[P, R]):
-    """A job made of a function. Calling it calls the function; ``enqueue`` and the others store it."""
+    """A function declared as a job. Calling it calls the function; ``enqueue`` and the other methods store a job."""
 
     def __init__(self, function: Callable[P, R], declared: Declared) -> None:
         super().__init__(declared)
@@ -24,7 +24,7 @@ class JobFunction(Enqueuer[P, R], Generic[P, R]):
         functools.update_wrapper(self, function)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call the function, as if it were no job."""
+        """Call the function directly."""
         return self._function(*args, **kwargs)
 
     def __repr__(self) -> str:
@@ -51,9 +51,9 @@ def job(
         welcome.enqueue(42)
         resize.using(queue="high").enqueue_in(60, "a.png", width=200)
 
-    The stored name is module and qualified name, unless ``name=`` says otherwise. Nothing else is touched: no
-    configuration, no Redis. Options are those of `JobDeclaration`; unknown or impossible ones are refused at the
-    first push or at launch, when the installed extensions are known.
+    The stored name is module and qualified name, unless ``name=`` is given. Declaring a job uses neither configuration
+    nor Redis. Options are those of `JobDeclaration`; unknown or invalid ones raise at the first push or at launch, when
+    the installed extensions are known.
 
     Raises:
         InvalidOptions: another job has this name; keyword-only parameters with ``shared_with_ruby``.

@@ -1,7 +1,7 @@
-"""Running a job here and now, without Redis, but through everything else that a worker would do.
+"""Runs a job immediately, without Redis, with all other steps of a worker.
 
 1. client middleware and strict arguments, as for a push
-2. to JSON and back, so that the job gets what a worker would get
+2. conversion to JSON and back, so that the job gets the same arguments as in a worker
 3. server middleware and the job, with ``current_job()`` set
 """
 
@@ -15,13 +15,13 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from offsider.client import Prepared
+from offsider.config.config import Config
 from offsider.core.compression import decode_plain
 from offsider.core.errors import Discard, Skip
 from offsider.jobs import registry
 from offsider.jobs.declared import Declared
-from offsider.wiring.config import Config
-from offsider.wiring.context import JobContext, running
-from offsider.wiring.middleware import ServerChain
+from offsider.runtime.context import JobContext, running
+from offsider.runtime.middleware import ServerChain
 
 
 def run_prepared(
@@ -31,19 +31,19 @@ def run_prepared(
     *,
     server_middleware: ServerChain | None = None,
 ) -> Any:
-    """Run a prepared push and answer the job's result; None when it raised ``Skip`` or ``Discard``.
+    """Run a prepared push and return the job's result; None if it raised ``Skip`` or ``Discard``.
 
     Args:
-        config: whose server middleware is walked.
+        config: provides the server middleware.
         prepared: the push.
-        declared: what runs; default: what is registered under the payload's class name.
-        server_middleware: a chain in place of the configuration's.
+        declared: the job to run; default: the job registered under the payload's class name.
+        server_middleware: a chain instead of the configuration's.
 
     Raises:
         UnknownJob: no job is registered under its class name.
-        InvalidArguments: the arguments do not fit the job.
-        Reschedule: the job asked to run later, and here is nobody who could do that.
-        BaseException: whatever the job raises.
+        InvalidArguments: the arguments do not match the job.
+        Reschedule: the job raised it, and without Redis it cannot run later.
+        BaseException: exceptions of the job.
     """
     chain = config.server_middleware if server_middleware is None else server_middleware
     payload = decode_plain(prepared.raw)
@@ -57,7 +57,7 @@ def run_prepared(
 
 
 def _perform(job: JobContext) -> object:
-    """The innermost step. As in a worker, an ``async def`` job has ended when ``call_next`` returns."""
+    """The innermost step. As in a worker, an ``async def`` job has finished when ``call_next`` returns."""
     declared = job.declared
     assert isinstance(declared, Declared)  # noqa: S101  # set by the only caller
     declared.check_fits(job.args, job.kwargs)
@@ -70,7 +70,7 @@ def _run_to_its_end(coroutine: Coroutine[Any, Any, object]) -> object:
         asyncio.get_running_loop()
     except RuntimeError:
         return asyncio.run(coroutine)
-    # This thread's loop is busy with whoever called us, so the job gets a loop in another thread.
+    # This thread's loop is blocked by the caller, so the job runs on a loop in another thread.
     context = contextvars.copy_context()
     with ThreadPoolExecutor(1) as other_thread:
         return other_thread.submit(context.run, asyncio.run, coroutine).result()

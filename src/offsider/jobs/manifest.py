@@ -1,35 +1,35 @@
-"""The manifest: all declared jobs with what they say of themselves, as a file that is kept beside the code.
+"""The manifest: all declared jobs with their options and arguments, as a file in the repository.
 
-A review then shows what a change does to jobs, and CI finds the change that nobody has written down.
+Code reviews then show how a change affects jobs, and CI fails if the file is out of date.
 """
 
 from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeAlias, cast
 
+from offsider.config.config import Config
+from offsider.config.routing import route
 from offsider.core.arguments import are_plain
 from offsider.core.errors import ConfigurationError
 from offsider.jobs import registry
 from offsider.jobs.declared import Declared
 from offsider.jobs.signature import KINDS, is_required
-from offsider.wiring.config import Config
-from offsider.wiring.routing import route
 
 Entry: TypeAlias = Mapping[str, Any]
 
 VERSION = 1
-#: How each kind but the usual one is marked where arguments are shown.
+#: Prefixes of parameter kinds other than the usual one in texts.
 _STARS = {"rest": "*", "keywords": "**", "keyword": "keyword "}
 
 
 def manifest(config: Config) -> dict[str, Any]:
-    """Every registered job by name, checked, with the queue that ``config`` sends it to.
+    """Return every registered job by name, checked, with its queue under ``config``.
 
     Raises:
-        InvalidOptions: a declaration is impossible.
+        InvalidOptions: a declaration is invalid.
     """
     registry.check_all(config)
     jobs = sorted(registry.all_jobs(), key=lambda job: job.name)
@@ -37,8 +37,9 @@ def manifest(config: Config) -> dict[str, Any]:
 
 
 def entry(job: Declared, config: Config) -> Entry:
-    """One job. The order of keys and lists is always the same."""
+    """Return the entry of one job. Keys and lists have a fixed order."""
     said, routed = job.characteristics, route(job, config.routing.rules, config.jobs)
+    deduplication = {"deduplicate": said.deduplication(job.options)} if "deduplicate" in config.job_options else {}
     return {
         "name": job.name,
         "aliases": sorted(job.aliases),
@@ -51,6 +52,7 @@ def entry(job: Declared, config: Config) -> Entry:
         "tags": sorted(said.tags),
         "weight": said.weight,
         "idempotent": said.idempotent,
+        **deduplication,
         "queue_namespace": said.queue_namespace,
         "signature": job.signature.digest,
         "arguments": [_argument(parameter) for parameter in job.signature.parameters],
@@ -58,23 +60,23 @@ def entry(job: Declared, config: Config) -> Entry:
 
 
 def written(found: Mapping[str, Any]) -> str:
-    """The manifest as a file has it."""
+    """Serialize the manifest to the text of its file."""
     return json.dumps(found, indent=2, ensure_ascii=False) + "\n"
 
 
 def read(text: str, origin: str) -> dict[str, Any]:
-    """The manifest in a file. Raises ConfigurationError, naming the file, when there is none in it."""
+    """Parse the text of a manifest. Raises ConfigurationError, with the file name, if it is not a manifest."""
     try:
         found: object = json.loads(text)
     except ValueError as error:
-        raise ConfigurationError(f"{origin} is no manifest: {error}") from None
+        raise ConfigurationError(f"{origin} is not a manifest: {error}") from None
     if not isinstance(found, dict) or not _has_jobs(cast("dict[str, object]", found)):
-        raise ConfigurationError(f"{origin} is no manifest: expected what `offsider jobs manifest` writes")
+        raise ConfigurationError(f"{origin} is not a manifest: expected the output of `offsider jobs manifest`")
     return cast("dict[str, Any]", found)
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """One line for each job that is new (+) or gone (-), and for each thing that a job has changed (~)."""
+    """Return a line for each added job (+), removed job (-), and changed value of a job (~)."""
     before, after = _by_name(old), _by_name(new)
     lines: list[str] = []
     for name in sorted({*before, *after}):
@@ -85,8 +87,13 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
         else:
             lines += _changes(name, before[name], after[name])
     if not lines and dict(old) != dict(new):
-        lines.append("~ the same jobs, in another form or order")
+        lines.append("~ the same jobs, in another format or order")
     return lines
+
+
+def signature_text(arguments: Iterable[object]) -> str:
+    """The arguments of a job in parentheses."""
+    return f"({', '.join(map(_signed, arguments))})"
 
 
 def _has_jobs(found: Mapping[str, object]) -> bool:
@@ -102,7 +109,7 @@ def _by_name(found: Mapping[str, Any]) -> dict[str, Entry]:
 
 
 def _changes(name: str, before: Entry, after: Entry) -> Iterator[str]:
-    # Not the signature, which only sums up the arguments.
+    # Not the signature, which is derived from the arguments.
     for key in dict.fromkeys(key for key in (*after, *before) if key != "signature"):
         old, new = _shown(key, before.get(key)), _shown(key, after.get(key))
         if before.get(key) != after.get(key):
@@ -111,12 +118,12 @@ def _changes(name: str, before: Entry, after: Entry) -> Iterator[str]:
 
 def _shown(key: str, value: Any) -> str:
     if key == "arguments" and isinstance(value, list):
-        return f"({', '.join(map(_signed, cast('list[object]', value)))})"
+        return signature_text(cast("list[object]", value))
     return json.dumps(value, ensure_ascii=False)
 
 
 def _signed(argument: object) -> str:
-    """An argument as Python writes it; what is none, as JSON."""
+    """An argument in Python syntax; other values as JSON."""
     if not isinstance(argument, dict) or "name" not in argument:
         return json.dumps(argument, ensure_ascii=False)
     told = cast("dict[str, Any]", argument)
@@ -137,7 +144,7 @@ def _argument(parameter: inspect.Parameter) -> Entry:
     if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
         return told
     told["required"] = is_required(parameter)
-    # What is no JSON has no form that stays the same from run to run.
+    # Values that are not JSON have no text form that is stable between runs.
     if not told["required"] and are_plain([parameter.default]):
         told["default"] = parameter.default
     return told

@@ -1,4 +1,4 @@
-"""Names of jobs and what they stand for. Filled by declarations; touches neither configuration nor Redis."""
+"""The registry of declared jobs by name. Uses neither configuration nor Redis."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import weakref
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 
+from offsider.config.config import Config
+from offsider.config.known_jobs import found_by, listed_by
+from offsider.config.routing import route
 from offsider.core.errors import InvalidOptions, UnknownJob
 from offsider.core.wording import listed
 from offsider.jobs.declared import Declared
-from offsider.wiring.config import Config
-from offsider.wiring.known_jobs import found_by, listed_by
-from offsider.wiring.routing import route
 
 __all__ = [
     "Declared",
@@ -36,12 +36,12 @@ _bases: weakref.WeakSet[type] = weakref.WeakSet()
 
 
 def register(job: Declared) -> None:
-    """Make ``job`` known under its name and aliases.
+    """Register ``job`` under its name and aliases.
 
-    The same declaration may come again (a reloaded module) and replaces the earlier one.
+    A repeated declaration (of a reloaded module) replaces the earlier one.
 
     Raises:
-        InvalidOptions: another job has one of these names; the message tells both places.
+        InvalidOptions: another job has one of these names; the message contains both source locations.
     """
     with _lock:
         for name in (job.name, *job.aliases):
@@ -55,24 +55,24 @@ def register(job: Declared) -> None:
 
 
 def note_base(cls: type) -> None:
-    """Remember a class of jobs that is none itself, having no ``perform``: without a subclass that is odd."""
+    """Note a subclass of ``Job`` without ``perform``; `check_all` warns if it has no subclasses."""
     _bases.add(cls)
 
 
 def find(name: str) -> Declared:
-    """The job that is stored under ``name``. Raises UnknownJob."""
+    """Return the job registered under ``name``. Raises UnknownJob."""
     try:
         return _jobs[name]
     except KeyError:
         raise UnknownJob(
             name,
             f"no job is registered under the name {name!r}: "
-            "import the module that declares it (-r), or make the name an alias of the job",
+            "import the module that declares it (-r), or add the name to the aliases of the job",
         ) from None
 
 
 def peek(name: str) -> Declared | None:
-    """The job that is stored under ``name``; None when it is not declared here."""
+    """Return the job registered under ``name``, or None."""
     return _jobs.get(name)
 
 
@@ -80,19 +80,19 @@ found_by(peek)
 
 
 def names() -> frozenset[str]:
-    """Every name and alias that is registered."""
+    """Return all registered names and aliases."""
     with _lock:
         return frozenset(_jobs)
 
 
 def signatures() -> dict[str, str]:
-    """Every name and alias that is registered, with the digest of its job's signature."""
+    """Return all registered names and aliases, with the digest of their job's signature."""
     with _lock:
         return {name: job.signature.digest for name, job in _jobs.items()}
 
 
 def all_jobs() -> list[Declared]:
-    """Every job once, in the order of their declaration."""
+    """Return every job once, in the order of declaration."""
     with _lock:
         return list(dict.fromkeys(_jobs.values()))
 
@@ -103,12 +103,12 @@ listed_by(all_jobs)
 def check_all(config: Config) -> None:
     """Check every declaration against ``config`` and its extensions, before a worker starts.
 
-    A class of jobs that has neither ``perform`` nor subclasses is warned about, and so is a job that promises more than
-    it can keep.
+    Logs a warning for a subclass of ``Job`` with neither ``perform`` nor subclasses, and for jobs that will hardly meet
+    their urgency.
 
     Raises:
-        InvalidOptions: the first option that is unknown or impossible.
-        ConfigurationError: a job goes to a server that there is not.
+        InvalidOptions: for the first unknown or invalid option.
+        ConfigurationError: a job is routed to an unknown server.
     """
     jobs = all_jobs()
     for job in jobs:
@@ -117,11 +117,11 @@ def check_all(config: Config) -> None:
     _tell_doubts(jobs)
     for base in sorted(_bases, key=lambda base: base.__qualname__):
         if not base.__subclasses__():
-            logger.warning("%s.%s has no method perform, so it is no job", base.__module__, base.__qualname__)
+            logger.warning("%s.%s is not a job: define the method perform", base.__module__, base.__qualname__)
 
 
 def _tell_doubts(jobs: Iterable[Declared]) -> None:
-    """One line for each kind, however many jobs have it."""
+    """Log one line for each kind of doubt."""
     doubted: dict[str, list[str]] = {}
     for job in jobs:
         for doubt in job.characteristics.doubts:
@@ -135,7 +135,7 @@ def _tell_doubts(jobs: Iterable[Declared]) -> None:
 
 @contextmanager
 def isolated() -> Generator[None, None, None]:
-    """Forget what is registered inside the block, for tests that declare jobs."""
+    """Undo registrations of the block, for tests that declare jobs."""
     with _lock:
         before = dict(_jobs)
     try:

@@ -1,26 +1,26 @@
-"""Routing rules against the declared jobs: rules that never win, values that nothing has, queues that nobody serves."""
+"""Checks routing rules: rules that never apply, impossible values, and queues that no worker serves."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from offsider.core.query import EVERY_JOB, POSSIBLE
+from offsider.config.routing import Rules
+from offsider.config.shards import Routes, unserved
+from offsider.core.routing_query import EVERY_JOB, POSSIBLE
 from offsider.core.wording import counted, listed
 from offsider.jobs.declared import Declared
-from offsider.wiring.routing import Rules
-from offsider.wiring.shards import Routes, unserved
 
 
 def check_rules(
     rules: Rules, jobs: Sequence[Declared], defaults: Mapping[str, object], served: Mapping[str, Collection[str]]
 ) -> list[str]:
-    """One sentence for each thing that is wrong.
+    """Return a sentence for each error.
 
     Args:
-        rules: maybe none.
-        jobs: all that are declared, and found good.
+        rules: the routing rules; can be empty.
+        jobs: all declared jobs, already checked.
         defaults: the default options of jobs.
-        served: server -> the queues that workers take jobs from; ``*`` among them means all.
+        served: server -> the queues that workers serve; ``*`` means all.
     """
     return [*_impossible(rules), *_dead(rules, jobs), *_unserved(rules, jobs, defaults, served)]
 
@@ -39,19 +39,23 @@ def _dead(rules: Rules, jobs: Sequence[Declared]) -> Iterator[str]:
     for number, rule in enumerate(rules, start=1):
         if number in won:
             continue
+        if number == len(rules) and rule.query.text.strip() == EVERY_JOB and not _covered(rules, number):
+            continue  # a catch-all for future jobs
         matched = sum(rule.query.matches(each) for each in attributes)
-        before = next((at for at in range(1, number) if _covers(rules, at, number)), 0)
+        before = _covered(rules, number)
         if before:
-            yield f"rule {number} ({rule}) never wins: rule {before} chooses all of its jobs before it"
+            yield f"rule {number} ({rule}) never applies: rule {before} selects all of its jobs before it"
         elif matched:
-            yield f"rule {number} ({rule}) never wins: rules before it choose all of its {counted(matched, 'job')}"
+            yield f"rule {number} ({rule}) never applies: rules before it select all of its {counted(matched, 'job')}"
         else:
-            yield f"rule {number} ({rule}) never wins: it chooses none of {counted(len(jobs), 'job')}"
+            yield f"rule {number} ({rule}) never applies: it selects none of {counted(len(jobs), 'job')}"
 
 
-def _covers(rules: Rules, earlier: int, later: int) -> bool:
-    first, second = rules[earlier - 1].query, rules[later - 1].query
-    return first.text.strip() == EVERY_JOB or first.clauses == second.clauses
+def _covered(rules: Rules, number: int) -> int:
+    """Return the number of the first rule that covers this one; 0 if there is none."""
+    later = rules[number - 1].query
+    earlier = enumerate((rule.query for rule in rules[: number - 1]), start=1)
+    return next((at for at, query in earlier if query.text.strip() == EVERY_JOB or query.clauses == later.clauses), 0)
 
 
 def _unserved(

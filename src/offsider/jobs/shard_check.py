@@ -1,25 +1,25 @@
-"""Shards against the declared jobs and the rules: queues that nobody serves, and shards that do nothing."""
+"""Checks shards against declared jobs and routing rules: unserved queues, and shards without work."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from offsider.config.queue_spec import EVERY
+from offsider.config.settings import ShardSection
+from offsider.config.shards import Destination, Routes, unserved
 from offsider.core.wording import listed
-from offsider.wiring.queue_spec import EVERY
-from offsider.wiring.settings import ShardSection
-from offsider.wiring.shards import Destination, Routes, unserved
 
 
 @dataclass(frozen=True, slots=True)
 class ShardPlan:
-    """What a shard serves.
+    """The queues and jobs of a shard.
 
     Attributes:
-        name: of the shard.
+        name: name of the shard.
         section: its settings.
-        queues: the names of its queues; none when its query chooses no job of its server.
-        jobs: queue -> names of the declared jobs that go there, for each of the queues, and for ``*`` for all others.
+        queues: names of its queues; empty if its query selects no job of its server.
+        jobs: queue -> names of its declared jobs, for each queue, and for ``*`` those of all other queues.
     """
 
     name: str
@@ -29,7 +29,7 @@ class ShardPlan:
 
 
 def plan_shards(shards: Mapping[str, ShardSection], routes: Routes) -> list[ShardPlan]:
-    """What each shard serves, in their order."""
+    """Return the plan of each shard, in their order."""
     found = routes.destinations()
     return [_plan(name, shard, routes.queues_of(shard), found) for name, shard in shards.items()]
 
@@ -43,11 +43,11 @@ def _plan(name: str, shard: ShardSection, queues: Sequence[str], found: Sequence
 
 
 def served_by(plans: Sequence[ShardPlan], beside: Collection[str] = ()) -> dict[str, set[str]]:
-    """Server -> the queues of its shards.
+    """Return the queues that shards serve, by server.
 
     Args:
-        plans: of all shards.
-        beside: queues that every worker serves, whatever its shard: those of further capsules.
+        plans: the plans of all shards.
+        beside: queues that workers of every shard serve: those of additional capsules.
     """
     served: dict[str, set[str]] = {}
     for plan in plans:
@@ -56,23 +56,23 @@ def served_by(plans: Sequence[ShardPlan], beside: Collection[str] = ()) -> dict[
 
 
 def wrong_with(plans: Sequence[ShardPlan], found: Sequence[Destination], beside: Collection[str] = ()) -> Iterator[str]:
-    """One sentence for each thing for which jobs would wait, or workers do nothing.
+    """Return a sentence for each error that leaves jobs waiting or workers without work.
 
     Args:
-        plans: of all shards.
-        found: where the declared jobs go.
-        beside: as of `served_by`.
+        plans: the plans of all shards.
+        found: the destinations of the declared jobs.
+        beside: see `served_by`.
     """
     for plan in plans:
         if not plan.queues:
             yield (
-                f"the shard {plan.name} serves nothing: no job that {plan.section.select!r} chooses goes to its "
+                f"the shard {plan.name} serves nothing: no job that {plan.section.select!r} selects goes to its "
                 f"server, {plan.section.server}"
             )
         for queue in _unused(plan, found):
             for other in (each for each in found if each.queue == queue):
                 yield (
-                    f"the shard {plan.name} works for the server {plan.section.server}, and the jobs of its queue "
+                    f"the shard {plan.name} serves the server {plan.section.server}, but the jobs of its queue "
                     f"{queue} go to the server {other.server}: {listed(other.chosen)}"
                 )
     for each in unserved(found, served_by(plans, beside)):
@@ -80,13 +80,13 @@ def wrong_with(plans: Sequence[ShardPlan], found: Sequence[Destination], beside:
 
 
 def _unused(plan: ShardPlan, found: Sequence[Destination]) -> list[str]:
-    """The queues to which no declared job goes, on the server of the shard."""
+    """Return the queues of the shard to which no declared job goes, on its server."""
     used = {each.queue for each in found if each.server == plan.section.server}
     return [queue for queue in plan.queues if queue != EVERY and queue not in used]
 
 
 def worth_knowing(plans: Sequence[ShardPlan], found: Sequence[Destination]) -> Iterator[str]:
-    """One sentence for each thing that may be meant so: queues of two shards, and queues without a declared job."""
+    """Return a sentence for each note that may be intended: queues of two shards, and queues without declared jobs."""
     serving: dict[tuple[str, str], list[str]] = {}
     for plan in plans:
         for queue in plan.queues:

@@ -1,7 +1,7 @@
-"""Arguments against a signature: bound when a job is enqueued, checked again before it runs.
+"""Binds arguments to a job's signature at the push, and checks them again before the run.
 
-Positional arguments travel as a list, because that is what Sidekiq stores; keyword arguments are bound to
-their positions, and only keyword-only ones travel by name.
+Positional arguments are stored as a list, as in Sidekiq. Keyword arguments are bound to their positions; only
+keyword-only arguments are stored by name.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from functools import cached_property
 from typing import Any
 
 from offsider.core.errors import InvalidArguments
+from offsider.core.wording import counted
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-_SHOWN_CHARACTERS = 500
 _DIGEST_CHARACTERS = 8
-#: How parameters are given, in the words of manifests.
+#: Parameter kinds as manifests name them.
 KINDS = {
     inspect.Parameter.POSITIONAL_ONLY: "positional",
     inspect.Parameter.POSITIONAL_OR_KEYWORD: "positional",
@@ -32,13 +32,13 @@ class JobSignature:
     """The parameters of one job.
 
     Args:
-        name: how messages call the job.
-        function: what runs.
+        name: job name for messages.
+        function: the function to run.
         is_method: whether the first parameter is ``self``.
 
     Attributes:
-        parameters: without ``self``.
-        keyword_only: names of those that travel by name.
+        parameters: the parameters without ``self``.
+        keyword_only: names of keyword-only parameters, which are stored by name.
     """
 
     def __init__(self, name: str, function: Callable[..., Any], *, is_method: bool) -> None:
@@ -70,18 +70,18 @@ class JobSignature:
 
     @cached_property
     def digest(self) -> str:
-        """What payloads carry to say which parameters their arguments were made for; see `digest_of`."""
+        """The digest in payloads that identifies the parameters; see `digest_of`."""
         return digest_of(
             (parameter.name, KINDS[parameter.kind], is_required(parameter)) for parameter in self.parameters
         )
 
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-        """The arguments in stored form: a list by position, and the keyword-only ones by name.
+        """Return the arguments in stored form: a positional list, and keyword-only ones by name.
 
-        A parameter that is skipped on the way to one given by name gets its default.
+        A skipped parameter before a keyword argument gets its default.
 
         Raises:
-            InvalidArguments: they do not fit; the message names the job and the mismatch.
+            InvalidArguments: they do not match; the message names the job and the mismatch.
         """
         if not kwargs and self._fits_by_count(args):
             return list(args), {}
@@ -92,29 +92,33 @@ class JobSignature:
         return self._stored(bound)
 
     def check_fits(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        """Raise InvalidArguments when stored arguments no longer fit the signature.
+        """Raise InvalidArguments if stored arguments do not match the signature.
 
-        The message tells how many there are and never what they are: it ends in logs and on pages.
+        The message contains their number and never their values: it appears in logs and on web pages.
         """
         if not kwargs and self._fits_by_count(args):
             return
         try:
             self._signature.bind(*args, **kwargs)
         except TypeError as error:
-            names = "".join(f", {name}" for name in kwargs)[:_SHOWN_CHARACTERS]
+            # Unknown names come from the payload, and may contain sensitive data.
+            known = "".join(f", {name}" for name in kwargs if name in self._signature.parameters)
+            unknown = sum(name not in self._signature.parameters for name in kwargs)
+            names = known + (f", {counted(unknown, 'unknown name')}" if unknown else "")
+            why = counted(unknown, "unexpected keyword argument") if unknown else str(error)
             raise InvalidArguments(
-                f"{self._name}: the stored arguments ({len(args)} by position{names}) do not fit the job, which is "
-                f"{self}: {error}"
+                f"{self._name}: the stored arguments ({len(args)} positional{names}) do not match the signature "
+                f"{self}: {why}"
             ) from None
 
     def parameter_name(self, position: int) -> str:
-        """What the parameter at ``position`` is called; ``*rest`` collects what is beyond the named ones."""
+        """Return the name of the parameter at ``position``; ``*rest`` collects surplus arguments."""
         if position < len(self._positions):
             return self._positions[position]
         return f"{self._rest or 'args'}[{position - len(self._positions)}]"
 
     def _fits_by_count(self, args: Sequence[Any]) -> bool:
-        # Most calls, ten times as fast as binding.
+        # Sufficient for most calls, and ten times as fast as binding.
         if self._needs_keywords or len(args) < self._required:
             return False
         return bool(self._rest) or len(args) <= len(self._positions)
@@ -140,15 +144,15 @@ class JobSignature:
 
 
 def is_required(parameter: inspect.Parameter) -> bool:
-    """Whether a call must give it."""
+    """Whether a call must pass it."""
     collects = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
     return parameter.default is parameter.empty and not collects
 
 
 def digest_of(parameters: Iterable[tuple[str, str, bool]]) -> str:
-    """Eight hex digits for the name, the kind and the being required of each parameter, in their order.
+    """Return eight hex digits for the names, kinds and required flags of parameters, in order.
 
-    Types and defaults are left out: they change how a job runs, and never whether arguments fit.
+    Types and defaults are excluded: they never decide whether arguments match.
     """
     told = json.dumps([list(parameter) for parameter in parameters], separators=(",", ":"))
     return hashlib.sha256(told.encode()).hexdigest()[:_DIGEST_CHARACTERS]

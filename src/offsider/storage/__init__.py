@@ -1,1 +1,1 @@
-"""The only floor that knows keys, commands and Lua."""
+"""The storage layer: keys, commands and Lua."""

@@ -1,14 +1,14 @@
-"""The asynchronous twin of ``storage.redis``: the same promises, for code that runs on an event loop."""
+"""The asynchronous version of ``storage.redis``, with the same guarantees, for code on an event loop."""
 
 from __future__ import annotations
 
 import asyncio
+import threading
 import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from offsider.core.errors import ConfigurationError, OffsiderError, RedisRefused, RedisUnavailable
-from offsider.storage.failures import REROUTE, translate
 from offsider.storage.keys import Keys
 from offsider.storage.redis import (
     RedisSettings,
@@ -19,6 +19,7 @@ from offsider.storage.redis import (
     sentinel_clients,
     sentinel_options,
 )
+from offsider.storage.redis_errors import CLUSTER_QUESTION, REROUTE, check_no_cluster, translate
 from offsider.storage.scripts import Argument, Command
 
 if TYPE_CHECKING:
@@ -38,8 +39,8 @@ class AsyncRedis:
     """A bounded pool of connections, one set for each event loop that uses it.
 
     Args:
-        settings: where the server is.
-        size: the most connections open at a time on one loop.
+        settings: address of the server.
+        size: maximum number of open connections per loop.
     """
 
     def __init__(self, settings: RedisSettings, *, size: int) -> None:
@@ -47,9 +48,22 @@ class AsyncRedis:
         self.size = size
         self.keys = Keys(settings.key_prefix)
         self._pools: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopPool] = weakref.WeakKeyDictionary()
+        self._adding = threading.Lock()
+        self._is_no_cluster = False
 
     async def call(self, *command: Argument) -> Any:
         return (await self.pipeline([command]))[0]
+
+    async def refuse_cluster(self) -> None:
+        """See ``storage.redis.Redis.refuse_cluster``."""
+        if self._is_no_cluster:
+            return
+        try:
+            (reply,) = await self.pipeline([CLUSTER_QUESTION], raise_errors=False)
+        except RedisUnavailable as error:
+            raise RedisUnavailable(str(error), ambiguous=False) from error  # nothing was pushed yet
+        check_no_cluster(reply, self.settings.redacted_url)
+        self._is_no_cluster = True
 
     async def pipeline(self, commands: Sequence[Command], *, raise_errors: bool = True) -> list[Any]:
         """Run several commands in one round trip; see ``storage.redis.Redis.pipeline``."""
@@ -91,13 +105,13 @@ class AsyncRedis:
                     replies.append(await self._reply(connection))
         except TimeoutError as error:
             await connection.disconnect(nowait=True)
-            msg = f"{server} cannot be reached: no answer in {answer_in:g} s"
+            msg = f"{server} cannot be reached: no reply within {answer_in:g} s"
             raise RedisUnavailable(msg, ambiguous=sent) from error
         except RedisError as error:
             await connection.disconnect(nowait=True)
             raise translate(error, sent=sent, server=server) from error
         except BaseException:
-            # Cancelled in the middle: an unread reply would be taken for the next command's.
+            # After a cancellation, an unread reply would be taken for the next command's.
             await connection.disconnect(nowait=True)
             raise
         if any(isinstance(reply, RedisRefused) and reply.code in REROUTE for reply in replies):
@@ -105,10 +119,10 @@ class AsyncRedis:
         return replies
 
     async def _is_stale(self, connection: AbstractConnection, redis_error: type[Exception]) -> bool:
-        """See ``storage.redis.Wire``: closed by the server while it was idle, which is no failure."""
+        """Whether the server closed the idle connection, which is not a failure; see ``storage.redis.Wire``."""
         reader = cast("asyncio.StreamReader | None", getattr(connection, "_reader", None))
         if reader is not None and reader.exception() is not None:
-            return True  # a reset, which redis-py does not look for
+            return True  # a reset, which redis-py does not check for
         try:
             return bool(await connection.can_read())
         except redis_error:
@@ -128,10 +142,12 @@ class AsyncRedis:
         loop = asyncio.get_running_loop()
         pool = self._pools.get(loop)
         if pool is None:
-            # The connections of a loop that has ended are of no use to anybody.
-            for ended in [other for other in self._pools if other.is_closed()]:
-                del self._pools[ended]
-            pool = self._pools[loop] = _LoopPool(self._factory(), self.size)
+            pool = _LoopPool(self._factory(), self.size)
+            with self._adding:  # each loop runs in its own thread
+                # Connections of a closed loop are unusable.
+                for ended in [other for other in self._pools if other.is_closed()]:
+                    del self._pools[ended]
+                self._pools[loop] = pool
         return pool
 
     def _make(self, pool: _LoopPool) -> AbstractConnection:
@@ -150,7 +166,7 @@ class AsyncRedis:
         settings = self.settings
         options = connection_options(settings, retry=Retry(NoBackoff(), 0))
         options["maint_notifications_config"] = MaintNotificationsConfig(enabled=False)
-        # redis-py would send under asyncio.wait_for, which in Python 3.11 may swallow a cancellation.
+        # With a timeout, redis-py sends under asyncio.wait_for, which may swallow a cancellation in Python 3.11.
         options["socket_timeout"] = None
         addresses = sentinel_addresses(settings) if settings.sentinels else []
         try:
@@ -167,7 +183,8 @@ class AsyncRedis:
 
     async def close(self) -> None:
         """Close the idle connections of the running loop."""
-        pool = self._pools.pop(asyncio.get_running_loop(), None)
+        with self._adding:
+            pool = self._pools.pop(asyncio.get_running_loop(), None)
         if pool is not None:
             for connection in pool.free:
                 await connection.disconnect()

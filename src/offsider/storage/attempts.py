@@ -1,7 +1,7 @@
-"""The last failed attempts of a job: what is gone from its payload once it has failed again.
+"""The last failed attempts of a job: the payload itself stores only the latest error.
 
-They go when the job is done, when it is deleted by hand, and with the time; a dead set that is cut at each write would
-leave them behind, so those of the jobs that failed longest ago make room as well.
+Attempts are deleted when the job succeeds, when an operator deletes it, and by expiry. Trimming the dead set deletes
+none, so the number of jobs is limited too: those that failed longest ago are deleted first.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from offsider.storage.redis import Redis
 from offsider.storage.scripts import Command
 
 MOST = 10
-#: Jobs whose attempts are kept, about.
+#: Approximate maximum number of jobs with attempts.
 MOST_JOBS = 10_000
 
 
 def add(redis: Redis, attempts: Iterable[tuple[str, bytes, float]], now: float) -> None:
-    """Note attempts.
+    """Store attempts.
 
     Args:
-        attempts: each as jid, JSON, and the seconds for which they are kept from now on.
+        attempts: jid, JSON and expiry in seconds of each.
         now: epoch seconds.
     """
     every, commands = redis.keys.every_attempts, list[Command]()
@@ -37,13 +37,13 @@ def add(redis: Redis, attempts: Iterable[tuple[str, bytes, float]], now: float) 
 
 
 def read(redis: Redis, jid: str) -> list[bytes]:
-    """The attempts of a job, newest first."""
+    """Return the attempts of a job, newest first."""
     stored: list[bytes] = redis.call("LRANGE", redis.keys.attempts(jid), 0, MOST - 1)
     return stored
 
 
 def forget(redis: Redis, jids: Sequence[str]) -> None:
-    """Drop the attempts of jobs that are done, or deleted."""
+    """Delete the attempts of jobs."""
     if jids:
         keys = [redis.keys.attempts(jid) for jid in jids]
         redis.pipeline([("UNLINK", *keys), ("ZREM", redis.keys.every_attempts, *jids)])

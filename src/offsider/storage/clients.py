@@ -1,4 +1,4 @@
-"""The programs that push jobs, and by which routing rules: each tells now and then, or is forgotten."""
+"""The programs that push jobs, with the digest of their routing rules. Each renews its entry, which expires."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from offsider.storage.keys import Keys
 from offsider.storage.redis import Redis
 from offsider.storage.scripts import Command, Script
 
-#: Who was silent for so long is no longer shown.
+#: Expiry of an entry, from its last renewal.
 LIFE_SECONDS = 300
-#: Of a name: host, role, rules.
+#: Parts of a name: host, role, rules.
 _PARTS = 3
 NOTE_CLIENT = Script("note_client")
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class SeenClient:
-    """A program that has pushed jobs within the last minutes.
+    """A program that pushed jobs within the last minutes.
 
     Attributes:
-        host: where it runs.
+        host: host name.
         role: ``"worker"``, or the program's name.
-        rules: the digest of its routing rules; ``"none"`` for no rules.
+        rules: digest of its routing rules; ``"none"`` for no rules.
     """
 
     host: str
@@ -32,13 +32,13 @@ class SeenClient:
 
 
 def note_command(keys: Keys, client: SeenClient) -> Command:
-    """The command by which a client shows itself; for the pipeline of a push, once a minute, so in full."""
+    """Return the command that renews an entry. It goes in the pipeline of a push, so it sends the script's text."""
     name = ":".join((client.host, client.role.replace(":", "_"), client.rules))
     return NOTE_CLIENT.by_text([keys.clients], [name, LIFE_SECONDS])
 
 
 def seen(redis: Redis) -> list[SeenClient]:
-    """Those that have shown themselves within the last minutes, sorted."""
+    """Return the clients seen within the last minutes, sorted."""
     now, _ = look(redis)
     names: list[bytes] = redis.call("ZRANGEBYSCORE", redis.keys.clients, now - LIFE_SECONDS, "+inf")
     shown = (name.decode("utf-8", "replace").rsplit(":", 2) for name in names)

@@ -1,7 +1,8 @@
-"""Errors that are alike, counted together when they happen; the groups that were not seen for longest make room."""
+"""Counts of similar errors by group. Above `MOST` groups, the least recently seen are deleted."""
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -16,22 +17,26 @@ FORGET_ERRORS = Script("forget_errors")
 
 MOST = 500
 KEEP_SECONDS = 30 * 24 * 60 * 60
-#: So many hours are counted one by one.
+#: Number of hours with a count of their own.
 HOURS = 48
+#: Characters of a message that are compared.
+MESSAGE_CHARACTERS = 500
+# Parts of a message that differ between errors of one group: ids, addresses, amounts.
+_PARTICULAR = re.compile(r"0x[0-9a-fA-F]+|\b[0-9a-fA-F]{8,}(?:-[0-9a-fA-F]{4,})*\b|\d+")
 _ID = re.compile(rb"[0-9a-f]+")
 _FIELDS = ("count", "first", "info", "jid", *(f"h{place}" for place in range(HOURS)))
 
 
 @dataclass(frozen=True, slots=True)
 class Noted:
-    """Errors of one group that happened since the last time.
+    """Errors of one group since the last flush.
 
     Attributes:
-        id: of the group, the same for errors that are alike.
-        count: how many.
-        at: epoch seconds of the last one.
-        info: JSON of what they have in common.
-        jid: of the job that raised the last one.
+        id: id of the group.
+        count: number of errors.
+        at: time of the last error, in epoch seconds.
+        info: JSON of the fields that they share.
+        jid: id of the job that raised the last error.
     """
 
     id: str
@@ -43,7 +48,7 @@ class Noted:
 
 @dataclass(frozen=True, slots=True)
 class StoredGroup:
-    """A group as it was read. ``hours`` is hour (epoch seconds // 3600) -> count."""
+    """A stored group. ``hours`` maps an hour (epoch seconds // 3600) to its count."""
 
     id: str
     last_at: float
@@ -52,6 +57,12 @@ class StoredGroup:
     info: bytes
     jid: str
     hours: dict[int, int] = field(default_factory=dict[int, int])
+
+
+def group_of(name: str, error_class: str, message: str) -> str:
+    """Return the group id of an error. Errors that differ only in numbers and ids share a group."""
+    alike = _PARTICULAR.sub("#", message[:MESSAGE_CHARACTERS])
+    return hashlib.sha256(f"{name}\0{error_class}\0{alike}".encode()).hexdigest()[:16]
 
 
 def note(redis: Redis, noted: Iterable[Noted]) -> None:
@@ -64,15 +75,15 @@ def note(redis: Redis, noted: Iterable[Noted]) -> None:
 
 
 def ids(redis: Redis) -> list[tuple[str, float]]:
-    """Every group and when it was last seen, that one first."""
+    """Return each group id with the time it was last seen, most recent first."""
     reply = redis.call("ZREVRANGE", redis.keys.errors, 0, -1, "WITHSCORES")
-    # An id is hexadecimal; whatever else is there was not written by us.
+    # An id is hexadecimal; other members were not written by offsider.
     pairs = zip(reply[::2], reply[1::2], strict=True)
     return [(group.decode(), float(score)) for group, score in pairs if _ID.fullmatch(group)]
 
 
 def read(redis: Redis, wanted: Sequence[tuple[str, float]]) -> list[StoredGroup]:
-    """The groups of these ids; one that has made room meanwhile is left out."""
+    """Read the groups of these ids; a group that was deleted since is omitted."""
     replies = redis.pipeline(
         [("HMGET", redis.keys.error_fields, *(f"{group}:{name}" for name in _FIELDS)) for group, _ in wanted]
     )
@@ -80,7 +91,7 @@ def read(redis: Redis, wanted: Sequence[tuple[str, float]]) -> list[StoredGroup]
     for (group, last_at), (count, first, info, jid, *hours) in zip(wanted, replies, strict=True):
         if None in (count, first, info, jid):
             continue
-        with suppress(ValueError):  # somebody else wrote there
+        with suppress(ValueError):  # written by another program
             counted = dict(_hour(stored) for stored in hours if stored is not None)
             shown = jid.decode("utf-8", "replace")
             found.append(StoredGroup(group, last_at, int(count), float(first), info, shown, counted))
@@ -88,14 +99,14 @@ def read(redis: Redis, wanted: Sequence[tuple[str, float]]) -> list[StoredGroup]
 
 
 def delete(redis: Redis, groups: Sequence[str]) -> int:
-    """Forget groups; answers how many there were."""
+    """Delete groups; returns how many existed."""
     if not groups:
         return 0
     return int(redis.run(FORGET_ERRORS, [redis.keys.errors, redis.keys.error_fields], [HOURS, *groups]))
 
 
 def clear(redis: Redis) -> int:
-    """Forget all groups; answers how many there were."""
+    """Delete all groups; returns how many existed."""
     return int(redis.run(CLEAR_SET, [redis.keys.errors, redis.keys.error_fields]))
 
 

@@ -1,13 +1,13 @@
-"""Sidekiq's own execution metrics: per class and minute how many runs, failures and milliseconds, and a histogram.
+"""Sidekiq's execution metrics: runs, failures, milliseconds and a histogram, per class and minute.
 
-As Sidekiq 8 writes them (all times UTC):
+The format of Sidekiq 8 (all times in UTC):
 
-1. hash ``j|YYMMDD|H:MM`` for a minute, kept for 8 hours, and ``j|YYMMDD|H:M`` with the last digit of the minute cut
-   for ten of them, kept for 3 days; fields ``Class|ms``, ``Class|p``, ``Class|f``.
-2. string ``h|Class-D-H:M``: 26 counters of 16 bits that stay at their highest value, kept for 8 hours.
+1. hash ``j|YYMMDD|H:MM`` per minute, kept for 8 hours, and ``j|YYMMDD|H:M`` (without the last digit of the minute)
+   per ten minutes, kept for 3 days; fields ``Class|ms``, ``Class|p``, ``Class|f``.
+2. string ``h|Class-D-H:M``: 26 counters of 16 bits that stop at their maximum, kept for 8 hours.
 
-With ``wire_version = 7`` minutes are ``j|YYYYMMDD|H:MM`` and histograms have no ``h|``, as Sidekiq 7.3 has them. It has
-no ten minutes; ours are written all the same, for our own pages.
+With ``wire_version = 7``, minutes are ``j|YYYYMMDD|H:MM`` and histograms have no ``h|``, as in Sidekiq 7.3. That
+version has no ten-minute hashes; offsider writes them anyway, for its own pages.
 
 Deploy marks are a hash ``YYYYMMDD-marks`` of ISO minute -> label, kept for 90 days.
 """
@@ -30,20 +30,20 @@ TEN_MINUTES_EXPIRY_SECONDS = 3 * 24 * 60 * 60
 MARKS_EXPIRY_SECONDS = 90 * 24 * 60 * 60
 MARK_LOCK_SECONDS = 60
 BUCKETS = 26
-#: Digits and sign of the largest number that a counter of Redis holds.
+#: Digits and sign of the largest counter value in Redis.
 LONGEST_COUNT = 20
 
 
 @dataclass(frozen=True, slots=True)
 class JobCounts:
-    """What was counted of one class.
+    """Counts of one class.
 
     Attributes:
-        name: of the class.
-        processed: runs.
-        failed: those that raised.
-        milliseconds: that the others took.
-        histogram: how many of the others fell into each of the 26 buckets.
+        name: name of the class.
+        processed: number of runs.
+        failed: runs that raised.
+        milliseconds: total duration of successful runs.
+        histogram: number of successful runs in each of the 26 buckets.
     """
 
     name: str
@@ -55,7 +55,7 @@ class JobCounts:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What is stored of a class in one bucket of time."""
+    """Stored counts of a class in one time bucket."""
 
     processed: int = 0
     failed: int = 0
@@ -63,7 +63,7 @@ class Counts:
 
 
 def commands_of(keys: Keys, counted: Iterable[JobCounts], at: datetime, *, wire_version: int) -> list[Command]:
-    """The commands that add to the minute of ``at`` and its ten minutes. Zeros are not written."""
+    """Return the commands that add to the minute of ``at`` and its ten minutes. Zeros are not written."""
     commands: list[Command] = []
     minute, ten_minutes = keys.job_minute(at, wire_version), keys.job_ten_minutes(at)
     for job in counted:
@@ -84,24 +84,24 @@ def commands_of(keys: Keys, counted: Iterable[JobCounts], at: datetime, *, wire_
 
 
 def minutes(redis: Redis, starts: Sequence[datetime]) -> list[dict[str, Counts]]:
-    """What was counted in each of these minutes, by class, whether Sidekiq 7 or 8 or we wrote it."""
+    """Read the counts of each minute, by class, in the formats of Sidekiq 7 and 8."""
     forms = [redis.keys.job_minute(at, version) for at in starts for version in (8, 7)]
     read = _hashes(redis, forms)
     return [_merged(ours, older) for ours, older in zip(read[::2], read[1::2], strict=True)]
 
 
 def has_minutes_of_7(redis: Redis, starts: Sequence[datetime]) -> bool:
-    """Whether Sidekiq 7 has counted in one of these minutes: it writes no ten minutes."""
+    """Whether one of these minutes has the format of Sidekiq 7, which writes no ten-minute hashes."""
     return bool(redis.call("EXISTS", *(redis.keys.job_minute(at, 7) for at in starts)))
 
 
 def ten_minutes(redis: Redis, starts: Sequence[datetime]) -> list[dict[str, Counts]]:
-    """The same for stretches of ten minutes."""
+    """Read the counts of each ten minutes, by class."""
     return _hashes(redis, [redis.keys.job_ten_minutes(at) for at in starts])
 
 
 def minutes_of(redis: Redis, name: str, starts: Sequence[datetime]) -> list[tuple[Counts, list[int]]]:
-    """Counts and histogram of one class in each of these minutes."""
+    """Read the counts and histogram of one class for each minute."""
     fields = (f"{name}|ms", f"{name}|p", f"{name}|f")
     commands: list[Command] = []
     for at in starts:
@@ -117,7 +117,7 @@ def minutes_of(redis: Redis, name: str, starts: Sequence[datetime]) -> list[tupl
 
 
 def mark(redis: Redis, label: str, at: datetime) -> bool:
-    """Note a deploy in its minute. False when this label was noted within the last minute, or the minute is taken."""
+    """Store a deploy mark. Returns False if the label was stored within the last minute, or its minute has a mark."""
     minute = _minute(at)
     if not redis.call("SET", redis.keys.deploy_lock(label), minute, "NX", "EX", MARK_LOCK_SECONDS):
         return False
@@ -127,7 +127,7 @@ def mark(redis: Redis, label: str, at: datetime) -> bool:
 
 
 def marks(redis: Redis, since: datetime, until: datetime) -> list[tuple[datetime, str]]:
-    """The deploys between two moments, by time; the days of both are looked at."""
+    """Return the deploy marks between two times, oldest first."""
     days = [since + timedelta(days=day) for day in range((until.date() - since.date()).days + 1)]
     replies = redis.pipeline([("HGETALL", redis.keys.deploy_marks(day)) for day in days], raise_errors=False)
     found: list[tuple[datetime, str]] = []
@@ -176,7 +176,7 @@ def _buckets(stored: object) -> list[int]:
 
 
 def _whole(value: bytes | str | None) -> int:
-    """A count; 0 for what no counter of Redis can be."""
+    """Parse a count; 0 for a value that Redis cannot have counted."""
     try:
         return int(value or 0) if value is None or len(value) <= LONGEST_COUNT else 0
     except ValueError:

@@ -1,4 +1,4 @@
-"""The fields of a hash, in each form in which a reply has them."""
+"""Parses HGETALL replies of RESP2 and RESP3."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import cast
 
 
 def pairs(reply: object) -> Iterable[tuple[bytes, bytes]]:
-    """Fields and values: of a list, or over RESP3 of a dict; none for the error that stands in place of a hash."""
+    """Return fields and values from a list (RESP2) or a dict (RESP3); none for an error reply."""
     if isinstance(reply, dict):
         return cast("dict[bytes, bytes]", reply).items()
     values = cast("list[bytes]", reply) if isinstance(reply, list) else []
@@ -15,6 +15,6 @@ def pairs(reply: object) -> Iterable[tuple[bytes, bytes]]:
 
 
 def texts(reply: object) -> Iterator[tuple[str, str]]:
-    """The same decoded; what is no UTF-8 is replaced."""
+    """Like `pairs`, decoded; invalid UTF-8 is replaced."""
     for field, value in pairs(reply):
         yield field.decode("utf-8", "replace"), value.decode("utf-8", "replace")

@@ -1,8 +1,8 @@
 """The schedule, the retry set and the dead set: jobs with a score, which is a time in epoch seconds.
 
-A move out of a set compares first: the member is still there (and still due), then the new payload is
-written, then the member is removed. Whoever removes the member has won the job, be it a process of ours,
-a Ruby one or a person at a web page.
+A move out of a set is one script: it checks that the member is still there (and still due), writes the new payload,
+and removes the member last. The client that removes the member owns the job: an offsider or Ruby process, or an
+operator on a web page.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _PAGE = 50
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A member of a set, and what is pushed to which queue in its place."""
+    """A member of a set, with the payload to push and its queue."""
 
     member: bytes
     payload: bytes
@@ -39,7 +39,7 @@ class Move:
 
 
 class Moved(Enum):
-    """How a move went."""
+    """The result of a move."""
 
     DONE = 1
     GONE = 0
@@ -50,23 +50,27 @@ def enqueue(redis: Redis, sorted_set: str, moves: Sequence[Move], *, only_due: b
     """Move jobs to their queues.
 
     Args:
-        only_due: leave alone what was given a later score since it was read.
+        only_due: skip jobs that are not due, for example because their score was raised after they were read.
     """
     return [Moved(int(reply)) for reply in redis.run(*enqueue_call(redis.keys, sorted_set, moves, only_due=only_due))]
 
 
 def enqueue_call(keys: Keys, sorted_set: str, moves: Sequence[Move], *, only_due: bool) -> Call:
-    """The script of `enqueue`, for one among several commands."""
+    """The script call of `enqueue`, for use in a pipeline."""
     arguments: list[Argument] = [int(only_due)]
     for move in moves:
         arguments += (move.member, move.payload, move.queue)
     return ENQUEUE, [sorted_set, keys.queues, *(keys.queue(move.queue) for move in moves)], arguments
 
 
-def kill_many(redis: Redis, sorted_set: str, members: Sequence[bytes], limits: DeadSetLimits) -> list[bool]:
-    """Move members to the dead set as they are, in one round trip. False for one that was gone."""
+def kill_many(
+    redis: Redis, sorted_set: str, members: Sequence[tuple[bytes, bytes]], limits: DeadSetLimits
+) -> list[bool]:
+    """Move members to the dead set in one round trip, each with its new payload. False for a missing member."""
     keys = [sorted_set, redis.keys.dead]
-    calls: list[list[Argument]] = [[member, limits.timeout_seconds, limits.max_jobs, 0] for member in members]
+    calls: list[list[Argument]] = [
+        [member, limits.timeout_seconds, limits.max_jobs, 0, stored] for member, stored in members
+    ]
     replies = redis.pipeline([KILL.by_hash(keys, arguments) for arguments in calls], raise_errors=False)
     return [_killed(redis, keys, *pair) for pair in zip(calls, replies, strict=True)]
 
@@ -79,14 +83,16 @@ def _killed(redis: Redis, keys: Sequence[str], arguments: Sequence[Argument], re
     return bool(reply)
 
 
-def kill(redis: Redis, sorted_set: str, member: bytes, limits: DeadSetLimits, *, only_due: bool = False) -> bool:
-    """Move a member to the dead set as it is. False when it was gone, or was to be due and is not."""
-    arguments: list[Argument] = [member, limits.timeout_seconds, limits.max_jobs, int(only_due)]
+def kill(
+    redis: Redis, sorted_set: str, member: bytes, stored: bytes, limits: DeadSetLimits, *, only_due: bool = False
+) -> bool:
+    """Move a member to the dead set as ``stored``. False if it is missing, or has to be due and is not."""
+    arguments: list[Argument] = [member, limits.timeout_seconds, limits.max_jobs, int(only_due), stored]
     return bool(redis.run(KILL, [sorted_set, redis.keys.dead], arguments))
 
 
 def bury(redis: Redis, payload: bytes, now: float, limits: DeadSetLimits) -> None:
-    """Add a job that lies nowhere else to the dead set."""
+    """Add a job that is stored nowhere else to the dead set."""
     dead = redis.keys.dead
     redis.pipeline(
         [
@@ -100,38 +106,38 @@ def bury(redis: Redis, payload: bytes, now: float, limits: DeadSetLimits) -> Non
 
 
 def add(redis: Redis, sorted_set: str, payload: bytes, at: float) -> None:
-    """Store a job that lies nowhere else, due at ``at``."""
+    """Add a job that is stored nowhere else, due at ``at``."""
     redis.call("ZADD", sorted_set, at, payload)
 
 
 def defer(redis: Redis, sorted_set: str, member: bytes, delay_seconds: float) -> bool:
-    """Make a member due later, counted from now by the server's clock; never earlier than it is."""
+    """Delay a member, counted from now by the server's clock. Never makes it due earlier."""
     return bool(redis.run(DEFER, [sorted_set], [member, repr(delay_seconds)]))
 
 
 def remove(redis: Redis, sorted_set: str, member: bytes) -> bool:
-    """Delete a member. False when it was gone."""
+    """Delete a member. False if it is missing."""
     return bool(redis.call("ZREM", sorted_set, member))
 
 
 def remove_many(redis: Redis, sorted_set: str, members: Sequence[bytes]) -> list[bool]:
-    """Delete members in one round trip. False for one that was gone."""
+    """Delete members in one round trip. False for a missing member."""
     return [bool(reply) for reply in redis.pipeline([("ZREM", sorted_set, member) for member in members])]
 
 
 def reschedule(redis: Redis, sorted_set: str, member: bytes, at: float) -> bool:
-    """Give a member another score, in epoch seconds. False when it was gone."""
+    """Set the score of a member, in epoch seconds. False if it is missing."""
     return bool(redis.run(RESCHEDULE, [sorted_set], [member, repr(at)]))
 
 
 def take_first(redis: Redis, sorted_set: str) -> tuple[bytes, float] | None:
-    """Take the earliest member out of Redis, for good."""
+    """Remove and return the earliest member."""
     reply = redis.call("ZPOPMIN", sorted_set)
     return (reply[0], float(reply[1])) if reply else None
 
 
 def drop(redis: Redis, sorted_set: str, member: bytes) -> bool:
-    """Delete a member that is due. False when it was gone, or was given a later score."""
+    """Delete a member that is due. False if it is missing or not due."""
     return bool(redis.run(DROP, [sorted_set], [member]))
 
 
@@ -142,25 +148,25 @@ def size(redis: Redis, sorted_set: str) -> int:
 def page(
     redis: Redis, sorted_set: str, start: int, count: int, *, newest_first: bool = False
 ) -> list[tuple[bytes, float]]:
-    """Members with their scores from the earliest on, or from the latest; ``start`` counts from 0."""
+    """Return members with their scores, earliest or latest first; ``start`` counts from 0."""
     order = ("REV",) if newest_first else ()
     reply = redis.call("ZRANGE", sorted_set, start, start + count - 1, *order, "WITHSCORES")
     return _pairs(reply)
 
 
-def each(redis: Redis, sorted_set: str) -> Iterator[tuple[bytes, float]]:
-    """Members with their scores, earliest first, read in pages; a member may be gone once it is seen.
+def each(redis: Redis, sorted_set: str, since: float = -math.inf) -> Iterator[tuple[bytes, float]]:
+    """Iterate over members and scores from ``since`` on, earliest first. Yielded members may have been removed.
 
-    Each comes once, whatever is removed meanwhile: the next page begins behind the last member that was read,
-    by score and then by bytes, which is Redis' own order.
+    Yields each member once, even if others are removed during the iteration: the next page starts after the last
+    member read, by score and then by bytes, as Redis sorts them.
     """
     last: tuple[float, bytes] = (-math.inf, b"")
-    start, skip = b"-inf", 0
+    start, skip = repr(since).encode(), 0
     while True:
         reply = redis.call("ZRANGE", sorted_set, start, "+inf", "BYSCORE", "LIMIT", skip, _PAGE, "WITHSCORES")
         page = [(float(score), member) for member, score in zip(reply[::2], reply[1::2], strict=True)]
         if skip and (not page or page[0] > last):
-            # Members of this score were removed, so others may have slipped into what is skipped.
+            # Members of this score were removed, so the offset may skip others: read them all.
             skip = max(0, skip - _PAGE)
             continue
         yield from ((member, score) for score, member in page if (score, member) > last)
@@ -174,37 +180,26 @@ def each(redis: Redis, sorted_set: str) -> Iterator[tuple[bytes, float]]:
 
 
 def with_score(redis: Redis, sorted_set: str, score: float) -> list[bytes]:
-    """The members of one score."""
+    """Return the members with exactly this score."""
     members: list[bytes] = redis.call("ZRANGE", sorted_set, score, score, "BYSCORE")
     return members
 
 
-def scan(redis: Redis, sorted_set: str, pattern: str, count: int = 100) -> Iterator[tuple[bytes, float]]:
-    """Members that match a glob pattern, in no order; some may come twice, as ZSCAN does."""
-    cursor = b"0"
-    while True:
-        cursor, reply = redis.call("ZSCAN", sorted_set, cursor, "MATCH", pattern, "COUNT", count)
-        for member, score in zip(reply[::2], reply[1::2], strict=True):
-            yield member, float(score)
-        if cursor == b"0":
-            return
-
-
 def clear(redis: Redis, sorted_set: str) -> int:
-    """Delete a whole set, and answer how many members it had."""
+    """Delete a set; returns how many members it had."""
     return int(redis.run(CLEAR_SET, [sorted_set]))
 
 
 def take_earliest(redis: Redis, sorted_set: str, count: int) -> list[bytes]:
-    """Take the earliest members out of Redis, for good."""
+    """Remove and return the earliest members."""
     members: list[bytes] = redis.call("ZPOPMIN", sorted_set, count)[::2]
     return members
 
 
 def scan_on(redis: Redis, sorted_set: str, text: str, cursor: int, count: int) -> tuple[int, list[tuple[bytes, float]]]:
-    """Look at about so many members for those that hold a text, and answer where to go on, 0 at the end.
+    """Scan about ``count`` members for ``text``. Returns the next cursor, 0 at the end, and the matches.
 
-    Begun with 0 and gone on to the end, this finds every member that is there all the time, some of them twice.
+    A scan from cursor 0 to the end finds every member that is present throughout, some of them twice.
     """
     match = ("MATCH", f"*{literal(text)}*") if text else ()
     position, reply = redis.call("ZSCAN", sorted_set, cursor, *match, "COUNT", count)
@@ -212,7 +207,7 @@ def scan_on(redis: Redis, sorted_set: str, text: str, cursor: int, count: int) -
 
 
 def literal(text: str) -> str:
-    """``text`` as a glob pattern that matches nothing else."""
+    """Escape ``text`` as a glob pattern that matches it literally."""
     return "".join("\\" + letter if letter in "*?[]\\^" else letter for letter in text)
 
 

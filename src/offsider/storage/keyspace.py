@@ -1,4 +1,4 @@
-"""A walk over all keys of a database, for what nothing else points to: bounded by time, however many there are."""
+"""Scans all keys of a database, within a time budget, for keys that no registry refers to."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from offsider.storage.redis import Redis
 
 _COUNT = 5_000
 _MOST = 100
-# How the reliable fetchers of others name their private lists: Sidekiq Pro's, an older form of it, and GitLab's.
+# Private lists of other reliable fetchers: Sidekiq Pro's, an older form of it, and GitLab's.
 _FOREIGN = ("queue:sq|", "queue:sq_", "working:queue:")
 
 
 @dataclass
 class Keyspace:
-    """What a walk found: of each kind up to a hundred.
+    """The result of a scan, with up to 100 keys of each kind.
 
     Attributes:
-        complete: every key was seen; False when the time was up before.
+        complete: all keys were scanned; False if the time budget ran out.
         foreign_lists: private lists of other reliable fetchers.
         deploy_locks: Sidekiq's locks of deploy marks that never expire.
-        prefixes: other prefixes under which somebody keeps a set ``queues``.
+        prefixes: other prefixes that have a set ``queues``.
     """
 
     complete: bool = True
@@ -31,7 +31,7 @@ class Keyspace:
 
 
 def walk(redis: Redis, budget_seconds: float) -> Keyspace:
-    """Look at the name of every key, until the time is up."""
+    """Scan key names until the end, or until the time budget runs out."""
     found = Keyspace()
     deadline = time.monotonic() + budget_seconds
     cursor = b"0"
@@ -72,6 +72,6 @@ def _drop_what_expires(redis: Redis, found: Keyspace) -> None:
 
 def _drop_what_is_no_set(redis: Redis, found: Keyspace) -> None:
     if found.prefixes:
-        # A user who may only see the own prefix is refused; then others' keys are not this user's business.
+        # The ACL of a user can limit it to its own prefix. Other prefixes are then ignored.
         types = redis.pipeline([("TYPE", f"{prefix}queues") for prefix in found.prefixes], raise_errors=False)
         found.prefixes = sorted(prefix for prefix, kind in zip(found.prefixes, types, strict=True) if kind == b"set")

@@ -1,4 +1,4 @@
-"""How late the scheduler is, by the clock of the server."""
+"""Scheduler lag, by the server's clock."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from offsider.storage.redis import Redis
 
 
 def scheduler_lag_seconds(redis: Redis) -> dict[str, float]:
-    """For ``schedule`` and ``retry``: since when the job is due that is due longest, 0 when none is.
+    """How long the longest overdue job of ``schedule`` and of ``retry`` has been due; 0 if none is due.
 
     Raises:
-        RedisFailure: the server did not answer.
+        RedisFailure: the server did not reply.
     """
     keys = redis.keys
     sets = {"schedule": keys.schedule, "retry": keys.retry}

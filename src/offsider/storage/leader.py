@@ -1,4 +1,4 @@
-"""Who leads: the key of Sidekiq Enterprise with the identity of a process, so that there is one leader for both."""
+"""Leader election, with the key of Sidekiq Enterprise: offsider and Ruby processes share one leader."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ STEP_DOWN = Script("step_down")
 
 
 def lead(redis: Redis, identity: str, life_seconds: float) -> float:
-    """Become the leader, or stay it: 0, or the seconds until the lead of another may end.
+    """Become or remain the leader. Returns 0, or the seconds until the lease of another leader can end.
 
     Args:
-        identity: of the process.
-        life_seconds: how long the lead lasts without being asked for again.
+        identity: identity of the process.
+        life_seconds: how long the lease lasts unless it is renewed.
     """
     left: int = redis.run(LEAD, [redis.keys.leader], [identity, int(life_seconds * 1000)])
     return left / 1000
 
 
 def step_down(redis: Redis, identity: str) -> bool:
-    """Let another lead at once; False when it led already."""
+    """Release the lease. False if this process is not the leader."""
     return bool(redis.run(STEP_DOWN, [redis.keys.leader], [identity]))

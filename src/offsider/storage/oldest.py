@@ -1,4 +1,4 @@
-"""Since when the next job of each queue has waited, found without reading jobs of many megabytes."""
+"""Enqueue times of the next job of each queue, without reading payloads of many megabytes."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _STAMP = re.compile(rb'"enqueued_at": ?([0-9]{1,18}(?:\.[0-9]{1,18})?)')
 
 
 def command(redis: Redis, names: Sequence[str]) -> Command:
-    """The question, for one among several commands; `enqueued_at` reads the reply."""
+    """Return the command, for use in a pipeline; `enqueued_at` parses the reply."""
     return OLDEST.by_hash([redis.keys.queue(name) for name in names], _ARGUMENTS)
 
 
 def enqueued_at(redis: Redis, names: Sequence[str], reply: object = None) -> list[float | None]:
-    """Epoch seconds at which the next job of each queue was enqueued; None when there is none, or it does not tell.
+    """When the next job of each queue was enqueued, in epoch seconds; None if the queue is empty or it is unknown.
 
     Args:
-        reply: what the server answered to `command`; it is asked when this is missing, or it did not know the script.
+        reply: the reply to `command`. Without one, or if the server did not know the script, a request is sent.
     """
     if reply is None or (isinstance(reply, RedisRefused) and reply.code == "NOSCRIPT"):
         reply = redis.run(OLDEST, [redis.keys.queue(name) for name in names], _ARGUMENTS)
@@ -44,7 +44,7 @@ def _read(raw: object) -> float | None:
             return read_stamp(decode(raw).get("enqueued_at"))
         except MalformedPayload:
             return None
-    # Sidekiq and we write it behind the arguments, others maybe before.
+    # Sidekiq and offsider write it after the arguments; other clients may write it before them.
     ends = cast("list[bytes]", raw) if isinstance(raw, list) else []
     stamps = [stamp for end in ends for stamp in _STAMP.findall(end)]
     return read_stamp(json.loads(stamps[-1])) if stamps else None

@@ -1,7 +1,7 @@
-"""The registry of owners: who holds private lists, who still lives, who was declared dead.
+"""The registry of owners of private lists: which are alive, suspected or fenced.
 
-It is ours and not Sidekiq's ``processes``, which any Ruby process prunes: an owner that nobody can find
-any more would leave its jobs where nobody looks. All times here are the server's.
+Sidekiq's ``processes`` does not serve: any Ruby process prunes it, and the private lists of a pruned owner would never
+be found. All times are by the server's clock.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FENCE = Script("fence")
 FORGET = Script("forget")
 NOTE_STOP = Script("note_stop")
 
-#: Between the two looks that have to find all lists of a dead owner empty.
+#: Time between the two checks that must find all lists of a dead owner empty.
 FORGET_AFTER_MS = 60_000
 
 _SCAN_COUNT = 1_000
@@ -49,7 +49,7 @@ class Lists:
 
 
 def beat(redis: Redis, lists: Lists, life_ms: int) -> None:
-    """Say that this owner lives for ``life_ms`` more, and register its lists.
+    """Renew the liveness key of this owner for ``life_ms``, and register its lists.
 
     Raises:
         Fenced: it was declared dead.
@@ -63,7 +63,7 @@ def beat(redis: Redis, lists: Lists, life_ms: int) -> None:
 
 
 def prolong(redis: Redis, identity: str, life_ms: int) -> bool:
-    """Beat on behalf of an owner that registered itself; False when it has left or was declared dead."""
+    """Renew the liveness key of a registered owner on its behalf. False if it has left or was fenced."""
     keys = redis.keys
     return bool(
         redis.run(
@@ -73,13 +73,13 @@ def prolong(redis: Redis, identity: str, life_ms: int) -> bool:
 
 
 def lists_of(redis: Redis, identity: str) -> Lists | None:
-    """What one owner has registered; None when it has left, or its entry cannot be read."""
+    """Return the registered lists of an owner; None if it has left, or its entry is unreadable."""
     queues = redis.call("HGET", redis.keys.owners, identity)
     return None if queues is None else _parse_lists(identity.encode(), queues)
 
 
 def registered(redis: Redis) -> list[Lists]:
-    """Every owner in the registry. An entry that cannot be read is left out; the scan for strays finds its lists."""
+    """Return all owners in the registry. Unreadable entries are omitted; `adopt_strays` finds their lists."""
     reply = redis.call("HGETALL", redis.keys.owners)
     pairs = zip(reply[::2], reply[1::2], strict=True)
     return [lists for identity, queues in pairs if (lists := _parse_lists(identity, queues)) is not None]
@@ -93,12 +93,12 @@ def _parse_lists(identity: bytes, queues: bytes) -> Lists | None:
 
 
 def hold_lease(redis: Redis, holder: str, life_ms: int) -> bool:
-    """Take or prolong the lease under which one process at a time looks for the dead."""
+    """Acquire or renew the lease of the sweep, which one process at a time runs."""
     return bool(redis.run(LEASE, [redis.keys.sweep], [holder, life_ms]))
 
 
 def look(redis: Redis, identities: Sequence[str], life_ms: int) -> list[str]:
-    """Look once at each owner and answer those that may be declared dead now."""
+    """Check each owner once, and return those that may be declared dead."""
     keys = [redis.keys.suspects]
     for identity in identities:
         keys += (redis.keys.alive(identity), redis.keys.fenced(identity))
@@ -106,10 +106,10 @@ def look(redis: Redis, identities: Sequence[str], life_ms: int) -> list[str]:
 
 
 def fence(redis: Redis, lists: Lists, *, proven: bool = False) -> bool:
-    """Shut an owner out. False when it beats again.
+    """Fence an owner, so that it can no longer write. False if it is alive.
 
     Args:
-        proven: whoever calls saw the process end; then a beat that has not run out says nothing.
+        proven: the caller saw the process exit, so an unexpired liveness key is ignored.
     """
     keys = redis.keys
     own = [keys.alive(lists.identity), keys.fenced(lists.identity), keys.suspects, *lists.keys(redis)]
@@ -117,15 +117,15 @@ def fence(redis: Redis, lists: Lists, *, proven: bool = False) -> bool:
 
 
 def note_stop(redis: Redis, identity: str) -> None:
-    """Say that this owner is on its way out: if it is killed before it is done, its jobs have no part in that."""
+    """Note that this owner is stopping: if it is killed before it exits, its jobs get no strike."""
     redis.run(NOTE_STOP, [redis.keys.owners, redis.keys.suspects], [identity])
 
 
 def forget(redis: Redis, lists: Lists, *, leaving: bool) -> bool:
-    """Strike an owner off the registry once its lists are empty.
+    """Remove an owner from the registry once its lists are empty.
 
     Args:
-        leaving: the owner itself says so at a clean exit, when one look is enough.
+        leaving: the owner itself calls this at a clean exit, so one check is enough.
     """
     keys = redis.keys
     return bool(
@@ -138,9 +138,9 @@ def forget(redis: Redis, lists: Lists, *, leaving: bool) -> bool:
 
 
 def newest(redis: Redis, lists: Lists, limit: int) -> list[Entry]:
-    """Up to ``limit`` jobs of each private list, those claimed last first.
+    """Return up to ``limit`` jobs of each private list, latest claim first.
 
-    Put back in this order at the head of a queue, batch after batch, the oldest is the first to run again.
+    Requeued in this order at the head of a queue, batch by batch, the oldest job runs first.
     """
     owned = [(owner, queue) for owner, queues in lists.owners() for queue in queues]
     commands = [("LRANGE", redis.keys.working(o.identity, o.capsule, queue), 0, limit - 1) for o, queue in owned]
@@ -149,14 +149,14 @@ def newest(redis: Redis, lists: Lists, limit: int) -> list[Entry]:
 
 
 def held(redis: Redis, lists: Lists) -> int:
-    """How many jobs lie in all private lists of an owner."""
+    """Count the jobs in all private lists of an owner."""
     return sum(redis.pipeline([("LLEN", key) for key in lists.keys(redis)]))
 
 
 def adopt_strays(redis: Redis) -> int:
-    """Register the owners of private lists that the registry does not know; the number of lists found.
+    """Register the owners of private lists that are not in the registry. Returns the number of lists found.
 
-    A backstop: a list whose owner was struck off, or that survived a partial restore, is found by its key.
+    A safety net: it scans keys for lists whose owner was removed, or which survived a partial restore.
     """
     known = {lists.identity: {c: set(q) for c, q in lists.queues.items()} for lists in registered(redis)}
     strays: dict[str, dict[str, list[str]]] = {}
@@ -188,7 +188,7 @@ def _scan(redis: Redis, pattern: str) -> Iterator[str]:
 
 
 def _parse_working(redis: Redis, key: str) -> tuple[Owner, str] | None:
-    """Host, pid, nonce, capsule and queue out of a list's key; a host or queue may hold colons, others cannot."""
+    """Parse host, pid, nonce, capsule and queue from a key. Host and queue may contain colons, the others cannot."""
     parts = key.removeprefix(redis.keys.working_start).split(":")
     for index in range(1, len(parts) - 3):
         pid, nonce = parts[index], parts[index + 1]

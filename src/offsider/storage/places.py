@@ -1,11 +1,10 @@
-"""Further lists where jobs lie: those of extensions, beside the queues, the sets and the private lists.
+"""Lists of extensions that contain jobs, in addition to queues, job sets and private lists.
 
-A script that puts a job into a list of its own notes the list's key in one set, before it does so. Whoever looks for
-jobs looks there too: a job in such a list is not lost, and its lock must not be freed. Nobody has to know which
-extension the list belongs to.
+A script of an extension that stores a job in its own list first adds the list's key to a set. Code that searches for
+jobs reads these lists too: their jobs are not lost, and their locks must stay. It need not know the extension.
 
-Such a list has the form of a queue: new jobs come in at the left, the next one is at the right, and each element is a
-payload as it would lie in its queue, whose field ``queue`` says where it belongs.
+Such a list has the format of a queue: new jobs are pushed on the left, the next job is on the right. Each element is
+the payload of a queue, and its field ``queue`` names that queue.
 """
 
 from __future__ import annotations
@@ -14,12 +13,12 @@ from offsider.storage.redis import Redis
 
 
 def keys_of(redis: Redis) -> list[str]:
-    """The keys of all such lists, sorted; some may be empty by now."""
+    """Return the keys of all such lists, sorted; lists can be empty."""
     return sorted(key.decode() for key in redis.call("SMEMBERS", redis.keys.places))
 
 
 def lengths(redis: Redis) -> dict[str, int]:
-    """How many jobs each of these lists holds, empty ones left out."""
+    """Return the length of each list that is not empty."""
     keys = keys_of(redis)
     replies = redis.pipeline([("LLEN", key) for key in keys]) if keys else []
     return {key: int(length) for key, length in zip(keys, replies, strict=True) if length}

@@ -1,12 +1,14 @@
-"""Sidekiq's registry of processes: what its web page and ours list, and how they send signals."""
+"""Sidekiq's registry of processes. Web pages, Sidekiq's and ours, list it and send signals through it."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
 from offsider.core.errors import OffsiderError
+from offsider.storage import activity
 from offsider.storage.queues import readable
 from offsider.storage.redis import Redis
 from offsider.storage.scripts import Argument, Command, Script
@@ -16,13 +18,13 @@ SIGNAL = Script("signal")
 
 EXPIRY_SECONDS = 60
 _CLEANUP_SECONDS = 60
-#: The fields of a process's hash that are looked at.
-SHOWN = ("info", "busy", "beat", "quiet", "rtt_us", "rss")
+#: Fields of the process hash that offsider reads.
+SHOWN = ("info", "concurrency", "busy", "beat", "quiet", "rtt_us", "rss", activity.FIELD)
 
 
 @dataclass(frozen=True, slots=True)
 class Beat:
-    """The answer to a heartbeat: was the process in the registry before, and a signal left for it."""
+    """The reply to a heartbeat: whether the process was registered before, and a pending signal."""
 
     known: bool
     signal: str | None
@@ -31,7 +33,7 @@ class Beat:
 def heartbeat(
     redis: Redis, identity: str, fields: Mapping[str, Argument], work: Mapping[str, str], *, wire_version: int
 ) -> Beat:
-    """Write the process and its running jobs, to be seen for a minute.
+    """Write the process and its running jobs, with an expiry of a minute.
 
     Args:
         fields: the process hash: info, concurrency, busy, beat, rtt_us, quiet, rss.
@@ -50,14 +52,33 @@ def heartbeat(
 
 
 def leave(redis: Redis, identity: str) -> None:
-    """Take a process off the registry at its clean exit."""
+    """Remove a process from the registry at a clean exit."""
     keys = redis.keys
     redis.pipeline(
         [
             ("SREM", keys.processes, identity),
-            ("UNLINK", keys.process(identity), keys.work(identity), keys.workers(identity)),
+            ("UNLINK", keys.process(identity), keys.work(identity), keys.workers(identity), keys.registered(identity)),
         ]
     )
+
+
+def publish_jobs(redis: Redis, identity: str, signatures: Mapping[str, str]) -> None:
+    """Publish the jobs that a process can run. Expires after a minute, so repeat it at each heartbeat.
+
+    Args:
+        signatures: name -> digest of the job's signature.
+    """
+    encoded = json.dumps(signatures, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+    redis.call("SET", redis.keys.registered(identity), encoded, "EX", EXPIRY_SECONDS)
+
+
+def published_jobs(redis: Redis, identities: Sequence[str]) -> dict[str, Mapping[str, str]]:
+    """Return the jobs of each process as name -> digest. Processes that publish none, such as Ruby's, are omitted."""
+    if not identities:
+        return {}
+    replies = redis.call("MGET", *map(redis.keys.registered, identities))
+    decoded = {identity: _signatures(raw) for identity, raw in zip(identities, replies, strict=True)}
+    return {identity: signatures for identity, signatures in decoded.items() if signatures is not None}
 
 
 def send_signal(redis: Redis, identity: str, signal: str) -> None:
@@ -66,18 +87,18 @@ def send_signal(redis: Redis, identity: str, signal: str) -> None:
 
 
 def take_signal(redis: Redis, identity: str) -> str | None:
-    """Take a signal that was left, as a heartbeat does, without beating."""
+    """Remove and return a pending signal, without a heartbeat."""
     signal = redis.call("RPOP", redis.keys.signals(identity))
     return signal.decode() if signal else None
 
 
 def identities(redis: Redis) -> list[str]:
-    """Every process that is registered, the dead of the last minute among them."""
+    """Return every registered process, including those that died within the last minute."""
     return readable(redis.call("SMEMBERS", redis.keys.processes))
 
 
 def prune(redis: Redis) -> int:
-    """Drop identities whose hash has expired, or is none; one process a minute does so. Answers how many there were."""
+    """Remove identities whose hash has expired or has the wrong type, once a minute. Returns the number removed."""
     if not redis.call("SET", redis.keys.process_cleanup, "1", "NX", "EX", _CLEANUP_SECONDS):
         return 0
     listed = identities(redis)
@@ -91,7 +112,7 @@ def prune(redis: Redis) -> int:
 
 
 def infos(redis: Redis, listed: Sequence[str]) -> dict[str, bytes]:
-    """The ``info`` JSON of each process that has one; a key that is no hash has none."""
+    """Return the ``info`` JSON of each process that has one; keys of another type are skipped."""
     if not listed:
         return {}
     replies = _read(redis, [("HGET", redis.keys.process(identity), "info") for identity in listed])
@@ -99,9 +120,9 @@ def infos(redis: Redis, listed: Sequence[str]) -> dict[str, bytes]:
 
 
 def hashes(redis: Redis, listed: Sequence[str]) -> dict[str, dict[str, bytes]]:
-    """What each process last wrote of itself, field by field.
+    """Return the hash fields of each process.
 
-    Those that wrote nothing for a minute are left out, and so is what is no hash: it hides no other.
+    Omits processes without a heartbeat in the last minute, and keys of another type.
     """
     if not listed:
         return {}
@@ -111,13 +132,13 @@ def hashes(redis: Redis, listed: Sequence[str]) -> dict[str, dict[str, bytes]]:
 
 
 def leader(redis: Redis) -> str:
-    """The identity of the process that leads, ours or one of Sidekiq Enterprise; empty when none does."""
+    """Return the identity of the leader, offsider or Sidekiq Enterprise; empty if there is none."""
     [identity] = _read(redis, [("GET", redis.keys.leader)])
     return identity.decode("utf-8", "replace") if identity else ""
 
 
 def _read(redis: Redis, commands: Sequence[Command]) -> list[Any]:
-    """The replies; None in place of a key of another type, which anybody may have written."""
+    """Return the replies; None for a key of the wrong type."""
     replies = redis.pipeline(commands, raise_errors=False)
     for reply in replies:
         if isinstance(reply, OffsiderError) and getattr(reply, "code", "") != "WRONGTYPE":
@@ -125,14 +146,24 @@ def _read(redis: Redis, commands: Sequence[Command]) -> list[Any]:
     return [None if isinstance(reply, OffsiderError) else reply for reply in replies]
 
 
+def _signatures(raw: bytes | None) -> Mapping[str, str] | None:
+    try:
+        decoded: object = json.loads(raw or b"")
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(decoded, dict):
+        return None
+    return {name: str(digest) for name, digest in cast("dict[str, object]", decoded).items()}
+
+
 def _fields(values: Sequence[bytes | None]) -> dict[str, bytes]:
     return {field: value for field, value in zip(SHOWN, values, strict=True) if value is not None}
 
 
 def work(redis: Redis, listed: Sequence[str]) -> list[tuple[str, str, bytes]]:
-    """What the processes run: identity, thread and JSON of each job, as their last heartbeats told."""
+    """Return identity, thread id and JSON of each running job, from the last heartbeats."""
     keys = redis.keys
-    # Sidekiq 6 writes under a name of its own.
+    # Sidekiq 6 uses another key.
     pairs = [(identity, key) for identity in listed for key in (keys.work(identity), keys.workers(identity))]
     replies = redis.pipeline([("HGETALL", key) for _, key in pairs], raise_errors=False) if pairs else []
     return [

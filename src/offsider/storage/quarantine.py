@@ -1,7 +1,7 @@
-"""Jobs that a bulk purge or a switch has put aside, for some days, with the place where they were.
+"""Quarantine: jobs removed by a bulk purge or a switch, kept for some days with their origin.
 
-An id lies in a sorted set, by the second until which it is kept; what it stands for lies in a hash, as a line of
-JSON and the job's bytes. Moves in and out are one script each: a job is always in one of the two places.
+A sorted set contains ids, scored by expiry in epoch seconds. A hash maps each id to a line of JSON and the payload.
+Each move in or out is one script, so a job is always in exactly one place.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from offsider.storage.redis import Redis
-from offsider.storage.scripts import Argument, Script
+from offsider.storage.scripts import Argument, RunsScripts, Script
 from offsider.storage.working import Entry, own_keys
 
 QUARANTINE = Script("quarantine")
@@ -21,16 +21,16 @@ PLUCK = Script("pluck")
 RESTORE = Script("restore")
 PUT_ASIDE = Script("put_aside")
 
-#: Jobs that one script moves; each costs a walk through the list when it lies deep in a queue of a million.
+#: Jobs that one script moves. Each costs a walk through the list if it is deep in a queue of a million jobs.
 BATCH = 50
-#: How many jobs workers may take from a queue between a look at a job and its removal.
+#: Number of jobs that workers may take from a queue between reading a job and removing it.
 _TAKEN_MEANWHILE = 1_000
 _TRIMMED_AT_ONCE = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A job of a queue, and how many jobs were to run before it when it was seen."""
+    """A job of a queue, and the number of jobs before it when it was read."""
 
     raw: bytes
     position: int
@@ -38,16 +38,16 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Quarantined:
-    """A job that was put aside.
+    """A job in quarantine.
 
     Attributes:
-        id: of its place here.
-        raw: its bytes.
-        where: ``retry``, ``schedule``, ``dead`` or ``queue:<name>``.
-        score: which it had in the set; 0 in a queue.
-        at: epoch seconds at which it was put here.
-        until: epoch seconds until which it is kept.
-        how: what was done to it, in words of whoever did it.
+        id: id in the quarantine.
+        raw: the payload.
+        where: origin: ``retry``, ``schedule``, ``dead`` or ``queue:<name>``.
+        score: score in the set; 0 for a queue.
+        at: when it was moved here, in epoch seconds.
+        until: when it expires, in epoch seconds.
+        how: description of the action, as text.
     """
 
     id: str
@@ -62,7 +62,7 @@ class Quarantined:
 def put_from_set(
     redis: Redis, where: str, members: Sequence[tuple[bytes, float]], *, days: float, at: float, how: str
 ) -> list[bool]:
-    """Put members of a sorted set aside, a hundred at most. False for one that was gone."""
+    """Move up to 100 members of a sorted set into quarantine. False for a missing member."""
     trim(redis)
     keys = redis.keys
     arguments: list[Argument] = [_seconds(days)]
@@ -82,18 +82,18 @@ def take_from_queue(
     how: str = "",
     out_of: str = "",
 ) -> list[bool]:
-    """Take jobs out of a queue, `BATCH` at most, and put them aside for some days; 0 deletes them for good.
+    """Move up to `BATCH` jobs of a queue into quarantine for ``days``; 0 deletes them permanently.
 
-    False for one that was not found near the place where it was seen.
+    Returns False for a job that was not found near its former position.
 
     Args:
-        redis: where they are.
-        queue: where they go when they are restored.
-        jobs: as they were seen.
-        days: how long they are kept.
-        at: epoch seconds of now.
-        how: what is done to them, in words.
-        out_of: the key of the list in which they lie, when it is not that of the queue.
+        redis: their server.
+        queue: queue to which they are restored.
+        jobs: the jobs with their positions.
+        days: retention in days.
+        at: current time in epoch seconds.
+        how: description of the action.
+        out_of: key of the list that contains them, if it is not the queue.
     """
     keys = redis.keys
     if days:
@@ -107,18 +107,18 @@ def take_from_queue(
     return [bool(reply) for reply in replies]
 
 
-def put_from_run(redis: Redis, entry: Entry, *, days: float, most: int, at: float, how: str) -> bool:
-    """Put a job aside that was claimed, out of its private list. False when it was gone: somebody else owns it.
+def put_from_run(redis: RunsScripts, entry: Entry, *, days: float, most: int, at: float, how: str) -> bool:
+    """Move a claimed job from its private list into quarantine. False if it is gone: another process owns it.
 
-    Whoever does so often calls `trim` now and then.
+    Frequent callers should call `trim` regularly.
 
     Args:
-        redis: where it is.
+        redis: its server.
         entry: the job.
-        days: how long it is kept.
-        most: once so many lie here it is deleted instead.
-        at: epoch seconds of now.
-        how: what is done to it, in words.
+        days: retention in days.
+        most: maximum number of jobs in quarantine; above it, the job is deleted.
+        at: current time in epoch seconds.
+        how: description of the action.
 
     Raises:
         Fenced: its owner was declared dead.
@@ -130,7 +130,7 @@ def put_from_run(redis: Redis, entry: Entry, *, days: float, most: int, at: floa
 
 
 def add(redis: Redis, raw: bytes, queue: str, *, days: float, most: int, at: float, how: str) -> None:
-    """Put a job aside that lies nowhere else, as `put_from_run`."""
+    """Add a job that is stored nowhere else, with the limits of `put_from_run`."""
     if size(redis) >= most:
         return
     keys = redis.keys
@@ -141,7 +141,7 @@ def add(redis: Redis, raw: bytes, queue: str, *, days: float, most: int, at: flo
 
 
 def restore(redis: Redis, job: Quarantined) -> bool:
-    """Move a job back: to the tail of its queue, or into its set with the score it had. False when it was gone."""
+    """Move a job back to the tail of its queue, or into its set with its old score. False if it is missing."""
     keys = redis.keys
     queue = job.where.removeprefix("queue:") if job.where.startswith("queue:") else ""
     target = [keys.quarantine, keys.quarantined_jobs, keys.prefix + job.where, keys.queues]
@@ -149,9 +149,9 @@ def restore(redis: Redis, job: Quarantined) -> bool:
 
 
 def delete(redis: Redis, identifier: str) -> bool:
-    """Delete a job for good. False when it was gone."""
+    """Delete a job permanently. False if it is missing."""
     keys = redis.keys
-    # Who removes the job has won. An id without a job is passed over, and goes with the time.
+    # The client that removes the job succeeds. An id without a job is ignored until it expires.
     commands = [("HDEL", keys.quarantined_jobs, identifier), ("ZREM", keys.quarantine, identifier)]
     return bool(redis.pipeline(commands)[0])
 
@@ -160,8 +160,14 @@ def size(redis: Redis) -> int:
     return int(redis.call("ZCARD", redis.keys.quarantine))
 
 
+def ids(redis: Redis) -> list[bytes]:
+    """Return the ids of all jobs, latest first."""
+    found: list[bytes] = redis.call("ZRANGE", redis.keys.quarantine, 0, -1, "REV")
+    return found
+
+
 def page(redis: Redis, start: int, count: int, *, newest_first: bool = True) -> list[Quarantined]:
-    """Some jobs by the second until which they are kept."""
+    """Return a page of jobs, in the order of their expiry."""
     order = ("REV",) if newest_first else ()
     reply = redis.call("ZRANGE", redis.keys.quarantine, start, start + count - 1, *order, "WITHSCORES")
     pairs = zip(reply[::2], reply[1::2], strict=True)
@@ -169,14 +175,14 @@ def page(redis: Redis, start: int, count: int, *, newest_first: bool = True) -> 
 
 
 def find(redis: Redis, identifier: str) -> Quarantined | None:
-    """The job of this id; None when there is none."""
+    """Return the job with this id, or None."""
     until = redis.call("ZSCORE", redis.keys.quarantine, identifier)
     found = [] if until is None else _with_jobs(redis, [(identifier.encode(), float(until))])
     return found[0] if found else None
 
 
 def trim(redis: Redis) -> None:
-    """Delete what is overdue, some at a time."""
+    """Delete a batch of expired jobs."""
     keys = redis.keys
     now = int(redis.call("TIME")[0])
     overdue = redis.call("ZRANGE", keys.quarantine, "-inf", f"({now}", "BYSCORE", "LIMIT", 0, _TRIMMED_AT_ONCE)
@@ -194,32 +200,32 @@ def _with_jobs(redis: Redis, listed: Sequence[tuple[bytes, float]]) -> list[Quar
 
 def _parse(identifier: bytes, until: float, stored: bytes) -> Quarantined:
     head, _, raw = stored.partition(b"\n")
-    told = _told(head)
+    fields = _fields(head)
     return Quarantined(
         id=identifier.decode("utf-8", "replace"),
         raw=raw,
-        where=_text(told.get("where")),
-        score=_number(told.get("score")),
-        at=_number(told.get("at")),
+        where=_text(fields.get("where")),
+        score=_number(fields.get("score")),
+        at=_number(fields.get("at")),
         until=until,
-        how=_text(told.get("how")),
+        how=_text(fields.get("how")),
     )
 
 
-def _told(head: bytes) -> dict[str, object]:
+def _fields(head: bytes) -> dict[str, object]:
     try:
-        told: object = json.loads(head)
+        fields: object = json.loads(head)
     except ValueError:
         return {}
-    return cast("dict[str, object]", told) if isinstance(told, dict) else {}
+    return cast("dict[str, object]", fields) if isinstance(fields, dict) else {}
 
 
-def _text(told: object) -> str:
-    return told if isinstance(told, str) else ""
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
 
 
-def _number(told: object) -> float:
-    return told if isinstance(told, float) else 0.0
+def _number(value: object) -> float:
+    return value if isinstance(value, float) else 0.0
 
 
 def _head(where: str, score: float, at: float, how: str) -> str:

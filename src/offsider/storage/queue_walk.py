@@ -1,8 +1,8 @@
-"""Walking through a queue, the next job to run first, while workers take jobs, others push, and some are deleted.
+"""Walks through a queue in the order in which its jobs run, while other clients push, claim and delete jobs.
 
-A place in a queue is a number of jobs passed, and a few of those jobs to know it by: a number alone is wrong as soon
-as a worker has taken a job. New jobs come in at the far end and disturb nothing. A job that stays in the queue all the
-time is met at least once; one is met twice when all the jobs that the place is known by have left the queue.
+A position is the number of jobs passed, plus digests of the last of them: the number alone becomes wrong when a worker
+takes a job. Pushes do not matter, because they add jobs at the other end. The walk visits every job that stays in the
+queue at least once. It visits jobs twice if all jobs with a known digest have left the queue.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _WRITTEN = re.compile(r"([0-9]{1,15})((?:-[0-9a-f]{12}){0,20})")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """How far a walk has come.
+    """The position of a walk.
 
     Attributes:
-        passed: how many jobs, counted from the one that runs next.
-        marks: digests of jobs that were passed, the latest last.
+        passed: number of jobs passed, from the next job to run.
+        marks: digests of passed jobs, latest last.
     """
 
     passed: int = 0
@@ -37,33 +37,33 @@ class Place:
 
     @classmethod
     def read(cls, written: str) -> Place:
-        """The place that `written` made; anything else is the beginning."""
+        """Parse the output of `written`; anything else is the start of the queue."""
         match = _WRITTEN.fullmatch(written)
         return cls(int(match[1]), tuple(match[2].split("-")[1:])) if match else cls()
 
     @property
     def written(self) -> str:
-        """As text of a few hundred letters."""
+        """Serialize to a text of a few hundred characters."""
         return "-".join((str(self.passed), *self.marks))
 
     def after(self, passed: int, seen: Sequence[bytes]) -> Place:
-        """The place behind jobs that were just seen and are still there."""
+        """The position after jobs that were just read and are still in the queue."""
         latest = tuple(digest(raw) for raw in seen[-_LATEST:])
         return Place(passed, (*self.marks[-_EARLIER:], *latest)[-_EARLIER - _LATEST :])
 
 
 def digest(raw: bytes) -> str:
-    """What a job is known by."""
+    """Return the digest that identifies a payload."""
     return hashlib.blake2b(raw, digest_size=6).hexdigest()
 
 
 def read_on(redis: Redis, queue: str, place: Place, count: int) -> tuple[int, list[bytes]]:
-    """The next jobs behind a place, and how many are before them; at the end of the queue there are none."""
+    """Return the number of jobs before a position, and the next jobs; none at the end of the queue."""
     return read_on_list(redis, redis.keys.queue(queue), place, count)
 
 
 def read_on_list(redis: Redis, key: str, place: Place, count: int) -> tuple[int, list[bytes]]:
-    """The same of any list in the form of a queue."""
+    """Like `read_on`, for any list in the format of a queue."""
     if not place.marks:
         return place.passed, queues.page_of_list(redis, key, place.passed, count)
     low = max(0, place.passed - _LOOK_BACK)
@@ -77,7 +77,7 @@ def read_on_list(redis: Redis, key: str, place: Place, count: int) -> tuple[int,
 
 
 def _search_back(redis: Redis, key: str, high: int, marks: Collection[str]) -> int:
-    """Where to go on after a jump: behind the last known job, or from the beginning when none is left."""
+    """Find the position after the last known job; 0 if none is left."""
     while high:
         low = max(0, high - _SEARCHED_AT_ONCE)
         found = _last_known(queues.page_of_list(redis, key, low, high - low), marks)

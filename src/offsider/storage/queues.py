@@ -1,7 +1,7 @@
-"""Queues: writing to them, and looking at their size.
+"""Operations on queues.
 
-A push is a pipeline and not a transaction, as Sidekiq's is. The name goes first, so that a job is never
-in a queue that nobody knows; the reply of LPUSH alone tells whether the job is stored (rule 14).
+A push is a pipeline, not a transaction, as in Sidekiq. It first adds the queue to the set of queues, so that no queue
+with jobs is unknown. Only the reply to LPUSH decides whether the job is stored (decisions.md, rule 14).
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from offsider.storage.redis import Redis
 from offsider.storage.scripts import Command, Script
 
 CLEAR_QUEUE = Script("clear_queue")
+FORGET_QUEUE = Script("forget_queue")
 LOCATE = Script("locate")
 PAUSE = Script("pause")
 
 
 def push_commands(keys: Keys, queue: str, raws: Sequence[bytes]) -> list[Command]:
-    """The commands that put ``raws`` at the tail of a queue, the first of them to run first.
+    """Return the commands that push ``raws`` to the tail of a queue, in the order in which they run.
 
     The last reply is the result.
     """
@@ -28,7 +29,7 @@ def push_commands(keys: Keys, queue: str, raws: Sequence[bytes]) -> list[Command
 
 
 def schedule_commands(keys: Keys, jobs: Iterable[tuple[float, bytes]]) -> list[Command]:
-    """The command that stores jobs, each with the epoch seconds at which it is due."""
+    """Return the command that schedules jobs, each given with its due time in epoch seconds."""
     command: list[str | bytes | float] = ["ZADD", keys.schedule]
     for at, raw in jobs:
         command += (at, raw)
@@ -36,12 +37,12 @@ def schedule_commands(keys: Keys, jobs: Iterable[tuple[float, bytes]]) -> list[C
 
 
 def wait_command(replicas: int, timeout_ms: int) -> Command:
-    """Wait until replicas have confirmed the writes of this connection; the reply is how many have."""
+    """Return the command that waits for replicas to confirm the writes of this connection. It returns their number."""
     return ("WAIT", replicas, timeout_ms)
 
 
 def names(redis: Redis) -> list[str]:
-    """Every queue that was ever pushed to and not deleted, sorted; a name that is not UTF-8 is left out."""
+    """Return the names in the set of queues, sorted. Names that are not UTF-8 are omitted."""
     return readable(redis.call("SMEMBERS", redis.keys.queues))
 
 
@@ -50,7 +51,7 @@ def size(redis: Redis, queue: str) -> int:
 
 
 def page(redis: Redis, queue: str, start: int, count: int, *, newest_first: bool = False) -> list[bytes]:
-    """Payloads from the one that runs next on, or from the one that came last; ``start`` counts from 0."""
+    """Return payloads in the order in which they run, or newest first; ``start`` counts from 0."""
     if newest_first:
         newest: list[bytes] = redis.call("LRANGE", redis.keys.queue(queue), start, start + count - 1)
         return newest
@@ -58,40 +59,45 @@ def page(redis: Redis, queue: str, start: int, count: int, *, newest_first: bool
 
 
 def page_of_list(redis: Redis, key: str, start: int, count: int) -> list[bytes]:
-    """The same of any list in the form of a queue."""
+    """Like `page`, for any list in the format of a queue."""
     backwards = redis.call("LRANGE", key, -(start + count), -(start + 1))
     return list(reversed(backwards))
 
 
 def is_known(redis: Redis, queue: str) -> bool:
-    """Whether it was ever pushed to and not deleted since."""
+    """Whether the queue is in the set of queues."""
     return bool(redis.call("SISMEMBER", redis.keys.queues, queue))
 
 
 def position(redis: Redis, queue: str, raw: bytes) -> int | None:
-    """How many jobs run before this one, found by its exact bytes; None when it is not there."""
+    """Return the number of jobs before this one, found by its exact bytes; None if it is missing."""
     found = redis.run(LOCATE, [redis.keys.queue(queue)], [raw])
     return None if found is None else int(found)
 
 
 def delete_job(redis: Redis, queue: str, raw: bytes) -> bool:
-    """Take one job out by its exact bytes."""
+    """Delete one job by its exact bytes."""
     return bool(redis.call("LREM", redis.keys.queue(queue), 1, raw))
 
 
 def clear(redis: Redis, queue: str) -> int:
-    """Delete a queue with all its jobs, and answer how many there were."""
+    """Delete a queue with all its jobs; returns the number of jobs."""
     return int(redis.run(CLEAR_QUEUE, [redis.keys.queue(queue), redis.keys.queues], [queue]))
 
 
+def forget(redis: Redis, queue: str) -> bool:
+    """Remove an empty queue from the set of queues; False if it contains jobs or is not in the set."""
+    return bool(redis.run(FORGET_QUEUE, [redis.keys.queue(queue), redis.keys.queues], [queue]))
+
+
 def take(redis: Redis, queue: str, count: int) -> list[bytes]:
-    """Take the next jobs out of Redis, for good."""
+    """Remove and return the next jobs."""
     taken: list[bytes] | None = redis.call("RPOP", redis.keys.queue(queue), count)
     return taken or []
 
 
 def pause(redis: Redis, *queues: str) -> None:
-    """Nobody claims from a paused queue; jobs that run already go on."""
+    """Pause queues: workers claim nothing from them; running jobs continue."""
     if queues:
         redis.run(PAUSE, [redis.keys.paused], queues)
 
@@ -106,14 +112,19 @@ def paused(redis: Redis) -> set[str]:
 
 
 def push_to_head(redis: Redis, queue: str, raw: bytes) -> None:
-    """Put a job where it is the next to run."""
+    """Push a job to the head of its queue, where it runs next."""
     redis.pipeline([("SADD", redis.keys.queues, queue), ("RPUSH", redis.keys.queue(queue), raw)])
 
 
-def pop_blocking(redis: Redis, served: Sequence[str], block_seconds: float) -> tuple[str, bytes] | None:
-    """Take a job out of Redis: from here on it exists in the caller's memory only.
+def push_last(redis: Redis, queue: str, raw: bytes) -> None:
+    """Push a job to the tail of its queue."""
+    redis.pipeline(push_commands(redis.keys, queue, [raw]))
 
-    ``block_seconds`` has to be shorter than the socket timeout.
+
+def pop_blocking(redis: Redis, served: Sequence[str], block_seconds: float) -> tuple[str, bytes] | None:
+    """Remove and return the next job: afterwards only the caller's memory contains it.
+
+    ``block_seconds`` must be shorter than the socket timeout.
     """
     reply = redis.call("BRPOP", *(redis.keys.queue(name) for name in served), block_seconds)
     if reply is None:
@@ -123,7 +134,7 @@ def pop_blocking(redis: Redis, served: Sequence[str], block_seconds: float) -> t
 
 
 def readable(names: object) -> list[str]:
-    """The members of a set of names, sorted; one that is not UTF-8 is left out, and so is an error reply."""
+    """Return a set of names, sorted. Names that are not UTF-8 are omitted; an error reply counts as empty."""
     found: list[str] = []
     for name in cast("list[bytes]", names) if isinstance(names, list) else ():
         with suppress(UnicodeDecodeError):

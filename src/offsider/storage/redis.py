@@ -1,43 +1,46 @@
-"""Talking to Redis: a pool of connections of redis-py, driven at the packed-command level.
+"""The connection pool: redis-py connections, used at the level of packed commands.
 
-redis-py keeps doing what it is good at (TLS, ACL, Sentinel, parsing); its retries, health checks and
-maintenance notifications are off, because a retried LPUSH or LMOVE doubles or strands jobs. Whether a
-command may be sent again is decided by the caller, who sees in the error whether it was ``ambiguous``.
+redis-py handles TLS, ACL, Sentinel and parsing. Its retries, health checks and maintenance notifications are off,
+because a retried LPUSH or LMOVE duplicates or strands jobs. The caller decides whether to send a command again: an
+``ambiguous`` error means that it may have been executed.
 """
 
 from __future__ import annotations
 
 import importlib
 import os
+import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 from offsider.core.errors import ConfigurationError, OffsiderError, RedisRefused, RedisUnavailable
-from offsider.storage.failures import REROUTE, translate
+from offsider.storage.descriptors import look, watched
 from offsider.storage.keys import Keys
+from offsider.storage.redis_errors import CLUSTER_QUESTION, REROUTE, check_no_cluster, translate
 from offsider.storage.scripts import Argument, Command, Script
 
 if TYPE_CHECKING:
     from redis.exceptions import RedisError
 
 DEFAULT_URL = "redis://localhost:6379/0"
-#: A connection that was used so lately is not looked at before it is used again.
+#: A connection used within this time is not checked before its next use.
 FRESH_SECONDS = 0.1
 
 
 @dataclass
 class RedisSettings:
-    """Where the server is and how to talk to it.
+    """Address of a server and connection options.
 
     Attributes:
         url: ``redis://``, ``rediss://`` (TLS) or ``unix://``; user, password and database may be part of it.
-        key_prefix: put before every key.
-        wire_version: the major version of Sidekiq whose form is written: 6, 7 or 8.
+        key_prefix: prepended to every key.
+        wire_version: major version of Sidekiq whose format is written: 6, 7 or 8.
         sentinels: ``host:port`` of each Sentinel; then ``sentinel_name`` is the name of the master.
     """
 
@@ -59,14 +62,14 @@ class RedisSettings:
 
     @property
     def redacted_url(self) -> str:
-        """The URL as it may be logged: without its password."""
+        """The URL without its password, for logs."""
         if self.sentinels:
             return f"sentinel://{','.join(self.sentinels)}/{self.sentinel_name}"
         return redact(self.url)
 
 
 def redact(url: str) -> str:
-    """``url`` with its password replaced by stars, and without a query (which may hold one)."""
+    """``url`` with its password replaced by stars, and without its query (which can contain one)."""
     parts = urlsplit(url)
     netloc = parts.netloc
     if "@" in netloc:
@@ -76,7 +79,7 @@ def redact(url: str) -> str:
 
 
 def connection_options(settings: RedisSettings, *, retry: object, protocol: int = 2) -> dict[str, Any]:
-    """What every connection is made with, as keyword arguments of redis-py."""
+    """The keyword arguments of redis-py for every connection."""
     options: dict[str, Any] = {
         "protocol": protocol,
         "retry": retry,
@@ -114,13 +117,13 @@ def sentinel_addresses(settings: RedisSettings) -> list[tuple[str, int]]:
             raise ConfigurationError(msg)
         addresses.append((host, int(port)))
     if not settings.sentinel_name:
-        msg = "redis.sentinel_name: the name of the master is needed when redis.sentinels are given"
+        msg = "redis.sentinel_name: set it to the name of the master, since redis.sentinels is set"
         raise ConfigurationError(msg)
     return addresses
 
 
 def make_factory(settings: RedisSettings, *, protocol: int = 2) -> Any:
-    """A pool of redis-py that is only asked for new connections: it knows the class and the arguments."""
+    """A redis-py pool that only creates connections: it has the class and the arguments."""
     # Imported at first use: importing redis-py takes longer than all of offsider.
     from redis import connection, sentinel
     from redis.backoff import NoBackoff
@@ -131,6 +134,8 @@ def make_factory(settings: RedisSettings, *, protocol: int = 2) -> Any:
     untyped_sentinel: Any = sentinel
     options = connection_options(settings, retry=Retry(NoBackoff(), 0), protocol=protocol)
     options["maint_notifications_config"] = MaintNotificationsConfig(enabled=False)
+    # redis-py counts every connection ever made, including closed ones, and stops at 100. `size` is the limit instead.
+    options["max_connections"] = sys.maxsize
     addresses = sentinel_addresses(settings) if settings.sentinels else []
     try:
         if addresses:
@@ -146,12 +151,14 @@ def make_factory(settings: RedisSettings, *, protocol: int = 2) -> Any:
 
 
 def login_options(parsed: Mapping[str, Any]) -> dict[str, Any]:
-    """What a URL says besides the address, which with Sentinels is theirs to tell."""
+    """The options of a URL other than the address, which Sentinels provide."""
     return {"db": 0} | {key: parsed[key] for key in ("db", "username", "password") if key in parsed}
 
 
 def sentinel_options(settings: RedisSettings, *, retry: object) -> dict[str, Any]:
-    """How the Sentinels are asked: one that takes the connection and is silent must not use up a liveness life."""
+    """Connection options for Sentinels. A Sentinel that accepts connections without replying must not use up the time
+    until liveness keys expire.
+    """
     return {
         "password": settings.sentinel_password or None,
         "socket_timeout": settings.connect_timeout_seconds,
@@ -166,7 +173,7 @@ def sentinel_clients(factory: Any) -> list[Any]:
 
 
 def pool_exhausted(settings: RedisSettings, size: int) -> RedisUnavailable:
-    """What a caller gets who waited in vain for a free connection."""
+    """The error after a timeout for a free connection."""
     return RedisUnavailable(
         f"all {size} connections to {settings.redacted_url} stayed in use for "
         f"{settings.pool_wait_seconds:g} s: raise redis.client_pool_size or use fewer threads",
@@ -175,7 +182,7 @@ def pool_exhausted(settings: RedisSettings, size: int) -> RedisUnavailable:
 
 
 def _packer(connection: Any) -> Callable[[Sequence[Command]], Sequence[bytes]]:
-    """What turns commands into bytes: hiredis' own packer, where it is installed; redis-py's looks at each argument."""
+    """The function that packs commands: hiredis' if installed, which is faster than redis-py's."""
     try:
         hiredis: Any = importlib.import_module("hiredis")
     except ImportError:
@@ -185,11 +192,14 @@ def _packer(connection: Any) -> Callable[[Sequence[Command]], Sequence[bytes]]:
     return lambda commands: [b"".join([pack_one(command) for command in commands])]
 
 
+_wires: weakref.WeakSet[Wire] = weakref.WeakSet()
+
+
 class Wire:
-    """One connection. Not to be shared by two threads at a time."""
+    """One connection. Not thread-safe."""
 
     def __init__(self, connection: Any, server: str, report_trouble: Callable[[], None]) -> None:
-        # Not at the top: importing redis-py takes longer than all of offsider. And not at each command.
+        # Imported at first use, since importing redis-py takes longer than all of offsider; not once per command.
         from redis.exceptions import RedisError, ResponseError
 
         self._redis_error: type[Exception] = RedisError
@@ -200,12 +210,15 @@ class Wire:
         self._report_trouble = report_trouble
         self._connections = 0
         self._used_at = 0.0
+        #: Number of commands of `send` whose replies are unread.
+        self.awaited = 0
+        _wires.add(self)
 
     def exchange(self, commands: Sequence[Command]) -> list[Any]:
-        """Send all commands in one write and answer their replies; an error reply is an element of the list.
+        """Send all commands in one write and return their replies; error replies are elements of the list.
 
         Raises:
-            RedisUnavailable: the connection failed; ``ambiguous`` when a command may have been executed.
+            RedisUnavailable: the connection failed; ``ambiguous`` if a command may have been executed.
         """
         self._connect()
         with self._disconnecting_on_failure():
@@ -213,13 +226,16 @@ class Wire:
             return [self._reply() for _ in commands]
 
     def _connect(self) -> None:
+        if watched.fd >= 0:
+            look()
         try:
             now = time.monotonic()
-            if now - self._used_at > FRESH_SECONDS and self._connection.is_connected and self._is_stale():
+            unused = now - self._used_at > FRESH_SECONDS and not self.awaited
+            if unused and self._connection.is_connected and self._is_stale():
                 self.disconnect()
             self._used_at = now
             if not self._connection.is_connected:
-                # No trouble in itself: proxies close what is idle. An outage is noticed by what fails in it.
+                # Not counted as trouble: proxies close idle connections. In an outage other commands fail.
                 self._connection.connect()
                 self._connections += 1
         except self._redis_error as error:
@@ -232,9 +248,9 @@ class Wire:
             raise
 
     def _is_stale(self) -> bool:
-        """Whether the server has closed this idle connection, for example by a restart, or left a reply on it.
+        """Whether the server has closed this idle connection, for example in a restart, or left a reply on it.
 
-        Found out before anything is sent, this is no failure: the command goes out on a new connection.
+        Checked before anything is sent, this is not a failure: the command is sent on a new connection.
         """
         try:
             return bool(self._connection.can_read(0))
@@ -251,7 +267,7 @@ class Wire:
             return failure
 
     def prepare(self) -> int:
-        """Connect, when there is no connection or a stale one; answers a number that is another for each connection.
+        """Connect if there is no connection or a stale one. Returns a number that identifies the connection.
 
         Raises:
             RedisUnavailable: no connection.
@@ -269,17 +285,19 @@ class Wire:
         self._connect()
         with self._disconnecting_on_failure():
             self._connection.send_packed_command(self._pack(commands), check_health=False)
+            self.awaited += len(commands)
 
     def receive(self) -> Any:
-        """The next reply; an error reply is answered, not raised.
+        """Read the next reply; an error reply is returned, not raised.
 
         Raises:
             RedisUnavailable: the connection failed, or there was no reply in time.
         """
         with self._disconnecting_on_failure():
             reply = self._reply()
+        self.awaited -= 1
         if isinstance(reply, RedisRefused) and reply.code in REROUTE:
-            self.disconnect()  # another server may be behind the name by now
+            self.disconnect()  # the name may point to another server now
         return reply
 
     @contextmanager
@@ -291,31 +309,52 @@ class Wire:
             self._report_trouble()
             raise translate(cast("RedisError", error), sent=True, server=self._server) from error
         except BaseException:
-            # A reply that nobody read would be taken for the reply to the next command.
+            # An unread reply would be taken for the reply to the next command.
             self.disconnect()
             raise
 
     def readable(self, timeout_seconds: float) -> bool:
-        """Wait for something to read; also True when the connection has failed, which `receive` then tells."""
+        """Wait for data. Also True if the connection has failed; `receive` then raises."""
         try:
             return bool(self._connection.can_read(timeout_seconds))
         except self._redis_error:
             return True
 
     def fileno(self) -> int:
-        """Of the socket, for a selector; only while connected."""
+        """The file descriptor of the socket, for a selector; only while connected."""
         return int(self._connection._sock.fileno())  # noqa: SLF001 - redis-py has no other way to wait on several
 
     def disconnect(self) -> None:
+        self.awaited = 0
         self._connection.disconnect()
+
+    def let_go(self) -> None:
+        """Close the socket in this process only. Does not use redis-py: its locks may have been held at the fork."""
+        sock, self._connection._sock = self._connection._sock, None  # noqa: SLF001 - redis-py would shut the socket down
+        if sock is not None:
+            with suppress(OSError):
+                sock.close()
+
+
+def _let_go_in_child() -> None:
+    """Close a forked child's copies of its parent's sockets; those of the parent stay open.
+
+    A child that outlives its worker would keep them open, and the server would send more jobs to a dead worker.
+    """
+    for wire in list(_wires):
+        wire.let_go()
+
+
+with suppress(AttributeError):  # Windows has no forks
+    os.register_at_fork(after_in_child=_let_go_in_child)
 
 
 class Redis:
     """A bounded pool of wires to one server, safe to share between threads and across a fork.
 
     Args:
-        settings: where the server is.
-        size: the most connections open at a time; a caller waits ``pool_wait_seconds`` for a free one.
+        settings: address of the server.
+        size: maximum number of open connections; a caller waits ``pool_wait_seconds`` for a free one.
     """
 
     def __init__(self, settings: RedisSettings, *, size: int) -> None:
@@ -324,6 +363,7 @@ class Redis:
         self.keys = Keys(settings.key_prefix)
         self._factory: Any = None
         self._troubles = 0
+        self._is_no_cluster = False
         self._lock = threading.Lock()
         self._reset()
 
@@ -331,14 +371,14 @@ class Redis:
         self._free: list[Wire] = []
         self._slots = threading.Semaphore(self.size)
         self._lock = threading.Lock()
-        # Last: a thread that sees the new pid must not find the parent's connections any more.
+        # Last: a thread that reads the new pid must not find the parent's connections.
         self._pid = os.getpid()
 
     @property
     def troubles(self) -> int:
-        """How often the server failed us so far: lost connections, no memory, a role that changed.
+        """Number of failures of the server so far: lost connections, out of memory, role changes.
 
-        While such trouble lasts beats cannot be written, so nobody may be declared dead for lack of them.
+        During such failures liveness keys cannot be renewed, so no owner may be declared dead for a missing one.
         """
         return self._troubles
 
@@ -351,12 +391,26 @@ class Redis:
         """
         return self.pipeline([command])[0]
 
+    def refuse_cluster(self) -> None:
+        """Raise RedisRefused if the server is a node of a Cluster. Asks it once.
+
+        A node accepts pushes whose keys are in its slots, and no worker would run these jobs.
+        """
+        if self._is_no_cluster:
+            return
+        try:
+            (reply,) = self.pipeline([CLUSTER_QUESTION], raise_errors=False)
+        except RedisUnavailable as error:
+            raise RedisUnavailable(str(error), ambiguous=False) from error  # nothing was pushed yet
+        check_no_cluster(reply, self.settings.redacted_url)
+        self._is_no_cluster = True
+
     def pipeline(self, commands: Sequence[Command], *, raise_errors: bool = True) -> list[Any]:
         """Run several commands in one round trip.
 
         Args:
             commands: the commands, each a tuple.
-            raise_errors: raise the first error reply; otherwise errors stand in the list.
+            raise_errors: raise the first error reply; otherwise errors are elements of the list.
         """
         with self.wire() as wire:
             replies = wire.exchange(commands)
@@ -369,15 +423,15 @@ class Redis:
         return replies
 
     def run(self, script: Script, keys: Sequence[str], arguments: Sequence[Argument] = ()) -> Any:
-        """Run a script by its hash, and by its text when the server does not know it yet."""
+        """Run a script by its hash, or by its text if the server does not have it yet."""
         return self.run_after((), script, keys, arguments)[1]
 
     def run_after(
         self, before: Sequence[Command], script: Script, keys: Sequence[str], arguments: Sequence[Argument] = ()
     ) -> tuple[list[Any], Any]:
-        """Run commands and then a script, in one round trip; answers the replies to the commands, and the script's.
+        """Run commands and then a script, in one round trip. Returns the replies to the commands, and the script's.
 
-        An error reply to one of the commands is in the list, one to the script is raised.
+        An error reply to a command is an element of the list. An error of the script is raised.
         """
         *replies, result = self.pipeline([*before, script.by_hash(keys, arguments)], raise_errors=False)
         if isinstance(result, RedisRefused) and result.code == "NOSCRIPT":
@@ -387,20 +441,19 @@ class Redis:
         return replies, result
 
     def own_wire(self) -> Wire:
-        """A connection outside of the pool, for whoever has to wait on its socket; the caller disconnects it."""
+        """A connection outside the pool, for callers that wait on its socket. The caller disconnects it."""
         with self._lock:
             return self._new_wire()
 
     @contextmanager
     def wire(self) -> Generator[Wire]:
-        """A connection for the time of the block.
+        """Borrow a connection from the pool.
 
         Raises:
             RedisUnavailable: all connections stayed in use for ``pool_wait_seconds``.
         """
         if self._pid != os.getpid():
-            # The child of a fork must not speak on its parent's sockets, nor trust a lock that
-            # another thread held at the fork.
+            # A forked child must not use its parent's sockets, nor a lock that another thread held at the fork.
             self._reset()
         slots = self._slots
         if not slots.acquire(timeout=self.settings.pool_wait_seconds):

@@ -1,23 +1,35 @@
-"""Writes what a process has counted of its runs, in one transaction.
+"""The run counts of a fleet: writes the counts of a process in one transaction, and reads them.
 
-1. Sidekiq's metrics, and the sums for monitoring.
-2. How many runs kept what was promised of their class.
-3. How long its threads were busy, for its shard.
+Sidekiq's keys (`execution_metrics`) have the same content as Sidekiq's own. The series store has the rest: totals for
+monitoring systems, runs that met their targets, and busy time of threads.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
-from offsider.core.series import Series
-from offsider.storage import execution_metrics, fleet_metrics, shard_loads, slo_counts
+from offsider.core.series import CELLS, MICROSECONDS, Load, Series
+from offsider.core.slo import Score
+from offsider.storage import execution_metrics, series as store
 from offsider.storage.execution_metrics import JobCounts
 from offsider.storage.redis import Redis
-from offsider.storage.shard_loads import Load
+from offsider.storage.series import MINUTE, TEN_MINUTES, TOTAL, Buckets, Labels, Metric
 
 logger = logging.getLogger("offsider")
+
+#: Runs by class, queue and all other labels, with the cells of `Series`.
+RUNS = Metric("runs", CELLS, (TOTAL,))
+#: Runs, failed runs, and runs that missed a target, by `SLO_LABELS`.
+SLO = Metric("slo", 3, (TEN_MINUTES,), bits=32)
+#: Busy and total microseconds of the threads of a shard.
+SHARDS = Metric("shards", 2, (MINUTE, TOTAL))
+
+#: Labels of SLOs, without queues and the labels of extensions.
+SLO_LABELS = ("boundary", "class", "feature_category", "shard", "urgency")
+#: Window of an SLO -> its number of ten-minute steps, including the current one.
+WINDOWS: Mapping[str, int] = {"1h": 6, "6h": 36, "3d": 432}
 
 
 def add(
@@ -30,26 +42,78 @@ def add(
     load: Load | None = None,
     shard: str = "",
 ) -> None:
-    """Add to what is stored.
+    """Add counts to the stored ones.
 
     Args:
-        now: epoch seconds: the minute that the runs are counted in.
-        load: what the threads did in this time; None when nobody has looked.
-        shard: the one that they serve.
+        now: epoch seconds; the runs are counted in this minute.
+        load: load of the threads in this time; None if unknown.
+        shard: the shard that they serve.
 
     Raises:
-        RedisFailure: nothing was written, unless it says that this is not known.
+        RedisFailure: nothing was written, unless the error is ``ambiguous``.
     """
-    at = datetime.fromtimestamp(now, UTC)
-    commands = execution_metrics.commands_of(redis.keys, counted, at, wire_version=wire_version)
-    commands += fleet_metrics.commands_of(redis.keys, series, now)
-    commands += slo_counts.commands_of(redis.keys, series, now)
-    if load is not None:
-        commands += shard_loads.commands_of(redis.keys, shard, load, now)
+    store.trim(redis, (RUNS, SLO, SHARDS), now)  # first: its failure leaves nothing half written
+    keys, at = redis.keys, datetime.fromtimestamp(now, UTC)
+    loads = [] if load is None else [({"shard": shard}, _micros(load.run_seconds, load.thread_seconds))]
+    commands = execution_metrics.commands_of(keys, counted, at, wire_version=wire_version)
+    commands += store.commands_of(keys, RUNS, ((one.labels, one.cells()) for one in series), now)
+    commands += store.commands_of(keys, SLO, _scored(series), now)
+    commands += store.commands_of(keys, SHARDS, loads, now)
     if not commands:
         return
     replies = redis.pipeline([("MULTI",), *commands, ("EXEC",)])[-1]
-    # Redis does not roll back: what it took must not be counted again, so a refusal is only told.
+    # Redis does not roll back. Written counts must not be counted again, so a refusal is only logged.
     for command, reply in zip(commands, replies, strict=True):
         if isinstance(reply, Exception):
-            logger.error("the metrics in %s lost a count: %s", command[1], reply)
+            logger.error("metrics in %s lost a count: %s", command[1], reply)
+
+
+def totals(redis: Redis, class_name: str | None = None) -> list[Series]:
+    """Return the totals of every class, or of one."""
+    where = None if class_name is None else {"class": class_name}
+    return [Series.of(one.labels, one.sums()) for one in store.read(redis, RUNS, TOTAL, where=where)]
+
+
+def scores(redis: Redis, now: float) -> list[tuple[Labels, dict[str, Score]]]:
+    """Return the labels of each class that ran within the longest window, and its score per window."""
+    since = now - (max(WINDOWS.values()) - 1) * TEN_MINUTES.seconds
+    return [
+        (one.labels, {window: Score(*one.sums(steps)) for window, steps in WINDOWS.items()})
+        for one in store.read(redis, SLO, TEN_MINUTES, since, now)
+        if one.labels.get("class")
+    ]
+
+
+def load_totals(redis: Redis) -> dict[str, Load]:
+    """Return the load of each shard since its totals began."""
+    return {shard: _load(buckets.sums()) for shard, buckets in _by_shard(store.read(redis, SHARDS, TOTAL))}
+
+
+def load_minutes(redis: Redis, since: float, until: float) -> dict[str, list[Load]]:
+    """Return the load of each shard, per minute from ``since`` to ``until`` (epoch seconds)."""
+    found = _by_shard(store.read(redis, SHARDS, MINUTE, since, until))
+    return {shard: [_load(cells) for cells in buckets.steps] for shard, buckets in found}
+
+
+def _scored(series: Iterable[Series]) -> Iterable[tuple[Labels, Sequence[int]]]:
+    """Reduce the labels of each series to those of SLOs."""
+    found: dict[tuple[tuple[str, str], ...], Score] = {}
+    for one in series:
+        labels = tuple((name, one.labels[name]) for name in SLO_LABELS if one.labels.get(name))
+        missed = max(0, one.processed - one.failed - one.satisfied)
+        found[labels] = found.get(labels, Score()) + Score(one.processed, one.failed, missed)
+    for labels, score in found.items():
+        yield dict(labels), (score.total, score.failed, score.missed)
+
+
+def _by_shard(read: Iterable[Buckets]) -> Iterable[tuple[str, Buckets]]:
+    return ((one.labels["shard"], one) for one in read if "shard" in one.labels)
+
+
+def _micros(*seconds: float) -> list[int]:
+    return [round(each * MICROSECONDS) for each in seconds]
+
+
+def _load(cells: Sequence[int]) -> Load:
+    run, threads = cells
+    return Load(run / MICROSECONDS, threads / MICROSECONDS)

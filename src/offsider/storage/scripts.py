@@ -2,14 +2,14 @@
 
 A script begins with a shebang line (``#!lua flags=…``), then a block of comments::
 
-    -- What it does and why plain commands would not do.
+    -- The purpose, and why plain commands do not suffice.
     -- KEYS[1] name
-    -- KEYS[2...] name            one or more further keys
+    -- KEYS[2...] name            one or more keys
     -- ARGV[1] name
     -- returns …
 
-Flags need Redis 7. ``allow-oom`` lets workers drain, retry and beat on a server that is full. For a server that
-does not know them, `drop_flags` leaves them out.
+Flags need Redis 7. ``allow-oom`` lets workers drain queues, retry jobs and send heartbeats on a full server. For
+servers without flags, `drop_flags` removes them.
 """
 
 from __future__ import annotations
@@ -21,9 +21,12 @@ import weakref
 from collections.abc import Sequence
 from importlib.resources import files
 from importlib.resources.abc import Traversable
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from offsider.core.errors import RedisRefused
+
+if TYPE_CHECKING:
+    from offsider.storage.keys import Keys
 
 Argument = str | bytes | int | float
 Command = tuple[Argument, ...]
@@ -36,16 +39,17 @@ _without_flags = False
 
 
 class Script:
-    """A script by the name of its file, in ``storage/lua`` or in a folder of an extension.
+    """A Lua script from a file in ``storage/lua`` or in a folder of an extension.
 
     Args:
         name: file name without ``.lua``.
-        folder: where the file is, for example ``importlib.resources.files("my_extension.lua")`` or a Path.
+        folder: folder of the file, for example ``importlib.resources.files("my_extension.lua")`` or a Path.
+        source: the text, instead of a file.
     """
 
-    def __init__(self, name: str, folder: Traversable | None = None) -> None:
+    def __init__(self, name: str, folder: Traversable | None = None, *, source: str = "") -> None:
         self.name = name
-        self.source = ((folder or files("offsider.storage.lua")) / f"{name}.lua").read_text("utf-8")
+        self.source = source or ((folder or files("offsider.storage.lua")) / f"{name}.lua").read_text("utf-8")
         self._use(self.source)
         self.keys, self.more_keys = self._declared("KEYS")
         self.arguments, self.more_arguments = self._declared("ARGV")
@@ -75,17 +79,19 @@ class Script:
 
 
 Call: TypeAlias = tuple[Script, Sequence[str], Sequence[Argument]]
-"""A script with its keys and its arguments."""
+"""A script with its keys and arguments."""
 
 
 class RunsScripts(Protocol):
-    """What of `Redis` runs a script; the class itself stands above this module."""
+    """The part of `Redis` that runs scripts; importing the class would be circular."""
+
+    keys: Keys
 
     def run(self, script: Script, keys: Sequence[str], arguments: Sequence[Argument] = ()) -> Any: ...
 
 
 def flags_are_accepted(redis: RunsScripts) -> bool:
-    """Try one script with flags; False when the server runs scripts, but none with flags.
+    """Run one script with flags. False if the server runs only scripts without flags.
 
     Raises:
         RedisRefused: the server runs no scripts for this user.
@@ -102,7 +108,7 @@ def flags_are_accepted(redis: RunsScripts) -> bool:
 
 
 def drop_flags() -> None:
-    """From now on this process sends every script without its flags: what works then ends when memory is full."""
+    """Send all scripts of this process without flags. Scripts that write then fail when memory is full."""
     global _without_flags  # noqa: PLW0603 - scripts are constants of their modules, and so is this
     with _lock:
         _without_flags = True

@@ -1,16 +1,16 @@
-"""What a server says about itself, as far as this user may ask; what may not be asked is None."""
+"""Version, role and configuration of a server, as far as the ACL of this user allows."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 from offsider.core.errors import OffsiderError, RedisRefused
 from offsider.storage.redis import Redis
 from offsider.storage.scripts import Command
 
-#: The oldest versions that carry jobs.
+#: Oldest supported versions.
 OLDEST: Mapping[str, tuple[int, ...]] = {"redis": (7, 0), "valkey": (7, 2), "dragonfly": (1, 27)}
 
 _QUESTIONS: tuple[Command, ...] = (("HELLO",), ("INFO",), ("CONFIG", "GET", "save"))
@@ -18,22 +18,23 @@ _QUESTIONS: tuple[Command, ...] = (("HELLO",), ("INFO",), ("CONFIG", "GET", "sav
 
 @dataclass(frozen=True)
 class ServerInfo:
-    """A server as it was when it was asked. Every field but the last is None when the answer was refused.
+    """A snapshot of the server. Every field but the last two is None if the server refused the question.
 
     Attributes:
         kind: ``"redis"``, ``"valkey"`` or ``"dragonfly"``.
-        version: of that kind, as numbers: ``(7, 0, 15)``.
+        version: version of that kind: ``(7, 0, 15)``.
         mode: ``"standalone"``, ``"cluster"`` or ``"sentinel"``.
         role: ``"master"`` or ``"replica"``.
-        policy: what the server does when memory is full: ``maxmemory-policy``.
-        aof: whether the append-only file is on.
-        rdb: whether snapshots are on.
+        policy: eviction policy: ``maxmemory-policy``.
+        aof: whether the append-only file is enabled.
+        rdb: whether snapshots are enabled.
         used_memory: bytes.
         max_memory: bytes; 0 means no limit.
-        used_memory_peak: bytes, the most since the start.
+        used_memory_peak: bytes, maximum since the start.
         uptime_days: whole days since the start.
-        connected_clients: connections now.
-        forbidden: the questions that the ACL did not allow.
+        connected_clients: current number of connections.
+        fields: the server's fields under their own names; empty if every question was refused.
+        forbidden: questions that the ACL did not allow.
     """
 
     kind: str | None = None
@@ -48,6 +49,7 @@ class ServerInfo:
     used_memory_peak: int | None = None
     uptime_days: int | None = None
     connected_clients: int | None = None
+    fields: Mapping[str, str] = field(default_factory=dict[str, str], repr=False, compare=False)
     forbidden: tuple[str, ...] = ()
 
     @property
@@ -56,33 +58,34 @@ class ServerInfo:
 
 
 def server_info(redis: Redis) -> ServerInfo:
-    """Ask the server about itself, in one round trip.
+    """Read the server's information in one round trip.
 
-    HELLO is allowed to every user and tells version, mode and role; INFO and CONFIG are ``@dangerous`` and may be
-    refused by an ACL or not exist at a hosted service.
+    Every user may run HELLO, which returns version, mode and role. INFO and CONFIG are ``@dangerous``: an ACL can
+    forbid them, and hosted services can lack them.
 
     Raises:
-        RedisUnavailable: it cannot be reached.
+        RedisUnavailable: the server cannot be reached.
         RedisRefused: the login was refused.
     """
     hello, info, save = redis.pipeline(_QUESTIONS, raise_errors=False)
     for reply in (hello, info, save):
         if isinstance(reply, RedisRefused) and reply.code in {"NOAUTH", "WRONGPASS"}:
             raise reply
-    told = _hello_fields(hello) | _info_fields(info)
+    fields = _hello_fields(hello) | _info_fields(info)
     return ServerInfo(
-        kind=_kind(told),
-        version=_version(told),
-        mode=told.get("redis_mode") or told.get("mode"),
-        role=_role(told),
-        policy=told.get("maxmemory_policy"),
-        aof=_flag(told.get("aof_enabled")),
+        kind=_kind(fields),
+        version=_version(fields),
+        mode=fields.get("redis_mode") or fields.get("mode"),
+        role=_role(fields),
+        policy=fields.get("maxmemory_policy"),
+        aof=_flag(fields.get("aof_enabled")),
         rdb=_saves(save),
-        used_memory=_number(told.get("used_memory")),
-        max_memory=_number(told.get("maxmemory")),
-        used_memory_peak=_number(told.get("used_memory_peak")),
-        uptime_days=_number(told.get("uptime_in_days")),
-        connected_clients=_number(told.get("connected_clients")),
+        used_memory=_number(fields.get("used_memory")),
+        max_memory=_number(fields.get("maxmemory")),
+        used_memory_peak=_number(fields.get("used_memory_peak")),
+        uptime_days=_number(fields.get("uptime_in_days")),
+        connected_clients=_number(fields.get("connected_clients")),
+        fields=fields,
         forbidden=tuple(
             str(question[0])
             for question, reply in zip(_QUESTIONS, (hello, info, save), strict=True)
@@ -106,24 +109,24 @@ def _info_fields(reply: Any) -> dict[str, str]:
     return {name: value for name, colon, value in lines if colon}
 
 
-def _kind(told: dict[str, str]) -> str | None:
+def _kind(fields: dict[str, str]) -> str | None:
     for kind in ("valkey", "dragonfly"):
-        if f"{kind}_version" in told or told.get("server") == kind:
+        if f"{kind}_version" in fields or fields.get("server") == kind:
             return kind
-    return "redis" if "redis_version" in told or "version" in told else None
+    return "redis" if "redis_version" in fields or "version" in fields else None
 
 
-def _version(told: dict[str, str]) -> tuple[int, ...] | None:
-    # The others also tell a redis_version, the one whose behaviour they follow; their own comes first.
+def _version(fields: dict[str, str]) -> tuple[int, ...] | None:
+    # Other kinds also report the redis_version whose behavior they follow; prefer their own version.
     for name in ("valkey_version", "dragonfly_version", "redis_version", "version"):
-        if name in told:
-            digits = told[name].rpartition("v")[2].split("-")[0].split(".")
+        if name in fields:
+            digits = fields[name].rpartition("v")[2].split("-")[0].split(".")
             return tuple(int(part) for part in digits if part.isdigit())
     return None
 
 
-def _role(told: dict[str, str]) -> str | None:
-    role = told.get("role")
+def _role(fields: dict[str, str]) -> str | None:
+    role = fields.get("role")
     return "replica" if role == "slave" else role
 
 

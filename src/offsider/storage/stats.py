@@ -1,4 +1,4 @@
-"""Sidekiq's counters: jobs processed and failed, in all and for each UTC day."""
+"""Sidekiq's counters: processed and failed jobs, in total and per UTC day."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import logging
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
-from offsider.storage import oldest, queues
+from offsider.storage import activity, oldest, queues
+from offsider.storage.activity import Activity
 from offsider.storage.redis import Redis
 from offsider.storage.scripts import Command
 
@@ -31,25 +32,25 @@ def add(redis: Redis, *, processed: int, failed: int, day: str) -> None:
             ]
     if commands:
         replies = redis.pipeline([("MULTI",), *commands, ("EXEC",)])[-1]
-        # Redis does not roll back: what it took must not be counted again, so a refusal is only told.
+        # Redis does not roll back. Written counts must not be counted again, so a refusal is only logged.
         for command, reply in zip(commands, replies, strict=True):
             if isinstance(reply, Exception):
-                logger.error("the counter %s lost %s: %s", command[1], command[2], reply)
+                logger.error("counter %s lost %s: %s", command[1], command[2], reply)
 
 
 def read(redis: Redis) -> tuple[int, int]:
-    """Processed and failed, in all."""
+    """Return the totals of processed and failed jobs."""
     processed, failed = redis.pipeline([("GET", redis.keys.stat("processed")), ("GET", redis.keys.stat("failed"))])
     return _count(processed), _count(failed)
 
 
 def reset(redis: Redis, names: Sequence[str]) -> None:
-    """Set counters to 0; those of the days stay."""
+    """Reset the totals to 0; the counters of the days stay."""
     redis.pipeline([("SET", redis.keys.stat(name), 0) for name in names])
 
 
 def days(redis: Redis, name: str, dates: Sequence[str]) -> list[int]:
-    """What was counted on some days, each ``YYYY-MM-DD``."""
+    """Return the counter of each day, given as ``YYYY-MM-DD``."""
     if not dates:
         return []
     return [_count(value) for value in redis.call("MGET", *(redis.keys.stat_day(name, day) for day in dates))]
@@ -57,7 +58,7 @@ def days(redis: Redis, name: str, dates: Sequence[str]) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class QueueOverview:
-    """A queue: its size, since when the job that runs next has waited (None when unknown), and whether it is paused."""
+    """A queue: its size, the enqueue time of its next job (None if unknown), and whether it is paused."""
 
     name: str
     size: int
@@ -66,10 +67,21 @@ class QueueOverview:
 
 
 @dataclass(frozen=True, slots=True)
+class ProcessOverview:
+    """The number of running jobs of a process, and its last report (None for Ruby processes)."""
+
+    busy: int
+    activity: Activity | None
+
+
+@dataclass(frozen=True, slots=True)
 class Overview:
     """The numbers of a server.
 
-    ``busy`` has the running jobs of each process that is alive; ``held_back`` are the jobs in lists of extensions.
+    Attributes:
+        processes: the live processes.
+        held_back: number of jobs in lists of extensions.
+        now: epoch seconds, by the server's clock.
     """
 
     processed: int
@@ -77,15 +89,16 @@ class Overview:
     scheduled: int
     retries: int
     dead: int
-    busy: Mapping[str, int]
+    processes: Mapping[str, ProcessOverview]
     queues: tuple[QueueOverview, ...]
     held_back: int = 0
+    now: float = 0.0
 
 
 def overview(redis: Redis) -> Overview:
-    """Look at everything, in two round trips however many queues there are. Queues come by name.
+    """Read all numbers in two round trips. Queues are sorted by name.
 
-    A key that is of another type than Sidekiq's counts as empty.
+    A key of the wrong type counts as empty.
     """
     keys = redis.keys
     first: list[Command] = [
@@ -98,14 +111,15 @@ def overview(redis: Redis) -> Overview:
         ("SMEMBERS", keys.paused),
         ("SMEMBERS", keys.processes),
         ("SMEMBERS", keys.places),
+        ("TIME",),
     ]
-    processed, failed, scheduled, retries, dead, *sets = redis.pipeline(first, raise_errors=False)
+    processed, failed, scheduled, retries, dead, *sets, time = redis.pipeline(first, raise_errors=False)
     known, paused, listed, places = sets
     names, stopped, identities = queues.readable(known), set(queues.readable(paused)), queues.readable(listed)
     second: list[Command] = [("LLEN", keys.queue(name)) for name in names]
     lists: list[Command] = [("LLEN", place) for place in queues.readable(places)]
     second += lists
-    second += [("HMGET", keys.process(identity), "info", "busy") for identity in identities]
+    second += [("HMGET", keys.process(identity), "info", "busy", activity.FIELD) for identity in identities]
     if names:
         second.append(oldest.command(redis, names))
     replies = redis.pipeline(second, raise_errors=False) if second else []
@@ -118,8 +132,8 @@ def overview(redis: Redis) -> Overview:
         scheduled=_count(scheduled),
         retries=_count(retries),
         dead=_count(dead),
-        busy={
-            identity: _count(reply[1])
+        processes={
+            identity: ProcessOverview(_count(reply[1]), activity.parse(cast("bytes | None", reply[2])))
             for identity, reply in zip(identities, of_processes, strict=True)
             if isinstance(reply, list) and reply[0] is not None
         },
@@ -128,11 +142,12 @@ def overview(redis: Redis) -> Overview:
             for name, size, enqueued_at in zip(names, sizes, since, strict=True)
         ),
         held_back=sum(map(_count, held)),
+        now=int(time[0]) + int(time[1]) / 1_000_000,
     )
 
 
 def _count(reply: Any) -> int:
-    """A number that others may have written, or an error in place of it."""
+    """Parse a count that other clients may have written; an error reply is 0."""
     if isinstance(reply, int):
         return reply
     return int(reply) if isinstance(reply, bytes) and _WHOLE.fullmatch(reply) else 0

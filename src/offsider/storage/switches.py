@@ -1,7 +1,7 @@
-"""Switches: classes whose jobs are, for a while, dropped or put off instead of run, wherever they come up.
+"""Kill switches: workers drop or defer the jobs of a class instead of running them.
 
-One hash holds them all, so that a worker reads them in one go and the server tells of a change to one key. Times are
-the server's.
+All switches are fields of one hash: workers read them with one command, and watch one key for changes. Times are by
+the server's clock.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ Action: TypeAlias = Literal["drop", "defer"]
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """What is done with the jobs of one class.
+    """A switch for the jobs of one class.
 
     Attributes:
         name: the class.
         action: ``"drop"`` or ``"defer"``.
-        delay_seconds: after which a deferred job comes up again.
-        keep: dropped jobs go to the quarantine; else they are deleted.
-        since: epoch seconds at which it was set.
-        until: epoch seconds at which it ends by itself; None: when somebody clears it.
-        by: who has set it; empty when nobody said.
-        reason: why, in their words.
+        delay_seconds: delay of a deferred job until its next attempt.
+        keep: move dropped jobs to the quarantine; otherwise delete them.
+        since: when it was set, in epoch seconds.
+        until: when it expires, in epoch seconds; None if it stays until an operator clears it.
+        by: who set it; empty if unknown.
+        reason: why it was set, as free text.
     """
 
     name: str
@@ -49,12 +49,12 @@ class Switch:
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """All switches at one moment.
+    """A snapshot of all switches.
 
     Attributes:
-        on: those in force, by class.
-        over: those whose time has passed, with what is stored of them.
-        now: epoch seconds, by the server.
+        on: the active switches, by class.
+        over: class -> stored value of each expired switch.
+        now: time of the snapshot in epoch seconds, by the server's clock.
     """
 
     on: Mapping[str, Switch]
@@ -63,16 +63,16 @@ class Board:
 
 
 def put(redis: Redis, switch: Switch, *, seconds: float | None = None) -> Switch:
-    """Set a switch, in place of the one that its class has, and count anew what it does.
+    """Set or replace the switch of a class, and reset its count.
 
     Args:
-        seconds: after which it ends by itself; None: when it is cleared.
+        seconds: until it expires; None for no expiry.
 
     Returns:
-        It with its times.
+        The switch with its times.
     """
     now = _now(redis.call("TIME"))
-    told: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "action": switch.action,
         "delay_seconds": switch.delay_seconds,
         "keep": switch.keep,
@@ -81,35 +81,35 @@ def put(redis: Redis, switch: Switch, *, seconds: float | None = None) -> Switch
         "by": switch.by,
         "reason": switch.reason,
     }
-    stored = json.dumps(told, ensure_ascii=True, separators=(",", ":"))
+    stored = json.dumps(fields, ensure_ascii=True, separators=(",", ":"))
     redis.run(SET_SWITCH, [redis.keys.switches, redis.keys.switches_acted], [switch.name, stored])
-    return _parse(switch.name, told)
+    return _parse(switch.name, fields)
 
 
 def clear(redis: Redis, name: str) -> bool:
-    """Take a switch away. False when its class has none."""
+    """Delete the switch of a class. Returns False if there is none."""
     commands = [("HDEL", redis.keys.switches, name), ("HDEL", redis.keys.switches_acted, name)]
     return bool(redis.pipeline(commands)[0])
 
 
 def forget(redis: Redis, name: str, stored: bytes) -> bool:
-    """Take away a switch whose time has passed, unless it is another one by now."""
+    """Delete an expired switch, unless it was replaced after it was read."""
     keys = [redis.keys.switches, redis.keys.switches_acted]
     return bool(redis.run(FORGET_SWITCH, keys, [name, stored]))
 
 
 def read(redis: Redis) -> Board:
-    """All switches."""
+    """Read all switches."""
     return board(redis.pipeline(look(redis.keys)))
 
 
 def look(keys: Keys) -> list[Command]:
-    """The commands whose replies `board` reads."""
+    """Return the commands whose replies `board` parses."""
     return [("TIME",), ("HGETALL", keys.switches)]
 
 
 def board(replies: list[Any]) -> Board:
-    """What the replies to `look` say. What cannot be read is no switch."""
+    """Parse the replies to `look`. Unreadable entries are ignored."""
     time, stored = replies
     now = _now(time)
     on: dict[str, Switch] = {}
@@ -125,12 +125,12 @@ def board(replies: list[Any]) -> Board:
 
 
 def count(redis: Redis, acted: Mapping[str, int]) -> None:
-    """Add to the numbers of jobs that switches have acted on."""
+    """Add to the number of jobs dropped or deferred, per class."""
     redis.pipeline([("HINCRBY", redis.keys.switches_acted, name, number) for name, number in acted.items()])
 
 
 def counts(redis: Redis) -> dict[str, int]:
-    """The numbers of jobs that were acted on, by class."""
+    """Return the number of jobs dropped or deferred, per class."""
     return {name: int(number) for name, number in hashes.texts(redis.call("HGETALL", redis.keys.switches_acted))}
 
 
@@ -141,26 +141,26 @@ def _read(name: str, stored: bytes) -> Switch | None:
         return None
 
 
-def _parse(name: str, told: Mapping[str, Any]) -> Switch:
-    action = told["action"]
+def _parse(name: str, fields: Mapping[str, Any]) -> Switch:
+    action = fields["action"]
     if action not in {"drop", "defer"}:
         raise ValueError(action)
-    until = told.get("until")
+    until = fields.get("until")
     return Switch(
         name=name,
         action=action,
-        delay_seconds=_seconds(told["delay_seconds"]),
-        keep=bool(told.get("keep", True)),
-        since=float(told["since"]),
+        delay_seconds=_seconds(fields["delay_seconds"]),
+        keep=bool(fields.get("keep", True)),
+        since=float(fields["since"]),
         until=None if until is None else float(until),
-        by=str(told.get("by", "")),
-        reason=str(told.get("reason", "")),
+        by=str(fields.get("by", "")),
+        reason=str(fields.get("reason", "")),
     )
 
 
-def _seconds(told: object) -> float:
-    """Between none and 30 years, whatever is stored: more would be refused when the job is put off."""
-    return min(max(0.0, float(cast(float, told))), 1e9)
+def _seconds(value: object) -> float:
+    """A delay limited to 0 seconds to 30 years: a script would reject a longer one when it defers the job."""
+    return min(max(0.0, float(cast(float, value))), 1e9)
 
 
 def _now(time: list[bytes]) -> float:

@@ -1,12 +1,12 @@
-"""One connection on which the server tells which keys have changed: ``CLIENT TRACKING`` over RESP3.
+"""A connection on which the server reports changed keys: ``CLIENT TRACKING`` over RESP3.
 
-1. `open` connects and asks for tracking. A server, proxy or user that does not grant it is a refusal: poll instead.
-2. `read` runs commands that read keys, also inside of scripts. From then on the server watches these keys.
-3. When somebody changes one of them, the server sends a message, once; whoever waits on the socket wakes.
-4. `changed` answers which keys these were. To be told again, read them again.
-5. A connection that breaks forgets what it watched: the error is raised, and the next `open` begins anew.
+1. `open` connects and turns tracking on. If the server, a proxy or the ACL refuses it, `open` raises: poll instead.
+2. `read` runs commands that read keys, including reads in scripts. The server watches these keys from then on.
+3. When a watched key changes, the server sends one message, which wakes a thread that waits on the socket.
+4. `changed` returns the changed keys. Read them again to receive further messages.
+5. A broken connection loses its watches: the error is raised, and the next `open` starts without watches.
 
-What was said about a key before the answer to its reading is older than that answer, and forgotten.
+A message about a key that arrives before the reply to a read of that key is older than the reply, and is discarded.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from selectors import EVENT_READ, DefaultSelector
 from typing import Any, Protocol
 
 from offsider.core.errors import OffsiderError, RedisRefused
-from offsider.storage.failures import REROUTE, translate
 from offsider.storage.keys import Keys
 from offsider.storage.redis import RedisSettings, make_factory, sentinel_clients
+from offsider.storage.redis_errors import REROUTE, translate
 from offsider.storage.scripts import Command
 
-#: A server that is gone without a word shows in the next reading only, so what is watched is read again.
+#: A server that disappears without closing the connection is noticed by the next read, so watched keys are read again.
 TRUSTED_SECONDS = 20.0
 
 
@@ -34,13 +34,13 @@ class HasFileno(Protocol):
 
 
 class Tracking:
-    """A connection of its own that watches keys. Not to be shared by two threads at a time.
+    """A dedicated connection that watches keys. Not thread-safe.
 
     Args:
-        settings: where the server is.
+        settings: address of the server.
 
     Attributes:
-        keys: the keys there, with the prefix of ``settings``.
+        keys: key names, with the prefix of ``settings``.
     """
 
     def __init__(self, settings: RedisSettings) -> None:
@@ -57,10 +57,10 @@ class Tracking:
         return self._connection is not None and bool(self._connection.is_connected)
 
     def open(self) -> None:
-        """Connect and have keys tracked; nothing when that is so already.
+        """Connect and turn tracking on, unless the connection is open.
 
         Raises:
-            RedisRefused: the server, a proxy before it or the rights of the user do not allow it: poll instead.
+            RedisRefused: the server, a proxy or the ACL does not allow tracking: poll instead.
             RedisUnavailable: no connection.
         """
         if self.is_open:
@@ -71,19 +71,19 @@ class Tracking:
         self._connection = connection
         with self._translated(sent=False):
             connection.connect()
-            connection._parser.set_invalidation_push_handler(self._note)  # noqa: SLF001 - there is no other door
+            connection._parser.set_invalidation_push_handler(self._note)  # noqa: SLF001 - redis-py has no public API for it
         reply = self._exchange([("CLIENT", "TRACKING", "ON")])[0]
         if isinstance(reply, OffsiderError):
             self.close()
             raise reply
 
     def read(self, keys: Sequence[str], commands: Sequence[Command]) -> list[Any]:
-        """Run commands in one round trip, the last of which reads ``keys``; these are watched from then on.
+        """Run commands in one round trip. The last one reads ``keys``, which are watched from then on.
 
-        An error reply is an element of the list, as an error of our own.
+        Error replies are returned in the list, as offsider errors.
 
         Raises:
-            RedisRefused, RedisUnavailable: as `open`; the connection failed, ``ambiguous`` once something was sent.
+            RedisRefused, RedisUnavailable: as for `open`; or the connection failed, ``ambiguous`` if data was sent.
         """
         self.open()
         replies = self._exchange(commands)
@@ -93,7 +93,7 @@ class Tracking:
         return replies
 
     def watch(self, *keys: str) -> None:
-        """Have changes of these keys told, whatever they hold now.
+        """Watch keys of any type, without reading their values.
 
         Raises:
             RedisRefused, RedisUnavailable: see `read`.
@@ -103,38 +103,38 @@ class Tracking:
             raise reply
 
     def watch_lists(self, queues: Sequence[str]) -> bool:
-        """Have pushes to these queues told; True when there may be jobs in one of them already.
+        """Watch queues for pushes. Returns True if one of them may already contain jobs.
 
-        Those that are watched and have not changed are not read again. What other keys have changed is still told.
+        Watched queues without a change are not read again. Changes of other keys are still reported.
 
         Raises:
             RedisRefused, RedisUnavailable: see `read`.
         """
         keys = [self.keys.queue(queue) for queue in queues]
-        told = self.changed()
-        self._changed = told.difference(keys)  # of what else is watched here, the caller wants to hear
-        if not told.isdisjoint(keys):
+        changed = self.changed()
+        self._changed = changed.difference(keys)  # the caller still needs changes of other keys
+        if not changed.isdisjoint(keys):
             return True
         self.open()
         if time.monotonic() - self._answered_at < TRUSTED_SECONDS:
             keys = [key for key in keys if key not in self._watched]
         if not keys:
             return False
-        # Nothing is forgotten here: a push to the first may be told before the answer about the last.
+        # Discard no messages here: a push to the first queue can be reported before the reply about the last.
         self._watched.update(keys)
         lengths = self._exchange([("LLEN", key) for key in keys])
         return any(_is_filled(length) for length in lengths)
 
     def watches(self, key: str) -> bool:
-        """Whether a change of this key will be told."""
+        """Whether this key is watched."""
         return self.is_open and key in self._watched
 
     def fileno(self) -> int:
-        """Of the socket, for a selector; only while `is_open`. Ask `changed` before: something may be read already."""
+        """The socket, for a selector, while `is_open`. Call `changed` first: a message may have been read already."""
         return int(self._connection._sock.fileno())  # noqa: SLF001 - redis-py has no other way to wait on several
 
     def changed(self) -> set[str]:
-        """The keys that have changed since they were read; each is told once. Does not wait.
+        """Return the keys that changed since they were read, each once. Does not block.
 
         Raises:
             RedisUnavailable: the connection is lost, and nothing is watched any more.
@@ -143,20 +143,20 @@ class Tracking:
             with self._translated(sent=False):
                 while self._connection.can_read(0):
                     self._connection.read_response(push_request=True)
-        told, self._changed = self._changed, set()
-        return told
+        changed, self._changed = self._changed, set()
+        return changed
 
     def wait(self, timeout_seconds: float, *others: HasFileno | int) -> set[str]:
-        """Sleep until a watched key changes, one of ``others`` can be read or the time is over.
+        """Block until a watched key changes, one of ``others`` is readable, or the timeout expires.
 
-        Answers what has changed, as `changed` does.
+        Returns the changed keys, as `changed` does.
 
         Raises:
             RedisUnavailable: the connection is lost, and nothing is watched any more.
         """
-        told = self.changed()
-        if told:
-            return told
+        changed = self.changed()
+        if changed:
+            return changed
         with DefaultSelector() as selector:
             for source in (*others, *([self] if self.is_open else [])):
                 selector.register(source, EVENT_READ)
@@ -164,7 +164,7 @@ class Tracking:
         return self.changed()
 
     def close(self) -> None:
-        """Disconnect; what was watched is forgotten. It may be opened again."""
+        """Disconnect and drop all watches. `open` may be called again."""
         self._watched, self._changed = set(), set()
         if self._connection is not None:
             self._connection.disconnect()
@@ -172,7 +172,7 @@ class Tracking:
             sentinel.close()
 
     def _note(self, message: Sequence[Any]) -> None:
-        """Called by redis-py with ``["invalidate", [key, …]]``; None in place of the keys stands for all."""
+        """Handler of redis-py for ``["invalidate", [key, …]]``; None in place of the keys means all keys."""
         named = message[1]
         keys = self._watched if named is None else {key.decode("utf-8", "surrogateescape") for key in named}
         self._changed |= keys
@@ -206,7 +206,7 @@ class Tracking:
             self.close()
             raise translate(error, sent=sent, server=self._settings.redacted_url) from error
         except BaseException:
-            # A reply that nobody read would be taken for the reply to the next command.
+            # An unread reply would be taken for the reply to the next command.
             self.close()
             raise
 
@@ -214,6 +214,6 @@ class Tracking:
 def _is_filled(length: Any) -> bool:
     if isinstance(length, OffsiderError):
         if isinstance(length, RedisRefused) and length.code == "WRONGTYPE":
-            return False  # no list, but watched as well: perhaps it becomes one
+            return False  # not a list, but watched: it may become one
         raise length
     return bool(length)

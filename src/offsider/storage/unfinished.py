@@ -1,7 +1,7 @@
-"""How many jobs wait in queues or are being run, all counted at one moment.
+"""Counts enqueued and running jobs in one snapshot.
 
-A job that runs may push another one and end between two looks, and both looks would find nothing: so it is one
-look, in a transaction.
+A running job can push another one and end between two reads, and both reads would miss a job. So all counts are read in
+one transaction.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from offsider.storage.redis import Redis
 
 
 def count_by_queue(redis: Redis) -> dict[str, int]:
-    """The jobs of each queue that has some.
+    """Return the number of jobs of each non-empty queue.
 
-    Those in private lists count as ``"(running)"``, those in lists of extensions as ``"(parked)"``.
+    Jobs in private lists count as ``"(running)"``, jobs in lists of extensions as ``"(held)"``.
     """
     while True:
         names = queues.names(redis)
@@ -23,8 +23,8 @@ def count_by_queue(redis: Redis) -> dict[str, int]:
         sizes = [("SCARD", redis.keys.queues), ("SCARD", redis.keys.places)]
         commands = [("MULTI",), *sizes, *(("LLEN", key) for key in listed), ("EXEC",)]
         known_queues, known_places, *lengths = redis.pipeline(commands)[-1]
-        if (known_queues, known_places) == (len(names), len(further)):  # else a new list has come meanwhile
+        if (known_queues, known_places) == (len(names), len(further)):  # otherwise a list was added: read again
             waiting = dict(zip(names, lengths, strict=False))
-            parked, running = lengths[len(names) :][: len(further)], lengths[len(names) + len(further) :]
-            counts = {**waiting, "(parked)": sum(parked), "(running)": sum(running)}
+            held, running = lengths[len(names) :][: len(further)], lengths[len(names) + len(further) :]
+            counts = {**waiting, "(held)": sum(held), "(running)": sum(running)}
             return {name: number for name, number in counts.items() if number}

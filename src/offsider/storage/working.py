@@ -1,8 +1,9 @@
-"""Private lists: where a job lies between its claim and its outcome.
+"""Private lists: they contain each job from its claim to its outcome.
 
-A job leaves Redis only from here, and only by one of these verbs. Each looks whether the entry is still
-there, writes the destination, and removes the entry last; each answers False when the entry was gone,
-which means that somebody else owns the job now and nothing was written.
+A claimed job leaves its private list only by a function that acts on entries still in it. `postpone`, `bury`,
+`put_back` and `put_last` move an entry: they write the destination first, remove the entry last, and return False if it
+was missing, because another process owns the job. `ack_and_claim` only removes finished entries, and reports missing
+ones.
 """
 
 from __future__ import annotations
@@ -12,18 +13,22 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from offsider.core.errors import Fenced, RedisRefused
+from offsider.storage.effects import Placed, joined
 from offsider.storage.keys import Keys
 from offsider.storage.redis import Redis
-from offsider.storage.scripts import Argument, Command, Script
+from offsider.storage.scripts import Argument, Call, Command, RunsScripts, Script
 
-EXCHANGE = Script("exchange")
+ACK_AND_CLAIM = Script("ack_and_claim")
 COUNT = Script("count")
 POSTPONE = Script("postpone")
 BURY = Script("bury")
 PUT_BACK = Script("put_back")
+PUT_LAST = Script("put_last")
 
-#: Redis' Lua unpacks at most 8,000 values, and a long script holds up everybody else.
+#: Redis' Lua unpacks at most 8,000 values, and a long script blocks all other clients.
 BATCH = 100
+#: Enough for all prefetched jobs of a process: between two scripts, another process could take some of the jobs.
+PUT_BACK_BATCH = 600
 
 _REFUSED = -1
 NOT_PAUSED: frozenset[str] = frozenset()
@@ -31,10 +36,10 @@ NOT_PAUSED: frozenset[str] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Whose private lists: a capsule of a process.
+    """The owner of private lists: a capsule of a process.
 
     Attributes:
-        identity: ``host:pid:nonce`` of the launcher at the time of the claim.
+        identity: ``host:pid:nonce`` of the process at the time of the claim.
         capsule: name of the capsule.
     """
 
@@ -53,73 +58,83 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class DeadSetLimits:
-    """How many jobs the dead set holds (less one, as Sidekiq's) and for how long."""
+    """Maximum size of the dead set (less one, as in Sidekiq) and retention."""
 
     max_jobs: int = 10_000
     timeout_seconds: float = 15_552_000
 
 
 @dataclass(frozen=True, slots=True)
-class Exchange:
-    """What came of one round trip.
+class ClaimReply:
+    """The reply to `ack_and_claim`.
 
     Attributes:
-        gone: places, from 0, of the finished jobs that were no longer in their lists: somebody else owns them.
-        claimed: queue and payload of each job that was taken, in the order in which they are to run.
-        paused: the queues that nothing may be taken from now.
-        refused: why a queue gave nothing though it is there; empty when all is well.
+        gone: indexes, from 0, of finished jobs missing from their lists: another process owns them.
+        claimed: queue and payload of each claimed job, in the order in which they run.
+        paused: the paused queues.
+        refused: why an existing queue could not be read; empty without an error.
+        replies: replies of the effects.
     """
 
     gone: Sequence[int]
     claimed: Sequence[tuple[str, bytes]]
     paused: frozenset[str]
     refused: str
+    replies: Sequence[Any] = ()
 
 
 class CalledBack(Protocol):
-    """Waiting pops that can be called back."""
+    """Blocking pops that can be canceled."""
 
     def unblocks(self) -> Sequence[Command]:
-        """The commands that call them back."""
+        """Return the commands that cancel the pops."""
         ...
 
     def called_back(self, replies: Sequence[Any]) -> None:
-        """Gets the replies to these commands."""
+        """Receive the replies to these commands."""
         ...
 
 
-def exchange(
+def ack_and_claim(
     redis: Redis,
     owner: Owner,
     queues: Sequence[str],
     limit: int,
     finished: Sequence[tuple[str, bytes]] = (),
     *,
-    parking: CalledBack | None = None,
-) -> Exchange:
-    """Acknowledge finished jobs and take up to ``limit`` others, in one round trip.
+    effects: Placed = (),
+    pops: CalledBack | None = None,
+) -> ClaimReply:
+    """Acknowledge finished jobs and claim up to ``limit`` jobs, in one round trip.
 
     Args:
-        queues: where to look, in this order.
-        limit: the most jobs to take; 0 for none.
-        finished: queue and payload of each job that is done.
-        parking: waiting pops, which are called back in the same round trip; what they brought is theirs to tell.
+        queues: queues to claim from, in this order.
+        limit: maximum number of jobs to claim; 0 for none.
+        finished: queue and payload of each finished job.
+        effects: effects of finished jobs.
+        pops: blocking pops to cancel in the same round trip; they keep the jobs that they moved.
 
     Raises:
         Fenced: this owner was declared dead: nothing was acknowledged, and it must take a new identity.
     """
-    keys, arguments = exchange_call(redis.keys, owner, queues, limit, finished)
-    unblocks = parking.unblocks() if parking is not None else ()
-    replies, result = redis.run_after(unblocks, EXCHANGE, keys, arguments)
-    if parking is not None:
-        parking.called_back(replies)
-    return exchanged(result, queues)
+    call = ack_and_claim_call(redis.keys, owner, queues, limit, finished, effects=effects)
+    unblocks = pops.unblocks() if pops is not None else ()
+    replies, result = redis.run_after(unblocks, *call)
+    if pops is not None:
+        pops.called_back(replies)
+    return parse_reply(result, queues, effects)
 
 
-def exchange_call(
-    keys: Keys, owner: Owner, queues: Sequence[str], limit: int, finished: Sequence[tuple[str, bytes]]
-) -> tuple[list[str], list[Argument]]:
-    """Keys and arguments of the script."""
+def ack_and_claim_call(
+    keys: Keys,
+    owner: Owner,
+    queues: Sequence[str],
+    limit: int,
+    finished: Sequence[tuple[str, bytes]],
+    *,
+    effects: Placed = (),
+) -> Call:
+    """Return the script call of `ack_and_claim`."""
     served = list(queues)
     places = {queue: place for place, queue in enumerate(served, 1)}
     arguments: list[Argument] = [limit, len(queues), *queues]
@@ -131,74 +146,80 @@ def exchange_call(
         arguments += (place, raw)
     prefix = keys.working(owner.identity, owner.capsule, "")
     pairs = [key for queue in served for key in (keys.queue(queue), prefix + queue)]
-    return [keys.fenced(owner.identity), keys.paused, *pairs], arguments
+    all_keys = [keys.fenced(owner.identity), keys.paused, *pairs]
+    return joined(ACK_AND_CLAIM, all_keys, arguments, effects) if effects else (ACK_AND_CLAIM, all_keys, arguments)
 
 
-def exchanged(reply: Any, queues: Sequence[str]) -> Exchange:
-    """The script's reply, in words."""
+def parse_reply(reply: Any, queues: Sequence[str], effects: Placed = ()) -> ClaimReply:
+    """Parse the reply of the `ack_and_claim` script."""
+    replies: Sequence[Any] = ()
+    if effects:
+        reply, replies = reply
     gone: list[int] = reply[0]
     indexes: list[int] = reply[1][::2]
     payloads: list[bytes] = reply[1][1::2]
     paused: list[int] = reply[2]
     refused: bytes = reply[3]
-    return Exchange(
+    return ClaimReply(
         gone=[place - 1 for place in gone] if gone else (),
         claimed=[(queues[index - 1], raw) for index, raw in zip(indexes, payloads, strict=True)],
         paused=frozenset([queues[index - 1] for index in paused]) if paused else NOT_PAUSED,
         refused=refused.decode(errors="replace"),
+        replies=replies,
     )
 
 
 def claim(redis: Redis, owner: Owner, queues: Sequence[str], limit: int) -> list[Entry]:
-    """Take up to ``limit`` jobs, from the first queue that has some on.
+    """Claim up to ``limit`` jobs, in the order of the queues.
 
     Raises:
         Fenced: this owner was declared dead and must take a new identity.
-        RedisRefused: nothing could be taken, and one of the queues is not a list.
+        RedisRefused: nothing was claimed, and one of the queues is not a list.
     """
-    result = exchange(redis, owner, queues, limit)
+    result = ack_and_claim(redis, owner, queues, limit)
     if result.refused and not result.claimed:
         raise refusal(result.refused)
     return [Entry(owner, queue, raw) for queue, raw in result.claimed]
 
 
 def refusal(reason: str) -> RedisRefused:
-    """The error for a queue that gave nothing though it is there."""
+    """The error for a queue that exists and could not be read."""
     return RedisRefused(f"the server refused a command: {reason}", code=reason.partition(" ")[0])
 
 
-def acknowledge(redis: Redis, entry: Entry) -> bool:
-    """The job is done."""
-    return not exchange(redis, entry.owner, (), 0, [(entry.queue, entry.raw)]).gone
+def acknowledge(redis: RunsScripts, entry: Entry) -> bool:
+    """Remove a finished job."""
+    reply = redis.run(*ack_and_claim_call(redis.keys, entry.owner, (), 0, [(entry.queue, entry.raw)]))
+    return not parse_reply(reply, ()).gone
 
 
-def postpone(redis: Redis, entry: Entry, sorted_set: str, payload: bytes, delay_seconds: float) -> bool:
-    """The job runs again later: ``sorted_set`` is the key of the retry set or of the schedule."""
+def postpone(redis: RunsScripts, entry: Entry, sorted_set: str, payload: bytes, delay_seconds: float) -> bool:
+    """Move the job to ``sorted_set`` (key of the retry set or the schedule), due after a delay."""
     keys = [*own_keys(redis, entry), sorted_set]
     return bool(redis.run(POSTPONE, keys, [entry.raw, payload, repr(delay_seconds)]))
 
 
-def bury(redis: Redis, entry: Entry, payload: bytes, limits: DeadSetLimits) -> bool:
-    """The job is dead."""
+def bury(redis: RunsScripts, entry: Entry, payload: bytes, limits: DeadSetLimits) -> bool:
+    """Move the job to the dead set."""
     keys = [*own_keys(redis, entry), redis.keys.dead]
     return bool(redis.run(BURY, keys, [entry.raw, payload, limits.timeout_seconds, limits.max_jobs]))
 
 
-def put_back(redis: Redis, entries: Sequence[tuple[Entry, bytes]]) -> list[bool]:
-    """Jobs go to the head of their queues, each with the payload to store.
+def put_back(redis: RunsScripts, entries: Sequence[tuple[Entry, bytes]]) -> list[bool]:
+    """Requeue jobs at the head of their queues, each with the payload to store.
 
     Args:
         entries: jobs of one identity.
 
     Returns:
-        For each job whether it moved. One that did not is no longer in its list.
+        For each job whether it moved. If not, it is no longer in its list.
 
     Raises:
-        RedisRefused: a queue refuses its job, which stays in the private list; all others have moved.
+        RedisRefused: a queue refuses its job, which stays in the private list; all other jobs have moved.
     """
     replies: list[int] = []
-    for start in range(0, len(entries), BATCH):
-        batch = entries[start : start + BATCH]
+    for start in range(0, len(entries), PUT_BACK_BATCH):
+        batch = entries[start : start + PUT_BACK_BATCH]
         keys = [redis.keys.fenced(batch[0][0].owner.identity), redis.keys.queues]
         arguments: list[Argument] = []
         for entry, payload in batch:
@@ -207,12 +228,22 @@ def put_back(redis: Redis, entries: Sequence[tuple[Entry, bytes]]) -> list[bool]
         replies += redis.run(PUT_BACK, keys, arguments)
     if _REFUSED in replies:
         queue = entries[replies.index(_REFUSED)][0].queue
-        raise RedisRefused(f"{redis.keys.queue(queue)} is not a list and takes no job back", code="WRONGTYPE")
+        raise RedisRefused(f"{redis.keys.queue(queue)} is not a list, so its jobs cannot be requeued", code="WRONGTYPE")
     return [reply == 1 for reply in replies]
 
 
+def put_last(redis: RunsScripts, entry: Entry) -> bool:
+    """Move the job to the tail of its queue, unchanged.
+
+    Raises:
+        Fenced: the owner was declared dead.
+    """
+    keys = [*own_keys(redis, entry), redis.keys.queue(entry.queue), redis.keys.queues]
+    return bool(redis.run(PUT_LAST, keys, [entry.raw, entry.queue]))
+
+
 def owns(redis: Redis, entry: Entry) -> bool:
-    """Whether the job is still its owner's: in the private list, and the owner not declared dead."""
+    """Whether the job is in the private list, and its owner was not declared dead."""
     fenced, found = redis.pipeline(
         [
             ("EXISTS", redis.keys.fenced(entry.owner.identity)),
@@ -223,12 +254,12 @@ def owns(redis: Redis, entry: Entry) -> bool:
 
 
 def copies(redis: Redis, entry: Entry) -> int:
-    """How many entries of these very bytes lie in the private list of ``entry``.
+    """Count the entries with exactly these bytes in the private list of ``entry``.
 
     Raises:
-        Fenced: the owner was declared dead; what is missing from its list may have been taken by others.
+        Fenced: the owner was declared dead; other processes may have taken jobs from its list.
     """
-    # In this order: an owner that is fenced in between is fenced before anything leaves its list.
+    # In this order: an owner is fenced before jobs leave its list, so a fence between the two commands is seen.
     found, fenced = redis.pipeline(
         [
             ("LPOS", _list(redis, entry.owner, entry.queue), entry.raw, "COUNT", 0),
@@ -241,20 +272,20 @@ def copies(redis: Redis, entry: Entry) -> int:
 
 
 def count(redis: Redis, owner: Owner, queues: Sequence[str]) -> int:
-    """How many jobs lie in the private lists."""
+    """Count the jobs in the private lists."""
     return int(redis.run(COUNT, [_list(redis, owner, queue) for queue in queues]))
 
 
 def contents(redis: Redis, owner: Owner, queues: Sequence[str]) -> list[Entry]:
-    """Every job in the private lists, oldest claim first."""
+    """Return all jobs in the private lists, oldest claim first."""
     replies = redis.pipeline([("LRANGE", _list(redis, owner, queue), 0, -1) for queue in queues])
     return [Entry(owner, queue, raw) for queue, raws in zip(queues, replies, strict=True) for raw in reversed(raws)]
 
 
-def _list(redis: Redis, owner: Owner, queue: str) -> str:
+def _list(redis: RunsScripts, owner: Owner, queue: str) -> str:
     return redis.keys.working(owner.identity, owner.capsule, queue)
 
 
-def own_keys(redis: Redis, entry: Entry) -> list[str]:
-    """The fenced mark of its owner and the private list: what a script that moves it looks at first."""
+def own_keys(redis: RunsScripts, entry: Entry) -> list[str]:
+    """Return the keys that every script on an entry starts with: the owner's fenced mark, and the private list."""
     return [redis.keys.fenced(entry.owner.identity), _list(redis, entry.owner, entry.queue)]

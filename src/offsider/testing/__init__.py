@@ -1,4 +1,4 @@
-"""What tests of applications with jobs need: pushes kept in memory or run at once, and checks that read well.
+"""Tools for tests of applications with jobs: pushes stay in memory or run at once, and assertions check them.
 
     from offsider import testing
 
@@ -7,8 +7,8 @@
         testing.assert_enqueued(welcome, "ada@example.com")
         enqueued.drain()
 
-The names are found at first use: pytest loads the plugin of this package in every project that has offsider
-installed, and shall not become slower by it.
+The names are imported at first use: pytest loads the plugin of this package in every project with offsider
+installed, and must not become slower.
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""Checks on the jobs of the `fake` mode that is on."""
+"""Assertions about the jobs of the active `fake` mode."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def assert_enqueued(
     count: int | None = None,
     **kwargs: Any,
 ) -> EnqueuedJob:
-    """Check that a job was enqueued, and answer the oldest that fits.
+    """Assert that a job was enqueued, and return the oldest matching job.
 
     ::
 
@@ -30,21 +30,21 @@ def assert_enqueued(
         assert_enqueued(welcome.using(retry=5), 42)                 # with these options
         assert_enqueued(welcome.call(42), count=2)                  # arguments checked by the type checker
 
-    Jobs that were drained do not count any more.
+    Drained jobs do not count.
 
     Args:
-        job: a job function or class, also after ``.using(...)``; ``job.call(...)``; or the name of a job that
-            lives elsewhere.
-        args: its arguments; none given means any. ``unittest.mock.ANY`` stands for any one. For exactly none,
-            and for parameters called like those below, use ``job.call(...)``.
-        queue: the queue it went to.
+        job: a job function or class, also after ``.using(...)``; ``job.call(...)``; or the name of a job that is
+            declared elsewhere.
+        args: its arguments; without any, all arguments match. ``unittest.mock.ANY`` matches any argument. For a job
+            without arguments, and for parameters with the names below, use ``job.call(...)``.
+        queue: its queue.
         at: when it is due, an aware datetime or epoch seconds; within a second.
         in_: when it is due, seconds or a timedelta from the push; within a second. 0: at once.
-        count: exactly so many of them; default: at least one.
-        kwargs: further arguments.
+        count: exact number of matching jobs; default: at least one.
+        kwargs: keyword arguments.
 
     Raises:
-        AssertionError: there is none (or another number); the message lists what is there and the nearest.
+        AssertionError: no job matches (or the number differs); the message lists the jobs and the closest match.
         InvalidArguments: the job could never be enqueued with these arguments.
         ConfigurationError: fake mode is not on.
     """
@@ -62,7 +62,7 @@ def assert_not_enqueued(
     in_: Delay | None = None,
     **kwargs: Any,
 ) -> None:
-    """Check that no such job was enqueued. Arguments and errors as for `assert_enqueued`."""
+    """Assert that no such job was enqueued. Arguments and errors as for `assert_enqueued`."""
     __tracebackhide__ = True
     recorder = current_recorder("assert_not_enqueued")
     recorder.assert_not_enqueued(job, *args, queue=queue, at=at, in_=in_, **kwargs)

@@ -1,4 +1,4 @@
-"""In what two values differ, path by path: ``options['size'] is 1, not 2``."""
+"""Differences between two values, by path: ``options['size'] is 1, not 2``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _ABSENT = object()
 
 
 def differences(expected: Any, actual: Any, path: str) -> Iterator[str]:
-    """Every difference, deep inside lists and dicts too. A tuple is equal to the list that JSON makes of it.
+    """Yield every difference, also inside lists and dicts. A tuple equals the list that JSON makes of it.
 
     Values are compared with ``==``, the expected one on the left, so ``unittest.mock.ANY`` works anywhere.
     """
@@ -27,7 +27,7 @@ def differences(expected: Any, actual: Any, path: str) -> Iterator[str]:
 
 
 def of_pair(expected: object, actual: object, path: str) -> Iterator[str]:
-    """As `differences`, for values of which one may be absent."""
+    """Yield the differences of two values, one of which may be absent."""
     if expected is _ABSENT:
         yield f"{path} is {wording.value(actual)}, but nothing was expected there"
     elif actual is _ABSENT:
@@ -37,13 +37,13 @@ def of_pair(expected: object, actual: object, path: str) -> Iterator[str]:
 
 
 def of_arguments(expected: list[Any], actual: list[Any], names: Iterable[str]) -> Iterator[str]:
-    """As `differences`, for lists whose elements have names."""
+    """Yield the differences of lists whose elements have names."""
     for left, right, name in _named(expected, actual, names):
         yield from of_pair(left, right, name)
 
 
 def of_keywords(expected: Mapping[str, Any], actual: Mapping[str, Any]) -> Iterator[str]:
-    """As `differences`, for dicts whose keys are names."""
+    """Yield the differences of dicts whose keys are names."""
     for name in {**expected, **actual}:
         yield from of_pair(expected.get(name, _ABSENT), actual.get(name, _ABSENT), name)
 
@@ -60,7 +60,7 @@ def _of_mappings(expected: Mapping[str, Any], actual: Mapping[str, Any], path: s
 
 
 def _equal(expected: object, actual: object) -> bool:
-    # JSON tells true from 1, Python does not.
+    # JSON distinguishes true from 1, Python does not.
     if isinstance(expected, bool) != isinstance(actual, bool) and isinstance(expected, bool | int | float):
         return False
     return bool(expected == actual)

@@ -1,4 +1,4 @@
-"""One job as fake mode keeps it, and the ways to say which job is meant."""
+"""A job in fake mode, and the ways to refer to a job."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from offsider.jobs.enqueuer import Enqueuer
 from offsider.testing import wording
 
 AnyJob: TypeAlias = Enqueuer[..., Any] | type[Job] | str
-"""A job function, a job class, either with ``.using(...)``, or the stored name of a job that lives elsewhere."""
+"""A job function, a job class, either with ``.using(...)``, or the stored name of a job that is declared elsewhere."""
 
 
 @dataclass(frozen=True, repr=False)
 class EnqueuedJob:
-    """A job that was pushed.
+    """A pushed job.
 
     Attributes:
-        payload: the job as a worker would read it: from JSON.
-        queue: where it would have gone.
+        payload: the payload as a worker would decode it from JSON.
+        queue: the queue to which it would have been pushed.
         at: epoch seconds at which it is due; None for at once.
-        raw: the bytes that Redis would have got.
+        raw: the bytes that Redis would have stored.
     """
 
     payload: JobPayload
@@ -63,7 +63,7 @@ class EnqueuedJob:
 
     @property
     def delay_seconds(self) -> float:
-        """From the push to when it is due; 0 for at once."""
+        """Seconds from the push until it is due; 0 for at once."""
         if self.at is None:
             return 0.0
         created_at = read_stamp(self.payload.get("created_at"))
@@ -87,10 +87,10 @@ class EnqueuedJob:
 
 
 def declared_behind(job: AnyJob | Call[...]) -> Declared | None:
-    """The declaration of a job that was declared in Python; None for a name.
+    """Return the declaration of a job that is declared in Python; None for a name.
 
     Raises:
-        TypeError: this is no job.
+        TypeError: the value is not a job.
     """
     if isinstance(job, str):
         return None
@@ -101,7 +101,7 @@ def declared_behind(job: AnyJob | Call[...]) -> Declared | None:
 
 
 def name_of(job: AnyJob | Call[...]) -> str:
-    """The stored name. Raises TypeError as `declared_behind`."""
+    """Return the stored name. Raises TypeError as `declared_behind`."""
     if isinstance(job, str):
         return job
     declared = declared_behind(job)

@@ -1,4 +1,4 @@
-"""What a test says about a job that should, or should not, have been enqueued."""
+"""The expectation of a test about an enqueued job."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from offsider.jobs.enqueuer import Delay, Enqueuer, Moment
 from offsider.testing import difference, wording
 from offsider.testing.enqueued_job import AnyJob, EnqueuedJob, declared_behind, name_of
 
-TOLERANCE_SECONDS = 1.0  # between the test's look at the clock and the application's
+TOLERANCE_SECONDS = 1.0  # between the clock readings of the test and of the application
 
 
 @dataclass(frozen=True)
 class Expectation:
-    """One job, as far as a test describes it; what is None or empty may be anything.
+    """A job as a test describes it; None or empty matches anything.
 
     Attributes:
-        name: the stored name.
-        declared: names the parameters in differences.
-        args: the arguments by position, as stored.
-        kwargs: the keyword-only ones, as stored.
-        options: payload keys and their values.
+        name: stored name.
+        declared: declaration, for the parameter names in differences.
+        args: positional arguments, as stored.
+        kwargs: keyword-only arguments, as stored.
+        options: values by payload key.
         at: epoch seconds at which it is due.
-        delay_seconds: from the push to when it is due.
+        delay_seconds: seconds from the push until it is due.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Expectation:
         return job.name == self.name and not any(self.differences(job))
 
     def differences(self, job: EnqueuedJob) -> Iterator[str]:
-        """In what a job of this name differs from what was expected."""
+        """Yield the differences between a job of this name and the expectation."""
         if self.args is not None:
             yield from difference.of_arguments(self.args, job.args, self._parameter_names())
             yield from difference.of_keywords(self.kwargs, job.kwargs)
@@ -85,10 +85,10 @@ def expect(
     at: Moment | None = None,
     in_: Delay | None = None,
 ) -> Expectation:
-    """The expectation behind the arguments of ``assert_enqueued``.
+    """Return the expectation for the arguments of ``assert_enqueued``.
 
     Raises:
-        InvalidArguments: no call of the job could have these arguments, so the test is wrong.
+        InvalidArguments: the job cannot be called with these arguments, so the test is wrong.
         InvalidOptions: a naive datetime or a negative delay.
     """
     declared = declared_behind(job)
@@ -106,12 +106,12 @@ def expect(
 def _stored(
     job: AnyJob | Call[...], declared: Declared | None, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> tuple[list[Any] | None, Mapping[str, Any]]:
-    """The arguments as a payload has them; None when none were given, which is no statement."""
+    """Return the arguments as a payload stores them; None if none were given, which matches all."""
     if not (args or kwargs or isinstance(job, Call)):
         return None, {}
     return (list(args), kwargs) if declared is None else declared.bind(args, kwargs)
 
 
 def _seconds(when: When | None) -> float | None:
-    # With a present of 0, delays stay delays and moments become epoch seconds.
+    # With a current time of 0, delays stay delays and datetimes become epoch seconds.
     return None if when is None else due_at(when, 0.0) or 0.0

@@ -1,19 +1,19 @@
-"""What a failed check says: what was expected, what there is, and which job comes nearest."""
+"""Messages of failed assertions: the expected job, the enqueued jobs, and the closest match."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from offsider.config.suggestions import nearest
 from offsider.testing import wording
 from offsider.testing.enqueued_job import EnqueuedJob
 from offsider.testing.expectation import Expectation
-from offsider.wiring.nearest import nearest
 
 MOST_SHOWN = 20
 
 
 def not_enough(expected: Expectation, jobs: Sequence[EnqueuedJob], wanted: int | None, already_run: int) -> str:
-    """Fewer (or, with a number wanted, more) jobs than expected were found."""
+    """Return the message for fewer (or, with ``wanted``, more) jobs than expected."""
     found = sum(map(expected.matches, jobs))
     if wanted is None:
         first = f"not enqueued: {expected}"
@@ -26,7 +26,7 @@ def not_enough(expected: Expectation, jobs: Sequence[EnqueuedJob], wanted: int |
 
 
 def unexpected(expected: Expectation, jobs: Sequence[EnqueuedJob]) -> str:
-    """A job was found that should not be there."""
+    """Return the message for an unexpected job."""
     found = wording.count(sum(map(expected.matches, jobs)), "time")
     return "\n".join([f"enqueued {found}, and should not be: {expected}", *_listed(jobs)])
 
@@ -48,7 +48,7 @@ def _run(already_run: int) -> list[str]:
 
 
 def _nearest(expected: Expectation, jobs: Sequence[EnqueuedJob]) -> list[str]:
-    """The job of this name with the fewest differences, and these."""
+    """Return the job of this name with the fewest differences, and the differences."""
     candidates = [
         (list(expected.differences(job)), number) for number, job in enumerate(jobs, 1) if job.name == expected.name
     ]

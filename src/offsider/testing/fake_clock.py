@@ -1,4 +1,4 @@
-"""A clock that stands still until a test moves it."""
+"""A clock that a test controls."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
+from offsider.config.config import Config
+from offsider.config.default import default_config
 from offsider.core.clock import Clock
 from offsider.core.errors import ConfigurationError
-from offsider.wiring.config import Config
-from offsider.wiring.default import default_config
 
 
 class FakeClock(Clock):
-    """What `Clock` is to the system, for tests of time.
+    """A clock that changes only with `advance`, for tests of time.
 
     ::
 
@@ -24,7 +24,7 @@ class FakeClock(Clock):
             clock.advance(timedelta(days=1))
             enqueued.drain(only_due=True)
 
-    It tells our side's time only: what is due in a real server is decided by that server's clock.
+    It is the clock of this process only: a real server decides by its own clock which jobs are due.
 
     Args:
         now: an aware datetime or epoch seconds; default: the present.
@@ -42,7 +42,7 @@ class FakeClock(Clock):
         return self._now
 
     def monotonic(self) -> float:
-        """Seconds since this clock was made, by its own reckoning."""
+        """Seconds by which the clock has advanced."""
         return self._monotonic
 
     @property
@@ -51,7 +51,7 @@ class FakeClock(Clock):
         return datetime.fromtimestamp(self._now, UTC)
 
     def advance(self, by: float | timedelta) -> None:
-        """Move on by seconds or a timedelta. Raises ConfigurationError when that is no way forward."""
+        """Advance by seconds or a timedelta. Raises ConfigurationError for a negative or infinite value."""
         seconds = by.total_seconds() if isinstance(by, timedelta) else by
         if not (math.isfinite(seconds) and seconds >= 0):
             raise ConfigurationError(f"advance expects seconds, 0 or more, or a timedelta, got {by!r}")
@@ -60,10 +60,10 @@ class FakeClock(Clock):
 
     @contextmanager
     def installed(self, config: Config | None = None) -> Generator[FakeClock, None, None]:
-        """Make it the clock of ``config``, by default this process's, for the time of the block.
+        """Use it as the clock of ``config``, by default this process's configuration, during the block.
 
         Raises:
-            ConfigurationError: a worker runs with that configuration, so it is frozen.
+            ConfigurationError: a worker runs with that configuration, which is therefore frozen.
         """
         config = default_config() if config is None else config
         previous, config.clock = config.clock, self

@@ -1,7 +1,6 @@
-"""The three modes of a test: pushes are kept (fake), run at once (inline), or go to Redis as ever (disabled).
+"""The three test modes: pushes stay in memory (fake), run at once (inline), or go to Redis (disabled).
 
-A mode holds for the whole process, so pushes of other threads are caught too. Blocks may be nested in any way;
-the innermost one wins.
+A mode applies to the whole process, including pushes of other threads. Blocks may be nested; the innermost one wins.
 """
 
 from __future__ import annotations
@@ -14,13 +13,13 @@ from collections.abc import Generator, Iterable, Sequence
 from contextlib import ExitStack, contextmanager
 
 from offsider.client.prepared import Prepared
+from offsider.config import test_mode
+from offsider.config.config import Config
+from offsider.config.environment import environment_name
 from offsider.core.errors import ConfigurationError
+from offsider.runtime.middleware import ServerMiddleware
 from offsider.testing.recorder import Recorder
 from offsider.testing.run import Runner
-from offsider.wiring import sinks
-from offsider.wiring.config import Config
-from offsider.wiring.environment import environment_name
-from offsider.wiring.middleware import ServerMiddleware
 
 logger = logging.getLogger("offsider")
 
@@ -29,7 +28,7 @@ _for_good = ExitStack()
 
 
 class Inline:
-    """Runs what is pushed, in the pushing thread."""
+    """Runs pushed jobs in the pushing thread."""
 
     def __init__(self, runner: Runner) -> None:
         self._runner = runner
@@ -43,17 +42,17 @@ class Inline:
 def fake(
     *, config: Config | None = None, server_middleware: Iterable[ServerMiddleware] = ()
 ) -> Generator[Recorder, None, None]:
-    """Keep every push of this process in memory for the time of the block, and give the `Recorder` of them.
+    """Record every push of this process in memory during the block, and yield the `Recorder`.
 
-    Client middleware runs and arguments are checked as ever.
+    Client middleware runs and arguments are checked as usual.
 
     Args:
-        config: whose server middleware and clock drained jobs see; default: this process's configuration.
-        server_middleware: for drained jobs, inside of that of the configuration; for this test alone.
+        config: server middleware and clock for drained jobs; default: the configuration of this process.
+        server_middleware: additional server middleware for drained jobs, inside of that of the configuration.
     """
     _warn_outside_tests("fake")
     recorder = Recorder(config, server_middleware)
-    with sinks.diverted(recorder):
+    with test_mode.diverted(recorder):
         yield recorder
 
 
@@ -61,29 +60,29 @@ def fake(
 def inline(
     *, config: Config | None = None, server_middleware: Iterable[ServerMiddleware] = ()
 ) -> Generator[None, None, None]:
-    """Run every job where it is pushed, for the time of the block.
+    """Run every job at its push, during the block.
 
-    Arguments go to JSON and back, client and server middleware run, scheduled jobs run at once, and an error of
-    a job comes out of the push; so does ``Reschedule``, because nobody is there to run the job later.
+    Arguments are converted to JSON and back, client and server middleware run, scheduled jobs run at once, and the
+    push raises the error of the job; also ``Reschedule``, because no worker exists to run the job later.
 
     Args:
         config, server_middleware: as for `fake`.
     """
     _warn_outside_tests("inline")
-    with sinks.diverted(Inline(Runner(config, server_middleware))):
+    with test_mode.diverted(Inline(Runner(config, server_middleware))):
         yield
 
 
 @contextmanager
 def disabled() -> Generator[None, None, None]:
-    """Push to Redis, as without any mode, for the time of the block."""
-    with sinks.diverted(None):
+    """Push to Redis during the block, as without a test mode."""
+    with test_mode.diverted(None):
         yield
 
 
 def use_fake(*, config: Config | None = None, server_middleware: Iterable[ServerMiddleware] = ()) -> Recorder:
-    """As `fake`, for the rest of the process, or until `use_inline` or `use_redis`: for a shell, or a test framework
-    without context managers. It holds inside of blocks that are open, too.
+    """As `fake`, until the process ends or `use_inline` or `use_redis` is called: for a shell, or a test framework
+    without context managers. It also applies inside open blocks.
     """
     _warn_outside_tests("fake")
     recorder = Recorder(config, server_middleware)
@@ -92,41 +91,41 @@ def use_fake(*, config: Config | None = None, server_middleware: Iterable[Server
 
 
 def use_inline(*, config: Config | None = None, server_middleware: Iterable[ServerMiddleware] = ()) -> None:
-    """As `inline`, for the rest of the process, or until `use_fake` or `use_redis`."""
+    """As `inline`, until the process ends or `use_fake` or `use_redis` is called."""
     _warn_outside_tests("inline")
     _use(Inline(Runner(config, server_middleware)))
 
 
 def use_redis() -> None:
-    """End what `use_fake` or `use_inline` began."""
+    """End the mode of `use_fake` or `use_inline`."""
     with _lock:
         _for_good.close()
 
 
 def current_recorder(asking: str) -> Recorder:
-    """The recorder of the fake mode that is on.
+    """Return the recorder of the active fake mode.
 
     Raises:
-        ConfigurationError: the innermost mode is another one; the message names who asked.
+        ConfigurationError: another mode is active; the message names the caller.
     """
-    sink = sinks.current()
+    sink = test_mode.current()
     if not isinstance(sink, Recorder):
         mode = "inline mode is on" if isinstance(sink, Inline) else "pushes go to Redis"
         raise ConfigurationError(
-            f"{asking} looks at the jobs of fake mode, but {mode}: use it inside `with testing.fake():` "
+            f"{asking} needs fake mode, but {mode}: use it inside `with testing.fake():` "
             "or with the fixture offsider_fake"
         )
     return sink
 
 
-def _use(sink: sinks.Sink) -> None:
+def _use(sink: test_mode.Sink) -> None:
     with _lock:
         _for_good.close()
-        _for_good.enter_context(sinks.diverted(sink))
+        _for_good.enter_context(test_mode.diverted(sink))
 
 
 def _warn_outside_tests(mode: str) -> None:
-    """Jobs that never reach Redis are right in tests alone; in production they would be lost without a word."""
+    """Warn outside of tests: in production, jobs that never reach Redis would be lost silently."""
     if "pytest" in sys.modules or "unittest" in sys.modules or environment_name(os.environ) == "test":
         return
     logger.warning(

@@ -1,4 +1,4 @@
-"""The pytest plugin: fixtures for applications with jobs. Loading it costs nothing; what it needs is imported later."""
+"""The pytest plugin: fixtures for applications with jobs. Imports are deferred, so that loading it is fast."""
 
 from __future__ import annotations
 
@@ -7,48 +7,42 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import offsider
+from offsider import testing
+
 if TYPE_CHECKING:
-    from offsider import Config
     from offsider.embedded import EmbeddedServer
-    from offsider.testing import FakeClock, Recorder, RunningWorker
 
 
 @pytest.fixture
-def offsider_fake() -> Iterator[Recorder]:
-    """Keeps every push in memory: ``jobs``, ``drain()`` and more; for `assert_enqueued`. No Redis."""
-    from offsider.testing.modes import fake
-
-    with fake() as recorder:
+def offsider_fake() -> Iterator[testing.Recorder]:
+    """Record every push in memory: ``jobs``, ``drain()`` and more; for `assert_enqueued`. No Redis."""
+    with testing.fake() as recorder:
         yield recorder
 
 
 @pytest.fixture
 def offsider_inline() -> Iterator[None]:
-    """Runs every job where it is pushed. No Redis."""
-    from offsider.testing.modes import inline
-
-    with inline():
+    """Run every job at its push. No Redis."""
+    with testing.inline():
         yield
 
 
 @pytest.fixture
-def offsider_clock() -> Iterator[FakeClock]:
-    """A clock that stands still until ``advance(seconds)``; what enqueued jobs are stamped with."""
-    from offsider.testing.fake_clock import FakeClock
-
-    with FakeClock().installed() as clock:
+def offsider_clock() -> Iterator[testing.FakeClock]:
+    """A clock that changes only with ``advance(seconds)``; it also sets the times in enqueued jobs."""
+    with testing.FakeClock().installed() as clock:
         yield clock
 
 
 @pytest.fixture
-def offsider_config() -> Config:
+def offsider_config() -> offsider.Config:
     """The configuration for `offsider_server` and `offsider_worker`: files and environment, and the middleware of the
-    process's default. Override it in a conftest.py when the worker needs more.
+    default configuration. Override it in a conftest.py if the worker needs more.
     """
-    from offsider.wiring.config import Config
-    from offsider.wiring.default import default_config
+    from offsider.config.default import default_config
 
-    config, default = Config.load(), default_config()
+    config, default = offsider.Config.load(), default_config()
     config.client_middleware.add(*default.client_middleware)
     config.server_middleware.add(*default.server_middleware)
     return config
@@ -56,7 +50,7 @@ def offsider_config() -> Config:
 
 @pytest.fixture(scope="session")
 def offsider_session_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedServer]:
-    """The server behind `offsider_server`, one for each test process. Needs ``pip install "offsider[demo]"``."""
+    """The server of `offsider_server`, one per test process. Needs ``pip install "offsider[demo]"``."""
     from offsider.embedded import EmbeddedServer
 
     with EmbeddedServer(tmp_path_factory.mktemp("offsider"), persist=False) as server:
@@ -64,22 +58,26 @@ def offsider_session_server(tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 
 @pytest.fixture
-def offsider_server(offsider_session_server: EmbeddedServer, offsider_config: Config) -> Iterator[EmbeddedServer]:
-    """A real server, empty at the start of the test; jobs are pushed to it. Its address is ``offsider_server.url``."""
-    from offsider.wiring.default import set_default_config
+def offsider_server(
+    offsider_session_server: EmbeddedServer, offsider_config: offsider.Config
+) -> Iterator[EmbeddedServer]:
+    """A real server, empty at the start of the test, that receives all pushes. Its URL is ``offsider_server.url``."""
+    from offsider.config.default import set_default_config
 
     offsider_config.redis.url = offsider_session_server.url
-    offsider_config.shared_redis().call("FLUSHALL")
+    installation = offsider.Installation.of(offsider_config)
+    installation.redis.call("FLUSHALL")
     previous = set_default_config(offsider_config)
     yield offsider_session_server
     set_default_config(previous)
-    offsider_config.close()
+    installation.close()
 
 
 @pytest.fixture
-def offsider_worker(offsider_server: EmbeddedServer, offsider_config: Config) -> Iterator[RunningWorker]:  # noqa: ARG001 - sets the url
-    """A worker on `offsider_server`, in threads of the test's process: ``wait()`` until it has nothing to do."""
-    from offsider.testing.running_worker import RunningWorker
-
-    with RunningWorker(offsider_config) as worker:
+def offsider_worker(
+    offsider_server: EmbeddedServer,  # noqa: ARG001  # sets the URL
+    offsider_config: offsider.Config,
+) -> Iterator[testing.RunningWorker]:
+    """A worker on `offsider_server`, in threads of the test process: ``wait()`` until it is idle."""
+    with testing.RunningWorker(offsider_config) as worker:
         yield worker

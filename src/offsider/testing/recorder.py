@@ -1,24 +1,24 @@
-"""Fake mode's memory: the jobs that were pushed and not run yet."""
+"""The recorder of fake mode: the jobs that were pushed and have not run yet."""
 
 from __future__ import annotations
 
 import threading
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from offsider.client.prepared import Prepared
-from offsider.core.errors import OffsiderError, Reschedule
+from offsider.config import test_mode
+from offsider.config.config import Config
+from offsider.core.errors import OffsiderError, Reschedule, TooManyReschedules
+from offsider.core.payload import rescheduled
 from offsider.jobs.call import Call
 from offsider.jobs.enqueuer import Delay, Moment
+from offsider.runtime.middleware import ServerMiddleware
 from offsider.testing import failure, wording
 from offsider.testing.enqueued_job import AnyJob, EnqueuedJob, name_of
 from offsider.testing.expectation import expect
 from offsider.testing.run import Runner
-from offsider.wiring import sinks
-from offsider.wiring.config import Config
-from offsider.wiring.middleware import ServerMiddleware
 
 DRAIN_LIMIT = 10_000
 
@@ -31,8 +31,8 @@ class Recorder:
     """The jobs that were pushed in fake mode, oldest first. All threads of the process share it.
 
     Args:
-        config: whose server middleware and clock drained jobs see; default: this process's configuration.
-        server_middleware: for drained jobs, inside of that of the configuration.
+        config: server middleware and clock for drained jobs; default: the configuration of this process.
+        server_middleware: additional server middleware for drained jobs, inside of that of the configuration.
     """
 
     def __init__(self, config: Config | None = None, server_middleware: Iterable[ServerMiddleware] = ()) -> None:
@@ -42,21 +42,21 @@ class Recorder:
         self._performed: list[EnqueuedJob] = []
 
     def __call__(self, pushed: Sequence[Prepared]) -> None:
-        """Take what a client would have stored."""
+        """Record the jobs that a client would have stored."""
         jobs = [EnqueuedJob.of(prepared) for prepared in pushed]
         with self._lock:
             self._jobs += jobs
 
-    # ------------------------------------------------------------------------------------ looking
+    # ------------------------------------------------------------------------------------ reading
     @property
     def jobs(self) -> list[EnqueuedJob]:
-        """Every job that was pushed and not run yet, scheduled ones included."""
+        """Every job that was pushed and has not run yet, including scheduled jobs."""
         with self._lock:
             return list(self._jobs)
 
     @property
     def performed(self) -> list[EnqueuedJob]:
-        """The jobs that were run to their end, in that order; a job that failed is in neither list."""
+        """The jobs that have run successfully, in order; a failed job is in neither list."""
         with self._lock:
             return list(self._performed)
 
@@ -69,12 +69,12 @@ class Recorder:
         return found
 
     def jobs_of(self, job: AnyJob) -> list[EnqueuedJob]:
-        """The jobs of one kind."""
+        """Return the jobs of one function, class or name."""
         name = name_of(job)
         return [each for each in self.jobs if each.name == name]
 
     def clear(self) -> None:
-        """Forget all jobs, those that were run as well."""
+        """Remove all jobs, including performed ones."""
         with self._lock:
             self._jobs.clear()
             self._performed.clear()
@@ -86,27 +86,26 @@ class Recorder:
         return iter(self.jobs)
 
     def __bool__(self) -> bool:
-        return True  # a recorder that is empty is still one
+        return True  # also if it is empty
 
     def __repr__(self) -> str:
         return f"<Recorder of {wording.count(len(self), 'job')}>"
 
     # ------------------------------------------------------------------------------------ running
     def drain(self, job: AnyJob | None = None, *, only_due: bool = False, limit: int = DRAIN_LIMIT) -> int:
-        """Run the jobs, and those that they enqueue, until there are none; answer how many ran.
+        """Run the jobs, and the jobs that they enqueue, until none is left; return the number of runs.
 
-        A job that raises ``Reschedule`` is enqueued again for later and not run a second time by this call.
-        Nothing is retried: an error of a job ends the drain, and the job is gone.
+        A job that raises ``Reschedule`` is enqueued again for later and does not run again in this call.
+        There are no retries: an error of a job ends the drain, and the job is removed.
 
         Args:
-            job: only jobs of this kind; the others stay.
-            only_due: leave scheduled jobs until the clock (`FakeClock`) says that they are due; by default they
-                run like all others.
-            limit: so many at most, for jobs that enqueue themselves for ever.
+            job: run only jobs of this function, class or name; the others stay.
+            only_due: skip scheduled jobs that are not due by the clock (`FakeClock`); by default they run, too.
+            limit: maximum number of runs, for jobs that enqueue themselves forever.
 
         Raises:
             AssertionError: there were more jobs than ``limit``.
-            UnknownJob: a job is declared nowhere in this process.
+            UnknownJob: a job is not declared in this process.
             BaseException: whatever a job raises, with a note that names the job.
         """
         name = None if job is None else name_of(job)
@@ -125,12 +124,12 @@ class Recorder:
         return self.drain()
 
     def perform_one(self, job: AnyJob | None = None) -> Any:
-        """Run the oldest job (of one kind), also when it is scheduled, and answer its result.
+        """Run the oldest job (of one kind), even if it is scheduled for later, and return its result.
 
         None after ``Discard``, ``Skip`` and ``Reschedule``; the latter enqueues it again for later.
 
         Raises:
-            NothingEnqueued: there is none.
+            NothingEnqueued: no such job is enqueued.
             BaseException: as for `drain`.
         """
         name = None if job is None else name_of(job)
@@ -143,7 +142,7 @@ class Recorder:
         self._put_back(for_later)
         return result
 
-    # ----------------------------------------------------------------------------------- checking
+    # ----------------------------------------------------------------------------------- assertions
     def assert_enqueued(
         self,
         job: AnyJob | Call[...],
@@ -158,7 +157,7 @@ class Recorder:
         """As `testing.assert_enqueued`, for the jobs of this recorder."""
         __tracebackhide__ = True
         if count is not None and count < 1:
-            raise ValueError(f"count expects 1 or more, got {count!r}; assert_not_enqueued says that there is none")
+            raise ValueError(f"count expects 1 or more, got {count!r}; for no job use assert_not_enqueued")
         expected = expect(job, args, kwargs, queue=queue, at=at, in_=in_)
         jobs = self.jobs
         found = [each for each in jobs if expected.matches(each)]
@@ -183,9 +182,9 @@ class Recorder:
         if any(map(expected.matches, jobs)):
             raise AssertionError(failure.unexpected(expected, jobs))
 
-    # ---------------------------------------------------------------------------------------- how
+    # ------------------------------------------------------------------------------------ helpers
     def _take(self, name: str | None, *, only_due: bool = False, may: bool = True) -> EnqueuedJob | None:
-        """Take the oldest job of that kind out."""
+        """Remove and return the oldest job of that kind."""
         now = self._runner.config.clock.now() if only_due else float("inf")
         with self._lock:
             for index, job in enumerate(self._jobs):
@@ -199,12 +198,15 @@ class Recorder:
         return None
 
     def _perform(self, job: EnqueuedJob, for_later: list[EnqueuedJob]) -> Any:
-        # What the job enqueues belongs here, whatever mode surrounds the call.
-        with sinks.diverted(self):
+        # This recorder receives the jobs that the job enqueues, even if another mode is active.
+        with test_mode.diverted(self):
             try:
                 result = self._runner.run(job.prepared())
             except Reschedule as signal:
-                for_later.append(replace(job, at=self._runner.config.clock.now() + signal.seconds))
+                if signal.limit is not None and job.payload.get("rescheduled_count", 0) >= signal.limit:
+                    raise TooManyReschedules(signal.limit) from signal
+                at = self._runner.config.clock.now() + signal.seconds
+                for_later.append(EnqueuedJob.of(job.prepared()._replace(raw=rescheduled(job.raw), at=at)))
                 return None
         with self._lock:
             self._performed.append(job)

@@ -1,4 +1,4 @@
-"""Running one job in the test's own thread, through the server middleware of a configuration and of the test."""
+"""Run a job in the test's thread, through the server middleware of a configuration and of the test."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from collections.abc import Iterable
 from typing import Any
 
 from offsider.client.prepared import Prepared
+from offsider.config.config import Config
+from offsider.config.default import default_config
 from offsider.jobs.inline import run_prepared
+from offsider.runtime.middleware import ServerMiddleware
 from offsider.testing import wording
-from offsider.wiring.config import Config
-from offsider.wiring.default import default_config
-from offsider.wiring.middleware import ServerMiddleware
 
 
 class Runner:
     """Runs jobs.
 
     Args:
-        config: whose server middleware is walked; default: this process's configuration, read when it is needed.
-        server_middleware: put inside of that, for the test alone.
+        config: server middleware to run; default: the configuration of this process, read when it is needed.
+        server_middleware: additional server middleware of the test, inside of that.
     """
 
     def __init__(self, config: Config | None = None, server_middleware: Iterable[ServerMiddleware] = ()) -> None:
@@ -30,12 +30,12 @@ class Runner:
         return default_config() if self._config is None else self._config
 
     def run(self, prepared: Prepared) -> Any:
-        """Run it and answer its result; None after ``Discard`` and ``Skip``.
+        """Run a job and return its result; None after ``Discard`` and ``Skip``.
 
         Raises:
             UnknownJob: no job is registered under its name.
-            Reschedule: it wants to run later.
-            BaseException: whatever the job raises, with a note that names the job.
+            Reschedule: the job has to run later.
+            BaseException: the error of the job, with a note that names the job.
         """
         chain = self.config.server_middleware.copy()
         chain.add(*self._middleware)

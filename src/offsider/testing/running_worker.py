@@ -1,4 +1,4 @@
-"""A real worker inside the test's process, and how a test waits for it."""
+"""A real worker inside the test process, with a way to wait for it."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Self
 
+from offsider.config.config import Config
+from offsider.config.installation import Installation
 from offsider.core.errors import JobSignal, Shutdown
 from offsider.jobs import registry
+from offsider.runtime.context import JobContext
 from offsider.storage import unfinished
-from offsider.wiring.config import Config
-from offsider.wiring.context import JobContext
 from offsider.worker.embed import EmbeddedWorker
 
 POLL_SECONDS = 0.02
@@ -21,25 +22,25 @@ class RunningWorker:
     """Runs jobs of a real server in threads of this process, between `start` and `stop` or in a ``with`` block.
 
     Args:
-        config: which server and middleware; frozen by `start`. Unless it names queues, those of all declared jobs
-            are served at once, and any other within ten seconds. Jobs that fail go to the retry set as ever, and so
-            do those that are declared nowhere: ``worker.park_days`` is 0.
+        config: server and middleware; frozen by `start`. Unless it names queues, the worker serves the queues of all
+            declared jobs at once, and any other queue within ten seconds. Failed jobs move to the retry set as usual,
+            and so do undeclared jobs, since ``worker.stranded_days`` is set to 0.
 
     Attributes:
-        errors: what jobs raised so far, oldest first; ``Discard``, ``Skip`` and ``Reschedule`` are no errors.
+        errors: errors of jobs so far, oldest first, without ``Discard``, ``Skip`` and ``Reschedule``.
     """
 
     def __init__(self, config: Config) -> None:
         self.config = config
         self.errors: list[BaseException] = []
         self._worker = EmbeddedWorker(config)
-        self._redis = config.make_redis(1)
+        self._redis = Installation.of(config).make_redis(1)
 
     def start(self) -> Self:
-        """Begin to run jobs. Raises as `EmbeddedWorker.start`."""
+        """Start to run jobs. Raises as `EmbeddedWorker.start`."""
         if not self.config.worker.queues:
             self.config.worker.queues = _queues_of_jobs(self.config)
-        self.config.worker.park_days = 0
+        self.config.worker.stranded_days = 0
         for capsule in self.config.capsules.values():
             capsule.server_middleware.prepend(self._watch)
         self.config.error_handlers.append(self._note)
@@ -47,10 +48,10 @@ class RunningWorker:
         return self
 
     def wait(self, timeout_seconds: float = 10.0) -> None:
-        """Wait until no job is in a queue and none is being run. Scheduled jobs and retries are not waited for.
+        """Wait until no job is queued or running. Does not wait for scheduled jobs and retries.
 
         Raises:
-            AssertionError: there are still jobs after so many seconds; the message tells where.
+            AssertionError: there are still jobs after the timeout; the message lists their places.
         """
         __tracebackhide__ = True
         give_up = time.monotonic() + timeout_seconds
@@ -60,7 +61,7 @@ class RunningWorker:
             time.sleep(POLL_SECONDS)
 
     def stop(self) -> None:
-        """Come to an end; unfinished jobs go back to their queues."""
+        """Stop; unfinished jobs are requeued."""
         self._worker.stop()
         self._redis.close()
 
@@ -71,7 +72,7 @@ class RunningWorker:
         self.stop()
 
     def _watch(self, job: JobContext, call_next: Callable[[JobContext], object]) -> object:
-        # The error handlers hear of an error after the job has left Redis: too late for who waited.
+        # Error handlers run after the job has left Redis, which is too late for a test that waits.
         try:
             return call_next(job)
         except (JobSignal, Shutdown):
@@ -96,8 +97,8 @@ def _queues_of_jobs(config: Config) -> list[str]:
 
 
 def _place(name: str, served: set[str]) -> str:
-    if name == "(parked)":
-        return "parked by an extension"
+    if name == "(held)":
+        return "held by an extension"
     if name == "(running)":
         return "running"
     return f"in queue {name}" if name in served else f"in queue {name}, which this worker does not serve"

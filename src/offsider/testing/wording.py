@@ -1,4 +1,4 @@
-"""How jobs, values and times are written in failures: short, on one line."""
+"""Format jobs, values and times for failure messages: short, on one line."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ LONGEST_VALUE = 100
 
 
 def value(given: object) -> str:
-    """The repr, with its middle left out when it is long."""
+    """Return the repr, shortened in the middle if it is long."""
     text = repr(given)
     if len(text) <= LONGEST_VALUE:
         return text
@@ -19,19 +19,19 @@ def value(given: object) -> str:
 
 
 def call(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
-    """``app.resize('a.png', width=200)``."""
+    """Format as ``app.resize('a.png', width=200)``."""
     words = [value(each) for each in args] + [f"{key}={value(each)}" for key, each in kwargs.items()]
     return f"{name}({', '.join(words)})"
 
 
 def delay(seconds: float) -> str:
-    """``in 90 s``."""
+    """Format as ``in 90 s``."""
     # Stamps are in milliseconds, so the third digit is noise.
     return f"in {round(seconds, 2):g} s" if abs(seconds) < 1e5 else f"in {round(seconds)} s"
 
 
 def moment(epoch_seconds: float) -> str:
-    """``at 2030-01-01 12:00:00 UTC``; the bare number for one that no calendar holds."""
+    """Format as ``at 2030-01-01 12:00:00 UTC``; as a number if `datetime` cannot represent it."""
     try:
         when = datetime.fromtimestamp(epoch_seconds, UTC)
     except (OverflowError, ValueError, OSError):
@@ -40,5 +40,5 @@ def moment(epoch_seconds: float) -> str:
 
 
 def count(number: int, noun: str) -> str:
-    """``1 job``, ``2 jobs``."""
+    """Format as ``1 job``, ``2 jobs``."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -1,9 +1,9 @@
-"""Pages on which everything that is stored can be seen and acted on: ``offsider web``, or mounted in an application."""
+"""The web UI: pages to inspect and manage jobs, run by ``offsider web`` or mounted in an application."""
 
-from offsider.web.answers import Answer, BadRequest, Done, Forbidden, NotFound, Page, Text
 from offsider.web.mounting import asgi, wsgi
+from offsider.web.page_request import PageRequest
 from offsider.web.request import Request
-from offsider.web.visit import Visit
+from offsider.web.results import Answer, BadRequest, Done, Forbidden, NotFound, Page, Text
 
 __all__ = [
     "Answer",
@@ -12,9 +12,9 @@ __all__ = [
     "Forbidden",
     "NotFound",
     "Page",
+    "PageRequest",
     "Request",
     "Text",
-    "Visit",
     "asgi",
     "wsgi",
 ]

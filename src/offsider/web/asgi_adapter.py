@@ -1,4 +1,4 @@
-"""The pages as an ASGI application."""
+"""The web UI as an ASGI application."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
 
-#: Letters that a path may hold as they are.
+#: Characters that need no quoting in a path.
 PATH_LETTERS = "/:@!$&'()*+,;=~%"
 
 
 class AsgiApp:
-    """Answers HTTP, each request in a thread; there are as many threads as connections to the servers."""
+    """Handle each HTTP request in a thread, with as many threads as Redis connections."""
 
     def __init__(self, app: WebApp) -> None:
         self.app = app
-        sizes = [config.redis.client_pool_size for config in app.options.servers.values()]
+        sizes = [here.settings.client_pool_size for here in app.options.servers.values()]
         self._threads = ThreadPoolExecutor(max(1, sum(sizes)), thread_name_prefix="offsider-web")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -56,7 +56,7 @@ async def _awaited(awaitable: Awaitable[Any]) -> Any:
 
 
 def request_of(scope: Scope, body: bytes | None) -> Request:
-    """The request of a scope; None stands for a body that is too large."""
+    """Build the request of a scope; a body of None means too large."""
     root, path = _paths(scope)
     client = scope.get("client")
     return Request(
@@ -74,9 +74,9 @@ def request_of(scope: Scope, body: bytes | None) -> Request:
 
 
 def _paths(scope: Scope) -> tuple[str, str]:
-    """Where the pages are mounted, and the path below, both quoted.
+    """Return the mount path and the path below it, both quoted.
 
-    Some servers and frameworks have the one in the other, and some do not.
+    Some servers and frameworks include the mount path in the path, some do not.
     """
     root = quote(scope.get("root_path", "").rstrip("/"), safe=PATH_LETTERS)
     raw = scope.get("raw_path")

@@ -1,4 +1,4 @@
-"""Style sheets, scripts and pictures: our own files only, each under a name that changes with its content."""
+"""Style sheets, scripts and images, served under names that contain a digest of their content."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ TYPES = {
 
 @dataclass(frozen=True)
 class Asset:
-    """One file.
+    """A static file.
 
     Attributes:
-        name: with a digest of its content: ``offsider.3f2a1b0c9d8e.css``.
-        media_type: of HTTP.
+        name: name with a digest of the content: ``offsider.3f2a1b0c9d8e.css``.
+        media_type: media type for HTTP.
     """
 
     name: str
@@ -34,7 +34,7 @@ class Asset:
 
 
 class Assets:
-    """Files by the name they have in their folder, and by the name they are served under."""
+    """Files by their plain name, and by the name they are served under."""
 
     def __init__(self, files: Mapping[str, Path]) -> None:
         self._by_plain_name = {plain: _read(plain, path) for plain, path in files.items()}
@@ -44,22 +44,22 @@ class Assets:
         return plain in self._by_plain_name
 
     def name_of(self, plain: str) -> str:
-        """The name that a file is served under."""
+        """Return the served name of a file."""
         return self._by_plain_name[plain].name
 
     def find(self, name: str) -> Asset | None:
-        """The file that is served under this name."""
+        """Return a file by its served name."""
         return self._by_name.get(name)
 
     def of_kind(self, suffix: str) -> list[str]:
-        """The plain names of all files of a kind; our basic one first, since the others build on it."""
+        """Return the plain names of all files with a suffix; the base file first, because the others build on it."""
         names = [plain for plain in self._by_plain_name if plain.endswith(suffix)]
         return sorted(names, key=lambda plain: (not plain.startswith("offsider."), plain))
 
 
 @cache
 def own_assets() -> Assets:
-    """The files that come with the package."""
+    """Return the files of the package."""
     return Assets({path.name: path for path in sorted(FOLDER.iterdir()) if path.suffix in TYPES})
 
 

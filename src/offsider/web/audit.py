@@ -1,6 +1,6 @@
-"""One line in the log for each action and each refusal: who did what to what, and what came of it.
+"""Audit log: one line for each action and each refusal, with the user, the target and the result.
 
-What visitors send is in these lines, so it is cut, and letters that would end a line or hide a part of it are escaped.
+These lines contain text sent by users. So it is cut, and control characters that could end or hide a line are escaped.
 """
 
 from __future__ import annotations
@@ -10,54 +10,54 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from offsider.web.answers import WebError
+    from offsider.web.page_request import PageRequest
     from offsider.web.request import Request
-    from offsider.web.visit import Visit
+    from offsider.web.results import WebError
 
 log = logging.getLogger("offsider.web")
 MOST_LETTERS = 500
-#: Fields of a form that say nothing about the target.
+#: Form fields that are not part of the target.
 _SILENT = frozenset({"confirmed", "back", "offsider_question"})
 
 
-def note(visit: Visit, action: str, outcome: str) -> None:
-    """Write the line. Done or refused, both are worth knowing."""
-    client = visit.request.client
-    fields = {"who": visit.who or client, "action": action, "target": target_of(visit)}
-    _write(fields | {"server": visit.server, "client": client}, outcome)
+def note(page_request: PageRequest, action: str, outcome: str) -> None:
+    """Log an action and its result."""
+    client = page_request.http.client
+    fields = {"who": page_request.who or client, "action": action, "target": target_of(page_request)}
+    _write(fields | {"server": page_request.server, "client": client}, outcome)
 
 
 def refused(request: Request, action: str, error: WebError, *, who: str = "", server: str = "") -> None:
-    """Write the line of one who is not let in, or may not see or do this.
+    """Log a request that was refused.
 
     Args:
-        request: what was asked.
-        action: what it would have been, or the method where that is not known.
-        error: what was answered.
-        who: the visitor's name; empty before it is known.
-        server: whose pages were asked for; empty before that is known.
+        request: the request.
+        action: the name of the action, or the HTTP method if the route is unknown.
+        error: the reason.
+        who: the user's name; empty before authentication.
+        server: the server of the page; empty before it is known.
     """
     fields = {"who": who or request.client, "action": action, "target": request.path}
     _write(fields | {"server": server, "client": request.client}, f"refused: {error}")
 
 
 def _write(fields: Mapping[str, str], outcome: str) -> None:
-    told = {name: shown(value) for name, value in fields.items()}
-    told["who"] = told["who"] or "unknown"
-    log.info("%s: %s", told["action"], shown(outcome), extra={"fields": told})
+    safe = {name: shown(value) for name, value in fields.items()}
+    safe["who"] = safe["who"] or "unknown"
+    log.info("%s: %s", safe["action"], shown(outcome), extra={"fields": safe})
 
 
-def target_of(visit: Visit) -> str:
-    """What an action is about: its path, and the fields of its form, cut."""
-    fields = [f"{name}={value}" for name, value in visit.form.pairs[:50] if name not in _SILENT]
-    return shown(" ".join([visit.location, *fields]))
+def target_of(page_request: PageRequest) -> str:
+    """Return the target of an action: its path and form fields, cut."""
+    fields = [f"{name}={value}" for name, value in page_request.form.pairs[:50] if name not in _SILENT]
+    return shown(" ".join([page_request.location, *fields]))
 
 
 def shown(text: str) -> str:
-    """Text that somebody sent, fit for a line of the log."""
+    """Make text from a request safe for one line of the log: cut it and escape control characters."""
     cut = text if len(text) <= MOST_LETTERS else f"{text[:MOST_LETTERS]}…"
-    return cut if cut.isprintable() else "".join(letter if letter.isprintable() else _escaped(letter) for letter in cut)
+    return cut if cut.isprintable() else "".join(char if char.isprintable() else _escaped(char) for char in cut)
 
 
-def _escaped(letter: str) -> str:
-    return letter.encode("unicode_escape").decode()
+def _escaped(char: str) -> str:
+    return char.encode("unicode_escape").decode()

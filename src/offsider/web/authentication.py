@@ -1,4 +1,4 @@
-"""Basic authentication: a user and a password, for those who bring no authentication of their own."""
+"""Basic authentication with one user and password."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ CHALLENGE = 'Basic realm="offsider", charset="UTF-8"'
 
 
 def basic(user: str, password: str) -> Callable[[Request], str | None]:
-    """A hook that lets in who brings this user and password. The time it takes tells nothing about either."""
+    """Return a hook for one user and password. Its duration does not depend on the credentials."""
     known = _digest(user), _digest(password)
 
     def authenticate(request: Request) -> str | None:
         given = _credentials(request.header("authorization"))
         fits = hmac.compare_digest(_digest(given[0]), known[0])
-        # Both are compared, always.
+        # Always compare both.
         fits &= hmac.compare_digest(_digest(given[1]), known[1])
         return user if fits else None
 

@@ -1,4 +1,4 @@
-"""What several pages, and every visitor, want to know of a server every few seconds: read once for all of them."""
+"""Server data that many pages and users need every few seconds, cached and read once for all."""
 
 from __future__ import annotations
 
@@ -8,22 +8,23 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Generic, TypeVar
 
-from offsider.inspector import JobMetrics, ParkedJobs, ServerInfo, ServerLook, Stats, TopJobs, parked_jobs
-from offsider.web.fresh import Fresh
-from offsider.wiring.config import Config
+from offsider.config.installation import Installation
+from offsider.inspector import JobMetrics, ServerInfo, ServerLook, Stats, StrandedJobs, TopJobs, stranded_jobs
+from offsider.web.ttl_cache import TtlCache
 
 T = TypeVar("T")
 SERVER_SECONDS = 5.0
 HOUR_SECONDS = 2.0
 
 
-class Counters(Fresh[Stats]):
-    """The counters and sizes."""
+class Counters(TtlCache[Stats]):
+    """Cached counters and sizes."""
 
 
 class Glance(Generic[T]):
-    """A look that nobody waits long for. While one is under way no other is begun, so that a server that hangs keeps
-    one thread and not one for each visitor.
+    """A read in the background, for pages that do not wait long for it.
+
+    Only one read runs at a time, so that a hanging server blocks one thread, not one per user.
     """
 
     def __init__(self, read: Callable[[], T]) -> None:
@@ -33,7 +34,7 @@ class Glance(Generic[T]):
         self._under_way: Future[T] | None = None
 
     def begin(self) -> Future[T]:
-        """The look that is under way, or a new one."""
+        """Return the running read, or start one."""
         with self._lock:
             if self._under_way is None or self._under_way.done():
                 self._under_way = self._thread.submit(self._read)
@@ -44,64 +45,64 @@ class CountersGlance(Glance[Stats]):
     """The same."""
 
 
-class Looks(Fresh[ServerLook]):
-    """The queues and the processes of a server."""
+class Looks(TtlCache[ServerLook]):
+    """Cached queues and processes of a server."""
 
 
 class LooksGlance(Glance[ServerLook]):
     """The same."""
 
 
-class LastHour(Fresh[TopJobs]):
-    """What ran within the last hour."""
+class LastHour(TtlCache[TopJobs]):
+    """Cached totals of the last hour."""
 
 
-class Parked(Fresh[Sequence[ParkedJobs]]):
-    """What no live worker can run."""
+class Stranded(TtlCache[Sequence[StrandedJobs]]):
+    """Cached stranded jobs."""
 
 
-class Server(Fresh[ServerInfo]):
-    """What the server says about itself."""
+class Server(TtlCache[ServerInfo]):
+    """Cached output of the command INFO."""
 
 
-def counters(config: Config) -> Stats:
-    """The counters and sizes, at most a second old."""
-    return config.kept.get(Counters, lambda: Counters(partial(Stats.read, config))).get()
+def counters(here: Installation) -> Stats:
+    """Return counters and sizes, up to a second old."""
+    return here.shared.get(Counters, lambda: Counters(partial(Stats.read, here))).get()
 
 
-def forget(config: Config) -> None:
-    """Whoever has just changed something shall not see the counters of before."""
-    kept = config.kept.peek(Counters)
-    if kept is not None:
-        kept.forget()
+def forget(here: Installation) -> None:
+    """Expire the counters after a change, so that the next page shows current values."""
+    found = here.shared.peek(Counters)
+    if found is not None:
+        found.forget()
 
 
-def glance(config: Config) -> Future[Stats]:
+def glance(here: Installation) -> Future[Stats]:
     """The same, for who does not want to wait until they are there."""
-    return config.kept.get(CountersGlance, lambda: CountersGlance(partial(counters, config))).begin()
+    return here.shared.get(CountersGlance, lambda: CountersGlance(partial(counters, here))).begin()
 
 
-def looked(config: Config) -> ServerLook:
-    """The queues and the processes of one moment, at most a second old."""
-    return config.kept.get(Looks, lambda: Looks(partial(ServerLook.read, config))).get()
+def looked(here: Installation) -> ServerLook:
+    """Return queues and processes from one snapshot, up to a second old."""
+    return here.shared.get(Looks, lambda: Looks(partial(ServerLook.read, here))).get()
 
 
-def server_look(config: Config) -> Future[ServerLook]:
+def server_look(here: Installation) -> Future[ServerLook]:
     """The same, for who does not want to wait until they are there."""
-    return config.kept.get(LooksGlance, lambda: LooksGlance(partial(looked, config))).begin()
+    return here.shared.get(LooksGlance, lambda: LooksGlance(partial(looked, here))).begin()
 
 
-def last_hour(config: Config) -> TopJobs:
-    """What ran within the last hour, as of two seconds ago at most."""
-    read = partial(JobMetrics.top, "1h", config=config)
-    return config.kept.get(LastHour, lambda: LastHour(read, HOUR_SECONDS)).get()
+def last_hour(here: Installation) -> TopJobs:
+    """Return the totals of the last hour, up to two seconds old."""
+    read = partial(JobMetrics.top, "1h", config=here)
+    return here.shared.get(LastHour, lambda: LastHour(read, HOUR_SECONDS)).get()
 
 
-def parked(config: Config) -> Sequence[ParkedJobs]:
-    """What no live worker can run, as of two seconds ago at most."""
-    return config.kept.get(Parked, lambda: Parked(partial(parked_jobs, config), HOUR_SECONDS)).get()
+def stranded(here: Installation) -> Sequence[StrandedJobs]:
+    """Return stranded jobs, up to two seconds old."""
+    return here.shared.get(Stranded, lambda: Stranded(partial(stranded_jobs, here), HOUR_SECONDS)).get()
 
 
-def server(config: Config) -> ServerInfo:
-    """What the server said of itself within the last five seconds."""
-    return config.kept.get(Server, lambda: Server(partial(ServerInfo.read, config), SERVER_SECONDS)).get()
+def server(here: Installation) -> ServerInfo:
+    """Return the output of INFO, up to five seconds old."""
+    return here.shared.get(Server, lambda: Server(partial(ServerInfo.read, here), SERVER_SECONDS)).get()

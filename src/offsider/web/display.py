@@ -1,4 +1,4 @@
-"""Times, durations and sizes as people read them, in the visitor's language."""
+"""Times, durations and sizes in the user's language."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from markupsafe import Markup, escape
 
 from offsider.web.translation import Locale
 
-#: Lists show so many letters of anything.
+#: Maximum characters of a text in lists.
 LINE_LETTERS = 100
-#: More of one thing never goes into a page that lists many.
+#: Maximum characters of a text in pages that list many.
 MOST_LETTERS = 2048
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 _LAST_SECOND = 253402300799.0
-#: What stands for no value.
+#: Shown for a missing value.
 NONE = "\N{EN DASH}"
-#: From how many seconds on a unit is used, how long it is, and how it is written.
-_SPANS = ((172800, 86400, "{count} d"), (7200, 3600, "{count} h"), (120, 60, "{count} min"), (0, 1, "{count} s"))
+#: Minimum of each unit in seconds, its length in seconds, and its message.
+_SPANS = ((172800, 86400, "time.days"), (7200, 3600, "time.hours"), (120, 60, "time.minutes"), (0, 1, "time.seconds"))
 
 
 def is_finite(value: float) -> bool:
-    """Whether it can be reckoned with: a whole number of 400 digits, which JSON may hold, is beyond every float."""
+    """Whether a number fits into a float: JSON may contain integers of 400 digits."""
     try:
         return math.isfinite(value)
     except OverflowError:
@@ -31,7 +31,7 @@ def is_finite(value: float) -> bool:
 
 
 def moment(locale: Locale, at: float | None) -> Markup:
-    """How long ago, or in how long, as a ``<time>`` whose title is the exact time; a dash for none."""
+    """Return a relative time as ``<time>`` with the exact time as title; a dash for None."""
     stamp = iso(at)
     if at is None or not stamp:
         return escape(NONE)
@@ -39,45 +39,45 @@ def moment(locale: Locale, at: float | None) -> Markup:
 
 
 def exact(at: float | None) -> str:
-    """To the second, in UTC; empty for what is no time."""
+    """Return a time in UTC, to the second; empty if invalid."""
     stamp = iso(at)
     return f"{stamp[:10]} {stamp[11:19]} UTC" if stamp else ""
 
 
 def iso(at: float | None) -> str:
-    """Epoch seconds as ISO 8601 in UTC; empty for what is no time."""
+    """Return epoch seconds as ISO 8601 in UTC; empty if invalid."""
     if at is None or not is_finite(at) or not 0 < at <= _LAST_SECOND:
         return ""
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def relative(locale: Locale, at: float, now: float | None = None) -> str:
-    """``5 min ago`` or ``in 5 min``."""
+    """Return a relative time: ``5 min ago`` or ``in 5 min``."""
     difference = at - (time.time() if now is None else now)
     seconds = abs(difference)
     if seconds < 1:
-        return locale.translate("now")
+        return locale.translate("time.now")
     amount = span(locale, seconds)
-    return locale.translate("in {time}" if difference > 0 else "{time} ago", time=amount)
+    return locale.translate("time.in" if difference > 0 else "time.ago", time=amount)
 
 
 def span(locale: Locale, seconds: float | None) -> str:
-    """A duration in its largest unit: ``250 ms``, ``2.5 s``, ``12 s``, ``3 min``, ``2 h``, ``4 d``."""
+    """Return a duration in its largest unit: ``250 ms``, ``2.5 s``, ``12 s``, ``3 min``, ``2 h``, ``4 d``."""
     if seconds is None or not is_finite(seconds):
         return NONE
     seconds = max(0.0, seconds)
     if seconds < 1:
         milliseconds = seconds * 1000
         shown = locale.number(milliseconds, 1 if 0 < milliseconds < 10 else 0)
-        return locale.translate("{count} ms", count=shown)
+        return locale.translate("time.milliseconds", value=shown)
     if seconds < 10:
-        return locale.translate("{count} s", count=locale.number(seconds, 1))
-    length, text = next((length, text) for least, length, text in _SPANS if seconds >= least)
-    return locale.translate(text, count=int(seconds // length))
+        return locale.translate("time.seconds", value=locale.number(seconds, 1))
+    length, message = next((length, message) for least, length, message in _SPANS if seconds >= least)
+    return locale.translate(message, value=int(seconds // length))
 
 
 def size(locale: Locale, count: float | None) -> str:
-    """Bytes with a fitting unit."""
+    """Return a number of bytes with a suitable unit."""
     if count is None or not is_finite(count):
         return NONE
     power = 0
@@ -88,14 +88,14 @@ def size(locale: Locale, count: float | None) -> str:
 
 
 def cut(text: str, most: int = LINE_LETTERS) -> str:
-    """The text, or its beginning with an ellipsis."""
+    """Cut a text, with an ellipsis."""
     return text if len(text) <= most else f"{text[:most]}…"
 
 
 def long_text(locale: Locale, text: str, most: int = LINE_LETTERS) -> Markup:
-    """The text; of a long one the beginning, with the rest of what was sent to unfold."""
+    """Return a text; a long one is cut and can be expanded."""
     if len(text) <= most:
         return escape(text)
     return Markup(
         '<details class="long"><summary>{}<span class="more">{}</span></summary><div>{}</div></details>'
-    ).format(cut(text, most), locale.translate("Show all"), cut(text, MOST_LETTERS))
+    ).format(cut(text, most), locale.translate("common.show_all"), cut(text, MOST_LETTERS))

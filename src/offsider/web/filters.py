@@ -1,4 +1,4 @@
-"""Which jobs somebody wants to see, as the fields of a query, and the links between the pages of a list."""
+"""Filters for jobs as query fields, and links between the pages of a list."""
 
 from __future__ import annotations
 
@@ -7,60 +7,59 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
-from offsider.inspector import Chunk, JobFilter, JobRecord
-from offsider.web.display import LINE_LETTERS
+from offsider.config.installation import Installation
+from offsider.inspector import Chunk, ErrorGroups, JobFilter, JobRecord
+from offsider.web.display import LINE_LETTERS, cut
 
 if TYPE_CHECKING:
-    from offsider.web.visit import Visit
+    from offsider.web.page_request import PageRequest
 
 PAGE = 25
-#: A part of a look through many jobs takes so long, or ends when so many were found.
+#: A step of a scan ends after this time, or after this many matches.
 BUDGET_MS = 80
 ENOUGH = 100
-#: Counting what matches keeps all of it for so long.
-PREVIEW_MS = 50
 MOST_PAGES = 1_000_000
-#: A hundred years: whatever is older than that has no known age.
+#: A hundred years.
 LONGEST_AGE_SECONDS = 3_155_760_000
 _AGES = ("older", "newer")
-TEXTS = ("text", "name", "argument", "error", "tag", "caller")
-#: How many values of a kind are offered to choose from.
+TEXTS = ("text", "name", "argument", "error", "group", "tag", "caller")
+#: Maximum values per facet.
 _OFFERED = 6
 _MOST_JOBS = 10**12
 
 
-def wanted(visit: Visit) -> JobFilter:
-    """The filter of a request; an empty one when it asks for none.
+def wanted(request: PageRequest) -> JobFilter:
+    """Return the filter of a request; an empty one without filter fields.
 
     Raises:
-        BadRequest: a text is longer than a hundred characters, or an age is no number.
+        BadRequest: a text is longer than 100 characters, or an age is not a number.
     """
-    texts = {name: visit.text(name, most=LINE_LETTERS) for name in TEXTS}
-    older = visit.number("older", default=0, lowest=0, highest=LONGEST_AGE_SECONDS)
-    newer = visit.number("newer", default=0, lowest=0, highest=LONGEST_AGE_SECONDS)
+    texts = {name: request.text(name, most=LINE_LETTERS) for name in TEXTS}
+    older = request.number("older", default=0, lowest=0, highest=LONGEST_AGE_SECONDS)
+    newer = request.number("newer", default=0, lowest=0, highest=LONGEST_AGE_SECONDS)
     return JobFilter(**texts, older_than_seconds=older or None, newer_than_seconds=newer or None)
 
 
 def fields_of(wanted: JobFilter) -> dict[str, str | int]:
-    """The fields that ask for the same jobs again; none for an empty filter."""
+    """Return the query fields of a filter."""
     fields: dict[str, str | int] = {name: getattr(wanted, name) for name in TEXTS if getattr(wanted, name)}
     ages = {"older": wanted.older_than_seconds, "newer": wanted.newer_than_seconds}
     return fields | {name: int(seconds) for name, seconds in ages.items() if seconds}
 
 
 def address(path: str, **fields: str | int) -> str:
-    """A path with those fields that say something."""
-    said = {name: value for name, value in fields.items() if value != ""}
-    return f"{path}?{urlencode(said, errors='replace')}" if said else path
+    """Return a path with a query of all fields that are not empty."""
+    given = {name: value for name, value in fields.items() if value != ""}
+    return f"{path}?{urlencode(given, errors='replace')}" if given else path
 
 
 def filter_data(path: str, wanted: JobFilter, **kept: str) -> dict[str, Any]:
-    """A filter for a template: its fields, the address that asks for it, and one for each that is without one field.
+    """Return a filter for a template: its fields, its address, and an address without each field.
 
     Args:
         path: of the list.
         wanted: the filter.
-        kept: further fields of the list, such as its order.
+        kept: other fields of the list, such as its order.
     """
     fields = fields_of(wanted)
     without = {name: {k: v for k, v in fields.items() if k != name} for name in fields}
@@ -74,12 +73,17 @@ def filter_data(path: str, wanted: JobFilter, **kept: str) -> dict[str, Any]:
     }
 
 
-def pager(path: str, page: int, total: int, **fields: str | int) -> dict[str, Any]:
-    """The links around one page of a list.
+def labels(here: Installation, wanted: JobFilter) -> dict[str, str]:
+    """Return readable labels of field values: the error for the id of an error group, if the group is known."""
+    group = ErrorGroups(here).find(wanted.group) if wanted.group else None
+    return {} if group is None else {"group": f"{group.error_class}: {cut(group.message)} ({cut(group.name)})"}
 
-    Attributes of the answer: ``page`` and ``pages``, ``first`` and ``last`` (places of the jobs on it, from 1; 0 for
-    an empty one), ``total``, and the addresses ``previous`` and ``next``, ``start`` and ``end``: empty
-    when there is none.
+
+def pager(path: str, page: int, total: int, **fields: str | int) -> dict[str, Any]:
+    """Return the links of one page of a list.
+
+    Keys: ``page`` and ``pages``; ``first`` and ``last``, positions of its jobs from 1, 0 if empty; ``total``; and the
+    addresses ``previous``, ``next``, ``start`` and ``end``, empty if there is none.
     """
     pages = max(1, -(-total // PAGE))
     there = page <= pages and total
@@ -96,7 +100,7 @@ def pager(path: str, page: int, total: int, **fields: str | int) -> dict[str, An
 
 
 def facets(records: Iterable[JobRecord], path: str, wanted: JobFilter, **kept: str) -> list[dict[str, Any]]:
-    """What the jobs of a sample have in common, most frequent first, each value with the address that asks for it."""
+    """Return the most frequent values in a sample of jobs, each with the address that filters by it."""
     counts: dict[str, Counter[str]] = {name: Counter() for name in ("name", "error", "tag", "caller")}
     for record in records:
         counts["name"][record.display_class] += 1
@@ -117,15 +121,15 @@ def facets(records: Iterable[JobRecord], path: str, wanted: JobFilter, **kept: s
     ]
 
 
-def progress(visit: Visit, chunk: Chunk[Any], path: str, **fields: str | int) -> dict[str, Any]:
-    """How far a look through many jobs has come, its earlier parts together with this one.
+def progress(request: PageRequest, chunk: Chunk[Any], path: str, **fields: str | int) -> dict[str, Any]:
+    """Return the progress of a scan, including its earlier steps.
 
-    Attributes of the answer: ``found``, ``scanned`` and ``total``, all of them jobs, and ``more``, the address
-    where the next part is; empty when everything has been looked at.
+    Keys: the numbers of jobs ``found``, ``scanned`` and ``total``; and ``more``, the address of the next step, empty at
+    the end of the scan.
     """
-    scanned = chunk.scanned + visit.number("seen", default=0, lowest=0, highest=_MOST_JOBS)
-    found = len(chunk.entries) + visit.number("found", default=0, lowest=0, highest=_MOST_JOBS)
+    scanned = chunk.scanned + request.number("seen", default=0, lowest=0, highest=_MOST_JOBS)
+    found = len(chunk.entries) + request.number("found", default=0, lowest=0, highest=_MOST_JOBS)
     more = address(path, **fields, cursor=chunk.cursor, seen=scanned, found=found) if chunk.cursor else ""
-    # Jobs that come and go while they are counted are no reason to show 101 of 100.
+    # Jobs are pushed and run during the scan; never show 101 of 100.
     total = max(chunk.total, scanned) if more else chunk.total
     return {"found": found, "scanned": min(scanned, total), "total": total, "more": more}

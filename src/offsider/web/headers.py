@@ -1,4 +1,4 @@
-"""The headers of every answer, of errors too."""
+"""Headers of every response, including errors."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ CONTENT_SECURITY_POLICY = "; ".join(f"{name} {value}" for name, value in _POLICY
 ALWAYS = (
     ("content-security-policy", CONTENT_SECURITY_POLICY),
     ("x-content-type-options", "nosniff"),
-    ("referrer-policy", "no-referrer"),
+    ("referrer-policy", "same-origin"),
     ("x-frame-options", "DENY"),
     ("cross-origin-opener-policy", "same-origin"),
     ("cross-origin-resource-policy", "same-origin"),
 )
-#: What is stored may be secret, and is old in a second.
+#: Pages show job data, which may be secret and is soon outdated.
 NO_STORE = ("cache-control", "private, no-store")
-#: The name holds a digest of the content.
+#: For assets, whose names contain a digest of the content.
 FOR_EVER = ("cache-control", "public, max-age=31536000, immutable")

@@ -1,4 +1,4 @@
-"""What all pages have in common: tabs, counters, the servers, the languages."""
+"""The frame of every page: tabs, counters, servers, languages."""
 
 from __future__ import annotations
 
@@ -7,60 +7,63 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from offsider import __version__
+from offsider.config.installation import Installation
+from offsider.web import flash
 from offsider.web.assets import own_assets
-from offsider.web.said import kept
-from offsider.web.tabs import current_tab, names_of_assets
+from offsider.web.extension_tabs import current_tab, names_of_assets
+from offsider.web.page_request import THEMES, server_path
 from offsider.web.translation import Locale, locales
-from offsider.web.visit import THEMES, server_path
 
 if TYPE_CHECKING:
     from offsider.inspector.stats import Stats
-    from offsider.web.answers import Page
-    from offsider.web.visit import Visit
+    from offsider.web.page_request import PageRequest
+    from offsider.web.results import Page
 
 OK = 200
 #: Path and title of each tab.
 TABS = (
-    ("/", "Dashboard"),
-    ("/busy", "Busy"),
-    ("/queues", "Queues"),
-    ("/retries", "Retries"),
-    ("/scheduled", "Scheduled"),
-    ("/dead", "Dead"),
-    ("/metrics", "Metrics"),
-    ("/slos", "SLOs"),
-    ("/errors", "Errors"),
-    ("/switches", "Switches"),
+    ("/", "layout.dashboard"),
+    ("/busy", "term.busy"),
+    ("/queues", "term.queues"),
+    ("/retries", "term.retries"),
+    ("/scheduled", "term.scheduled"),
+    ("/dead", "term.dead"),
+    ("/metrics", "layout.metrics"),
+    ("/slos", "layout.slos"),
+    ("/errors", "term.errors"),
+    ("/switches", "layout.kill_switches"),
 )
-#: The tab of configurations that have shards.
-SHARDS = ("/shards", "Shards")
+#: Tab that is shown if shards are configured.
+SHARDS = ("/shards", "term.shards")
 #: Name, title and path of each counter.
 COUNTERS = (
-    ("processed", "Processed", "/metrics"),
-    ("failed", "Failed", "/errors"),
-    ("busy", "Busy", "/busy"),
-    ("enqueued", "Enqueued", "/queues"),
-    ("retries", "Retries", "/retries"),
-    ("scheduled", "Scheduled", "/scheduled"),
-    ("dead", "Dead", "/dead"),
+    ("processed", "term.processed", "/metrics"),
+    ("failed", "term.failed", "/errors"),
+    ("busy", "term.busy", "/busy"),
+    ("enqueued", "term.enqueued", "/queues"),
+    ("retries", "term.retries", "/retries"),
+    ("scheduled", "term.scheduled", "/scheduled"),
+    ("dead", "term.dead", "/dead"),
 )
-#: What our scripts say.
+#: Messages used by the scripts.
 SCRIPT_TEXTS = (
-    "Yes, do it",
-    "No",
-    "Live",
-    "Paused",
-    "Updated",
-    "The server does not answer",
-    "Keyboard",
-    "Close",
-    "{count} s",
+    "common.confirm",
+    "common.cancel",
+    "layout.live",
+    "layout.not_live",
+    "layout.not_live_since",
+    "layout.paused",
+    "common.server_down",
+    "layout.keyboard",
+    "common.close",
+    "time.seconds",
+    "common.copied",
 )
 
 
 @dataclass(frozen=True)
 class Tab:
-    """A link of the bar on top."""
+    """A link of the navigation bar."""
 
     title: str
     address: str
@@ -69,7 +72,7 @@ class Tab:
 
 @dataclass(frozen=True)
 class Counter:
-    """One of the counters on every page."""
+    """A counter shown on every page."""
 
     name: str
     title: str
@@ -79,7 +82,7 @@ class Counter:
 
 @dataclass(frozen=True)
 class Layout:
-    """Around a page; see its template ``layout.html``."""
+    """Data of the template ``layout.html``."""
 
     title: str
     subject: str
@@ -99,62 +102,70 @@ class Layout:
     redis_url: str
     back: str
     live: bool
-    said: str
+    flash: str
     stylesheets: Sequence[str]
     scripts: Sequence[str]
     texts: Mapping[str, str]
 
 
-def layout_of(visit: Visit, page: Page, stats: Stats | None) -> Layout:
-    """What stands around a page. Without ``stats`` the counters are left out."""
+def layout_of(request: PageRequest, page: Page, stats: Stats | None) -> Layout:
+    """Build the frame of a page; without ``stats`` it has no counters."""
     assets = own_assets()
-    tab = current_tab(visit.config, visit.location)
-    root = visit.request.root
-    # Nobody can go back to the answer of a form.
-    shown_by_get = visit.request.method != "POST"
-    several = len(visit.options.servers) > 1
+    tab = current_tab(request.installation, request.location)
+    root = request.http.root
+    # A response to POST cannot be reloaded by a link.
+    shown_by_get = request.http.method != "POST"
+    options = request.options
+    several = len(options.servers) > 1
     return Layout(
-        title=visit.t(page.title),
+        title=request.t(page.title),
         subject=page.subject,
         root=root,
-        server=visit.server if several else "",
-        servers=[(name, root + server_path(visit.options, name)) for name in visit.options.servers] if several else [],
-        tabs=_tabs(visit, page),
+        server=request.server if several else "",
+        servers=[(name, root + server_path(options, name)) for name in options.servers] if several else [],
+        tabs=_tabs(request, page),
         strip=[] if stats is None else [
-            Counter(name, visit.t(title), visit.url(path), value)
+            Counter(name, request.t(title), request.url(path), value)
             for (name, title, path), value in zip(COUNTERS, counts(stats).values(), strict=True)
         ],
-        locale=visit.locale,
+        locale=request.locale,
         languages=list(locales().values()),
-        theme=visit.theme,
+        theme=request.theme,
         themes=THEMES,
-        read_only=visit.read_only,
-        who=visit.who,
-        app_url=visit.options.app_url,
+        read_only=request.read_only,
+        who=request.who,
+        app_url=options.app_url,
         version=__version__,
-        redis_url=visit.config.redis.redacted_url,
-        back=visit.here() if shown_by_get else visit.url("/"),
-        live=shown_by_get and page.status == OK,
-        said=kept(visit.request),
+        redis_url=request.installation.settings.redacted_url,
+        back=request.here() if shown_by_get else request.url("/"),
+        live=shown_by_get and page.status == OK and page.live,
+        flash=flash.message(request.http),
         stylesheets=[*assets.of_kind(".css"), *names_of_assets(tab, ".css")],
         scripts=[*assets.of_kind(".js"), *names_of_assets(tab, ".js")],
-        texts={text: visit.t(text) for text in SCRIPT_TEXTS},
+        texts={text: request.t(text) for text in SCRIPT_TEXTS},
     )  # fmt: skip
 
 
 def counts(stats: Stats) -> Mapping[str, int]:
-    """The counters by name, in their order on the page."""
+    """Return the counters by name, in display order."""
     return {name: getattr(stats, name) for name, _, _ in COUNTERS}
 
 
-def _tabs(visit: Visit, page: Page) -> list[Tab]:
-    own = [*TABS, SHARDS] if visit.config.shards else TABS
-    every: list[tuple[str, str]] = [*own, *((tab.path, tab.title) for tab in visit.config.web_tabs)]
-    current = page.tab or _longest(visit.location, [path for path, _ in every])
-    return [Tab(visit.t(title), visit.url(path), path == current) for path, title in every]
-
-
-def _longest(location: str, paths: Sequence[str]) -> str:
-    """The longest of the paths that the location is at or below."""
-    fitting = [path for path in paths if location == path or (path != "/" and location.startswith(f"{path}/"))]
+def tab_of(here: Installation, location: str) -> str:
+    """Return the path of the tab that contains a page; empty if there is none."""
+    fitting = [
+        path for path, _ in _every_tab(here) if location == path or (path != "/" and location.startswith(f"{path}/"))
+    ]
     return max(fitting, key=len, default="")
+
+
+def _tabs(request: PageRequest, page: Page) -> list[Tab]:
+    current = page.tab or tab_of(request.installation, request.location)
+    return [
+        Tab(request.t(title), request.url(path), path == current) for path, title in _every_tab(request.installation)
+    ]
+
+
+def _every_tab(here: Installation) -> list[tuple[str, str]]:
+    own = [*TABS, SHARDS] if here.config.shards else TABS
+    return [*own, *((tab.path, tab.title) for tab in here.config.web_tabs)]

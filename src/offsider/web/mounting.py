@@ -1,4 +1,4 @@
-"""The pages for a web framework to mount."""
+"""Mount the web UI in a web framework."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ from dataclasses import replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, TypeAlias
 
+from offsider.config.config import Config
+from offsider.config.installation import Installation
 from offsider.core.errors import ConfigurationError
+from offsider.web.asgi_adapter import AsgiApp
 from offsider.web.options import Authenticate, Authorize, WebOptions
 from offsider.web.redaction import Redact
-from offsider.wiring.config import Config
-from offsider.wiring.default import default_config
+from offsider.web.wsgi_adapter import WsgiApp
 
 if TYPE_CHECKING:
-    from offsider.web.asgi_adapter import AsgiApp
-    from offsider.web.wsgi_adapter import WsgiApp
+    from offsider.web.app import WebApp
 
-Servers: TypeAlias = Config | Mapping[str, Config] | None
-#: The name of a server that was given none.
+Servers: TypeAlias = Config | Mapping[str, Config | Installation] | None
+#: Name of a single server without a name.
 ONLY = "redis"
 
 
@@ -33,26 +34,22 @@ def asgi(
     app_url: str = "",
     insecure: bool = False,
 ) -> AsgiApp:
-    """The pages as an ASGI application, for Starlette, FastAPI and others to mount.
+    """Return the web UI as an ASGI application, for Starlette, FastAPI and others.
 
     Args:
-        config: which configuration, by default this process's, with all of its servers; or servers by name.
-        authenticate: answers who it is that asks, or None. It may be async.
-        authorize: whether a visitor may do an action.
-        redact: what is shown of arguments.
-        read_only: only looking is possible.
-        allowed_hosts: answer under these names only; by default under any, or, when ``insecure``, under loopback's.
-        app_url: where "Back to the application" leads.
-        insecure: ask nobody who they are. Then only programs on the same machine are answered, unless hosts are
-            allowed by name.
+        config: the configuration with all of its servers (default: the process-wide one), or configurations by name.
+        authenticate: returns the user's name, or None. It may be async.
+        authorize: returns whether a user may do an action.
+        redact: returns the arguments to show.
+        read_only: disables all actions.
+        allowed_hosts: accept only these host names; default: any, or, with ``insecure``, loopback.
+        app_url: target of the link "Back to the application".
+        insecure: disable authentication. Then only programs on the same machine are accepted, unless
+            ``allowed_hosts`` is set.
 
     Raises:
-        ConfigurationError: nothing says who may see the pages.
+        ConfigurationError: neither ``authenticate`` nor ``insecure`` is set.
     """
-    check_extra()
-    from offsider.web.app import WebApp
-    from offsider.web.asgi_adapter import AsgiApp
-
     options = WebOptions(
         servers=named(config),
         authenticate=authenticate,
@@ -62,7 +59,7 @@ def asgi(
         allowed_hosts=tuple(allowed_hosts),
         app_url=app_url,
     )
-    return AsgiApp(WebApp(guarded(options, insecure=insecure)))
+    return AsgiApp(web_app(guarded(options, insecure=insecure)))
 
 
 def wsgi(
@@ -76,11 +73,7 @@ def wsgi(
     app_url: str = "",
     insecure: bool = False,
 ) -> WsgiApp:
-    """The pages as a WSGI application, for Flask, Django and others; all as of `asgi`."""
-    check_extra()
-    from offsider.web.app import WebApp
-    from offsider.web.wsgi_adapter import WsgiApp
-
+    """Return the web UI as a WSGI application, for Flask, Django and others. Arguments as in `asgi`."""
     options = WebOptions(
         servers=named(config),
         authenticate=authenticate,
@@ -90,41 +83,42 @@ def wsgi(
         allowed_hosts=tuple(allowed_hosts),
         app_url=app_url,
     )
-    return WsgiApp(WebApp(guarded(options, insecure=insecure)))
+    return WsgiApp(web_app(guarded(options, insecure=insecure)))
 
 
-def check_extra() -> None:
-    """Raise ConfigurationError when what the pages stand on is not installed."""
+def web_app(options: WebOptions) -> WebApp:
+    """Make the web UI. Raises ConfigurationError if its dependencies are not installed."""
     if find_spec("jinja2") is None:
-        raise ConfigurationError('the web pages need jinja2: pip install "offsider[web]"')
+        raise ConfigurationError('the web UI needs jinja2: pip install "offsider[web]"')
+    from offsider.web.app import WebApp  # imports jinja2
+
+    return WebApp(options)
 
 
-def named(config: Servers) -> Mapping[str, Config]:
-    """Servers by name; ConfigurationError when there is none."""
-    if config is None:
-        config = default_config()
-    if isinstance(config, Config):
-        return every_server(config)
+def named(config: Servers) -> Mapping[str, Installation]:
+    """Return the servers by name. Raises ConfigurationError if there is none."""
+    if config is None or isinstance(config, Config):
+        return every_server(Installation.of(config))
     if not config:
-        raise ConfigurationError("the web pages need at least one server: asgi({'main': config})")
-    return dict(config)
+        raise ConfigurationError("the web UI needs at least one server: asgi({'main': config})")
+    return {name: Installation.of(each) for name, each in config.items()}
 
 
-def every_server(config: Config) -> Mapping[str, Config]:
-    """The servers of a configuration by name, ``main`` first."""
-    if len(config.servers) == 1:
-        return {ONLY: config}
-    return {name: config.for_server(name) for name in config.servers}
+def every_server(here: Installation) -> Mapping[str, Installation]:
+    """Return the servers of a configuration by name, ``main`` first."""
+    if len(here.config.servers) == 1:
+        return {ONLY: here}
+    return {name: here.for_server(name) for name in here.config.servers}
 
 
 def guarded(options: WebOptions, *, insecure: bool) -> WebOptions:
-    """The options of pages inside another application, which have to say who may see them."""
+    """Check that the options of a mounted web UI define who has access."""
     if options.authenticate is not None and insecure:
-        raise ConfigurationError("authenticate= and insecure=True say opposite things: give one of them")
+        raise ConfigurationError("authenticate= and insecure=True contradict each other: pass one of them")
     if options.authenticate is None and not insecure:
         raise ConfigurationError(
-            "who may see the pages? Give authenticate=, a function that answers the name of who asks or None; "
-            "or insecure=True, which lets in every program on the same machine"
+            "the web UI needs authentication: pass authenticate=, a function that returns the user's name or None; "
+            "or insecure=True, which allows every program on the same machine"
         )
     named_hosts = bool(options.allowed_hosts)
     return replace(options, check_host=insecure or named_hosts, only_local=insecure and not named_hosts)

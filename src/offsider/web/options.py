@@ -1,4 +1,4 @@
-"""What whoever serves the pages decides: who may see and do what, and under which names they are reached."""
+"""Options of the web UI: access, redaction and host names."""
 
 from __future__ import annotations
 
@@ -7,50 +7,50 @@ from dataclasses import dataclass, field
 from inspect import iscoroutinefunction
 from typing import Protocol, TypeAlias
 
+from offsider.config.installation import Installation
 from offsider.core.errors import ConfigurationError
 from offsider.web.redaction import Redact
 from offsider.web.request import Request
-from offsider.wiring.config import Config
 
 
 class Visitor(Protocol):
-    """What an authorisation hook gets, the `offsider.web.Visit` itself: who asks, for which server's pages."""
+    """The argument of an authorization hook: the `offsider.web.PageRequest` with the user and the server."""
 
     @property
     def who(self) -> str: ...
     @property
     def server(self) -> str: ...
     @property
-    def request(self) -> Request: ...
+    def http(self) -> Request: ...
 
 
-#: Answers who it is, a name for the audit log, or None (or ``""``) when nobody it knows.
+#: Returns the user's name for the audit log, or None (or ``""``) to refuse.
 Authenticate: TypeAlias = Callable[[Request], "str | Awaitable[str | None] | None"]
-#: Whether the visitor may do an action: ``authorize(visitor, "queue.clear")``.
+#: Returns whether the user may do an action: ``authorize(visitor, "queue.clear")``.
 Authorize: TypeAlias = Callable[[Visitor, str], bool]
 
 
 @dataclass(frozen=True)
 class WebOptions:
-    """How the pages are served.
+    """Options of the web UI.
 
     Attributes:
-        servers: by name; the first one is shown at the root, the others below ``/@name``.
-        authenticate: asked at each request; None: nobody is asked for a name.
-        challenge: the ``WWW-Authenticate`` of those who are not let in; empty: they get a plain 403.
-        authorize: asked before each page and action; None: all may do all.
-        redact: what is shown of arguments; None: all.
-        read_only: only looking is possible.
-        allowed_hosts: names of the ``Host`` header that are answered, besides loopback's; ``*`` is any.
-        check_host: whether others are refused.
-        only_local: whether only clients on this machine are answered.
-        app_url: where "Back to the application" leads; empty: there is no such link.
+        servers: configurations by name; the first is served at the root, the others below ``/@name``.
+        authenticate: called for each request; None: no authentication.
+        challenge: ``WWW-Authenticate`` header of a refusal; empty: a refusal is a plain 403.
+        authorize: called before each page and action; None: everything is allowed.
+        redact: returns the arguments to show; None: all.
+        read_only: disables all actions.
+        allowed_hosts: accepted names in the ``Host`` header, besides loopback; ``*`` accepts any.
+        check_host: whether other host names are refused.
+        only_local: whether only clients on this machine are accepted.
+        app_url: target of the link "Back to the application"; empty: no link.
 
     Raises:
-        ConfigurationError: ``authorize`` or ``redact`` is async. They are asked for every button and every job.
+        ConfigurationError: ``authorize`` or ``redact`` is async. They are called for every button and every job.
     """
 
-    servers: Mapping[str, Config]
+    servers: Mapping[str, Installation]
     authenticate: Authenticate | None = None
     challenge: str = ""
     authorize: Authorize | None = None
@@ -64,10 +64,7 @@ class WebOptions:
     def __post_init__(self) -> None:
         for name, hook in (("authorize", self.authorize), ("redact", self.redact)):
             if iscoroutinefunction(hook) or iscoroutinefunction(getattr(hook, "__call__", None)):  # noqa: B004
-                raise ConfigurationError(
-                    f"{name} has to be a plain function and is an async one, whose answer nobody would wait for; "
-                    "only authenticate may be async"
-                )
+                raise ConfigurationError(f"{name} must be a plain function, not async; only authenticate may be async")
 
     @property
     def first(self) -> str:

@@ -1,4 +1,4 @@
-"""What is shown of a job's arguments."""
+"""Redaction of job arguments."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias, cast
 
-from offsider.wiring.logs import describe, logger
+from offsider.logs.setup import describe, logger
 
-#: Arguments as they may be shown: ``redact(job's name, args, kwargs)`` answers both.
+#: ``redact(name, args, kwargs)`` returns the arguments and keyword arguments to show.
 Redact: TypeAlias = Callable[[str, list[Any], dict[str, Any]], tuple[list[Any], dict[str, Any]]]
 HIDDEN = "[hidden]"
-#: Fields of a payload that hold arguments once more: of unique jobs, and what request-wide values were.
+#: Payload fields with copies of arguments: of unique jobs, and of context variables.
 _COPIES = re.compile(r"(unique_args|lock_args|display_args|cattr(_[0-9]+)?)")
 
 
 def redacted(
     redact: Redact | None, name: str, args: list[Any], kwargs: dict[str, Any]
 ) -> tuple[list[Any], dict[str, Any]]:
-    """Arguments as ``redact`` lets them be shown. When it fails nothing of them is.
+    """Return the arguments to show. If ``redact`` fails, all of them are hidden.
 
-    Bytes that are no job have no name that it could decide by, and stay hidden.
+    Bytes that are not a job have no class name for ``redact``, so they are hidden too.
     """
     if redact is None:
         return args, kwargs
@@ -29,16 +29,16 @@ def redacted(
     try:
         shown_args, shown_kwargs = redact(name, args, kwargs)
         return list(shown_args), dict(shown_kwargs)
-    except Exception as error:  # noqa: BLE001  # the application's code; what it was to hide must stay hidden
-        logger.warning("redact(%r, …) failed, so its arguments are hidden: %s", name, describe(error))
+    except Exception as error:  # noqa: BLE001  # application code failed; keep the arguments hidden
+        logger.warning("redact(%r, …) failed, its arguments are hidden: %s", name, describe(error))
         return [HIDDEN], {}
 
 
 def without_copies(redact: Redact | None, name: str, payload: Mapping[str, Any]) -> dict[str, Any]:
-    """A payload in which copies of the arguments are as ``redact`` lets them be shown.
+    """Return a payload with redacted copies of the arguments.
 
-    A copy is given to it as arguments when it is a list, else as the keyword argument of its field's name. What it
-    leaves out is `HIDDEN`.
+    ``redact`` gets a list as arguments, and any other value as a keyword argument with the name of its field. Values
+    that it omits are `HIDDEN`.
     """
     if redact is None:
         return dict(payload)

@@ -1,4 +1,4 @@
-"""One request as it came, whether through ASGI or WSGI."""
+"""HTTP requests and responses, independent of ASGI and WSGI."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ LARGEST_BODY_BYTES = 64 * 1024
 
 @dataclass(frozen=True)
 class Request:
-    """What was asked for. An authentication hook gets it.
+    """An HTTP request, passed to the authentication hook.
 
     Attributes:
-        method: in capitals.
-        path: below ``root``, quoted, as it was sent.
-        root: the path that the pages are mounted at, quoted; empty at the root.
-        query: the query string as it was sent.
-        headers: by name in small letters; of several with one name the last.
+        method: in uppercase.
+        path: path below ``root``, quoted, as sent.
+        root: mount path, quoted; empty at the root.
+        query: query string as sent.
+        headers: by lowercase name; the last value of repeated headers.
         body: at most 64 KB.
         scheme: ``http`` or ``https``.
-        client: the address that it came from; empty when unknown.
-        context: the ASGI scope or the WSGI environ, for what a framework has left there: a session, a user.
-        too_large: the body was larger; ``body`` is empty then.
+        client: client address; empty if unknown.
+        context: ASGI scope or WSGI environ, for data of a framework such as the session or user.
+        too_large: the body exceeds 64 KB; then ``body`` is empty.
     """
 
     method: str
@@ -39,18 +39,18 @@ class Request:
     too_large: bool = False
 
     def header(self, name: str) -> str:
-        """A header's value; empty without it."""
+        """Return the value of a header; empty if missing."""
         return self.headers.get(name, "")
 
     @property
     def wants_json(self) -> bool:
-        """Whether its ``Accept`` header is that of a program."""
+        """Whether the ``Accept`` header asks for JSON and not for HTML."""
         accept = self.header("accept").lower()
         return "application/json" in accept and "text/html" not in accept
 
     @property
     def cookies(self) -> Mapping[str, str]:
-        """The cookies by name; none when they cannot be read."""
+        """The cookies by name; empty if they cannot be parsed."""
         try:
             return {name: morsel.value for name, morsel in SimpleCookie(self.header("cookie")).items()}
         except CookieError:
@@ -59,12 +59,12 @@ class Request:
 
 @dataclass(frozen=True)
 class Response:
-    """What is sent back."""
+    """An HTTP response."""
 
     status: int
     body: bytes = b""
     headers: tuple[tuple[str, str], ...] = ()
 
     def with_headers(self, *more: tuple[str, str]) -> Response:
-        """The same with further headers."""
+        """Return the response with additional headers."""
         return Response(self.status, self.body, (*self.headers, *more))

@@ -1,7 +1,7 @@
-"""Which function answers which path.
+"""Routes from paths to functions.
 
-A path is written as ``/queues/{name}/delete``: a part in braces takes a name as `offsider.web.segments` writes it.
-Routes are tried in their order.
+A path is written like ``/queues/{name}/delete``. A placeholder matches a name as written by `offsider.web.segments`.
+Routes are tried in order.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from offsider.web.answers import Answer, NotAllowed, NotFound
+from offsider.web.results import Answer, NotAllowed, NotFound
 from offsider.web.segments import from_segment
 
 if TYPE_CHECKING:
-    from offsider.web.visit import Visit
-    from offsider.web.words import Words
+    from offsider.web.messages import Message
+    from offsider.web.page_request import PageRequest
 
-#: The action of what anybody may do who may see pages at all, and of looking.
+#: The action of all pages, which every authorized user may see.
 LOOK = "page"
 PREFER = "preferences"
 _PART = re.compile(r"\{([a-z_]+)\}")
@@ -27,54 +27,52 @@ _PART = re.compile(r"\{([a-z_]+)\}")
 
 @dataclass(frozen=True)
 class Route:
-    """One page or one action.
+    """A page or an action.
 
     Attributes:
         method: ``GET`` or ``POST``. GET never changes anything.
-        path: below a server's pages, with parts in braces.
-        action: what the authorisation hook is asked and the audit log is told: ``"page"``, ``"queue.clear"``.
-        handler: a plain function, run in a thread.
-        confirm: asked, in English, before it is done, when neither the browser's script nor a program has made sure
-            already; empty: nothing is asked.
-        asks: what is asked in its place, when that depends on what is given.
-        wanted: whether it answers a request with this ``Accept`` header; None: it answers all. For addresses that a
-            program and a person mean differently.
+        path: path below a server's pages, with placeholders.
+        action: name for the authorization hook and the audit log: ``"page"``, ``"queue.clear"``.
+        handler: a synchronous function, run in a thread.
+        asks: returns the confirmation question with the target, or None. Asked unless the browser's script or a
+            program has confirmed already.
+        wanted: whether it serves a request with this ``Accept`` header; None: it serves all. For addresses that
+            have one response for programs and another one for users.
     """
 
     method: str
     path: str
     action: str
-    handler: Callable[[Visit], Answer]
-    confirm: str = ""
-    asks: Callable[[Visit], Words] | None = None
+    handler: Callable[[PageRequest], Answer]
+    asks: Callable[[PageRequest], Message | None] | None = None
     wanted: Callable[[str], bool] | None = None
 
     @property
     def changes(self) -> bool:
-        """Whether jobs or workers are acted on."""
+        """Whether the route changes jobs or workers."""
         return self.method == "POST" and self.action != PREFER
 
 
 @dataclass(frozen=True)
 class Match:
-    """A route that was found, and what stood in the place of its braces."""
+    """A matching route and the values of its placeholders."""
 
     route: Route
     parts: dict[str, str]
 
 
 class Router:
-    """Finds the route of a request."""
+    """Find the route of a request."""
 
     def __init__(self, routes: Iterable[Route]) -> None:
         self._routes = [(route, _compiled(route.path)) for route in routes]
 
     def match(self, method: str, path: str, accept: str = "") -> Match:
-        """The route of a quoted path, for one who accepts such kinds of answers.
+        """Return the route of a quoted path and an ``Accept`` header.
 
         Raises:
-            NotFound: no route has this path.
-            NotAllowed: some have, for other methods.
+            NotFound: no route matches the path.
+            NotAllowed: routes match, but for other methods.
         """
         wanted = "GET" if method == "HEAD" else method
         allowed: set[str] = set()
@@ -87,12 +85,12 @@ class Router:
             allowed |= {"GET", "HEAD"} if route.method == "GET" else {route.method}
         if allowed:
             takes = ", ".join(sorted(allowed))
-            raise NotAllowed("This address takes {methods}.", takes, methods=takes)
-        raise NotFound("There is no such page.")
+            raise NotAllowed("error.methods", takes, methods=takes)
+        raise NotFound("error.no_page")
 
 
 def _compiled(path: str) -> re.Pattern[str]:
     pieces = _PART.split(path)
-    # Odd pieces are the names in braces.
+    # Odd pieces are names of placeholders.
     pattern = "".join(f"(?P<{piece}>[^/]+)" if number % 2 else re.escape(piece) for number, piece in enumerate(pieces))
     return re.compile(pattern)

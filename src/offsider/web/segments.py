@@ -1,8 +1,8 @@
-"""Names in the paths of pages, whatever letters they hold.
+"""Names in the paths of pages.
 
-Names of queues and ids of jobs come from others and may hold any letter. Percent signs are no way to carry them: a
-WSGI server and many a proxy decode ``%2F`` before we see it. So odd letters are written as ``~`` and the two hex digits
-of each byte, which every layer leaves alone; the usual names stay as they are.
+Names of queues and ids of jobs may contain any character. Percent encoding does not work: WSGI servers and many proxies
+decode ``%2F`` before we see it. So unusual characters are written as ``~`` and two hex digits for each byte, which no
+layer changes; usual names stay unchanged.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import re
 
 _ODD = re.compile(r"[^A-Za-z0-9_.:-]")
 _WRITTEN = re.compile(r"(?:~[0-9a-f]{2})+")
-#: What clients and servers take for a folder, or for nothing at all.
+#: Segments that clients and servers normalize away.
 _FOLDERS = re.compile(r"\.{1,2}")
 
 
 def segment(name: str) -> str:
-    """The name as one segment of a path.
+    """Return a name as one segment of a path.
 
     >>> segment("default"), segment("a/b é"), segment("..")
     ('default', 'a~2fb~20~c3~a9', '~2e~2e')
@@ -27,7 +27,7 @@ def segment(name: str) -> str:
 
 
 def from_segment(text: str) -> str:
-    """The name that `segment` wrote. A segment that somebody typed, with letters as they are, means itself."""
+    """Return the name of a segment. A segment that was typed by hand, without escapes, is the name itself."""
     if text == "~":
         return ""
     return _WRITTEN.sub(lambda written: bytes.fromhex(written[0].replace("~", "")).decode(errors="replace"), text)

@@ -1,8 +1,8 @@
-"""The pages as a process of their own.
+"""Run the web UI as its own process.
 
-1. Who may come is settled first: on loopback anybody, under a known host name; elsewhere only with authentication.
-2. The address is bound, so that a port that is taken ends the start.
-3. uvicorn serves until TERM or INT; requests under way have five seconds.
+1. Check access first: on loopback anyone, under a known host name; elsewhere only with authentication.
+2. Bind the address, so that a port in use fails at startup.
+3. Run uvicorn until TERM or INT; open requests get five seconds to complete.
 """
 
 from __future__ import annotations
@@ -14,66 +14,67 @@ from dataclasses import replace
 from types import FrameType
 
 from offsider.core.errors import ConfigurationError
+from offsider.web.allowed_hosts import is_loopback
+from offsider.web.asgi_adapter import AsgiApp
 from offsider.web.authentication import CHALLENGE, basic
-from offsider.web.hosts import is_loopback
-from offsider.web.mounting import check_extra
+from offsider.web.mounting import web_app
 from offsider.web.options import WebOptions
 
 USER = "OFFSIDER_WEB_USER"
 PASSWORD = "OFFSIDER_WEB_PASSWORD"  # noqa: S105  # the name of the variable
 STOP_SECONDS = 5
-#: More connections than that are refused, so that visitors cannot use up what the process may open.
+#: Connections above this limit are refused, so that clients cannot exhaust the process's file descriptors.
 MOST_CONNECTIONS = 500
 
 
 def secured(options: WebOptions, host: str, environ: Mapping[str, str]) -> WebOptions:
-    """The options with the authentication that the environment tells, if they have none yet.
+    """Add the authentication from the environment, if the options have none.
 
     Raises:
-        ConfigurationError: the pages could be reached from elsewhere, and nobody would be asked who they are.
+        ConfigurationError: other machines can reach the web UI, and no authentication is configured.
     """
     user, password = environ.get(USER, ""), environ.get(PASSWORD, "")
     if bool(user) != bool(password):
-        raise ConfigurationError(f"{USER} and {PASSWORD} belong together: set both, or none")
+        raise ConfigurationError(f"{USER} and {PASSWORD} belong together: set both or neither")
     if user and options.authenticate is None:
         options = replace(options, authenticate=basic(user, password), challenge=CHALLENGE)
     if options.authenticate is None and not is_loopback(host):
         raise ConfigurationError(
-            f"--host {host} can be reached from other machines, and nobody would be asked for a password: set {USER} "
-            f"and {PASSWORD}, or name a function with --auth MODULE:FUNCTION; or serve on --host 127.0.0.1"
+            f"--host {host} is reachable from other machines, and no authentication is configured: set {USER} "
+            f"and {PASSWORD}, or pass --auth MODULE:FUNCTION, or use --host 127.0.0.1"
         )
     return replace(options, check_host=options.authenticate is None or bool(options.allowed_hosts))
 
 
 def listening(host: str, port: int) -> socket.socket:
-    """A socket that listens there; port 0 takes a free one. Raises ConfigurationError when it cannot."""
+    """Return a listening socket; port 0 picks a free port. Raises ConfigurationError on failure."""
     try:
         found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, _, _, _, where = found[0]
         listener = socket.create_server((str(where[0]), int(where[1])), family=family, backlog=256)
     except OSError as error:
         raise ConfigurationError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
-    # Connections inherit it. asyncio sets it for sockets of its own making only, and without it an answer waits 40 ms
-    # for the acknowledgement of its headers.
+    # Connections inherit the option. asyncio sets it only for sockets that it creates; without it a response waits
+    # 40 ms for the acknowledgement of its headers.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listener
 
 
 def address(listener: socket.socket, host: str) -> str:
-    """The URL that a browser on this machine opens."""
+    """Return the URL for a browser on this machine."""
     name = "localhost" if host in {"", "0.0.0.0", "::", "[::]"} else host  # noqa: S104  # it is compared, not bound
     shown = f"[{name}]" if ":" in name and not name.startswith("[") else name
     return f"http://{shown}:{listener.getsockname()[1]}/"
 
 
 def serve(options: WebOptions, listener: socket.socket, *, root_path: str = "", ready: Callable[[], None]) -> None:
-    """Serve until a signal ends it.
+    """Serve until a signal.
 
     Args:
-        options: who may see and do what.
-        listener: listens already.
-        root_path: the path under which a proxy hands these pages on.
-        ready: called once it listens to signals too.
+        options: access and display options.
+        listener: a listening socket.
+        root_path: the path at which a proxy publishes the web UI.
+        ready: called after the signal handlers are installed.
 
     Raises:
         ConfigurationError: uvicorn or jinja2 is not installed.
@@ -82,17 +83,14 @@ def serve(options: WebOptions, listener: socket.socket, *, root_path: str = "", 
         import uvicorn
     except ImportError as error:
         raise ConfigurationError('offsider web needs uvicorn: pip install "offsider[web]"') from error
-    check_extra()
-    from offsider.web.app import WebApp
-    from offsider.web.asgi_adapter import AsgiApp
-    from offsider.web.patience import ImpatientProtocol
-    from offsider.web.templates import warm
+    from offsider.web.request_timeout import TimeoutProtocol  # imports uvicorn
 
-    app = AsgiApp(WebApp(options))
-    warm()  # so that the first visitor does not wait for it
+    pages = web_app(options)
+    pages.warm()  # the first user does not wait for it
+    app = AsgiApp(pages)
     config = uvicorn.Config(
         app,
-        http=ImpatientProtocol,
+        http=TimeoutProtocol,
         root_path=root_path.rstrip("/"),
         log_config=None,
         access_log=False,
@@ -102,7 +100,7 @@ def serve(options: WebOptions, listener: socket.socket, *, root_path: str = "", 
         limit_concurrency=MOST_CONNECTIONS,
         timeout_graceful_shutdown=STOP_SECONDS,
     )
-    # uvicorn raises the signal that ended it once more, and the process shall end well.
+    # uvicorn raises the signal again after its shutdown, and the process must exit with code 0.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _do_nothing)
     ready()
@@ -110,4 +108,4 @@ def serve(options: WebOptions, listener: socket.socket, *, root_path: str = "", 
 
 
 def _do_nothing(number: int, frame: FrameType | None) -> None:
-    """The server has ended already."""
+    """Ignore the signal: the server has already stopped."""

@@ -1,6 +1,6 @@
-"""A stored job as plain values for a page, which is also its form in JSON.
+"""A stored job as plain values, for pages and JSON.
 
-In lists every text is cut at 2,048 letters, so that a page of jobs with arguments of a megabyte stays a small page.
+Lists cut each text at 2,048 characters, so that a page of jobs with megabytes of arguments stays small.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from offsider.inspector import JobRecord
 from offsider.web.display import LINE_LETTERS, MOST_LETTERS, cut, is_finite
 from offsider.web.segments import segment
 
-#: Letters of one text on the page of one job.
+#: Maximum characters of a text on the page of a job.
 MOST_ON_PAGES = 100_000
 MOST_TAGS = 20
 _LONGEST_LINK = 200
-#: Nobody reads further in; Python's own depth has an end, too.
+#: Maximum nesting depth shown; Python's recursion is limited too.
 _DEEPEST = 100
 
-#: Given the name, the arguments and the keyword arguments of a job, answers those that may be shown.
+#: Gets name, arguments and keyword arguments of a job, and returns the arguments to show.
 Redact: TypeAlias = Callable[[str, list[Any], dict[str, Any]], tuple[list[Any], dict[str, Any]]]
 
 T = TypeVar("T")
@@ -31,13 +31,13 @@ _PRETTY = json.JSONEncoder(ensure_ascii=False, indent=2)
 
 
 def shown(record: JobRecord, redact: Redact, *, where: str, key: str) -> dict[str, Any]:
-    """One job of a list.
+    """Return a job for a list.
 
     Args:
         record: the job.
-        redact: leaves out of its arguments what nobody may see.
-        where: its place: ``retry``, ``schedule``, ``dead``, ``busy`` or ``queue:<name>``.
-        key: what finds it there again.
+        redact: redacts its arguments.
+        where: its set or queue: ``retry``, ``schedule``, ``dead``, ``busy`` or ``queue:<name>``.
+        key: its key there.
     """
     unlisted_bytes = record.unlisted_bytes
     return {
@@ -59,12 +59,12 @@ def shown(record: JobRecord, redact: Redact, *, where: str, key: str) -> dict[st
         "failed_at": moment(record.failed_at),
         "retried_at": moment(record.retried_at),
         "malformed": record.malformed,
-        "size_bytes": len(record.raw),
+        "size_bytes": len(record.unwrapped),
     }
 
 
 def shown_error(record: JobRecord) -> dict[str, str] | None:
-    """Class and message of the last error; None when it has not failed."""
+    """Return class and message of the last error; None if it has not failed."""
     if not record.error_class and not record.error_message:
         return None
     error_class, message = record.error_class, record.error_message
@@ -77,7 +77,7 @@ def shown_error(record: JobRecord) -> dict[str, str] | None:
 
 
 def one_line(record: JobRecord, redact: Redact, most: int) -> str:
-    """The arguments as JSON with commas between, the keyword ones as ``name=…``; bytes that are no job as they are."""
+    """Return the arguments as JSON, keyword arguments as ``name=…``; bytes that are not a job stay unchanged."""
     args, kwargs = arguments(record, redact)
     if record.malformed:
         return cut("".join(map(str, args)), most)
@@ -92,19 +92,19 @@ def one_line(record: JobRecord, redact: Redact, most: int) -> str:
 
 
 def arguments(record: JobRecord, redact: Redact) -> tuple[list[Any], dict[str, Any]]:
-    """The arguments that may be shown; of bytes that are no job their beginning, as a text."""
+    """Return the redacted arguments; for bytes that are not a job, the first characters."""
     if record.malformed:
-        return redact("", [record.raw[: MOST_ON_PAGES * 4].decode(errors="replace")], {})
+        return redact("", [record.unwrapped[: MOST_ON_PAGES * 4].decode(errors="replace")], {})
     return redact(record.display_class, record.display_args, record.kwargs)
 
 
 def start_of(value: object, most: int, *, pretty: bool = False) -> str:
-    """The first letters of a value as JSON; no more of it is read and written than they need."""
+    """Return the first characters of a value as JSON, without encoding all of a large value."""
     return (_PRETTY if pretty else _COMPACT).encode(_Beginning(most).of(value))[:most]
 
 
 class _Beginning:
-    """Takes of a value so much as is sure to be enough: each item and each letter is at least one letter of JSON."""
+    """Cut a value before encoding: each item and each character is at least one character of JSON."""
 
     def __init__(self, letters: int) -> None:
         self._left = letters
@@ -135,12 +135,12 @@ class _Beginning:
 
 
 def moment(seconds: float | None) -> float | None:
-    """Epoch seconds that a calendar knows; None for all else that somebody may have stored."""
+    """Return epoch seconds if they are a valid date; None for anything else, because payloads may contain anything."""
     if seconds is None or not is_finite(seconds) or not 0 <= seconds < 253_402_300_800:
         return None
     return seconds
 
 
 def job_path(where: str, key: str) -> str:
-    """Where the page of one job is, without the root that the pages are mounted at."""
+    """Return the path of a job's page, without the mount path."""
     return f"/job/{segment(where)}/{segment(key)}"

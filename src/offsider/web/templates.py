@@ -1,8 +1,8 @@
-"""From a page to HTML.
+"""Render pages as HTML.
 
-A template sees ``data``, what the page answered, and a few functions: ``t`` translates, ``url`` and ``here`` make
-addresses, ``asset`` names a file, ``number``, ``moment``, ``span``, ``size`` and ``long_text`` show values, ``may``
-tells whether a button is shown. ``layout`` is what all pages have in common.
+A template has ``data``, the data of the page, ``layout``, the frame of all pages, and some functions: ``t`` translates,
+``url`` and ``here`` return addresses, ``asset`` returns the URL of a file, ``number``, ``percent``, ``moment``,
+``span``, ``size`` and ``long_text`` format values, and ``may`` returns whether to show a button.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ import jinja2
 
 from offsider.web import charts, display
 from offsider.web.assets import own_assets
+from offsider.web.extension_tabs import tab_assets
 from offsider.web.segments import segment
-from offsider.web.tabs import tab_assets
 
 if TYPE_CHECKING:
     from offsider.web.layout import Layout
-    from offsider.web.visit import Visit
+    from offsider.web.page_request import PageRequest
 
 FOLDER = Path(__file__).with_name("templates")
 
 
 class KeysFirst(jinja2.Environment):
-    """In a template ``data.items`` is what the page answered under that key, never a method of dict."""
+    """Look up keys before attributes: ``data.items`` is the value under that key, never a method of dict."""
 
     def getattr(self, obj: Any, attribute: str) -> Any:
         if isinstance(obj, dict) and attribute in obj:
@@ -36,7 +36,7 @@ class KeysFirst(jinja2.Environment):
 
 @cache
 def environment() -> jinja2.Environment:
-    """Where templates are found and how they are read; everything that they put out is escaped."""
+    """Return the template environment; all output is escaped."""
     made = KeysFirst(
         loader=jinja2.FileSystemLoader(FOLDER),
         autoescape=True,
@@ -51,17 +51,17 @@ def environment() -> jinja2.Environment:
 
 
 def warm() -> None:
-    """Read every template now."""
+    """Compile all templates now."""
     for name in environment().list_templates(extensions=["html"]):
         environment().get_template(name)
 
 
-def render(template: str, visit: Visit, layout: Layout, data: object) -> str:
-    """The HTML of a page."""
-    locale = visit.locale
+def render(template: str, request: PageRequest, layout: Layout, data: object) -> str:
+    """Return the HTML of a page."""
+    locale = request.locale
 
     def asset(name: str) -> str:
-        shelf = own_assets() if name in own_assets() else tab_assets(visit.config)
+        shelf = own_assets() if name in own_assets() else tab_assets(request.installation)
         return f"{layout.root}/assets/{shelf.name_of(name)}"
 
     return (
@@ -70,12 +70,13 @@ def render(template: str, visit: Visit, layout: Layout, data: object) -> str:
         .render(
             data=data,
             layout=layout,
-            t=visit.t,
-            url=visit.url,
-            here=visit.here,
+            t=request.t,
+            url=request.url,
+            here=request.here,
             asset=asset,
-            may=visit.may,
+            may=request.may,
             number=locale.number,
+            percent=locale.percent,
             compact=locale.compact,
             moment=partial(display.moment, locale),
             exact=display.exact,

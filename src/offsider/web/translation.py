@@ -1,7 +1,7 @@
-"""The languages of the pages.
+"""Languages of the web UI.
 
-A text is looked up by its English words in ``locales/<code>.json``; one that is not there stays English. Numbers are
-grouped as the language does it.
+``locales/<code>.po`` is the catalog of a language: message ids and texts in gettext's format. Messages missing in a
+language are shown in English.
 """
 
 from __future__ import annotations
@@ -13,102 +13,80 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cache
+from gettext import GNUTranslations, NullTranslations
+from io import BytesIO
 from pathlib import Path
+from struct import pack
 
 FOLDER = Path(__file__).with_name("locales")
 ENGLISH = "en"
-RIGHT_TO_LEFT = frozenset({"ar", "fa", "he", "ur"})
-#: Languages by what their speakers call them.
-NAMES = {
-    "ar": "العربية",
-    "cs": "Čeština",
-    "da": "Dansk",
-    "de": "Deutsch",
-    "el": "Ελληνικά",
-    "en": "English",
-    "es": "Español",
-    "fa": "فارسی",
-    "fr": "Français",
-    "he": "עברית",
-    "hi": "हिन्दी",
-    "id": "Bahasa Indonesia",
-    "it": "Italiano",
-    "ja": "日本語",
-    "ko": "한국어",
-    "nb": "Norsk",
-    "nl": "Nederlands",
-    "pl": "Polski",
-    "pt": "Português",
-    "ru": "Русский",
-    "sv": "Svenska",
-    "tr": "Türkçe",
-    "uk": "Українська",
-    "ur": "اردو",
-    "vi": "Tiếng Việt",
-    "zh": "中文",
-}
-#: What stands between thousands; a comma in all other languages.
-_GROUPS = {
-    **dict.fromkeys(("da", "de", "el", "es", "id", "it", "nl", "pt", "tr", "vi"), "."),
-    **dict.fromkeys(("cs", "fr", "nb", "pl", "ru", "sv", "uk"), "\N{NARROW NO-BREAK SPACE}"),
-}
-#: From which number on a unit is used, and how it is written.
-_LARGE = ((1_000_000_000, "{count}B"), (1_000_000, "{count}M"))
-#: Longer ones are written as 1.23e+400.
+#: Minimum value and message id of each short form.
+_LARGE = ((1_000_000_000, "number.billions"), (1_000_000, "number.millions"))
+#: Larger numbers are written as 1.23e+400.
 _GROUPED_BELOW = 10**18
-_PLACE = re.compile(r"\{([a-z_]+)\}")
-# An Accept-Language header is short; more of it is not read.
+_PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
+_FIELD = re.compile(r'^(msgid|msgstr)(?:_plural|\[\d\])? ((?:".*"\n?)+)', re.MULTILINE)
+_MO_MAGIC, _MO_HEADER_BYTES = 0x950412DE, 28
+#: Ranges of an Accept-Language header that are read.
 _MOST_RANGES = 20
 
 
 @dataclass(frozen=True)
 class Locale:
-    """One language.
+    """A language.
 
     Attributes:
         code: as in ``<html lang>``.
-        texts: English text to its translation.
+        catalog: its messages, with English as the fallback.
     """
 
     code: str
-    texts: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    catalog: NullTranslations = field(default_factory=NullTranslations, repr=False)
 
     @property
     def direction(self) -> str:
         """``ltr`` or ``rtl``."""
-        return "rtl" if self.code in RIGHT_TO_LEFT else "ltr"
+        return self.translate("language.direction")
 
     @property
     def name(self) -> str:
-        """What its speakers call it."""
-        return NAMES.get(self.code, self.code)
+        """The name of the language, in that language."""
+        return self.translate("language.name")
 
-    def translate(self, text: str, **values: object) -> str:
-        """The text in this language; ``{name}`` stands for a value, and a number is grouped."""
-        found = self.texts.get(text) or text
-        if not values:
-            return found
-        return _PLACE.sub(lambda place: self._shown(values.get(place[1], place[0])), found)
+    def translate(self, message: str, count: int | None = None, **values: object) -> str:
+        """Return the text of a message with its placeholders ``{name}`` filled in. ``count`` selects the plural form.
+
+        A text that is not an id is returned unchanged, such as a Redis error or the title of an extension.
+        """
+        if not message:
+            return ""  # the empty id is the catalog's header
+        if count is None:
+            text = self.catalog.gettext(message)
+        else:
+            text, values = self.catalog.ngettext(message, message, count), {"count": count, **values}
+        return _PLACEHOLDER.sub(lambda found: self._shown(values.get(found[1], found[0])), text) if values else text
 
     def number(self, value: float, digits: int = 0) -> str:
-        """A number with its thousands grouped, and so many digits after the point; whatever number it is."""
-        if value != value or value in {math.inf, -math.inf}:  # noqa: PLR0124  # one that is none
+        """Format a number with grouped thousands and a fixed number of decimals."""
+        if value != value or value in {math.inf, -math.inf}:  # noqa: PLR0124  # NaN differs from itself
             return "\N{EN DASH}"
         if abs(value) >= _GROUPED_BELOW:
             return f"{Decimal(value):.2e}"
-        plain = f"{value:,.{digits}f}"
-        if self.code not in _GROUPS:
-            return plain
-        return plain.translate({ord(","): _GROUPS[self.code], ord("."): ","})
+        thousands, decimal = self.translate("language.thousands"), self.translate("language.decimal")
+        return f"{value:,.{digits}f}".translate({ord(","): thousands, ord("."): decimal})
+
+    def percent(self, share: float, digits: int = 0) -> str:
+        """Format a fraction in percent: ``95%``."""
+        return self.translate("number.percent", value=self.number(share * 100, digits))
 
     def compact(self, value: int) -> str:
-        """A number of seven digits and more in millions: ``8.2M``; a smaller one as it is."""
-        for least, text in _LARGE:
+        """Format numbers of seven or more digits in millions or billions: ``8.2M``."""
+        for least, message in _LARGE:
             if value >= least:
-                # Cut and not rounded: 999.9 million are not a thousand million yet.
+                # Truncate, do not round: 999.9 million is not a billion.
                 tenths = value * 10 // least
                 short = self.number(tenths / 10, 1) if tenths < 1000 else self.number(tenths // 10)
-                return self.translate(text, count=short)
+                return self.translate(message, value=short)
         return self.number(value)
 
     def _shown(self, value: object) -> str:
@@ -119,15 +97,38 @@ class Locale:
 
 @cache
 def locales() -> Mapping[str, Locale]:
-    """Every language there is, by code, in the order of their names."""
-    found = {ENGLISH: Locale(ENGLISH)}
-    for file in FOLDER.glob("*.json"):
-        found[file.stem] = Locale(file.stem, json.loads(file.read_text("utf-8")))
+    """Return all languages by code, sorted by name."""
+    found = {file.stem: Locale(file.stem, read_catalog(file.read_text("utf-8"))) for file in FOLDER.glob("*.po")}
+    for locale in found.values():
+        if locale.code != ENGLISH:
+            locale.catalog.add_fallback(found[ENGLISH].catalog)
     return dict(sorted(found.items(), key=lambda item: item[1].name.casefold()))
 
 
+def read_catalog(text: str) -> GNUTranslations:
+    """Parse the text of a ``.po`` file.
+
+    `gettext` reads only the binary format, so the text is compiled here, without a build step or a second copy of each
+    catalog.
+    """
+    messages: dict[bytes, bytes] = {}
+    for entry in text.split("\n\n"):
+        parts: dict[str, list[str]] = {"msgid": [], "msgstr": []}
+        for name, lines in _FIELD.findall(entry):
+            parts[name].append("".join(map(json.loads, lines.splitlines())))
+        if any(parts["msgstr"]):
+            messages["\0".join(parts["msgid"]).encode()] = "\0".join(parts["msgstr"]).encode()
+    index, strings = b"", b""
+    start = _MO_HEADER_BYTES + 16 * len(messages)
+    for each in (*messages.keys(), *messages.values()):
+        index += pack("<2I", len(each), start + len(strings))
+        strings += each + b"\0"
+    header = pack("<7I", _MO_MAGIC, 0, len(messages), _MO_HEADER_BYTES, _MO_HEADER_BYTES + 8 * len(messages), 0, 0)
+    return GNUTranslations(BytesIO(header + index + strings))
+
+
 def preferred(chosen: str, accept_language: str) -> Locale:
-    """The language that a visitor chose, else the best of those the browser asks for, else English."""
+    """Return the language that the user chose, else the best match for the browser's, else English."""
     known = locales()
     if chosen in known:
         return known[chosen]

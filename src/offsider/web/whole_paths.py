@@ -1,6 +1,6 @@
-"""Addresses in JSON, as a program can ask for them: with where the pages are mounted, and which server's they are.
+"""Complete paths in JSON with the mount path and the server.
 
-Pages answer paths below a server's root, and templates give them to ``url``. In JSON nothing does.
+Pages return paths relative to a server's root. Templates complete them with ``url``; for JSON this module does.
 """
 
 from __future__ import annotations
@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-#: Keys whose value is a path, besides all that end in ``_path``.
+#: Keys whose value is a path, besides those ending in ``_path``.
 _PATHS = frozenset({"path", "action", "back", "start", "previous", "next", "end", "more"})
-#: Keys whose value has a path under each of its names.
+#: Keys whose value is a mapping of paths.
 _OF_PATHS = frozenset({"actions", "orders", "sorts", "every", "selected", "samples", "periods", "without"})
-#: Keys below which names are somebody else's.
+#: Keys of mappings whose names are user data, so they are not checked.
 _FOREIGN = frozenset({"fields", "values", "kept"})
 
 
 def with_base(base: str, data: Any) -> Any:
-    """The data of a page, each path in it begun with ``base``."""
+    """Return the data of a page with ``base`` prepended to each path."""
     if not base:
         return data
     if isinstance(data, Mapping):
@@ -42,5 +42,5 @@ def _is_foreign(name: str, value: object) -> bool:
 
 
 def _whole(base: str, path: Any) -> Any:
-    # An empty one says that there is no such page.
+    # An empty path means that the page does not exist.
     return base + path if isinstance(path, str) and path.startswith("/") else path

@@ -1,4 +1,4 @@
-"""The pages as a WSGI application: each request in the thread that the host gives it, with nothing beside."""
+"""The web UI as a WSGI application: each request runs in the server's thread."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ StartResponse: TypeAlias = Callable[[str, list[tuple[str, str]]], Any]
 
 
 class WsgiApp:
-    """Answers HTTP through WSGI."""
+    """Handle HTTP requests through WSGI."""
 
     def __init__(self, app: WebApp) -> None:
         self.app = app
@@ -28,7 +28,7 @@ class WsgiApp:
 
 
 def request_of(environ: Environ) -> Request:
-    """The request of an environ."""
+    """Build the request of an environ."""
     body = _body(environ)
     return Request(
         method=environ["REQUEST_METHOD"],
@@ -45,7 +45,7 @@ def request_of(environ: Environ) -> Request:
 
 
 def _quoted(path: str) -> str:
-    # WSGI hands bytes over as if they were latin-1.
+    # WSGI passes bytes decoded as latin-1.
     return quote(path.encode("latin-1"), safe=PATH_LETTERS.replace("%", ""))
 
 

@@ -1,6 +1,6 @@
 """Finds new queues for capsules that serve all of them (``-q '*'``).
 
-A queue is registered as the owner's before anything is claimed from it.
+The owner registers its private list for a queue before it claims anything from that queue.
 """
 
 from __future__ import annotations
@@ -9,25 +9,25 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from offsider.core.errors import RedisFailure
+from offsider.runtime.service import LoopService
 from offsider.storage import queues
-from offsider.wiring.service import Loop
 from offsider.worker.outage import Outage
 
 if TYPE_CHECKING:
+    from offsider.config.capsule import Capsule
+    from offsider.config.config import Config
     from offsider.storage.redis import Redis
-    from offsider.wiring.capsule import Capsule
-    from offsider.wiring.config import Config
-    from offsider.worker.ownership import Ownership
+    from offsider.worker.alive.ownership import Ownership
 
 PAUSE_SECONDS = 5.0
 
 
-class Discovery:
-    """The service that looks into the set of known queues.
+class Discovery(LoopService):
+    """The service that reads the set of known queues.
 
     Args:
-        capsules: those that serve every queue.
-        wakes: by the name of a capsule, what makes its fetcher look at queues that are new.
+        capsules: capsules that serve every queue.
+        wakes: capsule name -> callable that makes its fetcher check new queues.
     """
 
     def __init__(
@@ -43,14 +43,10 @@ class Discovery:
         self._capsules = capsules
         self._wakes = wakes
         self._outage = Outage("discovery of queues", config)
-        self._loop = Loop("offsider-discovery", self.tick, on_error=config.handle_error)
-        self.name = self._loop.name
-        self.start = self._loop.start
-        self.stop = self._loop.stop
-        self.join = self._loop.join
+        super().__init__("offsider-discovery", self.tick, config.handle_error)
 
     def tick(self) -> float:
-        """Look once."""
+        """Read the queue names once."""
         try:
             names = queues.names(self._redis)
             for capsule in self._capsules:

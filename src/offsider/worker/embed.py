@@ -1,7 +1,7 @@
 """A worker inside another program: a web server in development, a desktop program, a test.
 
-It has two threads by default, leaves signals and the process title alone, and ignores quiet and stop from
-web pages: the program around it decides.
+It has two threads by default, does not change signal handlers or the process title, and ignores quiet and stop from
+web pages: the surrounding program controls it.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Self
 
+from offsider.config.config import Config
+from offsider.config.default import default_config
 from offsider.core.errors import ConfigurationError
-from offsider.jobs.selected import serve_selected
-from offsider.wiring.config import Config
-from offsider.wiring.default import default_config
-from offsider.wiring.logs import logger
+from offsider.jobs.query_queues import serve_selected
+from offsider.logs.setup import logger
 from offsider.worker.launcher import Launcher
 
 EMBEDDED_CONCURRENCY = 2
@@ -28,34 +28,33 @@ class EmbeddedWorker:
             serve()
 
     Args:
-        config: default: the very configuration that clients of this process use (the settings file of the current
-            folder, the environment, and what ``configure_client`` said), with ``concurrency`` threads. It is frozen
-            by `start`.
-        concurrency: how many jobs run at a time, when no ``config`` is given.
+        config: by default the configuration that clients of this process use (the settings file of the current
+            folder, the environment, and ``configure_client``), with ``concurrency`` threads. `start` freezes it.
+        concurrency: number of jobs that run at once if no ``config`` is given.
 
     Raises:
-        ConfigurationError: no ``config`` is given, and that of the process serves a worker already.
+        ConfigurationError: no ``config`` is given, and another worker already uses the default configuration.
     """
 
     def __init__(self, config: Config | None = None, *, concurrency: int = EMBEDDED_CONCURRENCY) -> None:
         if config is None:
             config = default_config()
             if config.frozen:
-                msg = "the configuration of this process serves a worker already; give this one a new Config"
+                msg = "another worker already uses the default configuration; pass a new Config"
                 raise ConfigurationError(msg)
             config.worker.concurrency = concurrency
         self.config = config
         self._launcher: Launcher | None = None
 
     def start(self) -> None:
-        """Begin to run jobs.
+        """Start running jobs.
 
         Raises:
-            ConfigurationError: it was started before: a worker lives once; or its shard selects nothing.
+            ConfigurationError: it was started before, or its shard selects no queues.
             RedisFailure: the server cannot be reached.
         """
         if self._launcher is not None:
-            msg = "this embedded worker was started before; make a new one (with a new Config)"
+            msg = "this embedded worker was started before; create a new one with a new Config"
             raise ConfigurationError(msg)
         for warning in serve_selected(self.config):
             logger.warning("%s", warning)
@@ -63,16 +62,16 @@ class EmbeddedWorker:
         try:
             self._launcher.start()
         except BaseException:
-            self._launcher.stop()  # the program goes on, so what was started already must not
+            self._launcher.stop()  # the program continues, so stop the parts that have started
             raise
 
     def quiet(self) -> None:
-        """Take no further jobs; running ones go on."""
+        """Stop claiming jobs; running jobs continue."""
         if self._launcher is not None:
             self._launcher.quiet()
 
     def stop(self) -> None:
-        """Come to an end within ``worker.timeout_seconds`` and a little; unfinished jobs go back."""
+        """Stop within ``worker.timeout_seconds`` plus about 4 s; unfinished jobs are requeued."""
         if self._launcher is not None:
             self._launcher.stop()
 

@@ -1,9 +1,9 @@
-"""How the workers of this machine's keeper fare: plain data, written by the keeper, read by the health endpoint.
+"""The health of a keeper's workers: plain data, written by the keeper, read by the health endpoint.
 
-1. A worker is known from its first report on; the keeper writes here what each report says and what Redis answers.
-2. `HealthState.live` asks for a restart only when a restart helps: never because Redis is away, nor because a job
-   holds the interpreter.
-3. `HealthState.ready` asks whether new jobs are taken right now.
+1. The first report of a worker registers it. The keeper updates this data after each report and each beat.
+2. `HealthState.live` asks for a restart only if a restart helps: never because Redis is unavailable, or because a job
+   blocks the interpreter.
+3. `HealthState.ready` reports whether workers claim jobs now.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ class WorkerHealth:
     """One worker process.
 
     Attributes:
-        pid: of the process.
-        identity: as it is in Redis now; a worker that was declared dead by mistake takes a new one.
+        pid: its process.
+        identity: its current identity in Redis; a worker that was declared dead by mistake gets a new one.
         state: ``"starting"``, ``"ready"``, ``"quiet"`` or ``"stopping"``.
         life_seconds: how long a beat keeps it alive.
-        beaten_at: when Redis last took a beat for it, by the monotonic clock; None before the first.
-        told_at: when it last reported, by the same clock; one whose interpreter is held by a job is silent.
-        stuck: what it says is broken in itself and stays broken, such as a fetch loop that does not turn.
+        beaten_at: time of the last successful beat in monotonic seconds; None before the first.
+        told_at: time of its last report in monotonic seconds; a worker whose interpreter is blocked sends none.
+        stuck: permanent faults that it has detected in itself, such as a stuck fetch loop.
     """
 
     pid: int
@@ -37,13 +37,13 @@ class WorkerHealth:
     stuck: tuple[str, ...] = ()
 
     def not_ready(self, now: float) -> list[str]:
-        """Why no new jobs are taken here; empty when they are."""
+        """Return the reasons why this worker fetches no jobs; empty if it does."""
         if self.state != READY:
             return [f"worker {self.pid} is {self.state}"]
         if self.beaten_at is None or now - self.beaten_at > self.life_seconds:
-            return [f"worker {self.pid}: Redis has taken no beat for a liveness life ({self.life_seconds:g} s)"]
+            return [f"worker {self.pid}: no heartbeat has reached Redis for {self.life_seconds:g} s"]
         if self.told_at is None or now - self.told_at > self.life_seconds:
-            return [f"worker {self.pid} is silent for a liveness life: does a job hold its interpreter?"]
+            return [f"worker {self.pid} has not reported for {self.life_seconds:g} s; a job may block its interpreter"]
         return []
 
 
@@ -52,26 +52,26 @@ class HealthState:
     """All workers of a keeper.
 
     Attributes:
-        expected: how many workers there shall be.
-        workers: by pid. Replaced as a whole, so that a reader in another thread sees one state.
+        expected: expected number of workers.
+        workers: by pid. Replaced as a whole, so that a reader in another thread sees a consistent state.
     """
 
     expected: int = 1
     workers: dict[int, WorkerHealth] = field(default_factory=dict[int, WorkerHealth])
 
     def live(self) -> list[str]:
-        """Reasons for a restart of the whole; empty when it is as alive as a restart could make it."""
+        """Return reasons to restart all workers; empty if a restart would not help."""
         return [f"worker {worker.pid}: {reason}" for worker in self.workers.values() for reason in worker.stuck]
 
     def ready(self) -> list[str]:
-        """Reasons why jobs are not taken as they should be; empty when all expected workers take jobs."""
+        """Return reasons why too few workers claim jobs; empty if all expected workers do."""
         now = time.monotonic()
         workers = list(self.workers.values())
         reasons = [reason for worker in workers for reason in worker.not_ready(now)]
         taking = sum(not worker.not_ready(now) for worker in workers)
         if taking >= self.expected:
-            # Those that are on their way out, beside enough others, are no lack.
+            # Stopping workers do not matter while enough others fetch jobs.
             reasons = []
         elif not reasons or len(workers) < self.expected:
-            reasons.append(f"{taking} of {self.expected} workers take jobs")
+            reasons.append(f"{taking} of {self.expected} workers claim jobs")
         return [*self.live(), *reasons]

@@ -1,11 +1,12 @@
-"""Shows this process in Sidekiq's registry, flushes the counters, and takes signals that were left for it.
+"""Publishes this process in Sidekiq's registry, flushes the counters, and receives signals from web pages.
 
-1. Add what was processed and failed since the last beat to the counters; what cannot be written is kept.
-2. The same for what was counted of each job class.
+1. Add the jobs processed and failed since the last beat to the counters; counts that cannot be written are kept.
+2. Do the same for the counts of each job class.
 3. Time a PING.
-4. Write the process and its running jobs, and take a signal: one script.
-5. Tell listeners: ``heartbeat`` at the first beat and after a partition, ``beat`` at each.
-6. Between two beats, look for a signal a few times, so that ``offsider stop`` need not wait for the next one.
+4. Write the process and its running jobs, and read a pending signal: one script.
+5. Emit events: ``heartbeat`` at the first beat and after a partition, ``beat`` at each beat.
+6. Between two beats, poll for a signal, so that ``offsider stop`` takes effect sooner.
+7. Each second, if anything has changed, add to the counters, and report jobs per second and running jobs.
 """
 
 from __future__ import annotations
@@ -22,25 +23,27 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from offsider import __version__
+from offsider.config.app_version import app_version
 from offsider.core.errors import RedisFailure, RedisRefused, RedisUnavailable
+from offsider.core.series import Load
 from offsider.jobs import registry
-from offsider.storage import processes, registered, run_counts, stats
+from offsider.runtime.service import LoopService
+from offsider.storage import processes, run_counts, stats
 from offsider.storage.processes import Beat
-from offsider.storage.shard_loads import Load
-from offsider.wiring.app_version import app_version
-from offsider.wiring.service import Loop
+from offsider.worker.activity import ActivityReport
 from offsider.worker.outage import Outage
-from offsider.worker.promises import Promises
 from offsider.worker.resident_memory import resident_kilobytes
-from offsider.worker.shard_load import ShardLoad
+from offsider.worker.run.interrupt import OBSTACLE
+from offsider.worker.slo_targets import SloTargets
+from offsider.worker.thread_time import ThreadTime
 
 if TYPE_CHECKING:
+    from offsider.config.config import Config
     from offsider.core.series import Series
     from offsider.storage.redis import Redis
     from offsider.storage.scripts import Argument
-    from offsider.wiring.config import Config
-    from offsider.worker.ownership import Ownership
-    from offsider.worker.tallies import Taken
+    from offsider.worker.alive.ownership import Ownership
+    from offsider.worker.run_counts import Snapshot
     from offsider.worker.work_state import WorkState
 
 logger = logging.getLogger("offsider")
@@ -48,19 +51,21 @@ logger = logging.getLogger("offsider")
 PAUSE_SECONDS = 10.0
 PAUSE_SECONDS_OF_6 = 5.0
 LOOK_SECONDS = 2.5
+REPORT_SECONDS = 1.0
 SLOW_MICROSECONDS = 50_000
 ROUND_TRIPS = 5
 
 
-class Heartbeat:
-    """The service that makes this process visible.
+class Heartbeat(LoopService):
+    """The service that publishes this process.
 
     Args:
-        quiet: tells whether the worker takes no more jobs.
-        on_signal: gets ``TSTP``, ``TERM`` or ``TTIN``.
-        embedded: the worker lives inside another program, which such signals are not meant for.
-        count: told what was counted, when a health endpoint serves it to a monitoring system.
-        beaten: called after each beat, when others know what this process can run.
+        quiet: returns whether the worker is quiet.
+        on_signal: called with ``TSTP``, ``TERM`` or ``TTIN``.
+        embedded: the worker runs inside another program, and ignores such signals.
+        coroutines: returns how many running jobs occupy no thread.
+        count: receives the counts for a health endpoint that serves them to a monitoring system.
+        beaten: called after each beat, when the registry contains the jobs that this process can run.
     """
 
     def __init__(
@@ -73,6 +78,7 @@ class Heartbeat:
         quiet: Callable[[], bool],
         on_signal: Callable[[str], None],
         embedded: bool,
+        coroutines: Callable[[], int] = int,
         count: Callable[[Sequence[Series], int, int], None] | None = None,
         beaten: Callable[[], None] | None = None,
     ) -> None:
@@ -83,24 +89,22 @@ class Heartbeat:
         self._quiet = quiet
         self._on_signal = on_signal
         self._embedded = embedded
+        self._coroutines = coroutines
         self._count = count
         self._beaten = beaten
         self._wire_version = config.redis.wire_version
-        self._promises = Promises(config)
-        self._load = ShardLoad(config.clock.monotonic())
+        self._targets = SloTargets(config)
+        self._activity = ActivityReport(redis, work_state, config.clock.now)
+        self._thread_time = ThreadTime(config.clock.monotonic())
         self._started_at = config.clock.now()
         self._round_trips: deque[int] = deque(maxlen=ROUND_TRIPS)
         self._shown_as = ""
         self._writing = threading.Lock()
         self._left = False
         self._outage = Outage("heartbeat", config)
-        self._beat_due = 0.0
+        self._beat_due = self._look_due = 0.0
         self._beat_asked = False
-        self._loop = Loop("offsider-heartbeat", self._beat_or_look, on_error=config.handle_error)
-        self.name = self._loop.name
-        self.start = self._loop.start
-        self.stop = self._loop.stop
-        self.join = self._loop.join
+        super().__init__("offsider-heartbeat", self._beat_or_look, config.handle_error)
 
     def wake(self) -> None:
         """Beat now."""
@@ -112,21 +116,30 @@ class Heartbeat:
         if self._beat_asked or now >= self._beat_due:
             self._beat_asked = False
             self._beat_due = now + self.tick()
-        elif not self._embedded:
+        elif now >= self._look_due and not self._embedded:
+            self._look_due = now + LOOK_SECONDS
             self.look()
-        return min(LOOK_SECONDS, max(0.0, self._beat_due - now))
+        self.report()
+        return min(REPORT_SECONDS, max(0.0, self._beat_due - now))
 
     def look(self) -> None:
-        """Take a signal that was left since the last beat; while the server is away there is none."""
+        """Receive a signal that was sent since the last beat; ignore Redis failures."""
         with suppress(RedisFailure):
             signal = processes.take_signal(self._redis, self._shown_as or self._ownership.identity)
             if signal:
                 self._on_signal(signal)
 
+    def report(self) -> None:
+        """Write changes since the last report. On failure they are kept, and the next beat reports the error."""
+        if self._shown_as:
+            with suppress(RedisFailure):
+                self.flush_counters()
+                self._activity.write(self._shown_as)
+
     def tick(self) -> float:
         """Beat once."""
         well = True
-        # A full server refuses counters but not the rest: then the process must not vanish from the pages.
+        # A full server refuses counters but accepts the rest, so the process must not disappear from the pages.
         for step in (self.flush_counters, self.flush_metrics, self._beat):
             try:
                 step()
@@ -138,7 +151,7 @@ class Heartbeat:
         return PAUSE_SECONDS_OF_6 if self._wire_version == 6 else PAUSE_SECONDS
 
     def flush_counters(self) -> None:
-        """Write what was counted since the last time, or keep it for the next."""
+        """Write the counts since the last call, or keep them for the next one."""
         processed, failed = self._work_state.take_counts()
         day = datetime.fromtimestamp(self._config.clock.now(), UTC).strftime("%Y-%m-%d")
         try:
@@ -146,13 +159,14 @@ class Heartbeat:
         except RedisFailure:
             self._work_state.give_back_counts(processed, failed)
             raise
+        self._activity.rates.note(processed, failed)
 
     def flush_metrics(self) -> None:
-        """Write what was counted of each class; what surely was not written is kept for the next time."""
-        tallies, now = self._work_state.tallies, self._config.clock.now()
-        taken = tallies.take()
-        # What no label of an extension may replace comes last.
-        series: Sequence[Series] = taken.series((*self._config.metric_labels, self._promises.labels))
+        """Write the counts of each class. Counts that were certainly not written are kept for the next call."""
+        counted, now = self._work_state.run_counts, self._config.clock.now()
+        taken = counted.take()
+        # Our own labels are last, so that labels of extensions cannot replace them.
+        series: Sequence[Series] = taken.series((*self._config.metric_labels, self._targets.labels))
         load = self._take_load(taken, now)
         shard = self._config.worker.shard
         try:
@@ -161,19 +175,19 @@ class Heartbeat:
             )
         except RedisFailure as error:
             if not (isinstance(error, RedisUnavailable) and error.ambiguous):
-                tallies.give_back(taken)
-                self._load.give_back(load)
+                counted.restore(taken)
+                self._thread_time.restore(load)
                 series = ()
             raise
         finally:
             if self._count is not None:
                 self._count(series, self._work_state.busy, self._concurrency())
 
-    def _take_load(self, taken: Taken, now: float) -> Load:
-        """What the threads did."""
+    def _take_load(self, taken: Snapshot, now: float) -> Load:
+        """Return the thread time since the last call."""
         if not self._config.worker.metrics:
             return Load()
-        return self._load.take(
+        return self._thread_time.take(
             self._config.clock.monotonic(),
             ended_seconds=taken.run_seconds,
             under_way_seconds=self._work_state.under_way_seconds(now),
@@ -182,24 +196,21 @@ class Heartbeat:
         )
 
     def leave(self) -> None:
-        """Take the process off the registry, for good."""
+        """Remove the process from the registry permanently."""
         with self._writing:
             self._left = True
-            self._withdraw(self._shown_as or self._ownership.identity)
-
-    def _withdraw(self, identity: str) -> None:
-        processes.leave(self._redis, identity)
-        registered.withdraw(self._redis, identity)
+            processes.leave(self._redis, self._shown_as or self._ownership.identity)
 
     def _beat(self) -> None:
         with self._writing:
-            # A beat that is late must not bring a process back that has left.
+            # A late beat must not register a process again that has left.
             beat = None if self._left else self._write()
         if beat is None:
             return
         if beat.signal and not self._embedded:
             self._on_signal(beat.signal)
         if not beat.known:
+            self._activity.forget()
             self._config.events.emit("heartbeat")
         self._config.events.emit("beat")
         if self._beaten is not None:
@@ -209,11 +220,11 @@ class Heartbeat:
     def _write(self) -> Beat:
         identity = self._ownership.identity
         if self._shown_as not in ("", identity):
-            self._withdraw(self._shown_as)
+            processes.leave(self._redis, self._shown_as)
         self._shown_as = identity
         self._time_round_trip()
-        with suppress(RedisRefused):  # a full server: the process is to be seen all the same
-            registered.publish(self._redis, identity, registry.signatures())
+        with suppress(RedisRefused):  # a full server: publish the process nevertheless
+            processes.publish_jobs(self._redis, identity, registry.signatures())
         return processes.heartbeat(
             self._redis,
             identity,
@@ -235,15 +246,15 @@ class Heartbeat:
         return fields
 
     def info(self, identity: str) -> dict[str, Any]:
-        """What the process says of itself, in the form of the Sidekiq that ``wire_version`` names."""
+        """Return the process's description, in the format of the Sidekiq version that ``wire_version`` selects."""
         capsules = list(self._config.capsules.values())
         info: dict[str, Any] = {
             "hostname": identity.split(":", 1)[0],
             "started_at": self._started_at,
             "pid": os.getpid(),
             "tag": self._config.worker.tag,
-            # Version 8 dropped it, but pages of older versions that look at the same server need it.
-            "concurrency": self._concurrency(),
+            # Sidekiq 8 dropped it, but web pages of older versions on the same server need it.
+            "concurrency": self._threads(),
         }
         if self._wire_version == 8:
             info["capsules"] = {
@@ -269,21 +280,27 @@ class Heartbeat:
             info["routing"] = self._config.routing.rules.digest
         if self._config.worker.shard:
             info["shard"] = self._config.worker.shard
+        if OBSTACLE:
+            info["uninterruptible"] = OBSTACLE
         for field in self._config.info_fields:
             info |= self._told_by(field)
         return info
 
     def _told_by(self, field: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
-        """Fields of an extension; when it fails, or they are not JSON, the process is shown without them."""
+        """Return the fields of an extension; none if it raises or they are not JSON."""
         try:
             told = dict(field())
             json.dumps(told)
-        except Exception as error:  # noqa: BLE001 - a field that is missing must not hide the whole process
+        except Exception as error:  # noqa: BLE001 - a failing extension must not hide the process
             self._config.handle_error(error, {"context": "fields for the process's info"})
             return {}
         return told
 
     def _concurrency(self) -> int:
+        """Return how many jobs can run now: one in each thread, and the coroutines that run beside them."""
+        return self._threads() + self._coroutines()
+
+    def _threads(self) -> int:
         return sum(capsule.concurrency for capsule in self._config.capsules.values())
 
     def _time_round_trip(self) -> None:
@@ -292,13 +309,13 @@ class Heartbeat:
         self._round_trips.append(int((time.perf_counter() - started) * 1_000_000))
         if len(self._round_trips) == ROUND_TRIPS and min(self._round_trips) > SLOW_MICROSECONDS:
             logger.warning(
-                "a round trip to Redis takes %d us (the last five: %s): over %d us jobs suffer; "
-                "is the server or this process short of CPU, or the network far?",
+                "a round trip to Redis takes %d us (the last five: %s); above %d us jobs are delayed: "
+                "check the CPU load of the server and of this process, and the network",
                 self._round_trips[-1],
                 list(self._round_trips),
                 SLOW_MICROSECONDS,
             )
-            # Start over, so that the warning comes at every fourth beat at most.
+            # Start over, to log the warning at most at every fourth beat.
             last = self._round_trips[-1]
             self._round_trips.clear()
             self._round_trips.append(last)

@@ -1,21 +1,21 @@
-"""Brings a worker up and down.
+"""Starts and stops a worker.
 
-Up:
+Start:
 
 1. Freeze the configuration and check every declared job against it.
-2. ``startup`` handlers; an error of theirs aborts.
-3. Register the owner: the first beat is acknowledged before the first claim.
+2. Call ``startup`` handlers; an error in one aborts the start.
+3. Register the owner: the server acknowledges the first beat before the first claim.
 4. Start the services (liveness, sweeper, watchdog, heartbeat, discovery, scheduler, switches, those of extensions),
    then the managers with their processors.
 
-Down (rule 12):
+Stop (rule 12):
 
-1. Quiet: no further jobs, no scheduler. The process does not end by itself.
+1. Quiet: fetch no more jobs, stop the scheduler. The process does not exit by itself.
 2. Stop: quiet, then wait for running jobs, all capsules under one deadline.
-3. Interrupt what runs, and leave each thread a little time (2.5 s) to settle its own outcome.
-4. Give back what is left, in one last step.
-5. Flush the counters, leave the registries, ``exit`` handlers. The caller then ends the process: threads
-   that could not be interrupted are still there.
+3. Interrupt the running jobs, and give each thread a little time (2.5 s) to settle its own outcome.
+4. Requeue the remaining jobs, in one last step.
+5. Flush the counters, leave the registries, call ``exit`` handlers. The caller then ends the process: threads
+   that could not be interrupted still run.
 """
 
 from __future__ import annotations
@@ -32,58 +32,65 @@ from typing import TYPE_CHECKING, Any
 
 from offsider import __version__
 from offsider.client import Client
+from offsider.config.installation import Installation
+from offsider.config.routing import MAIN
 from offsider.core.errors import MalformedPayload, RedisFailure
 from offsider.core.payload import decode
 from offsider.jobs import registry
-from offsider.storage import owners
-from offsider.wiring.leader import Leader, Leadership
-from offsider.wiring.routing import MAIN
-from offsider.worker.ability import Abilities
+from offsider.runtime.leader import Leader
+from offsider.storage import descriptors, owners
+from offsider.worker.alive.isolation import Isolation
+from offsider.worker.alive.liveness import Liveness
+from offsider.worker.alive.ownership import Ownership
+from offsider.worker.alive.sweeper import Sweeper
 from offsider.worker.discovery import Discovery
-from offsider.worker.failures import Failures
-from offsider.worker.fetcher import ReliableFetcher
-from offsider.worker.fetchers import make_fetcher
+from offsider.worker.fetch.by_name import make_fetcher
+from offsider.worker.fetch.fetcher import FetcherContext
+from offsider.worker.forked_children import Children
 from offsider.worker.health_state import QUIET, READY, STOPPING, HealthState, WorkerHealth
 from offsider.worker.heartbeat import Heartbeat
-from offsider.worker.liveness import Liveness
 from offsider.worker.manager import Manager
-from offsider.worker.ownership import Ownership
-from offsider.worker.promises import Promises
-from offsider.worker.run_sums import RunSums
+from offsider.worker.parts import WorkerParts
+from offsider.worker.run.interrupt import OBSTACLE
+from offsider.worker.run.seats import Seats
+from offsider.worker.run.stranded import StrandedJobs
+from offsider.worker.run.switchboard import Switchboard, Switches
+from offsider.worker.run.time_limits import TimeLimits
 from offsider.worker.scheduler import Scheduler
-from offsider.worker.solitude import Claimer, Solitude
-from offsider.worker.sweeper import Sweeper
-from offsider.worker.switchboard import Switchboard, Switches
-from offsider.worker.time_limits import TimeLimits
-from offsider.worker.unparking import Unparking
-from offsider.worker.watchdog import Watchdog, Watched
+from offsider.worker.settle.failures import Failures
+from offsider.worker.settle.report import Reporter
+from offsider.worker.slo_targets import SloTargets
+from offsider.worker.stranded_rescue import StrandedRescue
+from offsider.worker.totals import Totals
+from offsider.worker.watchdog import Watchdog
 from offsider.worker.work_state import WorkState
 
 if TYPE_CHECKING:
+    from offsider.config.config import Config
     from offsider.core.series import Series
+    from offsider.runtime.service import Service
     from offsider.storage.redis import Redis
-    from offsider.wiring.config import Config
-    from offsider.wiring.service import Service
-    from offsider.worker.keeper.link import KeeperLink
+    from offsider.worker.alive.keeper.link import KeeperLink
+    from offsider.worker.fetch.fetcher import Fetcher
 
 logger = logging.getLogger("offsider")
 
 SERVICE_CONNECTIONS = 10
 SETTLE_SECONDS = 2.5
 SERVICES_END_SECONDS = 0.2
-#: From the deadline to the return of `stop`, whatever Redis does; the promise is timeout + 4 s.
+#: Maximum time from the deadline to the return of `stop`, even if Redis is unavailable; documented is timeout + 4 s.
 LAST_SECONDS = 3.3
-#: What handlers of the stop's events get when its time is used up already.
+#: Minimum time for event handlers of the stop, even after the deadline.
 HANDLER_SECONDS = 0.1
 
 
 class Launcher:
-    """One worker. Made once, started once, stopped once.
+    """One worker, started once and stopped once.
 
     Args:
         config: frozen by `start`.
-        embedded: the worker lives inside another program: signals left in Redis are not acted upon.
-        keeper: told who the worker is and how it fares.
+        embedded: the worker runs inside another program, and ignores signals from Redis.
+        keeper: receives the worker's identity and state.
     """
 
     def __init__(self, config: Config, *, embedded: bool = False, keeper: KeeperLink | None = None) -> None:
@@ -92,37 +99,38 @@ class Launcher:
         self._keeper = keeper
         if keeper is not None:
             keeper.state = self.state
-        #: What is done about ``TSTP``, ``TERM`` and ``TTIN`` that others left in Redis.
+        #: Handles ``TSTP``, ``TERM`` and ``TTIN`` that were sent through Redis.
         self.on_signal: Callable[[str], None] = self._act_on
-        self.work_state = WorkState(Promises(config).target)
-        #: What was counted, for a health endpoint without a keeper.
-        self.sums = RunSums()
+        self.work_state = WorkState(SloTargets(config).target)
+        #: Counts for a health endpoint without a keeper.
+        self.totals = Totals()
         self.quieted = False
         self.stopping = False
-        #: Why the worker stops by itself, and shall end with an exit code that has it started anew; empty when not.
+        #: Why the worker stops by itself, with an exit code that makes its supervisor restart it; else empty.
         self.broken = ""
         self._lock = threading.Lock()
         self._stopped = threading.Event()
         self._registered = False
         self._pools: list[Redis] = []
+        self._capsule_pools: dict[str, Redis] = {}
         self._heartbeat: Heartbeat | None = None
         self._scheduler: Service | None = None
         self._services: list[Service] = []
         self._managers: list[Manager] = []
-        self._fetchers: dict[str, ReliableFetcher] = {}
+        self._fetchers: dict[str, Fetcher] = {}
         self._failures: Failures | None = None
 
     @property
     def identity(self) -> str:
-        """``host:pid:nonce``; changes when others declared this process dead while it was silent."""
+        """``host:pid:nonce``; changes after this process was declared dead while it was silent."""
         return self._ownership.identity
 
     def start(self) -> None:
-        """Bring the worker up.
+        """Start the worker.
 
         Raises:
-            ConfigurationError, InvalidOptions: the configuration or a declared job is wrong.
-            RedisFailure: the server did not take the first beat.
+            ConfigurationError, InvalidOptions: the configuration or a declared job is invalid.
+            RedisFailure: the first beat failed.
         """
         config = self.config
         config.freeze()
@@ -130,16 +138,20 @@ class Launcher:
         config.events.emit("startup", once=True)
         if self._keeper is not None:
             self._keeper.max_strikes = config.worker.max_strikes
-        self._redis = config.make_redis(SERVICE_CONNECTIONS)
+        installation = Installation.of(config)
+        if not self.embedded:  # it may end the process, and must not end another program
+            descriptors.watch()
+        self._redis = installation.make_redis(SERVICE_CONNECTIONS)
         capsules = list(config.capsules.values())
-        self._pools = [self._redis, *(capsule.redis for capsule in capsules)]
+        self._capsule_pools = {each.name: installation.make_redis(each.connections) for each in capsules}
+        self._pools = [self._redis, *self._capsule_pools.values()]
         self._ownership = Ownership(
             self._redis,
             {capsule.name: capsule.queues for capsule in capsules},
             config.worker.liveness_seconds,
             self._keeper,
         )
-        # First, because what extensions make may fail, and shall leave no owner behind.
+        # Before the registration: factories of extensions may raise, and must not leave a registered owner.
         self._build()
         self._ownership.register()
         self._registered = True
@@ -150,54 +162,55 @@ class Launcher:
             manager.start()
         logger.info("running %s as %s", " and ".join(map(repr, capsules)), self.identity)
         for name, way in waits.items():
-            logger.info("idle threads of capsule %s wait %s", name, way)
+            logger.info("capsule %s: idle threads %s", name, way)
+        if OBSTACLE:
+            logger.info("time limits and stops interrupt async jobs only: %s", OBSTACLE)
 
     def _ways_to_wait(self) -> dict[str, str]:
-        """How each capsule waits; asked before its threads start, which then know."""
+        """Return how each capsule waits for jobs. Called before its threads start, which reuse the result."""
         ways: dict[str, str] = {}
         for name, fetcher in self._fetchers.items():
-            with suppress(RedisFailure):  # whoever fetches reports it
-                ways[name] = fetcher.way.described
-        return ways
+            with suppress(RedisFailure):  # the first fetch reports it
+                ways[name] = fetcher.described_wait()
+        return {name: way for name, way in ways.items() if way}
 
     def _build(self) -> None:
         config, redis, ownership = self.config, self._redis, self._ownership
-        audits: list[Callable[[], None]] = []
-        wakes: dict[str, Callable[[], None]] = {}
-        watched: dict[str, Watched] = {}
-        solitude = self._make_solitude()
+        isolation = self._make_isolation()
         time_limits = TimeLimits(config)
-        abilities = Abilities(config, redis)
+        stranded = StrandedJobs(config, redis)
         switchboard = Switchboard()
         switches = Switches(config, redis, switchboard)
         switches.tick()
-        unparking = Unparking(config, redis, abilities, quiet=lambda: self.quieted)
+        rescue = StrandedRescue(config, redis, quiet=lambda: self.quieted)
         self._failures = Failures(config, redis, lambda: ownership.identity) if config.worker.metrics else None
+        reporter = Reporter(config, self.work_state, self._failures, stranded)
+        parts = WorkerParts(
+            config,
+            self.work_state,
+            reporter,
+            lambda: self.stopping,
+            give_up=self._give_up,
+            time_limits=time_limits,
+            admissions=(switchboard.admit, stranded.admit),
+            isolation=isolation,
+        )
         for capsule in config.capsules.values():
-            fetcher = make_fetcher(config, capsule, ownership)
-            if isinstance(fetcher, ReliableFetcher):
-                audits.append(fetcher.audit)
-                wakes[capsule.name] = fetcher.wake
-                self._fetchers[capsule.name] = fetcher
-            if isinstance(fetcher, Claimer):
-                solitude.join(fetcher)
-            if isinstance(fetcher, Watched):
-                watched[capsule.name] = fetcher
-            manager = Manager(
+            seats = Seats(capsule.concurrency, capsule.async_concurrency)
+            context = FetcherContext(
                 config,
                 capsule,
-                fetcher,
-                self.work_state,
-                lambda: self.stopping,
-                time_limits=time_limits,
-                give_up=self._give_up,
-                failures=self._failures,
-                switchboard=switchboard,
-                abilities=abilities,
+                self._capsule_pools[capsule.name],
+                ownership,
+                reporter.settled,
+                isolation.claims_allowed,
+                seats.is_seated,
             )
-            self._managers.append(manager)
-        for manager in self._managers:
-            manager.solitude = solitude
+            fetcher = self._fetchers[capsule.name] = make_fetcher(context)
+            isolation.join(fetcher)
+            self._managers.append(Manager(parts, context, fetcher, seats))
+        audits = [fetcher.audit for fetcher in self._fetchers.values()]
+        wakes = {name: fetcher.wake for name, fetcher in self._fetchers.items()}
         self._heartbeat = Heartbeat(
             config,
             redis,
@@ -206,10 +219,11 @@ class Launcher:
             quiet=lambda: self.quieted,
             on_signal=lambda signal: self.on_signal(signal),  # noqa: PLW0108 - assigned after the start
             embedded=self.embedded,
+            coroutines=lambda: sum(manager.coroutines for manager in self._managers),
             count=self._count if config.worker.health else None,
-            beaten=unparking.look,
+            beaten=rescue.beaten,
         )
-        watchdog = Watchdog(config, redis, watched, None if self.embedded else self._give_up)
+        watchdog = Watchdog(config, redis, self._fetchers, None if self.embedded else self._give_up)
         self._stuck = watchdog.stuck
         if self._keeper is not None:
             self._keeper.stuck = watchdog.stuck
@@ -222,9 +236,10 @@ class Launcher:
             self._scheduler,
             *([self._failures] if self._failures is not None else []),
             time_limits,
-            unparking,
+            Children(self.work_state, config.handle_error),
+            rescue,
             switches,
-            *([self._make_leader()] if config.stands_for_election else []),
+            *([self._make_leader()] if config.wants_leadership else []),
             *(factory(config) for factory in config.services),
         ]
         everything = [capsule for capsule in config.capsules.values() if capsule.all_queues]
@@ -237,18 +252,17 @@ class Launcher:
         if self._keeper is not None:
             self._keeper.count(series, busy, concurrency)
         else:
-            self.sums.add(os.getpid(), series, busy, concurrency)
+            self.totals.add(os.getpid(), series, busy, concurrency)
 
     def _make_leader(self) -> Leader:
         config = self.config
-        leadership = config.kept.get(Leadership, Leadership)
         elected = partial(config.events.emit, "leader")
-        # One for the workers of all servers.
-        redis = config.redis_of(MAIN)
-        return Leader(redis, lambda: self.identity, leadership, elected, on_error=config.handle_error)
+        # One leader for the workers of all servers.
+        here = Installation.of(config, MAIN)
+        return Leader(here.redis, lambda: self.identity, here.leadership, elected, on_error=config.handle_error)
 
-    def _make_solitude(self) -> Solitude:
-        return Solitude(
+    def _make_isolation(self) -> Isolation:
+        return Isolation(
             self._redis,
             lambda: {name: self._ownership.registered(name) for name in self.config.capsules},
             max_strikes=self.config.worker.max_strikes,
@@ -256,7 +270,7 @@ class Launcher:
         )
 
     def quiet(self) -> None:
-        """Take no further jobs. Running ones go on, and the process stays. May be called twice."""
+        """Stop claiming jobs. Running jobs continue, and the process does not exit. May be called twice."""
         self._take_no_more()
         self.config.events.emit("quiet", once=True)
 
@@ -267,13 +281,13 @@ class Launcher:
             self.quieted = True
         for manager in self._managers:
             manager.quiet()
-        logger.info("quiet: no further jobs are taken")  # once it is so: whoever reads it relies on that
+        logger.info("quiet: no further jobs are taken")  # log it after the fact: readers rely on it
         self._tell_keeper()
         if self._scheduler is not None:
             self._scheduler.stop()
 
     def stop(self) -> None:
-        """Come to an end by the deadline ``worker.timeout_seconds`` from now; returns when it is done.
+        """Stop the worker, with a deadline ``worker.timeout_seconds`` from now, and return when it has stopped.
 
         A second call waits for the first.
         """
@@ -283,35 +297,38 @@ class Launcher:
         if not first:
             self._stopped.wait()
             return
+        before = self.work_state.ended
         deadline = time.monotonic() + self.config.worker.timeout_seconds
-        # Beside the stop, which must not wait for Redis.
+        # In its own thread: the stop must not wait for Redis.
         threading.Thread(target=self._note_stop, name="offsider-stopping", daemon=True).start()
         self._tell_keeper()
         self._take_no_more()
         self._announce("quiet", deadline)
         self._announce("shutdown", deadline)
         self._wind_down(deadline)
-        # Redis may be away: what is left to say is said beside a clock.
+        # Redis may be unavailable, so the last commands have a time limit.
         farewell = threading.Thread(target=self._farewell, name="offsider-farewell", daemon=True)
         farewell.start()
         farewell.join(max(0.5, deadline + LAST_SECONDS - time.monotonic()))
         self._announce("exit", deadline + LAST_SECONDS)
+        ended = self.work_state.ended.plus(requeued=sum(manager.unstarted for manager in self._managers))
+        logger.info("stopped: %s", ended.since(before))
         self._stopped.set()
 
     def _note_stop(self) -> None:
-        """Who is killed during a stop was not killed by a job."""
+        """Record the stop: if this process is killed now, its jobs get no strike."""
         if self._registered:
             with suppress(RedisFailure):
                 owners.note_stop(self._redis, self.identity)
 
     def _announce(self, event: str, until: float) -> None:
-        """Call the handlers of an event beside a clock: one that hangs must not keep jobs from being given back."""
+        """Call the handlers of an event with a time limit: a handler that hangs must not prevent requeueing."""
         emit = partial(self.config.events.emit, event, once=True)
         teller = threading.Thread(target=emit, name=f"offsider-{event}", daemon=True)
         teller.start()
         teller.join(max(HANDLER_SECONDS, until - time.monotonic()))
         if teller.is_alive():
-            logger.warning("handlers of %s still run: the stop goes on without them", event)
+            logger.warning("handlers of %s are still running; the stop continues without waiting for them", event)
 
     def _wind_down(self, deadline: float) -> None:
         for manager in self._managers:
@@ -319,7 +336,7 @@ class Launcher:
         still = [manager for manager in self._managers if not manager.wait(0)]
         if not still:
             return
-        logger.info("the deadline has passed: interrupting what still runs")
+        logger.info("the deadline has passed: interrupting the jobs that still run")
         for manager in still:
             manager.interrupt()
         settled_by = time.monotonic() + SETTLE_SECONDS
@@ -347,23 +364,23 @@ class Launcher:
     def _end_services(self) -> None:
         for service in self._services:
             service.stop()
-        # A beat that is under way would put us back into the registries that we are about to leave.
+        # A beat under way would register this process again after it has left.
         give_up = time.monotonic() + SERVICES_END_SECONDS
         for service in self._services:
             service.join(max(0.0, give_up - time.monotonic()))
 
     def wait(self, timeout_seconds: float | None = None) -> bool:
-        """Wait until `stop` is done; True when it is."""
+        """Wait until `stop` has finished; True if it has."""
         return self._stopped.wait(timeout_seconds)
 
     def state(self) -> str:
-        """``"ready"``, ``"quiet"`` or ``"stopping"``, as a health endpoint shows it."""
+        """Return ``"ready"``, ``"quiet"`` or ``"stopping"``, for the health endpoint."""
         if self.stopping:
             return STOPPING
         return QUIET if self.quieted else READY
 
     def health(self) -> HealthState:
-        """How this started worker fares, for a health endpoint without a keeper."""
+        """Return the health of this started worker, for a health endpoint without a keeper."""
         now = time.monotonic()
         life_seconds, beaten_at = self.config.worker.liveness_seconds, self._ownership.beaten_at
         pid = os.getpid()
@@ -375,7 +392,7 @@ class Launcher:
             self._keeper.repeat()
 
     def title(self) -> str:
-        """The process title: name, version, tag, how many threads are busy, and whether it is going."""
+        """Return the process title: name, version, tag, busy threads, and whether the worker is stopping."""
         words = ["offsider", __version__, self.config.worker.tag]
         concurrency = sum(capsule.concurrency for capsule in self.config.capsules.values())
         words.append(f"[{self.work_state.busy} of {concurrency} busy]")
@@ -383,12 +400,16 @@ class Launcher:
             words.append("stopping")
         return " ".join(word for word in words if word)
 
+    def look_at_descriptors(self) -> None:
+        """End the process if a job has closed its descriptors; called before the use of a descriptor."""
+        descriptors.look()
+
     def running_jobs(self) -> list[str]:
-        """What runs right now: name and jid of each job."""
+        """Return name and jid of each running job."""
         return [_named(work.unit.raw) for work in self.work_state.running().values()]
 
     def async_tasks(self) -> list[asyncio.Task[Any]]:
-        """The coroutines of jobs that run right now, for a dump."""
+        """Return the tasks of running async jobs, for a dump."""
         return [task for manager in self._managers for task in manager.async_runner.tasks()]
 
     def _give_up(self, reason: str) -> None:
@@ -396,17 +417,17 @@ class Launcher:
         self.on_signal("TERM")
 
     def _act_on(self, signal: str) -> None:
-        # Called by the heartbeat's thread, which a stop waits for: so elsewhere.
+        # A stop waits for the heartbeat's thread, which calls this, so run the action in a new thread.
         action = {"TSTP": self.quiet, "TERM": self.stop, "INT": self.stop}.get(signal)
         if action is not None:
             threading.Thread(target=action, name=f"offsider-{signal}", daemon=True).start()
         else:
-            logger.warning("the signal %s means nothing here", signal)
+            logger.warning("ignoring the signal %s: a worker does not handle it", signal)
 
 
 def _named(raw: bytes) -> str:
     try:
         payload = decode(raw)
     except MalformedPayload:
-        return "bytes that are no job"
+        return "malformed payload"
     return f"{payload.get('class')} jid={payload.get('jid')}"

@@ -1,12 +1,13 @@
-"""The processors of one capsule.
+"""Manages the processors of one capsule.
 
-1. `start` brings up as many processors as the capsule's concurrency says.
-2. A processor that dies is replaced, unless the manager is stopping.
-3. `quiet` makes the fetcher hand out nothing more; processors end after their job.
-4. `wait`, up to the deadline of the stop; then `interrupt`; then a moment in which each thread settles its
-   own outcome; then `give_back` what is left.
-5. A job that still runs after its hard time limit has failed: its outcome is written without its thread, which is
-   given up, and the worker is told to end.
+1. `start` starts as many processors as the capsule's concurrency. While one waits for a coroutine, another one takes
+   its thread seat (`seats`).
+2. The manager replaces a processor that dies, unless the manager is stopping.
+3. After `quiet` the fetcher returns no more jobs; processors end after their current job.
+4. A stop calls `wait` until its deadline, then `interrupt`, gives each thread a moment to settle its own outcome, and
+   requeues the remaining jobs with `give_back`.
+5. A job that still runs after its hard time limit has failed. The manager writes its outcome, abandons its thread, and
+   makes the worker exit.
 """
 
 from __future__ import annotations
@@ -15,85 +16,66 @@ import itertools
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from offsider.config.installation import Installation
 from offsider.core.errors import RedisFailure
 from offsider.core.wording import counted
-from offsider.worker.async_runner import AsyncRunner
-from offsider.worker.execution import Executor
-from offsider.worker.fetcher import ReliableFetcher
-from offsider.worker.job_logger import JobLogger
+from offsider.jobs.clients import Clients
+from offsider.worker import outage
 from offsider.worker.outage import Outage
-from offsider.worker.processor import Processor
-from offsider.worker.report import Reporter
-from offsider.worker.settlement import Settled, Settlement
-from offsider.worker.switchboard import NO_SWITCHES, Switchboard
+from offsider.worker.processor import CapsuleParts, Processor
+from offsider.worker.requeued import RequeueLog
+from offsider.worker.run.async_runner import AsyncRunner
+from offsider.worker.run.executor import Executor
+from offsider.worker.run.job_logger import JobLogger
+from offsider.worker.settle.settlement import Settlement
 
 if TYPE_CHECKING:
-    from offsider.wiring.capsule import Capsule
-    from offsider.wiring.config import Config
-    from offsider.worker.ability import Abilities
-    from offsider.worker.failures import Failures
-    from offsider.worker.outcome import Run
-    from offsider.worker.solitude import Solitude
-    from offsider.worker.time_limits import TimeLimits
-    from offsider.worker.unit_of_work import Fetcher, UnitOfWork
-    from offsider.worker.work_state import WorkState
+    from offsider.worker.fetch.fetcher import Fetcher, FetcherContext
+    from offsider.worker.parts import WorkerParts
+    from offsider.worker.run.seats import Seats
+    from offsider.worker.unit_of_work import Run, UnitOfWork
 
 logger = logging.getLogger("offsider")
 
-OUTAGE_SECONDS = 1.0
 OVERRUN_SECONDS = 3.0
 REPLACE_SECONDS = 0.1
 
 
 class Manager:
-    """Keeps the processors of one capsule alive.
+    """Keeps the processors of one capsule alive."""
 
-    Args:
-        stopping: tells whether the worker is on its way out.
-        time_limits: of the worker's jobs.
-        give_up: ends the worker, for the given reason, so that it is started anew.
-        switchboard: says of which jobs no run begins.
-        abilities: says what becomes of jobs that this worker cannot run.
-    """
-
-    def __init__(
-        self,
-        config: Config,
-        capsule: Capsule,
-        fetcher: Fetcher,
-        work_state: WorkState,
-        stopping: Callable[[], bool],
-        *,
-        time_limits: TimeLimits | None = None,
-        give_up: Callable[[str], None] | None = None,
-        failures: Failures | None = None,
-        switchboard: Switchboard = NO_SWITCHES,
-        abilities: Abilities | None = None,
-    ) -> None:
-        self._time_limits = time_limits
-        self._switchboard = switchboard
-        self._abilities = abilities
-        self._give_up = give_up
+    def __init__(self, parts: WorkerParts, context: FetcherContext, fetcher: Fetcher, seats: Seats) -> None:
+        config, capsule = parts.config, context.capsule
+        self._parts = parts
         self._config = config
         self._capsule = capsule
         self._fetcher = fetcher
-        self._work_state = work_state
-        self._stopping = stopping
-        self._abandoned = threading.Event()
+        self._seats = seats
+        self._work_state = parts.work_state
+        self._abandoned = context.abandoned
         self._quiet = False
         self._lock = threading.Lock()
         self._numbers = itertools.count(1)
         self._job_logger = JobLogger(config)
         self._outage = Outage(f"giving back jobs of dead processors of capsule {capsule.name}", config)
-        self._reporter = Reporter(config, work_state, failures, abilities)
-        self._settlement = Settlement(config, capsule, fetcher, self._reporter, self._abandoned)
-        self.async_runner = AsyncRunner(f"offsider-{capsule.name}-loop")
+        self._settlement = Settlement(config, fetcher)
+        self.async_runner = AsyncRunner(f"offsider-{capsule.name}-loop", self._without_seat)
+        clients = Clients(Installation.of(config), context.redis, capsule.client_middleware)
+        self._shared = CapsuleParts(
+            clients,
+            config.clock,
+            fetcher,
+            self._settlement,
+            parts.work_state,
+            self.async_runner,
+            seats,
+            parts.isolation,
+        )
         self._processors: list[Processor] = []
-        #: Says which jobs must run alone in the worker; to be set before the start.
-        self.solitude: Solitude | None = None
 
     @property
     def name(self) -> str:
@@ -106,100 +88,112 @@ class Manager:
                 processor.start()
 
     def quiet(self) -> None:
-        """Take no further jobs. May be called twice."""
+        """Stop claiming jobs. May be called twice."""
         with self._lock:
             self._quiet = True
         self._fetcher.quiet()
+        self._seats.close()
 
     def wait(self, deadline: float) -> bool:
-        """Wait until all processors have ended, at most to ``deadline`` (monotonic); True when they have."""
+        """Wait until all processors have ended, or until ``deadline`` (monotonic seconds); True if all have ended."""
         for processor in self._alive():
             processor.join(max(0.0, deadline - time.monotonic()))
         return not self._alive()
 
     def interrupt(self) -> None:
-        """Stop the running jobs, as far as their threads can be reached."""
+        """Interrupt the running jobs whose threads can be interrupted."""
         for processor in self._alive():
             processor.interrupt()
 
     def give_back(self) -> int:
-        """Put back the jobs of threads that have not come to an end; the last step before the process exits.
+        """Requeue the jobs of threads that have not ended, and return their number.
 
-        Answers how many there were.
+        This is the last step before the process exits.
         """
         self._abandoned.set()
-        if isinstance(self._fetcher, ReliableFetcher):
-            self._fetcher.abandon()
-            self._fetcher.flush()
-        units = [unit for processor in self._alive() if (unit := processor.unit) is not None and not unit.settled]
+        units = [unsettled for processor in self._alive() if (unsettled := processor.unsettled()) is not None]
+        try:
+            self._fetcher.give_back(units)
+        except RedisFailure as error:
+            self._config.handle_error(error, {"context": "giving jobs back at the stop"})
+            return 0
         if units:
-            try:
-                self._fetcher.bulk_requeue(units)
-            except RedisFailure as error:
-                self._config.handle_error(error, {"context": "giving jobs back at the stop"})
-                return 0
-            logger.warning("gave back %s that did not end in time", counted(len(units), "job"))
+            self._work_state.count_requeued(len(units))
+            log = RequeueLog("it did not end in time")
+            for unit, payload in units:
+                log.add(payload, unit.queue)
+            logger.warning("requeued %s that did not end in time", counted(len(units), "job"))
         return len(units)
+
+    @property
+    def coroutines(self) -> int:
+        """Jobs that run now and occupy no thread seat."""
+        return self._seats.coroutines
+
+    @property
+    def unstarted(self) -> int:
+        """Jobs that the stop requeued before they were started."""
+        return self._fetcher.unstarted
 
     def close(self) -> None:
         self.async_runner.stop()
-        if isinstance(self._fetcher, ReliableFetcher):
-            self._fetcher.close()
+        self._fetcher.close()
 
     def _alive(self) -> list[Processor]:
         with self._lock:
             return [processor for processor in self._processors if processor.alive and not processor.given_up]
 
     def _new(self) -> Processor:
-        executor = Executor(
-            self._config,
-            self._capsule,
-            self._job_logger,
-            self.async_runner,
-            self._stopping,
-            time_limits=self._time_limits,
-            overran=self._overran,
-            switchboard=self._switchboard,
-            abilities=self._abilities,
-        )
-        return Processor(
-            config=self._config,
-            capsule=self._capsule,
-            fetcher=self._fetcher,
-            executor=executor,
-            settlement=self._settlement,
-            work_state=self._work_state,
-            reporter=self._reporter,
-            async_runner=self.async_runner,
-            name=f"offsider-{self._capsule.name}-{next(self._numbers)}",
-            died=self._replace,
-            solitude=self.solitude,
-        )
+        executor = Executor(self._parts, self._capsule, self._job_logger, self.async_runner, self._overran)
+        return Processor(f"offsider-{self._capsule.name}-{next(self._numbers)}", self._shared, executor, self._replace)
+
+    @contextmanager
+    def _without_seat(self) -> Generator[None]:
+        """For a thread that waits for a coroutine."""
+        if self._seats.give_up():
+            self._add()
+        try:
+            yield
+        finally:
+            if self._seats.take_back():
+                self._add()
+
+    def _add(self) -> bool:
+        """Start one more thread, unless the worker is quiet; False if the system has no more threads."""
+        with self._lock:
+            if self._quiet:
+                return True
+            self._processors = [processor for processor in self._processors if processor.alive]
+            added = self._new()
+            try:
+                added.start()
+            except RuntimeError as error:  # a thread that waits for a coroutine takes its seat back later
+                self._config.handle_error(error, {"context": f"one more thread for capsule {self.name}"})
+                return False
+            self._processors.append(added)
+            return True
 
     def _overran(self, unit: UnitOfWork, run: Run) -> None:
-        """Called by the thread of the time limits, which has others to look after."""
+        """End the worker in a new thread; the caller, the thread of the time limits, must not block."""
         threading.Thread(target=self._end_for, args=(unit, run), name="offsider-overrun", daemon=True).start()
 
     def _end_for(self, unit: UnitOfWork, run: Run) -> None:
         with self._lock:
             for processor in self._processors:
                 processor.given_up = processor.given_up or processor.unit is unit
-        settling = threading.Thread(target=self._settle_for, args=(unit, run), name="offsider-overrun", daemon=True)
+        unit.settled = True  # a later outcome of its thread is void
+        settle = self._settlement.settle_overrun
+        settling = threading.Thread(target=settle, args=(unit, run), name="offsider-overrun", daemon=True)
         settling.start()
-        settling.join(OVERRUN_SECONDS)  # Redis may be away: then the job is found by others
-        if self._give_up is not None:
-            self._give_up(f"a job of capsule {self.name} still runs after its hard time limit")
-
-    def _settle_for(self, unit: UnitOfWork, run: Run) -> None:
-        settled = self._settlement.settle_without_its_thread(unit, run)
-        if settled in (Settled.WRITTEN, Settled.DIED):
-            self._reporter.settled(unit, run, died=settled is Settled.DIED)
+        settling.join(OVERRUN_SECONDS)  # if Redis is unavailable, another worker will find the job
+        if self._parts.give_up is not None:
+            self._parts.give_up(f"a job of capsule {self.name} still runs after its hard time limit")
 
     def _replace(self, dead: Processor, error: BaseException) -> None:
         try:
             self._config.handle_error(error, {"context": f"a processor of capsule {self._capsule.name} died"})
-        finally:  # also when a handler asks to exit: that ends the thread, and no more
-            # What kills processors as soon as they start would otherwise start thousands of threads a second.
+        finally:  # even if an error handler calls sys.exit, which ends only this thread
+            # Without the pause, a fault at start would create thousands of threads a second.
             self._abandoned.wait(REPLACE_SECONDS)
             self._fill_place_of(dead)
             self._rescue(dead)
@@ -208,21 +202,18 @@ class Manager:
         with self._lock:
             if dead in self._processors:
                 self._processors.remove(dead)
-            if self._quiet:
-                return
-            replacement = self._new()
-            self._processors.append(replacement)
-            replacement.start()
+        self._seats.leave()
+        while not self._add() and not self._abandoned.wait(outage.RETRY_SECONDS):
+            pass
 
     def _rescue(self, dead: Processor) -> None:
-        """Give back the job of a dead processor; in the dying thread, which has time to wait for Redis."""
-        unit = dead.unit
-        while unit is not None and not unit.settled:
+        """Requeue the job of a dead processor. Runs in the dying thread, which can wait for Redis."""
+        while (unsettled := dead.unsettled()) is not None:
             try:
-                self._fetcher.requeue(unit)
+                self._fetcher.give_back([unsettled])
             except RedisFailure as error:
                 self._outage.noticed(error)
-                if self._abandoned.wait(OUTAGE_SECONDS):
+                if self._abandoned.wait(outage.RETRY_SECONDS):
                     return
             else:
                 self._outage.over()

@@ -1,9 +1,9 @@
-"""When a worker process holds too much memory for too long.
+"""Detects worker processes that use too much memory.
 
-1. Every three seconds somebody looks: the supervisor at its children, or a worker without one at itself.
-2. Above the hard limit it is too much at once, above the soft limit after the grace.
-3. A process that is younger than the least life is left alone: an application that is larger than its limit must not be
-   restarted without end.
+1. The supervisor checks its children every three seconds; a worker without a supervisor checks itself.
+2. A process exceeds the hard limit at once, and the soft limit after the grace period.
+3. A process younger than the minimum life is exempt: an application that is larger than its limit must not be
+   restarted in an endless loop.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from offsider.wiring.settings import WorkerSection
+    from offsider.config.settings import WorkerSection
 
 LOOK_SECONDS = 3.0
 
 
 @dataclass(frozen=True)
 class MemoryLimits:
-    """How much is too much; 0 is no limit."""
+    """The memory limits of a worker process; 0 means no limit."""
 
     soft_mb: int = 0
     hard_mb: int = 0
@@ -41,11 +41,11 @@ class MemoryLimits:
 
 
 class MemoryWatch:
-    """Remembers since when one process is above the soft limit.
+    """Applies the limits to one process, and remembers when it exceeded the soft limit.
 
     Args:
-        limits: to judge by.
-        born_at: when the process began, by the monotonic clock.
+        limits: the limits to apply.
+        born_at: start of the process in monotonic seconds.
     """
 
     def __init__(self, limits: MemoryLimits, born_at: float) -> None:
@@ -54,7 +54,7 @@ class MemoryWatch:
         self._above_since: float | None = None
 
     def too_much(self, resident_kilobytes: int, now: float) -> str:
-        """Why the process has to go, in words; empty when it may stay."""
+        """Return why the process must be restarted; empty if it may continue."""
         limits, resident_mb = self._limits, resident_kilobytes / 1024
         over_hard = bool(limits.hard_mb) and resident_mb > limits.hard_mb
         over_soft = bool(limits.soft_mb) and resident_mb > limits.soft_mb
@@ -65,10 +65,10 @@ class MemoryWatch:
         if now - self._born_at < limits.min_life_seconds:
             return ""
         if over_hard:
-            return f"it holds {resident_mb:.0f} MB, more than memory_hard_mb = {limits.hard_mb}"
+            return f"it uses {resident_mb:.0f} MB, more than memory_hard_mb = {limits.hard_mb}"
         if self._above_since is not None and now - self._above_since >= limits.grace_seconds:
             return (
-                f"it has held more than memory_soft_mb = {limits.soft_mb} for {now - self._above_since:.0f} s "
+                f"it has used more than memory_soft_mb = {limits.soft_mb} for {now - self._above_since:.0f} s "
                 f"({resident_mb:.0f} MB now)"
             )
         return ""

@@ -1,4 +1,4 @@
-"""One report when Redis goes away and one a minute while it stays away, one line when it is back."""
+"""Reports an outage of Redis once, then once a minute, and logs one line at the recovery."""
 
 from __future__ import annotations
 
@@ -8,22 +8,24 @@ import time
 from typing import TYPE_CHECKING
 
 from offsider.core.errors import QueueFull, RedisRefused
-from offsider.storage.failures import REROUTE
+from offsider.storage.redis_errors import REROUTE
 
 if TYPE_CHECKING:
-    from offsider.wiring.config import Config
+    from offsider.config.config import Config
 
 logger = logging.getLogger("offsider")
 
 AGAIN_SECONDS = 60.0
+#: Pause after a failure before the next attempt.
+RETRY_SECONDS = 1.0
 
 
 class Outage:
-    """Remembers since when something fails.
+    """Limits the reports of one component's failures.
 
     Args:
-        where: who noticed, for the report.
-        config: whose error handlers are told.
+        where: name of the component, for the report.
+        config: its error handlers receive the reports.
     """
 
     def __init__(self, where: str, config: Config) -> None:
@@ -34,9 +36,9 @@ class Outage:
         self._report_at: dict[str, float] = {}
 
     def noticed(self, error: Exception) -> None:
-        """Report the first failure of a row, and once a minute that it goes on.
+        """Report the first of consecutive failures, then one per minute.
 
-        A refusal (a key of the wrong type, a missing right) is no outage: others get through meanwhile.
+        A refusal (a key of the wrong type, a missing permission) is no outage: other commands still succeed.
         """
         now = time.monotonic()
         kind = _kind(error)
@@ -50,7 +52,7 @@ class Outage:
             self._config.handle_error(error, {"context": self._where})
 
     def over(self) -> None:
-        """It works again."""
+        """Note a success; log the recovery if there was an outage."""
         with self._lock:
             since, self._since = self._since, None
             self._report_at.pop("outage", None)

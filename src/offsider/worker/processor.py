@@ -1,11 +1,11 @@
 """A thread that runs jobs, one after the other.
 
-1. Take a unit of work from the fetcher; without one (the fetcher is quiet) the thread ends. One that is suspected of
-   killing processes waits until it is alone here.
-2. Run it: `execution` answers an outcome.
-3. Settle the outcome, in `settlement`: one script, or for a job that is done an acknowledgement that may travel
-   with others; what follows of it, `Reporter` is then told by whoever reads the reply.
-4. Have it counted and told, in `report`.
+1. Wait for a seat (`seats`), then take a unit of work from the fetcher. The thread ends if it gets no seat, or if the
+   fetcher is quiet. A suspected poison pill waits until it can run alone in this process.
+2. Run it: the executor returns an outcome.
+3. Settle the outcome: `settlement` decides where the job goes, and the fetcher writes it with one script. The
+   acknowledgement of a finished job may be sent together with others. The thread that reads the reply reports it
+   (`report`).
 
 An error in these steps themselves ends the thread; the manager then starts another one.
 """
@@ -14,63 +14,71 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextvars import Context
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from offsider.wiring.context import in_capsule
-from offsider.wiring.logs import thread_id
-from offsider.worker.fetcher import ReliableFetcher
-from offsider.worker.settlement import Settled
+from offsider.core.payload import interrupted
+from offsider.jobs.clients import Clients, pushing_with
+from offsider.logs.setup import thread_id
+from offsider.runtime.forks import came_back, here
+from offsider.worker.disposition import Last
 
 if TYPE_CHECKING:
-    from offsider.wiring.capsule import Capsule
-    from offsider.wiring.config import Config
-    from offsider.worker.async_runner import AsyncRunner
-    from offsider.worker.execution import Executor
-    from offsider.worker.report import Reporter
-    from offsider.worker.settlement import Settlement
-    from offsider.worker.solitude import Solitude
-    from offsider.worker.unit_of_work import Fetcher, UnitOfWork
+    from offsider.core.clock import Clock
+    from offsider.worker.alive.isolation import Isolation
+    from offsider.worker.fetch.fetcher import Fetcher
+    from offsider.worker.run.async_runner import AsyncRunner
+    from offsider.worker.run.executor import Executor
+    from offsider.worker.run.seats import Seats
+    from offsider.worker.settle.settlement import Settlement
+    from offsider.worker.unit_of_work import UnitOfWork
     from offsider.worker.work_state import WorkState
+
+
+@dataclass(frozen=True, slots=True)
+class CapsuleParts:
+    """Objects that the processors of one capsule share.
+
+    Attributes:
+        clients: push the jobs that running jobs enqueue.
+        isolation: decides which jobs must run alone, and when they may.
+    """
+
+    clients: Clients
+    clock: Clock
+    fetcher: Fetcher
+    settlement: Settlement
+    work_state: WorkState
+    async_runner: AsyncRunner
+    seats: Seats
+    isolation: Isolation | None = None
 
 
 class Processor:
     """One thread of a capsule.
 
     Args:
-        died: called in the dying thread with this processor and what killed it; not called at a normal end.
-        solitude: says which jobs must run alone, and when they may.
+        died: called in the dying thread with this processor and the error; not called at a normal end.
     """
 
     def __init__(
-        self,
-        *,
-        config: Config,
-        capsule: Capsule,
-        fetcher: Fetcher,
-        executor: Executor,
-        settlement: Settlement,
-        work_state: WorkState,
-        reporter: Reporter,
-        async_runner: AsyncRunner,
-        name: str,
-        died: Callable[[Processor, BaseException], None],
-        solitude: Solitude | None = None,
+        self, name: str, parts: CapsuleParts, executor: Executor, died: Callable[[Processor, BaseException], None]
     ) -> None:
-        self._clock = config.clock
-        self._capsule = capsule
-        self._fetcher = fetcher
+        self._parts = parts
+        self._fetcher = parts.fetcher
         self._executor = executor
-        self._settlement = settlement
-        self._work_state = work_state
-        self._reporter = reporter
-        self._async_runner = async_runner
+        self._settlement = parts.settlement
+        self._work_state = parts.work_state
+        self._clock = parts.clock
         self._died = died
-        self._solitude = solitude
         self._tid = ""
         self._unit: UnitOfWork | None = None
-        #: Its job has failed and still runs: nobody waits for it any more.
+        self._started = False
+        #: Its job has failed but still runs; the manager no longer waits for this thread.
         self.given_up = False
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        # A thread that is started inside a job does not inherit the job's context variables.
+        self._thread = threading.Thread(target=Context().run, args=(self._run,), name=name, daemon=True)
 
     def start(self) -> None:
         self._thread.start()
@@ -86,49 +94,58 @@ class Processor:
 
     @property
     def unit(self) -> UnitOfWork | None:
-        """What it works on; of a processor that died, what it had not settled."""
+        """The current unit; for a dead processor, its unsettled one."""
         return self._unit
 
+    def unsettled(self) -> tuple[UnitOfWork, bytes] | None:
+        """Return the job and the payload to requeue; a started job has its ``interrupted_count`` incremented."""
+        unit = self._unit
+        if unit is None or unit.settled:
+            return None
+        return unit, interrupted(unit.raw) if self._started else unit.raw
+
     def interrupt(self) -> None:
-        """Stop the running job, if it can be reached."""
+        """Interrupt the running job, if possible."""
         thread_id = self._thread.ident
-        if thread_id is not None and not self._async_runner.cancel(thread_id):
+        if thread_id is not None and not self._parts.async_runner.cancel(thread_id):
             self._executor.window.interrupt()
 
     def _run(self) -> None:
+        isolation, seats = self._parts.isolation, self._parts.seats
         try:
-            with in_capsule(self._capsule):
+            with pushing_with(self._parts.clients):
                 self._tid = thread_id()
-                while (unit := self._fetcher.retrieve()) is not None:
-                    if self._solitude is not None and self._solitude.is_suspect(unit):
-                        self._process_alone(unit, self._solitude)
+                while seats.wait() and (unit := self._fetcher.retrieve()) is not None:
+                    if isolation is not None and isolation.is_suspect(unit):
+                        self._process_alone(unit, isolation)
                     else:
                         self._process(unit)
+                    if here.stray:  # a handler forked, and the child returned
+                        came_back()
         except BaseException as error:  # noqa: BLE001 - the last words of a thread
             self._died(self, error)
+        finally:
+            seats.leave()
 
-    def _process_alone(self, unit: UnitOfWork, solitude: Solitude) -> None:
-        """Run a job that processes died with when nothing else runs here, or send it behind all that wait."""
+    def _process_alone(self, unit: UnitOfWork, isolation: Isolation) -> None:
+        """Run a suspect while no other job runs here, or requeue it at the tail of its queue."""
         self._unit = unit
-        with solitude.alone(unit) as granted:
+        with isolation.alone(unit) as granted:
             if granted:
                 self._process(unit)
             else:
-                solitude.put_last(unit)
-        if not granted and isinstance(self._fetcher, ReliableFetcher):
-            self._fetcher.release(unit)
+                self._fetcher.settle(unit, Last())
         self._unit = None
 
     def _process(self, unit: UnitOfWork) -> None:
-        unit.started_at = self._clock.now()
-        unit.started = True
+        started_at = self._clock.now()
+        self._started = True
         self._unit = unit
-        self._work_state.begin(self._tid, unit)
+        self._work_state.begin(self._tid, unit, started_at)
         try:
-            run = self._executor.run(unit)
-            settled = self._settlement.settle(unit, run)
+            run = self._executor.run(unit, started_at)
+            self._settlement.settle(unit, run)
         finally:
             self._work_state.end(self._tid)
         self._unit = None
-        if settled is Settled.WRITTEN or settled is Settled.DIED:
-            self._reporter.settled(unit, run, died=settled is Settled.DIED)
+        self._started = False

@@ -1,4 +1,4 @@
-"""How much memory a process holds."""
+"""Reads the resident memory of a process."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import sys
 
 
 def resident_kilobytes(pid: int | None = None) -> int:
-    """Resident set size in KB: now on Linux, the largest so far elsewhere, 0 where nobody tells.
+    """Return the resident set size in KB: the current one on Linux, elsewhere the peak, 0 if unknown.
 
     Args:
-        pid: of another process, which only Linux tells about; by default this one.
+        pid: another process, on Linux only; by default this one.
     """
     try:
         with open(f"/proc/{pid or 'self'}/statm", "rb") as statm:  # noqa: PTH123 - read at every beat

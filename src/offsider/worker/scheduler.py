@@ -1,17 +1,17 @@
-"""Moves jobs that are due from the retry set and the schedule to their queues, at their time.
+"""Moves due jobs from the retry set and the schedule to their queues.
 
-1. Take the lease, under which one process at a time moves, and read what is due by the server's clock in both sets,
-   a batch of each; nothing is removed yet. Who does not get the lease sleeps until it may be free.
-2. Prepare each payload anew: client middleware (told the reason), a new ``enqueued_at``.
-3. One script for each set moves its batch: a member that is gone, or was given a later score, is left alone. In the
-   same round trip the next batches are read.
-4. Sleep until the next score. An earlier job wakes the holder of the lease, since the server tells of changes to the
-   sets; where it does not, look again each second.
-5. When quiet or stopped, give the lease back: another process wakes and takes it.
+1. Acquire the lease, which lets one process at a time move jobs, and read a batch of due jobs from each set, by the
+   server's clock; nothing is removed yet. A process without the lease sleeps until the lease may be free.
+2. Prepare each payload: run client middleware (with the reason), and set a new ``enqueued_at``.
+3. One script per set moves its batch. It skips a member that was removed, or that was given a later score. The same
+   round trip reads the next batches.
+4. Sleep until the next score. The server notifies the lease holder when a set changes, so an earlier job wakes it;
+   without notifications it polls each second.
+5. When quiet or stopped, release the lease: another process wakes and acquires it.
 
-The lease only spares work. Ruby's processes move as well, and two of ours may for a moment: the member's presence
-decides who won. Nothing may stay at the head and block the rest: bytes that are no job go to the dead set as they are,
-and a job whose middleware raises is put off by a minute.
+The lease only avoids duplicate work. Ruby processes move jobs as well, and two of ours may do so briefly: only one of
+them finds the member, and that one moves it. No member may stay at the head and block the rest: a malformed payload
+moves to the dead set, wrapped, and a job whose middleware raises is postponed by a minute.
 """
 
 from __future__ import annotations
@@ -19,46 +19,49 @@ from __future__ import annotations
 import logging
 import random
 import threading
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, cast
 
 from offsider.core.errors import InvalidJob, MalformedPayload, OffsiderError, RedisFailure
-from offsider.core.payload import decode
-from offsider.storage import agenda, job_sets
-from offsider.storage.agenda import Agenda, Lease
+from offsider.core.malformed import listable, queue_of
+from offsider.core.normalize import normalize
+from offsider.core.payload import decode_object, no_job, stamp
+from offsider.logs.structured import about_raw
+from offsider.runtime.service import LoopService
+from offsider.storage import due_jobs, job_sets
+from offsider.storage.due_jobs import DueJobs, Lease
 from offsider.storage.job_sets import Move, Moved
-from offsider.storage.working import DeadSetLimits
-from offsider.wiring.service import Loop
-from offsider.worker.lookout import Lookout
+from offsider.worker.alive.ownership import new_identity
+from offsider.worker.key_watch import KeyWatch
 from offsider.worker.outage import Outage
-from offsider.worker.ownership import new_identity
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from offsider.client import Client
+    from offsider.config.config import Config
+    from offsider.core.payload import JobPayload
     from offsider.storage.redis import Redis
-    from offsider.wiring.config import Config
 
 logger = logging.getLogger("offsider")
 
 BATCH = 100
 LEASE_SECONDS = 5.0
 RENEW_SECONDS = LEASE_SECONDS / 2
-#: The longest sleep of a holder whom the server does not tell of changes.
+#: Maximum sleep of the lease holder if the server sends no notifications.
 POLL_SECONDS = 1.0
-#: Over which those who wait for another's lease are spread, so that not all look at once when it ends.
+#: Random delay of processes that wait for the lease, so that not all of them ask for it at once when it expires.
 SPREAD_SECONDS = 0.5
 PUT_OFF_SECONDS = 60.0
 
 Reason = Literal["schedule", "retry"]
 
 
-class Scheduler:
-    """The service that makes jobs run when they are due.
+class Scheduler(LoopService):
+    """The service that enqueues due jobs.
 
     Args:
-        redis: where the sets are.
-        client: prepares payloads; its middleware runs once more for each job.
+        redis: server of the sets.
+        client: prepares payloads; its middleware runs again for each job.
     """
 
     def __init__(self, config: Config, redis: Redis, client: Client) -> None:
@@ -66,36 +69,33 @@ class Scheduler:
         self._config = config
         self._redis = redis
         self._client = client
-        self._limits = DeadSetLimits(config.worker.dead_max_jobs, config.worker.dead_timeout_seconds)
+        self._limits = config.worker.dead_set_limits
         self._sets: tuple[tuple[str, Reason], ...] = ((keys.retry, "retry"), (keys.schedule, "schedule"))
         self._lease = Lease(new_identity(), int(LEASE_SECONDS * 1000))
         self._holds = False
-        self._ahead: Agenda | None = None
-        self._lookout = Lookout(redis, [keys.retry, keys.schedule], keys.schedule_free)
+        self._ahead: DueJobs | None = None
+        self._watch = KeyWatch(redis, [keys.retry, keys.schedule], keys.schedule_free)
         self._outage = Outage("scheduler", config)
         self._ending = threading.Event()
-        self._loop = Loop("offsider-scheduler", self._turn, on_error=config.handle_error)
-        self.name = self._loop.name
-        self.start = self._loop.start
-        self.join = self._loop.join
+        super().__init__("offsider-scheduler", self._turn, config.handle_error)
 
     def stop(self) -> None:
         self._ending.set()
-        self._lookout.end()
+        self._watch.end()
         self._loop.wake()
 
     def _turn(self) -> float | None:
         if not self._ending.is_set():
             pause_seconds = self.tick()
             if pause_seconds > 0:
-                self._lookout.sleep(pause_seconds)
+                self._watch.sleep(pause_seconds)
         if not self._ending.is_set():
             return 0.0
         self._give_back()
         return None
 
     def tick(self) -> float:
-        """Move a batch of what is due out of each set; answers the seconds until there is more to do."""
+        """Move a batch of due jobs out of each set, and return the seconds until the next call."""
         ahead, self._ahead = self._ahead, None
         try:
             return self._work(ahead or self._exchange([]))
@@ -103,20 +103,20 @@ class Scheduler:
             self._outage.noticed(error)
             return POLL_SECONDS
 
-    def _work(self, now: Agenda) -> float:
-        # Each set by itself: a key of the wrong type in the place of one must not hold up the other.
+    def _work(self, now: DueJobs) -> float:
+        # Handle each set separately: if one key has the wrong type, the other set must still work.
         batches = [
             (sorted_set, self._prepared(sorted_set, reason, due.members))
             for (sorted_set, reason), due in zip(self._sets, now.sets, strict=False)
-            if isinstance(due, agenda.Due) and due.members
+            if isinstance(due, due_jobs.Due) and due.members
         ]
         if not batches:
             return self._pause(now)
         self._ahead = self._exchange([(sorted_set, moves) for sorted_set, moves in batches if moves])
         return 0.0 if self._ahead.is_due else self._pause(self._ahead)
 
-    def _exchange(self, batches: Sequence[tuple[str, Sequence[Move]]]) -> Agenda:
-        results, now = agenda.turn(self._lookout.exchange, self._redis.keys, self._lease, batches, BATCH)
+    def _exchange(self, batches: Sequence[tuple[str, Sequence[Move]]]) -> DueJobs:
+        results, now = due_jobs.turn(self._watch.exchange, self._redis.keys, self._lease, batches, BATCH)
         self._holds = now.held
         for (sorted_set, moves), result in zip(batches, results, strict=True):
             if isinstance(result, OffsiderError):
@@ -127,15 +127,16 @@ class Scheduler:
     def _put_off_refused(self, sorted_set: str, moves: Sequence[Move], results: Sequence[Moved]) -> None:
         for move, moved in zip(moves, results, strict=True):
             if moved is Moved.REFUSED:
-                logger.error("queue:%s is not a list; a job that is due waits", move.queue)
+                fields = about_raw(move.member, move.queue)
+                logger.error("queue:%s is not a list; its due job waits a minute", move.queue, extra={"fields": fields})
                 self._put_off(sorted_set, move.member)
 
-    def _pause(self, now: Agenda) -> float:
+    def _pause(self, now: DueJobs) -> float:
         self._ahead = None
         if not now.held:
             self._outage.over()
             return now.free_in_seconds + random.uniform(0, SPREAD_SECONDS)
-        pause_seconds = RENEW_SECONDS if self._lookout.is_told else POLL_SECONDS
+        pause_seconds = RENEW_SECONDS if self._watch.is_told else POLL_SECONDS
         failure: OffsiderError | None = None
         for due in now.sets:
             if isinstance(due, OffsiderError):
@@ -151,41 +152,52 @@ class Scheduler:
     def _give_back(self) -> None:
         try:
             if self._holds:
-                agenda.hand_over(self._redis, self._lease.holder)
+                due_jobs.release_lease(self._redis, self._lease.holder)
         except RedisFailure as error:
-            logger.debug("the lease of the scheduler ends by itself: %s", error)
+            logger.debug("could not release the lease of the scheduler; it will expire: %s", error)
         finally:
-            self._lookout.close()
+            self._watch.close()
 
     def _prepared(self, sorted_set: str, reason: Reason, members: Sequence[bytes]) -> list[Move]:
         return [move for member in members if (move := self._prepare(sorted_set, reason, member)) is not None]
 
     def _prepare(self, sorted_set: str, reason: Reason, member: bytes) -> Move | None:
         try:
-            payload = decode(member)
-            queue = payload.get("queue")
+            found = decode_object(member)
+            payload = cast("JobPayload", found)
+            queue = normalize(payload).get("queue")
             if not queue:
                 raise MalformedPayload(member, "queue is missing")  # noqa: TRY301 - one way out for both
         except MalformedPayload as error:
-            self._bury(sorted_set, member, error)
-            return None
+            queue = queue_of(member)
+            if not queue:
+                self._bury(sorted_set, member, error)
+            return Move(member, member, queue) if queue else None  # move the bytes unchanged: they cannot be re-encoded
+        if no_job(found):  # the workers of that queue will reject it; middleware expects jobs
+            return Move(member, member, queue)
         try:
             prepared = self._client.reenqueue(payload, reason)
         except InvalidJob:
-            # What middleware made of it cannot be written: the job moves as it is.
+            # The payload from the middleware cannot be encoded: move the job unchanged.
             return Move(member, member, queue)
         except Exception as error:  # noqa: BLE001 - middleware of users may raise anything
             self._config.handle_error(error, {"context": f"moving a job out of {sorted_set}", "job": payload})
             self._put_off(sorted_set, member)
             return None
         if prepared is None:
-            logger.info("client middleware stopped job %s on its way out of %s", payload.get("jid"), sorted_set)
+            logger.info(
+                "client middleware stopped job %s, deleted it from %s",
+                payload.get("jid"),
+                sorted_set,
+                extra={"fields": about_raw(member, queue)},
+            )
             job_sets.drop(self._redis, sorted_set, member)
             return None
         return Move(member, prepared.raw, prepared.queue)
 
     def _bury(self, sorted_set: str, member: bytes, error: MalformedPayload) -> None:
-        if job_sets.kill(self._redis, sorted_set, member, self._limits, only_due=True):
+        stored = listable(member, stamp(self._config.clock.now(), self._config.redis.wire_version))
+        if job_sets.kill(self._redis, sorted_set, member, stored, self._limits, only_due=True):
             self._config.handle_error(error, {"context": f"a malformed payload in {sorted_set}", "jobstr": member})
 
     def _put_off(self, sorted_set: str, member: bytes) -> None:

@@ -1,13 +1,14 @@
-"""Notices a fetch loop that has stopped turning, while threads wait for jobs and the server answers.
+"""Detects a stuck fetch loop: it makes no progress although threads wait for jobs and the server replies.
 
-No cause of it is known; others have found theirs in production, as workers that went silent after a reconnect.
+This has not been seen in offsider; other job systems had it in production: workers went silent after a reconnect.
 
-1. A fetcher shows when it last heard of the server. Parks end by themselves, so that is never long ago.
-2. Nothing for `patience_seconds` while threads are hungry is a suspicion. From then on the server is asked each
-   tick whether it is there: an outage is no fault of the loop, and counts as a fresh start.
-3. Three answers in a row: an error is reported, health turns red, and the fetcher gives up its connections.
-4. Still nothing after as long again: the worker stops with an exit code that makes its supervisor start another.
-   A worker inside another program is not stopped; its fetcher gives up its connections again.
+1. A fetcher records the time of the last reply. Blocking pops time out, so this time is always recent.
+2. No reply for `patience_seconds` while threads wait for jobs is suspicious. From then on the watchdog pings the server
+   at each tick; a failed ping is an outage and resets the suspicion.
+3. After three successful pings in a row it reports an error, the health endpoint reports unhealthy, and the fetcher
+   replaces its connections.
+4. If that does not help within `patience_seconds`, the worker exits with a code that makes its supervisor restart it.
+   An embedded worker does not exit; its fetcher replaces its connections again.
 """
 
 from __future__ import annotations
@@ -15,84 +16,60 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING
 
 from offsider.core.errors import OffsiderError, RedisFailure
-from offsider.wiring.service import Loop
+from offsider.runtime.service import LoopService
+from offsider.worker.fetch.server_wait import MOST_POP_SECONDS, POP_LIVES
 
 if TYPE_CHECKING:
+    from offsider.config.config import Config
     from offsider.storage.redis import Redis
-    from offsider.wiring.config import Config
+    from offsider.worker.fetch.fetcher import Fetcher
 
 logger = logging.getLogger("offsider")
 
 LEAST_PATIENCE_SECONDS = 30.0
-#: A park lasts this much of a liveness life at most, and 25 s at most; see `waiting`.
-PARK_LIVES = 0.4
-MOST_PARK_SECONDS = 25.0
 LOOKS_PER_PATIENCE = 6
 ANSWERS = 3
 
 
 class FetchLoopStuck(OffsiderError):
-    """A capsule takes no jobs though threads wait for some and the server answers."""
-
-
-@runtime_checkable
-class Watched(Protocol):
-    """What a fetcher shows to be watched."""
-
-    @property
-    def last_look(self) -> float:
-        """When it last heard of the server, in monotonic seconds."""
-        ...
-
-    @property
-    def hungry(self) -> int:
-        """How many threads wait for a job."""
-        ...
-
-    def rebuild(self) -> None:
-        """Give up all connections, and wake whoever leads. Called by another thread."""
-        ...
+    """A capsule fetches no jobs although threads wait for them and the server replies."""
 
 
 class _Suspicion:
-    """What is held against one fetcher."""
+    """State of one suspected fetcher."""
 
     def __init__(self) -> None:
         self.answers = 0
         self.rebuilt_at: float | None = None
 
 
-class Watchdog:
+class Watchdog(LoopService):
     """The service that watches the fetchers of one worker.
 
     Args:
-        config: whose error handlers are told.
-        redis: to ask whether the server is there; not a fetcher's own pool.
-        fetchers: by the name of their capsules.
-        give_up: stops the worker; None for one that must not end.
+        config: its error handlers receive reports.
+        redis: for pings; not a fetcher's own pool.
+        fetchers: capsule name -> fetcher.
+        give_up: stops the worker; None for a worker that must not exit.
     """
 
     def __init__(
-        self, config: Config, redis: Redis, fetchers: Mapping[str, Watched], give_up: Callable[[str], None] | None
+        self, config: Config, redis: Redis, fetchers: Mapping[str, Fetcher], give_up: Callable[[str], None] | None
     ) -> None:
         self._config = config
         self._redis = redis
         self._fetchers = fetchers
         self._give_up = give_up
-        park_seconds = min(MOST_PARK_SECONDS, config.worker.liveness_seconds * PARK_LIVES)
-        self.patience_seconds = max(LEAST_PATIENCE_SECONDS, 2 * park_seconds)
+        pop_seconds = min(MOST_POP_SECONDS, config.worker.liveness_seconds * POP_LIVES)
+        self.patience_seconds = max(LEAST_PATIENCE_SECONDS, 2 * pop_seconds)
         self._suspicions: dict[str, _Suspicion] = {}
-        self._loop = Loop("offsider-watchdog", self.tick, on_error=config.handle_error)
-        self.name = self._loop.name
-        self.start = self._loop.start
-        self.stop = self._loop.stop
-        self.join = self._loop.join
+        super().__init__("offsider-watchdog", self.tick, config.handle_error)
 
     def stuck(self) -> tuple[str, ...]:
-        """What does not turn right now, for whoever asks after the worker's health."""
+        """Return the reasons why fetch loops are stuck now, for the health endpoint."""
         return tuple(
             _reason(capsule)
             for capsule, suspicion in self._suspicions.copy().items()
@@ -100,13 +77,13 @@ class Watchdog:
         )
 
     def tick(self) -> float:
-        """Look once at every fetcher."""
+        """Check every fetcher once."""
         now = time.monotonic()
         for capsule, fetcher in self._fetchers.items():
             self._look(capsule, fetcher, now)
         return self.patience_seconds / LOOKS_PER_PATIENCE
 
-    def _look(self, capsule: str, fetcher: Watched, now: float) -> None:
+    def _look(self, capsule: str, fetcher: Fetcher, now: float) -> None:
         suspicion = self._suspicions.get(capsule)
         if fetcher.hungry == 0 or now - fetcher.last_look < self.patience_seconds:
             self._clear(capsule, suspicion)
@@ -126,7 +103,7 @@ class Watchdog:
             return
         del self._suspicions[capsule]
         if suspicion.rebuilt_at is not None:
-            logger.info("the fetch loop of capsule %s turns again", capsule)
+            logger.info("the fetch loop of capsule %s has recovered", capsule)
 
     def _answers(self) -> bool:
         try:
@@ -135,23 +112,23 @@ class Watchdog:
             return False
         return True
 
-    def _rebuild(self, capsule: str, fetcher: Watched, suspicion: _Suspicion, now: float) -> None:
+    def _rebuild(self, capsule: str, fetcher: Fetcher, suspicion: _Suspicion, now: float) -> None:
         suspicion.rebuilt_at = now
         error = FetchLoopStuck(
-            f"{_reason(capsule)}: no sign of it for {now - fetcher.last_look:.0f} s, though the server answers; "
-            "its connections are made anew"
+            f"{_reason(capsule)}: no progress for {now - fetcher.last_look:.0f} s, although the server replies; "
+            "replacing its connections"
         )
         self._config.handle_error(error, {"context": "the fetch watchdog"})
         fetcher.rebuild()
 
-    def _end(self, capsule: str, fetcher: Watched, suspicion: _Suspicion, now: float) -> None:
+    def _end(self, capsule: str, fetcher: Fetcher, suspicion: _Suspicion, now: float) -> None:
         if self._give_up is None:
             self._rebuild(capsule, fetcher, suspicion, now)
             return
-        logger.critical("%s, and new connections did not help: this worker stops, to be started anew", _reason(capsule))
+        logger.critical("%s, and new connections did not help: this worker exits for a restart", _reason(capsule))
         self._give_up(_reason(capsule))
-        suspicion.rebuilt_at = now  # not again before as long once more
+        suspicion.rebuilt_at = now  # wait for `patience_seconds` before the next attempt
 
 
 def _reason(capsule: str) -> str:
-    return f"the fetch loop of capsule {capsule} does not turn"
+    return f"the fetch loop of capsule {capsule} is stuck"

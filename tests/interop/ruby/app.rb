@@ -2,14 +2,21 @@
 require "json"
 require "sidekiq"
 require "sidekiq/api"
+begin
+  require "active_job"
+  require "active_support/all"
+rescue LoadError # Debian's Sidekiq comes without Rails
+  $LOAD_PATH.unshift(File.join(__dir__, "without_rails"))
+end
+require "sidekiq/middleware/current_attributes"
 
 url = ENV.fetch("REDIS_URL")
 Sidekiq.configure_server { |c| c.redis = {url: url} }
 Sidekiq.configure_client { |c| c.redis = {url: url} }
-Redis.silence_deprecations = true if Redis.respond_to?(:silence_deprecations=)
+Redis.silence_deprecations = true if defined?(Redis) && Redis.respond_to?(:silence_deprecations=)
 
 # A setting of Sidekiq itself: it then starts to poll within 5 seconds of its boot in place of 15.
-Sidekiq.options[:poll_interval_average] = 0.2
+Sidekiq.configure_server { |c| (c.respond_to?(:options) ? c.options : c)[:poll_interval_average] = 0.2 }
 
 # What ran where: the list seen:<jid> holds [language, arguments, retry_count] of each run.
 class Recorded
@@ -20,6 +27,22 @@ class Recorded
   end
 end
 Sidekiq.configure_server { |c| c.server_middleware { |chain| chain.add Recorded } }
+
+class Current < ActiveSupport::CurrentAttributes
+  attribute :user_id, :role, :since, :lasts, :price, :options
+end
+Sidekiq::CurrentAttributes.persist(Current)
+
+# Notes the class and text of each current attribute that it sees.
+class RubyTellsCurrent
+  include Sidekiq::Job
+  sidekiq_options queue: "ruby"
+
+  def perform(of = jid)
+    told = Current.attributes.transform_values { |value| [value.class.name, value.inspect] }
+    Sidekiq.redis { |c| c.set("current:#{of}:ruby", JSON.generate(told)) }
+  end
+end
 
 class RubyEcho
   include Sidekiq::Job

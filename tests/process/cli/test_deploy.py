@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from offsider.config.config import Config
+from offsider.config.installation import Installation
 from offsider.embedded.address import free_port
-from offsider.wiring.config import Config
 from offsider.worker.boot_checks import check_boot
 from tests.conftest import binary_of
 from tests.process.stored import payload, private, push_raw, waiting
@@ -98,7 +99,7 @@ def test_the_server_of_compose_is_passed_by_the_boot_checks_in_silence(tmp_path)
 
 def answers(config: Config) -> bool:
     try:
-        config.shared_redis().call("PING")
+        Installation.of(config).redis.call("PING")
     except Exception:
         return False
     return True

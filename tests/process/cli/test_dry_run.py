@@ -82,7 +82,7 @@ def test_what_is_odd_goes_to_the_other_stream(folder):
     rules = '[["*", "default"]]'
     ended = offsider(folder, "worker", "--list-queues", "--select", "name=report", OFFSIDER_RULES=rules)
     assert (ended.returncode, ended.stdout) == (0, "default\n")
-    assert "serves the queue default with all its jobs, shop.resize, shop.welcome as well" in ended.stderr
+    assert "serves the queue default with all its jobs, including shop.resize, shop.welcome" in ended.stderr
 
 
 def test_what_would_end_the_start_ends_this_too(folder):

@@ -30,7 +30,7 @@ def test_jobs_that_promise_more_than_they_can_keep_are_noted_below_the_list(tmp_
     urgent = "from offsider import job\n\n@job(urgency='high', resource_boundary='memory')\ndef load(): ...\n"
     (tmp_path / "urgent.py").write_text(urgent)
     ended = offsider(tmp_path, "jobs", "list", "-r", "urgent")
-    assert ended.stdout.splitlines()[-1].startswith("note: urgent.load is of high urgency and is bound by memory")
+    assert ended.stdout.splitlines()[-1].startswith("note: urgent.load is of high urgency and is limited by memory")
 
 
 def test_a_manifest_is_written_and_compared(tmp_path):
@@ -51,16 +51,16 @@ def test_a_manifest_is_written_and_compared(tmp_path):
         "~ shop.resize: arguments (path: str) → (path: str, width: int = 100)",
         "- shop.welcome",
     ]
-    assert "jobs.json is not current" in changed.stderr
+    assert "jobs.json is out of date" in changed.stderr
 
 
 def test_what_cannot_be_read_or_written_is_a_message(tmp_path):
     (tmp_path / "shop.py").write_text(SHOP)
     (tmp_path / "jobs.json").write_bytes(b"\xff{")
     for words, complaint in {
-        ("list",): "which jobs? Name the application: -r MODULE",
-        ("list", "-r", "nothing"): "there is no module 'nothing'",
-        ("manifest", "-r", "shop", "--check", "jobs.json"): "jobs.json is no manifest",
+        ("list",): "no application given: -r MODULE",
+        ("list", "-r", "nothing"): "no module 'nothing'",
+        ("manifest", "-r", "shop", "--check", "jobs.json"): "jobs.json is not a manifest",
         ("manifest", "-r", "shop", "-o", "no/such/folder.json"): "No such file or directory",
     }.items():
         ended = offsider(tmp_path, "jobs", *words)

@@ -58,6 +58,7 @@ def test_the_jobs_of_a_killed_worker_are_back_within_a_second_though_its_life_is
     worker = workers.start("-c", "2")
     keeper = worker.keeper
     wait_for(lambda: len(ledger.notes("start")) == 2)
+    wait_for(lambda: stored.smembers("processes"))
     before = time.monotonic()
     worker.kill_alone()
     wait_for(lambda: len(waiting(stored)) == 2)
@@ -65,8 +66,15 @@ def test_the_jobs_of_a_killed_worker_are_back_within_a_second_though_its_life_is
     assert {job["jid"] for job in waiting(stored)} == set(jids)
     assert {job["interrupted_count"] for job in waiting(stored)} == {1}
     assert private(stored) == []
+    assert stored.smembers("processes") == set(), "no page shows the dead, nor what it ran"
+    assert stored.keys(f"{worker.identity}*") == []
     wait_for(lambda: not runs(keeper), 10, "the keeper has ended")
-    assert f"{worker.identity} is dead; gave its 2 jobs back" in worker.output
+    assert f"{worker.identity} is dead; requeued its 2 jobs" in worker.output
+    for name, jid in zip(("Receiving", "Locked"), jids, strict=True):
+        assert f"requeued {name} JID-{jid} to queue default: {worker.identity} is dead" in worker.output
+    workers.start()
+    wait_for(lambda: len(ledger.words("reclaimed")) == 2, what="the next worker announces them")
+    assert set(ledger.words("reclaimed")) == {f"{worker.identity} 1"}
 
 
 def test_a_clean_stop_leaves_the_keeper_nothing_to_do(workers, stored, ledger):
@@ -110,7 +118,7 @@ def test_a_worker_that_loses_its_keeper_says_so_once_and_goes_on(workers, stored
 @pytest.mark.parametrize("given", [{"options": ("--no-keeper",)}, {"environ": {"OFFSIDER_KEEPER": "false"}}])
 def test_without_a_keeper_the_worker_says_what_that_means(workers, given):
     worker = workers.start(*given.get("options", ()), environ=given.get("environ"))
-    assert "there is no keeper: when a job holds the interpreter for 45 s" in worker.output
+    assert "no keeper: if a job holds the interpreter for 45 s" in worker.output
     assert worker.keeper is None
     worker.stopped()
 

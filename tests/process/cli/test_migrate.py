@@ -88,9 +88,9 @@ def fill(stored):
 
 def kill_while_it_moves(workers, bulk):
     """A migration that is killed as soon as it has begun to write on the other server."""
-    notes = len(bulk.keys("offsider:migrated:*"))
+    notes = len(bulk.keys("offsider:stored:*"))
     with migrate(workers) as process:
-        wait_for(lambda: process.poll() is not None or len(bulk.keys("offsider:migrated:*")) > notes, 60)
+        wait_for(lambda: process.poll() is not None or len(bulk.keys("offsider:stored:*")) > notes, 60)
         process.kill()
         process.communicate()
 
@@ -111,13 +111,13 @@ def test_jobs_that_workers_take_and_a_migration_moves_run_once(settings, workers
     assert Counter(job["jid"] for job in [*stayed, *gone]) == Counter(later)
     assert ({job["queue"] for job in stayed}, {job["queue"] for job in gone}) == ({"urgent"}, {"slow"})
     assert waiting(stored, "old") == waiting(bulk, "slow") == []
-    assert not stored.keys("offsider:migrating*")
+    assert not stored.keys("offsider:migrating:*")
 
 
 def test_a_preview_and_a_run_say_what_the_whole_command_should(settings, workers, stored, bulk):
     fill(stored)
     before = stored.llen("queue:old")
-    assert "640 jobs looked at, 640 to move" in migrated(workers, "--preview")
+    assert "640 jobs scanned, 640 to move" in migrated(workers, "--preview")
     assert stored.llen("queue:old") == before
     assert ", 640 moved" in migrated(workers)
     assert (stored.llen("queue:urgent"), bulk.llen("queue:slow"), bulk.zcard("retry")) == (300, 300, 20)

@@ -51,7 +51,7 @@ def test_the_queue_of_a_job_is_explained(folder):
             "shop.welcome",
             [
                 "shop.welcome goes to welcome",
-                "because of no match among 1 rule: the queue named after it",
+                "because of no match among 1 rule: the queue with the job's name",
                 "not rule 1: tags=x → x",
             ],
         ),
@@ -65,7 +65,7 @@ def test_what_no_rule_decides_is_explained_too(folder, rules, name, told):
 def test_a_name_that_no_job_has_is_told_with_the_nearest(folder):
     ended = offsider(folder, "routes", "explain", "shop.resise")
     assert ended.returncode == 1
-    assert ended.stderr == "offsider: no job is called 'shop.resise' (did you mean 'shop.resize'?)\n"
+    assert ended.stderr == "offsider: unknown job 'shop.resise' (did you mean 'shop.resize'?)\n"
 
 
 def test_good_rules_pass_the_check(folder):
@@ -79,7 +79,7 @@ def test_rules_of_no_use_and_queues_that_nobody_serves_do_not(folder):
     ended = offsider(folder, "routes", "check", "-q", "urgent", "-q", "low,3", OFFSIDER_RULES=rules)
     assert ended.returncode == 1
     assert ended.stdout.splitlines() == [
-        "rule 2 (urgency=high → urgent) never wins: rule 1 chooses all of its jobs before it",
+        "rule 2 (urgency=high → urgent) never applies: rule 1 selects all of its jobs before it",
         "no worker serves default, where shop.ReportJob, shop.resize, shop.welcome would wait",
     ]
 
@@ -103,7 +103,7 @@ def test_running_workers_are_asked_when_that_is_wanted(folder, redis_url, raw_re
     assert ended.stdout == "no worker serves report, where shop.ReportJob would wait\n"
     raw_redis.zadd("offsider:clients", {"web-2:gunicorn:0ld": raw_redis.time()[0], "junk": raw_redis.time()[0]})
     ended = offsider(folder, "routes", "check", "--live", REDIS_URL=redis_url)
-    assert "and others (0ld) are those of gunicorn on web-2\n" in ended.stdout
+    assert "but gunicorn on web-2 use other rules (0ld)\n" in ended.stdout
     away = offsider(folder, "routes", "check", "--live")
     assert away.returncode == 1
     assert "cannot be reached" in away.stderr

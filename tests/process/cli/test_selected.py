@@ -67,17 +67,17 @@ def test_queues_that_are_named_win_over_what_a_shard_selects(folder):
 
 def test_a_query_that_leaves_nothing_to_serve_is_told_with_the_reason(folder):
     assert refused(folder, "--select", "tags=none") == (
-        "offsider: --select 'tags=none' chooses none of 3 declared jobs, so there is no queue to serve: "
-        "'offsider jobs list' shows what they say of themselves\n"
+        "offsider: --select 'tags=none' selects none of 3 declared jobs, so there is no queue to serve: "
+        "'offsider jobs list' shows their characteristics\n"
     )
-    assert "its jobs go to heavy of the server bulk, and this worker works for main" in refused(
+    assert "its jobs go to heavy of the server bulk, and this worker serves main" in refused(
         folder, "--select", "resource_boundary=cpu"
     )
     assert "with --negate no queue of a declared job is left" in refused(folder, "--select", "*", "--negate")
     (folder / "empty.py").write_text("")
     assert "the application declares no jobs" in refused(folder, "-r", "empty", "--select", "*")
     (folder / "calm.py").write_text("from offsider import job\n\n\n@job\ndef calm(): ...\n")
-    assert "the shard urgent ('urgency=high') chooses none" in refused(
+    assert "the shard urgent ('urgency=high') selects none" in refused(
         folder, "--dry-run", "--shard", "urgent", "-r", "calm"
     )
 
@@ -93,8 +93,8 @@ def test_a_worker_runs_what_was_selected_and_warns_of_jobs_that_it_did_not_choos
     app = workers.write(CHOSEN)
     rules = '[["urgency=high", "first"], ["tags=mail", "first"], ["*", "last"]]'
     worker = workers.start("--select", "urgency=high", *options, app=app, environ={"OFFSIDER_RULES": rules})
-    output = worker.until_says("which it does not choose")
-    assert "--select 'urgency=high' serves the queue first with all its jobs, Beside as well" in output
+    output = worker.until_says("which it does not select")
+    assert "--select 'urgency=high' serves the queue first with all its jobs, including Beside" in output
     left = push(stored, "Calm", queue="last")
     run = [push(stored, name, queue="first") for name in ("Urgent", "Beside")]
     wait_for(lambda: {note.jid for note in ledger.notes("end")} == set(run))

@@ -90,7 +90,7 @@ def test_queues_without_a_shard_are_errors_here_and_for_routes(folder):
     assert ended.returncode == 1
     assert ended.stdout.splitlines() == [
         (
-            "error: the shard bulk works for the server main, and the jobs of its queue heavy go to the server bulk: "
+            "error: the shard bulk serves the server main, but the jobs of its queue heavy go to the server bulk: "
             "shop.resize"
         ),
         "error: no shard serves default, where shop.ReportJob would wait",

@@ -150,7 +150,7 @@ def test_threads_of_a_preloaded_application_refuse_the_fork(swarm, ledger):
     """
     supervisor = swarm("--preload", text=text, wait=False)
     assert supervisor.worker.ended() == 1
-    assert "the application has started threads while it was loaded (metrics)" in supervisor.worker.output
+    assert "the application started threads while it was loaded (metrics)" in supervisor.worker.output
 
 
 def test_processes_may_be_one_per_core_and_bound_to_it(swarm):
@@ -188,11 +188,14 @@ def test_a_killed_worker_s_jobs_are_back_within_a_second_and_another_one_is_star
     os.kill(doomed, signal.SIGKILL)
     wait_for(lambda: ledger.notes("end", jid=jid))
     assert time.monotonic() - before < 3
-    said = supervisor.worker.until_says("another one is started in 0 s")
+    said = supervisor.worker.until_says("starting another one in 0 s")
     assert f"(process {doomed}) was killed by SIGKILL" in said
     wait_for(lambda: len(supervisor.identities()) == 3)
-    assert ledger.words("reclaimed") == [], "the keeper gave it back"
-    assert f"{supervisor.identities()[doomed]} is dead; gave its 1 job back" in supervisor.worker.output
+    dead = supervisor.identities()[doomed]
+    assert f"{dead} is dead; requeued its 1 job" in supervisor.worker.output
+    assert f"requeued Receiving JID-{jid} to queue default: {dead} is dead" in supervisor.worker.output
+    wait_for(lambda: ledger.words("reclaimed"), what="a worker announces what the keeper has requeued")
+    assert ledger.words("reclaimed") == [f"{dead} 1"]
     supervisor.worker.stopped()
 
 
@@ -201,7 +204,7 @@ def test_a_worker_that_is_stopped_from_a_web_page_is_replaced(swarm, stored):
     first, second = supervisor.identities().values()
     stored.lpush(f"{first}-signals", "TERM")
     wait_for(lambda: len(supervisor.identities()) == 3, 30)
-    assert "ended with code 0; another one is started" in supervisor.worker.output
+    assert "ended with code 0; starting another one" in supervisor.worker.output
     stay = {pid for pid, identity in supervisor.identities().items() if identity != first}
     wait_for(lambda: set(supervisor.children()) == stay, 10)
     assert runs(int(second.split(":")[1]))
@@ -209,14 +212,14 @@ def test_a_worker_that_is_stopped_from_a_web_page_is_replaced(swarm, stored):
 
 
 def test_a_keeper_that_dies_is_restarted_alone_and_knows_everything_again(swarm, stored, ledger):
-    supervisor = swarm("-c", "1", environ={"OFFSIDER_WORKER_LIVENESS_SECONDS": "2"})
+    supervisor = swarm("-c", "1", environ={"OFFSIDER_WORKER_LIVENESS_SECONDS": "9"})
     children = supervisor.children()
     first = supervisor.keeper
     os.kill(first, signal.SIGKILL)
     second = wait_for(lambda: supervisor.keeper not in {None, first} and supervisor.keeper)
     push(stored, "Receiving")
     doomed = wait_for(lambda: ledger.notes("start"))[0].pid
-    until = time.monotonic() + 0.5  # more than a ninth of a life: every worker has told
+    until = time.monotonic() + 2.0  # more than a ninth of a life: every worker has told
     wait_for(lambda: time.monotonic() > until)
     os.kill(doomed, signal.SIGKILL)
     wait_for(lambda: ledger.notes("end"), 5)
@@ -230,7 +233,7 @@ def test_a_keeper_that_dies_is_restarted_alone_and_knows_everything_again(swarm,
 def test_an_application_that_cannot_be_loaded_ends_the_supervisor(swarm):
     supervisor = swarm(text="1 / 0", wait=False)
     assert supervisor.worker.ended() == 1
-    assert "no worker has come to run: giving up" in supervisor.worker.output
+    assert "no worker started: giving up" in supervisor.worker.output
     assert "division by zero" in supervisor.worker.output
 
 
@@ -288,7 +291,7 @@ def test_a_worker_that_hangs_past_the_deadline_is_killed_and_its_job_given_back(
     supervisor.worker.send("TERM")
     assert supervisor.worker.ended() == 1
     assert time.monotonic() - before < 0.5 + 6  # the promise is 4; the machine may be busy
-    assert "hangs and is killed" in supervisor.worker.output
+    assert "did not exit in time, killing it" in supervisor.worker.output
     assert [job["jid"] for job in waiting(stored)] == [jid]
     assert private(stored) == []
 
@@ -365,7 +368,7 @@ def test_one_address_tells_of_all_workers_whoever_is_restarted(swarm):
 def test_a_supervisor_cannot_answer_itself(swarm):
     supervisor = swarm("--health", str(free_port()), "--no-keeper", wait=False)
     assert supervisor.worker.ended() == 1
-    assert "is served by the keeper: leave --no-keeper out" in supervisor.worker.output
+    assert "requires the keeper: remove --no-keeper" in supervisor.worker.output
 
 
 # ------------------------------------------------------------------------------------ rolling restart
@@ -387,7 +390,7 @@ def test_usr2_brings_new_code_while_a_long_job_ends_in_the_old_worker(swarm, wor
     """`timeout` is far shorter than the job: whoever is replaced has no deadline."""
     supervisor = swarm("-c", "1", "-t", "0.5", *options, text=VERSIONED.format(version=1))
     old = supervisor.children()
-    long = push(stored, "Long", 6)
+    long = push(stored, "Long", 15)
     holder = wait_for(lambda: ledger.notes("start"))[0].pid
     push(stored, "Version")
     wait_for(lambda: ledger.words("version") == ["1"])
@@ -401,7 +404,7 @@ def test_usr2_brings_new_code_while_a_long_job_ends_in_the_old_worker(swarm, wor
     wait_for(lambda: ledger.words("version") == ["1", "2222"])
     assert ledger.notes("end", jid=long) == []
     assert runs(holder)
-    wait_for(lambda: ledger.notes("end", jid=long, pid=holder))
+    wait_for(lambda: ledger.notes("end", jid=long, pid=holder), 30)
     wait_for(lambda: sorted(supervisor.children()) == sorted(set(supervisor.identities()) - set(old)), 10)
     assert len(ledger.notes("start")) == 1
     assert supervisor.worker.runs, "under the same number"
@@ -432,14 +435,14 @@ def test_a_configuration_that_cannot_be_read_is_noticed_before_a_restart(swarm, 
     supervisor = swarm()
     (workers.folder / "offsider.toml").write_text("[worker]\nconcurrency = 0\n")
     supervisor.worker.send("USR2")
-    supervisor.worker.until_says("no restart, the workers go on")
+    supervisor.worker.until_says("restart failed, the workers continue")
     supervisor.worker.stopped()
 
 
 def test_usr2_of_a_worker_without_a_supervisor_says_what_it_needs(workers):
     worker = workers.start()
     worker.send("USR2")
-    worker.until_says("it needs --processes")
+    worker.until_says("needs a supervisor (--processes)")
     worker.stopped()
 
 
@@ -454,7 +457,7 @@ def test_a_worker_that_holds_too_much_memory_is_replaced_and_says_what_ran(swarm
     jid = push(stored, "Hoard", 200, 60)
     large = wait_for(lambda: ledger.notes("start"))[0].pid
     wait_for(lambda: ledger.notes("end", jid=jid), 20)
-    said = supervisor.worker.until_says(f"(process {large}), replaced before, ended with code 0")
+    said = supervisor.worker.until_says(f"(process {large}) ended with code 0")
     assert "more than memory_hard_mb = 150" in said
     assert f"running now: Hoard jid={jid}" in said
     started = [line for line in said.splitlines() if "running <Capsule" in line or "stopping: running jobs" in line]
@@ -466,7 +469,7 @@ def test_the_soft_limit_has_a_grace(swarm, stored, ledger):
     environ = {**HUNGRY, "OFFSIDER_MEMORY_SOFT_MB": "150", "OFFSIDER_MEMORY_GRACE_SECONDS": "1"}
     supervisor = swarm("-c", "1", "-t", "0.5", processes=1, environ=environ)
     push(stored, "Hoard", 200, 60)
-    supervisor.worker.until_says("it has held more than memory_soft_mb = 150 for", 30)
+    supervisor.worker.until_says("it has used more than memory_soft_mb = 150 for", 30)
     wait_for(lambda: ledger.notes("end"), 20)
     supervisor.worker.stopped()
 
@@ -477,5 +480,5 @@ def test_a_worker_without_a_supervisor_ends_with_a_code_that_asks_for_a_restart(
     jid = push(stored, "Hoard", 200, 60)
     wait_for(lambda: ledger.notes("start"))
     assert worker.ended() == 75
-    assert "this process has to go: it holds" in worker.output
+    assert "this process must exit: it uses" in worker.output
     assert [json.loads(raw)["jid"] for raw in stored.lrange("queue:default", 0, -1)] == [jid]

@@ -67,7 +67,7 @@ def test_the_extensions_of_the_application_hear_of_what_is_done_there(shown, tmp
         "from offsider.ext.unique import Unique\n\ndef configure(config):\n    config.use(Unique())\n"
     )
     assert CliRunner().invoke(main, ["top", "-r", "shop_of_top"]).exit_code == 0
-    assert [list(config.extensions) for config in shown] == [["unique"]]
+    assert [list(here.config.extensions) for here in shown] == [["unique"]]
     assert CliRunner().invoke(main, ["top", "-r", "nowhere_to_be_found"]).exit_code == 1
     assert len(shown) == 1
 
@@ -76,7 +76,7 @@ def test_an_application_of_the_file_that_is_elsewhere_is_told(shown, tmp_path):
     (tmp_path / "offsider.toml").write_text('[worker]\nrequire = "nowhere_to_be_found"\n')
     result = CliRunner().invoke(main, ["top"])
     assert result.exit_code == 0
-    assert "the application of worker.require cannot be loaded here" in result.output
+    assert "cannot load the application of worker.require" in result.output
     assert len(shown) == 1
 
 

@@ -79,9 +79,9 @@ def test_with_a_password_it_serves_any_address(start):
 
 def test_the_application_may_bring_hooks_and_tabs(start, tmp_path):
     (tmp_path / "shop.py").write_text(
-        "from offsider.wiring.web_tab import WebPage, WebTab\n"
+        "from offsider.config.web_tab import WebPage, WebTab\n"
         "def configure(config):\n"
-        "    config.add_web_tab(WebTab('shop', 'Shop', '/shop', {'': lambda visit: WebPage('Shop', [])}))\n"
+        "    config.add_web_tab(WebTab('shop', 'Shop', '/shop', {'': lambda request: WebPage('Shop', [])}))\n"
         "def who(request):\n"
         "    return request.header('x-user')\n"
     )
@@ -110,7 +110,7 @@ def test_all_servers_of_the_configuration_are_shown(start, embedded_url, tmp_pat
     "options,why",
     [
         (("--auth", "nowhere:who"), "--auth nowhere:who"),
-        (("--redact", "os:sep"), "--redact os:sep is no function"),
+        (("--redact", "os:sep"), "--redact os:sep is not a function"),
         (("--server", "main"), "--server expects NAME=URL"),
         (("-r", "nowhere"), "cannot load nowhere"),
     ],

@@ -44,7 +44,7 @@ def test_a_stop_that_hangs_in_the_application_ends_in_time_all_the_same(workers)
         "0",
         text="""
         import threading
-        from offsider.worker.fetcher import ReliableFetcher
+        from offsider.worker.fetch.reliable import ReliableFetcher
 
         class Hanging(ReliableFetcher):
             def quiet(self):
@@ -57,7 +57,7 @@ def test_a_stop_that_hangs_in_the_application_ends_in_time_all_the_same(workers)
     )
     worker.send("TERM")
     assert worker.ended(8) == 1
-    assert "the stop hangs" in worker.output
+    assert "the stop timed out" in worker.output
     assert "offsider-stop" in worker.output
 
 
@@ -117,8 +117,8 @@ def configure(config):
 @pytest.mark.parametrize(
     "options, environ, message",
     [
-        ([], {}, "which jobs? Name the application: offsider worker -r MODULE"),
-        (["-r", "nowhere"], {}, "cannot load nowhere: there is no module 'nowhere'"),
+        ([], {}, "no application given: offsider worker -r MODULE"),
+        (["-r", "nowhere"], {}, "cannot load nowhere: no module 'nowhere'"),
         (["-r", "plain", "-c", "0"], {}, "-c, --concurrency: worker.concurrency expects a whole number"),
         (["-r", "plain", "-q", "a", "-q", "a"], {}, "the queue 'a' is named twice"),
         (["-r", "plain", "-C", "gone.toml"], {}, "gone.toml: there is no such configuration file"),

@@ -166,7 +166,7 @@ def test_a_port_that_the_running_server_does_not_have_is_refused(valkey):
         valkey(port=free_port()).start()
 
 
-def test_a_taken_port_and_a_wrong_setting_end_with_the_servers_last_words(valkey):
+def test_a_taken_port_and_a_wrong_setting_end_with_the_servers_log_tail(valkey):
     with valkey(port=0) as server, short_folder() as other:
         port = int(server.url.rpartition(":")[2].removesuffix("/0"))
         with pytest.raises(ConfigurationError, match="Address already in use"):

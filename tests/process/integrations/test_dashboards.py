@@ -15,8 +15,9 @@ import pytest
 import yaml
 
 from offsider.client import Client
+from offsider.config.config import Config
+from offsider.config.installation import Installation
 from offsider.embedded.address import free_port
-from offsider.wiring.config import Config
 from tests.process.web_process import WebProcess
 from tests.waiting import wait_for
 
@@ -104,7 +105,7 @@ def push(url):
     config.redis.url = url
     client = Client(config)
     yield lambda name, queue="default": client.push({"class": name, "args": [], "queue": queue})
-    config.close()
+    Installation.of(config).close()
 
 
 def queries() -> dict[tuple[str, str, str], str]:

@@ -12,9 +12,10 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from offsider.client import Client
+from offsider.config.config import Config
+from offsider.config.installation import Installation
 from offsider.core.payload import decode
 from offsider.integrations.opentelemetry import OpenTelemetry
-from offsider.wiring.config import Config
 from tests.waiting import wait_for
 
 JOBS = """
@@ -79,7 +80,7 @@ def client(url, exporter):
     config.redis.url = url
     config.use(OpenTelemetry(tracer_provider=provider))
     yield Client(config)
-    config.close()
+    Installation.of(config).close()
 
 
 def ran(workers, stored, number, text, *options):
@@ -197,6 +198,6 @@ def test_a_daemon_gets_what_happened_to_jobs_and_the_sizes_of_everything(workers
         worker = workers.start(text=application(COUNTED, PORT=daemon.getsockname()[1]))
         wanted = {"count", "success", "failure", "perform", "perform_dist"}
         wait_for(
-            lambda: heard() >= {f"sidekiq.jobs.{name}" for name in wanted} | {"sidekiq.enqueued", "sidekiq.leader"}
+            lambda: heard() >= {f"sidekiq.jobs.{name}" for name in wanted} | {"sidekiq.enqueued", "sidekiq.leader"}, 60
         )
         worker.stopped()

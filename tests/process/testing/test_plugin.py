@@ -59,7 +59,7 @@ def test_it(offsider_fake):
 QUICK = """
 import sys
 import offsider.testing.plugin
-heavy = {"redis", "asyncio", "offsider.wiring.config", "offsider.client", "offsider.worker"}
+heavy = {"redis", "asyncio", "offsider.config.config", "offsider.client", "offsider.worker"}
 print(heavy & set(sys.modules) - before)
 """
 

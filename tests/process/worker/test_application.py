@@ -141,7 +141,7 @@ def test_a_key_prefix_is_before_every_key(workers, stored, ledger):
         ("import no_such_module_here\n", ["cannot load app", "no_such_module_here", "app.py:1"]),
         ("\n1 / 0\n", ["cannot load app", "ZeroDivisionError", "app.py:2", "1 / 0"]),
         ("def broken(:\n", ["cannot load app", "SyntaxError", "app.py:1"]),
-        ("raise SystemExit(5)\n", ["cannot load app", "SystemExit(5)", "app.py:1"]),
+        ("raise SystemExit(5)\n", ["cannot load app", "called sys.exit(5)", "app.py:1"]),
         ("\nraise KeyboardInterrupt\n", ["cannot load app", "KeyboardInterrupt", "app.py:2"]),
         (
             "def configure(config):\n    @config.on('startup')\n    def up():\n        raise KeyboardInterrupt\n",

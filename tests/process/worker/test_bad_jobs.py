@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import random
 
 import pytest
 
+from offsider.core.malformed import unwrap
 from tests.process.stored import private, push, push_raw, sorted_set, waiting
 from tests.waiting import wait_for
 
@@ -22,11 +24,6 @@ NO_JOB = {
     "no args": b'{"class":"Short","jid":"a"}',
     "args that are an object": b'{"class":"Short","args":{"number":1},"jid":"a"}',
     "args that are null": b'{"class":"Short","args":null,"jid":"a"}',
-    "a jid that is a number": b'{"class":"Short","args":[1],"jid":7}',
-    "a retry that is a string": b'{"class":"Short","args":[1],"jid":"a","retry":"often"}',
-    "a retry_count that is a string": b'{"class":"Short","args":[1],"jid":"a","retry_count":"2"}',
-    "a queue that is a list": b'{"class":"Short","args":[1],"jid":"a","queue":["default"]}',
-    "kwargs that are a list": b'{"class":"Short","args":[1],"jid":"a","kwargs":[1]}',
     "a lone surrogate": b'{"class":"Short","args":["\\ud800"],"jid":"a"}',
     "a number beyond all numbers": b'{"class":"Short","args":[1e400],"jid":"a"}',
     "not a number": b'{"class":"Short","args":[NaN],"jid":"a"}',
@@ -34,20 +31,48 @@ NO_JOB = {
     "no UTF-8": b'{"class":"Short","args":["\xff"],"jid":"a"}',
     "200 random bytes": random.Random(7).randbytes(200),
 }
+ODD: dict[str, object] = {
+    "log_level": 1,
+    "retry": "often",
+    "retry_count": "2",
+    "backtrace": "10",
+    "dead": "false",
+    "kwargs": [1],
+    "soft_timeout": "fast",
+    "hard_timeout": True,
+    "interrupted_count": "x",
+    "tags": "a",
+}
 
 
-def test_what_is_no_job_goes_to_the_dead_set_byte_for_byte_and_the_worker_lives(workers, stored, ledger):
+def test_what_is_no_job_goes_to_the_dead_set_in_a_wrapper_and_the_worker_lives(workers, stored, ledger):
     push_raw(stored, *NO_JOB.values())
     fine = push(stored, "Short", 1)
     worker = workers.start("-c", "3")
     wait_for(lambda: ledger.notes("end", jid=fine))
     wait_for(lambda: stored.zcard("dead") == len(NO_JOB))
-    assert set(stored.zrange("dead", 0, -1)) == set(NO_JOB.values())
+    assert {unwrap(dead) for dead in stored.zrange("dead", 0, -1)} == set(NO_JOB.values())
     wait_for(lambda: private(stored) == [])
     assert waiting(stored) == sorted_set(stored, "retry") == []
     worker.stopped()
     assert "a processor of capsule" not in worker.output
     assert len(ledger.notes("start")) == 1
+
+
+def test_jobs_with_values_that_only_ruby_accepts_run_or_are_retried_and_none_is_buried(workers, stored, ledger):
+    for name, value in ODD.items():
+        push(stored, "Short", 1, jid=f"short {name}", **{name: value})
+        push(stored, "Failing", jid=f"failing {name}", **{name: value})
+        due = {"class": "Short", "args": [1], "jid": f"due {name}", name: value, "queue": "default"}
+        stored.zadd("retry", {json.dumps(due): 1.0})
+    push_raw(stored, b'{"class":"Short","args":[1],"jid":7}', b'{"class":"Short","args":[1],"jid":"8","queue":null}')
+    worker = workers.start("-c", "3")
+    expected = {f"{kind} {name}" for kind in ("short", "due") for name in ODD} | {"7", "8"}
+    wait_for(lambda: set(ledger.counts("end")) == expected)
+    wait_for(lambda: stored.zcard("retry") == len(ODD) and private(stored) == [])
+    assert stored.zcard("dead") == 0
+    worker.stopped()
+    assert "'kwargs' is an array, which is not usable and is ignored" in worker.output
 
 
 def test_the_same_bytes_in_the_sets_block_nobody_behind_them(workers, stored, ledger):
@@ -58,7 +83,7 @@ def test_the_same_bytes_in_the_sets_block_nobody_behind_them(workers, stored, le
     workers.start()
     wait_for(lambda: set(ledger.counts("end")) == {"schedule", "retry"})
     wait_for(lambda: stored.zcard("schedule") == stored.zcard("retry") == 0)
-    assert set(NO_JOB.values()) <= set(stored.zrange("dead", 0, -1))
+    assert set(NO_JOB.values()) <= {unwrap(dead) for dead in stored.zrange("dead", 0, -1)}
 
 
 def test_a_job_without_a_jid_runs_and_is_given_one_when_it_fails(workers, stored, ledger):
@@ -70,25 +95,33 @@ def test_a_job_without_a_jid_runs_and_is_given_one_when_it_fails(workers, stored
     wait_for(lambda: private(stored) == [])
 
 
-def test_a_class_that_nobody_registered_is_parked_and_says_so(workers, stored):
+def test_a_job_of_an_unregistered_class_is_stranded_and_logged(workers, stored):
     push(stored, "Nobody::Knows")
     worker = workers.start()
     (waits,) = wait_for(lambda: sorted_set(stored, "schedule"))
-    assert (waits["parked_count"], "retry_count" in waits) == (1, False)
+    assert ("stranded_at" in waits, "retry_count" in waits) == (True, False)
     assert stored.zcard("retry") == 0
     worker.until_says("Nobody::Knows is not declared in this worker; no live worker of queue default can run it")
     assert private(stored) == []
 
 
-def test_where_nothing_is_parked_such_a_class_is_retried_and_says_so(workers, stored):
+def test_where_no_job_shall_wait_such_a_class_is_retried_and_says_so(workers, stored):
     push(stored, "Nobody::Knows")
-    worker = workers.start(environ={"OFFSIDER_PARK_DAYS": "0"})
+    worker = workers.start(environ={"OFFSIDER_STRANDED_DAYS": "0"})
     (retry,) = wait_for(lambda: sorted_set(stored, "retry"))
     assert "Nobody::Knows" in retry["error_message"]
     assert retry["retry_count"] == 0
     assert "UnknownJob" in retry["error_class"]
     worker.until_says("UnknownJob")
     assert private(stored) == []
+
+
+@pytest.mark.parametrize("retry", [False, 0])
+def test_there_it_is_dead_at_once_when_it_has_no_retries(workers, stored, retry):
+    push(stored, "Nobody::Knows", retry=retry)
+    workers.start(environ={"OFFSIDER_STRANDED_DAYS": "0"})
+    (dead,) = wait_for(lambda: sorted_set(stored, "dead"))
+    assert "UnknownJob" in dead["error_class"]
 
 
 @pytest.mark.parametrize(
@@ -100,7 +133,7 @@ def test_arguments_that_no_longer_fit_are_retried_with_both_named(workers, store
     (retry,) = wait_for(lambda: sorted_set(stored, "retry"))
     assert "Two" in retry["error_message"]
     assert "Two(first: int, second: int)" in retry["error_message"].replace("'", "")  # what the job takes
-    assert f"({len(args)} by position" in retry["error_message"]  # how much it was given, and never what
+    assert f"({len(args)} positional" in retry["error_message"]  # how much it was given, and never what
     assert retry["error_class"].endswith("InvalidArguments")
 
 
@@ -119,3 +152,13 @@ def test_a_queue_that_is_no_list_keeps_nobody_from_running(workers, stored, ledg
     jid = push(stored, "Short", 1)
     wait_for(lambda: ledger.notes("end", jid=jid))
     worker.stopped()
+
+
+def test_queues_of_any_name_are_served(workers, stored, ledger):
+    names = ["two words", "ä/ö", "a,b", "100%", "[x]*", "line\nline"]
+    for number, name in enumerate(names):
+        push(stored, "Short", 1, queue=name, jid=f"{number}")
+    flags = [part for name in names for part in ("-q", f"{name},1")]
+    workers.start(*flags)
+    wait_for(lambda: set(ledger.counts("end")) == set("012345"))
+    wait_for(lambda: private(stored) == [])

@@ -138,10 +138,10 @@ def test_servers_that_lose_jobs_are_warned_about(workers, make_server):
     worker.stopped()
 
 
-def test_stored_names_that_nobody_registers_are_warned_about(workers, stored):
+def test_unregistered_names_of_stored_jobs_cause_a_warning(workers, stored):
     push(stored, "Renamed")
     worker = workers.start("-q", "elsewhere", "-q", "default")
-    assert "nothing registers: Renamed" in worker.output
+    assert "stored jobs have unregistered names: Renamed" in worker.output
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_a_wrong_setting_is_named(workers, environ, words):
     assert all(word in line for word in words)
 
 
-@pytest.mark.parametrize("option, value", [("-c", "0"), ("-c", "x"), ("-t", "-1"), ("-q", "a b"), ("-q", "low,x")])
+@pytest.mark.parametrize("option, value", [("-c", "0"), ("-c", "x"), ("-t", "-1"), ("-q", ""), ("-q", "low,x")])
 def test_a_wrong_option_is_named(workers, option, value):
     worker = workers.start(option, value, wait=False)
     assert worker.ended() in {1, 2}

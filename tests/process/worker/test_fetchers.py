@@ -30,7 +30,7 @@ def test_the_basic_fetcher_leaves_paused_queues_alone_and_stops_in_time(workers,
     assert time.monotonic() - before < 6
 
 
-def test_the_basic_fetcher_gives_back_what_cannot_be_interrupted(workers, stored, ledger):
+def test_the_basic_fetcher_requeues_jobs_that_cannot_be_interrupted(workers, stored, ledger):
     jid = push(stored, "Receiving")
     worker = workers.start("-t", "0", environ={"OFFSIDER_WORKER_FETCHER": "basic"})
     wait_for(lambda: ledger.notes("start"))
@@ -40,7 +40,7 @@ def test_the_basic_fetcher_gives_back_what_cannot_be_interrupted(workers, stored
 
 
 OWN = """
-    from offsider.worker.fetcher import ReliableFetcher
+    from offsider.worker.fetch.reliable import ReliableFetcher
     from tests.process.jobs import *
     from tests.process.ledger import note
 
@@ -58,19 +58,19 @@ OWN = """
             unit = super().retrieve()
             if unit is not None and b"Short" in unit.raw and Fragile.broken < 5:
                 Fragile.broken += 1
-                self.requeue(unit)
+                self.give_back([(unit, unit.raw)])
                 raise MemoryError(f"break {Fragile.broken}")
             return unit
 
-        def finish(self, unit, run):
+        def settle(self, unit, disposition):
             if Fragile.broken < 10:
                 Fragile.broken += 5
                 raise AssertionError("not acknowledged")
-            super().finish(unit, run)
+            super().settle(unit, disposition)
 """
 
 
-def test_a_fetcher_of_ones_own_is_found_by_its_dotted_path(workers, stored, ledger):
+def test_a_custom_fetcher_is_imported_by_its_dotted_path(workers, stored, ledger):
     jid = push(stored, "Short", 1)
     worker = workers.start(text=OWN, environ={"OFFSIDER_WORKER_FETCHER": "app.Own"})
     wait_for(lambda: ledger.notes("end", jid=jid))
@@ -78,7 +78,7 @@ def test_a_fetcher_of_ones_own_is_found_by_its_dotted_path(workers, stored, ledg
     worker.stopped()
 
 
-def test_a_fetcher_that_is_not_there_is_told_at_the_start(workers):
+def test_a_missing_fetcher_class_is_an_error_at_the_start(workers):
     worker = workers.start(environ={"OFFSIDER_WORKER_FETCHER": "nowhere.Fetcher"}, wait=False)
     assert worker.ended() == 1
     assert "worker.fetcher" in worker.output
@@ -103,7 +103,7 @@ def test_dead_processors_are_replaced_and_their_jobs_are_not_lost(workers, store
 
 def test_a_processor_that_dies_while_the_worker_stops_is_not_replaced(workers, stored, ledger):
     app = """
-        from offsider.worker.fetcher import ReliableFetcher
+        from offsider.worker.fetch.reliable import ReliableFetcher
         from tests.process.jobs import *
 
         class Dying(ReliableFetcher):

@@ -27,7 +27,7 @@ def test_the_jobs_of_a_killed_worker_run_again_in_another(workers, stored, ledge
     assert {item.pid for item in ledger.notes("end")} == {survivor.pid}
     assert ledger.words("reclaimed") == [f"{doomed.identity} 1"] * 2
     assert set(ledger.counts("end")) == set(blocked)
-    survivor.until_says(f"{doomed.identity} is dead; gave its 2 jobs back")
+    survivor.until_says(f"{doomed.identity} is dead; requeued its 2 jobs")
     survivor.stopped()
     assert private(stored) == waiting(stored) == sorted_set(stored, "retry") == []
 
@@ -118,7 +118,7 @@ def test_a_woken_worker_writes_nothing_about_jobs_that_ran_elsewhere(workers, st
     frozen.send("CONT")
     said = frozen.until_says("lost ownership", times=2)
     assert f"{frozen.identity} was declared dead" in frozen.until_says("was declared dead while it was silent")
-    assert sorted(ledger.words("lost ownership")) == ["failed", "succeeded"]
+    wait_for(lambda: sorted(ledger.words("lost ownership")) == ["failed", "succeeded"])
     assert "(failed) is void" in said
     (retry,) = sorted_set(stored, "retry")
     assert (retry["retry_count"], retry["interrupted_count"]) == (0, 1)

@@ -125,7 +125,7 @@ def test_a_stop_without_a_server_is_in_time_and_the_job_comes_back_later(workers
     wait_for(lambda: ledger.notes("end", jid=jid), 30)
 
 
-def test_scripts_and_connections_that_the_server_forgets_are_made_anew(workers, stored, ledger):
+def test_lost_scripts_and_connections_are_restored(workers, stored, ledger):
     workers.start("-c", "2")
     jid = push(stored, "Short", 1)
     wait_for(lambda: ledger.notes("end", jid=jid))

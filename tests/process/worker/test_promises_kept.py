@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import urllib.request
 
-from offsider.core.objectives import Score
+from offsider.config.config import Config
+from offsider.config.installation import Installation
+from offsider.core.slo import Score
 from offsider.inspector import ServiceLevels
-from offsider.wiring.config import Config
 from tests.process.web_process import WebProcess
 from tests.waiting import wait_for
 
@@ -60,7 +61,7 @@ def test_what_was_promised_is_counted_where_it_ran_and_shown_on_the_page(workers
     config = Config()
     config.redis.url = url
     levels = ServiceLevels.read(config)
-    config.close()
+    Installation.of(config).close()
     found = {level.name: level.scores["1h"] for level in levels.classes}
     assert found == {"Quick": Score(42, 0, 2), "Slow": Score(3, 0, 3), "Broken": Score(5, 5, 0), "Patient": Score(1)}
     assert {level.shard for level in levels.classes} == {"urgent"}

@@ -86,7 +86,7 @@ def test_a_star_serves_every_queue_and_finds_a_new_one(workers, stored, ledger):
     wait_for(lambda: private(stored) == [])
 
 
-def test_a_paused_queue_is_left_alone_until_it_goes_on(workers, stored, ledger):
+def test_a_paused_queue_is_not_served_until_it_is_resumed(workers, stored, ledger):
     stored.sadd("paused", "default")
     jid = push(stored, "Short", 1)
     workers.start("-q", "default", "-q", "open")

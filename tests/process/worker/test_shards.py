@@ -12,9 +12,10 @@ from collections import Counter
 import pytest
 import redis
 
+from offsider.config.config import Config
+from offsider.config.installation import Installation
 from offsider.embedded.address import free_port
 from offsider.inspector import Shards
-from offsider.wiring.config import Config
 from tests.conftest import emptied
 from tests.process.stored import sorted_set
 from tests.process.workers import ROOT
@@ -143,7 +144,7 @@ def test_its_processes_tell_which_shard_they_serve(fleet, workers):
     assert (fast.server, fast.processes) == ("main", 0)
     assert (bulk.server, bulk.concurrency, bulk.queues) == ("bulk", 4, ("bulk",))
     assert (catchall.concurrency, catchall.queues) == (1, ("default", "more"))
-    config.close()
+    Installation.of(config).close()
 
 
 def test_a_health_endpoint_tells_the_shard(fleet):

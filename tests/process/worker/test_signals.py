@@ -105,10 +105,10 @@ def test_a_dump_works_while_jobs_are_waited_for(workers, stored, ledger):
     assert worker.ended() == 0
 
 
-def test_an_unknown_word_left_in_redis_is_logged_and_nothing_else(workers, stored):
+def test_an_unknown_signal_in_redis_is_only_logged(workers, stored):
     worker = workers.start()
     leave_signal(stored, worker.identity, "NONSENSE")
-    worker.until_says("NONSENSE means nothing here", BEAT_SECONDS)
+    worker.until_says("ignoring the signal NONSENSE: a worker does not handle it", BEAT_SECONDS)
     worker.stopped()
 
 

@@ -73,7 +73,7 @@ def test_a_worker_that_cannot_start_is_never_ready(workers, systemd):
 
 def test_a_socket_that_is_not_there_is_only_warned_about(workers):
     worker = workers.start(environ={"NOTIFY_SOCKET": "/nowhere/notify"})
-    worker.until_says("systemd was not told READY=1")
+    worker.until_says("cannot notify systemd of READY=1")
     worker.stopped()
 
 
@@ -174,7 +174,7 @@ PROGRAM = """
     import signal, sys, threading
     from offsider.worker.embed import EmbeddedWorker
     from offsider import job
-    from offsider.wiring.config import Config
+    from offsider.config.config import Config
     from tests.process.jobs import short
     from tests.process.ledger import note
 

@@ -7,8 +7,8 @@ import sys
 import time
 from statistics import median
 
+from offsider.config.config import Config
 from offsider.inspector import Quarantine, Stats, Switches
-from offsider.wiring.config import Config
 from tests.process.stored import push
 from tests.waiting import wait_for
 

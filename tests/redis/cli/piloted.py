@@ -8,7 +8,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from offsider.cli.top.app import Top
-from offsider.wiring.config import Config
+from offsider.config.config import Config
+from offsider.config.installation import Installation
 
 TABS = ("Home", "Busy", "Queues", "Scheduled", "Retries", "Dead", "Metrics")
 
@@ -54,9 +55,9 @@ def piloted(url: str, scenario: Callable[[Hand], Awaitable[None]], *, interval: 
         setattr(config.redis, name, value)
 
     async def run() -> None:
-        app = Top(config, interval)
+        app = Top(Installation.of(config), interval)
         async with app.run_test(size=(80, 24)) as pilot:
             await scenario(Hand(app, pilot))
 
     asyncio.run(run())
-    config.shared_redis().close()
+    Installation.of(config).redis.close()

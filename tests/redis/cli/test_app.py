@@ -9,8 +9,9 @@ from datetime import UTC, datetime
 import pytest
 import redis
 
+from offsider.config.config import Config
+from offsider.config.installation import Installation
 from offsider.inspector import DeadSet, RetrySet, ScheduledSet
-from offsider.wiring.config import Config
 from tests.faults import FaultProxy
 from tests.redis.cli.piloted import TABS, piloted
 from tests.redis.inspector.examined import OURS, push, register
@@ -27,7 +28,7 @@ def config(embedded_url):
     config = Config()
     config.redis.url = embedded_url
     yield config
-    config.shared_redis().close()
+    Installation.of(config).redis.close()
 
 
 def job(number: int, **more) -> str:
@@ -109,7 +110,7 @@ def test_a_job_is_retried_at_once(embedded_url, client, config):
     async def scenario(hand):
         await hand.open("Retries", "Job02")
         await hand.press("j", "R")
-        await hand.shows("1 put into their queues")
+        await hand.shows("1 moved to their queues")
 
     piloted(embedded_url, scenario)
     assert names(RetrySet(config)) == ["Job00", "Job02"]
@@ -153,7 +154,7 @@ def test_a_scheduled_job_is_enqueued_now(embedded_url, client, config):
     async def scenario(hand):
         await hand.open("Scheduled", "Job01")
         await hand.press("E")
-        await hand.shows("1 put into their queues")
+        await hand.shows("1 moved to their queues")
         await hand.press("R")  # means nothing here
 
     piloted(embedded_url, scenario)
@@ -168,7 +169,7 @@ def test_the_dead_come_newest_first_and_can_be_retried_and_deleted(embedded_url,
         await hand.open("Dead", "Job02")
         await hand.shows(r"Boom: [red]no[/red] \x1b[2J")
         await hand.press("R")
-        await hand.shows("1 put into their queues")
+        await hand.shows("1 moved to their queues")
         await hand.until(lambda: "Job02" not in hand.screen())
         await hand.press("D", "y")
         await hand.shows("1 deleted")
@@ -218,11 +219,11 @@ def test_a_filter_looks_through_the_whole_set(embedded_url, client, config):
     async def scenario(hand):
         await hand.open("Retries", "Job00")
         await hand.press("slash", *"Job4", "enter")
-        await hand.shows("filter: Job4", "10 in all", "Job40", "Job49")
+        await hand.shows("filter: Job4", "10 in total", "Job40", "Job49")
         await hand.press("A", "D", "y")
-        await hand.shows("10 deleted", "0 in all")
+        await hand.shows("10 deleted", "0 in total")
         await hand.press("escape")
-        await hand.shows("40 in all", "Job00")
+        await hand.shows("40 in total", "Job00")
 
     piloted(embedded_url, scenario)
     assert names(RetrySet(config)) == [f"Job{n:02}" for n in range(40)]
@@ -234,7 +235,7 @@ def test_letters_of_a_filter_are_no_keys(embedded_url, client):
     async def scenario(hand):
         await hand.open("Retries", "Job01")
         await hand.press("slash", *"qDR", "left", "escape")
-        await hand.shows("2 in all")
+        await hand.shows("2 in total")
         assert hand.app.is_running
         assert hand.app.tab.title == "Retries"
 
@@ -253,9 +254,9 @@ def test_workers_are_quieted_and_terminated_after_a_question(embedded_url, clien
         await hand.press("Q")
         await hand.shows(f"Quiet {OURS}")
         await hand.press("y")
-        await hand.shows("1 told to take no further jobs")
+        await hand.shows("quiet sent to 1 process")
         await hand.press("T", "y")
-        await hand.shows("1 told to stop")
+        await hand.shows("stop sent to 1 process")
         await hand.press("j", "T", "x")  # the running job takes no signals
         assert len(hand.app.screen_stack) == 1
 
@@ -263,15 +264,15 @@ def test_workers_are_quieted_and_terminated_after_a_question(embedded_url, clien
     assert client.lrange(f"{OURS}-signals", 0, -1) == [b"TERM", b"TSTP"]
 
 
-def test_a_worker_inside_another_program_is_not_signalled(embedded_url, client):
+def test_a_worker_inside_another_program_is_not_signaled(embedded_url, client):
     register(client, embedded=True)
 
     async def scenario(hand):
         await hand.open("Busy", OURS)
         await hand.press("T", "y")
-        await hand.shows("0 told to stop, 1 not")
+        await hand.shows("stop sent to 0 processes, 1 skipped (embedded)")
         await hand.press("Q", "y")
-        await hand.shows("0 told to take no further jobs, 1 not")
+        await hand.shows("quiet sent to 0 processes, 1 skipped (embedded)")
 
     piloted(embedded_url, scenario)
     assert not client.exists(f"{OURS}-signals")
@@ -310,7 +311,7 @@ def test_the_metrics_of_the_last_hour(embedded_url, client):
 def test_the_page_of_keys(embedded_url):
     async def scenario(hand):
         await hand.press("question_mark")
-        await hand.shows("terminate, quiet a process")
+        await hand.shows("stop, quiet a process")
         await hand.press("q")
         await hand.until(lambda: len(hand.app.screen_stack) == 1)
         assert hand.app.is_running
@@ -326,7 +327,7 @@ def test_an_outage_is_a_line_and_ends_by_itself(embedded_url, client):
         async def scenario(hand):
             await hand.open("Retries", "Job01")
             proxy.refuse()
-            await hand.shows("trying again: ", "Job01")
+            await hand.shows("retrying: ", "Job01")
             await hand.press("D", "y")
             proxy.accept()
             await hand.shows("page 1 of 1")
@@ -342,13 +343,13 @@ def test_a_silent_server_does_not_hold_up_the_keys(embedded_url, client):
         async def scenario(hand):
             await hand.open("Retries", "Job04")
             proxy.black_hole()
-            await hand.until(lambda: hand.app._looking)
+            await hand.until(lambda: hand.app._reading)
             started = time.monotonic()
             await hand.press("j", "j", "question_mark")
-            await hand.shows("terminate, quiet a process")
+            await hand.shows("stop, quiet a process")
             assert time.monotonic() - started < 2
             await hand.press("escape")
-            await hand.shows("trying again: ")
+            await hand.shows("retrying: ")
             proxy.release()
             proxy.reset()
             await hand.shows("page 1 of 1")
@@ -363,11 +364,11 @@ def test_an_error_that_nobody_expected_is_a_line_as_well(embedded_url, client, m
         await hand.open("Retries", "Job01")
         with monkeypatch.context() as broken:
             broken.setattr(RetrySet, "page", lambda *_, **__: 1 / 0)
-            await hand.shows("trying again: ZeroDivisionError", "Job01")
+            await hand.shows("retrying: ZeroDivisionError", "Job01")
         with monkeypatch.context() as broken:
             broken.setattr(RetrySet, "delete", lambda *_: 1 / 0)
             await hand.press("D", "y")
-            await hand.shows("0 deleted, then: ZeroDivisionError")
+            await hand.shows("0 deleted, then an error: ZeroDivisionError")
 
     piloted(embedded_url, scenario)
 
@@ -378,7 +379,7 @@ def test_quitting_waits_for_no_silent_server(embedded_url):
         async def scenario(hand):
             await hand.shows("Processed")
             proxy.black_hole()
-            await hand.until(lambda: hand.app._looking)
+            await hand.until(lambda: hand.app._reading)
             await hand.press("q")
 
         started = time.monotonic()
@@ -392,7 +393,7 @@ def test_bytes_that_are_no_job_are_shown_and_deleted_like_others(embedded_url, c
     async def scenario(hand):
         await hand.open("Dead", r"no job \x1b[2J")
         await hand.press("A", "R")
-        await hand.shows("0 put into their queues, 2 not")
+        await hand.shows("0 moved to their queues, 2 skipped")
         await hand.press("A", "D", "y")
         await hand.shows("2 deleted")
 
@@ -409,7 +410,7 @@ def test_a_job_that_went_meanwhile_is_told(embedded_url, client):
         await hand.shows("y  yes")
         client.delete("retry")
         await hand.press("y")
-        await hand.shows("0 deleted, 1 not")
+        await hand.shows("0 deleted, 1 skipped")
 
     piloted(embedded_url, scenario, interval=60)
 

@@ -11,8 +11,8 @@ import pytest
 
 from offsider.cli.boot import boot, configured
 from offsider.cli.options import WorkerOptions
+from offsider.config.default import default_config, set_default_config
 from offsider.core.errors import ConfigurationError
-from offsider.wiring.default import default_config, set_default_config
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +45,7 @@ def test_boot_loads_configures_and_checks(redis_url, raw_redis, tmp_path, monkey
     assert "environment development" in greeting
     assert greeting.startswith("INFO  pid=")
     assert "did you mean OFFSIDER_WORKER_CONCURRENCY?" in odd
-    assert "nothing registers: Gone" in gone
+    assert "unregistered names: Gone" in gone
 
 
 def test_the_tag_is_the_folders_name(tmp_path):
@@ -54,7 +54,7 @@ def test_the_tag_is_the_folders_name(tmp_path):
 
 
 def test_an_application_is_needed(tmp_path):
-    with pytest.raises(ConfigurationError, match="Name the application"):
+    with pytest.raises(ConfigurationError, match="no application given"):
         configured(WorkerOptions())
     (tmp_path / "offsider.toml").write_text("require = ['x']")
     assert configured(WorkerOptions()).worker.require == ("x",)

@@ -8,8 +8,9 @@ import time
 import pytest
 
 from offsider.cli.top.busy import Busy
-from offsider.cli.top.sheet import View
-from offsider.wiring.config import Config
+from offsider.cli.top.table import View
+from offsider.config.config import Config
+from offsider.config.installation import Installation
 from tests.redis.inspector.examined import OURS, RUBYS, payload, register
 
 
@@ -17,7 +18,7 @@ from tests.redis.inspector.examined import OURS, RUBYS, payload, register
 def busy(redis_url):
     config = Config()
     config.redis.url = redis_url
-    return Busy(config)
+    return Busy(Installation.of(config))
 
 
 def run(raw_redis, identity: str, tid: str, name: str, since: float) -> None:

@@ -27,7 +27,7 @@ def test_all_is_well(raw_redis):
     push(raw_redis, "A")
     result = call()
     assert result.exit_code == 0, result.output
-    assert "ok    maxmemory-policy is noeviction\n" in result.output
+    assert "ok     maxmemory-policy is noeviction\n" in result.output
     assert result.output.endswith("\nAll is well.\n")
 
 
@@ -35,18 +35,18 @@ def test_something_wants_attention():
     result = call()
     assert result.exit_code == 1
     assert result.output.startswith(
-        "warn  no worker is registered\n"
-        "      nothing runs, and nothing that is scheduled moves\n"
-        "      → offsider worker -r YOUR_MODULE\n"
+        "warn   no worker is registered\n"
+        "       no job runs, and scheduled jobs do not move to their queues\n"
+        "       → offsider worker -r YOUR_MODULE\n"
     )
-    assert result.output.endswith(" findings, 1 of them to look at\n")
+    assert result.output.endswith(" findings, 1 of them need attention\n")
 
 
 def test_something_is_wrong(raw_redis):
     push(raw_redis, "A", queue="mail")
     result = call()
     assert result.exit_code == 2
-    assert result.output.startswith("bad   no worker serves mail (1 job waiting)\n")
+    assert result.output.startswith("error  no worker serves mail (1 job waiting)\n")
 
 
 def test_programs_read_json(raw_redis):
@@ -54,13 +54,13 @@ def test_programs_read_json(raw_redis):
     result = call("--json")
     assert result.exit_code == 2
     told = json.loads(result.output)
-    assert told["severity"] == "bad"
+    assert told["severity"] == "error"
     assert told["findings"][0] == {
         "check": "unserved",
-        "severity": "bad",
+        "severity": "error",
         "what": "no worker serves mail (1 job waiting)",
         "why": "these jobs never run",
-        "way_out": "offsider worker -r YOUR_MODULE -q mail (quiet workers take nothing)",
+        "fix": "offsider worker -r YOUR_MODULE -q mail (quiet workers claim no jobs)",
         "servers": [],
     }
 
@@ -69,7 +69,7 @@ def test_a_server_that_is_away_is_the_finding(monkeypatch):
     monkeypatch.setenv("REDIS_URL", "redis://localhost:1")
     result = call()
     assert result.exit_code == 2
-    assert result.output.startswith("bad   redis://localhost:1 cannot be reached")
+    assert result.output.startswith("error  redis://localhost:1 cannot be reached")
 
 
 def test_what_others_stored_cannot_steer_the_terminal(raw_redis):
@@ -106,7 +106,7 @@ def configure(config: Config) -> None:
 
 @pytest.fixture
 def application(tmp_path, monkeypatch, raw_redis):
-    """One with an extension, and a job that it has parked and nobody looks after."""
+    """One with an extension, and a job that it has held and nobody looks after."""
     (tmp_path / "doctors_app.py").write_text(APP)
     monkeypatch.setattr(sys, "path", [*sys.path])
     raw_redis.sadd("offsider:places", "offsider:limits:jobs:Hard")
@@ -115,17 +115,17 @@ def application(tmp_path, monkeypatch, raw_redis):
     sys.modules.pop("doctors_app", None)
 
 
-PARKED = "1 job of Hard parked, and no worker looks after them"
+HELD = "1 held job of Hard, but no worker resumes held jobs"
 
 
 def test_extensions_of_an_application_are_examined_too(application):
-    assert PARKED not in call().output
-    assert PARKED in call("-r", application).output
+    assert HELD not in call().output
+    assert HELD in call("-r", application).output
 
 
 def test_the_application_is_that_of_the_file_unless_one_is_named(application, tmp_path):
     (tmp_path / "offsider.toml").write_text(f'[worker]\nrequire = "{application}"\n')
-    assert PARKED in call().output
+    assert HELD in call().output
 
 
 def test_an_application_of_the_file_that_is_not_there_is_a_finding(tmp_path):
@@ -143,7 +143,7 @@ def test_an_application_that_was_asked_for_has_to_be_there():
 
 def test_extensions_are_examined_on_the_server_that_was_named(application, tmp_path, redis_url):
     (tmp_path / "offsider.toml").write_text(f'[servers.bulk]\nurl = "{redis_url}"\nkey_prefix = "bulk:"\n')
-    assert "0 concurrency limits, and no job is parked" in call("-r", application, "--server", "bulk").output
+    assert "0 concurrency limits, 0 held jobs" in call("-r", application, "--server", "bulk").output
 
 
 @pytest.fixture
@@ -158,22 +158,22 @@ def two_servers(tmp_path, redis_url, raw_redis):
 def test_every_server_is_examined_and_named_where_something_was_found(two_servers):
     result = call()
     assert result.exit_code == 2
-    assert result.output.startswith("bad   bulk: no worker serves mail (1 job waiting)\n")
+    assert result.output.startswith("error  bulk: no worker serves mail (1 job waiting)\n")
     assert result.output.count("maxmemory-policy is noeviction") == 1
     findings = json.loads(call("--json").output)["findings"]
-    assert [(each["check"], each["servers"]) for each in findings if each["severity"] == "bad"] == [
+    assert [(each["check"], each["servers"]) for each in findings if each["severity"] == "error"] == [
         ("unserved", ["bulk"])
     ]
 
 
 def test_one_server_is_examined_alone(two_servers):
     assert "mail" not in call("--server", "main").output
-    assert call("--server", "bulk").output.startswith("bad   no worker serves mail")
+    assert call("--server", "bulk").output.startswith("error  no worker serves mail")
 
 
 def test_a_server_that_is_away_is_a_finding_beside_those_of_others(two_servers, tmp_path):
     (tmp_path / "offsider.toml").write_text('[servers.away]\nurl = "redis://localhost:1"\n')
     result = call()
     assert result.exit_code == 2
-    assert result.output.startswith("bad   away: redis://localhost:1 cannot be reached")
-    assert "ok    main: maxmemory-policy is noeviction" in result.output
+    assert result.output.startswith("error  away: redis://localhost:1 cannot be reached")
+    assert "ok     main: maxmemory-policy is noeviction" in result.output

@@ -10,12 +10,13 @@ from click.testing import CliRunner
 
 from offsider.cli.main import main
 from offsider.client import Client
+from offsider.config.config import Config
+from offsider.config.installation import Installation
 from offsider.core.payload import encode
 from offsider.ext.concurrency_limits import Limits, store
 from offsider.ext.concurrency_limits.store import Names
 from offsider.ext.unique import Unique
-from offsider.storage import registered
-from offsider.wiring.config import Config
+from offsider.storage import processes
 from tests.redis.inspector.examined import OURS, register
 
 
@@ -24,7 +25,7 @@ def config(redis_url):
     config = Config()
     config.redis.url = redis_url
     yield config
-    config.close()
+    Installation.of(config).close()
 
 
 @pytest.fixture(autouse=True)
@@ -34,13 +35,13 @@ def here(redis_url, monkeypatch, tmp_path):
 
 
 @pytest.fixture
-def parked(config, raw_redis):
-    redis = config.shared_redis()
+def held(config, raw_redis):
+    redis = Installation.of(config).redis
     names = Names(redis.keys)
     store.declare(redis, {"HardJob": 3}, {"OldJob": "HardJob"}, config.clock.now())
-    raw_redis.sadd(redis.keys.places, names.parked("HardJob"))
+    raw_redis.sadd(redis.keys.places, names.held("HardJob"))
     for number in range(1200):
-        raw_redis.lpush(names.parked("HardJob"), encode({"class": "HardJob", "args": [], "jid": str(number)}))
+        raw_redis.lpush(names.held("HardJob"), encode({"class": "HardJob", "args": [], "jid": str(number)}))
 
 
 def call(*words: str, typed: str | None = None):
@@ -52,21 +53,21 @@ def test_without_limits_it_says_so(config):
     assert json.loads(call("--json").output) == []
 
 
-def test_the_table_says_what_holds(config, parked):
+def test_the_table_says_what_holds(config, held):
     Limits(config).pause("HardJob")
     Limits(config).set("Other", 7)
     Limits(config).set("Free", 0)
     result = call()
     assert result.exit_code == 0, result.output
     assert [line.split() for line in result.output.splitlines()] == [
-        ["CLASS", "LIMIT", "IN", "USE", "PARKED"],
+        ["CLASS", "LIMIT", "IN", "USE", "HELD"],
         ["Free", "none", "0", "0", "set", "at", "run", "time"],
         ["HardJob", "paused", "0", "1,200"],
         ["Other", "7", "0", "0", "set", "at", "run", "time"],
     ]
 
 
-def test_programs_read_json(config, parked):
+def test_programs_read_json(config, held):
     (limit,) = json.loads(call("--json").output)
     assert limit == {
         "name": "HardJob",
@@ -75,12 +76,12 @@ def test_programs_read_json(config, parked):
         "set_to": None,
         "paused": False,
         "in_use": 0,
-        "parked": 1200,
+        "held": 1200,
         "server": "main",
     }
 
 
-def test_limits_are_set_and_taken_back(config, parked):
+def test_limits_are_set_and_taken_back(config, held):
     assert call("set", "HardJob", "5").output == "HardJob: limit 5\n"
     assert Limits(config).find("HardJob").limit == 5
     assert call("set", "HardJob", "0").output == "HardJob: no limit\n"
@@ -95,13 +96,13 @@ def test_what_is_no_limit_is_refused(config, number):
 
 def test_classes_are_paused_and_resumed(config):
     assert call("pause", "A", "B").output == "A: paused\nB: paused\n"
-    assert call("pause", "A").output == "A: was paused already\n"
-    assert call("resume", "A").output == "A: goes on\n"
+    assert call("pause", "A").output == "A: already paused\n"
+    assert call("resume", "A").output == "A: resumed\n"
     assert call("resume", "A").output == "A: was not paused\n"
 
 
-def test_parked_jobs_are_put_aside_or_deleted(config, parked):
-    assert call("clear", "HardJob").output == "HardJob: 1200 jobs put aside\n"
+def test_held_jobs_are_put_aside_or_deleted(config, held):
+    assert call("clear", "HardJob").output == "HardJob: 1200 jobs quarantined\n"
     assert call("clear", "HardJob", "--delete", "-y").output == "HardJob: 0 jobs deleted\n"
 
 
@@ -124,11 +125,11 @@ def test_other_extensions_of_the_application_are_told_of_jobs_that_were_deleted(
     sys.modules.pop("limits_app", None)
 
 
-def test_on_a_terminal_it_asks_before_it_clears(config, parked, monkeypatch):
+def test_on_a_terminal_it_asks_before_it_clears(config, held, monkeypatch):
     monkeypatch.setattr("offsider.cli.limits._asks", lambda: True)
     result = call("clear", "HardJob", "--delete", typed="n\n")
-    assert "Delete 1200 parked jobs of HardJob?" in result.output
-    assert Limits(config).find("HardJob").parked == 1200
+    assert "Delete 1200 held jobs of HardJob?" in result.output
+    assert Limits(config).find("HardJob").held == 1200
 
 
 @pytest.fixture
@@ -136,14 +137,14 @@ def bulk(config, tmp_path):
     """A second server in the file, and the limits of it alone."""
     (tmp_path / "offsider.toml").write_text(f'[servers.bulk]\nurl = "{config.redis.url}"\nkey_prefix = "bulk:"\n')
     config.add_server("bulk", url=config.redis.url, key_prefix="bulk:")
-    return Limits(config.for_server("bulk"), everywhere=False)
+    return Limits(Installation.of(config, "bulk"), everywhere=False)
 
 
 def test_all_servers_are_changed_and_shown(config, bulk):
     call("set", "HardJob", "2")
     bulk.pause("HardJob")
     assert [line.split() for line in call().output.splitlines()] == [
-        ["CLASS", "LIMIT", "IN", "USE", "PARKED", "SERVER"],
+        ["CLASS", "LIMIT", "IN", "USE", "HELD", "SERVER"],
         ["HardJob", "2", "0", "0", "main", "set", "at", "run", "time"],
         ["HardJob", "paused", "0", "0", "bulk", "set", "at", "run", "time"],
     ]
@@ -161,12 +162,12 @@ def test_with_one_server_away_the_others_are_changed_and_shown(config, tmp_path)
     assert "127.0.0.1:1" in shown.output
 
 
-def test_an_alias_is_taken_for_its_class_and_a_name_that_nobody_knows_is_told(config, parked, raw_redis):
+def test_an_alias_is_taken_for_its_class_and_a_name_that_nobody_knows_is_told(config, held, raw_redis):
     register(raw_redis)
-    registered.publish(config.shared_redis(), OURS, {"HardJob": "", "OldJob": ""})
+    processes.publish_jobs(Installation.of(config).redis, OURS, {"HardJob": "", "OldJob": ""})
     assert call("pause", "OldJob").output == "HardJob: paused\n"
     told = call("pause", "HardJbo")
-    assert "no live worker knows a job of this name" in told.output
+    assert "no live worker knows this class" in told.output
     assert "HardJob" in told.output
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from offsider.cli.top.metrics import Metrics
-from offsider.cli.top.sheet import View
-from offsider.wiring.config import Config
+from offsider.cli.top.table import View
+from offsider.config.config import Config
+from offsider.config.installation import Installation
 
 
 def test_jobs_come_by_the_time_that_they_took(redis_url, raw_redis):
@@ -15,7 +16,7 @@ def test_jobs_come_by_the_time_that_they_took(redis_url, raw_redis):
     raw_redis.hset(f"j|{now:%y%m%d}|{now.hour}:{now.minute:02}", mapping=written)
     config = Config()
     config.redis.url = redis_url
-    assert [row.cells for row in Metrics(config).read(View()).rows] == [
+    assert [row.cells for row in Metrics(Installation.of(config)).read(View()).rows] == [
         ("Slow", "4", "1", "6.00 s", "2,000 ms"),
         ("Quick", "900", "0", "0.90 s", "1 ms"),
     ]

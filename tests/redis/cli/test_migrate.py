@@ -10,9 +10,10 @@ from click.testing import CliRunner
 
 from offsider.cli import migrate
 from offsider.cli.main import main
+from offsider.config.default import set_default_config
+from offsider.config.installation import Installation
 from offsider.inspector import Migration, MigrationReport
 from offsider.jobs import registry
-from offsider.wiring.default import set_default_config
 from tests.databases import at_database
 from tests.redis.inspector.migrating import JOBS, in_queue, in_set, push, raw_job, two_servers
 
@@ -66,10 +67,10 @@ def test_a_preview_shows_what_would_move_and_why_the_rest_stays(filled, raw_redi
         "shop.mail    queue  old   urgent           1",
         "shop.mail    retry  old   urgent           1",
         "shop.report  queue  old   slow of bulk     1",
-        "6 jobs looked at, 3 to move",
-        "  1 where they should be",
+        "6 jobs scanned, 3 to move",
+        "  1 already in the right queue",
         "  1 of classes that are not declared here: Ruby::HardJob 1",
-        "  1 that are no jobs, or name no queue",
+        "  1 malformed, or without a queue",
     ]
     assert raw_redis.llen("queue:old") == 4
 
@@ -107,20 +108,20 @@ def test_who_says_yes_is_not_asked(filled, raw_redis, at_terminal):
 
 
 def test_places_queues_jobs_and_numbers_can_be_chosen(filled):
-    assert "1 job looked at, 1 to move" in call("--preview", "--retries").output
-    assert "0 jobs looked at, 0 to move" in call("--preview", "--scheduled").output
-    assert "5 jobs looked at, 2 to move" in call("--preview", "--queues").output
+    assert "1 job scanned, 1 to move" in call("--preview", "--retries").output
+    assert "0 jobs scanned, 0 to move" in call("--preview", "--scheduled").output
+    assert "5 jobs scanned, 2 to move" in call("--preview", "--queues").output
     assert "0 to move" in call("--preview", "--from", "urgent").output
     assert "1 to move" in call("--preview", "--class", "shop.report").output
     limited = call("--preview", "--limit", "1").output
     assert "1 to move" in limited
-    assert "not everything was looked at" in limited
+    assert "the scan is incomplete" in limited
 
 
 def test_a_job_that_is_not_declared_has_no_place_to_go(filled):
     result = call("--class", "shop.mial")
     assert result.exit_code == 1
-    assert "no job is called 'shop.mial' (did you mean 'shop.mail'?)" in result.output
+    assert "unknown job 'shop.mial' (did you mean 'shop.mail'?)" in result.output
 
 
 def test_a_queue_is_renamed_without_an_application(filled, raw_redis, tmp_path):
@@ -129,7 +130,7 @@ def test_a_queue_is_renamed_without_an_application(filled, raw_redis, tmp_path):
     assert result.exit_code == 0, result.output
     assert in_queue(raw_redis, "legacy") == [("Ruby::HardJob", 2)]
     result = call("--rename", "old=legacy")
-    assert "3 jobs looked at" in result.output or "moved" in result.output
+    assert "3 jobs scanned" in result.output or "moved" in result.output
     assert raw_redis.lrange("queue:old", 0, -1) == [b"{"]
 
 
@@ -150,7 +151,7 @@ def test_what_is_refused_is_told_and_is_no_success(filled, raw_redis):
     raw_redis.set("queue:urgent", "no list")
     result = call("--queues", "--class", "mail")
     assert result.exit_code == 1
-    assert "1 stay where they were: their new place does not take them" in result.output
+    assert "1 not moved: the target server rejected them" in result.output
 
 
 def test_a_server_that_is_away_is_an_error(monkeypatch):
@@ -168,7 +169,7 @@ def test_one_server_that_is_away_is_named_after_what_was_done(filled, raw_redis,
     result = call("--yes")
     assert result.exit_code == 1
     assert ", 2 moved" in result.output
-    assert "1 stay where they were: their new place does not take them" in result.output
+    assert "1 not moved: the target server rejected them" in result.output
     assert "offsider: the server bulk: redis://127.0.0.1:1/0 cannot be reached" in result.output
     assert in_queue(raw_redis, "urgent") == [("shop.mail", 3), ("shop.mail", 0)]
 
@@ -179,9 +180,9 @@ def test_a_queue_has_one_new_name(filled):
     assert "--rename names the queue old twice, as one and as two" in result.output
 
 
-def test_jobs_on_their_way_to_a_server_that_fails_are_told():
+def test_jobs_in_transit_to_a_server_that_failed_are_reported():
     report = MigrationReport(on_their_way=1_200)
-    assert "  1,200 are on their way to a server that fails: the same command brings them on" in migrate.shown(
+    assert "  1,200 are in transit to a server that failed: run the same command again" in migrate.shown(
         report, "moved"
     )
 
@@ -189,7 +190,7 @@ def test_jobs_on_their_way_to_a_server_that_fails_are_told():
 def test_a_queue_that_nobody_knows_is_told(filled):
     result = call("--from", "odl")
     assert result.exit_code == 0
-    assert "there is no queue odl, and no job names it" in result.output
+    assert "unknown queue odl, and no job uses it" in result.output
 
 
 def test_a_signal_ends_it_after_the_batch(filled, raw_redis, monkeypatch):
@@ -203,7 +204,7 @@ def test_a_signal_ends_it_after_the_batch(filled, raw_redis, monkeypatch):
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
     result = call()
     assert result.exit_code == migrate.INTERRUPTED
-    assert "the same command goes on" in result.output
+    assert "run the same command again" in result.output
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
     assert raw_redis.llen("queue:old") == 2
     assert raw_redis.zcard("retry") == 1
@@ -219,6 +220,6 @@ def test_progress_is_shown_on_a_terminal(redis_url, raw_redis, capsys, monkeypat
     push(raw_redis, "old", [raw_job("shop.mail", n) for n in range(5)])
     monkeypatch.setattr(migrate.sys.stderr, "isatty", lambda: True, raising=False)
     config = two_servers(redis_url)
-    migrate._told(Migration(config).preview)
-    config.close()
-    assert "5 looked at" in capsys.readouterr().err
+    migrate._with_progress(Migration(config).preview)
+    Installation.of(config).close()
+    assert "5 scanned" in capsys.readouterr().err

@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 from offsider import Config
 from offsider.cli.main import main
+from offsider.config.installation import Installation
 from offsider.ext.periodic.entry import make
 from offsider.ext.periodic.store import Line, PeriodicStore
 from offsider.jobs import registry
@@ -44,10 +45,10 @@ def here(redis_url, monkeypatch, tmp_path):
 def store(redis_url):
     config = Config()
     config.redis.url = redis_url
-    store = PeriodicStore(config.shared_redis())
+    store = PeriodicStore(Installation.of(config).redis)
     store.publish([make("hourly", "@hourly", "A", options={"queue": "low"}, description="x")], 1.0, 1e9)
     yield store
-    config.close()
+    Installation.of(config).close()
 
 
 def call(*words: str):
@@ -92,15 +93,15 @@ def test_an_unknown_name_ends_with_an_error(store):
     for words in (["show", "hourl"], ["pause", "hourl"], ["run", "hourl"]):
         result = call(*words)
         assert result.exit_code == 1
-        assert "there is no periodic job hourl (did you mean 'hourly'?)" in result.output
+        assert "unknown periodic job hourl (did you mean 'hourly'?)" in result.output
 
 
 def test_running_pausing_resuming_and_removing(store, raw_redis):
     assert call("run", "hourly").output.startswith("hourly: pushed ")
     assert raw_redis.llen("queue:low") == 1
     assert call("pause", "hourly").output == "hourly: paused\n"
-    assert call("pause", "hourly").output == "hourly: was paused already\n"
-    assert call("resume", "hourly").output == "hourly: goes on\n"
+    assert call("pause", "hourly").output == "hourly: already paused\n"
+    assert call("resume", "hourly").output == "hourly: resumed\n"
     assert call("resume", "hourly").output == "hourly: was not paused\n"
     assert "is registered in code" in call("remove", "hourly").output
     store.add(make("added", "@daily", "A", source="redis"))
@@ -133,7 +134,7 @@ def test_the_check_finds_what_would_go_wrong(tmp_path):
     )
     result = call("check", "-r", "periodic_app")
     assert result.exit_code == 1
-    assert "a: no job app.cleen is declared here (did you mean 'app.clean'?)" in result.output
+    assert "a: job app.cleen is not declared here (did you mean 'app.clean'?)" in result.output
     assert "b: app.clean" in result.output
     assert result.output.endswith("3 periodic jobs, 2 wrong\n")
     assert "1 wrong" in call("check", "-r", "periodic_app", "--foreign").output
@@ -143,22 +144,22 @@ def test_the_check_names_an_expression_that_is_none(tmp_path):
     (tmp_path / "offsider.toml").write_text('[periodic.a]\ncron = "61 * * * *"\njob = "A"\n')
     result = call("check")
     assert result.exit_code == 1
-    assert "periodic job 'a': cron: '61 * * * *' cannot be read: Bad minute" in result.output
+    assert "periodic job 'a': cron: '61 * * * *' is invalid: Bad minute" in result.output
 
 
 def test_a_job_that_is_on_two_servers_is_acted_on_on_both(store, redis_url, tmp_path):
     (tmp_path / "offsider.toml").write_text(f'[servers.bulk]\nurl = "{at_database(redis_url, 3)}"')
     there = Config()
     there.redis.url = at_database(redis_url, 3)
-    elsewhere = PeriodicStore(there.shared_redis())
+    elsewhere = PeriodicStore(Installation.of(there).redis)
     elsewhere.publish([make("hourly", "@hourly", "A")], 1.0, 1e9)
     head, *lines = call("list").output.splitlines()
     assert head.split()[-1] == "SERVER"
     assert [line.split()[-1] for line in lines] == ["main", "bulk"]
     assert call("pause", "hourly").output == "hourly on main: paused\nhourly on bulk: paused\n"
     assert (store.paused(), elsewhere.paused()) == ({"hourly"}, {"hourly"})
-    assert "there is no periodic job hourli (did you mean 'hourly'?)" in call("pause", "hourli").output
-    there.close()
+    assert "unknown periodic job hourli (did you mean 'hourly'?)" in call("pause", "hourli").output
+    Installation.of(there).close()
 
 
 def test_while_a_server_is_away_the_jobs_of_others_are_shown_and_acted_on(store, tmp_path):
@@ -166,7 +167,7 @@ def test_while_a_server_is_away_the_jobs_of_others_are_shown_and_acted_on(store,
     shown = call("list")
     assert shown.exit_code == 1
     assert "hourly" in shown.stdout
-    assert "the periodic jobs of away are left out: redis://127.0.0.1:1" in shown.stderr
+    assert "cannot read the periodic jobs of away: redis://127.0.0.1:1" in shown.stderr
     paused = call("pause", "hourly")
     assert (paused.exit_code, paused.stdout) == (1, "hourly on main: paused\n")
     assert call("show", "hourly").exit_code == 0

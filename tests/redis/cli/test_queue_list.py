@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from offsider.cli.top.queue_list import Queues
-from offsider.cli.top.sheet import View
-from offsider.wiring.config import Config
+from offsider.cli.top.table import View
+from offsider.config.config import Config
+from offsider.config.installation import Installation
 from tests.redis.inspector.examined import push, register
 
 
@@ -14,7 +15,7 @@ from tests.redis.inspector.examined import push, register
 def queues(redis_url):
     config = Config()
     config.redis.url = redis_url
-    return Queues(config)
+    return Queues(Installation.of(config))
 
 
 def test_queues_come_by_name_with_their_state(queues, raw_redis):

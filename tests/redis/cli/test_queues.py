@@ -13,9 +13,10 @@ from click.testing import CliRunner
 
 from offsider.cli.main import main
 from offsider.client import Client
+from offsider.config.config import Config
+from offsider.config.installation import Installation
 from offsider.ext.unique import Unique
 from offsider.jobs import registry
-from offsider.wiring.config import Config
 from tests.redis.inspector.examined import RUBYS, push, register
 
 
@@ -73,7 +74,7 @@ def test_queues_are_paused_and_go_on(raw_redis):
     push(raw_redis, "A", queue="mail")
     assert call("pause", "default", "mail").output == "default: paused\nmail: paused\n"
     assert raw_redis.smembers("paused") == {b"default", b"mail"}
-    assert call("unpause", "mail").output == "mail: goes on\n"
+    assert call("unpause", "mail").output == "mail: unpaused\n"
     assert raw_redis.smembers("paused") == {b"default"}
 
 
@@ -87,7 +88,7 @@ def test_clearing_asks_first(raw_redis):
     push(raw_redis, "A", "B")
     refused = call("clear", "default", typed="n\n")
     assert refused.exit_code == 1
-    assert "Delete default with 2 jobs, for good? [y/N]" in refused.output
+    assert "Permanently delete default with 2 jobs? [y/N]" in refused.output
     assert raw_redis.llen("queue:default") == 2
     assert call("clear", "default", typed="y\n").output.endswith("default: 2 jobs deleted\n")
     assert not raw_redis.exists("queue:default")
@@ -108,7 +109,7 @@ def sync(number): ...
 def configure(config):
     config.use(Unique())
 """
-KEPT = "locks of unique jobs among them are kept until a worker frees them"
+KEPT = "locks of unique jobs in these queues stay until a worker releases them"
 
 
 @pytest.fixture
@@ -137,7 +138,7 @@ def push_again(locked, redis_url):
 
     assert push_again("main") == push_again("bulk") == [True, True]
     yield push_again
-    config.close()
+    Installation.of(config).close()
 
 
 def test_the_locks_of_cleared_jobs_are_freed_by_the_extensions_of_the_application(locked, push_again):
@@ -170,7 +171,7 @@ def test_an_application_that_is_elsewhere_is_told_and_the_queue_is_cleared(tmp_p
     (tmp_path / "offsider.toml").write_text('[worker]\nrequire = "nowhere_to_be_found"\n')
     push(raw_redis, "A")
     result = call("clear", "--yes", "default")
-    assert "the application of worker.require cannot be loaded here" in result.output
+    assert "cannot load the application of worker.require" in result.output
     assert KEPT not in result.output  # nobody has any
     assert result.output.endswith("default: 1 job deleted\n")
 
@@ -186,7 +187,7 @@ def test_a_misspelt_queue_names_the_nearest_and_nothing_is_done(raw_redis, word)
     push(raw_redis, "A")
     result = call(word, "default", "defualt")
     assert result.exit_code == 1
-    assert result.output == "offsider: there is no queue defualt (did you mean 'default'?)\n"
+    assert result.output == "offsider: unknown queue defualt (did you mean 'default'?)\n"
     assert raw_redis.llen("queue:default") == 1
 
 

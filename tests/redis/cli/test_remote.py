@@ -9,7 +9,7 @@ import redis
 from click.testing import CliRunner
 
 from offsider.cli.main import main
-from offsider.wiring.default import set_default_config
+from offsider.config.default import set_default_config
 
 WEB_1, WEB_2, OTHER = "web-1:17:0123456789ab", "web-1:18:ab0123456789", "db-7:17:fedcba987654"
 
@@ -55,7 +55,7 @@ def test_one_worker_gets_its_signal_and_is_shown(word, signal, left):
     [_, row, last] = result.output.splitlines()
     assert row.split()[:5] == [WEB_1, "[shop]", "2", "of", "5"]
     assert "high, low" in row
-    assert last == "1 signalled: each acts within 3 s, a process of Ruby's within 10 s"
+    assert last == "1 signaled: workers act within 3 s, Sidekiq processes within 10 s"
 
 
 @pytest.mark.parametrize("part", [":17:01", "web-1:17", ":0123"])
@@ -73,27 +73,29 @@ def test_a_whole_identity_wins_over_a_longer_one(raw_redis, left):
 def test_a_part_of_several_is_refused_with_their_names(left):
     result = call("stop", "web-1")
     assert result.exit_code == 1
-    assert result.output == f"offsider: web-1 is a part of several: {WEB_1}, {WEB_2}\n"
+    assert result.output == f"offsider: web-1 matches several workers: {WEB_1}, {WEB_2}\n"
     assert left() == {}
 
 
 def test_an_unknown_identity_names_the_nearest(left):
     result = call("stop", "web-1:17:0123456789ac")
     assert result.exit_code == 1
-    assert result.output == (f"offsider: no worker is registered as web-1:17:0123456789ac (did you mean '{WEB_1}'?)\n")
+    assert result.output == (
+        f"offsider: no registered worker matches web-1:17:0123456789ac (did you mean '{WEB_1}'?)\n"
+    )
     assert "did you mean '0123456789ab'" in call("stop", "0123446789ab").output
     assert left() == {}
 
 
 def test_what_is_like_nobody_lists_everybody():
-    assert call("stop", "?").output == f"offsider: no worker is registered as ?: {OTHER}, {WEB_1}, {WEB_2}\n"
+    assert call("stop", "?").output == f"offsider: no registered worker matches ?: {OTHER}, {WEB_1}, {WEB_2}\n"
 
 
 def test_a_host_means_all_its_workers(left):
     result = call("quiet", "--host", "web-1")
     assert result.exit_code == 0
     assert left() == {WEB_1: [b"TSTP"], WEB_2: [b"TSTP"]}
-    assert "2 signalled" in result.output
+    assert "2 signaled" in result.output
 
 
 def test_an_unknown_host_names_the_nearest(left):
@@ -116,13 +118,13 @@ def test_a_long_list_is_cut(raw_redis):
     assert call("stop", "zz").output.endswith(", …\n")
 
 
-def test_workers_inside_other_programs_are_shown_and_not_signalled(raw_redis, left):
+def test_workers_inside_other_programs_are_shown_and_not_signaled(raw_redis, left):
     register(raw_redis, WEB_2, embedded=True)
     result = call("quiet", "--host", "web-1")
     assert result.exit_code == 0
     assert left() == {WEB_1: [b"TSTP"]}
-    assert "part of another program: not signalled" in result.output
-    assert "1 signalled" in result.output
+    assert "part of another program: not signaled" in result.output
+    assert "1 signaled" in result.output
 
     refused = call("stop", WEB_2)
     assert refused.exit_code == 1
@@ -131,7 +133,7 @@ def test_workers_inside_other_programs_are_shown_and_not_signalled(raw_redis, le
     register(raw_redis, WEB_1, embedded=True)
     nobody = call("stop", "--host", "web-1")
     assert nobody.exit_code == 1
-    assert "none of them was signalled" in nobody.output
+    assert "no worker was signaled" in nobody.output
 
 
 @pytest.mark.parametrize("words", [["--all"], ["--host", "web-1"], [WEB_1]])
@@ -145,7 +147,7 @@ def test_without_any_worker_nobody_is_meant(words, raw_redis):
 def test_whom_it_means_has_to_be_said_once(words, left):
     result = call("stop", *words)
     assert result.exit_code == 2
-    assert "Give one of IDENTITY, --host H and --all" in result.output
+    assert "one of IDENTITY, --host H, --all" in result.output
     assert left() == {}
 
 
@@ -189,6 +191,6 @@ def test_a_server_that_is_away_keeps_no_worker_of_others_from_its_signal(tmp_pat
     (tmp_path / "offsider.toml").write_text('[servers.away]\nurl = "redis://localhost:1"\n')
     result = call("quiet", "--all")
     assert result.exit_code == 1
-    assert "the workers of away are not reached: redis://localhost:1" in result.stderr
+    assert "cannot reach the workers of away: redis://localhost:1" in result.stderr
     assert set(left()) == {WEB_1, WEB_2, OTHER}
     assert call("dump", "--all", "--server", "main").exit_code == 0

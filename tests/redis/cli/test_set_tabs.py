@@ -8,15 +8,16 @@ import time
 import pytest
 
 from offsider.cli.top.set_tabs import set_tabs
-from offsider.cli.top.sheet import View
-from offsider.wiring.config import Config
+from offsider.cli.top.table import View
+from offsider.config.config import Config
+from offsider.config.installation import Installation
 
 
 @pytest.fixture
 def tabs(redis_url):
     config = Config()
     config.redis.url = redis_url
-    return {tab.title: tab for tab in set_tabs(config)}
+    return {tab.title: tab for tab in set_tabs(Installation.of(config))}
 
 
 def job(number: int, **more) -> str:
@@ -55,7 +56,7 @@ def test_bytes_that_are_no_job_have_rows_of_their_own(tabs, raw_redis):
     raw_redis.zadd("dead", {b"\xff\x1b": 1, b"other": 1})
     sheet = tabs["Dead"].read(View())
     assert len({row.key for row in sheet.rows}) == 2
-    assert {row.cells[2] for row in sheet.rows} == {"no job"}
+    assert {row.cells[2] for row in sheet.rows} == {"malformed"}
     assert all(not tabs["Dead"].actions["R"].act(row.subject) for row in sheet.rows)
 
 

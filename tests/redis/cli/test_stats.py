@@ -130,7 +130,7 @@ def test_watching_looks_again_and_outlives_an_outage(capsys):
         return answer
 
     stats.keep_showing(render, 0.001)
-    assert capsys.readouterr().out == "first\naway\n(trying again each 0.00 s)\nsecond\n"
+    assert capsys.readouterr().out == "first\naway\n(retrying every 0.00 s)\nsecond\n"
 
 
 def test_watching_ends_well_at_ctrl_c(monkeypatch, stocked):

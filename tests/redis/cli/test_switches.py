@@ -9,9 +9,10 @@ import pytest
 from click.testing import CliRunner
 
 from offsider.cli.main import main
+from offsider.config.config import Config
+from offsider.config.installation import Installation
 from offsider.inspector import Switches
-from offsider.storage import registered, switches
-from offsider.wiring.config import Config
+from offsider.storage import processes, switches
 from tests.redis.inspector.examined import OURS, register
 
 
@@ -34,14 +35,14 @@ def call(*words: str, typed: str | None = None):
 
 def test_without_a_switch_it_says_so(config):
     result = call()
-    assert (result.exit_code, result.output) == (0, "No switch is set: the jobs of all classes run.\n")
+    assert (result.exit_code, result.output) == (0, "No kill switches are set.\n")
     assert json.loads(call("--json").output) == []
 
 
 def test_the_table_says_what_is_done_since_when_and_why(config):
     Switches(config).drop("HardJob", by="ann", reason="the bank is down")
     Switches(config).defer("app.Export", 120, lasting=3600)
-    switches.count(config.shared_redis(), {"HardJob": 1234})
+    switches.count(Installation.of(config).redis, {"HardJob": 1234})
     result = call()
     assert result.exit_code == 0, result.output
     head, hard, why, export = result.output.splitlines()
@@ -54,14 +55,14 @@ def test_the_table_says_what_is_done_since_when_and_why(config):
 def test_a_server_without_the_switch_is_named(config, tmp_path):
     Switches(config).drop("HardJob")
     (tmp_path / "offsider.toml").write_text(f'[servers.twin]\nurl = "{config.redis.url}"\nkey_prefix = "twin:"\n')
-    assert "    not on twin: set it once more" in call().output.splitlines()
+    assert "    not set on twin: set it again" in call().output.splitlines()
 
 
 def test_a_server_with_another_switch_is_named(config, tmp_path):
     (tmp_path / "offsider.toml").write_text(f'[servers.twin]\nurl = "{config.redis.url}"\nkey_prefix = "twin:"\n')
     call("defer", "HardJob")
     Switches(config).drop("HardJob")
-    assert "    another one on twin: set it once more" in call().output.splitlines()
+    assert "    different on twin: set it again" in call().output.splitlines()
 
 
 def test_while_a_server_is_away_the_others_are_worked_and_shown(config, tmp_path):
@@ -69,12 +70,12 @@ def test_while_a_server_is_away_the_others_are_worked_and_shown(config, tmp_path
     result = call("drop", "HardJob", "SoftJob")
     assert result.exit_code == 1
     for name in ("HardJob", "SoftJob"):
-        assert f"the switch of {name} is changed on main, and not on away: do it once more" in result.output
+        assert f"the switch of {name} was changed on main, but not on away: repeat this" in result.output
     assert [switch.name for switch in Switches(config)] == ["HardJob", "SoftJob"]
     shown = call()
     assert shown.exit_code == 1
     assert "HardJob" in shown.stdout
-    assert "the switches of away cannot be shown: " in shown.stderr
+    assert "cannot read the switches of away: " in shown.stderr
     assert len(json.loads(call("--json").stdout)) == 2
 
 
@@ -82,7 +83,7 @@ def test_one_class_that_is_refused_leaves_the_others(config):
     call("defer", "HardJob")
     result = call("clear", "Nothing", "HardJob")
     assert result.exit_code == 1
-    assert "no switch is set for Nothing" in result.output
+    assert "no kill switch is set for Nothing" in result.output
     assert "HardJob: jobs run again" in result.output
     assert call("drop", "x" * 501, "HardJob").exit_code == 1
     assert [switch.name for switch in Switches(config)] == ["HardJob"]
@@ -97,11 +98,11 @@ def test_programs_read_json(config):
 def test_classes_are_switched_off_and_on(config):
     result = call("drop", "HardJob", "app.Export", "--for", "2h", "--reason", "it is broken")
     assert result.exit_code == 0, result.output
-    assert result.output == "HardJob: jobs are dropped from now on\napp.Export: jobs are dropped from now on\n"
+    assert result.output == "HardJob: jobs are now dropped\napp.Export: jobs are now dropped\n"
     hard, _ = Switches(config)
     assert (hard.keep, hard.reason, hard.until) == (True, "it is broken", hard.since + 7200)
     assert hard.by.startswith(f"{getpass.getuser()}@")
-    assert call("defer", "HardJob", "--delay", "90s").output == "HardJob: jobs are deferred by 1 min 30 s from now on\n"
+    assert call("defer", "HardJob", "--delay", "90s").output == "HardJob: jobs are now deferred by 1 min 30 s\n"
     assert call("clear", "HardJob", "app.Export").output == "HardJob: jobs run again\napp.Export: jobs run again\n"
     assert list(Switches(config)) == []
 
@@ -110,25 +111,25 @@ def test_deleting_asks_first(config):
     assert call("drop", "HardJob", "--delete", typed="n\n").exit_code == 1
     assert list(Switches(config)) == []
     assert call("drop", "HardJob", "--delete", typed="y\n").exit_code == 0
-    assert call("drop", "app.Export", "--delete", "-y").output == "app.Export: jobs are deleted from now on\n"
+    assert call("drop", "app.Export", "--delete", "-y").output == "app.Export: jobs are now deleted\n"
     assert [switch.keep for switch in Switches(config)] == [False, False]
 
 
 def test_a_name_that_no_worker_knows_is_told_and_set_all_the_same(config, raw_redis):
     register(raw_redis)
-    registered.publish(config.shared_redis(), OURS, {"HardJob": "5ca1ab1e"})
+    processes.publish_jobs(Installation.of(config).redis, OURS, {"HardJob": "5ca1ab1e"})
     assert "no live worker" not in call("drop", "HardJob").output
     result = call("drop", "HardJobs")
-    assert "no live worker knows a job of this name (did you mean 'HardJob'?)" in result.output
+    assert "no live worker knows this class (did you mean 'HardJob'?)" in result.output
     assert {switch.name for switch in Switches(config)} == {"HardJob", "HardJobs"}
 
 
 def test_what_is_impossible_is_refused_with_the_way_out(config):
     Switches(config).drop("HardJob")
     for words, said in (
-        (("clear", "HardJobs"), "no switch is set for HardJobs (did you mean 'HardJob'?)"),
+        (("clear", "HardJobs"), "no kill switch is set for HardJobs (did you mean 'HardJob'?)"),
         (("defer", "HardJob", "--delay", "0.5"), "seconds of a switch expects at least 1 s"),
-        (("drop", "x" * 501), "name of a switch has at most 500 letters"),
+        (("drop", "x" * 501), "name of a switch expects at most 500 characters"),
     ):
         result = call(*words)
         assert result.exit_code == 1

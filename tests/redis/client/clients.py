@@ -3,7 +3,7 @@
 import asyncio
 
 from offsider.client import AsyncClient
-from offsider.wiring.config import Config
+from offsider.config.config import Config
 
 
 def config_for(url: str) -> Config:

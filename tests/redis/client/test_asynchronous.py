@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from offsider.client import AsyncClient
 from offsider.core.payload import decode
 from tests.redis.client.clients import Awaited, config_for
@@ -26,3 +28,11 @@ def test_an_asynchronous_push_after_commit_goes_through_a_blocking_client(redis_
     assert raw_redis.llen("queue:default") == 0
     callbacks[0]()
     assert decode(raw_redis.lrange("queue:default", 0, 0)[0])["jid"] == jid
+
+
+def test_an_error_of_after_commit_is_raised(redis_url, raw_redis):
+    config = config_for(redis_url)
+    config.after_commit = lambda callback: 1 / 0
+    with pytest.raises(ZeroDivisionError):
+        Awaited(config).push({"class": "X", "args": []})
+    assert raw_redis.llen("queue:default") == 0

@@ -1,6 +1,7 @@
 """Both clients against real servers: what is stored, and what an error means."""
 
 import threading
+import time
 
 import pytest
 import redis
@@ -12,6 +13,7 @@ from offsider.core.errors import NotReplicated, QueueFull, RedisRefused, RedisUn
 from offsider.core.payload import decode
 from offsider.jobs import registry
 from tests.databases import at_database
+from tests.faults import FaultProxy
 from tests.redis.client.clients import config_for
 from tests.snapshot import snapshot
 
@@ -104,6 +106,7 @@ def test_an_unreachable_server_is_no_ambiguity(make_client):
 
 def test_a_refusal_that_passes_is_repeated_unseen(redis_url, raw_redis):
     client = Client(config_for(redis_url))
+    client.redis.refuse_cluster()
     exchange = client.redis.pipeline
     rounds = []
 
@@ -121,6 +124,7 @@ def test_a_refusal_that_passes_is_repeated_unseen(redis_url, raw_redis):
 
 def test_an_ambiguous_failure_is_never_repeated(redis_url, raw_redis):
     client = Client(config_for(redis_url))
+    client.redis.refuse_cluster()
     exchange = client.redis.pipeline
 
     def losing_the_reply(commands, *, raise_errors=True):
@@ -188,3 +192,46 @@ def test_large_arguments_are_stored_compressed_by_both_clients_one_by_one_and_ma
     stored = [decode_plain(raw)["args"][0] for raw in reversed(raw_redis.lrange("queue:default", 0, -1))]
     assert stored == ["x" * 200_000, "y" * 200_000, "small"]
     assert sum(map(len, raw_redis.lrange("queue:default", 0, -1))) < 5_000
+
+
+@pytest.mark.parametrize("slots", [None, (0, 8191), (0, 16383)], ids=["no slots", "half of the slots", "all slots"])
+@pytest.mark.parametrize("kind", ["redis7", "valkey"])
+def test_a_push_to_a_cluster_is_refused_as_a_worker_is_and_nothing_is_stored(make_server, make_client, kind, slots):
+    server = make_server(kind=kind, port=0, cluster_enabled="yes")
+    refused = pytest.raises(RedisRefused, match="is a Cluster, which is not supported: use a standalone server")
+    with redis.Redis.from_url(server.url) as raw:
+        if slots is not None:
+            raw.execute_command("CLUSTER", "ADDSLOTSRANGE", *slots)
+        client = make_client(config_for(server.url))
+        for item in ({"queue": "a"}, {"queue": "b"}, {"queue": "c"}, {"queue": "d"}, {"at": time.time() + 60}):
+            with refused:
+                client.push({"class": "X", "args": [], **item})
+        with refused:
+            client.push_bulk({"class": "X", "args": [[]]})
+        assert raw.dbsize() == 0
+
+
+def test_a_server_is_asked_once_whether_it_is_a_cluster(make_client, redis_url, raw_redis):
+    client = make_client(config_for(redis_url))
+    raw_redis.config_resetstat()
+    for _ in range(3):
+        client.push({"class": "X", "args": []})
+    assert raw_redis.info("commandstats")["cmdstat_hello"]["calls"] == 1
+
+
+def test_a_server_that_does_not_know_the_question_is_pushed_to(make_server, make_client):
+    server = make_server(rename_command="HELLO ''")
+    make_client(config_for(server.url)).push({"class": "X", "args": []})
+    with redis.Redis.from_url(server.url, protocol=2) as raw:
+        assert raw.llen("queue:default") == 1
+
+
+def test_an_outage_at_the_first_push_is_not_ambiguous(make_client, redis_url):
+    with FaultProxy(redis_url) as proxy:
+        client = make_client(config_for(proxy.url))
+        proxy.refuse()
+        with pytest.raises(RedisUnavailable) as refused:
+            client.push({"class": "X", "args": []})
+        assert not refused.value.ambiguous
+        proxy.accept()
+        client.push({"class": "X", "args": []})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from offsider.client import Client
+from offsider.config.installation import Installation
 from offsider.jobs import registry
 
 
@@ -16,7 +17,7 @@ def client(config):
 @pytest.fixture
 def redis(config):
     """The pool of the configuration."""
-    return config.shared_redis()
+    return Installation.of(config).redis
 
 
 @pytest.fixture

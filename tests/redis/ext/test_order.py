@@ -12,6 +12,7 @@ import pytest
 
 from offsider import Config, job
 from offsider.client import Client
+from offsider.config.installation import Installation
 from offsider.core.errors import PayloadTooLarge
 from offsider.core.payload import decode
 from offsider.ext.concurrency_limits import ConcurrencyLimits, Limits
@@ -94,7 +95,7 @@ def config(redis_url):
     for extension in (ConcurrencyLimits(), Periodic(), Unique()):
         config.use(extension)
     yield config
-    config.close()
+    Installation.of(config).close()
 
 
 @pytest.fixture
@@ -137,7 +138,7 @@ def test_a_job_that_is_too_large_has_passed_everything_and_takes_no_lock(config,
     assert len(Locks(config)) == 0
 
 
-def test_what_a_tick_pushes_takes_the_same_way(config, trace):
+def test_a_job_of_a_tick_passes_the_same_steps(config, trace):
     PeriodicJobs(config).add("0 0 1 1 *", trace.declared, args=[TEXT], name="yearly")
     PeriodicJobs(config)["yearly"].run()
     assert trace.taken() == PUSHED
@@ -151,10 +152,10 @@ def test_a_run_is_stopped_by_a_switch_before_a_limit_and_by_a_limit_before_middl
     with RunningWorker(config):
         # 1. Both would stop it: the switch is asked first, and the lock stays with the job.
         wait_for(lambda: [record.jid for record in ScheduledSet(config)] == [jid])
-        assert (Limits(config).find("Act").parked, len(Locks(config))) == (0, 1)
-        # 2. Without the switch the limit parks it, and no server middleware has seen it.
+        assert (Limits(config).find("Act").held, len(Locks(config))) == (0, 1)
+        # 2. Without the switch the limit holds it, and no server middleware has seen it.
         Switches(config).clear("Act")
-        wait_for(lambda: (ScheduledSet(config).enqueue_all(), Limits(config).find("Act").parked) == (0, 1))
+        wait_for(lambda: (ScheduledSet(config).enqueue_all(), Limits(config).find("Act").held) == (0, 1))
         assert len(Locks(config)) == 1
         assert {what for what in trace.taken() if not what.startswith("client middleware")} == set()
         # 3. With a slot it runs: the slot and the lock are held around all middleware, which sees plain arguments.
@@ -167,11 +168,11 @@ def test_a_run_is_stopped_by_a_switch_before_a_limit_and_by_a_limit_before_middl
         assert trace.taken() == ["server middleware ends"]
 
 
-def test_a_switch_that_drops_frees_the_lock_and_asks_nobody_for_a_slot(config, trace):
+def test_a_dropping_switch_frees_the_lock_and_takes_no_slot(config, trace):
     Switches(config).drop("Act")
     Limits(config).pause("Act")
     push(config, trace)
     with RunningWorker(config):
         wait_for(lambda: (len(Quarantine(config)), len(Locks(config))) == (1, 0))
     assert trace.taken() == PUSHED
-    assert Limits(config).find("Act").parked == 0
+    assert Limits(config).find("Act").held == 0

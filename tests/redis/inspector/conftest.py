@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from offsider.wiring.config import Config
-from offsider.wiring.events import JobRemoved
+from offsider.config.config import Config
+from offsider.runtime.events import JobRemoved
 
 
 @pytest.fixture

@@ -7,10 +7,9 @@ import time
 from typing import Any
 
 from offsider.core.payload import encode
-from offsider.core.series import Series
+from offsider.core.series import Load, Series
 from offsider.storage import run_counts, switches
 from offsider.storage.redis import Redis
-from offsider.storage.shard_loads import Load
 from offsider.storage.switches import Switch
 
 
@@ -49,10 +48,10 @@ def seed(client: Any, redis: Redis) -> None:
     job = {"class": "Mail", "args": [], "jid": "0" * 24, "enqueued_at": int((now - 30) * 1000)}
     client.lpush("queue:unserved", encode(job))
     client.zadd("schedule", {"late": now - 10, "early": now + 1000})
-    parked = {"class": "New", "args": [], "jid": "1" * 24, "queue": "default", "parked_at": int((now - 90) * 1000)}
-    client.zadd("schedule", {encode(parked): now + 60})
-    client.hset("offsider:parked", '["New",""]', json.dumps([now - 90, "default", "New is not declared"]))
-    client.hset("offsider:parked:counts", "New", 4)
+    waits = {"class": "New", "args": [], "jid": "1" * 24, "queue": "default", "stranded_at": int((now - 90) * 1000)}
+    client.zadd("schedule", {encode(waits): now + 60})
+    client.hset("offsider:stranded", "New", "New is not declared")
+    client.hset("offsider:stranded:counts", "New", 4)
     client.zadd("retry", {"early": now + 1000})
     client.zadd("dead", {"gone": now})
     said = {"urgency": "high", "feature_category": "post", "shard": "bulk"}

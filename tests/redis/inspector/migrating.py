@@ -9,7 +9,7 @@ from typing import Any
 
 import redis
 
-from offsider.wiring.config import Config
+from offsider.config.config import Config
 from tests.databases import at_database
 
 RULES = [["urgency=high", "urgent"], ["tags=bulk", "slow", "bulk"], ["*", "default"]]
@@ -59,7 +59,7 @@ def in_set(client: redis.Redis, name: str) -> dict[tuple[str, int, str], float]:
 
 
 def every_job(*clients: redis.Redis) -> Counter[tuple[str, int]]:
-    """All that is stored anywhere, journals included."""
+    """All that is stored anywhere, jobs in transit included."""
     found: Counter[tuple[str, int]] = Counter()
     for client in clients:
         for key in client.scan_iter():

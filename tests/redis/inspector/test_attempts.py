@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from offsider.config.installation import Installation
 from offsider.inspector import Attempt, Attempts, RetrySet
 from offsider.storage import attempts, job_sets
 
@@ -12,7 +13,7 @@ TOLD = {"number": 1, "at": 5.0, "host": "h:1", "error_class": "E", "error_messag
 
 def test_attempts_are_read_newest_first_and_what_is_none_is_left_out(config):
     stored = [json.dumps(TOLD), json.dumps({**TOLD, "number": 2}), "[]", "{", json.dumps({**TOLD, "at": "x"})]
-    attempts.add(config.shared_redis(), [("a", raw.encode(), 60.0) for raw in stored], 1.8e9)
+    attempts.add(Installation.of(config).redis, [("a", raw.encode(), 60.0) for raw in stored], 1.8e9)
     assert Attempts.of("a", config) == [
         Attempt(2, 5.0, "h:1", "E", "m", 0.5),
         Attempt(1, 5.0, "h:1", "E", "m", 0.5),
@@ -24,7 +25,7 @@ def test_a_job_that_never_failed_has_none(config):
 
 
 def test_they_go_with_a_job_that_is_deleted(config):
-    redis = config.shared_redis()
+    redis = Installation.of(config).redis
     job_sets.add(redis, "retry", b'{"class":"A","args":[],"jid":"a"}', 1.0)
     attempts.add(redis, [("a", json.dumps(TOLD).encode(), 60.0)], 1.8e9)
     (entry,) = RetrySet(config)

@@ -19,9 +19,9 @@ def leave_orphan(raw_redis):
 def test_jobs_of_a_dead_process_wait_for_a_worker(redis_url, raw_redis):
     leave_orphan(raw_redis)
     finding = examined(redis_url)["orphans"]
-    assert finding.severity is Severity.BAD
-    assert finding.what == f"dead processes hold 1 job: {DEAD}"
-    assert "offsider worker" in finding.way_out
+    assert finding.severity is Severity.ERROR
+    assert finding.what == f"dead processes own 1 job: {DEAD}"
+    assert "offsider worker" in finding.fix
 
 
 def test_with_a_live_worker_they_come_back_by_themselves(redis_url, raw_redis):
@@ -29,7 +29,7 @@ def test_with_a_live_worker_they_come_back_by_themselves(redis_url, raw_redis):
     register(raw_redis, knows=["A"])
     finding = examined(redis_url)["orphans"]
     assert finding.severity is Severity.WARN
-    assert "about 45 s" in finding.way_out
+    assert "about 45 s" in finding.fix
 
 
 def test_jobs_of_live_processes_are_no_orphans(redis_url, raw_redis):
@@ -42,8 +42,8 @@ def test_a_lock_that_never_expires(redis_url, raw_redis):
     register(raw_redis, knows=["A"])
     raw_redis.persist(f"offsider:alive:{OURS}")
     finding = examined(redis_url)["locks"]
-    assert finding.severity is Severity.BAD
-    assert finding.way_out == f"redis-cli DEL offsider:alive:{OURS}"
+    assert finding.severity is Severity.ERROR
+    assert finding.fix == f"redis-cli DEL offsider:alive:{OURS}"
     raw_redis.expire(f"offsider:alive:{OURS}", 60)
     assert severity(examined(redis_url), "locks") == "ok"
 
@@ -52,7 +52,7 @@ def test_jobs_that_were_due_long_ago(redis_url, raw_redis):
     raw_redis.zadd("schedule", {payload("A"): time.time() - 3600})
     raw_redis.zadd("retry", {payload("B"): time.time() - 3600, payload("C"): time.time() + 3600})
     finding = examined(redis_url)["scheduler"]
-    assert finding.severity is Severity.BAD
+    assert finding.severity is Severity.ERROR
     assert finding.what == "overdue by more than a minute: 1 job of the schedule set, 1 job of the retry set"
 
 
@@ -71,7 +71,7 @@ def test_private_lists_of_sidekiq_pro(redis_url, raw_redis):
 def test_a_lock_of_a_deploy_mark_that_never_expires(redis_url, raw_redis):
     raw_redis.set("deploylock-abc", "2026")
     finding = examined(redis_url)["deploy locks"]
-    assert (finding.severity, finding.way_out) == (Severity.WARN, "redis-cli DEL deploylock-abc")
+    assert (finding.severity, finding.fix) == (Severity.WARN, "redis-cli DEL deploylock-abc")
 
 
 def test_clients_and_workers_that_differ_in_their_prefix(redis_url, raw_redis):

@@ -30,5 +30,5 @@ def test_the_label_is_the_last_commit(tmp_path, monkeypatch):
 def test_without_a_commit_a_label_is_asked_for(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
-    with pytest.raises(ConfigurationError, match="name one yourself"):
+    with pytest.raises(ConfigurationError, match="pass a label"):
         deploys.label_of_commit()

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from offsider.config.installation import Installation
 from offsider.inspector import ErrorGroups
 from offsider.storage import error_groups
 from offsider.storage.error_groups import Noted
@@ -22,7 +23,7 @@ def groups(config) -> ErrorGroups:
         Noted("dd", 2, NOW - 60, "[]", "j3"),
         Noted("b0", 1, NOW - 90, "{", "j4"),
     ]
-    error_groups.note(config.shared_redis(), noted)
+    error_groups.note(Installation.of(config).redis, noted)
     return ErrorGroups(config)
 
 

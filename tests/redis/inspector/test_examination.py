@@ -9,10 +9,10 @@ import pytest
 import redis
 
 from offsider import job
+from offsider.config.config import Config
+from offsider.config.default import set_default_config
 from offsider.inspector.doctor import Severity, examine
 from offsider.jobs import registry
-from offsider.wiring.config import Config
-from offsider.wiring.default import set_default_config
 from offsider.worker.launcher import Launcher
 from tests.docs.snippets import ROOT
 from tests.redis.inspector.examined import examined, payload, push, register
@@ -34,21 +34,21 @@ def test_the_worst_comes_first(redis_url, raw_redis):
     config = Config()
     config.redis.url = redis_url
     severities = [finding.severity for finding in examine(config)]
-    assert severities[0] is Severity.BAD
+    assert severities[0] is Severity.ERROR
     assert severities == sorted(severities, reverse=True)
 
 
 @pytest.mark.parametrize("url, told", [("redis://localhost:1", "cannot be reached")])
 def test_a_server_that_is_away_is_a_finding(url, told):
     [finding] = examined(url).values()
-    assert (finding.check, finding.severity) == ("server", Severity.BAD)
+    assert (finding.check, finding.severity) == ("server", Severity.ERROR)
     assert told in finding.what
-    assert "redis-cli -u redis://localhost:1" in finding.way_out
+    assert "redis-cli -u redis://localhost:1" in finding.fix
 
 
 def test_a_wrong_password_is_a_finding_that_does_not_tell_it(embedded_url):
     [finding] = examined(embedded_url, username="nobody", password="hush").values()
-    assert (finding.check, finding.severity) == ("server", Severity.BAD)
+    assert (finding.check, finding.severity) == ("server", Severity.ERROR)
     assert "refuses" in finding.what
     assert "hush" not in repr(finding)
 
@@ -66,9 +66,9 @@ def test_the_rights_of_a_worker_are_enough_to_examine_what_is_stored(redis_url, 
         found = examined(redis_url, username=name, password="secret", key_prefix=prefix)
     finally:
         raw_redis.execute_command("ACL", "DELUSER", name)
-    assert {check for check in found if "could not be looked at" in found[check].what} == set()
+    assert {check for check in found if "the check failed" in found[check].what} == set()
     assert {check for check in found if "unknown" in found[check].what} == {"eviction", "persistence", "memory"}
-    assert found["unserved"].severity is Severity.BAD
+    assert found["unserved"].severity is Severity.ERROR
 
 
 def test_hundreds_of_thousands_of_jobs_take_seconds_at_most(make_server):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from offsider.config.installation import Installation
 from offsider.inspector.doctor.facts import gather
-from offsider.storage.vitals import vitals
+from offsider.storage.server_health import server_health
 from tests.redis.inspector.examined import OURS, RUBYS, push, register
 
 
@@ -15,8 +16,8 @@ def test_everything_is_there(config, raw_redis):
     raw_redis.sadd("queues", "odd")
     raw_redis.set("queue:odd", "text")
     raw_redis.sadd("paused", "odd")
-    redis = config.shared_redis()
-    facts = gather(config, redis, vitals(redis))
+    redis = Installation.of(config).redis
+    facts = gather(Installation.of(config), redis, server_health(redis))
     assert facts.ours == {OURS}
     assert facts.queues == {"default": 2, "odd": None}
     assert facts.paused == {"odd"}

@@ -6,9 +6,9 @@ from datetime import date
 
 import pytest
 
+from offsider.config.default import set_default_config
 from offsider.core.errors import InvalidOptions
 from offsider.inspector import History
-from offsider.wiring.default import set_default_config
 
 
 def test_days_come_newest_first_and_those_without_runs_have_none(config, raw_redis):
@@ -34,12 +34,12 @@ def test_it_ends_today_and_goes_back_five_years(config):
 
 @pytest.mark.parametrize("days", [0, -1, 1826, 10**9])
 def test_other_spans_are_refused(config, days):
-    with pytest.raises(InvalidOptions, match=f"1 to 1825 days, not {days}"):
+    with pytest.raises(InvalidOptions, match=f"must be 1 to 1825, got {days}"):
         History.read(days, config)
 
 
 def test_before_the_first_year_there_are_no_days(config):
-    with pytest.raises(InvalidOptions, match="there are no 10 days before 0001-01-05"):
+    with pytest.raises(InvalidOptions, match="0001-01-05 is too early for a history of 10 days"):
         History.read(10, config, until=date(1, 1, 5))
 
 

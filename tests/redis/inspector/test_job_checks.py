@@ -14,16 +14,16 @@ def test_a_job_that_no_live_worker_knows(redis_url, raw_redis):
     push(raw_redis, "shop.Known", "shop.Renamed")
     raw_redis.zadd("retry", {payload("shop.Old"): 9e9})
     finding = examined(redis_url)["unknown jobs"]
-    assert finding.severity is Severity.BAD
-    assert finding.what == "no live worker that serves their queue knows shop.Renamed, shop.Old"
-    assert "aliases" in finding.way_out
+    assert finding.severity is Severity.ERROR
+    assert finding.what == "no live worker of their queue knows shop.Renamed, shop.Old"
+    assert "aliases" in finding.fix
 
 
 def test_a_worker_of_another_queue_does_not_help(redis_url, raw_redis):
     register(raw_redis, knows=["A"])
     register(raw_redis, RUBYS, knows=["B"], queues=["mail"])
     push(raw_redis, "B")
-    assert severity(examined(redis_url), "unknown jobs") == "bad"
+    assert severity(examined(redis_url), "unknown jobs") == "error"
     push(raw_redis, "B", queue="mail")
     raw_redis.delete("queue:default")
     assert severity(examined(redis_url), "unknown jobs") == "none"
@@ -39,14 +39,14 @@ def test_a_ruby_process_may_know_any_job(redis_url, raw_redis):
 def test_without_a_worker_nobody_can_tell(redis_url, raw_redis):
     push(raw_redis, "A")
     found = examined(redis_url)
-    assert (severity(found, "unknown jobs"), severity(found, "unserved")) == ("none", "bad")
+    assert (severity(found, "unknown jobs"), severity(found, "unserved")) == ("none", "error")
 
 
 def test_bytes_that_are_no_job(redis_url, raw_redis):
     raw_redis.sadd("queues", "default")
     raw_redis.lpush("queue:default", "no job", "{")
     finding = examined(redis_url)["malformed"]
-    assert (finding.severity, finding.what) == (Severity.WARN, "bytes that are no job lie in queue:default (2)")
+    assert (finding.severity, finding.what) == (Severity.WARN, "malformed payloads in queue:default (2)")
 
 
 def test_of_many_jobs_both_ends_are_looked_at(redis_url, raw_redis):
@@ -60,13 +60,13 @@ def test_a_dead_set_that_overflows(redis_url, raw_redis):
     raw_redis.zadd("dead", {f"job {n}": n for n in range(9_500)})
     finding = examined(redis_url)["dead set"]
     assert finding.severity is Severity.WARN
-    assert finding.what == "9500 of at most 10000 jobs are in the dead set"
+    assert finding.what == "the dead set has 9500 jobs, the limit is 10000"
 
 
 def test_a_retry_set_that_grows(redis_url, raw_redis):
     raw_redis.zadd("retry", {json.dumps({"class": "A", "args": [n]}): 9e9 for n in range(1_000)})
     finding = examined(redis_url)["retries"]
-    assert (finding.severity, finding.what) == (Severity.WARN, "1000 jobs wait for another try")
+    assert (finding.severity, finding.what) == (Severity.WARN, "1000 jobs waiting for a retry")
 
 
 def test_a_day_on_which_most_runs_fail(redis_url, raw_redis):
@@ -82,7 +82,10 @@ def test_something_else_under_a_queues_key(redis_url, raw_redis):
     raw_redis.sadd("queues", "default", "odd")
     raw_redis.set("queue:odd", "text")
     finding = examined(redis_url)["queue types"]
-    assert (finding.severity, finding.way_out) == (Severity.BAD, "find out who wrote it: redis-cli TYPE queue:odd")
+    assert (finding.severity, finding.fix) == (
+        Severity.ERROR,
+        "find the program that wrote them: redis-cli TYPE queue:odd",
+    )
 
 
 def test_a_check_that_the_server_refuses_hides_no_other(redis_url, raw_redis):
@@ -90,5 +93,5 @@ def test_a_check_that_the_server_refuses_hides_no_other(redis_url, raw_redis):
     raw_redis.set("dead", "a string")
     found = examined(redis_url)
     assert severity(found, "dead") == "warn"
-    assert found["dead"].what.startswith("this could not be looked at: ")
+    assert found["dead"].what.startswith("the check failed: ")
     assert severity(found, "orphans") == "ok"

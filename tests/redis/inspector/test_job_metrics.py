@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from offsider.config.installation import Installation
 from offsider.core.clock import Clock
 from offsider.core.errors import ConfigurationError
 from offsider.inspector import BOUNDS_MS, PERIODS, Deploys, JobMetrics
@@ -30,7 +31,7 @@ def ran(config, name: str, processed: int, failed: int, ms: int, *, ago: float =
     histogram = [0] * 26
     histogram[place] = processed - failed
     job = JobCounts(name, processed, failed, ms, histogram)
-    run_counts.add(config.shared_redis(), [job], [], NOW - ago, wire_version=8)
+    run_counts.add(Installation.of(config).redis, [job], [], NOW - ago, wire_version=8)
 
 
 def test_classes_are_summed_over_the_period_those_with_the_most_time_first(config):
@@ -53,8 +54,10 @@ def test_more_than_two_hours_are_read_by_ten_minutes_unless_sidekiq_7_runs_there
     assert JobMetrics.top("2h", config=config).step_seconds == 60
     assert JobMetrics.top("4h", config=config).step_seconds == 600
     job = JobCounts("Ruby", 1, 0, 5, [1] + [0] * 25)
-    run_counts.add(config.shared_redis(), [job], [], NOW, wire_version=7)
-    config.shared_redis().call("UNLINK", config.shared_redis().keys.job_ten_minutes(datetime.fromtimestamp(NOW, UTC)))
+    run_counts.add(Installation.of(config).redis, [job], [], NOW, wire_version=7)
+    Installation.of(config).redis.call(
+        "UNLINK", Installation.of(config).redis.keys.job_ten_minutes(datetime.fromtimestamp(NOW, UTC))
+    )
     top = JobMetrics.top("4h", config=config)
     assert (top.step_seconds, {job.name for job in top.jobs}) == (60, {"A", "Ruby"})
 

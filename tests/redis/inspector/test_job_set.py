@@ -10,20 +10,19 @@ from unittest.mock import ANY
 import pytest
 import redis as redis_py
 
+from offsider.config.config import Config
+from offsider.config.default import set_default_config
 from offsider.core.errors import MalformedPayload, RedisRefused
 from offsider.core.payload import decode, read_stamp
 from offsider.inspector import (
     DeadSet,
     JobFilter,
     JobRecord,
-    Preview,
     Quarantine,
     Queue,
     RetrySet,
     ScheduledSet,
 )
-from offsider.wiring.config import Config
-from offsider.wiring.default import set_default_config
 from tests.redis.inspector.payloads import JID, LINES, failed_job, job
 from tests.snapshot import snapshot
 
@@ -40,7 +39,7 @@ def any_set(request, config):
 def deaths(config):
     """What the death handlers were told."""
     told: list = []
-    config.death_handlers.append(lambda payload, error: told.append((payload["jid"], error)))
+    config.death_handlers.append(lambda payload, error: told.append((payload["jid"], repr(error))))
     return told
 
 
@@ -163,7 +162,7 @@ def test_client_middleware_is_told_why_and_may_stop_the_job(config, raw_redis):
 def test_a_queue_that_is_no_list_keeps_the_job_where_it_is(config, raw_redis):
     raw_redis.set("queue:low", "wrong")
     raw_redis.zadd("retry", {failed_job(8): FUTURE})
-    with pytest.raises(RedisRefused, match="queue:low is not a list and takes no jobs; the job stays in retry"):
+    with pytest.raises(RedisRefused, match="queue:low is not a list and cannot store jobs; the job stays in retry"):
         only(RetrySet(config)).retry()
     assert raw_redis.zscore("retry", failed_job(8)) == FUTURE
 
@@ -192,11 +191,11 @@ def test_adding_a_failed_job_to_its_queue_keeps_its_count(config, raw_redis):
 @pytest.mark.parametrize("kind", [ScheduledSet, RetrySet], ids=lambda kind: kind.name)
 def test_a_killed_job_is_dead_as_it_was_and_everybody_is_told(config, raw_redis, kind, removed, deaths):
     raw_redis.zadd(kind.name, {failed_job(7): FUTURE})
-    assert only(kind(config)).kill()
+    assert only(kind(config)).kill("the customer is gone")
     stored = snapshot(raw_redis)
     assert set(stored) == {"dead"}
     assert stored["dead"] == {failed_job(7): pytest.approx(config.clock.now(), abs=5)}
-    assert deaths == [(JID, None)]
+    assert deaths == [(JID, "JobKilled('the customer is gone')")]
     assert [(event.raw, event.where, event.how) for event in removed] == [(failed_job(7), kind.name, "kill")]
 
 
@@ -299,9 +298,24 @@ def test_bytes_that_are_no_job_can_be_killed_and_deleted_but_not_run(any_set, ra
     assert len(any_set) == 1
     assert entry.kill()
     assert deaths == []  # there is no job that could have died
-    assert only(DeadSet(any_set._config)).delete()
+    dead = only(DeadSet(any_set._here))
+    assert (dead.malformed, dead.unwrapped, dead.error_class) == (True, b"\xff no job", "offsider.MalformedPayload")
+    assert DeadSet(any_set._here).entry(dead.key) is not None
+    with pytest.raises(MalformedPayload):
+        dead.retry()
+    assert dead.kill()  # counts as dead from now on, and stays what it is
+    assert only(DeadSet(any_set._here)).raw == dead.raw
+    assert only(DeadSet(any_set._here)).delete()
     assert snapshot(raw_redis) == {}
-    assert [event.how for event in removed] == ["kill", "delete"]
+    assert [event.how for event in removed] == ["kill", "kill", "delete"]
+
+
+def test_many_that_are_no_job_are_killed_into_wrappers(any_set, raw_redis):
+    raw_redis.zadd(any_set.name, {b"[1,2]": FUTURE, b"5": FUTURE + 1})
+    assert any_set.kill_all() == 2
+    dead = DeadSet(any_set._here)
+    assert {entry.unwrapped for entry in dead} == {b"[1,2]", b"5"}
+    assert {entry.key_part for entry in dead} == {entry.jid for entry in dead}
 
 
 def test_a_key_prefix_is_before_every_key(config, raw_redis):
@@ -365,10 +379,10 @@ def test_jobs_of_one_score_and_one_jid_are_told_apart(any_set, raw_redis):
 
 
 @pytest.mark.parametrize("how", ["retry_all", "enqueue_all", "kill_all", "quarantine_all", "delete_all"])
-def test_a_bulk_action_reaches_what_its_preview_counts_when_jobs_share_a_jid(config, raw_redis, how):
+def test_a_bulk_action_reaches_what_was_counted_when_jobs_share_a_jid(config, raw_redis, how):
     wanted, jobs = JobFilter(name="HardJob"), RetrySet(config)
     raw_redis.zadd("retry", {raw: n for n, raw in enumerate(twins(3))})
-    assert jobs.preview(wanted).matched == 3
+    assert len(jobs.count(wanted)) == 3
     assert getattr(jobs, how)(wanted) == 3
     assert len(jobs) == 0
 
@@ -410,12 +424,62 @@ def test_a_cursor_that_is_none_begins_anew(any_set, raw_redis, cursor):
     assert len(any_set.scan(JobFilter(), cursor).entries) == 1
 
 
-def test_a_preview_counts_what_a_bulk_action_would_reach(any_set, raw_redis):
+@pytest.mark.parametrize(
+    "wanted, found", [(JobFilter(text='"args":[5'), 111), (JobFilter(), 600), (None, 600)], ids=str
+)
+def test_a_count_is_exact_also_in_parts(any_set, raw_redis, wanted, found):
     raw_redis.zadd(any_set.name, {job(n): n for n in range(600)})
-    assert any_set.preview(JobFilter(text='"args":[5'), 10_000) == Preview(111, 600, complete=True)
-    partial = any_set.preview(JobFilter(), 0)
-    assert 0 < partial.matched < 600
-    assert not partial.complete
+    assert len(any_set.count(wanted)) == found
+    counted, parts = any_set.count(wanted, budget_ms=0), 1
+    while not counted.complete:
+        assert counted.scanned < 600
+        counted, parts = any_set.count(counted, budget_ms=0), parts + 1
+    assert len(counted) == found
+    assert parts > 3
+
+
+BULK = ["retry_all", "enqueue_all", "kill_all", "quarantine_all", "delete_all"]
+
+
+@pytest.mark.parametrize("wanted", [JobFilter(), JobFilter(name="HardJob")], ids=["all", "filter"])
+@pytest.mark.parametrize("how", BULK)
+def test_a_bulk_action_touches_what_was_counted_and_nothing_that_came_or_changed_since(config, raw_redis, how, wanted):
+    jobs = RetrySet(config)
+    raw_redis.zadd("retry", {job(n): n for n in range(300)})
+    counted = jobs.count(wanted)
+    raw_redis.zrem("retry", *(job(n) for n in range(22)))  # they ran
+    raw_redis.zadd("retry", {job(n): n for n in range(1_000, 1_005)})  # these failed since
+    assert getattr(jobs, how)(counted) == 278
+    assert (len(counted), counted.done, counted.changed, counted.refused) == (300, 278, 22, 0)
+    assert sorted(entry.args[0] for entry in jobs) == [1_000, 1_001, 1_002, 1_003, 1_004]
+
+
+@pytest.mark.parametrize("wanted", [JobFilter(), JobFilter(name="HardJob")], ids=["all", "filter"])
+@pytest.mark.parametrize("how", BULK)
+def test_a_bulk_action_goes_on_in_another_process_where_its_time_was_up(config, raw_redis, how, wanted):
+    raw_redis.zadd("retry", {job(n): n for n in range(2_500)} | {b"no job HardJob": 7})
+    jobs = RetrySet(config)
+    jobs.keep(jobs.count(wanted), "a")
+    parts, refused = 0, how in {"retry_all", "enqueue_all"} and wanted.empty
+    while True:
+        counted = jobs.counted("a", wanted)
+        if counted.finished:
+            break
+        getattr(jobs, how)(counted, budget_ms=0)
+        assert counted.under_way != counted.finished
+        jobs.keep(counted, "a")
+        parts += 1
+    assert parts > 1
+    assert counted.done + counted.refused == len(counted) == (2_501 if wanted.empty else 2_500)
+    assert (counted.refused, counted.changed) == (int(refused), 0)
+
+
+def test_a_count_that_was_not_kept_or_has_expired_is_none(config, raw_redis):
+    jobs = RetrySet(config)
+    assert jobs.counted("a", JobFilter()) is None
+    jobs.keep(jobs.count(), "a")
+    raw_redis.delete("offsider:counted:a")
+    assert jobs.counted("a", JobFilter()) is None
 
 
 # ------------------------------------------------------------------------------------ many at once
@@ -492,7 +556,11 @@ def test_all_are_killed_and_everybody_is_told(config, raw_redis, removed, deaths
     assert raw_redis.zrange("retry", 0, -1) == [b"no job"]
     assert raw_redis.zcard("dead") == len(removed) == len(deaths) == 120
     assert {event.how for event in removed} == {"kill"}
-    assert DeadSet(config).kill_all() == 120
+    assert {error for _, error in deaths} == {"JobKilled('killed by hand')"}
+    assert RetrySet(config).kill_all(reason="a spill") == 1
+    assert {error for _, error in deaths} == {"JobKilled('killed by hand')"}  # there is no job that could have died
+    assert DeadSet(config).kill_all(reason="a spill") == 121
+    assert deaths[-1][1] == "JobKilled('a spill')"
 
 
 def test_deleting_all_is_clearing(config, raw_redis, removed):
@@ -534,7 +602,7 @@ def test_a_job_is_rescheduled_while_it_is_there(any_set, raw_redis):
     assert entry.at == raw_redis.zscore(any_set.name, job(1)) == FUTURE
     raw_redis.delete(any_set.name)
     assert not entry.reschedule(5)
-    with pytest.raises(ValueError, match="finite epoch seconds, not to nan"):
+    with pytest.raises(ValueError, match="finite epoch seconds, got nan"):
         entry.reschedule(math.nan)
 
 

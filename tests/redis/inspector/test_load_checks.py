@@ -7,10 +7,10 @@ import time
 
 import pytest
 
+from offsider.config.config import Config
 from offsider.inspector.doctor import examine, load_checks
 from offsider.inspector.doctor.finding import Severity
 from offsider.inspector.doctor.load_checks import LOAD_CHECKS
-from offsider.wiring.config import Config
 from tests.redis.inspector.examined import OURS, examined, payload, register, severity
 
 
@@ -22,7 +22,7 @@ def enqueue(client, age_seconds, *, queue="default", jobs=3) -> None:
         client.lpush(f"queue:{queue}", json.dumps(job | {"enqueued_at": at}))
 
 
-@pytest.mark.parametrize("age, expected", [(0, "ok"), (300, "warn"), (36_000, "bad")])
+@pytest.mark.parametrize("age, expected", [(0, "ok"), (300, "warn"), (36_000, "error")])
 def test_jobs_that_wait_for_long(redis_url, raw_redis, age, expected):
     register(raw_redis, knows=["A"])
     enqueue(raw_redis, age)
@@ -43,7 +43,7 @@ def test_what_waits_longest_is_told_first(redis_url, raw_redis):
 def test_a_queue_that_nobody_serves_is_not_told_of_twice(redis_url, raw_redis):
     enqueue(raw_redis, 36_000)
     found = examined(redis_url)
-    assert (severity(found, "waiting"), severity(found, "unserved")) == ("ok", "bad")
+    assert (severity(found, "waiting"), severity(found, "unserved")) == ("ok", "error")
 
 
 def test_threads_that_are_all_taken_while_jobs_wait(redis_url, raw_redis):
@@ -64,7 +64,7 @@ def test_jobs_that_run_for_hours(redis_url, raw_redis):
         raw_redis.hset(f"{OURS}:work", tid, json.dumps(run))
     finding = examined(redis_url)["long runs"]
     assert finding.what == "2 jobs running for more than 3 hours: A (2 days), A (4 hours)"
-    assert finding.way_out.startswith(f"offsider dump {OURS} tells")
+    assert finding.fix.startswith(f"offsider dump {OURS} logs")
 
 
 def test_seconds_are_told_as_such():
@@ -81,9 +81,9 @@ def test_a_quarantine_that_fills_the_server_is_told(redis_url, raw_redis, monkey
     monkeypatch.setattr(load_checks, "MANY_ASIDE", 2)
     raw_redis.zadd("offsider:quarantine", {"a": 1, "b": 2})
     finding = examined(redis_url)["quarantine"]
-    assert finding.what == "2 jobs in quarantine, and 100,000 are the most"
-    assert finding.why == "they take memory for up to 30 days"
+    assert finding.what == "2 jobs in quarantine, the limit is 100,000"
+    assert finding.why == "they use memory for up to 30 days"
     config = Config()
     config.redis.url, config.worker.quarantine_max_jobs = redis_url, 2
     (full,) = [finding for finding in examine(config) if finding.check == "quarantine"]
-    assert full.why == "what switches drop now is deleted for good"
+    assert full.why == "jobs that kill switches drop from now on are deleted permanently"

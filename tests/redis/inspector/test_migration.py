@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import redis as redis_py
 
+from offsider.config.config import Config
+from offsider.config.installation import Installation
 from offsider.core.errors import ConfigurationError, QueueFull, RedisUnavailable
-from offsider.inspector.migration import Migration, Relocation
+from offsider.inspector.migration import Migration, Relocation, moving
 from offsider.jobs import registry
-from offsider.storage import migration as journals
-from offsider.storage.migration import Journal, Outgoing
-from offsider.wiring.config import Config
+from offsider.storage import migration
+from offsider.storage.migration import Step
 from tests.databases import at_database
 from tests.redis.inspector.migrating import JOBS, every_job, in_queue, in_set, push, raw_job, two_servers
 from tests.snapshot import snapshot
@@ -30,7 +32,7 @@ def jobs():
 def config(redis_url):
     config = two_servers(redis_url)
     yield config
-    config.close()
+    Installation.of(config).close()
 
 
 @pytest.fixture
@@ -106,7 +108,7 @@ def test_a_run_does_what_the_preview_said(config, filled, raw_redis, bulk):
     assert in_set(raw_redis, "retry") == {("shop.mail", 4_000, "urgent"): 1.7e9}
     assert b'\\"queue\\":\\"old\\"' in raw_redis.zrange("retry", 0, -1)[0]
     # Nothing is left on its way, and there is nothing more to do.
-    assert not list(raw_redis.scan_iter("offsider:migrating*"))
+    assert in_transit(raw_redis) == 0
     assert Migration(config).run().moved == 0
 
 
@@ -152,34 +154,34 @@ def test_a_queue_is_renamed_with_all_that_names_it(config, filled, raw_redis, bu
     assert every_job(raw_redis, bulk) == filled
 
 
-def park(client, raws):
+def hold(client, raws):
     client.sadd("offsider:places", "offsider:limits:jobs:A")
     client.lpush("offsider:limits:jobs:A", *raws)
 
 
-def test_parked_jobs_are_sent_elsewhere_when_they_go_on(config, raw_redis, bulk):
+def test_held_jobs_are_sent_elsewhere_when_they_go_on(config, raw_redis, bulk):
     names = ["shop.mail", "shop.report", "Ruby::HardJob"]
-    park(raw_redis, [raw_job(names[n % 3], n) for n in range(900)])
+    hold(raw_redis, [raw_job(names[n % 3], n) for n in range(900)])
     before = every_job(raw_redis, bulk)
     assert moves(Migration(config).preview()) == {
-        ("shop.mail", "parked", "main/old", "main/urgent"): 300,
-        ("shop.report", "parked", "main/old", "bulk/slow"): 300,
+        ("shop.mail", "held", "main/old", "main/urgent"): 300,
+        ("shop.report", "held", "main/old", "bulk/slow"): 300,
     }
     assert Migration(config, queues=False).run().moved == 0
     report = Migration(config).run()
     assert (report.moved, report.looked_at, report.undeclared) == (600, 1_200, {"Ruby::HardJob": 300})
     assert every_job(raw_redis, bulk) == before
-    parked = [json.loads(raw) for raw in reversed(raw_redis.lrange("offsider:limits:jobs:A", 0, -1))]
-    assert [job["args"][0] for job in parked] == [n for n in range(900) if n % 3 != 1]
-    assert {(job["class"], job["queue"]) for job in parked} == {("shop.mail", "urgent"), ("Ruby::HardJob", "old")}
+    held = [json.loads(raw) for raw in reversed(raw_redis.lrange("offsider:limits:jobs:A", 0, -1))]
+    assert [job["args"][0] for job in held] == [n for n in range(900) if n % 3 != 1]
+    assert {(job["class"], job["queue"]) for job in held} == {("shop.mail", "urgent"), ("Ruby::HardJob", "old")}
     assert in_queue(bulk, "slow") == [("shop.report", n) for n in range(1, 900, 3)]
 
 
-def test_parked_jobs_of_a_renamed_queue_go_to_the_new_one(config, raw_redis):
-    park(raw_redis, [raw_job("Ruby::HardJob", n, ("old", "other")[n % 2]) for n in range(6)])
+def test_held_jobs_of_a_renamed_queue_go_to_the_new_one(config, raw_redis):
+    hold(raw_redis, [raw_job("Ruby::HardJob", n, ("old", "other")[n % 2]) for n in range(6)])
     assert Migration(config, renames={"old": "new"}).run().moved == 3
-    parked = [json.loads(raw)["queue"] for raw in reversed(raw_redis.lrange("offsider:limits:jobs:A", 0, -1))]
-    assert parked == ["new", "other"] * 3
+    held = [json.loads(raw)["queue"] for raw in reversed(raw_redis.lrange("offsider:limits:jobs:A", 0, -1))]
+    assert held == ["new", "other"] * 3
 
 
 def test_progress_is_told_page_by_page(config, filled):
@@ -189,24 +191,95 @@ def test_progress_is_told_page_by_page(config, filled):
     assert len(seen) >= 1_504 / 200
 
 
-def test_what_was_left_on_its_way_arrives_first(config, raw_redis, bulk):
+def leave(config, server, *numbers):
+    """Jobs of the queue ``old`` are in transit, as after a migration that was killed."""
+    jobs = [Step(raw_job("shop.report", n), raw_job("shop.report", n, "slow"), "queue:slow", server) for n in numbers]
+    migration.move(Installation.of(config, "main").redis, "queue:old", jobs)
+
+
+def in_transit(raw_redis) -> int:
+    return sum(map(raw_redis.llen, raw_redis.keys("offsider:migrating:*")))
+
+
+def test_jobs_that_were_left_in_transit_arrive_first(config, raw_redis, bulk):
     push(raw_redis, "old", [raw_job("shop.report", n) for n in range(3)])
-    leaving = [
-        Outgoing(raw_job("shop.report", n), n, n + 1, raw_job("shop.report", n, "slow"), "queue:slow") for n in (0, 1)
-    ]
-    journals.shift_out(config.redis_of("main"), "queue:old", Journal("aaaa", "bulk"), leaving)
+    leave(config, "bulk", 0, 1)
     assert Migration(config).preview().finished == 2
     report = Migration(config, limit=0).run()
     assert (report.finished, report.moved) == (2, 0)
     assert in_queue(bulk, "slow") == [("shop.report", 0), ("shop.report", 1)]
     assert in_queue(raw_redis, "old") == [("shop.report", 2)]
-    assert not list(raw_redis.scan_iter("offsider:migrating*"))
+    assert in_transit(raw_redis) == 0
 
 
-def test_a_journal_for_an_unknown_server_says_so(config, raw_redis):
+def test_a_job_that_was_stored_before_the_crash_is_stored_once(config, raw_redis, bulk, monkeypatch):
+    push(raw_redis, "old", [raw_job("shop.report", n) for n in range(3)])
+    with monkeypatch.context() as patch:
+        patch.setattr(migration, "arrived", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            Migration(config).run()
+    assert bulk.llen("queue:slow") == in_transit(raw_redis) == 3
+    assert bulk.rpop("queue:slow") is not None  # a worker has run it by now
+    assert Migration(config).run().finished == 3
+    assert in_queue(bulk, "slow") == [("shop.report", 1), ("shop.report", 2)]
+
+
+def test_a_job_that_comes_back_and_leaves_again_is_stored_again(config, raw_redis, bulk):
     push(raw_redis, "old", [raw_job("shop.report", 0)])
-    leaving = [Outgoing(raw_job("shop.report", 0), 0, 1, b"{}", "queue:slow")]
-    journals.shift_out(config.redis_of("main"), "queue:old", Journal("aaaa", "gone"), leaving)
+    for _ in range(3):
+        assert Migration(config).run().moved == 1
+        push(raw_redis, "slow", [bulk.rpop("queue:slow")])
+    assert in_queue(raw_redis, "slow") == [("shop.report", 0)]
+
+
+def test_equal_jobs_all_move(config, raw_redis, bulk):
+    push(raw_redis, "old", [raw_job("shop.report", 0)] * 3)
+    assert Migration(config).run().moved == 3
+    assert bulk.llen("queue:slow") == 3
+
+
+def test_a_list_of_an_earlier_revision_arrives(config, raw_redis, bulk):
+    raw_redis.sadd("offsider:migrating", "0123456789abcdef bulk")
+    raw_redis.lpush("offsider:migrating:0123456789abcdef", b"1 - queue:slow\n" + raw_job("shop.report", 0, "slow"))
+    assert Migration(config).run().finished == 1
+    assert in_queue(bulk, "slow") == [("shop.report", 0)]
+    assert in_transit(raw_redis) == 0
+
+
+def test_a_server_that_fails_in_the_middle_gets_no_further_jobs(config, raw_redis, bulk, monkeypatch):
+    push(raw_redis, "old", [raw_job("shop.report", n) for n in range(250)])
+    raw_redis.zadd("retry", {raw_job("shop.report", 900): 5})
+
+    def fail(*_):
+        raise RedisUnavailable("gone in the middle")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(moving, "store_once", fail)
+        report = Migration(config).run()
+    assert (report.moved, report.refused, report.on_their_way) == (200, 51, 200)
+    assert str(report.failures["bulk"]) == "gone in the middle"
+    assert in_queue(raw_redis, "old") == [("shop.report", n) for n in range(200, 250)]
+    report = Migration(config).run()
+    assert (report.finished, report.moved) == (200, 51)
+    assert sorted(in_queue(bulk, "slow")) == [("shop.report", n) for n in range(250)]
+
+
+def test_a_job_that_its_queue_refuses_stays_in_transit_and_stops_no_other(config, raw_redis, bulk):
+    push(raw_redis, "old", [raw_job("shop.report", n) for n in range(2)])
+    raw_redis.zadd("retry", {raw_job("shop.report", 2): 5})
+    leave(config, "bulk", 0)
+    bulk.set("queue:slow", "no list")
+    report = Migration(config).run()
+    assert "WRONGTYPE" in str(report.failures["bulk"])
+    assert (report.finished, report.moved, report.refused, report.on_their_way) == (0, 0, 2, 1)
+    bulk.delete("queue:slow")
+    report = Migration(config).run()
+    assert (report.finished, report.moved, in_queue(bulk, "slow")[0]) == (1, 2, ("shop.report", 0))
+
+
+def test_jobs_in_transit_to_an_unknown_server_are_an_error(config, raw_redis):
+    push(raw_redis, "old", [raw_job("shop.report", 0)])
+    leave(config, "gone", 0)
     with pytest.raises(ConfigurationError, match="there is no server 'gone'"):
         Migration(config).run()
 
@@ -229,7 +302,7 @@ def test_a_server_that_fails_keeps_no_job_of_the_others_from_moving(how, full, r
     config.servers["bulk"].url = full if how == "full" else "redis://127.0.0.1:1/0"
     looked = Migration(config).preview()
     report = Migration(config).run()
-    config.close()
+    Installation.of(config).close()
     assert (report.moved, report.refused, report.on_their_way) == (4, 4, 0)
     error = QueueFull if how == "full" else RedisUnavailable
     assert {server: type(failure) for server, failure in report.failures.items()} == {"bulk": error}
@@ -238,7 +311,7 @@ def test_a_server_that_fails_keeps_no_job_of_the_others_from_moving(how, full, r
     assert in_queue(raw_redis, "default") == [("shop.rest", n) for n in (1, 3, 5)]
     assert in_queue(raw_redis, "old") == [("shop.report", n) for n in (0, 2, 4)]
     assert every_job(raw_redis) == before
-    assert not list(raw_redis.scan_iter("offsider:migrating*"))
+    assert in_transit(raw_redis) == 0
 
 
 def test_the_first_server_may_be_away_as_well(redis_url, raw_redis):
@@ -246,7 +319,7 @@ def test_the_first_server_may_be_away_as_well(redis_url, raw_redis):
     config = two_servers(redis_url)
     config.redis.url, config.servers["bulk"].url = "redis://127.0.0.1:1/0", redis_url
     report = Migration(config).run()
-    config.close()
+    Installation.of(config).close()
     assert (list(report.failures), report.looked_at, report.in_place) == (["main"], 1, 1)
 
 
@@ -262,10 +335,9 @@ def test_jobs_that_an_earlier_migration_left_wait_for_their_server(redis_url, ra
     config = two_servers(redis_url)
     config.servers["bulk"].url = "redis://127.0.0.1:1/0"
     push(raw_redis, "old", [raw_job("shop.report", 0), raw_job("shop.rest", 1)])
-    leaving = [Outgoing(raw_job("shop.report", 0), 0, 1, raw_job("shop.report", 0, "slow"), "queue:slow")]
-    journals.shift_out(config.redis_of("main"), "queue:old", Journal("aaaa", "bulk"), leaving)
+    leave(config, "bulk", 0)
     report = Migration(config).run()
-    config.close()
+    Installation.of(config).close()
     assert (report.finished, report.on_their_way, report.moved) == (0, 1, 1)
 
 
@@ -283,7 +355,7 @@ def test_a_place_that_takes_no_jobs_keeps_them_where_they_are(raw_redis, redis_u
     push(raw_redis, "old", [raw_job("shop.rest", n) for n in range(500)])
     raw_redis.set("queue:broken", "no list")
     report = Migration(config).run()
-    config.close()
+    Installation.of(config).close()
     assert (report.moved, report.refused) == (0, 500)
     assert raw_redis.llen("queue:old") == 500
 
@@ -302,6 +374,20 @@ def test_jobs_that_workers_take_meanwhile_are_theirs(config, raw_redis, bulk, mo
     assert every == Counter({("shop.rest", n): 1 for n in (*range(1_000), *range(2_000, 2_300))})
     assert raw_redis.llen("queue:old") == 0
     assert report.moved + len([raw for raw in taken if json.loads(raw)["queue"] == "old"]) >= 1_300
+
+
+def test_two_migrations_at_once_lose_and_double_no_job(redis_url, raw_redis, bulk):
+    names = ["shop.report", "shop.rest", "Ruby::HardJob"]
+    push(raw_redis, "old", [raw_job(names[n % 3], n) for n in range(3_000)])
+    before = every_job(raw_redis, bulk)
+    configs = [two_servers(redis_url) for _ in range(2)]
+    with ThreadPoolExecutor() as pool:
+        reports = list(pool.map(lambda config: Migration(config).run(), configs))
+    for config in configs:
+        Installation.of(config).close()
+    assert sum(report.moved for report in reports) == 2_000
+    assert every_job(raw_redis, bulk) == before
+    assert (raw_redis.llen("queue:old"), bulk.llen("queue:slow"), in_transit(raw_redis)) == (1_000, 1_000, 0)
 
 
 def test_listeners_hear_of_each_job_before_and_after(config, raw_redis, bulk):
@@ -343,8 +429,8 @@ def test_two_names_of_one_server_are_refused_before_anything_moves(redis_url, ra
     config.redis.url = redis_url
     config.add_server("bulk", url=redis_url.replace("/server.sock", "/./server.sock"))
     config.routing.rules = [["*", "slow", "bulk"]]
-    with pytest.raises(ConfigurationError, match="the servers main and bulk are the same one"):
+    with pytest.raises(ConfigurationError, match="the servers main and bulk are the same server"):
         Migration(config).run()
     assert raw_redis.llen("queue:old") == 5
-    assert not raw_redis.keys("offsider:migrated:*")
-    config.close()
+    assert not raw_redis.keys("offsider:migrating*")
+    Installation.of(config).close()

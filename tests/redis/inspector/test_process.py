@@ -6,9 +6,9 @@ import json
 
 import pytest
 
+from offsider.config.default import set_default_config
 from offsider.core.errors import EmbeddedProcess
 from offsider.inspector import CapsuleShown, ProcessSet
-from offsider.wiring.default import set_default_config
 from offsider.worker.launcher import Launcher
 from tests.waiting import wait_for
 
@@ -78,6 +78,12 @@ def test_a_running_worker_shows_itself(config, raw_redis):
     assert len(ProcessSet(config)) == 0
 
 
+def test_coroutines_beside_the_threads_count_as_concurrency(config, register):
+    register(concurrency=60, busy=55)
+    [process] = ProcessSet(config)
+    assert (process.concurrency, process.busy) == (60, 55)
+
+
 def test_they_come_by_identity_and_the_dead_are_left_out(config, register, raw_redis):
     register("b:2:x")
     register("a:1:x")
@@ -92,7 +98,7 @@ def test_a_ruby_process_of_version_8_tells_all_by_its_capsules(config, register)
         "default": {"concurrency": 5, "mode": "strict", "weights": {"high": 0, "low": 0}},
         "one": {"concurrency": 1, "mode": "strict", "weights": {"low": 0, "slow": 0}},
     }
-    register(info=json.dumps({"hostname": "web-1", "pid": 17, "capsules": capsules}))
+    register(info=json.dumps({"hostname": "web-1", "pid": 17, "capsules": capsules}), concurrency=6)
     [process] = ProcessSet(config)
     assert (process.concurrency, process.queues) == (6, ["high", "low", "slow"])
 
@@ -111,7 +117,7 @@ def test_a_ruby_process_of_version_8_tells_all_by_its_capsules(config, register)
     ],
 )
 def test_whatever_others_wrote_hides_nobody(config, register, info):
-    register(info=info, busy="?", rss="nan", beat="")
+    register(info=info, concurrency="nan", busy="?", rss="nan", beat="")
     [process] = ProcessSet(config)
     assert (process.identity, process.hostname) == (OURS, "web-1")
     assert process.pid in (0, 17)
@@ -182,7 +188,7 @@ def test_a_quiet_process_may_be_stopping(config, register):
 def test_capsules_and_weights_are_those_of_its_version(config, register):
     weights = {"high": 2, "low": 1}
     register("a:1:x", info=json.dumps({"weights": [weights, {"one": 0}], "concurrency": 5}))
-    register("b:2:x", info=json.dumps({"weights": weights}))
+    register("b:2:x", info=json.dumps({"weights": weights}), concurrency="")
     capsules = {"default": {"concurrency": 5, "mode": "weighted", "weights": weights}}
     register("c:3:x", info=json.dumps({"capsules": capsules}))
     seven, six, eight = ProcessSet(config)

@@ -25,15 +25,15 @@ def test_a_queue_that_nobody_serves(redis_url, raw_redis):
     register(raw_redis, knows=["A"])
     push(raw_redis, "A", "A", queue="mail")
     finding = examined(redis_url)["unserved"]
-    assert finding.severity is Severity.BAD
+    assert finding.severity is Severity.ERROR
     assert finding.what == "no worker serves mail (2 jobs waiting)"
-    assert "-q mail" in finding.way_out
+    assert "-q mail" in finding.fix
 
 
 def test_a_queue_that_only_a_quiet_worker_serves(redis_url, raw_redis):
     register(raw_redis, knows=["A"], quiet="true")
     push(raw_redis, "A")
-    assert severity(examined(redis_url), "unserved") == "bad"
+    assert severity(examined(redis_url), "unserved") == "error"
 
 
 def test_an_empty_queue_needs_no_worker(redis_url, raw_redis):
@@ -49,7 +49,7 @@ def test_a_queue_that_was_forgotten_after_it_was_paused(redis_url, raw_redis):
     finding = examined(redis_url)["paused"]
     assert finding.severity is Severity.WARN
     assert finding.what == "default is paused (1 job waiting)"
-    assert finding.way_out == "offsider queues unpause default"
+    assert finding.fix == "offsider queues unpause default"
 
 
 def test_a_worker_whose_clock_is_ahead(redis_url, raw_redis):
@@ -63,7 +63,7 @@ def test_a_worker_that_has_not_beaten_for_long(redis_url, raw_redis):
     register(raw_redis, beat=time.time() - 40)
     finding = examined(redis_url)["beats"]
     assert finding.severity is Severity.WARN
-    assert "has not beaten" in finding.what
+    assert "its last heartbeat is that old" in finding.what
 
 
 def test_a_worker_that_does_not_tell_its_time_is_left_alone(redis_url, raw_redis):
@@ -82,14 +82,32 @@ def test_a_worker_that_has_just_started_is_not_far_yet(redis_url, raw_redis):
     assert severity(examined(redis_url), "distance") == "none"
 
 
+def test_a_worker_that_cannot_interrupt_its_threads(redis_url, raw_redis):
+    register(raw_redis, knows=["A"], uninterruptible="CPython 3.14.8 has a fault")
+    register(raw_redis, RUBYS)
+    finding = examined(redis_url)["interrupts"]
+    assert finding.severity is Severity.WARN
+    assert finding.what == f"jobs in threads cannot be interrupted in {OURS}: CPython 3.14.8 has a fault"
+    assert "CPython 3.13" in finding.fix
+
+
 def test_a_ruby_process_that_cannot_read_what_is_written(redis_url, raw_redis):
     register(raw_redis, knows=["A"], version="1.0.0")
     register(raw_redis, RUBYS, version="")
     finding = examined(redis_url)["wire version"]
-    assert finding.severity is Severity.BAD
-    assert finding.what == f"{RUBYS} is Sidekiq 6 or older, and wire_version = 8 is written here"
-    assert "redis.wire_version = 6" in finding.way_out
+    assert finding.severity is Severity.ERROR
+    assert finding.what == f"{RUBYS} is Sidekiq 6 or older, but wire_version is 8"
+    assert "redis.wire_version = 6" in finding.fix
     assert severity(examined(redis_url, wire_version=6), "wire version") == "none"
+
+
+def test_ruby_processes_that_are_all_newer_than_what_is_written(redis_url, raw_redis):
+    register(raw_redis, RUBYS, version="8.1.7")
+    register(raw_redis, RUBYS + "2", version="8.0.0")
+    finding = examined(redis_url, wire_version=7)["wire version"]
+    assert finding.severity is Severity.WARN
+    assert finding.what == "wire_version is 7, but all Ruby processes are Sidekiq 8 or newer"
+    assert finding.fix == "set redis.wire_version = 8"
 
 
 def test_a_ruby_process_of_the_same_form_is_well(redis_url, raw_redis):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from offsider.config.default import set_default_config
 from offsider.inspector import DeadSet, JobFilter, Quarantine, Queue, RetrySet, ScheduledSet
-from offsider.wiring.default import set_default_config
 from tests.redis.inspector.payloads import job
 from tests.snapshot import snapshot
 
@@ -110,3 +110,18 @@ def test_without_a_configuration_it_is_this_processes(config, raw_redis):
         assert len(Quarantine()) == 1
     finally:
         set_default_config(previous)
+
+
+def test_all_that_were_counted_are_restored_in_parts(config, raw_redis):
+    raw_redis.zadd("dead", {job(n): n for n in range(5)})
+    DeadSet(config).quarantine_all()
+    quarantine = Quarantine(config)
+    quarantine.keep(quarantine.count(), "a")
+    raw_redis.zadd("dead", {job(9): 9})
+    DeadSet(config).quarantine_all()
+    parts = 0
+    while not (counted := quarantine.counted("a", JobFilter())).finished:
+        quarantine.restore_all(counted, budget_ms=0)
+        quarantine.keep(counted, "a")
+        parts += 1
+    assert (parts, counted.done, counted.changed, len(quarantine)) == (5, 5, 0, 1)

@@ -9,9 +9,9 @@ from itertools import islice
 import pytest
 
 from offsider.client import Client
-from offsider.inspector import Callers, DeadSet, JobFilter, JobRecord, Preview, Queue, RetrySet, ScheduledSet, Stats
-from offsider.wiring.config import Config
-from offsider.wiring.default import set_default_config
+from offsider.config.default import set_default_config
+from offsider.config.installation import Installation
+from offsider.inspector import Callers, DeadSet, JobFilter, JobRecord, Queue, RetrySet, ScheduledSet, Stats
 from tests.redis.inspector.payloads import JID, failed_job, job
 from tests.snapshot import snapshot
 
@@ -151,8 +151,8 @@ def test_without_a_configuration_it_is_this_processes(config, raw_redis):
 
 def test_whoever_looks_or_pushes_shares_one_pool(config, monkeypatch):
     made = []
-    make = Config.make_redis
-    monkeypatch.setattr(Config, "make_redis", lambda self, size: made.append(make(self, size)) or made[-1])
+    make = Installation.make_redis
+    monkeypatch.setattr(Installation, "make_redis", lambda self, size: made.append(make(self, size)) or made[-1])
     for number in range(3):
         Client(config).push({"class": "A", "args": [number]})
         assert [queue.name for queue in Queue.all(config)] == ["default"]
@@ -242,9 +242,52 @@ def test_a_queue_is_looked_through_in_chunks(queue, stock, limits, wanted, found
     assert all(len(chunk.entries) <= limits.get("most", 120) for chunk in chunks)
 
 
-def test_a_preview_counts_what_a_bulk_action_would_reach(queue, stock):
-    assert queue.preview(JobFilter(text='"args":[5'), 10_000) == Preview(11, 120, complete=True)
-    assert queue.preview(JobFilter(), 0) == Preview(50, 50, complete=False)
+@pytest.mark.parametrize("wanted, found", [(JobFilter(text='"args":[5'), 11), (JobFilter(), 120), (None, 120)])
+def test_a_count_is_exact_also_in_parts(queue, stock, wanted, found):
+    assert len(queue.count(wanted)) == found
+    counted = queue.count(wanted, budget_ms=0)
+    assert (counted.complete, counted.scanned) == (False, 50)
+    while not counted.complete:
+        queue.count(counted, budget_ms=0)
+    assert len(counted) == found
+
+
+@pytest.mark.parametrize("how", ["delete_matching", "quarantine_matching"])
+def test_a_bulk_action_touches_what_was_counted_and_nothing_that_came_since(queue, stock, raw_redis, how):
+    counted = queue.count(JobFilter(name="HardJob"))
+    raw_redis.rpop("queue:default", 22)  # workers took them
+    raw_redis.lpush("queue:default", job(500), job(501))
+    assert getattr(queue, how)(counted) == 98
+    assert (len(counted), counted.done, counted.changed) == (120, 98, 22)
+    assert [record.args[0] for record in queue] == [500, 501]
+
+
+def test_a_bulk_action_goes_on_in_another_process_where_its_time_was_up(queue, raw_redis):
+    raw_redis.lpush("queue:default", *map(job, range(5_000)))
+    queue.keep(queue.count(), "a")
+    parts = 0
+    while not (counted := queue.counted("a", JobFilter())).finished:
+        queue.delete_matching(counted, budget_ms=0)
+        queue.keep(counted, "a")
+        parts += 1
+    assert (parts, counted.done, len(queue)) == (4, 5_000, 0)
+
+
+def test_equal_jobs_are_counted_and_deleted_each(queue, raw_redis):
+    raw_redis.lpush("queue:default", job(1), job(1), job(2))
+    counted = queue.count(JobFilter(argument="1"))
+    assert len(counted) == 2
+    raw_redis.lpush("queue:default", job(1))
+    assert queue.delete_matching(counted) == 2
+    assert len(queue) == 2
+
+
+def test_an_empty_queue_is_forgotten_and_one_with_a_job_is_not(queue, stock, raw_redis):
+    assert not queue.forget()
+    queue.delete_matching(JobFilter())
+    assert queue.exists
+    assert queue.forget()
+    assert not queue.exists
 
 
 def test_a_job_is_found_by_its_jid_behind_many_whose_arguments_hold_it(queue, raw_redis):

@@ -2,11 +2,12 @@
 
 import pytest
 
+from offsider.config.config import Config
+from offsider.config.installation import Installation
 from offsider.core.errors import RedisUnavailable
 from offsider.inspector import RulesInUse, rules_in_use
 from offsider.inspector.doctor import examine
 from offsider.storage.clients import SeenClient, note_command
-from offsider.wiring.config import Config
 from tests.databases import at_database
 from tests.redis.inspector.examined import OURS, RUBYS, register
 
@@ -19,7 +20,9 @@ def config_for(url):
 
 def push_from(config, *shown):
     for host, role, rules in shown:
-        config.shared_redis().pipeline([note_command(config.shared_redis().keys, SeenClient(host, role, rules))])
+        Installation.of(config).redis.pipeline(
+            [note_command(Installation.of(config).redis.keys, SeenClient(host, role, rules))]
+        )
 
 
 def test_nobody_routes_on_an_empty_server(redis_url):
@@ -49,10 +52,10 @@ def test_programs_of_all_servers_are_compared_and_one_that_is_away_is_left_out(r
     config.add_server("bulk", url=at_database(redis_url, 3))
     config.add_server("away", url="redis://localhost:1")
     push_from(config, ("web-1", "gunicorn", "abc"))
-    push_from(config.for_server("bulk"), ("web-2", "gunicorn", "old"), ("web-1", "gunicorn", "abc"))
+    push_from(Installation.of(config, "bulk"), ("web-2", "gunicorn", "old"), ("web-1", "gunicorn", "abc"))
     both = [RulesInUse("abc", ["gunicorn on web-1"]), RulesInUse("old", ["gunicorn on web-2"])]
-    assert rules_in_use(config) == rules_in_use(config.for_server("bulk")) == both
+    assert rules_in_use(config) == rules_in_use(Installation.of(config, "bulk")) == both
     with pytest.raises(RedisUnavailable):
-        rules_in_use(config.for_server("away"))
+        rules_in_use(Installation.of(config, "away"))
     warnings = [finding for finding in examine(config) if finding.check == "routing"]
     assert "old by gunicorn on web-2" in warnings[0].what

@@ -25,7 +25,7 @@ def test_the_same_rules_everywhere_are_well(redis_url, raw_redis):
     finding = examined(redis_url)["routing"]
     assert (finding.severity, finding.what) == (
         Severity.OK,
-        "all workers and clients route by the same rules (abc)",
+        "all workers and clients use the same rules (abc)",
     )
 
 
@@ -35,6 +35,7 @@ def test_a_client_without_the_rules_is_named(redis_url, raw_redis):
     finding = examined(redis_url)["routing"]
     assert finding.severity is Severity.WARN
     assert finding.what == (
-        "jobs are routed by different rules: abc by gunicorn on web-1, worker on web-1; no rules by cron.py on cron-1"
+        "programs route jobs by different rules: "
+        "abc by gunicorn on web-1, worker on web-1; no rules by cron.py on cron-1"
     )
-    assert "[routing] rules" in finding.way_out
+    assert "[routing] rules" in finding.fix

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
+from offsider.config.default import set_default_config
 from offsider.inspector import Queue, RetrySet, search_everywhere
 from offsider.storage.queue_walk import digest
-from offsider.wiring.default import set_default_config
 from tests.redis.inspector.payloads import job
 
 
@@ -39,7 +39,7 @@ def everywhere(raw_redis):
 
 
 WANTED = f"{7:024x}"
-PLACES = ["busy", "retry", "schedule", "dead", "queue:a|b", "queue:low", "parked:offsider:a", "parked:offsider:b"]
+PLACES = ["busy", "retry", "schedule", "dead", "queue:a|b", "queue:low", "held:offsider:a", "held:offsider:b"]
 
 
 @pytest.mark.parametrize("budget_ms", [1_000, 0])
@@ -75,13 +75,13 @@ def test_a_search_that_has_found_enough_goes_on_later(config, everywhere):
 def test_a_queue_that_is_gone_meanwhile_is_passed_over(config, everywhere, raw_redis):
     raw_redis.srem("queues", "a|b")
     found = search_everywhere(WANTED, "queue:a|b|3", 1_000, config)
-    assert [one.where for one in found.entries] == ["queue:low", "parked:offsider:a", "parked:offsider:b"]
+    assert [one.where for one in found.entries] == ["queue:low", "held:offsider:a", "held:offsider:b"]
 
 
 def test_a_list_of_an_extension_that_is_gone_meanwhile_is_passed_over(config, everywhere, raw_redis):
     raw_redis.delete("offsider:a")
-    found = search_everywhere(WANTED, "parked:offsider:a|3", 1_000, config)
-    assert [one.where for one in found.entries] == ["parked:offsider:b"]
+    found = search_everywhere(WANTED, "held:offsider:a|3", 1_000, config)
+    assert [one.where for one in found.entries] == ["held:offsider:b"]
 
 
 @pytest.mark.parametrize("cursor", ["x", "|", "retry", "busy|x", "nowhere|5"])

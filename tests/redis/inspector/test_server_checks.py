@@ -10,14 +10,14 @@ import redis
 from offsider.inspector.doctor import server_checks
 from offsider.inspector.doctor.finding import Severity
 from offsider.inspector.doctor.server_checks import SERVER_CHECKS
+from offsider.storage.server_health import ServerHealth
 from offsider.storage.server_info import ServerInfo
-from offsider.storage.vitals import Vitals
 from tests.redis.inspector.examined import examined, severity
 from tests.waiting import wait_for
 
 
-def judged(check, info: ServerInfo | None = None, seen: Vitals | None = None):
-    return list(check(info or ServerInfo(), seen or Vitals(0.0001, 0.0, 0.0)))
+def judged(check, info: ServerInfo | None = None, seen: ServerHealth | None = None):
+    return list(check(info or ServerInfo(), seen or ServerHealth(0.0001, 0.0, 0.0)))
 
 
 def test_a_healthy_server_has_no_fault(redis_url):
@@ -30,16 +30,16 @@ def test_a_healthy_server_has_no_fault(redis_url):
 
 def test_a_server_that_is_too_old():
     [finding] = judged(server_checks.check_version, ServerInfo(kind="redis", version=(6, 2, 1)))
-    assert finding.severity is Severity.BAD
+    assert finding.severity is Severity.ERROR
     assert "redis 6.2.1 is too old" in finding.what
 
 
 def test_a_server_that_throws_jobs_away_when_it_is_full(make_server):
     server = make_server(maxmemory="100mb", maxmemory_policy="allkeys-lru")
     finding = examined(server.url)["eviction"]
-    assert finding.severity is Severity.BAD
+    assert finding.severity is Severity.ERROR
     assert finding.what == "maxmemory-policy is allkeys-lru"
-    assert "CONFIG SET maxmemory-policy noeviction" in finding.way_out
+    assert "CONFIG SET maxmemory-policy noeviction" in finding.fix
 
 
 def test_an_evicting_policy_without_a_limit_is_a_warning(make_server):
@@ -56,13 +56,13 @@ def test_a_server_that_has_thrown_keys_away(make_server):
         client.config_set("maxmemory", 0)
         client.config_set("maxmemory-policy", "noeviction")
     findings = [finding for finding in _all(server.url) if finding.check == "eviction"]
-    assert sorted(finding.severity for finding in findings) == [Severity.OK, Severity.BAD]
-    assert "thrown away for want of memory" in findings[0].what
+    assert sorted(finding.severity for finding in findings) == [Severity.OK, Severity.ERROR]
+    assert "has evicted" in findings[0].what
 
 
 def _all(url: str):
+    from offsider.config.config import Config
     from offsider.inspector.doctor import examine
-    from offsider.wiring.config import Config
 
     config = Config()
     config.redis.url = url
@@ -71,7 +71,7 @@ def _all(url: str):
 
 def test_a_server_that_keeps_nothing_on_disk(make_server):
     finding = examined(make_server(persist=False).url)["persistence"]
-    assert (finding.severity, finding.what) == (Severity.BAD, "neither AOF nor RDB is on")
+    assert (finding.severity, finding.what) == (Severity.ERROR, "neither AOF nor RDB is on")
 
 
 def test_a_server_with_snapshots_alone(make_server):
@@ -92,10 +92,10 @@ def test_a_server_that_could_not_write_to_its_disk(make_server):
         client.bgsave()
         wait_for(lambda: client.info("persistence")["rdb_last_bgsave_status"] == "err")
     finding = examined(server.url)["saves"]
-    assert (finding.severity, finding.what) == (Severity.BAD, "the last write to disk failed (rdb)")
+    assert (finding.severity, finding.what) == (Severity.ERROR, "the last write to disk failed (rdb)")
 
 
-@pytest.mark.parametrize("room, expected", [(0.9, "bad"), (1.1, "warn"), (3.0, "ok")])
+@pytest.mark.parametrize("room, expected", [(0.9, "error"), (1.1, "warn"), (3.0, "ok")])
 def test_a_server_whose_memory_is_full(make_server, room, expected):
     server = make_server(persist=False)
     with redis.Redis.from_url(server.url) as client:
@@ -109,7 +109,7 @@ def test_a_server_whose_memory_is_full(make_server, room, expected):
 
 def test_a_server_with_next_to_no_memory():
     [finding] = judged(server_checks.check_memory, ServerInfo(used_memory=3_482_232, max_memory=1))
-    assert (finding.severity, finding.what) == (Severity.BAD, "3 MB of 1 byte used (over the limit)")
+    assert (finding.severity, finding.what) == (Severity.ERROR, "3 MB of 1 byte used (over the limit)")
 
 
 def test_a_server_that_has_no_room_for_clients(make_server):
@@ -124,17 +124,17 @@ def test_a_server_that_has_no_room_for_clients(make_server):
 
 def test_a_server_that_waits_for_replicas(make_server):
     finding = examined(make_server(min_replicas_to_write="1").url)["replicas"]
-    assert (finding.severity, finding.what) == (Severity.BAD, "0 of at least 1 replicas keep up")
+    assert (finding.severity, finding.what) == (Severity.ERROR, "0 of at least 1 replicas are in sync")
 
 
 def test_a_replica(make_server):
     finding = examined(make_server(replicaof="127.0.0.1 1", replica_serve_stale_data="yes").url)["role"]
-    assert (finding.severity, finding.what) == (Severity.BAD, "the server is a read-only replica")
+    assert (finding.severity, finding.what) == (Severity.ERROR, "the server is a read-only replica")
 
 
 def test_a_cluster(make_server):
     found = examined(make_server(cluster_enabled="yes").url)
-    assert (found["role"].severity, found["role"].what) == (Severity.BAD, "the server is a Cluster")
+    assert (found["role"].severity, found["role"].what) == (Severity.ERROR, "the server is a Cluster")
 
 
 def test_a_user_who_may_not_ask_is_told_so(raw_redis, redis_url):
@@ -150,29 +150,29 @@ def test_a_user_who_may_not_ask_is_told_so(raw_redis, redis_url):
 
 def test_a_server_of_no_known_kind():
     [finding] = judged(server_checks.check_version)
-    assert finding.what == "which server this is is unknown"
+    assert finding.what == "the type or version of the server is unknown"
 
 
-@pytest.mark.parametrize("seconds, expected", [(0.0002, "ok"), (0.02, "warn"), (0.2, "bad")])
+@pytest.mark.parametrize("seconds, expected", [(0.0002, "ok"), (0.02, "warn"), (0.2, "error")])
 def test_a_server_that_is_far_away(seconds, expected):
-    [finding] = judged(server_checks.check_latency, seen=Vitals(seconds, 0.0, 0.0))
+    [finding] = judged(server_checks.check_latency, seen=ServerHealth(seconds, 0.0, 0.0))
     assert finding.severity.name.lower() == expected
 
 
 @pytest.mark.parametrize("ahead, told", [(-90.0, "90.0 s behind"), (90.0, "90.0 s ahead of")])
 def test_a_machine_whose_clock_is_wrong(redis_url, monkeypatch, ahead, told):
-    from offsider.storage import vitals
+    from offsider.storage import server_health
 
-    real = vitals.time.time
-    monkeypatch.setattr(vitals.time, "time", lambda: real() + ahead)
+    real = server_health.time.time
+    monkeypatch.setattr(server_health.time, "time", lambda: real() + ahead)
     finding = examined(redis_url)["clock"]
-    assert (finding.severity, told in finding.what) == (Severity.BAD, True)
+    assert (finding.severity, told in finding.what) == (Severity.ERROR, True)
 
 
 def test_every_finding_that_is_not_well_tells_the_way_out(make_server):
     server = make_server(persist=False, maxmemory="100mb", maxmemory_policy="allkeys-lru", min_replicas_to_write="1")
     for finding in examined(server.url).values():
-        assert bool(finding.severity) == bool(finding.why) == bool(finding.way_out)
+        assert bool(finding.severity) == bool(finding.why) == bool(finding.fix)
 
 
 def test_every_check_is_among_the_checks():

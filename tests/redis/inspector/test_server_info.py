@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from offsider.config.config import Config
+from offsider.config.default import set_default_config
 from offsider.inspector import ServerInfo
-from offsider.wiring.config import Config
-from offsider.wiring.default import set_default_config
 
 
 def test_a_server_tells_what_it_is_and_how_it_does(config, redis_url, raw_redis):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from offsider.core.objectives import Score
+from offsider.config.installation import Installation
 from offsider.core.series import Series
+from offsider.core.slo import Score
 from offsider.inspector.service_levels import ServiceLevels, cpu_bound, cpu_shares
 from offsider.storage import run_counts
 from offsider.testing import FakeClock
@@ -17,14 +18,14 @@ NOW = 1_800_000_030.0
 def noon(config):
     config.clock = FakeClock(NOW)
     yield
-    config.close()
+    Installation.of(config).close()
 
 
 @pytest.fixture
 def ran(config):
     def ran(name: str, total: int, failed: int, satisfied: int, *, ago: float = 0, **labels: str) -> None:
         series = Series({"class": name, "queue": "q", **labels}, total, failed, satisfied=satisfied)
-        run_counts.add(config.shared_redis(), [], [series], NOW - ago, wire_version=8)
+        run_counts.add(Installation.of(config).redis, [], [series], NOW - ago, wire_version=8)
 
     return ran
 

@@ -6,13 +6,13 @@ import json
 
 import pytest
 
+from offsider.config.config import Config
+from offsider.config.installation import Installation
 from offsider.core.payload import encode
-from offsider.core.series import Series
+from offsider.core.series import Load, Series
 from offsider.inspector.shard_load import QueueTargets, ShardLoad, ShardLoads
 from offsider.storage import run_counts
-from offsider.storage.shard_loads import Load
 from offsider.testing import FakeClock
-from offsider.wiring.config import Config
 
 NOW = 1_800_000_030.0
 
@@ -21,7 +21,7 @@ NOW = 1_800_000_030.0
 def noon(config):
     config.clock = FakeClock(NOW)
     yield
-    config.close()
+    Installation.of(config).close()
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def wait(raw_redis):
 @pytest.fixture
 def work(config):
     def work(shard: str, run: float, threads: float, *, ago: float = 0, series: tuple[Series, ...] = ()) -> None:
-        redis = config.shared_redis()
+        redis = Installation.of(config).redis
         run_counts.add(redis, [], series, NOW - ago, wire_version=8, load=Load(run, threads), shard=shard)
 
     return work
@@ -76,7 +76,7 @@ def test_a_shard_is_all_its_processes_but_quiet_ones(config, register, work):
     assert (urgent.used_hour, urgent.used_ten_minutes) == (None, None)
 
 
-def test_utilisation_is_execution_time_over_the_time_of_threads(config, register, work):
+def test_utilization_is_execution_time_over_the_time_of_threads(config, register, work):
     register(1, "urgent", ["high"])
     work("urgent", 60.0, 600.0, ago=45 * 60)
     work("urgent", 240.0, 600.0, ago=5 * 60)
@@ -134,7 +134,7 @@ def test_a_shard_without_processes_is_wanted_when_jobs_wait_in_its_queues(config
     wait("reports", 5)
     night = shards(configured)["night"]
     assert (night.queues, night.latest_queue, night.desired) == (["reports"], "reports", 1)
-    configured.close()
+    Installation.of(configured).close()
 
 
 def test_a_shard_may_have_bounds_of_its_own(config, register, work, tmp_path):
@@ -153,7 +153,7 @@ def test_a_shard_may_have_bounds_of_its_own(config, register, work, tmp_path):
         work(shard, 100.0, 100.0)
     found = shards(configured)
     assert (found["urgent"].desired, found["rest"].desired) == (25, 5)
-    configured.close()
+    Installation.of(configured).close()
 
 
 def test_a_shard_whose_jobs_may_wait_for_ever_comes_back_too(config, register, wait, work):

@@ -9,10 +9,10 @@ import pytest
 import redis
 
 from offsider import job
+from offsider.config.config import Config
 from offsider.core.payload import encode
 from offsider.inspector import Shards
 from offsider.jobs import registry
-from offsider.wiring.config import Config
 
 RULES = '[routing]\nrules = [["urgency=high", "urgent"], ["tags=slow", "slow", "other"], ["*", "default"]]\n'
 

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import json
+import time
 from dataclasses import replace
 
 import pytest
 
 from offsider.client import Client
+from offsider.config.default import set_default_config
+from offsider.config.installation import Installation
 from offsider.core.errors import InvalidOptions
 from offsider.inspector import Stats
+from offsider.storage.activity import RATE_SECONDS, Activity, report
 from offsider.storage.redis import Redis
-from offsider.wiring.default import set_default_config
 from tests.redis.inspector.payloads import job
 
 
 def test_an_empty_server_has_zeros(config):
-    assert Stats.read(config) == Stats(0, 0, 0, 0, 0, 0, 0, {})
+    read = Stats.read(config)
+    assert read == Stats(0, 0, 0, 0, 0, 0, 0, {})
+    assert isinstance(read.default_queue_latency_seconds, float)
 
 
 def test_every_number_is_read(config, raw_redis):
@@ -45,11 +51,31 @@ def test_every_number_is_read(config, raw_redis):
         queues={"default": 1, "low": 2},
         busy=7,
         held_back=3,
+        silent_processes=2,
     )
     assert [(queue.name, queue.size, queue.paused) for queue in read.queue_summaries] == [
         ("default", 1, False),
         ("low", 2, True),
     ]
+
+
+def test_the_rate_is_the_sum_of_what_the_processes_report(config, raw_redis):
+    for identity in ("one:1:ab", "two:2:cd", "ruby:3:ef"):
+        raw_redis.sadd("processes", identity)
+        raw_redis.hset(identity, mapping={"info": "{}", "busy": 1})
+    report(Installation.of(config).make_redis(1), "one:1:ab", Activity(400.0, 20.0), busy=5)
+    report(Installation.of(config).make_redis(1), "two:2:cd", Activity(30.5, 0.5), busy=0)
+    read = Stats.read(config)
+    assert (read.processed_per_second, read.failed_per_second) == (430.5, 20.5)
+    assert (read.busy, read.processes, read.silent_processes) == (6, 3, 1)
+
+
+def test_the_rate_of_a_process_that_is_frozen_is_not_counted(config, raw_redis):
+    raw_redis.sadd("processes", "one:1:ab")
+    told = json.dumps({"processed": 400.0, "failed": 1.0, "running": {}, "at": time.time() - RATE_SECONDS - 1})
+    raw_redis.hset("one:1:ab", mapping={"info": "{}", "busy": 1, "activity": told})
+    read = Stats.read(config)
+    assert (read.processed_per_second, read.failed_per_second, read.silent_processes) == (0, 0, 0)
 
 
 def test_the_latency_of_each_queue_is_the_wait_of_its_next_job(config, raw_redis):
@@ -97,7 +123,7 @@ def test_counters_are_reset_together_or_one_alone(config, raw_redis):
     Stats.reset(config=config)
     assert Stats.read(config).processed == 0
     assert raw_redis.get("stat:failed:2026-11-21") == b"3"
-    with pytest.raises(InvalidOptions, match="there is no counter 'busy'; counters are processed and failed"):
+    with pytest.raises(InvalidOptions, match="unknown counter 'busy': choose processed or failed"):
         Stats.reset("busy", config=config)
 
 

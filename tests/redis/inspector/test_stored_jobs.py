@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from offsider import Config
+from offsider.config.installation import Installation
 from offsider.core.payload import encode
 from offsider.inspector.job_filter import JobFilter
 from offsider.inspector.queue import Queue
@@ -16,7 +17,7 @@ def config(redis_url) -> Config:
     config = Config()
     config.redis.url = redis_url
     yield config
-    config.close()
+    Installation.of(config).close()
 
 
 def job(name: str, *args: object, **fields: object) -> bytes:
@@ -30,16 +31,18 @@ def test_every_place_is_looked_at_and_only_these_classes_are_counted(config, raw
     raw_redis.zadd("schedule", {job("A", 7, 8): 9e9, job("C"): 9e9})
     raw_redis.zadd("retry", {job("A", 9): 1})
     raw_redis.zadd("dead", {job("A", 1, 2, 3): 1, job("C", 1): 1})
-    found = stored_jobs(config, {"A": lambda record: len(record.args) == 1, "C": lambda record: None, "D": bool})
+    found = stored_jobs(
+        Installation.of(config), {"A": lambda record: len(record.args) == 1, "C": lambda record: None, "D": bool}
+    )
     assert found == {
-        "A": StoredJobs({"schedule": 1, "retry": 1, "queue:high": 120, "queue:low": 2, "dead": 1}, 124, 2),
-        "C": StoredJobs({}, 0, 0),
-        "D": StoredJobs({}, 0, 0),
+        "A": StoredJobs({"schedule": 1, "retry": 1, "queue:high": 120, "queue:low": 2, "dead": 1}, 2),
+        "C": StoredJobs({}, 0),
+        "D": StoredJobs({}, 0),
     }
 
 
 def test_nothing_is_stored(config):
-    assert stored_jobs(config, {"A": bool}) == {"A": StoredJobs({}, 0, 0)}
+    assert stored_jobs(Installation.of(config), {"A": bool}) == {"A": StoredJobs({}, 0)}
 
 
 def test_jobs_that_run_wait_for_an_extension_are_on_their_way_or_put_aside_are_counted_too(config, raw_redis):
@@ -47,20 +50,19 @@ def test_jobs_that_run_wait_for_an_extension_are_on_their_way_or_put_aside_are_c
     raw_redis.lpush("offsider:working:host:1:abc:default:low", job("A", 1))
     raw_redis.sadd("offsider:places", "offsider:limits:jobs:A")
     raw_redis.lpush("offsider:limits:jobs:A", job("A", 2), job("A", 3, 4))
-    raw_redis.sadd("offsider:migrating", "0123456789abcdef bulk")
-    raw_redis.lpush("offsider:migrating:0123456789abcdef", b"1 - queue:low\n" + job("A", 5))
+    raw_redis.sadd("offsider:migrating", "bulk")
+    raw_redis.lpush("offsider:migrating:bulk", b"m1 - queue:low\n" + job("A", 5))
     raw_redis.sadd("queues", "low")
     raw_redis.lpush("queue:low", job("A", 6))
     assert Queue("low", config).quarantine_matching(JobFilter()) == 1
-    assert stored_jobs(config, {"A": lambda record: len(record.args) == 1}) == {
+    assert stored_jobs(Installation.of(config), {"A": lambda record: len(record.args) == 1}) == {
         "A": StoredJobs(
             {
                 "running": 1,
-                "offsider:migrating:0123456789abcdef": 1,
+                "offsider:migrating:bulk": 1,
                 "offsider:limits:jobs:A": 2,
                 "quarantine": 1,
             },
-            4,
             1,
         )
     }
@@ -76,12 +78,12 @@ def test_a_job_that_is_claimed_meanwhile_is_met_and_one_that_runs_on_is_counted_
             raw_redis.lpush("offsider:working:host:1:abc:default:low", job("A", 3))
         return True
 
-    assert stored_jobs(config, {"A": claim})["A"].places == {"running": 2, "schedule": 1}
+    assert stored_jobs(Installation.of(config), {"A": claim})["A"].places == {"running": 2, "schedule": 1}
 
 
 def test_every_server_of_the_configuration_is_looked_at(config, raw_redis, redis_url):
     config.add_server("bulk", url=redis_url, key_prefix="bulk:")
     raw_redis.zadd("retry", {job("A", 1): 1})
     raw_redis.zadd("bulk:retry", {job("A", 2): 1})
-    found = stored_jobs(config, {"A": lambda record: False})
-    assert found == {"A": StoredJobs({"retry": 1, "retry of bulk": 1}, 2, 2)}
+    found = stored_jobs(Installation.of(config), {"A": lambda record: False})
+    assert found == {"A": StoredJobs({"retry": 1, "retry of bulk": 1}, 2)}

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from offsider.config.config import Config
+from offsider.config.installation import Installation
 from offsider.inspector import Switches
 from offsider.inspector.doctor import examine
 from offsider.inspector.doctor.finding import Severity
 from offsider.storage import switches
-from offsider.wiring.config import Config
 from tests.redis.inspector.examined import examined, severity
 
 
@@ -39,7 +40,7 @@ def test_a_switch_of_today_and_one_that_ends_by_itself_are_well(redis_url, raw_r
     finding = examined(redis_url)["switches"]
     assert (finding.severity, finding.what) == (
         Severity.OK,
-        "the jobs of these classes are dropped or put off: HardJob, app.Export",
+        "jobs of these classes are dropped or deferred: HardJob, app.Export",
     )
 
 
@@ -48,21 +49,21 @@ def test_a_switch_of_last_week_was_perhaps_forgotten(redis_url, raw_redis, confi
     aged(raw_redis, "HardJob", 7.5)
     finding = examined(redis_url)["old switches"]
     assert finding.severity is Severity.WARN
-    assert finding.what == "jobs are dropped or put off for days: HardJob (for 7 days)"
-    assert "offsider switches clear HardJob" in finding.way_out
+    assert finding.what == "kill switches are set for days: HardJob (for 7 days)"
+    assert "offsider switches clear HardJob" in finding.fix
 
 
 def test_a_switch_that_a_server_does_not_have_is_found(redis_url, raw_redis, config):
     config.add_server("twin", url=redis_url, key_prefix="twin:")
     Switches(config).drop("HardJob")
-    switches.clear(config.redis_of("twin"), "HardJob")
+    switches.clear(Installation.of(config, "twin").redis, "HardJob")
     (finding,) = [one for one in examine(config) if one.check == "partial switches"]
-    assert finding.what == "not every server has the switch of HardJob (not on twin)"
+    assert finding.what == "not every server has the kill switch of HardJob (not on twin)"
 
 
 def test_a_server_that_has_another_switch_is_found(redis_url, raw_redis, config):
     config.add_server("twin", url=redis_url, key_prefix="twin:")
     Switches(config).drop("HardJob")
-    switches.put(config.redis_of("twin"), switches.Switch("HardJob", "defer", delay_seconds=60.0))
+    switches.put(Installation.of(config, "twin").redis, switches.Switch("HardJob", "defer", delay_seconds=60.0))
     (finding,) = [one for one in examine(config) if one.check == "partial switches"]
-    assert finding.what == "not every server has the switch of HardJob (another on twin)"
+    assert finding.what == "not every server has the kill switch of HardJob (different on twin)"

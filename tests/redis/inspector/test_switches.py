@@ -6,18 +6,19 @@ from datetime import timedelta
 
 import pytest
 
+from offsider.config.config import Config
+from offsider.config.default import set_default_config
+from offsider.config.installation import Installation
 from offsider.core.errors import RedisFailure, RedisUnavailable
 from offsider.inspector import Switches
 from offsider.inspector.switches import InvalidSwitch, SwitchedInPart, known_jobs, switches_here
-from offsider.storage import registered, switches
-from offsider.wiring.config import Config
-from offsider.wiring.default import set_default_config
+from offsider.storage import processes, switches
 
 
 def test_a_switch_says_what_is_done_since_when_by_whom_and_why(config, raw_redis):
     Switches(config).drop("HardJob", by="ann", reason="the bank is down")
     Switches(config).defer("app.Export", timedelta(minutes=2), lasting=timedelta(hours=2))
-    switches.count(config.shared_redis(), {"HardJob": 7})
+    switches.count(Installation.of(config).redis, {"HardJob": 7})
     dropped, deferred = Switches(config)
     assert (deferred.name, deferred.action, deferred.delay_seconds) == ("app.Export", "defer", 120.0)
     assert (deferred.until or 0) - deferred.since == 7200
@@ -52,7 +53,7 @@ def test_this_processs_configuration_is_meant_when_none_is_given(config):
     "act, said",
     [
         (lambda found: found.drop(""), "needs the name of a class"),
-        (lambda found: found.drop("x" * 501), "name of a switch has at most 500 letters"),
+        (lambda found: found.drop("x" * 501), "name of a switch expects at most 500 characters"),
         (lambda found: found.drop("A", reason="x" * 501), "reason of a switch"),
         (lambda found: found.drop("A", by="x" * 501), "by of a switch"),
         (lambda found: found.drop("A", lasting=0), "lasting of a switch expects a positive"),
@@ -69,12 +70,12 @@ def test_what_is_impossible_is_refused_and_nothing_is_set(config, raw_redis, act
 
 def test_all_servers_get_it_also_when_one_of_them_is_away(config):
     config.add_server("away", url="redis://127.0.0.1:1/0", connect_timeout_seconds=0.2)
-    with pytest.raises(SwitchedInPart, match=r"changed on main, and not on away: .*127\.0\.0\.1:1"):
+    with pytest.raises(SwitchedInPart, match=r"changed on main, but not on away: .*127\.0\.0\.1:1"):
         Switches(config).drop("HardJob")
-    assert list(switches.read(config.shared_redis()).on) == ["HardJob"]
+    assert list(switches.read(Installation.of(config).redis).on) == ["HardJob"]
     with pytest.raises(RedisFailure):
         Switches(config).clear("HardJob")
-    assert switches.read(config.shared_redis()).on == {}
+    assert switches.read(Installation.of(config).redis).on == {}
 
 
 def test_while_a_server_is_away_the_switches_of_others_are_seen(config):
@@ -84,7 +85,7 @@ def test_while_a_server_is_away_the_switches_of_others_are_seen(config):
     seen = Switches(config).look()
     assert [(one.name, one.missing_on) for one in seen.switches] == [("HardJob", ())]
     assert list(seen.away) == ["away"]
-    assert known_jobs(config) == frozenset()
+    assert known_jobs(Installation.of(config)) == frozenset()
 
 
 def test_when_no_server_answers_that_is_an_error():
@@ -100,8 +101,8 @@ def test_a_server_that_has_another_switch_of_the_class_is_named(config, redis_ur
     config.add_server("twin", url=redis_url, key_prefix="twin:")
     Switches(config).defer("HardJob", 60, lasting=3600)
     assert Switches(config).look().switches[0].differs_on == ()
-    Switches(config.for_server("twin")).drop("SoftJob")
-    switches.put(config.redis_of("twin"), switches.Switch("HardJob", "drop"))
+    Switches(Installation.of(config, "twin")).drop("SoftJob")
+    switches.put(Installation.of(config, "twin").redis, switches.Switch("HardJob", "drop"))
     hard, soft = Switches(config)
     assert (hard.action, hard.differs_on, hard.missing_on) == ("defer", ("twin",), ())
     assert (soft.differs_on, soft.missing_on) == ((), ())
@@ -110,12 +111,12 @@ def test_a_server_that_has_another_switch_of_the_class_is_named(config, redis_ur
 def test_a_switch_that_a_server_does_not_have_says_so(config, redis_url):
     config.add_server("twin", url=redis_url, key_prefix="twin:")
     Switches(config).drop("HardJob")
-    switches.count(config.shared_redis(), {"HardJob": 1})
-    switches.count(config.redis_of("twin"), {"HardJob": 2})
+    switches.count(Installation.of(config).redis, {"HardJob": 1})
+    switches.count(Installation.of(config, "twin").redis, {"HardJob": 2})
     (switch,) = Switches(config)
     assert (switch.missing_on, switch.acted) == ((), 3)
-    assert [(one.name, one.acted) for one in switches_here(config)] == [("HardJob", 1)]
-    switches.clear(config.shared_redis(), "HardJob")
+    assert [(one.name, one.acted) for one in switches_here(Installation.of(config))] == [("HardJob", 1)]
+    switches.clear(Installation.of(config).redis, "HardJob")
     (switch,) = Switches(config)
     assert (switch.missing_on, switch.acted) == (("main",), 2)
 
@@ -124,11 +125,11 @@ def test_the_jobs_that_live_workers_know_are_those_that_they_tell(config, raw_re
     raw_redis.sadd("processes", "a:1:x", "ruby:2:y")
     for identity in ("a:1:x", "ruby:2:y"):
         raw_redis.hset(identity, mapping={"info": "{}"})
-    assert known_jobs(config) == frozenset()
-    registered.publish(config.shared_redis(), "a:1:x", {"app.Export": "5ca1ab1e"})
-    assert known_jobs(config) == frozenset({"app.Export"})
+    assert known_jobs(Installation.of(config)) == frozenset()
+    processes.publish_jobs(Installation.of(config).redis, "a:1:x", {"app.Export": "5ca1ab1e"})
+    assert known_jobs(Installation.of(config)) == frozenset({"app.Export"})
     config.add_server("twin", url=config.redis.url, key_prefix="twin:")
     raw_redis.sadd("twin:processes", "b:1:x")
     raw_redis.hset("twin:b:1:x", mapping={"info": "{}"})
-    registered.publish(config.redis_of("twin"), "b:1:x", {"app.Heavy": "5ca1ab1e"})
-    assert known_jobs(config) == frozenset({"app.Export", "app.Heavy"})
+    processes.publish_jobs(Installation.of(config, "twin").redis, "b:1:x", {"app.Heavy": "5ca1ab1e"})
+    assert known_jobs(Installation.of(config)) == frozenset({"app.Export", "app.Heavy"})

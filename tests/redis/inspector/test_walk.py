@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import pytest
+import redis as redis_py
 
+from offsider.config.installation import Installation
 from offsider.core.errors import RedisRefused
 from offsider.inspector.migration import walk as walk_module
 from offsider.inspector.migration.judge import Judge
+from offsider.inspector.migration.moving import Source
 from offsider.inspector.migration.report import MigrationReport
 from offsider.inspector.migration.walk import Walk
 from offsider.jobs import registry
+from offsider.storage import migration
+from tests.databases import at_database
 from tests.redis.inspector.migrating import JOBS, in_queue, in_set, push, raw_job, two_servers
+
+OLD = Source("queue:old", "queue", "old")
 
 
 @pytest.fixture(autouse=True)
@@ -27,29 +34,86 @@ def walk(redis_url):
     def make(*, limit=None, moves=True):
         judge = Judge(config, from_queues=[], names=[], renames={})
         report = MigrationReport()
-        return Walk(config, "main", judge, report, limit=limit, moves=moves), report
+        return Walk(Installation.of(config), "main", judge, report, limit=limit, moves=moves), report
 
     yield make
-    config.close()
+    Installation.of(config).close()
 
 
-def test_jobs_that_come_in_meanwhile_are_met_as_well(walk, raw_redis):
+def test_jobs_that_are_pushed_or_taken_meanwhile_change_no_order(walk, raw_redis):
     push(raw_redis, "old", [raw_job("shop.rest" if n % 2 else "Ruby::HardJob", n) for n in range(600)])
     walking, report = walk()
-    for page, _ in enumerate(walking.in_queue("old")):
+    for page, _ in enumerate(walking.through(OLD)):
         if page == 0:
             push(raw_redis, "old", [raw_job("shop.rest", 1_000)])
             raw_redis.rpop("queue:old", 50)
-    assert report.moved == 301
-    assert in_queue(raw_redis, "default") == [*(("shop.rest", n) for n in range(1, 600, 2)), ("shop.rest", 1_000)]
-    assert in_queue(raw_redis, "old") == [("Ruby::HardJob", n) for n in range(100, 600, 2)]
+    assert report.moved == 275
+    met = [n for n in range(600) if not 200 <= n < 250]
+    assert in_queue(raw_redis, "default") == [("shop.rest", n) for n in met if n % 2]
+    stayed = in_queue(raw_redis, "old")
+    assert [job for job in stayed if job[1] != 1_000] == [("Ruby::HardJob", n) for n in met if not n % 2]
+    assert ("shop.rest", 1_000) in stayed  # for the next run
+
+
+def test_jobs_that_workers_give_back_keep_no_other_from_being_met(walk, raw_redis):
+    push(raw_redis, "old", [raw_job("shop.rest" if n % 2 else "Ruby::HardJob", n) for n in range(600)])
+    walking, _ = walk()
+    for _ in walking.through(OLD):
+        taken = raw_redis.rpop("queue:old", 10)
+        if taken and b"Ruby" in taken[0]:
+            raw_redis.rpush("queue:old", *reversed(taken))
+    assert {name for name, _ in in_queue(raw_redis, "old")} <= {"Ruby::HardJob"}
+
+
+def test_a_queue_of_which_no_job_moves_is_only_read(walk, raw_redis):
+    push(raw_redis, "old", [raw_job("Ruby::HardJob", n) for n in range(600)])
+    before = raw_redis.lrange("queue:old", 0, -1)
+    walking, report = walk()
+    changes = raw_redis.info("persistence")["rdb_changes_since_last_save"]
+    assert len(list(walking.through(OLD))) == 2
+    assert raw_redis.info("persistence")["rdb_changes_since_last_save"] == changes
+    assert (report.looked_at, report.moved, report.undeclared) == (600, 0, {"Ruby::HardJob": 600})
+    assert raw_redis.lrange("queue:old", 0, -1) == before
+
+
+def test_a_late_job_that_moves_has_each_job_counted_once(walk, raw_redis):
+    push(raw_redis, "old", [raw_job("Ruby::HardJob", n) for n in range(450)] + [raw_job("shop.rest", 450)])
+    walking, report = walk()
+    list(walking.through(OLD))
+    assert (report.looked_at, report.moved, report.undeclared) == (451, 1, {"Ruby::HardJob": 450})
+    assert in_queue(raw_redis, "old") == [("Ruby::HardJob", n) for n in range(450)]
+
+
+def test_jobs_for_several_servers_leave_a_page_in_their_order(walk, raw_redis, redis_url):
+    names = ["shop.report", "shop.rest", "Ruby::HardJob"]
+    push(raw_redis, "old", [raw_job(names[n % 3], n) for n in range(90)])
+    walking, _ = walk()
+    list(walking.through(OLD))
+    with redis_py.Redis.from_url(at_database(redis_url, 1)) as bulk:
+        assert in_queue(bulk, "slow") == [("shop.report", n) for n in range(0, 90, 3)]
+    assert in_queue(raw_redis, "default") == [("shop.rest", n) for n in range(1, 90, 3)]
+    assert in_queue(raw_redis, "old") == [("Ruby::HardJob", n) for n in range(2, 90, 3)]
+
+
+def test_a_member_that_somebody_took_just_before_is_counted_as_taken(walk, raw_redis, monkeypatch):
+    raw_redis.zadd("retry", {raw_job("shop.rest", n): n for n in range(2)})
+    move = migration.move
+
+    def take_first(redis, *given):
+        raw_redis.zpopmin("retry")
+        return move(redis, *given)
+
+    monkeypatch.setattr(migration, "move", take_first)
+    walking, report = walk()
+    list(walking.through(Source("retry", "retry")))
+    assert (report.looked_at, report.moved, report.taken) == (2, 1, 1)
 
 
 def test_pages_are_small_where_jobs_are_big(walk, raw_redis):
     big = "x" * 20_000
     push(raw_redis, "old", [raw_job("Ruby::HardJob", n, note=big) for n in range(300)])
-    walking, report = walk()
-    seen = [report.looked_at for _ in walking.in_queue("old")]
+    walking, report = walk(moves=False)
+    seen = [report.looked_at for _ in walking.through(OLD)]
     assert seen[0] == 200
     assert seen[1] - seen[0] < 60
     assert seen[-1] == 300
@@ -59,7 +123,7 @@ def test_a_limit_is_reached_within_a_page(walk, raw_redis):
     push(raw_redis, "old", [raw_job("shop.rest", n) for n in range(50)])
     walking, report = walk(limit=7)
     assert not walking.limit_reached
-    next(walking.in_queue("old"))
+    next(walking.through(OLD))
     assert walking.limit_reached
     assert report.moved == 7
     assert in_queue(raw_redis, "default") == [("shop.rest", n) for n in range(7)]
@@ -69,7 +133,7 @@ def test_a_limit_is_reached_within_a_page(walk, raw_redis):
 def test_what_is_only_counted_stays(walk, raw_redis):
     raw_redis.zadd("retry", {raw_job("shop.rest", n): n for n in range(450)})
     walking, report = walk(moves=False)
-    assert len(list(walking.in_set("retry"))) == 3
+    assert len(list(walking.through(Source("retry", "retry")))) == 3
     assert report.moved == 450
     assert raw_redis.zcard("retry") == 450
 
@@ -77,7 +141,7 @@ def test_what_is_only_counted_stays(walk, raw_redis):
 def test_a_key_that_is_no_list_holds_no_jobs(walk, raw_redis):
     raw_redis.set("queue:old", "no list")
     walking, report = walk()
-    assert list(walking.in_queue("old")) == []
+    assert list(walking.through(OLD)) == []
     assert report.looked_at == 0
 
 
@@ -88,13 +152,24 @@ def test_what_else_a_server_refuses_is_an_error(walk, monkeypatch):
     monkeypatch.setattr(walk_module.queue_walk, "read_on_list", refusing)
     walking, _ = walk()
     with pytest.raises(RedisRefused):
-        list(walking.in_queue("old"))
+        list(walking.through(OLD))
 
 
 def test_jobs_that_are_due_at_the_same_time_all_move(walk, raw_redis):
     raw_redis.zadd("schedule", {raw_job("shop.rest" if n % 3 else "Ruby::HardJob", n): 5.5 for n in range(450)})
     walking, report = walk()
-    list(walking.in_set("schedule"))
+    list(walking.through(Source("schedule", "schedule")))
     assert report.moved == 300
     assert {queue for name, _, queue in in_set(raw_redis, "schedule") if name == "shop.rest"} == {"default"}
     assert raw_redis.zcard("schedule") == raw_redis.zcount("schedule", 5.5, 5.5) == 450
+
+
+def test_jobs_that_their_new_queue_refuses_keep_their_order(walk, raw_redis):
+    raw_redis.set("queue:default", "no list")
+    push(raw_redis, "old", [raw_job("shop.rest", n) for n in range(600)])
+    walking, report = walk()
+    for page, _ in enumerate(walking.through(OLD)):
+        push(raw_redis, "old", [raw_job("shop.rest", 1_000 + page)])
+    stayed = [n for _, n in in_queue(raw_redis, "old")]
+    assert [n for n in stayed if n < 600] == list(range(600))
+    assert (report.moved, report.refused) == (0, 600)

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 
 import pytest
 
 from offsider import job
+from offsider.config.default import set_default_config
+from offsider.config.installation import Installation
 from offsider.inspector import WorkSet
 from offsider.jobs import registry
-from offsider.wiring.default import set_default_config
+from offsider.storage.activity import Activity, RunningJob, digest_of, report
+from offsider.testing import FakeClock
 from offsider.worker.launcher import Launcher
 from tests.redis.inspector.payloads import JID, failed_job
+from tests.waiting import wait_for
 
 OURS = "web-1:17:0123456789ab"
 
@@ -40,11 +45,11 @@ def test_a_running_job_says_where_since_when_and_what(config, running):
     assert (work.record.name, work.record.args) == ("HardJob", [1])
 
 
-def test_they_come_by_process_and_the_longest_running_first(config, running):
+def test_the_longest_running_comes_first_whichever_process_runs_it(config, running):
     running(run(1, 300), "t1", "b:1:x")
     running(run(2, 200), "t2", "b:1:x")
     running(run(3, 400), "t1", "a:1:x")
-    assert [work.record.args for work in WorkSet(config)] == [[3], [2], [1]]
+    assert [work.record.args for work in WorkSet(config)] == [[2], [1], [3]]
     assert len(WorkSet(config)) == 3
 
 
@@ -84,6 +89,62 @@ def test_whatever_others_wrote_hides_nobody(config, running, told):
     assert other.jid == "jid 2"
 
 
+@pytest.fixture
+def reported(config, raw_redis):
+    """Claims jobs for a process and writes its report: job number -> seconds that it has run."""
+
+    def reported(elapsed: dict[int, float], identity: str = OURS) -> list[bytes]:
+        raw_redis.sadd("processes", identity)
+        raw_redis.hset(identity, mapping={"info": "{}", "busy": len(elapsed)})
+        raws = [json.dumps({"class": "J", "args": [n], "jid": f"{identity} {n}"}).encode() for n in elapsed]
+        for raw in raws:
+            raw_redis.lpush(f"offsider:working:{identity}:default:low", raw)
+        running = {
+            f"t{number}": RunningJob("default", "low", digest_of(raw), seconds)
+            for raw, (number, seconds) in zip(raws, elapsed.items(), strict=True)
+        }
+        report(Installation.of(config).make_redis(1), identity, Activity(running=running), len(elapsed))
+        return raws
+
+    return reported
+
+
+def test_the_age_of_a_reported_job_is_exact_by_the_clock_of_the_server(config, reported):
+    config.clock = FakeClock()  # clocks of hosts may differ
+    reported({1: 30.25})
+    [work] = WorkSet(config)
+    assert (work.process, work.tid, work.queue, work.record.args) == (OURS, "t1", "low", [1])
+    assert work.elapsed_seconds == pytest.approx(30.25, abs=1)
+    assert time.time() - work.run_at == pytest.approx(30.25, abs=1)
+
+
+def test_a_job_that_has_ended_since_the_report_is_not_shown(config, raw_redis, reported):
+    first, _second = reported({1: 5.0, 2: 0.1})
+    raw_redis.lrem(f"offsider:working:{OURS}:default:low", 1, first)
+    assert [work.record.args for work in WorkSet(config)] == [[2]]
+
+
+def test_what_a_heartbeat_showed_of_a_reporting_process_is_older_and_not_used(config, running, reported):
+    running(run(9, int(time.time()) - 4))
+    reported({1: 0.5})
+    assert [work.record.args for work in WorkSet(config)] == [[1]]
+
+
+def test_reported_jobs_and_those_of_ruby_are_sorted_together_by_age(config, running, reported):
+    running(run(7, int(config.clock.now()) - 60), identity="ruby:1:x")
+    reported({1: 5.0, 2: 90.0})
+    reported({3: 70.0}, identity="web-2:17:0123456789ab")
+    assert [work.record.args for work in WorkSet(config)] == [[2], [3], [7], [1]]
+
+
+def test_equal_payloads_that_run_twice_are_both_shown(config, raw_redis, reported):
+    [raw] = reported({1: 5.0})
+    raw_redis.lpush(f"offsider:working:{OURS}:default:low", raw)
+    job = RunningJob("default", "low", digest_of(raw), 5.0)
+    report(Installation.of(config).make_redis(1), OURS, Activity(running={"t1": job, "t2": job}), 2)
+    assert len(WorkSet(config)) == 2
+
+
 def test_a_job_of_ours_shows_itself_while_it_runs(config):
     begun, go_on = threading.Event(), threading.Event()
     previous = set_default_config(config)
@@ -99,7 +160,7 @@ def test_a_job_of_ours_shows_itself_while_it_runs(config):
         launcher.start()
         try:
             assert begun.wait(30)
-            launcher._heartbeat.tick()
+            wait_for(lambda: WorkSet().find_work(jid), what="the next report")
             work = WorkSet().find_work(jid)
         finally:
             go_on.set()

@@ -7,7 +7,7 @@ import types
 
 import pytest
 
-from offsider.wiring.config import Config
+from offsider.config.config import Config
 from tests import django_project
 
 django_project.set_up()

@@ -5,8 +5,9 @@ import time
 import pytest
 
 from offsider.client import Client
+from offsider.config.config import Config
+from offsider.config.installation import Installation
 from offsider.integrations.statsd.history import History
-from offsider.wiring.config import Config
 from tests.waiting import wait_for
 
 
@@ -25,7 +26,7 @@ def config(redis_url):
     config = Config()
     config.redis.url = redis_url
     yield config
-    config.close()
+    Installation.of(config).close()
 
 
 def test_it_tells_the_sizes_of_everything(config, raw_redis):
@@ -36,7 +37,7 @@ def test_it_tells_the_sizes_of_everything(config, raw_redis):
     raw_redis.mset({"stat:processed": 5, "stat:failed": 2})
     raw_redis.zadd("dead", {"{}": 1})
     gauges = Gauges()
-    assert History(config, gauges, 30, None).look() == 30
+    assert History(config, gauges, 30, None).send() == 30
     (leader,) = (name for name in gauges.sent if name[0] == "leader")
     assert leader[1].startswith("process:")
     assert gauges.sent.pop(leader) == 1
@@ -60,14 +61,14 @@ def test_one_of_many_processes_tells_it(config):
     histories = [History(config, first, 30, None), History(config, second, 30, None)]
     for _ in range(2):
         for history in histories:
-            history.look()
+            history.send()
     assert first.sent
     assert not second.sent
 
 
 def test_more_can_be_told(config):
     gauges = Gauges()
-    History(config, gauges, 30, lambda client, stats: client.gauge("shop.waiting", stats.enqueued)).look()
+    History(config, gauges, 30, lambda client, stats: client.gauge("shop.waiting", stats.enqueued)).send()
     assert gauges.sent[("shop.waiting",)] == 0
 
 
@@ -75,7 +76,7 @@ def test_a_server_that_does_not_answer_is_asked_again_later(tmp_path):
     config = Config()
     config.redis.url = f"unix://{tmp_path}/none.sock"
     gauges = Gauges()
-    assert History(config, gauges, 30, None).look() == 30
+    assert History(config, gauges, 30, None).send() == 30
     assert not gauges.sent
 
 

@@ -5,10 +5,12 @@ import sys
 import pytest
 from prometheus_client import CollectorRegistry, Counter, generate_latest
 
+from offsider.config.config import Config
+from offsider.config.installation import Installation
 from offsider.core.errors import ConfigurationError
-from offsider.inspector.exposition import fleet_text
 from offsider.integrations.prometheus import OffsiderCollector
-from offsider.wiring.config import Config
+from offsider.prometheus.fleet import read_families
+from offsider.prometheus.text import text_of
 from tests.redis.inspector.fleets import seed
 
 
@@ -17,7 +19,7 @@ def config(redis_url):
     config = Config()
     config.redis.url = redis_url
     yield config
-    config.close()
+    Installation.of(config).close()
 
 
 def named(text):
@@ -34,10 +36,10 @@ def _sorted(name):
 
 
 def test_it_tells_the_same_as_our_own_text(config, raw_redis):
-    seed(raw_redis, config.shared_redis())
+    seed(raw_redis, Installation.of(config).redis)
     registry = CollectorRegistry()
     registry.register(OffsiderCollector(config))
-    ours = named(fleet_text(config))
+    ours = named(text_of(read_families(Installation.of(config))))
     assert len(ours) > 80
     assert named(generate_latest(registry).decode()) == ours
 
@@ -55,7 +57,7 @@ def test_a_server_that_is_not_there_takes_nothing_from_the_programs_own_metrics(
 
 
 def test_a_process_has_one_server_unless_another_is_named(config, raw_redis, monkeypatch):
-    monkeypatch.setattr("offsider.integrations.prometheus.default_config", lambda: config)
+    monkeypatch.setattr("offsider.config.installation.default_config", lambda: config)
     registry = CollectorRegistry()
     registry.register(OffsiderCollector())
     assert b"sidekiq_enqueued_jobs 0.0" in generate_latest(registry)

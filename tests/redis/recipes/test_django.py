@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
+import sys
 import threading
+import types
 
 import pytest
 
 from offsider import Config, configure_client, job
+from offsider.config.default import set_default_config
 from offsider.inspector import Queue
 from offsider.jobs import registry
-from offsider.wiring.default import set_default_config
 from offsider.worker.embed import EmbeddedWorker
 from tests import django_project
 from tests.docs.snippets import ROOT, snippets
@@ -140,3 +143,76 @@ def test_outside_of_a_transaction_a_push_happens_at_once(config, transactions):
     confirm.enqueue(7)
 
     assert len(Queue("default", config)) == 1
+
+
+# ------------------------------------------------------------------------------- on an event loop
+
+
+def test_a_push_of_an_async_view_happens_at_once(config, transactions, monkeypatch):
+    from django.conf import settings
+    from django.http import JsonResponse
+    from django.test import AsyncClient
+    from django.urls import clear_url_caches, path
+
+    @job
+    def confirm(order_id: int) -> None: ...
+
+    async def order(request: object) -> JsonResponse:
+        return JsonResponse({"jid": await confirm.aenqueue(7)})
+
+    urls = types.ModuleType(django_project.URLS)
+    urls.urlpatterns = [path("order", order)]
+    monkeypatch.setitem(sys.modules, django_project.URLS, urls)
+    clear_url_caches()
+    monkeypatch.setattr(settings, "ALLOWED_HOSTS", ["testserver"])
+    response = asyncio.run(AsyncClient().get("/order"))
+    clear_url_caches()
+
+    assert response.status_code == 200
+    assert [record.jid for record in Queue("default", config)] == [response.json()["jid"]]
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_a_push_of_async_code_waits_for_the_transaction_of_its_thread(config, transactions, committed):
+    from asgiref.sync import sync_to_async
+
+    @job
+    def confirm(order_id: int) -> None: ...
+
+    async def order() -> str | None:
+        atomic = transactions.atomic()
+        await sync_to_async(atomic.__enter__)()
+        jid = await confirm.aenqueue(7)
+        assert len(Queue("default", config)) == 0
+        await sync_to_async(atomic.__exit__)(None if committed else RuntimeError, None, None)
+        return jid
+
+    jid = asyncio.run(order())
+    assert [record.jid for record in Queue("default", config)] == ([jid] if committed else [])
+
+
+def test_a_push_of_an_async_job_happens_at_once(config, transactions):
+    confirmed = threading.Event()
+
+    @job
+    def confirm(order_id: int) -> None:
+        confirmed.set()
+
+    @job(retry=False)
+    async def order(order_id: int) -> None:
+        await confirm.aenqueue(order_id)
+
+    order.enqueue(7)
+    with EmbeddedWorker(config):
+        assert confirmed.wait(20)
+
+
+def test_an_error_of_an_async_push_reaches_its_caller(config, transactions):
+    @job
+    def confirm(order_id: int) -> None: ...
+
+    config.client_middleware.add(lambda push, call_next: 1 / 0)
+
+    with pytest.raises(ZeroDivisionError):
+        asyncio.run(confirm.aenqueue(7))
+    assert len(Queue("default", config)) == 0

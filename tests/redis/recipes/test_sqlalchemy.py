@@ -7,8 +7,8 @@ import threading
 import pytest
 
 from offsider import Config, job
+from offsider.config.default import set_default_config
 from offsider.jobs import registry
-from offsider.wiring.default import set_default_config
 from offsider.worker.embed import EmbeddedWorker
 from tests.docs.snippets import ROOT, snippets
 

@@ -8,7 +8,9 @@ from typing import Any
 
 from offsider.core.errors import Fenced
 from offsider.storage import (
-    agenda,
+    activity,
+    counted,
+    due_jobs,
     error_groups,
     job_sets,
     leader,
@@ -18,17 +20,20 @@ from offsider.storage import (
     processes,
     quarantine,
     queues,
+    stranded,
     strikes,
     switches,
     working,
 )
-from offsider.storage.agenda import Due, Lease
+from offsider.storage.activity import Activity
+from offsider.storage.due_jobs import Due, Lease
 from offsider.storage.error_groups import Noted
 from offsider.storage.job_sets import Move, Moved
-from offsider.storage.migration import Journal, Outgoing, Shifting
+from offsider.storage.migration import Step
 from offsider.storage.owners import Lists
 from offsider.storage.quarantine import Seen
 from offsider.storage.redis import Redis
+from offsider.storage.store_once import store_once
 from offsider.storage.switches import Switch
 from offsider.storage.working import DeadSetLimits, Entry, Owner
 
@@ -67,14 +72,16 @@ def walk(redis: Redis) -> None:
     _look(redis, [b"bad", b"due", b"gone"])
     moves = [Move(b"due", b"due now", "low"), Move(b"nobody", b"x", "low"), Move(b"later", b"x", "low")]
     assert job_sets.enqueue(redis, keys.schedule, moves, only_due=True) == [Moved.DONE, Moved.GONE, Moved.GONE]
-    assert job_sets.kill(redis, keys.schedule, b"bad", LIMITS)
+    assert job_sets.kill(redis, keys.schedule, b"bad", b"bad", LIMITS)
     assert not job_sets.drop(redis, keys.schedule, b"nobody")
     assert job_sets.defer(redis, keys.schedule, b"gone", 60)
     _quarantine(redis)
     _switch(redis)
+    stranded.note(redis, "HardJob", "not declared")
     error_groups.note(redis, [Noted("group", 1, LONG_AGO, "{}", "jid")])
     beat = processes.heartbeat(redis, OWNER.identity, {"info": "{}"}, {"1": "{}"}, wire_version=8)
     assert (beat.known, beat.signal) == (False, "TSTP")
+    assert activity.report(redis, OWNER.identity, Activity(), busy=1)
     processes.send_signal(redis, OWNER.identity, "TERM")
     assert processes.take_signal(redis, OWNER.identity) == "TERM"
     _make_room(redis)
@@ -117,6 +124,9 @@ def _make_room(redis: Redis) -> None:
     assert [quarantine.delete(redis, put_aside.id) for _ in range(2)] == [True, False]
     assert queues.clear(redis, "extra") == 1
     assert queues.clear(redis, "extra") == 0
+    counted.keep(redis, "a", {"head": b"{}"})
+    assert counted.read(redis, "a") == {"head": b"{}"}
+    assert not queues.forget(redis, "extra")
     assert job_sets.reschedule(redis, keys.schedule, b"later", 8e9)
     assert not job_sets.reschedule(redis, keys.schedule, b"nobody", 8e9)
     assert job_sets.clear(redis, keys.prefix + "extra") == 1
@@ -125,31 +135,28 @@ def _make_room(redis: Redis) -> None:
 
 
 def _migrate(redis: Redis) -> None:
-    """Jobs move to a queue and back, and all go away by way of a journal to the same server."""
-    here = Journal("aaaa", "here")
-    shifted = [Shifting(b"moving 1", 0, b"moved 1", "moved")]
-    assert migration.shift(redis, "moving", shifted) == [Moved.DONE]
-    assert migration.rewrite(redis, "moving", [(b"moving 3", b"moved 3")]) == [Moved.DONE]
-    assert migration.replace(redis, redis.keys.queue("moving"), [(b"moving 2", 0, b"moving 2")]) == [Moved.DONE]
-    leaving = [Outgoing(b"moving 2", 0, 1, b"moved 2", "queue:moved")]
-    assert migration.shift_out(redis, redis.keys.queue("moving"), here, leaving) == [Moved.DONE]
-    members = [Outgoing(b"moving 4", 0, 2, b"moved 4", "moving")]
-    assert migration.set_out(redis, "moving", here, members) == [Moved.DONE]
-    assert migration.journals(redis) == [here]
-    assert migration.deliver(redis, here, migration.oldest(redis, here)) == 2
-    assert migration.strike_out(redis, here, 2) == 2
-    assert migration.journals(redis) == []
+    """Jobs move to a queue and back, and the others leave for the same server as if it were another one."""
+    key = redis.keys.queue("moving")
+    steps = [Step(b"moving 1", b"moved 1", "queue:moved"), Step(b"moving 2", b'{"moved":2}', "queue:moved", "here")]
+    assert migration.move(redis, key, steps) == [Moved.DONE] * 2
+    steps = [Step(b"moving 3", b"moved 3"), Step(b"moving 4", b'{"moved":4}', "moving", "here")]
+    assert migration.move(redis, redis.keys.prefix + "moving", steps) == [Moved.DONE] * 2
+    (here,) = migration.transits(redis)
+    jobs = migration.in_transit(redis, here)
+    for _ in range(2):
+        assert store_once(redis, [job.transfer for job in jobs]) == [None, None]
+    assert migration.arrived(redis, here, jobs) == 2
 
 
 def _look(redis: Redis, due: list[bytes]) -> None:
     exchange = partial(redis.pipeline, raise_errors=False)
     gone = (redis.keys.schedule, [Move(b"nobody", b"x", "low")])
-    moved, now = agenda.turn(exchange, redis.keys, Lease("host:1:scheduler", 60_000), [gone], 10)
+    moved, now = due_jobs.turn(exchange, redis.keys, Lease("host:1:scheduler", 60_000), [gone], 10)
     assert moved == [[Moved.GONE]]
     assert [one.members for one in now.sets if isinstance(one, Due)] == [[], due]
-    _, other = agenda.turn(exchange, redis.keys, Lease("host:2:scheduler", 60_000), [], 10)
+    _, other = due_jobs.turn(exchange, redis.keys, Lease("host:2:scheduler", 60_000), [], 10)
     assert not other.held
-    assert agenda.hand_over(redis, "host:1:scheduler")
+    assert due_jobs.release_lease(redis, "host:1:scheduler")
 
 
 def _settle(redis: Redis) -> None:
@@ -158,7 +165,7 @@ def _settle(redis: Redis) -> None:
     assert working.count(redis, OWNER, ("high", "low")) == 6
     done, retried, rescheduled, buried, interrupted, returned = claimed
     (suspect,) = working.claim(redis, OWNER, ("low",), 1)
-    assert strikes.put_last(redis, suspect)
+    assert working.put_last(redis, suspect)
     assert working.acknowledge(redis, done)
     assert working.postpone(redis, retried, redis.keys.retry, b"retried", 15.5)
     assert working.postpone(redis, rescheduled, redis.keys.schedule, b"again", 30)
@@ -192,9 +199,12 @@ def left_behind(keys: Any, stored: dict[str, Any]) -> None:
     """What the walk has to leave in Redis, seen by a snapshot."""
     assert stored.pop(keys.queue("low")) == [b"due now", b"low 6", b"low 7", b"interrupted", b"low 5", b"orphan again"]
     assert stored.pop(keys.queues) == {b"high", b"low", b"moved"}
-    assert stored.pop(keys.queue("moved")) == [b"moved 2", b"moved 1"]
-    assert stored.pop(keys.prefix + "moving") == {b"moved 3": 1, b"moved 4": 1}
-    assert stored.pop(keys.migrated("aaaa")) == b"2"
+    assert stored.pop(keys.queue("moved")) == [b'{"moved":2}', b"moved 1"]
+    assert stored.pop(keys.prefix + "moving") == {b"moved 3": 1, b'{"moved":4}': 1}
+    assert stored.pop(keys.transits) == {b"here"}
+    for mark in [key for key in stored if key.startswith(keys.stored("", ""))]:
+        assert stored.pop(mark) == b"1"
+    assert stored.pop(keys.counted("a")) == {b"head": b"{}"}
     assert set(stored.pop(keys.schedule)) == {b"again", b"gone", b"later"}
     assert set(stored.pop(keys.retry)) == {b"retried"}
     assert set(stored.pop(keys.dead)) == {b"buried", b"bad", b"poison"}
@@ -205,8 +215,11 @@ def left_behind(keys: Any, stored: dict[str, Any]) -> None:
         assert set(stored.pop(keys.strikes(hashlib.sha256(raw).hexdigest()))) == {DEAD.identity.encode()}
     assert stored.pop(keys.sweep) == OWNER.identity.encode()
     assert stored.pop(keys.processes) == {OWNER.identity.encode()}
-    assert stored.pop(keys.process(OWNER.identity)) == {b"info": b"{}"}
+    process = stored.pop(keys.process(OWNER.identity))
+    assert (set(process), process[b"info"], process[b"busy"]) == ({b"info", b"busy", b"activity"}, b"{}", b"1")
     assert stored.pop(keys.work(OWNER.identity)) == {b"1": b"{}"}
+    assert stored.pop(keys.stranded) == {b"HardJob": b"not declared"}
+    assert stored.pop(keys.stranded_counts) == {b"HardJob": b"1"}
     assert stored.pop(keys.errors) == {b"group": LONG_AGO}
     assert stored.pop(keys.error_fields)[b"group:count"] == b"1"
     assert stored == {}

@@ -4,6 +4,8 @@ import asyncio
 import gc
 import os
 import signal
+import threading
+import time
 import warnings
 
 import pytest
@@ -16,6 +18,7 @@ from offsider.storage.async_redis import AsyncRedis
 from offsider.storage.redis import Redis, RedisSettings
 from tests.faults import FaultProxy
 from tests.snapshot import snapshot
+from tests.threads import hammering
 
 PATIENT = {"socket_timeout_seconds": 30, "connect_timeout_seconds": 30}  # the machine may be busy
 
@@ -212,3 +215,24 @@ def test_an_idle_connection_that_cannot_be_asked_is_replaced(redis_url, monkeypa
     first, second = run(redis_url, use)
     assert first != second
     assert len(asked) == 1
+
+
+def test_loops_of_several_threads_may_begin_at_the_same_time(embedded_url):
+    """Each of them adds its connections, and drops those of loops that have ended."""
+    shared = AsyncRedis(RedisSettings(**PATIENT | {"url": embedded_url}), size=1)
+
+    async def use():
+        assert await shared.call("PING") == b"PONG"
+        await shared.close()
+
+    others = [asyncio.new_event_loop() for _ in range(60)]
+    for loop in others:
+        loop.run_until_complete(shared.call("PING"))
+    ends = time.monotonic() + 1.5
+    with hammering(*[lambda: asyncio.run(use())] * 4) as errors:
+        while time.monotonic() < ends and not errors:
+            threading.Event().wait(0.05)
+    assert errors == []
+    for loop in others:
+        loop.run_until_complete(shared.close())
+        loop.close()

@@ -79,11 +79,20 @@ def test_a_set_of_queues_of_the_wrong_type_does_not_stop_a_move(pool, raw_redis)
 
 def test_a_killed_job_is_in_the_dead_set_as_it_was(pool, raw_redis):
     raw_redis.zadd("retry", {"job": FUTURE})
-    assert job_sets.kill(pool, "retry", b"job", LIMITS)
+    assert job_sets.kill(pool, "retry", b"job", b"job", LIMITS)
     stored = snapshot(raw_redis)
     assert set(stored) == {"dead"}
     assert stored["dead"][b"job"] == pytest.approx(now(raw_redis), abs=5)
-    assert not job_sets.kill(pool, "retry", b"job", LIMITS)
+    assert not job_sets.kill(pool, "retry", b"job", b"job", LIMITS)
+
+
+def test_a_member_is_stored_in_another_form_also_when_it_is_dead_already(pool, raw_redis):
+    raw_redis.zadd("retry", {"5": 1})
+    assert job_sets.kill(pool, "retry", b"5", b"wrapped", LIMITS)
+    assert {key: list(value) for key, value in snapshot(raw_redis).items()} == {"dead": [b"wrapped"]}
+    assert job_sets.kill(pool, "dead", b"wrapped", b"wrapped", LIMITS)
+    assert job_sets.kill(pool, "dead", b"wrapped", b"anew", LIMITS)
+    assert {key: list(value) for key, value in snapshot(raw_redis).items()} == {"dead": [b"anew"]}
 
 
 def test_nothing_is_lost_when_the_dead_set_is_of_the_wrong_type(pool, raw_redis):
@@ -91,7 +100,7 @@ def test_nothing_is_lost_when_the_dead_set_is_of_the_wrong_type(pool, raw_redis)
     raw_redis.set("dead", "wrong")
     before = snapshot(raw_redis)
     with pytest.raises(RedisRefused):
-        job_sets.kill(pool, "retry", b"job", LIMITS)
+        job_sets.kill(pool, "retry", b"job", b"job", LIMITS)
     assert snapshot(raw_redis) == before
 
 
@@ -111,7 +120,7 @@ def test_the_dead_set_is_cut_as_sidekiq_cuts_it(pool, raw_redis, how, ages, kept
     limits = DeadSetLimits(max_jobs=6, timeout_seconds=500)
     if how == "kill":
         raw_redis.zadd("retry", {"job": 1})
-        job_sets.kill(pool, "retry", b"job", limits)
+        job_sets.kill(pool, "retry", b"job", b"job", limits)
     else:
         job_sets.bury(pool, b"job", at, limits)
     assert raw_redis.zrange("dead", 0, -1) == [*(f"{age}".encode() for age in kept), b"job"]
@@ -164,15 +173,9 @@ def test_reading_an_empty_set_gives_nothing(pool):
     assert list(job_sets.each(pool, "dead")) == []
 
 
-def test_scanning_finds_what_matches(pool, raw_redis):
-    raw_redis.zadd("retry", {"HardJob 1": 1, "HardJob 2": 2, "Other": 3})
-    assert dict(job_sets.scan(pool, "retry", "*HardJob*")) == {b"HardJob 1": 1.0, b"HardJob 2": 2.0}
-
-
-def test_scanning_goes_through_a_big_set(pool, raw_redis):
-    members = {f"job {number}": number for number in range(1_000)}
-    raw_redis.zadd("retry", members)
-    assert dict(job_sets.scan(pool, "retry", "*")) == {name.encode(): score for name, score in members.items()}
+def test_reading_goes_on_at_a_score(pool, raw_redis):
+    raw_redis.zadd("dead", {f"job {number}": number for number in range(120)})
+    assert [score for _, score in job_sets.each(pool, "dead", 117)] == [117, 118, 119]
 
 
 def test_clearing_answers_how_many_there_were(pool, raw_redis):
@@ -186,7 +189,7 @@ def test_a_job_that_was_put_off_for_longer_meanwhile_keeps_its_time(pool, raw_re
     raw_redis.zadd("schedule", {b"job": FUTURE})
     assert not job_sets.defer(pool, "schedule", b"job", 60)
     assert not job_sets.drop(pool, "schedule", b"job")
-    assert not job_sets.kill(pool, "schedule", b"job", LIMITS, only_due=True)
+    assert not job_sets.kill(pool, "schedule", b"job", b"job", LIMITS, only_due=True)
     assert snapshot(raw_redis) == {"schedule": {b"job": FUTURE}}
 
 
@@ -208,7 +211,11 @@ def test_pages_begin_at_either_end(pool, raw_redis):
 def test_many_are_killed_at_once_also_when_the_server_has_forgotten_the_script(pool, raw_redis):
     raw_redis.zadd("retry", {"a": 1, "b": 2, "c": 3})
     raw_redis.script_flush()
-    assert job_sets.kill_many(pool, "retry", [b"a", b"nobody", b"c"], LIMITS) == [True, False, True]
+    assert job_sets.kill_many(pool, "retry", [(name, name) for name in (b"a", b"nobody", b"c")], LIMITS) == [
+        True,
+        False,
+        True,
+    ]
     assert raw_redis.zrange("retry", 0, -1) == [b"b"]
     assert sorted(raw_redis.zrange("dead", 0, -1)) == [b"a", b"c"]
 
@@ -217,7 +224,7 @@ def test_many_that_cannot_be_killed_stay(pool, raw_redis):
     raw_redis.zadd("retry", {"a": 1})
     raw_redis.set("dead", "wrong")
     with pytest.raises(RedisRefused):
-        job_sets.kill_many(pool, "retry", [b"a"], LIMITS)
+        job_sets.kill_many(pool, "retry", [(b"a", b"a")], LIMITS)
     assert raw_redis.zcard("retry") == 1
 
 

@@ -8,6 +8,8 @@ from tests.snapshot import snapshot
 
 IDENTITY = "host:1:aaaaaaaaaaaa"
 FIELDS = {"info": '{"a":1}', "busy": 1, "quiet": "false"}
+OURS, RUBYS = IDENTITY, "host:2:bbbbbbbbbbbb"
+JOBS_KEY = f"offsider:classes:{IDENTITY}"
 STORED = {b"info": b'{"a":1}', b"busy": b"1", b"quiet": b"false"}
 
 
@@ -136,3 +138,37 @@ def test_a_server_that_does_not_tell_is_no_server_without_processes(pool, raw_re
             processes.hashes(pool, [IDENTITY])
     finally:
         raw_redis.execute_command("ACL", "SETUSER", "default", "+@all")
+
+
+# ------------------------------------------------------------------------------------ published jobs
+
+
+def test_what_a_process_knows_is_seen_for_a_minute(pool, raw_redis):
+    processes.publish_jobs(pool, OURS, {"é": "2", "b.Job": "1"})
+    assert snapshot(raw_redis) == {JOBS_KEY: '{"b.Job":"1","é":"2"}'.encode()}
+    assert 50 < raw_redis.ttl(JOBS_KEY) <= 60
+    assert processes.published_jobs(pool, [OURS, RUBYS]) == {OURS: {"b.Job": "1", "é": "2"}}
+
+
+def test_telling_again_replaces_what_was_told(pool, raw_redis):
+    processes.publish_jobs(pool, OURS, {"a": "1", "b": "1"})
+    raw_redis.expire(JOBS_KEY, 5)
+    processes.publish_jobs(pool, OURS, {"c": "1"})
+    assert processes.published_jobs(pool, [OURS]) == {OURS: {"c": "1"}}
+    assert raw_redis.ttl(JOBS_KEY) > 50
+
+
+def test_a_process_that_leaves_tells_nothing_any_more(pool, raw_redis):
+    processes.publish_jobs(pool, OURS, {"a": "1"})
+    processes.leave(pool, OURS)
+    assert snapshot(raw_redis) == {}
+
+
+@pytest.mark.parametrize("raw", [b"", b"no json", b'["a"]', b"[" * 100_000, b"\xff"])
+def test_what_cannot_be_read_is_nothing_told(pool, raw_redis, raw):
+    raw_redis.set(JOBS_KEY, raw)
+    assert processes.published_jobs(pool, [OURS]) == {}
+
+
+def test_without_processes_nobody_is_asked(pool):
+    assert processes.published_jobs(pool, []) == {}

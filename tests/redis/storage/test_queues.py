@@ -71,6 +71,12 @@ def test_a_job_at_the_head_is_the_next_to_be_popped(pool, raw_redis):
     assert snapshot(raw_redis) == {"queues": {b"low"}}
 
 
+def test_a_job_that_is_put_last_is_popped_after_all_that_wait(pool, raw_redis):
+    raw_redis.lpush("queue:low", "waiting")
+    queues.push_last(pool, "low", b"last")
+    assert snapshot(raw_redis) == {"queue:low": [b"last", b"waiting"], "queues": {b"low"}}
+
+
 def test_an_empty_queue_lets_the_pop_come_back_with_nothing(pool):
     assert queues.pop_blocking(pool, ["none"], 1) is None
 

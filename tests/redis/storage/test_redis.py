@@ -2,8 +2,10 @@
 
 import os
 import signal
+import socket
 import threading
 from contextlib import nullcontext
+from pathlib import Path
 
 import pytest
 import redis as redis_py
@@ -203,6 +205,12 @@ def test_a_wrong_password_and_none_are_refused_not_unreachable(make_server):
     assert Redis(RedisSettings(url=server.url, password="secret"), size=1).call("PING") == b"PONG"
 
 
+def accepts(path: Path) -> bool:
+    """Whether a server accepts connections at this socket."""
+    with socket.socket(socket.AF_UNIX) as client:
+        return client.connect_ex(str(path)) == 0
+
+
 def test_what_the_acl_forbids_is_refused(make_server):
     server = make_server(port=0)
     Redis(RedisSettings(url=server.url), size=1).call("ACL", "SETUSER", "poor", "on", ">pw", "+get", "+ping", "~open:*")
@@ -231,7 +239,7 @@ def test_a_server_that_still_loads_is_unavailable_and_did_nothing(make_server):
     )  # fmt: skip
     try:
         pool = Redis(RedisSettings(url=f"unix://{folder / 'again'}"), size=1)
-        wait_for((folder / "again").exists)
+        wait_for(lambda: accepts(folder / "again"))  # the path is there a moment before
         with pytest.raises(RedisUnavailable, match="loading") as failure:
             pool.call("GET", "k1")
         assert not failure.value.ambiguous
@@ -401,3 +409,47 @@ def test_without_hiredis_commands_are_packed_by_redis_py(redis_url, raw_redis, m
     assert pool.call("SET", "key", b"\xff") == b"OK"
     assert raw_redis.get("key") == b"\xff"
     pool.close()
+
+
+def test_a_process_may_make_any_number_of_connections_one_after_the_other(pool):
+    """redis-py stops at a hundred, and counts those that are closed as well."""
+    for _ in range(110):
+        assert pool.call("PING") == b"PONG"
+        pool.close()
+        wire = pool.own_wire()
+        wire.disconnect()
+
+
+def test_a_forked_child_does_not_keep_its_parents_connections_open(pool, raw_redis):
+    """Else the server would hand a dead worker's pops more jobs for as long as a child of it lives."""
+    wire = pool.own_wire()
+    (number,) = wire.exchange([("CLIENT", "ID")])
+    child = os.fork()
+    if child == 0:
+        signal.pause()
+    try:
+        assert wire.exchange([("PING",)]) == [b"PONG"], "the parent's stays open"
+        sock = wire._connection._sock
+        wire._connection._sock = None
+        sock.close()  # without the shutdown by which redis-py would end it for the child too: as at a kill
+        wait_for(lambda: str(number) not in {client["id"] for client in raw_redis.client_list()}, 5)
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
+def test_letting_go_closes_every_connection_there_is(pool, monkeypatch):
+    class Broken:
+        def close(self):
+            raise OSError
+
+    wires = [pool.own_wire() for _ in range(3)]
+    wires[0]._connection._sock = Broken()
+    wires[1].prepare()
+    sock = wires[1]._connection._sock
+    with monkeypatch.context() as patch:
+        patch.setattr(redis_module, "_wires", {*wires})
+        redis_module._let_go_in_child()
+    assert not any(wire._connection.is_connected for wire in wires)
+    assert sock.fileno() == -1
+    assert wires[1].exchange([("PING",)]) == [b"PONG"], "it can connect anew"

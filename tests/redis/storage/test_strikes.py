@@ -5,11 +5,10 @@ import hashlib
 import pytest
 
 from offsider.core.errors import Fenced, RedisRefused
-from offsider.core.payload import decode, encode
+from offsider.core.payload import decode, encode, interrupted
 from offsider.storage import owners, strikes
 from offsider.storage.owners import Lists
 from offsider.storage.working import DeadSetLimits, Entry, Owner
-from offsider.worker.unit_of_work import interrupted
 from tests.snapshot import snapshot
 
 JID = "a" * 24
@@ -214,35 +213,4 @@ def test_a_dead_set_of_the_wrong_type_leaves_the_job_where_it_is(pool, raw_redis
     before = snapshot(raw_redis)
     with pytest.raises(RedisRefused):
         strikes.bury(pool, corpse.entry(RAW), RAW, LIMITS)
-    assert snapshot(raw_redis) == before
-
-
-# ------------------------------------------------------------------------------------ put last
-
-
-def test_the_owner_puts_a_job_behind_all_others(pool, raw_redis, corpse):
-    raw_redis.lpush("queue:low", "waiting")
-    corpse.holds(RAW)
-    assert strikes.put_last(pool, corpse.entry(RAW))
-    assert raw_redis.lrange("queue:low", 0, -1) == [RAW, b"waiting"]
-    assert not raw_redis.exists(corpse.list)
-    assert strikes.died_with(pool, RAW) == []
-    assert not strikes.put_last(pool, corpse.entry(RAW)), "it is gone"
-
-
-def test_a_queue_of_the_wrong_type_leaves_the_job_where_it_is(pool, raw_redis, corpse):
-    raw_redis.set("queue:low", "wrong")
-    corpse.holds(RAW)
-    before = snapshot(raw_redis)
-    with pytest.raises(RedisRefused):
-        strikes.put_last(pool, corpse.entry(RAW))
-    assert snapshot(raw_redis) == before
-
-
-def test_whoever_is_fenced_puts_nothing_anywhere(pool, raw_redis, corpse):
-    corpse.holds(RAW)
-    corpse.fence()
-    before = snapshot(raw_redis)
-    with pytest.raises(Fenced):
-        strikes.put_last(pool, corpse.entry(RAW))
     assert snapshot(raw_redis) == before

@@ -11,7 +11,7 @@ from redis._parsers import _RESP3Parser
 
 from offsider.core.errors import RedisRefused, RedisUnavailable
 from offsider.storage import tracking as module
-from offsider.storage.agenda import AGENDA
+from offsider.storage.due_jobs import DUE_JOBS
 from offsider.storage.redis import RedisSettings, make_factory
 from offsider.storage.tracking import Tracking
 from tests.waiting import wait_for
@@ -83,7 +83,7 @@ def test_a_key_that_was_told_is_watched_again_when_it_is_read_again(tracking, ra
 
 def test_what_a_script_reads_is_watched(tracking, raw_redis):
     keys = ["lease", "schedule"]
-    (reply,) = tracking.read(keys, [AGENDA.by_text(keys, ["me", 60_000, 10])])
+    (reply,) = tracking.read(keys, [DUE_JOBS.by_text(keys, ["me", 60_000, 10])])
     assert reply == [b"1", [b"", []]]
     assert tracking.watches("schedule")
     raw_redis.zadd("schedule", {"job": 1.0})
@@ -95,7 +95,7 @@ def test_a_look_without_the_lease_watches_nothing(tracking, raw_redis):
     keys = ["lease", "schedule"]
     raw_redis.set("lease", "somebody 9000000000")
     tracking.watch("end")
-    assert tracking.read([], [AGENDA.by_text(keys, ["me", 60_000, 10])])[0][0] == b"0"
+    assert tracking.read([], [DUE_JOBS.by_text(keys, ["me", 60_000, 10])])[0][0] == b"0"
     raw_redis.zadd("schedule", {"job": 1.0})
     raw_redis.delete("lease")
     raw_redis.set("end", 1)
@@ -307,3 +307,11 @@ def test_a_server_that_became_a_replica_is_left(tracking, raw_redis):
         assert not tracking.is_open
     finally:
         raw_redis.replicaof("NO", "ONE")
+
+
+def test_tracking_may_begin_anew_any_number_of_times(redis_url):
+    """Each lost connection is a new one of redis-py, which stops at a hundred by itself."""
+    tracking = Tracking(RedisSettings(url=redis_url))
+    for _ in range(110):
+        tracking.open()
+        tracking.close()

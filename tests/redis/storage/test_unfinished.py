@@ -21,7 +21,7 @@ def test_jobs_in_lists_of_extensions_are_counted(pool, raw_redis):
     raw_redis.lpush("offsider:a", "1", "2")
     raw_redis.lpush("offsider:b", "3")
     pool.pipeline(queues.push_commands(pool.keys, "a", [b"4"]))
-    assert unfinished.count_by_queue(pool) == {"a": 1, "(parked)": 3}
+    assert unfinished.count_by_queue(pool) == {"a": 1, "(held)": 3}
 
 
 def test_an_empty_server_has_nothing_unfinished(pool):

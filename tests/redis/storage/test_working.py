@@ -248,3 +248,29 @@ def test_a_queue_that_is_no_list_is_named(pool, raw_redis):
     raw_redis.set("queue:wrong", "x")
     with pytest.raises(RedisRefused, match=r"WRONGTYPE .*\(queue:wrong\)"):
         working.claim(pool, ME, ["wrong", "low"], 1)
+
+
+# ----------------------------------------------------------------------------------- put last
+
+
+def test_the_owner_puts_a_job_behind_all_others_byte_for_byte(pool, raw_redis, claimed):
+    raw_redis.lpush("queue:low", "waiting")
+    assert working.put_last(pool, ENTRY)
+    assert snapshot(raw_redis) == {"queue:low": [b"job", b"waiting"], "queues": {b"low"}}
+    assert not working.put_last(pool, ENTRY), "it is gone"
+    assert raw_redis.llen("queue:low") == 2
+
+
+def test_a_job_stays_in_its_list_when_the_far_end_refuses_it(pool, raw_redis, claimed):
+    raw_redis.set("queue:low", "wrong")
+    before = snapshot(raw_redis)
+    with pytest.raises(RedisRefused):
+        working.put_last(pool, ENTRY)
+    assert snapshot(raw_redis) == before
+
+
+def test_a_fenced_owner_puts_nothing_last(pool, raw_redis, claimed, fenced):
+    before = snapshot(raw_redis)
+    with pytest.raises(Fenced):
+        working.put_last(pool, ENTRY)
+    assert snapshot(raw_redis) == before

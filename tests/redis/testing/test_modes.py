@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 
 from offsider import Config, job
+from offsider.config.default import set_default_config
 from offsider.jobs import registry
 from offsider.testing import disabled, fake
-from offsider.wiring.default import set_default_config
 
 
 @pytest.fixture

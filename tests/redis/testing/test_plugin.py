@@ -24,7 +24,7 @@ TESTS = """
 import application
 from offsider import Config
 from offsider.inspector import Queue
-from offsider.wiring.default import default_config
+from offsider.config.default import default_config
 
 def test_pushes_go_to_the_server(offsider_server):
     application.welcome.enqueue(41)

@@ -5,9 +5,9 @@ import threading
 import pytest
 
 from offsider import Client, Config, Discard, UnknownJob, job
+from offsider.config.default import set_default_config
 from offsider.jobs import registry
 from offsider.testing import RunningWorker
-from offsider.wiring.default import set_default_config
 
 
 @pytest.fixture

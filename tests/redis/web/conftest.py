@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
+from offsider.config.config import Config
+from offsider.config.installation import Installation
 from offsider.web.app import WebApp
 from offsider.web.options import WebOptions
 from offsider.web.request import Request, Response
-from offsider.wiring.config import Config
 
 HEADERS = {"host": "localhost", "accept": "text/html", "sec-fetch-site": "same-origin"}
 
@@ -37,7 +38,7 @@ def ask_with(config: Config) -> Callable[..., Callable[..., Response]]:
 
 
 def asker(config: Config, **options: Any) -> Callable[..., Response]:
-    app = WebApp(WebOptions({"main": config}, **options))
+    app = WebApp(WebOptions({"main": Installation.of(config)}, **options))
 
     def answer(path: str, query: str = "", *, method: str = "GET", body: str = "", **headers: str) -> Response:
         form = {"content-type": "application/x-www-form-urlencoded"} if body else {}

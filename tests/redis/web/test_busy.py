@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from tests.markup import Markup
+
 IDENTITY = "web-1:42:abc"
 
 
@@ -41,7 +43,7 @@ def signals(raw_redis, identity=IDENTITY):
     return raw_redis.lrange(f"{identity}-signals", 0, -1)
 
 
-def test_nobody_works(read):
+def test_without_workers_the_page_has_a_note(read):
     data = read("/busy")
     assert data["totals"] == {"processes": 0, "threads": 0, "busy": 0, "utilization": 0.0, "rss_bytes": 0}
     assert data["processes"] == data["jobs"] == []
@@ -90,7 +92,7 @@ def test_capsules_show_their_queues_and_weights(read, ask, process, raw_redis):
     assert "\N{MULTIPLICATION SIGN}5" in ask("/busy").body.decode()
 
 
-def test_one_half_of_the_page_can_be_asked_for(read, ask, process):
+def test_jobs_or_processes_can_be_shown_alone(read, ask, process):
     process()
     assert read("/busy", "only=jobs")["processes"] == []
     assert read("/busy", "only=processes")["jobs"] == []
@@ -99,7 +101,7 @@ def test_one_half_of_the_page_can_be_asked_for(read, ask, process):
     assert read("/busy", "page=99")["page"] == 1
 
 
-def test_running_jobs_come_a_hundred_to_a_page(read, ask, process, raw_redis):
+def test_running_jobs_are_shown_100_per_page(read, ask, process, raw_redis):
     work = raw_redis.hget(f"{process()}:work", "t1")
     raw_redis.hset(f"{IDENTITY}:work", mapping={f"t{number}": work for number in range(250)})
     first, last = read("/busy"), read("/busy", "page=3")
@@ -108,13 +110,31 @@ def test_running_jobs_come_a_hundred_to_a_page(read, ask, process, raw_redis):
 
 
 @pytest.mark.parametrize("word,signal", [("quiet", b"TSTP"), ("stop", b"TERM"), ("dump", b"TTIN")])
-def test_a_signal_is_left_for_a_process(ask, process, raw_redis, word, signal):
+def test_a_signal_is_sent_to_a_process(ask, process, raw_redis, word, signal):
     process()
     assert ask(f"/busy/{IDENTITY}/{word}", method="POST", body="confirmed=yes").status == 303
     assert signals(raw_redis) == [signal]
 
 
-def test_a_signal_for_all_leaves_out_those_that_are_part_of_another_program(ask, process, raw_redis):
+@pytest.mark.parametrize(
+    "path, question",
+    [
+        (f"/busy/{IDENTITY}/quiet", f"Quiet {IDENTITY}? It stops claiming new jobs."),
+        (f"/busy/{IDENTITY}/stop", f"Stop {IDENTITY}?"),
+        ("/busy/all/quiet", "Quiet all 2 processes? They stop claiming new jobs."),
+        ("/busy/all/stop", "Stop all 2 processes?"),
+    ],
+)
+def test_the_question_names_the_processes(ask, process, raw_redis, path, question):
+    process()
+    process("web-2:43:def")
+    process("web-3:44:fed", embedded=True)
+    assert question in Markup(ask(path, method="POST").body.decode()).text
+    assert question in " ".join(form["data-confirm"] for form in Markup(ask("/busy").body.decode()).all("form"))
+    assert signals(raw_redis) == []
+
+
+def test_a_signal_for_all_skips_embedded_processes(ask, process, raw_redis):
     process()
     process("web-2:43:def", embedded=True)
     answer = ask("/busy/all/stop", method="POST", accept="application/json")
@@ -125,18 +145,18 @@ def test_a_signal_for_all_leaves_out_those_that_are_part_of_another_program(ask,
     assert b"part of another program" in refused.body
 
 
-def test_a_process_that_is_gone_is_not_found(ask):
+def test_a_stopped_process_is_not_found(ask):
     assert ask("/busy/web-9:1:x/quiet", method="POST", body="confirmed=yes").status == 404
 
 
-def test_arguments_are_shown_as_the_application_lets_them(ask_with, process):
+def test_arguments_are_redacted(ask_with, process):
     process()
     page = ask_with(redact=lambda name, args, kwargs: (["hidden"], {}))("/busy").body
     assert b"hidden" in page
     assert b"&lt;b&gt;" not in page
 
 
-def test_what_a_process_tells_is_text_whatever_it_is(ask, process):
+def test_data_published_by_a_process_is_escaped(ask, process):
     process("<script>:1:x", tag="<script>alert(1)</script>", labels=["<img src=x>"], queues=['"><svg onload=x>'])
     page = ask("/busy").body
     for element in (b"<script>alert", b"<img src=x", b"<svg onload"):

@@ -26,7 +26,7 @@ def counted(rows):
     return [(row["value"], row["count"]) for row in rows]
 
 
-def test_a_queue_is_told_by_caller_and_by_class(pushed, read):
+def test_jobs_are_counted_by_caller_and_by_class(pushed, read):
     pushed("low", "Mail", caller="GET /orders", count=3)
     pushed("low", "Import", caller="Nightly", count=2)
     pushed("low", "Mail")
@@ -36,7 +36,7 @@ def test_a_queue_is_told_by_caller_and_by_class(pushed, read):
     assert (data["sampled"], data["total"]) == (6, 6)
 
 
-def test_each_row_leads_to_its_jobs_and_who_is_not_known_leads_nowhere(pushed, read):
+def test_each_row_links_to_its_jobs_except_unknown_callers(pushed, read):
     pushed("low", "Mail", caller="GET /orders")
     pushed("low", "Mail")
     data = read("/callers/low")
@@ -44,7 +44,7 @@ def test_each_row_leads_to_its_jobs_and_who_is_not_known_leads_nowhere(pushed, r
     assert [row["path"] for row in data["by_class"]] == ["/queues/low?name=Mail"]
 
 
-def test_without_a_name_it_is_the_fullest_queue(pushed, read):
+def test_without_a_name_the_longest_queue_is_shown(pushed, read):
     pushed("low", "Mail")
     pushed("high", "Mail", count=2)
     data = read("/callers")
@@ -55,7 +55,7 @@ def test_without_a_name_it_is_the_fullest_queue(pushed, read):
     ]
 
 
-def test_how_many_jobs_were_looked_at_is_said(pushed, read, ask):
+def test_the_sample_size_is_shown(pushed, read, ask):
     pushed("low", "Mail", caller="Nightly", count=1200)
     data = read("/callers/low")
     # A slow machine ends its sample earlier.
@@ -67,14 +67,14 @@ def test_how_many_jobs_were_looked_at_is_said(pushed, read, ask):
 
 def test_an_empty_server_has_a_page_too(ask):
     for path in ("/callers", "/callers/low"):
-        assert "Nothing waits here." in Markup(ask(path).body.decode()).text
+        assert "This queue is empty." in Markup(ask(path).body.decode()).text
 
 
-def test_only_the_offered_samples_can_be_asked_for(ask):
+def test_other_sample_sizes_are_refused(ask):
     assert ask("/callers/low", "most=1000000").status == 400
 
 
-def test_the_rows_end_somewhere(pushed, read):
+def test_the_number_of_rows_is_limited(pushed, read):
     for number in range(40):
         pushed("low", f"Job{number}")
     assert len(read("/callers/low")["by_class"]) == 25

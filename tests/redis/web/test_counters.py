@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import threading
 
+from offsider.config.installation import Installation
 from offsider.web.counters import Glance, counters, forget, last_hour, server
 from tests.redis.web.stored import WHEN, failed
 
 
-def test_visitors_within_a_second_share_one_look(config, raw_redis):
+def test_requests_within_a_second_share_one_read(config, raw_redis):
     first = counters(config)
     raw_redis.set("stat:processed", 5)
     assert counters(config) is first
-    assert last_hour(config) is last_hour(config)
+    assert last_hour(Installation.of(config)) is last_hour(Installation.of(config))
     assert server(config) is server(config)
 
 
-def test_while_a_look_is_under_way_no_other_is_begun():
+def test_only_one_read_runs_at_a_time():
     go_on = threading.Event()
     looks = []
 
@@ -31,7 +32,7 @@ def test_while_a_look_is_under_way_no_other_is_begun():
     assert looks == [1]
 
 
-def test_whoever_has_changed_something_sees_the_counters_of_now(ask, config, raw_redis):
+def test_after_a_change_the_counters_are_current(ask, config, raw_redis):
     forget(config)  # nothing is known yet, which is fine
     raw_redis.zadd("dead", {failed(1): WHEN})
     assert b"<b>1</b> <span>Dead</span>" in flat(ask("/dead").body)

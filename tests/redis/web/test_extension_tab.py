@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from offsider.wiring.web_tab import (
+from offsider.config.web_tab import (
     WebBadge,
     WebButton,
     WebButtons,
@@ -42,24 +42,24 @@ class Customers:
         )
         config.add_web_tab(tab)
 
-    def all(self, visit):
+    def all(self, request):
         rows = [
             [WebLink("<i>kim</i>", "/customers/kim"), 12345, WebTime(1000.0), WebBadge("gold", "warn"), self.button()]
         ]
-        page = visit.number("page", highest=9)
+        page = request.number("page", highest=9)
         return WebPage("Customers", [WebNote(f"Page {page}"), WebTable("All", ["Name", "Jobs", "Since", "", ""], rows)])
 
-    def one(self, visit):
-        if visit.path("name") != "kim":
+    def one(self, request):
+        if request.path("name") != "kim":
             return None
         return WebPage("Customer", [WebFacts("Facts", {"Name": "kim"}), WebButtons([self.button()])], subject="kim")
 
     def button(self):
         return WebButton("Block", "/customers/kim/block", {"why": "<b>"}, confirm="Block this customer?", danger=True)
 
-    def block(self, visit):
-        self.blocked.append((visit.path("name"), visit.text("why")))
-        return f"Blocked: {visit.path('name')}"
+    def block(self, request):
+        self.blocked.append((request.path("name"), request.text("why")))
+        return f"Blocked: {request.path('name')}"
 
 
 @pytest.fixture
@@ -71,12 +71,12 @@ def customers(config, tmp_path):
     return extension
 
 
-def test_its_tab_is_on_every_page(customers, ask):
+def test_the_tab_is_on_every_page(customers, ask):
     assert b'<a href="/customers">Customers</a>' in ask("/").body
     assert b'<a href="/customers" aria-current="page">Customers</a>' in ask("/customers/kim").body
 
 
-def test_its_pages_are_escaped_and_are_json_too(customers, ask, read):
+def test_the_pages_are_escaped_and_available_as_json(customers, ask, read):
     data = read("/customers")
     assert (data["title"], data["subject"]) == ("Customers", "")
     assert data["blocks"][1]["rows"][0][1] == {"is": "number", "value": 12345, "digits": 0}
@@ -90,7 +90,7 @@ def test_its_pages_are_escaped_and_are_json_too(customers, ask, read):
     assert b"<dt>Name</dt>" in ask("/customers/kim").body
 
 
-def test_its_actions_are_guarded_like_ours(customers, ask, ask_with):
+def test_the_actions_are_protected_like_built_in_ones(customers, ask, ask_with):
     assert ask("/customers/kim/block", method="POST", sec_fetch_site="cross-site").status == 403
     refuse = ask_with(authorize=lambda visitor, action: action != "customers.block")
     assert refuse("/customers/kim/block", method="POST").status == 403
@@ -100,7 +100,7 @@ def test_its_actions_are_guarded_like_ours(customers, ask, ask_with):
     assert customers.blocked == [("kim", "late")]
 
 
-def test_what_a_button_asks_is_asked_without_our_script_too(customers, ask):
+def test_buttons_ask_for_confirmation_without_our_script_too(customers, ask):
     page = ask("/customers").body.decode()
     assert '<input type="hidden" name="offsider_question" value="Block this customer?">' in page
     path, body = "/customers/kim/block", "why=late&offsider_question=Block+this+customer%3F"
@@ -112,14 +112,14 @@ def test_what_a_button_asks_is_asked_without_our_script_too(customers, ask):
     assert customers.blocked == [("kim", "late")]
 
 
-def test_an_action_that_says_nothing_is_told_by_its_tabs_name(config, ask_with, caplog):
+def test_an_action_without_a_message_shows_the_tabs_title(config, ask_with, caplog):
     caplog.set_level(logging.INFO, "offsider.web")
-    config.add_web_tab(WebTab("mute", "Mute", "/mute", actions={"/go": lambda visit: None}))
+    config.add_web_tab(WebTab("mute", "Mute", "/mute", actions={"/go": lambda request: None}))
     assert ask_with()("/mute/go", method="POST").status == 303
     assert caplog.records[-1].getMessage() == "mute.go: Mute"
 
 
-def test_its_files_are_on_its_pages_alone(customers, ask):
+def test_the_assets_are_only_on_its_pages(customers, ask):
     page = ask("/customers").body.decode()
     file = page.partition("/assets/customers-look.")[2].partition('"')[0]
     assert ask(f"/assets/customers-look.{file}").body in {b"b { color: red }", b"'use strict'"}

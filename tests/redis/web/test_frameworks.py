@@ -65,7 +65,7 @@ def mounted(request, config):
     return answer
 
 
-def test_every_link_and_redirect_leads_below_the_mount(mounted):
+def test_every_link_and_redirect_is_below_the_mount_path(mounted):
     page = mounted("GET", "/jobs/busy")
     assert page.status_code == 200
     assert 'href="/jobs/queues"' in page.text
@@ -81,13 +81,13 @@ def test_the_root_of_the_mount_is_the_dashboard(mounted):
     assert mounted("GET", "/jobs/").status_code == 200
 
 
-def test_names_with_odd_letters_find_their_page(mounted, raw_redis):
+def test_names_with_special_characters_have_a_page(mounted, raw_redis):
     raw_redis.sadd("queues", "a/b ö")
     raw_redis.lpush("queue:a/b ö", b"{}")
     assert mounted("GET", "/jobs/queues/a~2fb~20~c3~b6").status_code == 200
 
 
-def test_nobody_unknown_is_let_in_and_no_other_site_changes_anything(mounted):
+def test_authentication_and_csrf_protection_apply(mounted):
     assert mounted("GET", "/jobs/", headers={"x-user": ""}).status_code == 403
     assert mounted("POST", "/jobs/change_theme", data=FORM, headers={"sec-fetch-site": "cross-site"}).status_code == 403
     assert mounted("POST", "/jobs/change_theme", data=FORM, headers={"origin": "http://evil.com"}).status_code == 403

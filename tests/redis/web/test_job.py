@@ -6,8 +6,9 @@ import json
 
 import pytest
 
+from offsider.config.web_tab import WebLink, WebTab
 from offsider.core.backtrace import compress
-from offsider.wiring.web_tab import WebLink, WebTab
+from offsider.core.malformed import listable
 from tests.markup import Markup
 from tests.redis.web.stored import WHEN, failed, jid, job, push
 from tests.waiting import wait_for
@@ -37,7 +38,7 @@ def found(read, number):
 # ------------------------------------------------------------------------------------- looking
 
 
-def test_a_failed_job_shows_all_that_is_known_of_it(ask, read, raw_redis):
+def test_a_failed_job_shows_all_its_data(ask, read, raw_redis):
     lines = ["/app/hard_job.py:7 in perform", "/app/bank.py:3 in charge"]
     more = {"tags": ["vip"], "error_backtrace": compress(lines, 8), "bid": "b-1", "lang": {"x": 1}}
     raw_redis.zadd("retry", {failed(1, kwargs={"now": True}, **{"meta.caller_id": "web#buy", **more}): WHEN})
@@ -56,7 +57,7 @@ def test_a_failed_job_shows_all_that_is_known_of_it(ask, read, raw_redis):
         assert word in words
 
 
-def test_it_leads_to_jobs_of_the_same_class_and_the_same_error(read, look, raw_redis):
+def test_the_page_links_to_jobs_of_the_same_class_and_error(read, look, raw_redis):
     raw_redis.zadd("retry", {failed(1): WHEN, failed(2): WHEN, failed(3, error_class="KeyError"): WHEN})
     raw_redis.zadd("dead", {failed(4): WHEN})
     data = read(row_of(read, "/retries", 1)["path"])
@@ -69,13 +70,13 @@ def test_it_leads_to_jobs_of_the_same_class_and_the_same_error(read, look, raw_r
     assert len(look(path, query)["jobs"]) == 3
 
 
-def test_it_lists_the_last_attempts(ask, read, raw_redis):
+def test_the_page_lists_recent_attempts(ask, read, raw_redis):
     stored = {"number": 2, "at": WHEN, "host": "h:7", "error_class": "KeyError", "error_message": "x", "duration": 0.5}
     raw_redis.zadd("retry", {failed(1): WHEN})
     raw_redis.lpush(f"offsider:attempts:{jid(1)}", json.dumps(stored))
     (attempt,) = read(row_of(read, "/retries", 1)["path"])["attempts"]
     assert (attempt["number"], attempt["host"], attempt["duration_seconds"]) == (2, "h:7", 0.5)
-    assert "Last attempts" in ask(row_of(read, "/retries", 1)["path"]).body.decode()
+    assert "Recent attempts" in ask(row_of(read, "/retries", 1)["path"]).body.decode()
 
 
 def test_a_job_is_found_by_its_id_wherever_it_is(ask, read, raw_redis, running):
@@ -88,10 +89,10 @@ def test_a_job_is_found_by_its_id_wherever_it_is(ask, read, raw_redis, running):
     assert found(read, 7)["running"]["process"] == "h:7:abc"
     assert "h:7:abc" in ask("/job/busy/" + jid(7)).body.decode()
     gone = wait_for(lambda: (answer := ask("/job/nothing")).status == 404 and answer)
-    assert "it has run, or was deleted" in gone.body.decode()
+    assert "It has run, or was deleted" in gone.body.decode()
 
 
-def test_a_job_that_has_moved_on_is_found_by_its_old_address(read, raw_redis):
+def test_a_moved_job_is_found_by_its_old_address(read, raw_redis):
     raw_redis.zadd("retry", {failed(1): WHEN})
     path = row_of(read, "/retries", 1)["path"]
     raw_redis.delete("retry")
@@ -108,7 +109,7 @@ def test_a_job_that_takes_long_to_find_is_searched_for(ask, read, raw_redis):
     assert "search" in data or data["jid"] == jid(400_099)
 
 
-def test_long_texts_are_cut_until_all_is_asked_for(ask, read, raw_redis):
+def test_long_texts_are_cut_unless_all_is_requested(ask, read, raw_redis):
     raw_redis.zadd("dead", {failed(1, args=["x" * 300_000], error_message="y" * 150_000): WHEN})
     path = row_of(read, "/dead", 1)["path"]
     short = read(path)
@@ -121,7 +122,7 @@ def test_long_texts_are_cut_until_all_is_asked_for(ask, read, raw_redis):
     assert len(json.loads(whole["args"])[0]) == 300_000
 
 
-def test_bytes_that_are_no_job_have_a_page_too(read, raw_redis):
+def test_malformed_jobs_have_a_page(read, raw_redis):
     raw_redis.zadd("dead", {b"\xff<b>no job": WHEN})
     (row,) = read("/dead")["jobs"]
     data = read(row["path"])
@@ -129,7 +130,15 @@ def test_bytes_that_are_no_job_have_a_page_too(read, raw_redis):
     assert data["args"].endswith("<b>no job")
 
 
-def test_nothing_of_the_arguments_is_shown_that_the_redaction_hides(ask_with, read, raw_redis):
+def test_a_wrapper_is_shown_as_the_bytes_inside(read, raw_redis):
+    raw_redis.zadd("dead", {listable(b"<b>no job", 1.0): WHEN})
+    (row,) = read("/dead")["jobs"]
+    data = read(row["path"])
+    assert (data["malformed"], data["args"], data["size_bytes"]) == (True, "<b>no job", 9)
+    assert data["error"]["class"] == "offsider.MalformedPayload"
+
+
+def test_redacted_arguments_are_nowhere_on_the_page(ask_with, read, raw_redis):
     raw_redis.zadd("dead", {failed(1, kwargs={"card": "4242"}): WHEN})
     path = row_of(read, "/dead", 1)["path"]
     page = ask_with(redact=lambda name, args, kwargs: (["[hidden]"], {}))(path).body.decode()
@@ -138,9 +147,7 @@ def test_nothing_of_the_arguments_is_shown_that_the_redaction_hides(ask_with, re
     assert "[hidden]" in page
 
 
-def test_neither_copies_of_the_arguments_nor_what_extensions_say_get_past_the_redaction(
-    config, ask_with, read, raw_redis
-):
+def test_copies_of_arguments_and_facts_of_extensions_are_redacted(config, ask_with, read, raw_redis):
     def facts(payload):
         return {"Order": f"{payload['args']} {payload['kwargs']}"}
 
@@ -161,7 +168,7 @@ def test_neither_copies_of_the_arguments_nor_what_extensions_say_get_past_the_re
     assert "d-1" in page
 
 
-def test_extensions_add_what_they_know_of_a_job(config, ask_with, raw_redis):
+def test_extensions_add_facts(config, ask_with, raw_redis):
     def facts(payload):
         return {"Order": WebLink(str(payload["args"][0]), "/shop/1")}
 
@@ -184,13 +191,14 @@ def test_a_job_is_retried_killed_and_deleted_from_its_page(ask, read, raw_redis)
     assert (done.status, dict(done.headers)["location"]) == (303, "/retries")
     ask(f"{actions[2]['path']}/kill", method="POST")
     ask(f"{actions[3]['path']}/quarantine", method="POST")
-    assert ask(f"{actions[4]['path']}/delete", method="POST").status == 200  # a question
+    question = Markup(ask(f"{actions[4]['path']}/delete", method="POST").body.decode()).text
+    assert f"Permanently delete job Shop::Send ({jid(4)})?" in question
     ask(f"{actions[4]['path']}/delete", method="POST", body="confirmed=yes")
     assert raw_redis.zcard("retry") == 0
     assert (raw_redis.llen("queue:mail"), raw_redis.zcard("dead"), read("/quarantine")["size"]) == (1, 1, 1)
 
 
-def test_what_can_be_done_depends_on_where_it_is(read, raw_redis, running):
+def test_the_actions_depend_on_the_location(read, raw_redis, running):
     push(raw_redis, "mail", job(1))
     raw_redis.zadd("retry", {failed(2): WHEN})
     raw_redis.zadd("schedule", {job(3): WHEN})
@@ -205,7 +213,7 @@ def test_what_can_be_done_depends_on_where_it_is(read, raw_redis, running):
     }
 
 
-def test_a_job_in_a_queue_is_deleted_or_put_aside(ask, read, raw_redis):
+def test_a_job_in_a_queue_is_deleted_or_quarantined(ask, read, raw_redis):
     push(raw_redis, "mail", job(1), job(2), job(3))
     first, second, third = (row["path"] for row in read("/queues/mail")["jobs"])
     assert dict(ask(f"{second}/quarantine", method="POST").headers)["location"] == "/queues/mail"
@@ -213,7 +221,7 @@ def test_a_job_in_a_queue_is_deleted_or_put_aside(ask, read, raw_redis):
     assert [row["path"] for row in read("/queues/mail")["jobs"]] == [first]
 
 
-def test_what_cannot_be_done_is_said(ask, read, raw_redis):
+def test_an_impossible_action_is_reported(ask, read, raw_redis):
     raw_redis.zadd("dead", {b"no job": WHEN, failed(1): WHEN + 1})
     good, bad = (row["path"] for row in read("/dead")["jobs"])
     assert ask(f"{bad}/retry", method="POST").status == 400
@@ -224,7 +232,7 @@ def test_what_cannot_be_done_is_said(ask, read, raw_redis):
 
 
 @pytest.mark.parametrize("path, name", [("/retries", "retry"), ("/scheduled", "schedule")])
-def test_a_job_gets_another_time(ask, read, raw_redis, path, name):
+def test_a_job_is_rescheduled(ask, read, raw_redis, path, name):
     raw_redis.zadd(name, {failed(1): WHEN})
     job_path = row_of(read, path, 1)["path"]
     answer = ask(f"{job_path}/reschedule", method="POST", body="at=2030-01-02T03%3A04", accept=JSON)
@@ -239,6 +247,6 @@ def test_a_job_gets_another_time(ask, read, raw_redis, path, name):
 @pytest.mark.parametrize(
     "body", ["", "at=", "at=soon", "minutes=-5", "minutes=9999999", "at=1960-01-01", "at=0001-01-01"]
 )
-def test_a_time_has_bounds(ask, read, raw_redis, body):
+def test_invalid_times_are_refused(ask, read, raw_redis, body):
     raw_redis.zadd("retry", {failed(1): WHEN})
     assert ask(f"{row_of(read, '/retries', 1)['path']}/reschedule", method="POST", body=body).status == 400

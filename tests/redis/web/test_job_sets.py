@@ -56,14 +56,14 @@ def test_a_set_is_shown_25_jobs_a_page(read, page):
     }
 
 
-def test_it_is_turned_round_by_its_first_heading(read, page):
+def test_the_first_heading_reverses_the_order(read, page):
     data = read(page)
     other = "latest" if data["order"] == "earliest" else "earliest"
     path, _, query = data["orders"][other].partition("?")
     assert read(path, query)["jobs"][0]["jid"] == jid(0 if other == "earliest" else 29)
 
 
-def test_a_filter_is_for_content_class_argument_error_tag_and_caller(read, raw_redis, page, look):
+def test_jobs_are_filtered_by_content_class_argument_error_tag_and_caller(read, raw_redis, page, look):
     odd = failed(77, tags=["vip"], error_class="KeyError", **{"class": "Other", "meta.caller_id": "web#buy"})
     raw_redis.zadd(SETS[page], {odd: WHEN})
     for query in ("text=user77", "name=Other", "argument=77", "error=KeyError", "tag=vip", "caller=web%23buy"):
@@ -73,20 +73,20 @@ def test_a_filter_is_for_content_class_argument_error_tag_and_caller(read, raw_r
     assert numbers(look(page, "error=peer+2&name=Shop%3A%3ASend")) == [2, *range(20, 30)]
 
 
-def test_a_filter_by_age(read, raw_redis, look):
+def test_jobs_are_filtered_by_age(read, raw_redis, look):
     fill(raw_redis, "retry", failed(1, created_at=1_000_000), failed(2, created_at=int((WHEN + 1e8) * 1000)))
     assert numbers(look("/retries", "older=86400")) == [1]
     assert numbers(look("/retries", "newer=86400")) == [2]
 
 
-def test_each_part_of_a_filter_can_be_taken_away(read, page, look):
+def test_each_field_of_a_filter_can_be_removed(read, page, look):
     data = look(page, "error=IOError&argument=user7")
     assert data["filter"]["fields"] == {"argument": "user7", "error": "IOError"}
     path, _, query = data["filter"]["without"]["argument"].partition("?")
     assert read(path, query)["filter"]["fields"] == {"error": "IOError"}
 
 
-def test_a_long_look_goes_on_where_it_ended_until_all_was_looked_at(read, raw_redis):
+def test_a_long_scan_continues_until_all_jobs_are_scanned(read, raw_redis):
     fill(raw_redis, "retry", *(failed(number) for number in range(2_000)))
     seen: set[str] = set()
     path, query, parts = "/retries", "error=IOError", 0
@@ -102,7 +102,12 @@ def test_a_long_look_goes_on_where_it_ended_until_all_was_looked_at(read, raw_re
     assert data["search"]["found"] >= 2_000
 
 
-def test_facets_lead_to_filters(read, look, raw_redis):
+def test_facets_show_their_sample(ask, page):
+    assert "In the 25 jobs on this page" in Markup(ask(page).body.decode()).text
+    assert "In the first 30 matches" in Markup(ask(page, "error=IOError").body.decode()).text
+
+
+def test_facets_link_to_filters(read, look, raw_redis):
     fill(raw_redis, "retry", failed(1, tags=["vip"]), failed(2), failed(3, error_class="KeyError"))
     facets = {each["field"]: each["values"] for each in read("/retries")["facets"]}
     assert [(each["value"], each["count"]) for each in facets["error"]] == [("IOError", 2), ("KeyError", 1)]
@@ -113,15 +118,15 @@ def test_facets_lead_to_filters(read, look, raw_redis):
 @pytest.mark.parametrize(
     "query", ["page=0", "page=9999999", "order=up", "older=x", "tag=" + "t" * 101, "name=x&cursor=" + "1" * 101]
 )
-def test_numbers_and_words_have_bounds(ask, page, query):
+def test_parameters_out_of_bounds_are_refused(ask, page, query):
     assert ask(page, query).status == 400
 
 
-def test_a_cursor_that_nobody_gave_is_the_beginning(read, page, look):
+def test_an_invalid_cursor_starts_from_the_beginning(read, page, look):
     assert len(look(page, "error=IOError&cursor=nonsense")["jobs"]) == 30
 
 
-def test_any_score_and_any_bytes_can_be_looked_at(ask, read, raw_redis, page):
+def test_any_score_and_any_bytes_can_be_shown(ask, read, raw_redis, page):
     raw_redis.zadd(SETS[page], {b"\xffno job": "inf", b"[]": "-inf", failed(90): 1e300, failed(91): -5})
     rows = read(page, "page=2")["jobs"] + read(page)["jobs"]
     assert sum(row["malformed"] for row in rows) == 2
@@ -133,12 +138,12 @@ def test_any_score_and_any_bytes_can_be_looked_at(ask, read, raw_redis, page):
 # ---------------------------------------------------------------------------------- chosen jobs
 
 
-def test_chosen_jobs_are_retried(ask, read, raw_redis):
+def test_selected_jobs_are_retried(ask, read, raw_redis):
     fill(raw_redis, "retry", *(failed(number) for number in range(5)))
     body = urlencode([*keys(read, "/retries", 1, 3), ("key", "1.5|gone")])
     answer = ask("/retries/selected/retry", method="POST", body=body, accept=JSON)
     assert json.loads(answer.body) == {
-        "done": "Sent to their queues: 2; Gone meanwhile: 1",
+        "done": "Enqueued 2 jobs. 1 job was already gone.",
         "done_to": 2,
         "gone": 1,
         "refused": [],
@@ -148,45 +153,47 @@ def test_chosen_jobs_are_retried(ask, read, raw_redis):
     assert {payload["args"][0]: payload["retry_count"] for payload in pushed} == {1: 0, 3: 0}
 
 
-def test_bytes_that_are_no_job_are_not_retried_and_it_is_said(ask, read, raw_redis):
+def test_malformed_jobs_are_not_retried_and_reported(ask, read, raw_redis):
     raw_redis.zadd("dead", {b"no job": WHEN})
     body = urlencode([("key", read("/dead")["jobs"][0]["key"])])
     answer = json.loads(ask("/dead/selected/retry", method="POST", body=body, accept=JSON).body)
     assert (answer["done_to"], len(answer["refused"])) == (0, 1)
-    assert "Not possible: 1 (malformed payload" in answer["done"]
+    assert "1 job could not be changed: malformed payload" in answer["done"]
     assert raw_redis.zcard("dead") == 1
 
 
-def test_chosen_jobs_are_killed(ask, read, raw_redis):
+def test_selected_jobs_are_killed(ask, read, raw_redis):
     fill(raw_redis, "retry", failed(1), failed(2))
     assert ask("/retries/selected/kill", method="POST", body=urlencode(keys(read, "/retries", 2))).status == 303
     assert (stored(raw_redis, "retry"), stored(raw_redis, "dead")) == ([1], [2])
 
 
-def test_chosen_jobs_run_before_they_are_due(ask, read, raw_redis):
+def test_selected_jobs_are_enqueued_before_they_are_due(ask, read, raw_redis):
     fill(raw_redis, "schedule", job(1), job(2))
     ask("/scheduled/selected/add_to_queue", method="POST", body=urlencode(keys(read, "/scheduled", 1)))
     assert stored(raw_redis, "schedule") == [2]
     assert raw_redis.llen("queue:mail") == 1
 
 
-def test_chosen_jobs_are_deleted_after_a_question(ask, read, raw_redis, page):
+def test_selected_jobs_are_deleted_after_confirmation(ask, read, raw_redis, page):
     chosen = [("key", row["key"]) for row in read(page)["jobs"][:2]]
     asked = ask(f"{page}/selected/delete", method="POST", body=urlencode(chosen))
+    place = {"/retries": "Retries", "/scheduled": "Scheduled", "/dead": "Dead"}[page]
+    assert f"Permanently delete the selected jobs in {place} (2)?" in Markup(asked.body.decode()).text
     form = Markup(asked.body.decode()).form(lambda form: "/selected/delete" in form.action)
     assert raw_redis.zcard(SETS[page]) == 30
     assert ask(form.action, method="POST", body=urlencode(form.fields)).status == 303
     assert raw_redis.zcard(SETS[page]) == 28
 
 
-def test_chosen_jobs_go_to_the_quarantine(ask, read, raw_redis, page):
+def test_selected_jobs_move_to_the_quarantine(ask, read, raw_redis, page):
     chosen = [("key", row["key"]) for row in read(page)["jobs"][:2]]
     ask(f"{page}/selected/quarantine", method="POST", body=urlencode(chosen))
     assert raw_redis.zcard(SETS[page]) == 28
     assert {row["was_in"] for row in read("/quarantine")["jobs"]} == {SETS[page]}
 
 
-def test_each_page_offers_what_can_be_done_there(ask, read, page):
+def test_each_page_has_its_actions(ask, read, page):
     verbs = {
         "/retries": ["retry", "kill", "quarantine", "delete"],
         "/scheduled": ["add_to_queue", "quarantine", "delete"],
@@ -208,7 +215,7 @@ def test_read_only_pages_show_no_buttons(ask_with, page):
 # ------------------------------------------------------------------------------------- all jobs
 
 
-def test_all_jobs_are_acted_on_after_a_page_that_tells_how_many(ask, read, raw_redis):
+def test_an_action_on_all_jobs_shows_their_number_first(ask, read, raw_redis):
     fill(raw_redis, "retry", *(failed(number) for number in range(30)))
     asked = read("/retries/all", "verb=retry")
     assert (asked["matched"], list(asked["actions"])) == (30, ["retry"])
@@ -218,13 +225,13 @@ def test_all_jobs_are_acted_on_after_a_page_that_tells_how_many(ask, read, raw_r
     assert (raw_redis.zcard("retry"), raw_redis.llen("queue:mail")) == (0, 30)
 
 
-def test_removing_all_offers_the_quarantine_first_and_deleting_for_good(ask, page):
+def test_removing_all_offers_quarantine_first_and_deletion(ask, page):
     markup = Markup(ask(f"{page}/all", "verb=delete&error=IOError").body.decode())
     buttons = [button for button in markup.all("button") if button["formaction"].startswith(page)]
     assert [button["formaction"] for button in buttons] == [f"{page}/all/quarantine", f"{page}/all/delete"]
 
 
-def test_only_what_matches_is_acted_on(ask, read, raw_redis, page):
+def test_an_action_affects_only_matching_jobs(ask, read, raw_redis, page):
     asked = read(f"{page}/all", "verb=delete&error=peer+1")
     assert (asked["matched"], asked["complete"], asked["total"]) == (11, True, 30)
     ask(f"{page}/all/quarantine", method="POST", body="error=peer+1")
@@ -233,15 +240,18 @@ def test_only_what_matches_is_acted_on(ask, read, raw_redis, page):
     assert raw_redis.zcard(SETS[page]) == 8
 
 
-def test_all_are_killed_and_all_are_deleted(ask, raw_redis):
+def test_all_jobs_are_killed_or_deleted(ask, config, raw_redis):
+    told = []
+    config.death_handlers.append(lambda payload, error: told.append(repr(error)))
     fill(raw_redis, "retry", *(failed(number) for number in range(5)))
     ask("/retries/all/kill", method="POST")
+    assert told == ["JobKilled('killed in the web UI')"] * 5
     assert (raw_redis.zcard("retry"), raw_redis.zcard("dead")) == (0, 5)
     ask("/dead/all/delete", method="POST")
     assert raw_redis.zcard("dead") == 0
 
 
-def test_a_number_that_nobody_can_reckon_with_breaks_no_page(ask, read, raw_redis):
+def test_a_huge_number_does_not_break_a_page(ask, read, raw_redis):
     raw_redis.zadd("retry", {failed(1).replace(b'"retry_count": 1', b'"retry_count": ' + b"9" * 400): WHEN})
     page = ask("/retries")
     assert page.status == 200

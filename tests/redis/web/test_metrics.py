@@ -50,7 +50,7 @@ def test_the_classes_with_the_most_execution_time_come_first(ran, read):
     assert (data["processed"], data["failed"], data["total"]) == (6, 1, 2)
 
 
-def test_five_lines_are_drawn_until_somebody_chooses(ran, read):
+def test_five_lines_are_drawn_by_default(ran, read):
     for number in range(7):
         ran(f"Job{number}", "11:58", p=1, ms=1000 - number)
     data = read("/metrics")
@@ -61,13 +61,13 @@ def test_five_lines_are_drawn_until_somebody_chooses(ran, read):
     assert names(more) == ["Job0", "Job2", "Job3", "Job4", "Job6"]
 
 
-def test_all_lines_can_be_taken_away(ran, read):
+def test_all_lines_can_be_removed(ran, read):
     ran("Only", "11:58", p=1, ms=10)
     (job,) = read("/metrics")["jobs"]
     assert names(read("/metrics", job["toggle_path"].partition("?")[2])) == []
 
 
-def test_a_ninth_line_cannot_be_chosen(ran, read):
+def test_a_ninth_line_cannot_be_selected(ran, read):
     for number in range(9):
         ran(f"Job{number}", "11:58", p=1, ms=1000 - number)
     data = read("/metrics", "&".join(f"job=Job{number}" for number in range(8)))
@@ -76,7 +76,7 @@ def test_a_ninth_line_cannot_be_chosen(ran, read):
     assert len(read("/metrics", "&".join(f"job=Job{number}" for number in range(9)))["lines"]) == 8
 
 
-def test_a_chosen_class_is_in_the_table_even_when_it_is_far_down(ran, read):
+def test_a_selected_class_is_always_in_the_table(ran, read):
     for number in range(60):
         ran(f"Job{number:02}", "11:58", p=1, ms=1000 - number)
     data = read("/metrics", "job=Job59")
@@ -84,7 +84,7 @@ def test_a_chosen_class_is_in_the_table_even_when_it_is_far_down(ran, read):
     assert names(data) == ["Job59"]
 
 
-def test_a_filter_is_text_and_no_pattern(ran, read):
+def test_a_filter_is_text_not_a_pattern(ran, read):
     ran("Mail", "11:58", p=1, ms=10)
     assert [job["name"] for job in read("/metrics", "name=mai")["jobs"]] == ["Mail"]
     assert read("/metrics", "name=M.*")["jobs"] == []
@@ -93,7 +93,7 @@ def test_a_filter_is_text_and_no_pattern(ran, read):
 @pytest.mark.parametrize(
     "period,step,count", [("1h", 60, 60), ("2h", 60, 120), ("8h", 600, 48), ("24h", 1200, 72), ("72h", 2400, 108)]
 )
-def test_a_period_has_columns_that_can_be_told_apart(read, period, step, count):
+def test_a_period_has_distinguishable_columns(read, period, step, count):
     columns = read("/metrics", f"period={period}")["columns"]
     assert (columns["step_seconds"], columns["count"]) == (step, count)
 
@@ -116,16 +116,16 @@ def test_a_deploy_is_marked(raw_redis, read, ask):
 
 
 @pytest.mark.parametrize("query", ["period=5h", "period=1h%20", f"name={'x' * 101}", f"job={'x' * 501}"])
-def test_what_is_out_of_bounds_is_refused(ask, query):
+def test_parameters_out_of_bounds_are_refused(ask, query):
     assert ask("/metrics", query).status == 400
 
 
-def test_without_any_run_the_page_says_so(ask):
-    assert "No job has run in this time." in Markup(ask("/metrics").body.decode()).text
+def test_without_runs_the_page_has_a_note(ask):
+    assert "No jobs ran in this period." in Markup(ask("/metrics").body.decode()).text
 
 
 @pytest.mark.parametrize("count", [1, 20])
-def test_hostile_names_are_text(ran, ask, count):
+def test_hostile_names_are_escaped(ran, ask, count):
     for at in range(0, len(STRINGS), len(STRINGS) // count):
         ran(STRINGS[at].encode(errors="replace").decode(), "11:58", p=1, ms=10)
     body = ask("/metrics").body.decode()
@@ -146,7 +146,7 @@ def test_a_class_has_its_histogram(raw_redis, ran, read):
     assert data["counts"][-2][25] == 1
 
 
-def test_a_class_tells_within_which_time_nearly_all_of_its_runs_end(raw_redis, read):
+def test_a_class_shows_its_percentiles(raw_redis, read):
     took(raw_redis, "Mail", "11:58", 0, 60)
     took(raw_redis, "Mail", "11:58", 4, 38)
     took(raw_redis, "Mail", "11:58", 25, 2)
@@ -154,22 +154,22 @@ def test_a_class_tells_within_which_time_nearly_all_of_its_runs_end(raw_redis, r
     assert within == {50: "≤ 20 ms", 95: "≤ 100 ms", 99: "> 335 s"}
 
 
-def test_the_name_of_a_class_may_hold_any_letter(raw_redis, ran, read):
+def test_the_name_of_a_class_may_contain_any_character(raw_redis, ran, read):
     ran("Shop::Mail v2/é", "11:58", p=1, ms=10)
     (job,) = read("/metrics")["jobs"]
     assert read(*job["path"].split("?"))["success"] == 1
 
 
-def test_from_a_class_one_gets_to_its_jobs(read):
+def test_a_class_links_to_its_jobs(read):
     data = read("/metrics/Mail")
     assert (data["retries_path"], data["dead_path"]) == ("/retries?name=Mail", "/dead?name=Mail")
 
 
 def test_a_class_that_never_ran_has_an_empty_page(ask):
-    assert "Nothing yet" in Markup(ask("/metrics/Nobody").body.decode()).text
+    assert "No data yet" in Markup(ask("/metrics/Nobody").body.decode()).text
 
 
-def test_there_is_no_histogram_for_longer_than_eight_hours(ask, ran, raw_redis, read):
+def test_histograms_are_limited_to_eight_hours(ask, ran, raw_redis, read):
     assert ask("/metrics/Mail", "period=24h").status == 400
     raw_redis.hset("j|261120|13:2", mapping={"Mail|p": 2, "Mail|ms": 7000})
     (job,) = read("/metrics", "period=24h")["jobs"]

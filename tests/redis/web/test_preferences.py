@@ -30,7 +30,7 @@ def test_a_language_is_kept_and_shown(ask):
     ["theme=dark", "theme=pink&back=/", "theme=dark&back=//evil.com", "theme=dark&back=https://evil.com",
      "theme=dark&back=/%5Cevil.com", "theme=dark&back=/%0d%0aSet-Cookie:a=b", "theme=dark&back=/%C3%A4"],
 )  # fmt: skip
-def test_odd_wishes_are_refused(ask, body):
+def test_invalid_preferences_are_refused(ask, body):
     assert ask("/change_theme", method="POST", body=body).status == 400
 
 

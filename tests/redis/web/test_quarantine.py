@@ -24,7 +24,7 @@ def key(read, number):
     return urlencode([("key", row["key"]) for row in read("/quarantine")["jobs"] if row["jid"] == jid(number)])
 
 
-def test_it_lists_what_was_put_aside_until_when_and_from_where(ask, read, raw_redis, put_aside):
+def test_the_page_lists_jobs_with_expiry_and_origin(ask, read, raw_redis, put_aside):
     data = read("/quarantine")
     assert (data["size"], data["days"]) == (3, 30)
     assert {(row["jid"], row["was_in"]) for row in data["jobs"]} == {
@@ -46,33 +46,46 @@ def test_a_job_in_quarantine_has_its_page(ask, read, put_aside):
     assert read("/quarantine")["size"] == 2
 
 
-def test_chosen_jobs_are_restored_to_where_they_were(ask, read, raw_redis, put_aside):
+def test_selected_jobs_are_restored_to_their_origin(ask, read, raw_redis, put_aside):
     answer = ask("/quarantine/selected/restore", method="POST", body=key(read, 3), accept="application/json")
-    assert json.loads(answer.body) == {"done": "Restored: 1", "done_to": 1, "gone": 0}
+    assert json.loads(answer.body) == {"done": "Restored 1 job.", "done_to": 1, "gone": 0}
     assert raw_redis.zrange("retry", 0, -1, withscores=True) == [(failed(3), WHEN)]
     ask("/quarantine/selected/restore", method="POST", body=key(read, 1))
     assert raw_redis.lrange("queue:mail", 0, -1) == [job(1)]
 
 
-def test_all_are_restored(ask, read, raw_redis, put_aside):
+def test_all_jobs_are_restored(ask, read, raw_redis, put_aside):
     ask("/quarantine/all/restore", method="POST", body="confirmed=yes")
     assert read("/quarantine")["size"] == 0
     assert (raw_redis.llen("queue:mail"), raw_redis.zcard("retry")) == (2, 1)
 
 
-def test_deleting_for_good_is_asked_about(ask, read, raw_redis, put_aside):
-    for path, body in (("/quarantine/selected/delete", key(read, 1)), ("/quarantine/all/delete", "")):
-        before = read("/quarantine")["size"]
-        question = Markup(ask(path, method="POST", body=body).body.decode())
-        assert "for good?" in question.text
-        assert read("/quarantine")["size"] == before
-        form = question.form(lambda form: form.action.startswith("/quarantine/"))
-        ask(form.action, method="POST", body=urlencode(form.fields))
-        assert read("/quarantine")["size"] < before
+def test_deleting_selected_jobs_asks_for_confirmation(ask, read, raw_redis, put_aside):
+    asked = ask("/quarantine/selected/delete", method="POST", body=key(read, 1))
+    question = Markup(asked.body.decode())
+    assert "Permanently delete the selected jobs in Quarantine (1)?" in question.text
+    assert read("/quarantine")["size"] == 3
+    form = question.form(lambda form: form.action.startswith("/quarantine/"))
+    ask(form.action, method="POST", body=urlencode(form.fields))
+    assert read("/quarantine")["size"] == 2
     assert raw_redis.llen("queue:mail") == raw_redis.zcard("retry") == 0
 
 
-def test_a_key_that_is_none_is_gone(ask):
+@pytest.mark.parametrize("verb, told", [("restore", "Restored 2 jobs."), ("delete", "Deleted 2 jobs.")])
+@pytest.mark.usefixtures("put_aside")
+def test_an_action_on_all_affects_only_counted_jobs(ask, read, raw_redis, verb, told):
+    data = read(*read("/quarantine")["every"][verb].split("?"))
+    assert (data["matched"], data["verb"]) == (3, verb)
+    ask("/quarantine/selected/restore", method="POST", body=key(read, 1))
+    raw_redis.zadd("dead", {failed(9): WHEN})
+    ask("/dead/all/quarantine", method="POST")
+    body = f"counted={data['counted']}"
+    answer = ask(f"/quarantine/all/{verb}", method="POST", body=body, accept="application/json")
+    assert json.loads(answer.body)["done"] == f"{told} 1 job changed after the count and was skipped."
+    assert [row["jid"] for row in read("/quarantine")["jobs"]] == [jid(9)]
+
+
+def test_an_unknown_key_is_reported_as_gone(ask):
     answer = ask("/quarantine/selected/restore", method="POST", body="key=nonsense", accept="application/json")
     assert json.loads(answer.body)["gone"] == 1
     assert ask("/job/quarantine/nonsense").status == 404

@@ -39,7 +39,7 @@ def test_queues_are_listed_with_size_latency_and_oldest_job(read, raw_redis, mai
     assert (idle["name"], idle["size"], idle["oldest_at"]) == ("idle", 0, None)
 
 
-def test_they_are_sorted_as_asked(read, raw_redis):
+def test_queues_are_sorted_by_the_requested_column(read, raw_redis):
     push(raw_redis, "a", job(1, enqueued_at=1_000_000), job(2))
     push(raw_redis, "b", *(job(number) for number in range(3)))
     push(raw_redis, "c", job(9, enqueued_at=1_000))
@@ -48,17 +48,17 @@ def test_they_are_sorted_as_asked(read, raw_redis):
     assert names(read("/queues", "sort=name")) == ["a", "b", "c"]
 
 
-def test_a_queue_that_nobody_serves_is_marked(ask, read, raw_redis, mail):
-    assert "Nobody serves it" in ask("/queues").body.decode()
+def test_an_unserved_queue_is_marked(ask, read, raw_redis, mail):
+    assert "No worker" in ask("/queues").body.decode()
     info = json.dumps({"hostname": "h", "pid": 7, "queues": ["mail"], "concurrency": 5})
     raw_redis.sadd("processes", "h:7:abc")
     raw_redis.hset("h:7:abc", mapping={"info": info, "busy": 0, "beat": WHEN, "quiet": "false"})
-    assert "Nobody serves it" not in ask("/queues").body.decode()
+    assert "No worker" not in ask("/queues").body.decode()
     assert read("/queues")["queues"][0]["served_by"] == ["h:7:abc"]
     assert read("/queues/mail")["served_by"] == ["h:7:abc"]
 
 
-def test_large_compressed_arguments_are_expanded_on_the_page_of_their_job_alone(ask, read, raw_redis, monkeypatch):
+def test_large_compressed_arguments_are_expanded_only_on_the_page_of_their_job(ask, read, raw_redis, monkeypatch):
     long = encode(compress({"class": "Export", "args": ["x" * 5_000_000], "jid": jid(1), "queue": "mail"}))
     push(raw_redis, "mail", long, encode(compress({"class": "Export", "args": ["short"], "jid": jid(2)})))
     assert json.loads(read(f"/job/{jid(1)}")["args"] + '"]')[0].startswith("xxx")
@@ -70,7 +70,7 @@ def test_large_compressed_arguments_are_expanded_on_the_page_of_their_job_alone(
     assert (rows[jid(2)]["args"], rows[jid(2)]["unlisted_bytes"]) == ('"short"', 0)
 
 
-def test_a_queue_is_paused_and_goes_on(ask, read, raw_redis, mail):
+def test_a_queue_is_paused_and_resumed(ask, read, raw_redis, mail):
     assert ask("/queues/mail/pause", method="POST").status == 303
     assert raw_redis.smembers("paused") == {b"mail"}
     assert read("/queues")["queues"][0]["paused"]
@@ -92,13 +92,13 @@ def test_a_queue_shows_25_jobs_a_page_the_one_that_runs_next_first(read, mail):
     assert read("/queues/mail", "page=9")["jobs"] == []
 
 
-def test_or_the_newest_first(read, mail):
+def test_a_queue_can_be_shown_newest_first(read, mail):
     newest = read("/queues/mail", "order=newest")
     assert numbers(newest) == list(range(29, 4, -1))
     assert newest["jobs"][0]["position"] == 29
 
 
-def test_a_filter_shows_what_matches_and_says_how_much_was_looked_at(read, raw_redis, mail, look):
+def test_a_filter_shows_matching_jobs_and_the_progress_of_the_scan(read, raw_redis, mail, look):
     push(raw_redis, "mail", job(50, tags=["vip"], **{"meta.caller_id": "web#buy"}))
     for query in ("tag=vip", "caller=web%23buy", "argument=user50%40", "text=user50"):
         found = look("/queues/mail", query)
@@ -108,7 +108,7 @@ def test_a_filter_shows_what_matches_and_says_how_much_was_looked_at(read, raw_r
     assert look("/queues/mail", "name=Nothing")["jobs"] == []
 
 
-def test_what_the_jobs_have_in_common_leads_to_filters(read, look, raw_redis, mail):
+def test_facets_link_to_filters(read, look, raw_redis, mail):
     push(raw_redis, "mail", job(50, **{"class": "Other", "tags": ["vip"]}))
     facets = {each["field"]: each["values"] for each in read("/queues/mail", "order=newest")["facets"]}
     assert [(value["value"], value["count"]) for value in facets["name"]] == [("Shop::Send", 24), ("Other", 1)]
@@ -116,7 +116,7 @@ def test_what_the_jobs_have_in_common_leads_to_filters(read, look, raw_redis, ma
     assert numbers(look(path, query)) == [50]
 
 
-def test_long_arguments_are_cut_and_can_be_unfolded(ask, read, raw_redis):
+def test_long_arguments_are_cut_and_can_be_expanded(ask, read, raw_redis):
     push(raw_redis, "mail", job(1, args=["x" * 1_000_000]), job(2, args=["y" * 150]))
     page = ask("/queues/mail").body
     assert len(page) < 30_000
@@ -124,7 +124,7 @@ def test_long_arguments_are_cut_and_can_be_unfolded(ask, read, raw_redis):
     assert len(read("/queues/mail")["jobs"][0]["args"]) < 2_100
 
 
-def test_arguments_are_shown_as_the_redaction_leaves_them(ask_with, raw_redis):
+def test_arguments_are_redacted(ask_with, raw_redis):
     push(raw_redis, "mail", job(1), b"no job but a secret")
     ask = ask_with(redact=lambda name, args, kwargs: ([f"hidden of {name}"], {}))
     page = ask("/queues/mail").body.decode()
@@ -136,7 +136,7 @@ def test_arguments_are_shown_as_the_redaction_leaves_them(ask_with, raw_redis):
 # ------------------------------------------------------------------------------------- names
 
 
-def test_a_queue_of_an_odd_name_has_its_pages_like_any_other(ask, read, raw_redis):
+def test_a_queue_with_special_characters_has_a_page(ask, read, raw_redis):
     name = "<a/b> ?&é"
     push(raw_redis, name, job(1))
     (queue,) = read("/queues")["queues"]
@@ -148,12 +148,12 @@ def test_a_queue_of_an_odd_name_has_its_pages_like_any_other(ask, read, raw_redi
     assert raw_redis.llen(f"queue:{name}") == 0
 
 
-def test_a_queue_of_a_usual_name_has_a_page_before_its_first_push(read):
+def test_a_queue_with_a_usual_name_has_a_page_before_its_first_push(read):
     assert read("/queues/fresh-1.x:y_z")["jobs"] == []
 
 
 @pytest.mark.parametrize("name", ["no~20such", "a%20b", "~3cscript~3e", "x" * 201])
-def test_a_queue_of_an_odd_name_that_does_not_exist_is_not_found(ask, name):
+def test_a_missing_queue_with_special_characters_is_not_found(ask, name):
     assert ask(f"/queues/{name}").status == 404
     assert ask(f"/queues/{name}/pause", method="POST").status == 404
 
@@ -161,15 +161,15 @@ def test_a_queue_of_an_odd_name_that_does_not_exist_is_not_found(ask, name):
 @pytest.mark.parametrize(
     "query", ["page=0", "page=1000001", "page=x", "order=up", "older=-1", "text=" + "x" * 101, "newer=9e9"]
 )
-def test_numbers_and_words_have_bounds(ask, query):
+def test_parameters_out_of_bounds_are_refused(ask, query):
     assert ask("/queues/mail", query).status == 400
 
 
-def test_bytes_that_are_no_jobs_are_shown_and_can_be_deleted(ask, read, raw_redis):
+def test_malformed_jobs_are_shown_and_can_be_deleted(ask, read, raw_redis):
     push(raw_redis, "mail", b"\xff\xfe", b"{}", b'{"class":5}')
     rows = read("/queues/mail")["jobs"]
     assert [row["malformed"] for row in rows] == [True] * 3
-    assert "Not a job" in ask("/queues/mail").body.decode()
+    assert "Malformed job" in ask("/queues/mail").body.decode()
     assert read(rows[1]["path"])["args"] == "{}"
     ask("/queues/mail/selected/delete", method="POST", body=f"key={rows[1]['key']}&confirmed=yes")
     assert raw_redis.lrange("queue:mail", 0, -1) == [b'{"class":5}', b"\xff\xfe"]
@@ -178,34 +178,34 @@ def test_bytes_that_are_no_jobs_are_shown_and_can_be_deleted(ask, read, raw_redi
 # ----------------------------------------------------------------------------------- actions
 
 
-def test_chosen_jobs_are_deleted_even_when_workers_took_others_meanwhile(ask, read, raw_redis, mail):
+def test_selected_jobs_are_deleted_even_if_positions_changed(ask, read, raw_redis, mail):
     keys = [row["key"] for row in read("/queues/mail")["jobs"][10:13]]
     raw_redis.rpop("queue:mail", 5)
     body = "&".join([f"key={key}" for key in [*keys, "3|gone"]] + ["confirmed=yes"])
     answer = ask("/queues/mail/selected/delete", method="POST", body=body, accept="application/json")
-    assert json.loads(answer.body) == {"done": "Deleted: 3; Gone meanwhile: 1", "done_to": 3, "gone": 1}
+    assert json.loads(answer.body) == {"done": "Deleted 3 jobs. 1 job was already gone.", "done_to": 3, "gone": 1}
     left = [json.loads(raw)["args"][0] for raw in reversed(raw_redis.lrange("queue:mail", 0, -1))]
     assert left == [*range(5, 10), *range(13, 30)]
 
 
-def test_without_a_script_deleting_is_asked_about_first(ask, read, raw_redis, mail):
+def test_without_our_script_deleting_asks_for_confirmation(ask, read, raw_redis, mail):
     key = read("/queues/mail")["jobs"][0]["key"]
     asked = ask("/queues/mail/selected/delete", method="POST", body=f"key={key}")
     assert asked.status == 200
-    assert "for good?" in asked.body.decode()
+    assert "Permanently delete the selected jobs in mail (1)?" in Markup(asked.body.decode()).text
     assert raw_redis.llen("queue:mail") == 30
     form = Markup(asked.body.decode()).form(lambda form: "/selected/delete" in form.action)
     assert ("key", key) in form.fields
 
 
-def test_chosen_jobs_go_to_the_quarantine(ask, read, raw_redis, mail):
+def test_selected_jobs_move_to_the_quarantine(ask, read, raw_redis, mail):
     keys = [row["key"] for row in read("/queues/mail")["jobs"][:2]]
     ask("/queues/mail/selected/quarantine", method="POST", body="&".join(f"key={key}" for key in keys))
     assert raw_redis.llen("queue:mail") == 28
     assert {row["jid"] for row in read("/quarantine")["jobs"]} == {jid(0), jid(1)}
 
 
-def test_removing_all_that_match_tells_how_many_first(ask, read, raw_redis, mail):
+def test_removing_matching_jobs_shows_their_number_first(ask, read, raw_redis, mail):
     asked = wait_for(lambda: (data := read("/queues/mail/all", "argument=user1"))["complete"] and data)
     assert asked["matched"] == 11  # 1 and 10 to 19
     assert raw_redis.llen("queue:mail") == 30

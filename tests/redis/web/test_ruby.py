@@ -7,11 +7,12 @@ import json
 import pytest
 
 from offsider import __version__
+from offsider.config.installation import Installation
 from offsider.web.ruby import ruby_processes
 from tests.redis.web.stored import WHEN, failed, jid
 
 NOT_COUNTED = b"Failures in Ruby processes are not counted here."
-NOT_NOTED = b"Attempts in Ruby processes are not noted here."
+NOT_NOTED = b"Ruby processes do not record attempts."
 
 
 @pytest.fixture
@@ -29,12 +30,12 @@ def process(raw_redis):
 
 
 @pytest.mark.parametrize("version,count", [("8.0.7", 1), ("7.3.0", 1), (None, 1), (__version__, 0), ("٣", 0), ("x", 0)])
-def test_a_process_of_ruby_is_known_by_its_version(config, process, version, count):
+def test_ruby_processes_are_detected_by_version(config, process, version, count):
     process(version)
-    assert ruby_processes(config) == count
+    assert ruby_processes(Installation.of(config)) == count
 
 
-def test_the_errors_say_that_its_failures_are_elsewhere(ask, read, process):
+def test_the_page_of_errors_says_that_ruby_failures_are_not_counted(ask, read, process):
     assert NOT_COUNTED not in ask("/errors").body
     process(__version__)
     assert NOT_COUNTED not in ask("/errors").body
@@ -45,7 +46,7 @@ def test_the_errors_say_that_its_failures_are_elsewhere(ask, read, process):
     assert read("/errors")["ruby_processes"] == 1
 
 
-def test_the_page_of_a_failed_job_says_that_its_attempts_are_not_noted(ask, raw_redis, process):
+def test_the_page_of_a_job_says_that_ruby_records_no_attempts(ask, raw_redis, process):
     raw_redis.zadd("dead", {failed(1): WHEN})
     path = f"/job/dead/{WHEN}~7c{jid(1)}"
     assert NOT_NOTED not in ask(path).body

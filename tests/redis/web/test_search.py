@@ -28,7 +28,7 @@ def everywhere(raw_redis):
         ("nothing like it", set()),
     ],
 )
-def test_a_job_id_a_class_an_argument_or_an_error_is_found_everywhere(read, look, everywhere, text, places):
+def test_search_finds_ids_classes_arguments_and_errors_everywhere(read, look, everywhere, text, places):
     data = look("/search", urlencode({"q": text}))
     assert {row["where"] for row in data["jobs"]} == places
     assert data["search"]["scanned"] == data["search"]["total"] == 5
@@ -36,17 +36,17 @@ def test_a_job_id_a_class_an_argument_or_an_error_is_found_everywhere(read, look
         assert read(row["path"])["jid"] == row["jid"]
 
 
-def test_the_page_says_how_far_it_has_looked(ask, everywhere):
+def test_the_page_shows_the_progress_of_the_scan(ask, everywhere):
     words = Markup(ask("/search", "q=Shop").body.decode()).text
-    assert "All jobs have been looked at." in words or "of 5 jobs." in words
+    assert "Scanned all jobs." in words or "of 5 jobs." in words
 
 
-def test_nothing_is_looked_for_without_a_text(read, everywhere):
+def test_without_a_text_there_is_no_search(read, everywhere):
     data = read("/search", "q=+")
     assert (data["jobs"], data["search"]) == ([], None)
 
 
-def test_a_long_search_is_told_in_parts(ask, read, raw_redis):
+def test_a_long_search_continues_in_steps(ask, read, raw_redis):
     raw_redis.zadd("retry", {failed(number): WHEN for number in range(1_500)})
     push(raw_redis, "mail", *(job(number) for number in range(2_000, 3_500)))
     path, query, found, parts = "/search", "q=Shop%3A%3ASend", set(), 0
@@ -63,10 +63,10 @@ def test_a_long_search_is_told_in_parts(ask, read, raw_redis):
 
 
 @pytest.mark.parametrize("query", ["q=" + "x" * 101, "q=x&cursor=" + "y" * 501, "q=x&seen=-1"])
-def test_texts_and_numbers_have_bounds(ask, query):
+def test_parameters_out_of_bounds_are_refused(ask, query):
     assert ask("/search", query).status == 400
 
 
-def test_a_cursor_that_nobody_gave_is_the_beginning(look, everywhere):
+def test_an_invalid_cursor_starts_from_the_beginning(look, everywhere):
     assert len(look("/search", "q=Shop&cursor=queue%3Anone%7Cx")["jobs"]) <= 4
     assert len(look("/search", "q=Shop&cursor=nonsense")["jobs"]) == 4

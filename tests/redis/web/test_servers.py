@@ -9,12 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from offsider.web import turns
+from offsider.config.config import Config
+from offsider.config.installation import Installation
+from offsider.web import bulkhead
 from offsider.web.app import WebApp
 from offsider.web.options import WebOptions
 from offsider.web.pages import servers
 from offsider.web.request import Request
-from offsider.wiring.config import Config
 from tests.waiting import wait_for
 
 
@@ -29,16 +30,16 @@ def hanging():
         yield config
 
 
-def test_one_that_hangs_keeps_nobody_waiting(config, hanging, monkeypatch):
-    monkeypatch.setattr(servers, "PATIENCE_SECONDS", 0.05)
-    app = WebApp(WebOptions({"main": config, "hangs": hanging}))
+def test_a_hanging_server_does_not_delay_the_page(config, hanging, monkeypatch):
+    monkeypatch.setattr(servers, "TIMEOUT_SECONDS", 0.05)
+    app = WebApp(WebOptions({"main": Installation.of(config), "hangs": Installation.of(hanging)}))
     request = Request("GET", "/servers", headers={"host": "localhost", "accept": "application/json"})
     main = wait_for(lambda: (told := json.loads(app.respond(request).body)["servers"])[0]["stats"] and told)
-    assert [server["error"] for server in main] == ["", "no answer within 0.05 s"]
+    assert [server["error"] for server in main] == ["", "no response within 0.05 s"]
 
 
-def test_a_crowd_before_one_server_leaves_the_pages_of_the_others(config, hanging, monkeypatch):
-    monkeypatch.setattr(turns, "PATIENCE_SECONDS", 0.01)
+def test_requests_to_a_hanging_server_leave_threads_for_others(config, hanging, monkeypatch):
+    monkeypatch.setattr(bulkhead, "TIMEOUT_SECONDS", 0.01)
     hanging.redis.client_pool_size = 1
     entered, go_on = threading.Event(), threading.Event()
 
@@ -48,7 +49,7 @@ def test_a_crowd_before_one_server_leaves_the_pages_of_the_others(config, hangin
             go_on.wait(60)
         return True
 
-    app = WebApp(WebOptions({"main": config, "hangs": hanging}, authorize=authorize))
+    app = WebApp(WebOptions({"main": Installation.of(config), "hangs": Installation.of(hanging)}, authorize=authorize))
 
     def ask(path):
         return app.respond(Request("GET", path, headers={"host": "localhost", "accept": "text/html"}))
@@ -60,15 +61,15 @@ def test_a_crowd_before_one_server_leaves_the_pages_of_the_others(config, hangin
         others = ask("/queues")
         go_on.set()
         assert (crowded.status, dict(crowded.headers)["retry-after"]) == (503, "2")
-        assert b"Too many requests wait for this server" in crowded.body
+        assert b"Too many requests are waiting for this server" in crowded.body
         assert others.status == 200
         assert first.result(60).status == 503
 
 
-def test_one_that_does_not_answer_hides_no_other(config):
+def test_an_unreachable_server_does_not_hide_others(config):
     gone = Config()
     gone.redis.url = "redis://:secret@127.0.0.1:1/0"
-    app = WebApp(WebOptions({"main": config, "gone <b>": gone}))
+    app = WebApp(WebOptions({"main": Installation.of(config), "gone <b>": Installation.of(gone)}))
 
     def ask(accept):
         return app.respond(Request("GET", "/servers", headers={"host": "localhost", "accept": accept}))

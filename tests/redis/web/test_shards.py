@@ -8,6 +8,7 @@ import socket
 
 import pytest
 
+from offsider.config.installation import Installation
 from offsider.web.app import WebApp
 from offsider.web.mounting import named
 from offsider.web.options import WebOptions
@@ -44,25 +45,25 @@ def test_shards_of_all_servers_are_shown_with_their_workers_and_jobs(config_of, 
     assert (without["name"], without["server"], without["processes"]) == ("", "other", 1)
 
 
-def test_people_see_the_same_and_are_led_to_each_server(config_of, raw_redis, other):
+def test_the_html_page_links_to_each_server(config_of, raw_redis, other):
     add_process(raw_redis, 1, "near", "b<i>")
     add_jobs(other, "c", 20)
     page = ask(named(config_of(SHARDS)), "/@other/shards", "text/html", root="/jobs")
     assert re.findall(r'<a href="([^"]*)" aria-current="page">', page) == ["/jobs/@other/shards"]
     assert 'href="/jobs/@other/queues/c">c</a>' in page
     assert "b&lt;i&gt;" in page
-    assert "Nobody serves it" in page
+    assert "No worker" in page
 
 
-def test_only_a_configuration_that_has_shards_has_a_tab_of_them(config_of, other):
+def test_without_shards_there_is_no_tab(config_of, other):
     assert 'href="/shards"' in ask(named(config_of(SHARDS)), "/", "text/html")
     assert 'href="/shards"' not in ask(named(config_of("")), "/", "text/html")
-    assert "The configuration has no shards." in ask(named(config_of("")), accept="text/html")
+    assert "No shards are configured." in ask(named(config_of("")), accept="text/html")
 
 
-def test_a_server_that_is_not_shown_here_is_told_without_a_link(config_of, other):
+def test_a_server_that_is_not_shown_here_has_no_link(config_of, other):
     config = config_of(SHARDS)
-    near, far = ask({"mine": config})
+    near, far = ask({"mine": Installation.of(config)})
     assert (near["address"], far["address"], far["error"]) == ("/", "", "")
 
 
@@ -73,8 +74,8 @@ def hanging():
         yield f"redis://:secret@127.0.0.1:{listener.getsockname()[1]}/0"
 
 
-def test_a_server_that_hangs_or_has_gone_hides_no_other(config_of, raw_redis, hanging, monkeypatch):
-    monkeypatch.setattr(shards, "PATIENCE_SECONDS", 0.05)
+def test_a_hanging_or_unreachable_server_does_not_hide_others(config_of, raw_redis, hanging, monkeypatch):
+    monkeypatch.setattr(shards, "TIMEOUT_SECONDS", 0.05)
     add_process(raw_redis, 1, "near", "a")
     gone = named(config_of(SHARDS, "redis://:secret@127.0.0.1:1/0"))
     near, far = wait_for(lambda: (told := ask(gone))[0]["processes"] and "no answer" not in told[1]["error"] and told)
@@ -82,19 +83,19 @@ def test_a_server_that_hangs_or_has_gone_hides_no_other(config_of, raw_redis, ha
     servers = named(config_of(SHARDS, hanging))
     servers["other"].redis.socket_timeout_seconds = 0.5
     told = wait_for(lambda: (told := ask(servers))[0]["processes"] and told)
-    assert told[1]["error"] == "no answer within 0.05 s"
+    assert told[1]["error"] == "no response within 0.05 s"
     page = ask(servers, accept="text/html")
-    assert "The server does not answer" in page
+    assert "Redis is not responding" in page
     assert "secret" not in page
 
 
-def test_of_very_many_queues_the_first_are_shown(config_of, other):
+def test_the_number_of_shown_queues_is_limited(config_of, other):
     names = ", ".join(f'"q{number}"' for number in range(40))
     (shard,) = ask(named(config_of(f"[shards.all]\nqueues = [{names}]\n")))
     assert (len(shard["queues"]), shard["more_queues"]) == (30, 10)
 
 
-def test_each_server_is_scraped_at_an_address_of_its_own(config_of, raw_redis, other):
+def test_each_server_has_its_own_metrics_address(config_of, raw_redis, other):
     raw_redis.set("stat:processed", 5)
     other.set("stat:processed", 7)
     app = WebApp(WebOptions(named(config_of(SHARDS))))

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from offsider.core.series import Series
+from offsider.config.installation import Installation
+from offsider.core.series import Load, Series
 from offsider.storage import run_counts
-from offsider.storage.shard_loads import Load
 from offsider.testing import FakeClock
 from tests.hostile import STRINGS
 from tests.markup import Markup
@@ -28,7 +28,7 @@ def ran(config):
     def ran(name: str, total: int, *, failed: int = 0, satisfied: int | None = None, ago: float = 0, **labels) -> None:
         series = Series({"class": name, "queue": "q", "urgency": "low", **labels}, total, failed)
         series.satisfied = total - failed if satisfied is None else satisfied
-        run_counts.add(config.shared_redis(), [], [series], NOON - ago, wire_version=8)
+        run_counts.add(Installation.of(config).redis, [], [series], NOON - ago, wire_version=8)
 
     return ran
 
@@ -37,7 +37,7 @@ def ran(config):
 def worked(config):
     def worked(shard: str, run: float, threads: float, ago: float) -> None:
         load = Load(run, threads)
-        run_counts.add(config.shared_redis(), [], [], NOON - ago, wire_version=8, load=load, shard=shard)
+        run_counts.add(Installation.of(config).redis, [], [], NOON - ago, wire_version=8, load=load, shard=shard)
 
     return worked
 
@@ -46,7 +46,7 @@ def names(rows):
     return [row["name"] for row in rows]
 
 
-def test_a_class_has_its_apdex_its_budget_and_how_fast_that_burns(ran, read):
+def test_a_class_has_apdex_error_budget_and_burn_rate(ran, read):
     ran("Mail", 600, failed=2, satisfied=596, ago=60)
     ran("Mail", 400, satisfied=399, ago=5 * 3600)
     ran("Mail", 1000, ago=30 * 3600)
@@ -69,7 +69,7 @@ def test_the_objective_and_the_window_of_the_budget_are_settings(config, ran, re
     assert data["all"]["budget_left"] == pytest.approx(0.5)
 
 
-def test_urgencies_come_with_their_promise_and_categories_with_their_sum(ran, read):
+def test_urgencies_have_their_targets_and_categories_their_totals(ran, read):
     ran("Mail", 10, failed=1, urgency="high", feature_category="post")
     ran("Post", 30, urgency="high", feature_category="post")
     ran("Report", 5, urgency="throttled")
@@ -82,7 +82,7 @@ def test_urgencies_come_with_their_promise_and_categories_with_their_sum(ran, re
     assert (data["all"]["total"], data["all"]["failed"]) == (45, 1)
 
 
-def test_what_needs_a_look_comes_first_until_somebody_wants_another_order(ran, read):
+def test_the_worst_classes_are_first_by_default(ran, read):
     ran("Good", 1000)
     ran("Bad", 10, failed=1)
     ran("Late", 100, satisfied=99)
@@ -95,15 +95,15 @@ def test_what_needs_a_look_comes_first_until_somebody_wants_another_order(ran, r
     assert read("/slos", "window=1h")["sorts"]["burn"] == "/slos?window=1h&sort=burn"
 
 
-def test_more_classes_than_anybody_reads_are_counted(ran, read, ask):
+def test_the_number_of_shown_classes_is_limited(ran, read, ask):
     for number in range(201):
         ran(f"Job{number}", 1)
     data = read("/slos")
     assert (len(data["classes"]), data["total"]) == (200, 201)
-    assert "200 of 201 job classes are shown." in Markup(ask("/slos").body.decode()).text
+    assert "Showing 200 of 201 job classes." in Markup(ask("/slos").body.decode()).text
 
 
-def test_a_shard_has_its_utilisation_over_an_hour_ten_minutes_and_now(raw_redis, worked, read, ask):
+def test_a_shard_has_its_utilization_over_an_hour_ten_minutes_and_now(raw_redis, worked, read, ask):
     info = {"hostname": "h", "concurrency": 10, "queues": ["q"], "shard": "urgent"}
     raw_redis.sadd("processes", "h:1:x")
     raw_redis.hset("h:1:x", mapping={"info": json.dumps(info), "busy": 7, "quiet": "false"})
@@ -120,37 +120,37 @@ def test_a_shard_has_its_utilisation_over_an_hour_ten_minutes_and_now(raw_redis,
     assert (course["instant"][-2], course["instant"][0]) == (60.0, None)
     page = ask("/slos").body.decode()
     assert page.count('class="zone"') == 1
-    assert "well used: 23\N{EN DASH}43 %" in page
+    assert "target range: 23\N{EN DASH}43%" in page
     assert page.count("<polyline") == 3
 
 
-def test_workers_without_a_shard_are_called_so(worked, ask):
+def test_workers_without_a_shard_have_a_row(worked, ask):
     worked("", 1.0, 10.0, 120)
     assert "Workers without a shard" in Markup(ask("/slos").body.decode()).text
 
 
-def test_a_class_that_computes_for_most_of_its_time_is_told(config, ran, read, ask):
+def test_a_cpu_bound_class_has_a_note(config, ran, read, ask):
     ran("Resize", 10)
     series = Series({"class": "Resize", "queue": "q"}, run_seconds=20.0, cpu_seconds=15.0)
-    run_counts.add(config.shared_redis(), [], [series], NOON, wire_version=8)
+    run_counts.add(Installation.of(config).redis, [], [series], NOON, wire_version=8)
     assert [row["cpu_share"] for row in read("/slos")["classes"]] == [0.75]
-    assert "CPU: 75 %" in Markup(ask("/slos").body.decode()).text
+    assert "CPU: 75%" in Markup(ask("/slos").body.decode()).text
     assert read("/metrics/Resize")["cpu_share"] == 0.75
     said = Markup(ask("/metrics/Resize").body.decode()).text
-    assert 'compute for 75 % of their time: declare it with resource_boundary="cpu"' in said
+    assert '75% of its execution time on the CPU. Declare resource_boundary="cpu"' in said
     assert read("/metrics/Other")["cpu_share"] is None
 
 
-def test_without_any_run_the_page_says_so(ask):
-    assert "No job has run in this time." in Markup(ask("/slos").body.decode()).text
+def test_without_runs_the_page_has_a_note(ask):
+    assert "No jobs ran in this period." in Markup(ask("/slos").body.decode()).text
 
 
 @pytest.mark.parametrize("query", ["window=2h", "sort=odd", "window=1h%20"])
-def test_what_is_out_of_bounds_is_refused(ask, query):
+def test_parameters_out_of_bounds_are_refused(ask, query):
     assert ask("/slos", query).status == 400
 
 
-def test_hostile_names_are_text(ran, worked, ask):
+def test_hostile_names_are_escaped(ran, worked, ask):
     for at, text in enumerate(STRINGS[::7]):
         name = text.encode(errors="replace").decode()
         ran(f"{at} {name}", 1, feature_category=name, shard=name)

@@ -10,7 +10,7 @@ from offsider.web import templates
 from offsider.web.templates import FOLDER, environment
 
 
-def test_everything_is_escaped_and_nothing_may_be_missing():
+def test_values_are_escaped_and_missing_ones_are_errors():
     from jinja2 import UndefinedError
 
     assert environment().from_string("{{ x }}").render(x="<b>&\"'") == "&lt;b&gt;&amp;&#34;&#39;"
@@ -22,7 +22,7 @@ def test_a_key_comes_before_a_method_of_its_dict():
     assert environment().from_string("{{ x.items }}|{{ x.keys() | length }}").render(x={"items": 5}) == "5|1"
 
 
-def test_no_template_puts_out_anything_unescaped():
+def test_no_template_disables_escaping():
     for file in Path(FOLDER).rglob("*.html"):
         text = file.read_text()
         assert "| safe" not in text, file
@@ -30,5 +30,5 @@ def test_no_template_puts_out_anything_unescaped():
         assert "autoescape" not in text, file
 
 
-def test_every_template_can_be_read():
+def test_every_template_compiles():
     templates.warm()

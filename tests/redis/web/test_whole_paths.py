@@ -7,10 +7,11 @@ import time
 
 import pytest
 
+from offsider.config.config import Config
+from offsider.config.installation import Installation
 from offsider.web.app import WebApp
 from offsider.web.options import WebOptions
 from offsider.web.request import Request
-from offsider.wiring.config import Config
 from tests.redis.web.stored import failed, job, push
 
 BASE = "/jobs/@b"
@@ -30,7 +31,7 @@ def asked(config, raw_redis):
         raw_redis.zadd(name, {failed(number): now + number for number in range(60)})
     other = Config()
     other.redis.url = "redis://127.0.0.1:1/0"
-    app = WebApp(WebOptions({"a": other, "b": config}))
+    app = WebApp(WebOptions({"a": Installation.of(other), "b": Installation.of(config)}))
 
     def ask(address, method="GET"):
         path, _, query = address.partition("?")
@@ -51,12 +52,12 @@ def texts(data):
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_every_address_can_be_asked_for_as_it_is(asked, page):
+def test_every_address_in_json_can_be_requested(asked, page):
     addresses = [text for text in texts(asked(f"/@b{page}")) if text.startswith("/")]
     assert [address for address in addresses if not address.startswith(f"{BASE}/")] == []
 
 
-def test_what_is_done_follows_an_address_of_the_page(asked):
+def test_actions_in_json_can_be_posted(asked):
     actions = asked("/@b/job/000000000000000000000005")["actions"]
     path = actions["quarantine"].removeprefix("/jobs")
-    assert asked(path, "POST")["done"] == "Moved to quarantine: 1"
+    assert asked(path, "POST")["done"] == "Moved 1 job to quarantine."

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 
 import pytest
 
+from offsider.config.config import Config
+from offsider.config.installation import Installation
 from offsider.jobs import registry
-from offsider.wiring.config import Config
-from offsider.worker.fetcher import ReliableFetcher
-from offsider.worker.ownership import Ownership
+from offsider.worker.alive.isolation import Isolation
+from offsider.worker.alive.ownership import Ownership
+from offsider.worker.fetch.fetcher import FetcherContext, Settled, always
+from offsider.worker.fetch.reliable import ReliableFetcher
+from offsider.worker.run.seats import Seats
 from tests.faults import FaultProxy
 
 PATIENT = 30.0
@@ -42,15 +46,32 @@ def proxied_config(proxy: FaultProxy) -> Config:
 class Parts:
     """What a launcher would make for the capsule ``default``."""
 
-    def __init__(self, config: Config, queues: tuple[str, ...] = ("default",)) -> None:
+    def __init__(self, config: Config, queues: tuple[str, ...] = ("default",), seats: Seats | None = None) -> None:
         self.config = config
         self.errors: list[tuple[BaseException, dict[str, object]]] = []
         config.error_handlers.append(lambda error, context: self.errors.append((error, dict(context))))
         self.capsule = config.capsules["default"]
         self.capsule.queues = list(queues)
-        self.redis = config.make_redis(3)
+        self.redis = Installation.of(config).make_redis(3)
         self.ownership = Ownership(self.redis, {"default": self.capsule.queues}, config.worker.liveness_seconds)
-        self.fetcher = ReliableFetcher(config, self.capsule, self.ownership)
+        self.listeners: list[Callable[[Sequence[Settled]], None]] = []
+        self.isolation = Isolation(self.redis, lambda: {"default": ("default",)}, max_strikes=3, leaving=lambda: False)
+        self.pool = Installation.of(config).make_redis(self.capsule.connections)
+        self.context = FetcherContext(
+            config,
+            self.capsule,
+            self.pool,
+            self.ownership,
+            self._report,
+            self.isolation.claims_allowed,
+            always if seats is None else seats.is_seated,
+        )
+        self.fetcher = ReliableFetcher(self.context)
+        self.isolation.join(self.fetcher)
+
+    def _report(self, settled: Sequence[Settled]) -> None:
+        for listener in self.listeners:
+            listener(settled)
 
     @property
     def working(self) -> str:
@@ -62,7 +83,7 @@ class Parts:
             self.fetcher.close()
         self.fetcher._ticker.join(10)
         self.redis.close()
-        self.capsule.redis.close()
+        self.pool.close()
 
 
 @pytest.fixture

@@ -16,9 +16,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from offsider import current_job, job
+from offsider.config.config import Config
 from offsider.core.payload import encode
-from offsider.wiring.config import Config
 from offsider.worker.manager import Manager
+from offsider.worker.parts import WorkerParts
+from offsider.worker.run.seats import Seats
+from offsider.worker.settle.report import Reporter
 from offsider.worker.work_state import WorkState
 from tests.redis.worker.conftest import Parts
 
@@ -78,12 +81,16 @@ class Crew:
         self.config = config
         self.lost: list[str] = []
         config.on("lost_ownership", lambda news: self.lost.append(news.job.jid))
-        self.parts = Parts(config, queues)
+        seats = Seats(concurrency, config.worker.async_concurrency)
+        self.parts = Parts(config, queues, seats)
         self.errors = self.parts.errors
         self.parts.capsule.concurrency = concurrency
         self.fetcher = self.parts.fetcher
         self.state = WorkState()
-        self.manager = Manager(config, self.parts.capsule, self.fetcher, self.state, lambda: False)
+        reporter = Reporter(config, self.state)
+        self.parts.listeners.append(reporter.settled)
+        shared = WorkerParts(config, self.state, reporter, lambda: False)
+        self.manager = Manager(shared, self.parts.context, self.fetcher, seats)
         self.processed = 0
 
     def start(self) -> Crew:
@@ -94,7 +101,7 @@ class Crew:
     @property
     def idle(self) -> bool:
         """All of its threads wait, and the leader sleeps."""
-        return self.fetcher.hungry == self.parts.capsule.concurrency and self.fetcher._waiting.asleep
+        return self.fetcher.hungry == self.parts.capsule.concurrency and self.fetcher._wait.asleep
 
     def private(self, client: Any) -> list[bytes]:
         """What lies in its private lists."""

@@ -6,41 +6,94 @@ import threading
 
 import pytest
 
-from offsider.core.payload import decode
-from offsider.worker import basic_fetcher
-from offsider.worker.basic_fetcher import BasicFetcher
+from offsider.core.clock import Clock
+from offsider.core.payload import decode, interrupted
+from offsider.storage import quarantine
+from offsider.worker import outage
+from offsider.worker.disposition import Aside, Back, Dead, Done, Elsewhere, Last, Later
+from offsider.worker.fetch import basic
+from offsider.worker.fetch.basic import BasicFetcher
 from tests.snapshot import snapshot
 from tests.waiting import wait_for
 
 JOB = b'{"class":"X","args":[]}'
+NOW = 1_795_216_780.25
+
+
+class FixedClock(Clock):
+    def now(self) -> float:
+        return NOW
 
 
 @pytest.fixture(autouse=True)
 def hurry(monkeypatch):
-    monkeypatch.setattr(basic_fetcher, "BLOCK_SECONDS", 1)
-    monkeypatch.setattr(basic_fetcher, "OUTAGE_SECONDS", 0.01)
+    monkeypatch.setattr(basic, "BLOCK_SECONDS", 1)
+    monkeypatch.setattr(outage, "RETRY_SECONDS", 0.01)
 
 
 @pytest.fixture
 def fetcher(parts) -> BasicFetcher:
-    return BasicFetcher(parts.config, parts.capsule, parts.ownership)
+    return BasicFetcher(parts.context)
 
 
 def test_a_job_leaves_redis_when_it_is_taken(fetcher, raw_redis):
     raw_redis.lpush("queue:default", JOB)
     unit = fetcher.retrieve()
-    assert (unit.queue, unit.raw, unit.entry) == ("default", JOB, None)
+    assert (unit.queue, unit.raw, unit.owner) == ("default", JOB, None)
     assert unit.alone_in == fetcher._ownership.identity
     assert snapshot(raw_redis) == {}
-    assert fetcher.acknowledge(unit)
+    fetcher.settle(unit, Done())
+    assert snapshot(raw_redis) == {}
     assert unit.settled
+
+
+@pytest.mark.parametrize(
+    "disposition, key, stored",
+    [
+        (Back(b"back"), "queue:default", [b"waiting", b"back"]),
+        (Last(), "queue:default", [JOB, b"waiting"]),
+        (Later("retry", b"later", 9.0), "retry", {b"later": NOW + 9.0}),
+        (Later("schedule", b"later", 9.0), "schedule", {b"later": NOW + 9.0}),
+        (Dead(b"dead"), "dead", {b"dead": NOW}),
+        (Elsewhere(), "queue:default", [b"waiting"]),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_each_disposition_is_written_and_reported(parts, raw_redis, disposition, key, stored):
+    parts.config.clock = FixedClock()
+    reported = []
+    parts.listeners.append(reported.extend)
+    fetcher = BasicFetcher(parts.context)
+    raw_redis.lpush("queue:default", JOB, "waiting")
+    unit = fetcher.retrieve()
+    fetcher.settle(unit, disposition)
+    assert snapshot(raw_redis)[key] == stored
+    assert unit.settled
+    assert [(one.unit, one.disposition, one.lost) for one in reported] == [(unit, disposition, False)]
+
+
+def test_a_job_that_a_switch_drops_is_in_the_quarantine(fetcher, parts, raw_redis):
+    raw_redis.lpush("queue:default", JOB)
+    fetcher.settle(fetcher.retrieve(), Aside("a switch"))
+    assert quarantine.size(parts.redis) == 1
+
+
+def test_a_settle_waits_for_the_server_until_the_worker_is_abandoned(proxied, proxy, raw_redis):
+    reported = []
+    proxied.listeners.append(reported.extend)
+    fetcher = BasicFetcher(proxied.context)
+    raw_redis.lpush("queue:default", JOB)
+    unit = fetcher.retrieve()
+    proxy.refuse()
+    proxied.context.abandoned.set()
+    fetcher.settle(unit, Later("retry", JOB, 9.0))
+    assert (unit.settled, reported) == (False, [])
 
 
 def test_jobs_that_go_back_are_the_next_to_run(fetcher, raw_redis):
     raw_redis.lpush("queue:default", JOB, "waiting")
     unit = fetcher.retrieve()
-    unit.started = True
-    fetcher.requeue(unit)
+    fetcher.give_back([(unit, interrupted(unit.raw))])
     waiting, first = raw_redis.lrange("queue:default", 0, -1)
     assert waiting == b"waiting"
     assert decode(first)["interrupted_count"] == 1
@@ -60,7 +113,7 @@ def test_a_paused_queue_is_left_alone(fetcher, raw_redis):
     assert [unit.raw for unit in units] == [JOB]
 
 
-def test_a_job_that_a_late_pop_brings_to_a_quiet_fetcher_goes_back(fetcher, raw_redis):
+def test_a_job_from_a_late_pop_is_requeued_by_a_quiet_fetcher(fetcher, raw_redis):
     units = []
     waiting = threading.Thread(target=lambda: units.append(fetcher.retrieve()))
     waiting.start()
@@ -73,7 +126,7 @@ def test_a_job_that_a_late_pop_brings_to_a_quiet_fetcher_goes_back(fetcher, raw_
 
 
 def test_an_outage_is_reported_once_and_the_thread_lives_on(proxied, proxy, raw_redis):
-    fetcher = BasicFetcher(proxied.config, proxied.capsule, proxied.ownership)
+    fetcher = BasicFetcher(proxied.context)
     proxy.refuse()
     units = []
     waiting = threading.Thread(target=lambda: units.append(fetcher.retrieve()))

@@ -7,10 +7,10 @@ import json
 import pytest
 import redis as redis_py
 
+from offsider.config.config import Config
 from offsider.core.errors import ConfigurationError, RedisUnavailable, UnsupportedServer
 from offsider.jobs import registry
 from offsider.jobs.function import job
-from offsider.wiring.config import Config
 from offsider.worker.boot_checks import check_boot
 
 
@@ -74,7 +74,7 @@ def test_a_user_without_dangerous_commands_boots_with_what_is_unknown(make_serve
         client.execute_command("ACL", "SETUSER", "minimal", "on", ">pw", "~*", "&*", "+@all", "-@dangerous")
     [warning] = check_boot(config_for(server.url, username="minimal", password="pw"))
     assert "this user may not call INFO, CONFIG" in warning
-    assert "unknown are maxmemory-policy, AOF, RDB" in warning
+    assert "not checked: maxmemory-policy, AOF, RDB" in warning
 
 
 def test_a_user_without_scripts_is_refused(make_server):
@@ -85,13 +85,13 @@ def test_a_user_without_scripts_is_refused(make_server):
         check_boot(config_for(server.url, username="noscript", password="pw"))
 
 
-def test_stored_names_that_nobody_registers_are_listed(redis_url, raw_redis):
+def test_unregistered_names_of_stored_jobs_are_listed(redis_url, raw_redis):
     raw_redis.lpush("queue:default", b'{"class":"Gone","args":[]}', b'{"class":"Here","args":[]}', b"not json")
     raw_redis.zadd("retry", {b'{"class":"Renamed","args":[]}': 1})
     with registry.isolated():
         job(name="Here")(lambda: None)
         [warning] = check_boot(config_for(redis_url))
-    assert "under names that nothing registers: Gone, Renamed (" in warning
+    assert "stored jobs have unregistered names: Gone, Renamed (" in warning
 
 
 def test_an_older_ruby_process_needs_another_wire_version(redis_url, raw_redis):
@@ -109,7 +109,17 @@ def test_an_older_ruby_process_needs_another_wire_version(redis_url, raw_redis):
     assert check_boot(config_for(redis_url, wire_version=7)) == []
 
 
+def test_ruby_processes_that_are_all_newer_are_warned_of_once(redis_url, raw_redis):
+    for identity, version in (("ruby:1:ab", "8.1.7"), ("ruby:2:cd", "8.0.0"), ("ruby:3:ef", "no version")):
+        raw_redis.sadd("processes", identity)
+        raw_redis.hset(identity, "info", json.dumps({"version": version}))
+    [warning] = check_boot(config_for(redis_url, wire_version=6))
+    assert "Sidekiq 8 or newer, and wire_version = 6" in warning
+    assert warning.endswith("set redis.wire_version = 8")
+    assert check_boot(config_for(redis_url, wire_version=8)) == []
+
+
 def test_what_is_stored_never_keeps_a_worker_from_starting(redis_url, raw_redis):
     raw_redis.set("processes", "of the wrong type")
     [warning] = check_boot(config_for(redis_url))
-    assert "a look at what is stored failed" in warning
+    assert "cannot check the stored jobs" in warning

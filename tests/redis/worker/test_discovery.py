@@ -32,10 +32,10 @@ def test_who_waits_already_waits_at_a_new_queue_as_well(worker_config, raw_redis
     units = []
     waiting = threading.Thread(target=lambda: units.append(parts.fetcher.retrieve()))
     waiting.start()
-    wait_for(lambda: parts.fetcher._waiting.parking.waiting)
+    wait_for(lambda: parts.fetcher._wait.pops.waiting)
     raw_redis.sadd("queues", "new")
     finder.tick()
-    wait_for(lambda: "new" in [park.queue for park in parts.fetcher._waiting.parking.waiting])
+    wait_for(lambda: "new" in [pop.queue for pop in parts.fetcher._wait.pops.waiting])
     raw_redis.lpush("queue:new", "job")
     waiting.join(10)
     assert [(unit.queue, unit.raw) for unit in units] == [("new", b"job")]

@@ -8,11 +8,11 @@ import pytest
 
 from offsider import Config, configure_client, job
 from offsider.client import Client
+from offsider.config.default import set_default_config
 from offsider.core.errors import ConfigurationError, RedisUnavailable
 from offsider.embedded.address import free_port
 from offsider.jobs import registry
-from offsider.wiring.default import set_default_config
-from offsider.wiring.service import Loop
+from offsider.runtime.service import Loop
 from offsider.worker.embed import EmbeddedWorker
 from tests.threads import names_of_threads
 from tests.waiting import wait_for
@@ -75,7 +75,9 @@ def test_without_a_configuration_it_serves_what_clients_of_the_process_were_told
     with EmbeddedWorker():
         runs.enqueue()
         assert ran.wait(10)
-    with pytest.raises(ConfigurationError, match="serves a worker already; give this one a new Config"):
+    with pytest.raises(
+        ConfigurationError, match="another worker already uses the default configuration; pass a new Config"
+    ):
         EmbeddedWorker()
 
 
@@ -109,7 +111,7 @@ def test_it_lives_once(config):
     worker.quiet()
     worker.start()
     try:
-        with pytest.raises(ConfigurationError, match="was started before; make a new one"):
+        with pytest.raises(ConfigurationError, match="was started before; create a new one"):
             worker.start()
     finally:
         worker.stop()

@@ -42,7 +42,7 @@ def test_what_is_odd_about_them_is_logged(load, caplog):
     job(name="Sends", tags=["mail"])(print)
     job(name="Beside", queue="mails")(print)
     with EmbeddedWorker(load()):
-        assert "serves the queue mails with all its jobs, Beside as well" in caplog.text
+        assert "serves the queue mails with all its jobs, including Beside" in caplog.text
 
 
 def test_it_does_not_start_when_they_are_none(load):

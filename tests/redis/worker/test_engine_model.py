@@ -22,19 +22,32 @@ from hypothesis import HealthCheck, Phase, settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
 from offsider import Discard, Reschedule, Skip
+from offsider.config.installation import Installation
 from offsider.core.errors import RedisFailure
 from offsider.core.payload import decode, encode
 from offsider.jobs import registry
 from offsider.storage import strikes, working
 from offsider.storage.working import Entry, Owner
-from offsider.worker import fetcher as fetcher_module, settlement as settlement_module
+from offsider.worker import outage
+from offsider.worker.fetch import line, prefetch_size
 from tests.faults import FaultProxy
 from tests.redis.worker.conftest import make_config
 from tests.redis.worker.crew import Crew, Work
 from tests.waiting import wait_for
 
 QUEUES = ("high", "low")
-SCRIPTS = (working.EXCHANGE, working.POSTPONE, working.PUT_BACK)
+SCRIPTS = (working.ACK_AND_CLAIM, working.POSTPONE, working.PUT_BACK)
+ALL_LISTS = """
+local all = {}
+for _, pattern in ipairs({"queue:*", "offsider:working:*"}) do
+  for _, key in ipairs(redis.call("KEYS", pattern)) do
+    for _, raw in ipairs(redis.call("LRANGE", key, 0, -1)) do
+      all[#all + 1] = raw
+    end
+  end
+end
+return all
+"""
 #: How a job ends, and where it is then to be found; None: nowhere.
 ENDINGS = {"fast": None, "slow": None, "skip": None, "drop": None, "fail": "retry", "again": "schedule"}
 
@@ -55,7 +68,7 @@ class Machine(RuleBasedStateMachine):
         self.proxy = FaultProxy(url)
         self.proxy.__enter__()
         self.crew = Crew(make_config(self.proxy.url), concurrency=3, queues=QUEUES).start()
-        self.sweeper = make_config(url).make_redis(1)
+        self.sweeper = Installation.of(make_config(url)).make_redis(1)
         self.numbers = itertools.count()
         self.pushed: dict[int, str] = {}
         self.fenced: list[str] = []
@@ -126,17 +139,21 @@ class Machine(RuleBasedStateMachine):
         with suppress(RedisFailure):  # a beat's own connection may be the one that breaks
             self.crew.fetcher.audit()
         self._take_back()
-        return self._left() == [] and self.crew.idle and not self.crew.fetcher._finished
+        return self._left() == [] and self.crew.idle and not self.crew.fetcher._unacknowledged.unsent
 
     def _state(self) -> dict[str, object]:
         fetcher = self.crew.fetcher
-        books = {name: len(getattr(fetcher, name)) for name in ("_ready", "_finished", "_surplus")}
-        waiting = fetcher._waiting
+        books = {
+            "ready": len(fetcher._prefetched.ready),
+            "surplus": len(fetcher._prefetched.surplus),
+            "unsent": len(fetcher._unacknowledged.unsent),
+        }
+        waiting = fetcher._wait
         return books | {
             "left": self._left(),
             "hungry": fetcher.hungry,
             "asleep": waiting.asleep,
-            "parked": [park.queue for park in waiting.parking.waiting],
+            "parked": [pop.queue for pop in waiting.pops.waiting],
             "due": fetcher._reconciler.due,
             "errors": [str(error) for error, _ in self.crew.errors][-3:],
         }
@@ -149,9 +166,8 @@ class Machine(RuleBasedStateMachine):
                 strikes.reclaim(self.sweeper, [(Entry(owner, queue, raw), raw)])
 
     def _left(self) -> list[bytes]:
-        """What still waits or is under way."""
-        keys = [f"queue:{queue}" for queue in QUEUES] + self.client.keys("offsider:working:*")
-        return [raw for key in keys for raw in self.client.lrange(key, 0, -1)]
+        """What still waits or is under way. One script, because a job that moves between two reads is in neither."""
+        return self.client.eval(ALL_LISTS, 0)
 
     def _reckon(self) -> None:
         stored = Counter(
@@ -168,9 +184,10 @@ class Machine(RuleBasedStateMachine):
         if not self.fenced:
             assert self.crew.lost == []
         fetcher = self.crew.fetcher
-        assert not fetcher._held._units
-        assert not fetcher._ready
-        assert not fetcher._surplus
+        assert not fetcher._in_flight._units
+        assert not fetcher._prefetched.ready
+        assert not fetcher._prefetched.surplus
+        assert not fetcher._line.under_way
 
     def teardown(self) -> None:
         try:
@@ -212,12 +229,15 @@ DEEDS = {
 @pytest.fixture
 def hurry(monkeypatch):
     """What production looks at again after seconds."""
-    monkeypatch.setattr(fetcher_module, "SECOND_LOOK_SECONDS", 0.1)
-    for module in (fetcher_module, settlement_module):
-        monkeypatch.setattr(module, "OUTAGE_SECONDS", 0.01)
+    monkeypatch.setattr(line, "SECOND_LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(outage, "RETRY_SECONDS", 0.01)
 
 
-def test_no_job_is_lost_and_none_is_in_two_places(redis_url, hurry):
+@pytest.mark.parametrize("distance", ["near", "far"])
+def test_no_job_is_lost_and_none_is_in_two_places(redis_url, hurry, distance, monkeypatch):
+    if distance == "far":  # then several requests are under way, also for few jobs
+        monkeypatch.setattr(prefetch_size, "DISTANT_SECONDS", 0.0)
+        monkeypatch.setattr(line, "MANY", 2)
     run_state_machine_as_test(
         lambda: Machine(redis_url),
         settings=settings(

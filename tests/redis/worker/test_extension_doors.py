@@ -11,17 +11,18 @@ import pytest
 
 from offsider import Config, job
 from offsider.client import Client
+from offsider.config.installation import Installation
+from offsider.config.web_tab import WebTab
 from offsider.core.errors import InvalidOptions
 from offsider.inspector import RetrySet, ScheduledSet
 from offsider.jobs import registry
+from offsider.runtime.context import JobContext
+from offsider.runtime.events import ExecutionFinished, JobRemoved
+from offsider.runtime.middleware import Push
+from offsider.runtime.service import Loop
 from offsider.storage.scripts import Script
-from offsider.wiring.context import JobContext
-from offsider.wiring.events import ExecutionFinished, JobRemoved
-from offsider.wiring.middleware import Push
-from offsider.wiring.service import Loop
-from offsider.wiring.web_tab import WebTab
 from offsider.worker.embed import EmbeddedWorker
-from offsider.worker.fetcher import ReliableFetcher
+from offsider.worker.fetch.reliable import ReliableFetcher
 from tests.waiting import wait_for
 
 TICKED = "everything:ticks"
@@ -84,7 +85,7 @@ class Everything:
 
     def make_service(self, config: Config) -> Loop:
         script = Script("tick", folder=self.folder)
-        redis = config.make_redis(1)
+        redis = Installation.of(config).make_redis(1)
 
         def tick() -> float:
             redis.run(script, [TICKED], [2])

@@ -6,9 +6,11 @@ import threading
 
 import pytest
 
+from offsider.config.installation import Installation
 from offsider.inspector import Attempts, ErrorGroups
-from offsider.wiring.context import JobContext
-from offsider.worker.failures import MESSAGE_CHARACTERS, MOST_ATTEMPTS, Failures, group_of
+from offsider.runtime.context import JobContext
+from offsider.storage.error_groups import MESSAGE_CHARACTERS, group_of
+from offsider.worker.settle.failures import MOST_ATTEMPTS, Failures
 from tests.waiting import wait_for
 
 
@@ -19,7 +21,7 @@ def config(worker_config, raw_redis):
 
 @pytest.fixture
 def failures(config):
-    made = Failures(config, config.shared_redis(), lambda: "host:42:nonce")
+    made = Failures(config, Installation.of(config).redis, lambda: "host:42:nonce")
     yield made
     made.stop()
     made.join(5)
@@ -38,6 +40,14 @@ def test_an_attempt_is_kept_with_where_it_ran_and_what_it_raised(config, failure
     assert (first.duration_seconds, newest.number, newest.error_class) == (1.25, 2, "KeyError")
     assert abs(first.at - config.clock.now()) < 60
     assert 0 < raw_redis.ttl("offsider:attempts:a1") <= 60
+
+
+def test_the_error_of_an_active_job_is_that_of_the_class_in_its_wrapper(config, failures):
+    for wrapper in ("Sidekiq::ActiveJob::Wrapper", "ActiveJob::QueueAdapters::SidekiqAdapter::JobWrapper"):
+        failures.note(job(wrapper, wrapped="MailJob"), ValueError(), 0.0, None)
+    failures.note(job("Sidekiq::ActiveJob::Wrapper", wrapped="OtherJob"), ValueError(), 0.0, None)
+    failures.flush()
+    assert {group.name: group.count for group in ErrorGroups(config).page()} == {"MailJob": 2, "OtherJob": 1}
 
 
 def test_ten_attempts_are_kept(config, failures):
@@ -118,9 +128,9 @@ def test_the_service_writes_by_itself_and_together_what_comes_together(config, f
     wait_for(lambda: Attempts.of("a1", config) == [])
 
 
-def test_redis_that_is_away_costs_what_was_noted_and_nothing_else(config, caplog):
+def test_an_outage_loses_only_the_recorded_failures(config, caplog):
     config.redis.url = "redis://127.0.0.1:1"
-    away = Failures(config, config.make_redis(1), lambda: "h:1:n")
+    away = Failures(config, Installation.of(config).make_redis(1), lambda: "h:1:n")
     away.note(job(), ValueError(), 0.0, 60.0)
     away.flush()
     away.flush()

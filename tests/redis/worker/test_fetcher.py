@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import logging
 import threading
+from dataclasses import replace
 
 import pytest
 
+from offsider.config.installation import Installation
 from offsider.core.errors import RedisUnavailable
+from offsider.core.outcome import Succeeded
+from offsider.core.payload import interrupted
 from offsider.storage import working
-from offsider.worker import fetcher as fetcher_module
-from offsider.worker.unit_of_work import UnitOfWork
+from offsider.worker import outage
+from offsider.worker.disposition import Done
+from offsider.worker.fetch import line, reliable
+from offsider.worker.unit_of_work import Run, UnitOfWork
 from tests.redis.worker.conftest import Parts
 from tests.snapshot import snapshot
 from tests.waiting import wait_for
@@ -23,19 +29,20 @@ def retrieved(parts: Parts, count: int) -> list[UnitOfWork]:
 @pytest.fixture(autouse=True)
 def hurry(monkeypatch):
     """An outage is looked at again at once; what is waited for here is a condition."""
-    monkeypatch.setattr(fetcher_module, "OUTAGE_SECONDS", 0.01)
+    monkeypatch.setattr(outage, "RETRY_SECONDS", 0.01)
 
 
 # -------------------------------------------------------------------------------------- taking
 
 
-def test_a_job_lies_in_the_private_list_while_it_runs(parts, raw_redis):
+def test_a_job_is_in_the_private_list_while_it_runs(parts, raw_redis):
     raw_redis.lpush("queue:default", "a", "b")
     unit = parts.fetcher.retrieve()
     assert (unit.queue, unit.raw) == ("default", b"a")
     assert snapshot(raw_redis) == {"queue:default": [b"b"], parts.working: [b"a"]}
-    assert parts.fetcher.acknowledge(unit)
-    parts.fetcher.release(unit)
+    unit.run = Run(None, Succeeded(), 0.0, 0.0, 0.0)
+    parts.fetcher.settle(unit, Done())
+    parts.fetcher.flush()
     assert snapshot(raw_redis) == {"queue:default": [b"b"]}
 
 
@@ -51,23 +58,23 @@ def test_a_thread_waits_for_a_job(parts, raw_redis):
 def test_one_thread_claims_for_all_idle_ones_and_takes_no_more(parts, raw_redis, monkeypatch):
     """A job that is claimed and waits for a free thread would be a job that nobody runs."""
     limits = []
-    original = working.exchange
+    original = working.ack_and_claim
 
-    def watched(redis, owner, queues, limit, *finished, **parking):
+    def watched(redis, owner, queues, limit, *finished, **pops):
         limits.append(limit)
-        return original(redis, owner, queues, limit, *finished, **parking)
+        return original(redis, owner, queues, limit, *finished, **pops)
 
     units = []
     threads = [threading.Thread(target=lambda: units.append(parts.fetcher.retrieve())) for _ in range(4)]
     for thread in threads:
         thread.start()
-    wait_for(lambda: parts.fetcher.hungry == 4 and parts.fetcher._waiting.asleep)
-    monkeypatch.setattr(working, "exchange", watched)
+    wait_for(lambda: parts.fetcher.hungry == 4 and parts.fetcher._wait.asleep)
+    monkeypatch.setattr(working, "ack_and_claim", watched)
     raw_redis.lpush("queue:default", *(f"job {n}" for n in range(10)))
     for thread in threads:
         thread.join(10)
     assert sorted(unit.raw for unit in units) == [b"job 0", b"job 1", b"job 2", b"job 3"]
-    assert limits[-1] in (3, 4), "a park may have brought the first"
+    assert limits[-1] in (3, 4), "a pop may have moved the first"
     wait_for(lambda: raw_redis.llen("queue:default") == 6)  # what there was too much of is back
     assert raw_redis.lrange("queue:default", 0, -1)[::-1] == [f"job {n}".encode() for n in range(4, 10)]
 
@@ -80,7 +87,7 @@ def test_strict_queues_are_taken_in_their_order(worker_config, raw_redis):
     parts.close()
 
 
-def test_a_quiet_fetcher_hands_out_nothing_and_wakes_who_waits(parts, raw_redis):
+def test_a_quiet_fetcher_returns_no_jobs_and_wakes_waiting_threads(parts, raw_redis):
     units = []
     waiting = [threading.Thread(target=lambda: units.append(parts.fetcher.retrieve())) for _ in range(3)]
     for thread in waiting:
@@ -96,18 +103,18 @@ def test_a_quiet_fetcher_hands_out_nothing_and_wakes_who_waits(parts, raw_redis)
 
 def test_what_a_claim_brings_after_the_quiet_goes_back_unrun(parts, raw_redis, monkeypatch):
     raw_redis.lpush("queue:default", "a", "b")
-    original = working.exchange
+    original = working.ack_and_claim
 
-    def quiet_meanwhile(*given, **parking):
-        result = original(*given, **parking)
+    def quiet_meanwhile(*given, **pops):
+        result = original(*given, **pops)
         parts.fetcher.quiet()
         return result
 
-    monkeypatch.setattr(working, "exchange", quiet_meanwhile)
+    monkeypatch.setattr(working, "ack_and_claim", quiet_meanwhile)
     assert parts.fetcher.retrieve() is None
     wait_for(lambda: raw_redis.lrange("queue:default", 0, -1) == [b"b", b"a"])  # the ticker may be at it
     assert snapshot(raw_redis) == {"queues": {b"default"}, "queue:default": [b"b", b"a"]}
-    assert parts.fetcher._held.of(parts.ownership.identity).total() == 0
+    assert parts.fetcher._in_flight.of(parts.ownership.identity).total() == 0
 
 
 def test_a_paused_queue_is_left_alone_until_it_is_unpaused(parts, raw_redis):
@@ -116,7 +123,7 @@ def test_a_paused_queue_is_left_alone_until_it_is_unpaused(parts, raw_redis):
     units = []
     waiting = threading.Thread(target=lambda: units.append(parts.fetcher.retrieve()))
     waiting.start()
-    wait_for(lambda: parts.fetcher._waiting.asleep)
+    wait_for(lambda: parts.fetcher._wait.asleep)
     looked_at = parts.fetcher.last_look
     wait_for(lambda: parts.fetcher.last_look > looked_at, what="it looks again within a second")
     assert units == []
@@ -131,8 +138,7 @@ def test_a_paused_queue_is_left_alone_until_it_is_unpaused(parts, raw_redis):
 def test_jobs_that_go_back_run_next_and_tell_that_they_were_interrupted(parts, raw_redis):
     raw_redis.lpush("queue:default", '{"class":"A","args":[]}', '{"class":"B","args":[]}', "waiting")
     started, fresh = retrieved(parts, 2)
-    started.started = True
-    parts.fetcher.bulk_requeue([fresh, started])
+    parts.fetcher.give_back([(fresh, fresh.raw), (started, interrupted(started.raw))])
     assert snapshot(raw_redis) == {
         "queues": {b"default"},
         "queue:default": [
@@ -149,14 +155,14 @@ def test_jobs_of_a_fenced_identity_are_not_given_back_twice(parts, raw_redis):
     unit = parts.fetcher.retrieve()
     raw_redis.set(parts.redis.keys.fenced(parts.ownership.identity), 1)
     before = snapshot(raw_redis)
-    parts.fetcher.requeue(unit)
+    parts.fetcher.give_back([(unit, unit.raw)])
     assert snapshot(raw_redis) == before
 
 
 # -------------------------------------------------------------------------------------- fence
 
 
-def test_a_fenced_fetcher_goes_on_under_a_new_identity(parts, raw_redis):
+def test_a_fenced_fetcher_continues_under_a_new_identity(parts, raw_redis):
     """The old lists belong to whoever reclaims them (rule 2)."""
     parts.ownership.register()
     old = parts.ownership.identity
@@ -176,8 +182,8 @@ def test_a_fenced_fetcher_goes_on_under_a_new_identity(parts, raw_redis):
 def test_jobs_of_a_claim_that_lost_its_reply_are_given_back_and_run(proxied, proxy, raw_redis):
     """They lie in the private list of a live owner, and nobody knows of them (rule 8)."""
     raw_redis.lpush("queue:default", "first", "second")
-    proxied.redis.call("SCRIPT", "LOAD", working.EXCHANGE.text)
-    proxy.lose_reply(working.EXCHANGE.sha.encode())
+    proxied.redis.call("SCRIPT", "LOAD", working.ACK_AND_CLAIM.text)
+    proxy.lose_reply(working.ACK_AND_CLAIM.sha.encode())
     assert [unit.raw for unit in retrieved(proxied, 2)] == [b"first", b"second"]
     assert snapshot(raw_redis) == {proxied.working: [b"second", b"first"], "queues": {b"default"}}
     assert proxy.lost == 1
@@ -188,11 +194,11 @@ def test_jobs_of_a_claim_that_lost_its_reply_are_given_back_and_run(proxied, pro
 
 def test_a_late_claim_is_found_by_the_second_look(proxied, proxy, raw_redis, monkeypatch):
     """The server may still serve the old connection after the first comparison."""
-    monkeypatch.setattr(fetcher_module, "SECOND_LOOK_SECONDS", 0.2)
+    monkeypatch.setattr(line, "SECOND_LOOK_SECONDS", 0.2)
     raw_redis.lpush("queue:default", "held")
     held = proxied.fetcher.retrieve()
-    proxied.fetcher.doubt()
-    proxied.fetcher._reconcile()
+    proxied.fetcher._line.doubt()
+    proxied.fetcher._leader.reconcile()
     raw_redis.lpush(proxied.working, "late")
     units = []
     waiting = threading.Thread(target=lambda: units.append(proxied.fetcher.retrieve()))
@@ -209,16 +215,16 @@ def test_comparing_counts_equal_payloads(parts, raw_redis):
     raw_redis.lpush("queue:default", "same", "same")
     retrieved(parts, 2)
     raw_redis.lpush(parts.working, "same", "other")
-    parts.fetcher.doubt()
-    parts.fetcher._reconcile()
+    parts.fetcher._line.doubt()
+    parts.fetcher._leader.reconcile()
     assert raw_redis.lrange(parts.working, 0, -1) == [b"same", b"same"]
     assert sorted(raw_redis.lrange("queue:default", 0, -1)) == [b"other", b"same"]
 
 
 def test_comparing_an_empty_list_reads_no_payloads(parts, raw_redis):
     raw_redis.config_resetstat()
-    parts.fetcher.doubt()
-    parts.fetcher._reconcile()
+    parts.fetcher._line.doubt()
+    parts.fetcher._leader.reconcile()
     stats = raw_redis.info("commandstats")
     assert "cmdstat_llen" in stats
     assert "cmdstat_lrange" not in stats
@@ -247,13 +253,13 @@ def test_an_outage_is_reported_once_and_the_thread_lives_on(proxied, proxy, raw_
     waiting = threading.Thread(target=lambda: units.append(proxied.fetcher.retrieve()))
     waiting.start()
     wait_for(lambda: proxied.errors)
-    troubles = proxied.capsule.redis.troubles
+    troubles = proxied.pool.troubles
     raw_redis.lpush("queue:default", "job")
     proxy.accept()
     waiting.join(10)
     assert [unit.raw for unit in units] == [b"job"]
     assert len(proxied.errors) == 1
-    assert proxied.capsule.redis.troubles == troubles == 0, "it was never connected before: a normal boot"
+    assert proxied.pool.troubles == troubles == 0, "it was never connected before: a normal boot"
 
 
 def test_no_error_of_the_server_ends_the_thread(parts, raw_redis):
@@ -273,19 +279,19 @@ def test_a_stray_that_its_queue_refuses_does_not_end_all_claims(worker_config, r
     raw_redis.lpush(parts.redis.keys.working(parts.ownership.identity, "default", "bad"), "stray")
     raw_redis.set("queue:bad", "wrong")
     raw_redis.lpush("queue:good", "job")
-    parts.fetcher.doubt()
+    parts.fetcher._line.doubt()
     assert parts.fetcher.retrieve().raw == b"job"
-    assert [told["context"] for _, told in parts.errors] == ["giving back jobs whose claim had lost its reply"]
+    assert [told["context"] for _, told in parts.errors] == ["requeueing jobs after the reply to their claim was lost"]
     parts.close()
 
 
-def test_a_comparison_of_a_fenced_fetcher_goes_on_under_a_new_identity(parts, raw_redis):
+def test_a_comparison_of_a_fenced_fetcher_registers_a_new_identity(parts, raw_redis):
     parts.ownership.register()
     old = parts.ownership.identity
     raw_redis.lpush(parts.working, "stray")
     raw_redis.set(parts.redis.keys.fenced(old), 1)
     raw_redis.lpush("queue:default", "job")
-    parts.fetcher.doubt()
+    parts.fetcher._line.doubt()
     unit = parts.fetcher.retrieve()
     assert unit.entry.owner.identity == parts.ownership.identity != old
     assert raw_redis.lrange(parts.redis.keys.working(old, "default", "default"), 0, -1) == [b"stray"]
@@ -296,23 +302,24 @@ def two_capsules(worker_config):
     """The parts of the capsule ``default``, and the fetcher of another one."""
     other = worker_config.capsule("other", concurrency=1, queues=["default"])
     parts = Parts(worker_config)
-    fetcher = fetcher_module.ReliableFetcher(worker_config, other, parts.ownership)
+    redis = Installation.of(worker_config).make_redis(parts.context.redis.size)
+    fetcher = reliable.ReliableFetcher(replace(parts.context, capsule=other, redis=redis))
     yield parts, fetcher
     fetcher.quiet()
     fetcher.close()
     fetcher._ticker.join(10)
-    other.redis.close()
+    redis.close()
     parts.close()
 
 
-def test_each_capsule_has_lists_of_its_own(two_capsules, raw_redis):
+def test_each_capsule_has_its_own_lists(two_capsules, raw_redis):
     """A comparison in one must not give back what the other runs (rule 9)."""
     parts, others_fetcher = two_capsules
     raw_redis.lpush("queue:default", "mine", "theirs")
     parts.fetcher.retrieve()
     assert others_fetcher.retrieve().raw == b"theirs"
-    parts.fetcher.doubt()
-    parts.fetcher._reconcile()
+    parts.fetcher._line.doubt()
+    parts.fetcher._leader.reconcile()
     identity = parts.ownership.identity
     stored = snapshot(raw_redis)
     stored.pop("queues", None)  # on a slow machine one of them was asked for ahead, and given back to its queue
@@ -322,10 +329,10 @@ def test_each_capsule_has_lists_of_its_own(two_capsules, raw_redis):
     }
 
 
-def test_one_job_goes_back(parts, raw_redis):
+def test_one_job_is_requeued(parts, raw_redis):
     raw_redis.lpush("queue:default", "job")
     unit = parts.fetcher.retrieve()
-    parts.fetcher.requeue(unit)
+    parts.fetcher.give_back([(unit, unit.raw)])
     assert snapshot(raw_redis) == {"queues": {b"default"}, "queue:default": [b"job"]}
     assert unit.settled
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import pytest
 
-from offsider.worker.fetcher import ReliableFetcher
-from offsider.worker.solitude import Claimer, Solitude
+from offsider.worker.alive.isolation import Isolation
+from offsider.worker.fetch.reliable import ReliableFetcher
 from offsider.worker.unit_of_work import UnitOfWork
-from offsider.worker.watchdog import Watched
+from tests.threads import hammering
 from tests.waiting import wait_for
 
 
@@ -35,16 +36,14 @@ class Threads:
         self.fetcher.close()
 
 
-def parks(raw_redis) -> set[str]:
+def pops(raw_redis) -> set[str]:
     """The clients that wait in a pop."""
     return {client["id"] for client in raw_redis.client_list() if "b" in client["flags"]}
 
 
 @pytest.fixture
-def solitude(parts) -> Solitude:
-    solitude = Solitude(parts.redis, lambda: {"default": ("default",)}, max_strikes=3, leaving=lambda: False)
-    solitude.join(parts.fetcher)
-    return solitude
+def isolation(parts) -> Isolation:
+    return parts.isolation
 
 
 @pytest.fixture
@@ -54,41 +53,49 @@ def threads(parts):
     threads.end()
 
 
-def test_the_reliable_fetcher_takes_part(parts):
-    assert isinstance(parts.fetcher, Claimer)
-    assert isinstance(parts.fetcher, Watched)
-
-
-def test_while_a_job_is_alone_nothing_is_claimed_and_no_pop_waits(parts, solitude, threads, raw_redis):
-    wait_for(lambda: parks(raw_redis))
+def test_while_a_job_is_alone_nothing_is_claimed_and_no_pop_waits(parts, isolation, threads, raw_redis):
+    wait_for(lambda: pops(raw_redis))
     raw_redis.lpush(parts.working, "suspect")
     unit = UnitOfWork("default", b"suspect", parts.ownership.owner("default"))
-    with solitude.alone(unit) as granted:
+    with isolation.alone(unit) as granted:
         assert granted
-        assert not parks(raw_redis)
+        assert not pops(raw_redis)
         raw_redis.lpush("queue:default", "job")
-        parts.fetcher.reconsider()
+        parts.fetcher.wake()
         parts.fetcher.tick()
         wait_for(lambda: not parts.fetcher.claims_out)  # the leader was woken, and asks without claiming
         assert (threads.units, raw_redis.llen("queue:default")) == ([], 1)
     wait_for(lambda: [unit.raw for unit in threads.units] == [b"job"])
 
 
-def test_a_park_that_brings_a_job_all_the_same_gives_it_back(parts, solitude, threads, raw_redis):
-    wait_for(lambda: parks(raw_redis))
-    with solitude._taken:
+def test_a_job_that_a_pop_moves_all_the_same_is_requeued(parts, isolation, threads, raw_redis):
+    wait_for(lambda: pops(raw_redis))
+    with isolation._taken:
         raw_redis.lpush("queue:default", "job")
-        wait_for(lambda: not parks(raw_redis))
+        wait_for(lambda: not pops(raw_redis))
         wait_for(lambda: raw_redis.lrange("queue:default", 0, -1) == [b"job"])
         assert threads.units == []
-    parts.fetcher.reconsider()
+    parts.fetcher.wake()
     wait_for(lambda: [unit.raw for unit in threads.units] == [b"job"])
 
 
-def test_a_fetcher_that_begins_anew_goes_on_with_new_connections(parts, threads, raw_redis):
-    before = wait_for(lambda: parks(raw_redis))
+def test_a_rebuilt_fetcher_continues_with_new_connections(parts, threads, raw_redis):
+    before = wait_for(lambda: pops(raw_redis))
     parts.fetcher.rebuild()
-    wait_for(lambda: (now := parks(raw_redis)) and not now & before)
+    wait_for(lambda: (now := pops(raw_redis)) and not now & before)
     raw_redis.lpush("queue:default", "job")
     wait_for(lambda: [unit.raw for unit in threads.units] == [b"job"])
     assert parts.errors == []
+
+
+def test_claims_out_may_be_asked_while_the_leader_blocks_on_other_queues(parts, threads, raw_redis):
+    """A suspect job asks while it waits to be alone; an error here would end its thread."""
+    fleeting = [f"q{number}" for number in range(12)]
+    ends = time.monotonic() + 1.5
+    with hammering(*[lambda: parts.fetcher.claims_out] * 2) as errors:
+        while time.monotonic() < ends and not errors:
+            parts.capsule.queues = ["default"] if len(parts.capsule.queues) > 1 else ["default", *fleeting]
+            parts.fetcher.wake()
+    assert errors == []
+    raw_redis.lpush("queue:default", "job")
+    wait_for(lambda: [unit.raw for unit in threads.units] == [b"job"])

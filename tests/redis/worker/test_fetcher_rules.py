@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import Counter
 from functools import partial
 
 import pytest
@@ -14,8 +15,10 @@ from offsider.core.errors import RedisRefused
 from offsider.jobs import registry
 from offsider.storage import working
 from offsider.storage.tracking import Tracking
-from offsider.worker import fetcher as fetcher_module, settlement as settlement_module
-from offsider.worker.pace import Pace
+from offsider.worker import outage
+from offsider.worker.fetch import reliable
+from offsider.worker.fetch.prefetch_size import PrefetchSize
+from offsider.worker.settle import settlement
 from tests.redis.worker.conftest import Parts, make_config
 from tests.redis.worker.crew import Crew, Work, payload, push
 from tests.waiting import wait_for
@@ -27,8 +30,7 @@ SOON_SECONDS = 3.0
 @pytest.fixture(autouse=True)
 def hurry(monkeypatch):
     """An outage is looked at again at once; what is waited for here is a condition."""
-    for module in (fetcher_module, settlement_module):
-        monkeypatch.setattr(module, "OUTAGE_SECONDS", 0.01)
+    monkeypatch.setattr(outage, "RETRY_SECONDS", 0.01)
 
 
 @pytest.fixture
@@ -63,7 +65,7 @@ def event():
 
 
 def at_once(client, *pushes) -> None:
-    """Several pushes in one transaction: all parks that they concern are served by it."""
+    """Several pushes in one transaction: each blocking pop that they concern gets a job."""
     with client.pipeline(transaction=True) as together:
         for numbers, queue in pushes:
             push(together, *numbers, queue=queue)
@@ -78,10 +80,29 @@ def exchanges(client) -> int:
     return client.info("commandstats").get("cmdstat_evalsha", {}).get("calls", 0)
 
 
-# --------------------------------------------------------------------------------- rule 15: parks
+def test_the_pace_is_noted_by_whoever_has_the_turn(make_crew, work, raw_redis, monkeypatch):
+    """By two threads at once, one of the two would be forgotten."""
+    crew = make_crew(concurrency=3).start()
+    turns = []
+    note = PrefetchSize.note
+
+    def noted(pace, finished, **given) -> None:
+        turns.append(crew.fetcher._line._turn.locked())
+        note(pace, finished, **given)
+
+    monkeypatch.setattr(PrefetchSize, "note", noted)
+    for number in range(5):
+        wait_for(lambda: crew.idle and blocked(raw_redis) == 1)
+        push(raw_redis, number)
+        wait_for(lambda number=number: crew.counted() == number + 1)
+    assert turns
+    assert all(turns)
 
 
-def test_what_a_park_of_a_less_important_queue_brings_waits_for_the_important_ones(make_crew, work, raw_redis):
+# --------------------------------------------------------------------------------- rule 15: blocking pops
+
+
+def test_a_job_that_a_pop_of_a_less_important_queue_moves_waits_for_the_important_ones(make_crew, work, raw_redis):
     """`low` was popped while `high` holds 99."""
     crew = make_crew(queues=("high", "low")).start()
     wait_for(lambda: crew.idle and blocked(raw_redis) == 2)
@@ -90,7 +111,7 @@ def test_what_a_park_of_a_less_important_queue_brings_waits_for_the_important_on
     assert work.numbers == [*range(99), 1000]
 
 
-def test_no_thread_runs_a_job_while_a_park_could_bring_one_that_nobody_runs(make_crew, work, raw_redis):
+def test_no_thread_runs_a_job_while_a_pop_could_move_one_that_no_thread_runs(make_crew, work, raw_redis):
     crew = make_crew(queues=("high", "low")).start()
     waiting = []
     for number in range(5):
@@ -113,7 +134,7 @@ def test_what_was_brought_beyond_the_free_threads_is_taken_by_another_process(ma
 
 
 def test_what_goes_back_is_not_popped_by_the_same_leader_again(make_crew, work, event, raw_redis):
-    """It would go round in circles between a full worker and its own parks."""
+    """The job would cycle between a full worker and its own pops."""
     busy = make_crew(queues=("high", "low")).start()
     wait_for(lambda: busy.idle and blocked(raw_redis) == 2)
     work.does[1] = event.wait
@@ -156,16 +177,16 @@ def test_a_full_server_is_drained_and_served_again_when_there_is_room(make_serve
         client.config_set("maxmemory", 0)
         push(client, 20)
         wait_for(lambda: len(work.runs) == 21)
-        wait_for(lambda: blocked(client) == 1, what="it parks again")
+        wait_for(lambda: blocked(client) == 1, what="it blocks again")
     assert sorted(work.numbers) == list(range(21))
 
 
-def test_a_park_that_ends_with_an_error_is_a_reason_to_look(make_crew, work, raw_redis):
+def test_a_pop_that_ends_with_an_error_causes_a_claim(make_crew, work, raw_redis):
     """UNBLOCKED: the server does that itself when it becomes a replica."""
     crew = make_crew().start()
     wait_for(lambda: crew.idle and blocked(raw_redis) == 1)
-    (park,) = [found for found in raw_redis.client_list() if found["cmd"] == "blmove"]
-    raw_redis.client_unblock(park["id"], error=True)
+    (pop,) = [found for found in raw_redis.client_list() if found["cmd"] == "blmove"]
+    raw_redis.client_unblock(pop["id"], error=True)
     push(raw_redis, 1)
     wait_for(lambda: work.numbers == [1])
     assert crew.lost == []
@@ -175,7 +196,7 @@ def test_a_park_that_ends_with_an_error_is_a_reason_to_look(make_crew, work, raw
 
 
 @pytest.mark.parametrize("told", [True, False], ids=["told of pauses", "told nothing"])
-def test_a_job_that_a_park_takes_from_a_paused_queue_goes_back_unrun(make_crew, work, raw_redis, monkeypatch, told):
+def test_a_job_popped_from_a_paused_queue_is_requeued_unrun(make_crew, work, raw_redis, monkeypatch, told):
     """Sidekiq Pro's pages, in Ruby, write the same set."""
     if not told:
         monkeypatch.setattr(Tracking, "open", refuse)
@@ -194,7 +215,7 @@ def refuse(*_: object) -> None:
     raise RedisRefused("unknown subcommand TRACKING", code="ERR")
 
 
-def test_a_pause_that_is_over_at_once_holds_nobody_up(make_crew, work, raw_redis):
+def test_a_very_short_pause_blocks_no_job(make_crew, work, raw_redis):
     crew = make_crew().start()
     wait_for(lambda: crew.idle and blocked(raw_redis) == 1)
     for number in range(5):
@@ -246,7 +267,7 @@ def test_a_pause_stops_a_backlog_and_what_was_fetched_ahead_is_what_still_runs(m
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.003], ids=["shorter than a millisecond", "longer"])
-def test_no_acknowledgement_waits_behind_a_leader_who_sleeps(make_crew, work, raw_redis, seconds):
+def test_no_acknowledgement_waits_for_a_sleeping_leader(make_crew, work, raw_redis, seconds):
     crew = make_crew(concurrency=3).start()
     for number in range(5):
         work.does[number] = partial(time.sleep, seconds)
@@ -288,7 +309,7 @@ def test_an_acknowledgement_is_at_the_server_before_its_thread_starts_another_jo
 # ------------------------------------------------------------- nothing waits beside a free thread
 
 
-class FarAhead(Pace):
+class FarAhead(PrefetchSize):
     """A pace at which much is fetched ahead."""
 
     def __init__(self, jobs: int) -> None:
@@ -299,10 +320,14 @@ class FarAhead(Pace):
     def ahead(self) -> int:
         return self.jobs
 
+    @property
+    def most(self) -> int:
+        return self.jobs
+
 
 def test_what_was_fetched_ahead_of_a_long_job_is_run_by_another_process(make_crew, work, event, raw_redis):
     stalled, free = make_crew(), make_crew()
-    stalled.fetcher._pace = FarAhead(20)
+    stalled.fetcher._line.prefetch = FarAhead(20)
     work.does[0] = event.wait
     push(raw_redis, *range(21))
     stalled.start()
@@ -316,10 +341,10 @@ def test_what_was_fetched_ahead_of_a_long_job_is_run_by_another_process(make_cre
     assert work.numbers[1:] == list(range(1, 21)), "in their old order"
 
 
-def test_a_partial_stall_holds_nothing_up_either(make_crew, work, event, raw_redis):
+def test_a_partial_stall_blocks_nothing_either(make_crew, work, event, raw_redis):
     """Nine of ten threads are stuck; the tenth cannot run all that was fetched ahead in time."""
     stalled, free = make_crew(concurrency=10), make_crew(concurrency=10)
-    stalled.fetcher._pace = FarAhead(30)
+    stalled.fetcher._line.prefetch = FarAhead(30)
     work.does = dict.fromkeys(range(9), event.wait)
     work.does |= {number: partial(time.sleep, 0.05) for number in range(9, 39)}
     push(raw_redis, *range(39))
@@ -335,9 +360,37 @@ def test_a_partial_stall_holds_nothing_up_either(make_crew, work, event, raw_red
     assert len(by_free) >= 10
 
 
+class FarAheadAtSpeed(FarAhead):
+    """The same, and the threads finish thousands of jobs a second."""
+
+    def __init__(self, jobs: int) -> None:
+        super().__init__(jobs)
+        self.per_second = 50_000.0
+
+    def note(self, finished: int, *, starved_seconds: float = 0.0) -> None:
+        """Stay at this speed."""
+
+
+def test_jobs_that_sleep_get_a_thread_each_however_many_are_finished_in_a_second(
+    make_crew, work, raw_redis, monkeypatch
+):
+    """Of jobs of microseconds one thread runs a batch alone; only the ticker would wake the others here."""
+    monkeypatch.setattr(reliable, "TICK_SECONDS", 5.0)
+    crew = make_crew(concurrency=10)
+    crew.fetcher._line.prefetch = FarAheadAtSpeed(80)
+    work.does = dict.fromkeys(range(300), partial(time.sleep, 0.005))
+    push(raw_redis, *range(300))
+    crew.start()
+    wait_for(lambda: len(work.runs) == 300)
+    threads = Counter(run.thread for run in work.runs)
+    print(threads.most_common())
+    assert len(threads) == 10
+    assert threads.most_common(1)[0][1] < 100
+
+
 def test_what_is_given_back_was_never_interrupted(make_crew, work, event, raw_redis):
     stalled = make_crew()
-    stalled.fetcher._pace = FarAhead(3)
+    stalled.fetcher._line.prefetch = FarAhead(3)
     work.does[0] = event.wait
     push(raw_redis, *range(4))
     stalled.start()
@@ -353,7 +406,7 @@ def test_weights_hold_for_claims_of_many_at_once(make_crew, work, raw_redis):
     push(raw_redis, *range(2000, 4000), queue="seldom")
     crew = make_crew(concurrency=5, queues=("often,4", "seldom,1"))
     assert crew.parts.capsule.mode == "weighted"
-    crew.fetcher._pace = FarAhead(5)
+    crew.fetcher._line.prefetch = FarAhead(5)
     crew.start()
     wait_for(lambda: len(work.runs) >= 1500)
     seldom = sum(run.queue == "seldom" for run in work.runs[:1500]) / 1500
@@ -364,7 +417,7 @@ def test_strict_order_holds_for_claims_of_many_at_once(make_crew, work, raw_redi
     push(raw_redis, *range(100), queue="low")
     push(raw_redis, *range(100, 200), queue="high")
     crew = make_crew(queues=("high", "low"))
-    crew.fetcher._pace = FarAhead(7)
+    crew.fetcher._line.prefetch = FarAhead(7)
     crew.start()
     wait_for(lambda: len(work.runs) == 200)
     assert work.numbers == [*range(100, 200), *range(100)]
@@ -374,35 +427,35 @@ def test_strict_order_holds_for_claims_of_many_at_once(make_crew, work, raw_redi
 def unwatched(worker_config):
     """A fetcher that is three jobs ahead, and whose ticker ticks when the test says so."""
     parts = Parts(worker_config)
-    parts.fetcher._pace = FarAhead(3)
+    parts.fetcher._line.prefetch = FarAhead(3)
     parts.fetcher._ticker.stop()
     yield parts.fetcher
     parts.close()
 
 
 def older_than_a_tick(fetcher) -> None:
-    born = fetcher._ready[0].claimed_at
-    wait_for(lambda: time.monotonic() - born > fetcher_module.TICK_SECONDS)
+    born = fetcher._prefetched.ready[0].claimed_at
+    wait_for(lambda: time.monotonic() - born > reliable.TICK_SECONDS)
 
 
 def test_what_nobody_takes_goes_back_in_its_order_and_what_a_free_thread_is_about_to_take_stays(unwatched, raw_redis):
     """The thread may only be slow: on a busy machine it does not wake up within a tick."""
     push(raw_redis, *range(5))
     assert unwatched.retrieve().raw == payload(0)
-    unwatched._hungry = 1
+    unwatched._idle.count = 1
     older_than_a_tick(unwatched)
     unwatched.tick()
-    assert [unit.raw for unit in unwatched._ready] == [payload(1)]
+    assert [unit.raw for unit in unwatched._prefetched.ready] == [payload(1)]
     assert raw_redis.lrange("queue:default", 0, -1) == [payload(4), payload(3), payload(2)]
-    unwatched._hungry = 0
+    unwatched._idle.count = 0
     unwatched.tick()
     assert raw_redis.lrange("queue:default", 0, -1) == [payload(number) for number in (4, 3, 2, 1)]
 
 
-def test_a_slow_round_trip_does_not_make_old_what_it_brings(unwatched, raw_redis, monkeypatch):
+def test_jobs_from_a_slow_round_trip_are_not_old(unwatched, raw_redis, monkeypatch):
     """A server far away would have everything given back that was fetched ahead."""
     push(raw_redis, *range(4))
-    exchange = working.exchange
+    exchange = working.ack_and_claim
 
     def from_far_away(*args, **options):
         result = exchange(*args, **options)
@@ -410,13 +463,13 @@ def test_a_slow_round_trip_does_not_make_old_what_it_brings(unwatched, raw_redis
         wait_for(lambda: time.monotonic() > until)
         return result
 
-    monkeypatch.setattr(working, "exchange", from_far_away)
+    monkeypatch.setattr(working, "ack_and_claim", from_far_away)
     asked_at = time.monotonic()
     unwatched.retrieve()
-    assert unwatched._ready[0].claimed_at - asked_at > 0.04
+    assert unwatched._prefetched.ready[0].claimed_at - asked_at > 0.04
 
 
-def test_nobody_claims_while_jobs_are_given_back(unwatched, raw_redis, monkeypatch):
+def test_no_thread_claims_while_jobs_are_requeued(unwatched, raw_redis, monkeypatch):
     """It would bring those that stand behind them, to be run before them."""
     push(raw_redis, *range(10))
     unwatched.retrieve()
@@ -435,7 +488,7 @@ def test_nobody_claims_while_jobs_are_given_back(unwatched, raw_redis, monkeypat
     taken = []
     taking = threading.Thread(target=lambda: taken.append(unwatched.retrieve().raw))
     taking.start()
-    wait_for(lambda: unwatched._listening)
+    wait_for(lambda: unwatched._idle.listening)
     go_on.set()
     ticking.join(20)
     taking.join(20)
@@ -446,10 +499,10 @@ def test_nothing_is_given_back_beside_a_leader_but_for_one_who_hangs(unwatched, 
     push(raw_redis, *range(4))
     unwatched.retrieve()
     older_than_a_tick(unwatched)
-    with unwatched._lead:
+    with unwatched._idle._lead:
         unwatched.tick()
         assert raw_redis.llen("queue:default") == 0
-        monkeypatch.setattr(fetcher_module, "HUNG_SECONDS", 0.0)
+        monkeypatch.setattr(reliable, "HUNG_SECONDS", 0.0)
         unwatched.tick()
     assert raw_redis.llen("queue:default") == 3
 
@@ -458,13 +511,13 @@ def test_what_was_asked_for_ahead_goes_back_behind_what_came_before_it(unwatched
     push(raw_redis, *range(10))
     unwatched.retrieve()
     older_than_a_tick(unwatched)
-    with unwatched._lead:
-        assert unwatched._ask_ahead(4)
+    with unwatched._idle._lead:
+        assert unwatched._leader.ask_ahead(4)
     unwatched.tick()
     assert raw_redis.lrange("queue:default", 0, -1) == [payload(number) for number in range(9, 0, -1)]
 
 
-def test_more_queues_than_parks(make_crew, work, raw_redis):
+def test_more_queues_than_pops(make_crew, work, raw_redis):
     queues = tuple(f"q{number}" for number in range(20))
     crew = make_crew(queues=queues).start()
     for number, queue in enumerate((queues[0], queues[15], queues[16], queues[19])):
@@ -488,7 +541,7 @@ def test_coroutines_go_through_the_same_engine(make_crew, work, raw_redis):
 
 def test_the_job_of_a_thread_that_dies_is_run_by_its_replacement(make_crew, work, raw_redis, monkeypatch):
     crew = make_crew(concurrency=2)
-    original, dying = settlement_module.Settlement.settle, [payload(3)]
+    original, dying = settlement.Settlement.settle, [payload(3)]
 
     def settle(self, unit, run):
         if unit.raw in dying:
@@ -496,7 +549,7 @@ def test_the_job_of_a_thread_that_dies_is_run_by_its_replacement(make_crew, work
             raise MemoryError("dies")
         return original(self, unit, run)
 
-    monkeypatch.setattr(settlement_module.Settlement, "settle", settle)
+    monkeypatch.setattr(settlement.Settlement, "settle", settle)
     crew.start()
     push(raw_redis, *range(6))
     wait_for(lambda: crew.counted() == 6)
@@ -506,7 +559,9 @@ def test_the_job_of_a_thread_that_dies_is_run_by_its_replacement(make_crew, work
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.003], ids=["shorter than a millisecond", "longer"])
-def test_a_fenced_crew_loses_its_run_once_and_goes_on_under_a_new_identity(make_crew, work, event, raw_redis, seconds):
+def test_a_fenced_crew_loses_its_run_once_and_continues_under_a_new_identity(
+    make_crew, work, event, raw_redis, seconds
+):
     crew = make_crew().start()
     fenced = crew.parts.ownership.identity
 
@@ -540,7 +595,7 @@ def test_what_was_done_under_an_identity_that_was_given_up_meanwhile_is_void(mak
     crew.start()
     wait_for(lambda: crew.counted() == 1)
     assert crew.lost == [f"{0:024x}"]
-    assert crew.fetcher._held.of(fenced).total() == 0
+    assert crew.fetcher._in_flight.of(fenced).total() == 0
 
 
 # --------------------------------------------------------------------------------------- outages
@@ -548,13 +603,13 @@ def test_what_was_done_under_an_identity_that_was_given_up_meanwhile_is_void(mak
 
 def test_a_lost_reply_strands_nothing_doubles_nothing_and_is_counted(make_crew, work, proxy, raw_redis):
     """The lost one had acknowledged some jobs and claimed others."""
-    raw_redis.script_load(working.EXCHANGE.text)
+    raw_redis.script_load(working.ACK_AND_CLAIM.text)
     crew = make_crew(proxy.url, concurrency=2).start()
     work.does = {number: partial(time.sleep, 0.002) for number in range(0, 200, 3)}
     for start in range(0, 200, 40):
         push(raw_redis, *range(start, start + 20))
         wait_for(lambda start=start: len(work.runs) > start)
-        proxy.lose_reply(working.EXCHANGE.sha.encode())
+        proxy.lose_reply(working.ACK_AND_CLAIM.sha.encode())
         push(raw_redis, *range(start + 20, start + 40))
         wait_for(lambda start=start: crew.counted() == start + 40)
     assert sorted(work.numbers) == list(range(200))
@@ -565,7 +620,7 @@ def test_a_lost_reply_strands_nothing_doubles_nothing_and_is_counted(make_crew, 
 
 def test_an_acknowledgement_whose_reply_is_lost_while_the_leader_sleeps_is_counted(make_crew, work, proxy, raw_redis):
     """The leader who wakes must not send it again before the comparison: it would be taken for void."""
-    raw_redis.script_load(working.EXCHANGE.text)
+    raw_redis.script_load(working.ACK_AND_CLAIM.text)
     crew = make_crew(proxy.url, concurrency=2).start()
     go_on = threading.Event()
     for number in range(4):
@@ -573,8 +628,8 @@ def test_an_acknowledgement_whose_reply_is_lost_while_the_leader_sleeps_is_count
         work.does[number] = lambda: go_on.wait(10)
         push(raw_redis, number)
         wait_for(lambda number=number: len(work.runs) > number)
-        wait_for(lambda: crew.fetcher._waiting.asleep and blocked(raw_redis) == 1)
-        proxy.lose_reply(working.EXCHANGE.sha.encode())
+        wait_for(lambda: crew.fetcher._wait.asleep and blocked(raw_redis) == 1)
+        proxy.lose_reply(working.ACK_AND_CLAIM.sha.encode())
         go_on.set()
         wait_for(lambda number=number: crew.counted() == number + 1)
     assert crew.lost == []
@@ -583,25 +638,25 @@ def test_an_acknowledgement_whose_reply_is_lost_while_the_leader_sleeps_is_count
 
 
 def test_requests_that_are_lost_are_sent_again(make_crew, work, proxy, raw_redis):
-    raw_redis.script_load(working.EXCHANGE.text)
+    raw_redis.script_load(working.ACK_AND_CLAIM.text)
     crew = make_crew(proxy.url, concurrency=2).start()
     for start in range(0, 60, 20):
-        proxy.lose_request(working.EXCHANGE.sha.encode())
+        proxy.lose_request(working.ACK_AND_CLAIM.sha.encode())
         push(raw_redis, *range(start, start + 20))
         wait_for(lambda start=start: crew.counted() == start + 20)
     assert sorted(work.numbers) == list(range(60))
     assert crew.lost == []
 
 
-def test_parks_that_are_killed_while_they_wait_lose_nothing(make_crew, work, raw_redis):
+def test_pops_that_are_killed_while_they_wait_lose_nothing(make_crew, work, raw_redis):
     crew = make_crew(queues=("high", "low")).start()
     for number in range(5):
         wait_for(lambda: crew.idle and blocked(raw_redis) == 2)
-        parks = [found["id"] for found in raw_redis.client_list() if found["cmd"] == "blmove"]
+        pops = [found["id"] for found in raw_redis.client_list() if found["cmd"] == "blmove"]
         with raw_redis.pipeline(transaction=True) as together:
             push(together, number, queue="low")  # moved, and the reply is lost with the connection
-            for park in parks:
-                together.client_kill_filter(_id=park)
+            for pop in pops:
+                together.client_kill_filter(_id=pop)
             together.execute()
         wait_for(lambda number=number: len(work.runs) > number)
         wait_for(lambda number=number: crew.counted() == number + 1)
@@ -609,7 +664,7 @@ def test_parks_that_are_killed_while_they_wait_lose_nothing(make_crew, work, raw
     assert crew.private(raw_redis) == []
 
 
-def test_a_tracking_connection_that_is_killed_disturbs_no_park(make_crew, work, raw_redis):
+def test_a_tracking_connection_that_is_killed_disturbs_no_pop(make_crew, work, raw_redis):
     """Its number is soon that of another socket."""
     crew = make_crew(queues=("high", "low")).start()
     for number in range(5):
@@ -622,7 +677,7 @@ def test_a_tracking_connection_that_is_killed_disturbs_no_park(make_crew, work, 
     assert not [error for error, _ in crew.errors if isinstance(error, KeyError)]
 
 
-def test_a_server_that_restarts_under_parks_is_served_again(make_server, make_crew, work):
+def test_a_server_that_restarts_under_blocking_pops_is_served_again(make_server, make_crew, work):
     server = make_server()
     crew = make_crew(server.url, concurrency=2).start()
     with redis_py.Redis.from_url(server.url) as client:
@@ -637,10 +692,39 @@ def test_a_server_that_restarts_under_parks_is_served_again(make_server, make_cr
         assert sorted(work.numbers) == list(range(20))
 
 
+@pytest.fixture
+def usual_rest(monkeypatch):
+    monkeypatch.setattr(outage, "RETRY_SECONDS", 1.0)
+
+
+@pytest.mark.usefixtures("usual_rest")
+@pytest.mark.parametrize("crowd", [(1, True), (5, True), (5, False)], ids=str)
+def test_a_server_that_refuses_is_tried_about_once_a_second(make_crew, work, proxy, raw_redis, crowd):
+    """Each thread has a finished job to acknowledge, with a comparison due before that or without."""
+    concurrency, doubted = crowd
+    crew = make_crew(proxy.url, concurrency=concurrency).start()
+
+    def refuse() -> None:
+        proxy.refuse()
+        if doubted:
+            crew.fetcher._line.doubt()
+
+    together = threading.Barrier(concurrency, refuse)
+    for number in range(concurrency):
+        work.does[number] = lambda: (together.wait(10), time.sleep(0.005))
+    push(raw_redis, *range(concurrency))
+    wait_for(lambda: crew.errors)
+    threading.Event().wait(2.5)
+    assert proxy.refused <= 4 + concurrency  # at first each thread tries
+    proxy.accept()
+    wait_for(lambda: crew.counted() == concurrency)
+    assert crew.private(raw_redis) == []
+
+
 # ------------------------------------------------------------------------------------- the end
 
 
-def test_what_parks_bring_into_a_quiet_worker_goes_back(make_crew, work, raw_redis):
+def test_jobs_that_pops_move_into_a_quiet_worker_are_requeued(make_crew, work, raw_redis):
     for round_ in range(10):
         crew = make_crew(concurrency=2, queues=("high", "low")).start()
         wait_for(lambda crew=crew: crew.idle and blocked(raw_redis) == 2)
@@ -654,7 +738,7 @@ def test_what_parks_bring_into_a_quiet_worker_goes_back(make_crew, work, raw_red
     assert sorted([*left, *map(payload, work.numbers)]) == sorted(map(payload, range(20)))
 
 
-def test_a_stop_in_an_outage_waits_for_the_server_to_take_what_is_done(make_crew, work, event, proxy, raw_redis):
+def test_a_stop_in_an_outage_waits_to_acknowledge_finished_jobs(make_crew, work, event, proxy, raw_redis):
     crew = make_crew(proxy.url, concurrency=2).start()
     work.does[0] = event.wait
     push(raw_redis, 0)
@@ -670,7 +754,7 @@ def test_a_stop_in_an_outage_waits_for_the_server_to_take_what_is_done(make_crew
     assert crew.counted() == 1
 
 
-def test_a_stop_whose_time_is_over_waits_no_longer_and_says_what_that_means(make_crew, work, proxy, raw_redis, caplog):
+def test_a_stop_past_its_deadline_does_not_wait_and_logs_the_consequence(make_crew, work, proxy, raw_redis, caplog):
     crew = make_crew(proxy.url).start()
     work.does[0] = proxy.refuse
     push(raw_redis, 0)
@@ -684,11 +768,11 @@ def test_a_stop_whose_time_is_over_waits_no_longer_and_says_what_that_means(make
 
 
 def test_the_last_thread_does_not_storm_a_server_that_is_away(make_crew, proxy, raw_redis, monkeypatch):
-    monkeypatch.setattr(fetcher_module, "OUTAGE_SECONDS", 0.1)
+    monkeypatch.setattr(outage, "RETRY_SECONDS", 0.1)
     crew = make_crew(proxy.url, queues=("high", "low")).start()
     wait_for(lambda: crew.idle and blocked(raw_redis) == 2)
     noticed = []
-    monkeypatch.setattr(crew.fetcher._outage, "noticed", noticed.append)
+    monkeypatch.setattr(crew.fetcher._leader._outage, "noticed", noticed.append)
     proxy.refuse()
     wait_for(lambda: noticed)
     crew.manager.quiet()

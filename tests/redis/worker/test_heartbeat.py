@@ -7,18 +7,21 @@ from types import SimpleNamespace
 
 import pytest
 
+from offsider.config.config import Config
+from offsider.config.installation import Installation
 from offsider.core.errors import QueueFull, RedisUnavailable
-from offsider.inspector import FleetMetrics, JobMetrics
-from offsider.storage import shard_loads
-from offsider.storage.registered import known_to
-from offsider.storage.shard_loads import Load
+from offsider.core.outcome import Succeeded
+from offsider.core.series import Load
+from offsider.inspector import FleetMetrics, JobMetrics, ProcessSet
+from offsider.runtime.context import JobContext
+from offsider.storage import run_counts
+from offsider.storage.activity import digest_of
+from offsider.storage.processes import published_jobs
+from offsider.storage.working import Owner
 from offsider.testing import FakeClock
-from offsider.wiring.config import Config
-from offsider.wiring.context import JobContext
 from offsider.worker import heartbeat as heartbeat_module
 from offsider.worker.heartbeat import PAUSE_SECONDS, PAUSE_SECONDS_OF_6, SLOW_MICROSECONDS, Heartbeat
-from offsider.worker.outcome import Run, Succeeded
-from offsider.worker.unit_of_work import UnitOfWork
+from offsider.worker.unit_of_work import Run, UnitOfWork
 from offsider.worker.work_state import WorkState
 from tests.begun import begun
 from tests.snapshot import snapshot
@@ -39,7 +42,7 @@ class Beating:
         self.events: list[str] = []
         for event in ("heartbeat", "beat"):
             config.on(event, lambda event=event: self.events.append(event))
-        self.redis = config.make_redis(1)
+        self.redis = Installation.of(config).make_redis(1)
         self.heartbeat = Heartbeat(
             config,
             self.redis,
@@ -77,7 +80,7 @@ def make(config):
 def test_it_beats_every_ten_seconds_as_sidekiq_does(make, config, raw_redis, version, pause):
     config.redis.wire_version = version
     beating = make()
-    beating.state.begin("tid", begun("low", b'{"class":"X","args":[]}', 7.9))
+    beating.state.begin("tid", *begun("low", b'{"class":"X","args":[]}', 7.9))
     assert beating.tick() == pause
     work = f"{IDENTITY}:{'workers' if version == 6 else 'work'}"
     assert json.loads(raw_redis.hget(work, "tid")) == {
@@ -93,7 +96,7 @@ def test_each_beat_tells_how_things_are_now(make, raw_redis):
     beating.tick()
     first = raw_redis.hgetall(IDENTITY)
     beating.quiet = True
-    beating.state.begin("tid", begun("low", b"x", 7.9))
+    beating.state.begin("tid", *begun("low", b"x", 7.9))
     beating.tick()
     second = raw_redis.hgetall(IDENTITY)
     assert (first[b"quiet"], first[b"busy"]) == (b"false", b"0")
@@ -170,7 +173,7 @@ def test_a_new_identity_takes_the_place_of_the_old_one(make, raw_redis):
     assert raw_redis.smembers("processes") == {b"host:1:ba9876543210"}
     assert not raw_redis.exists(IDENTITY)
     beating.heartbeat.leave()
-    assert {key for key in snapshot(raw_redis) if not key.startswith("offsider:load")} <= {"process_cleanup"}
+    assert {key for key in snapshot(raw_redis) if not key.startswith("offsider:series:shards")} <= {"process_cleanup"}
 
 
 def test_extensions_add_fields_to_the_info(make, config, raw_redis):
@@ -179,7 +182,7 @@ def test_extensions_add_fields_to_the_info(make, config, raw_redis):
     assert json.loads(raw_redis.hget(IDENTITY, "info"))["shop"] == {"region": "eu"}
 
 
-def test_an_outage_is_told_once_and_the_process_is_shown_again(make, proxy, raw_redis, config):
+def test_an_outage_is_reported_once_and_the_process_is_published_again(make, proxy, raw_redis, config):
     config.redis.url = proxy.url
     reports = []
     config.error_handlers.append(lambda error, context: reports.append(context["context"]))
@@ -233,7 +236,7 @@ def test_while_the_server_is_away_there_are_no_signals_and_no_errors(make, proxy
 def ran(name: str = "X") -> UnitOfWork:
     unit = UnitOfWork("low", b"raw")
     job = JobContext({"class": name, "args": [], "jid": "a"}, "low", declared=object())
-    unit.run = Run(job, Succeeded(), 0.01, None)
+    unit.run = Run(job, Succeeded(), 0.0, 0.01, None)
     return unit
 
 
@@ -241,7 +244,7 @@ def test_what_was_counted_of_each_class_is_written_with_the_beat_and_told_once(m
     told: list[tuple[int, int, int]] = []
     beating = make(count=lambda series, busy, concurrency: told.append((len(series), busy, concurrency)))
     config.add_metric_labels(lambda name, queue: {"team": f"{name} of {queue}"})
-    beating.state.tallies.finished([ran(), ran()])
+    beating.state.run_counts.finished([ran(), ran()])
     beating.tick()
     beating.tick()
     assert [(one.processed, one.labels["team"]) for one in FleetMetrics.read(config)] == [(2, "X of low")]
@@ -252,14 +255,14 @@ def test_what_was_counted_of_each_class_is_written_with_the_beat_and_told_once(m
 def test_what_a_full_server_did_not_take_is_kept_for_the_next_beat(make, config, raw_redis):
     told: list[int] = []
     beating = make(count=lambda series, busy, concurrency: told.append(len(series)))
-    beating.state.tallies.finished([ran()])
+    beating.state.run_counts.finished([ran()])
     raw_redis.config_set("maxmemory", 1)
     try:
         with pytest.raises(QueueFull):
             beating.heartbeat.flush_metrics()
     finally:
         raw_redis.config_set("maxmemory", 0)
-    beating.state.tallies.finished([ran()])
+    beating.state.run_counts.finished([ran()])
     beating.heartbeat.flush_metrics()
     assert [one.processed for one in FleetMetrics.read(config)] == [2]
     assert told == [0, 1]
@@ -267,7 +270,7 @@ def test_what_a_full_server_did_not_take_is_kept_for_the_next_beat(make, config,
 
 def test_what_may_have_been_written_is_not_written_again(make, config, monkeypatch):
     beating = make()
-    beating.state.tallies.finished([ran()])
+    beating.state.run_counts.finished([ran()])
 
     def lost(*_: object, **__: object) -> None:
         raise RedisUnavailable("no reply", ambiguous=True)
@@ -284,16 +287,25 @@ def test_the_work_of_its_threads_is_told_for_its_shard(make, config):
     config.clock = clock = FakeClock(1_800_000_000.0)
     config.worker.shard = "urgent"
     beating = make()
-    beating.state.begin("tid", begun("low", b"x", clock.now() + 4))
+    beating.state.begin("tid", *begun("low", b"x", clock.now() + 4))
     clock.advance(10)
     beating.heartbeat.flush_metrics()
-    assert shard_loads.totals(beating.redis) == {"urgent": Load(6.0, 50.0)}
+    assert run_counts.load_totals(beating.redis) == {"urgent": Load(6.0, 50.0)}
     beating.quiet = True
     for _ in range(2):
         clock.advance(10)
         beating.heartbeat.flush_metrics()
     # At the second beat its free threads have taken no job for long.
-    assert shard_loads.totals(beating.redis) == {"urgent": Load(26.0, 110.0)}
+    assert run_counts.load_totals(beating.redis) == {"urgent": Load(26.0, 110.0)}
+
+
+def test_a_process_says_why_it_cannot_interrupt_its_threads_if_so(make, config, raw_redis, monkeypatch):
+    monkeypatch.setattr(heartbeat_module, "OBSTACLE", "")
+    assert "uninterruptible" not in make().heartbeat.info(IDENTITY)
+    monkeypatch.setattr(heartbeat_module, "OBSTACLE", "this CPython has a fault")
+    make().heartbeat.tick()
+    (process,) = ProcessSet(config)
+    assert process.uninterruptible == "this CPython has a fault"
 
 
 def test_a_process_says_which_shard_it_serves_if_any(make, config):
@@ -314,7 +326,7 @@ def test_work_that_a_full_server_did_not_take_is_told_at_the_next_beat(make, con
         raw_redis.config_set("maxmemory", 0)
     clock.advance(10)
     beating.heartbeat.flush_metrics()
-    assert shard_loads.totals(beating.redis) == {"": Load(0.0, 100.0)}
+    assert run_counts.load_totals(beating.redis) == {"": Load(0.0, 100.0)}
 
 
 def test_without_metrics_no_work_is_told(make, config, raw_redis):
@@ -326,7 +338,7 @@ def test_without_metrics_no_work_is_told(make, config, raw_redis):
 def test_the_labels_of_a_class_cannot_be_replaced_by_those_of_an_extension(make, config):
     beating = make()
     config.add_metric_labels(lambda *_: {"urgency": "mine", "team": "growth"})
-    beating.state.tallies.finished([ran()])
+    beating.state.run_counts.finished([ran()])
     beating.tick()
     (series,) = FleetMetrics.read(config)
     assert series.labels == {"class": "X", "queue": "low", "urgency": "low", "team": "growth"}
@@ -335,6 +347,80 @@ def test_the_labels_of_a_class_cannot_be_replaced_by_those_of_an_extension(make,
 def test_each_beat_tells_which_jobs_the_process_knows_until_it_leaves(make, config, raw_redis):
     beating = make()
     beating.tick()
-    assert set(known_to(beating.redis, [IDENTITY])) == {IDENTITY}
+    assert set(published_jobs(beating.redis, [IDENTITY])) == {IDENTITY}
     beating.heartbeat.leave()
-    assert known_to(beating.redis, [IDENTITY]) == {}
+    assert published_jobs(beating.redis, [IDENTITY]) == {}
+
+
+def test_counters_and_rates_are_written_each_second_that_something_ran(config, raw_redis):
+    beating = Beating(config)
+    beating.tick()
+    beating.state.count(40, failed=2)
+    beating.heartbeat.report()
+    assert raw_redis.get("stat:processed") == b"40"
+    assert raw_redis.get("stat:failed") == b"2"
+    told = json.loads(raw_redis.hget(IDENTITY, "activity"))
+    assert told["processed"] > 0
+    assert told["failed"] == pytest.approx(told["processed"] / 20, rel=0.01)
+
+
+def test_running_jobs_are_reported_with_their_age_and_where_they_lie(config, raw_redis):
+    beating = Beating(config)
+    beating.tick()
+    unit = UnitOfWork("low", b"{}", Owner(IDENTITY, "default"))
+    beating.state.begin("tid1", unit, config.clock.now() - 7)
+    beating.heartbeat.report()
+    [(capsule, queue, digest, elapsed_seconds)] = json.loads(raw_redis.hget(IDENTITY, "activity"))["running"].values()
+    assert (capsule, queue, digest) == ("default", "low", digest_of(b"{}"))
+    assert elapsed_seconds == pytest.approx(7, abs=2)
+    assert raw_redis.hget(IDENTITY, "busy") == b"1"
+
+
+def test_jobs_of_the_basic_fetcher_have_no_private_list_to_be_reported_with(config, raw_redis):
+    beating = Beating(config)
+    beating.tick()
+    beating.state.begin("tid1", *begun("low", b"{}", config.clock.now()))
+    beating.heartbeat.report()
+    assert json.loads(raw_redis.hget(IDENTITY, "activity"))["running"] is None
+
+
+def test_an_idle_worker_reports_once_and_sends_nothing_more(config, raw_redis):
+    beating = Beating(config)
+    beating.tick()
+    beating.heartbeat.report()
+    before = raw_redis.info("commandstats")["cmdstat_evalsha"]["calls"]
+    beating.heartbeat.report()
+    assert raw_redis.info("commandstats")["cmdstat_evalsha"]["calls"] == before
+
+
+def test_a_process_that_the_server_has_forgotten_reports_again(config, raw_redis):
+    beating = Beating(config)
+    beating.tick()
+    beating.heartbeat.report()
+    raw_redis.flushall()
+    beating.tick()
+    beating.heartbeat.report()
+    assert raw_redis.hexists(IDENTITY, "activity")
+
+
+def test_before_its_first_beat_and_after_it_has_left_a_process_reports_nothing(config, raw_redis):
+    beating = Beating(config)
+    beating.state.count(3)
+    beating.heartbeat.report()
+    assert snapshot(raw_redis) == {}
+    beating.tick()
+    beating.heartbeat.leave()
+    beating.heartbeat.report()
+    assert not raw_redis.exists(IDENTITY)
+
+
+def test_a_report_that_cannot_be_written_is_written_later(config, raw_redis, monkeypatch):
+    beating = Beating(config)
+    beating.tick()
+    beating.state.count(3)
+    with monkeypatch.context() as patched:
+        patched.setattr(beating.redis, "run", lambda *_: (_ for _ in ()).throw(RedisUnavailable("away")))
+        beating.heartbeat.report()
+    assert not raw_redis.hexists(IDENTITY, "activity")
+    beating.heartbeat.report()
+    assert json.loads(raw_redis.hget(IDENTITY, "activity"))["processed"] > 0

@@ -12,6 +12,7 @@ import redis as redis_py
 from offsider import __version__
 from offsider.storage import processes
 from offsider.worker.heartbeat import Heartbeat
+from offsider.worker.run.interrupt import OBSTACLE
 from offsider.worker.work_state import WorkState
 from tests.begun import begun
 from tests.redis.worker.conftest import Parts, make_config
@@ -67,6 +68,8 @@ def test_the_process_hash_has_the_fields_of_sidekiq(beating, raw_redis):
 
 
 COMMON = {"hostname", "started_at", "pid", "tag", "concurrency", "queues", "labels", "identity", "app_version"}
+if OBSTACLE:
+    COMMON |= {"uninterruptible"}
 
 
 @pytest.mark.parametrize(
@@ -107,7 +110,7 @@ def test_info_tells_by_which_rules_the_process_routes(worker_config, raw_redis):
 def test_running_jobs_are_shown(worker_config, raw_redis, wire_version, key):
     worker_config.redis.wire_version = wire_version
     beating = Beating(Parts(worker_config))
-    beating.work_state.begin("tid", begun("low", b'{"class":"X"}', 1_795_216_780.9))
+    beating.work_state.begin("tid", *begun("low", b'{"class":"X"}', 1_795_216_780.9))
     beating.tick()
     shown = json.loads(raw_redis.hget(f"{beating.identity}:{key}", "tid"))
     assert shown == {"queue": "low", "payload": '{"class":"X"}', "run_at": 1_795_216_780}
@@ -141,7 +144,7 @@ def test_extensions_add_fields_and_a_broken_one_hides_nothing(beating, raw_redis
 def test_leaving_takes_the_process_off_the_registry(beating, raw_redis):
     beating.tick()
     beating.heartbeat.leave()
-    assert {key for key in snapshot(raw_redis) if not key.startswith("offsider:load")} == {"process_cleanup"}
+    assert {key for key in snapshot(raw_redis) if not key.startswith("offsider:series:shards")} == {"process_cleanup"}
 
 
 def test_dead_identities_are_pruned_along_the_way(beating, raw_redis):

@@ -10,14 +10,20 @@ import time
 
 import pytest
 
+from offsider.core.errors import RedisUnavailable
+from offsider.core.payload import decode
 from offsider.core.series import Series
+from offsider.runtime.events import JobReclaimed
 from offsider.storage import owners
 from offsider.storage.owners import Lists
 from offsider.storage.redis import RedisSettings
 from offsider.storage.working import Owner, claim
-from offsider.worker.keeper.channel import Channel
-from offsider.worker.keeper.keeping import Keeper
-from offsider.worker.keeper.messages import Counted, Orders, Report, encode
+from offsider.worker.alive.keeper import keeping
+from offsider.worker.alive.keeper.channel import Channel
+from offsider.worker.alive.keeper.endings import Program
+from offsider.worker.alive.keeper.keeping import Keeper
+from offsider.worker.alive.keeper.messages import Counted, Orders, Report, encode
+from offsider.worker.alive.sweeper import Sweeper
 from tests.process.stored import push
 from tests.waiting import wait_for
 
@@ -121,12 +127,55 @@ def test_the_jobs_of_a_dead_worker_are_back_at_once(keeper, worker, parts, raw_r
     assert raw_redis.llen("queue:default") == 2
     assert not raw_redis.exists(worker.working, worker.alive_key)
     assert raw_redis.exists(f"offsider:fenced:{worker.lists.identity}")
-    assert "is dead; gave its 2 jobs back" in caplog.text
+    assert "is dead; requeued its 2 jobs" in caplog.text
+    named = [record.fields for record in caplog.records if record.getMessage().startswith("requeued Short JID-")]
+    assert {(fields["jid"], fields["class"], fields["queue"]) for fields in named} == {
+        (job["jid"], "Short", "default") for job in map(decode, raw_redis.lrange("queue:default", 0, -1))
+    }
     assert keeper.health.workers == {}
 
 
+def test_what_a_keeper_requeues_is_announced_by_a_live_worker_once(keeper, worker, parts, raw_redis):
+    push(raw_redis, "Short", 1)
+    claim_jobs(parts.redis, worker, 1)
+    keeper._channel.send(worker.report())
+    keeper.turn()
+    worker.end()
+    keeper.turn()
+    Sweeper(parts.config, parts.redis, parts.ownership).tick()
+    assert raw_redis.llen("offsider:rescued") == 1, "nothing listens here"
+    told = []
+    parts.config.on("job_reclaimed", told.append)
+    sweeper = Sweeper(parts.config, parts.redis, parts.ownership)
+    sweeper.tick()
+    sweeper.tick()
+    (raw,) = raw_redis.lrange("queue:default", 0, -1)
+    assert told == [JobReclaimed(raw, "default", worker.lists.identity, 1)]
+
+
+def test_what_a_keeper_has_requeued_is_noted_when_the_server_answers_again(
+    keeper, worker, parts, raw_redis, monkeypatch
+):
+    push(raw_redis, "Short", 1)
+    claim_jobs(parts.redis, worker, 1)
+    keeper._channel.send(worker.report())
+    keeper.turn()
+    worker.end()
+
+    def fail(*_):
+        raise RedisUnavailable("a test")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(keeping.rescued, "note", fail)
+        keeper.turn()
+    assert not raw_redis.exists("offsider:rescued")
+    keeper._dead[0].due = 0.0
+    keeper.turn()
+    assert raw_redis.llen("offsider:rescued") == 1
+
+
 @pytest.mark.parametrize("strikes", [(3, 1), (4, 0), (0, 0)], ids=str)
-def test_a_poison_pill_is_left_to_those_who_know_the_callbacks(keeper, worker, parts, raw_redis, strikes):
+def test_the_keeper_leaves_a_poison_pill_to_a_worker(keeper, worker, parts, raw_redis, strikes):
     """A job that was alone with its process when that died, for the third time."""
     max_strikes, left_for_others = strikes
     jid = push(raw_redis, "Short", 1)
@@ -197,7 +246,9 @@ def test_a_beat_that_redis_does_not_take_is_tried_again(proxied_keeper, proxy, w
     wait_for(lambda: keeper.turn() and not keeper.health.ready(), 10)
 
 
-def test_a_death_while_redis_is_away_is_made_good_when_it_is_back(proxied_keeper, proxy, worker, parts, raw_redis):
+def test_jobs_of_a_worker_that_dies_during_an_outage_are_requeued_after_it(
+    proxied_keeper, proxy, worker, parts, raw_redis
+):
     keeper = proxied_keeper
     push(raw_redis, "Short", 1)
     claim_jobs(parts.redis, worker, 1)
@@ -211,7 +262,7 @@ def test_a_death_while_redis_is_away_is_made_good_when_it_is_back(proxied_keeper
     wait_for(lambda: keeper.turn() and raw_redis.llen("queue:default"), 10)
 
 
-def test_a_death_that_cannot_be_made_good_for_two_lives_is_left_to_others(proxied_keeper, proxy, worker, caplog):
+def test_after_two_liveness_periods_the_keeper_leaves_a_dead_worker_to_others(proxied_keeper, proxy, worker, caplog):
     keeper = proxied_keeper
     keeper._channel.send(encode(Orders(no_more=True)))
     keeper._channel.send(worker.report(life_ms=1, redis=RedisSettings(url=proxy.url, connect_timeout_seconds=0.5)))
@@ -220,10 +271,10 @@ def test_a_death_that_cannot_be_made_good_for_two_lives_is_left_to_others(proxie
     worker.end()
     with caplog.at_level(logging.WARNING, "offsider"):
         wait_for(lambda: not keeper.turn(), 10)
-    assert "its jobs are left to other workers" in caplog.text
+    assert "other workers will requeue its jobs" in caplog.text
 
 
-def test_it_goes_when_its_starter_has_gone_and_nothing_is_left(keeper, starter):
+def test_the_keeper_exits_with_its_starter_when_nothing_is_left_to_do(keeper, starter):
     assert keeper.turn()
     starter.kill()
     starter.wait()
@@ -270,23 +321,50 @@ def test_what_workers_have_counted_is_summed_and_outlives_them(keeper, channel, 
     for _ in range(2):
         channel.send(encode(Counted(worker.process.pid, [Series({"class": "A"}, processed=2)], 1, 5)))
     keeper.turn()
-    assert [series.processed for series in keeper.sums.series()] == [4]
-    assert (keeper.sums.busy, keeper.sums.concurrency) == (1, 5)
+    assert [series.processed for series in keeper.totals.series()] == [4]
+    assert (keeper.totals.busy, keeper.totals.concurrency) == (1, 5)
     worker.end()
-    wait_for(lambda: keeper.turn() and keeper.sums.concurrency == 0)
-    assert [series.processed for series in keeper.sums.series()] == [4]
+    wait_for(lambda: keeper.turn() and keeper.totals.concurrency == 0)
+    assert [series.processed for series in keeper.totals.series()] == [4]
 
 
 def test_it_sleeps_until_something_happens(keeper, worker, parts):
-    """An idle keeper costs a few wake-ups in a life, and an end wakes it at once."""
+    """Nothing tells an exec but looking; the end of a process wakes the keeper at once."""
     owners.beat(parts.redis, worker.lists, LIFE_MS)
     keeper._channel.send(worker.report(life_ms=900_000))
     keeper.turn()
-    assert keeper._pause_seconds() > 50
+    assert 0.4 < keeper._pause_seconds() <= 0.5
     started = time.monotonic()
     worker.end()
     keeper._selector.select(20)
     assert time.monotonic() - started < 5
+
+
+def test_a_worker_that_execs_another_program_is_dead(keeper, parts, raw_redis, worker, caplog):
+    push(raw_redis, "Short", 1)
+    text = "import os; input(); os.execv('/bin/cat', ['cat'])"
+    with subprocess.Popen([sys.executable, "-c", text], stdin=subprocess.PIPE) as process:
+        lists = Lists(f"host:{process.pid}:aaaaaaaaaaaa", {"default": ("default",)})
+        owners.beat(parts.redis, lists, LIFE_MS)
+        claim(parts.redis, Owner(lists.identity, "default"), ["default"], 1)
+        keeper._channel.send(encode(Report(process.pid, lists, LIFE_MS, worker.redis)))
+        keeper.turn()
+        assert raw_redis.llen("queue:default") == 0
+        process.stdin.write(b"\n")
+        process.stdin.flush()
+        wait_for(lambda: keeper.turn() and raw_redis.llen("queue:default") == 1)
+        assert process.poll() is None
+        process.stdin.close()
+    assert f"{lists.identity} replaced its program (os.execv)" in caplog.text
+    assert keeper.health.workers == {}
+
+
+def test_an_idle_keeper_whose_system_shows_no_exec_sleeps_for_long(monkeypatch, keeper, worker, parts):
+    monkeypatch.setattr(Program, "watched", False)
+    owners.beat(parts.redis, worker.lists, LIFE_MS)
+    keeper._channel.send(worker.report(life_ms=900_000))
+    keeper.turn()
+    assert keeper._pause_seconds() > 50
 
 
 def test_without_pidfds_it_looks_twice_a_second(monkeypatch, worker_config, channel, worker):

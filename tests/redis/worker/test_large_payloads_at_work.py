@@ -9,6 +9,7 @@ import pytest
 from offsider import job
 from offsider.client import Client
 from offsider.core.compression import decode_plain, is_compressed
+from offsider.core.malformed import unwrap
 from offsider.core.payload import decode
 from offsider.jobs import registry
 from offsider.worker.launcher import Launcher
@@ -69,6 +70,7 @@ def test_what_cannot_be_expanded_is_buried_byte_for_byte(worker_config, raw_redi
     launcher = Launcher(worker_config)
     launcher.start()
     try:
-        assert wait_for(lambda: raw_redis.zrange("dead", 0, -1)) == [bad]
+        [buried] = wait_for(lambda: raw_redis.zrange("dead", 0, -1))
+        assert unwrap(buried) == bad
     finally:
         launcher.stop()

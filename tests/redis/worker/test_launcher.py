@@ -13,13 +13,14 @@ import redis
 
 from offsider import Config, __version__, current_job, job
 from offsider.client import Client
+from offsider.config.installation import Installation
 from offsider.core.errors import ConfigurationError, InvalidOptions, RedisUnavailable
 from offsider.embedded.address import free_port
 from offsider.inspector import ProcessSet
 from offsider.jobs import registry
-from offsider.wiring.service import Loop
+from offsider.runtime.service import Loop
 from offsider.worker import launcher as module, watchdog
-from offsider.worker.basic_fetcher import BasicFetcher
+from offsider.worker.fetch.basic import BasicFetcher
 from offsider.worker.launcher import Launcher
 from tests.databases import at_database
 from tests.threads import names_of_threads
@@ -77,14 +78,23 @@ def test_a_started_worker_has_its_services_its_threads_and_an_owner(config, laun
         "offsider-heartbeat",
         "offsider-liveness",
         "offsider-scheduler",
+        "offsider-stranded-rescue",
         "offsider-sweeper",
         "offsider-switches",
-        "offsider-unparking",
         "offsider-watchdog",
     ]
     assert config.frozen
     assert raw_redis.hkeys("offsider:owners") == [launcher.identity.encode()]
     wait_for(lambda: raw_redis.smembers("processes") == {launcher.identity.encode()})
+
+
+@pytest.mark.parametrize("obstacle", ["", "this CPython has a fault"])
+def test_the_start_says_whether_jobs_in_threads_cannot_be_interrupted(obstacle, launch, monkeypatch, caplog):
+    monkeypatch.setattr(module, "OBSTACLE", obstacle)
+    caplog.set_level("INFO", "offsider")
+    launch()
+    told = [message for message in caplog.messages if message.startswith("time limits and stops interrupt")]
+    assert told == (["time limits and stops interrupt async jobs only: this CPython has a fault"] if obstacle else [])
 
 
 def test_only_a_capsule_that_serves_all_queues_needs_discovery(config, launch):
@@ -228,9 +238,9 @@ SERVICES_OF_A_QUIET_WORKER = [
     "offsider-failures",
     "offsider-heartbeat",
     "offsider-liveness",
+    "offsider-stranded-rescue",
     "offsider-sweeper",
     "offsider-switches",
-    "offsider-unparking",
     "offsider-watchdog",
 ]
 
@@ -279,7 +289,7 @@ def test_running_jobs_are_told_and_finish(config, launch, raw_redis):
     "signal, then",
     [("TSTP", (True, False)), ("TERM", (True, True)), ("INT", (True, True)), ("HUP", (False, False))],
 )
-def test_signals_left_in_redis_are_acted_upon(signal, then, launch, raw_redis, caplog):
+def test_signals_sent_through_redis_are_handled(signal, then, launch, raw_redis, caplog):
     quieted, stopped = then
     launcher = launch()
     wait_for(lambda: raw_redis.scard("processes"))
@@ -291,10 +301,10 @@ def test_signals_left_in_redis_are_acted_upon(signal, then, launch, raw_redis, c
     if stopped:
         assert launcher.wait(10)
     elif not quieted:
-        wait_for(lambda: "means nothing" in caplog.text)
+        wait_for(lambda: "ignoring the signal" in caplog.text)
     wait_for(lambda: launcher.quieted == quieted)
     assert launcher.stopping == stopped
-    wait_for(lambda: ("the signal HUP means nothing here" in caplog.text) == (signal == "HUP"))
+    wait_for(lambda: ("ignoring the signal HUP: a worker does not handle it" in caplog.text) == (signal == "HUP"))
 
 
 class Stuck(BasicFetcher):
@@ -309,9 +319,9 @@ class Stuck(BasicFetcher):
 
 
 @pytest.mark.parametrize("embedded", [False, True])
-def test_a_worker_whose_fetch_loop_does_not_turn_stops_by_itself(config, launch, monkeypatch, embedded):
+def test_a_worker_whose_fetch_loop_is_stuck_stops_by_itself(config, launch, monkeypatch, embedded):
     monkeypatch.setattr(watchdog, "LEAST_PATIENCE_SECONDS", 0.06)
-    monkeypatch.setattr(watchdog, "MOST_PARK_SECONDS", 0.01)
+    monkeypatch.setattr(watchdog, "MOST_POP_SECONDS", 0.01)
     monkeypatch.setattr(Stuck, "rebuilt", 0)
     config.fetcher = Stuck
 
@@ -323,7 +333,7 @@ def test_a_worker_whose_fetch_loop_does_not_turn_stops_by_itself(config, launch,
         assert not launcher.stopping
     else:
         assert launcher.wait(10)
-        assert launcher.broken == "the fetch loop of capsule default does not turn"
+        assert launcher.broken == "the fetch loop of capsule default is stuck"
 
 
 # ------------------------------------------------------------------------------------------ stop
@@ -340,7 +350,7 @@ def test_a_stopped_worker_leaves_neither_threads_nor_traces(config, launch, raw_
 
     wait_for(lambda: names_of_threads() == [])
     lasting = {key for key in raw_redis.scan_iter() if raw_redis.ttl(key) == -1}
-    assert lasting <= {b"queues", b"stat:processed", b"stat:failed", b"offsider:series"}
+    assert lasting <= {b"queues", b"stat:processed", b"stat:failed"}
     assert raw_redis.get("stat:processed") == b"1"
 
 
@@ -498,13 +508,13 @@ def test_a_worker_whose_application_wants_it_leads_until_its_stop(config, launch
     config.on("leader", elected.set)
     launcher = launch()
     assert elected.wait(10)
-    assert config.leads
+    assert Installation.of(config).is_leader
     assert raw_redis.get("dear-leader") == launcher.identity.encode()
     wait_for(lambda: ProcessSet(config).find(launcher.identity))
     assert ProcessSet(config).find(launcher.identity).leader
     launcher.stop()
     assert raw_redis.get("dear-leader") is None
-    assert not config.leads
+    assert not Installation.of(config).is_leader
 
 
 def test_the_workers_of_all_servers_elect_one_leader(config, launch, redis_url, raw_redis, tmp_path):
@@ -522,6 +532,6 @@ def test_the_workers_of_all_servers_elect_one_leader(config, launch, redis_url, 
     shown = wait_for(lambda: ProcessSet(elsewhere).find(launcher.identity))
     assert shown.leader
     assert ProcessSet(elsewhere).leader == ProcessSet(config).leader == launcher.identity
-    assert (elsewhere.leads, config.leads) == (True, False)
+    assert (Installation.of(elsewhere).is_leader, Installation.of(config).is_leader) == (True, False)
     with redis.Redis.from_url(there) as bulk:
         assert not bulk.exists("dear-leader")

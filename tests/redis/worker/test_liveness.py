@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from offsider.worker.liveness import Liveness
+from offsider.worker.alive.liveness import Liveness
 from tests.waiting import wait_for
 
 
@@ -28,7 +28,7 @@ def test_a_beat_that_was_not_written_is_tried_again_within_a_second_and_reported
     assert audits == [1]
 
 
-def test_a_beat_that_is_fenced_goes_on_under_a_new_identity(parts, raw_redis):
+def test_a_fenced_beat_registers_a_new_identity(parts, raw_redis):
     parts.ownership.register()
     old = parts.ownership.identity
     raw_redis.set(parts.redis.keys.fenced(old), 1)

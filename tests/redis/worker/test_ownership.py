@@ -12,7 +12,7 @@ import pytest
 
 from offsider.core.errors import RedisUnavailable
 from offsider.storage import owners
-from offsider.worker.ownership import new_identity
+from offsider.worker.alive.ownership import new_identity
 from tests.snapshot import snapshot
 
 
@@ -67,7 +67,7 @@ def test_leaving_with_jobs_in_a_list_leaves_them_to_be_found(parts, raw_redis):
 # -------------------------------------------------------------------------------------- fence
 
 
-def test_a_fenced_owner_comes_back_under_a_new_identity(parts, raw_redis, caplog):
+def test_a_fenced_owner_registers_under_a_new_identity(parts, raw_redis, caplog):
     parts.ownership.register()
     old = parts.ownership.identity
     owners_fence(parts, raw_redis, old)
@@ -132,7 +132,7 @@ def test_a_queue_that_could_not_be_registered_is_tried_again(proxied, proxy, raw
     assert registered(raw_redis)[proxied.ownership.identity] == {"default": ["default", "low"]}
 
 
-def test_a_late_beat_does_not_bring_an_owner_back_that_has_left(parts, raw_redis):
+def test_a_late_beat_does_not_register_an_owner_that_has_left(parts, raw_redis):
     parts.ownership.register()
     assert parts.ownership.leave()
     parts.ownership.register()

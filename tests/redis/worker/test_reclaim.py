@@ -6,11 +6,10 @@ import logging
 
 import pytest
 
-from offsider.core.payload import decode, encode
+from offsider.core.payload import decode, encode, interrupted
 from offsider.storage import owners, strikes, working
 from offsider.storage.owners import Lists
-from offsider.worker.reclaim import reclaim
-from offsider.worker.unit_of_work import interrupted
+from offsider.worker.alive.reclaim import reclaim
 
 IDENTITY = "host:2:dddddddddddd"
 LISTS = Lists(IDENTITY, {"default": ("high", "low")})
@@ -45,7 +44,7 @@ def test_a_death_that_was_seen_needs_no_silence(redis, raw_redis, caplog):
     assert raw_redis.llen("queue:high") == 1
     assert raw_redis.exists(FENCED)
     assert not raw_redis.exists(ALIVE, LOW, HIGH)
-    assert f"{IDENTITY} is dead; gave its 3 jobs back" in caplog.text
+    assert f"{IDENTITY} is dead; requeued its 3 jobs" in caplog.text
 
 
 def test_each_job_is_told_of_with_the_bytes_that_were_stored(redis, raw_redis):
@@ -59,14 +58,25 @@ def test_each_job_is_told_of_with_the_bytes_that_were_stored(redis, raw_redis):
     ]
 
 
-def test_an_owner_without_jobs_is_fenced_and_nothing_is_said(redis, raw_redis, caplog):
+def test_the_dead_and_what_it_ran_is_on_no_list_of_processes_any_more(redis, raw_redis):
+    raw_redis.lpush(LOW, payload(1))
+    raw_redis.sadd("processes", IDENTITY, "ruby:1:eeeeeeeeeeee")
+    for key in (IDENTITY, f"{IDENTITY}:work", f"{IDENTITY}:workers"):
+        raw_redis.hset(key, "field", "value")
+    raw_redis.set(f"offsider:classes:{IDENTITY}", "{}")
+    reclaim(redis, LISTS, proven=True)
+    assert raw_redis.smembers("processes") == {b"ruby:1:eeeeeeeeeeee"}
+    assert raw_redis.keys(f"*{IDENTITY}*") == [f"offsider:fenced:{IDENTITY}".encode()]
+
+
+def test_an_owner_without_jobs_is_fenced_silently(redis, raw_redis, caplog):
     with caplog.at_level(logging.WARNING, "offsider"):
         assert reclaim(redis, LISTS) == 0
     assert raw_redis.exists(FENCED)
     assert not caplog.text
 
 
-def test_a_second_call_takes_what_the_first_one_had_to_leave(redis, raw_redis):
+def test_a_second_call_requeues_jobs_that_the_first_could_not(redis, raw_redis):
     raw_redis.lpush(LOW, payload(1))
     raw_redis.set("queue:low", "wrong")
     assert reclaim(redis, LISTS, proven=True) == 0
@@ -156,7 +166,7 @@ def test_below_one_nothing_is_buried(deaths, never):
     assert deaths.buried == []
 
 
-def test_a_late_script_that_brings_another_job_makes_it_unknowable_who_did_it(deaths, redis, raw_redis):
+def test_a_late_script_that_delivers_another_job_hides_the_poison_pill(deaths, redis, raw_redis):
     deaths.die()
     deaths.die()
     deaths.die(bury=False)

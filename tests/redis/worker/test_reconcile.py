@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from offsider.core.errors import RedisUnavailable
 from offsider.storage import working
-from offsider.worker.held import Held
-from offsider.worker.reconcile import Reconciler
+from offsider.worker.disposition import Done
+from offsider.worker.fetch.in_flight import InFlight
+from offsider.worker.fetch.reconcile import Reconciler
+from offsider.worker.fetch.unacknowledged import Finished
 from offsider.worker.unit_of_work import UnitOfWork
 from tests.redis.worker.conftest import Parts
 from tests.snapshot import snapshot
+from tests.threads import hammering
 from tests.waiting import wait_for
 
 
@@ -20,18 +25,18 @@ class Books:
     def __init__(self, parts: Parts, client) -> None:
         self.parts = parts
         self.client = client
-        self.held = Held()
-        self.reconciler = Reconciler(parts.config, parts.capsule, parts.ownership, self.held)
+        self.held = InFlight()
+        self.reconciler = Reconciler(parts.context, self.held)
 
-    def claimed(self, raw: bytes, *, doubtful: bool = False, listed: bool = True) -> UnitOfWork:
-        unit = UnitOfWork("default", raw, self.parts.ownership.owner("default"))
-        unit.doubtful = doubtful
-        self.held.add([unit])
+    def claimed(self, raw: bytes, *, doubtful: bool = False, listed: bool = True) -> Finished:
+        finished = Finished(UnitOfWork("default", raw, self.parts.ownership.owner("default")), Done())
+        finished.doubtful = doubtful
+        self.held.add([finished.unit])
         if listed:
             self.client.lpush(self.parts.working, raw)
-        return unit
+        return finished
 
-    def run(self, *finished: UnitOfWork) -> list[UnitOfWork]:
+    def run(self, *finished: Finished) -> list[Finished]:
         self.reconciler.doubt(60)
         return self.reconciler.run(finished)
 
@@ -52,16 +57,42 @@ def test_a_doubt_is_due_at_once_and_once_more(books):
     assert not books.reconciler.due
     wait_for(lambda: books.reconciler.due)
     books.reconciler.run([])
-    assert books.reconciler._at == []
+    assert books.reconciler._at == ()
 
 
 def test_another_doubt_does_not_bring_the_last_look_forward(books):
-    """The server may still serve a park whose connection was lost first."""
+    """The server may still serve a pop whose connection was lost first."""
     books.reconciler.doubt(20)
     last = books.reconciler._at[-1]
     books.reconciler.doubt(7)
     assert books.reconciler._at[-1] == last
     assert books.reconciler.due
+
+
+def test_a_reply_lost_during_a_comparison_causes_another_one(books, monkeypatch):
+    """What this comparison has read may be older than the reply that was lost."""
+    books.reconciler.doubt(60)
+    during = iter([books.reconciler])
+
+    def count(*_) -> int:
+        for reconciler in during:
+            reconciler.doubt(60)
+        return 0
+
+    monkeypatch.setattr(working, "count", count)
+    books.reconciler.run([])
+    assert books.reconciler.due
+    books.reconciler.run([])
+    assert not books.reconciler.due
+
+
+def test_threads_may_ask_and_doubt_while_one_compares(books, monkeypatch):
+    monkeypatch.setattr(working, "count", lambda *_: 0)
+    ends = time.monotonic() + 1
+    with hammering(*[lambda: books.reconciler.due] * 3, lambda: books.reconciler.doubt(0)) as errors:
+        while time.monotonic() < ends and not errors:
+            books.reconciler.run([])
+    assert errors == []
 
 
 def test_two_beats_in_a_row_have_to_see_more_than_is_held(books, parts, raw_redis):
@@ -77,7 +108,7 @@ def test_two_beats_in_a_row_have_to_see_more_than_is_held(books, parts, raw_redi
     assert not books.reconciler.mismatch(), "counted anew"
 
 
-def test_more_held_than_listed_is_no_reason_to_compare(books):
+def test_more_jobs_held_than_listed_cause_no_comparison(books):
     """A settle whose reply is on its way."""
     books.claimed(b"just settled", listed=False)
     assert not books.reconciler.mismatch()
@@ -94,11 +125,11 @@ def test_equal_counts_without_a_doubtful_acknowledgement_read_no_payloads(books,
     assert "cmdstat_lrange" not in raw_redis.info("commandstats")
 
 
-def test_an_acknowledgement_whose_reply_was_lost_is_found_carried_out(books, parts, raw_redis):
+def test_an_acknowledgement_whose_reply_was_lost_is_found_executed(books, parts, raw_redis):
     done = books.claimed(b"done", doubtful=True, listed=False)
     running = books.claimed(b"running")
     assert books.run(done) == [done]
-    assert raw_redis.lrange(parts.working, 0, -1) == [running.raw]
+    assert raw_redis.lrange(parts.working, 0, -1) == [running.unit.raw]
 
 
 def test_one_that_never_reached_the_server_is_to_be_sent_again(books, parts, raw_redis):
@@ -111,7 +142,7 @@ def test_one_that_never_reached_the_server_is_to_be_sent_again(books, parts, raw
 def test_what_is_finished_and_was_never_sent_is_left_alone(books):
     done = books.claimed(b"done")
     assert books.run(done) == []
-    assert books.held.of(done.owner.identity).total() == 1
+    assert books.held.of(done.unit.owner.identity).total() == 1
 
 
 @pytest.mark.parametrize("listed, carried_out", [(3, 0), (2, 1), (1, 2)])
@@ -141,7 +172,7 @@ def test_strays_are_the_next_to_run_in_their_old_order(books, parts, raw_redis):
     assert not raw_redis.keys("offsider:strikes:*"), "no process died of them (rule 6)"
 
 
-def test_a_comparison_that_fails_half_way_is_made_again(proxied, proxy, raw_redis):
+def test_a_comparison_that_fails_half_way_is_repeated(proxied, proxy, raw_redis):
     """What it had found out must not be forgotten: the acknowledgement would be sent again, and taken for void."""
     books = Books(proxied, raw_redis)
     done = books.claimed(b"done", doubtful=True, listed=False)

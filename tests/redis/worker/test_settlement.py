@@ -6,6 +6,7 @@ that round trip, and answers what came of it.
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 
@@ -14,25 +15,29 @@ import redis as redis_py
 
 from offsider import job
 from offsider.core.errors import Discard, MalformedPayload, RedisRefused, RedisUnavailable
-from offsider.core.payload import decode, encode
-from offsider.storage import working
-from offsider.wiring.context import JobContext
-from offsider.worker import fetcher as fetcher_module, settlement as settlement_module
-from offsider.worker.outcome import (
+from offsider.core.malformed import listable, unwrap
+from offsider.core.outcome import (
+    Deferred,
     Discarded,
+    Dropped,
     Failed,
     Interrupted,
     Malformed,
     Moved,
-    Parked,
     Rescheduled,
-    Run,
     Skipped,
+    Stranded,
     Succeeded,
 )
-from offsider.worker.report import Reporter
-from offsider.worker.settlement import Settled, Settlement
-from offsider.worker.unit_of_work import UnitOfWork
+from offsider.core.payload import decode, encode, interrupted, rescheduled
+from offsider.runtime.context import JobContext
+from offsider.storage import working
+from offsider.worker import outage
+from offsider.worker.disposition import Aside, Back, Dead, Done, Elsewhere, Last, Later
+from offsider.worker.fetch.fetcher import Settled
+from offsider.worker.settle.report import Reporter
+from offsider.worker.settle.settlement import Settlement
+from offsider.worker.unit_of_work import Run, UnitOfWork
 from offsider.worker.work_state import WorkState
 from tests.redis.worker.conftest import Parts, make_config
 from tests.snapshot import snapshot
@@ -45,8 +50,7 @@ DISCARDED = Discarded(Discard("enough"))
 
 @pytest.fixture(autouse=True)
 def hurry(monkeypatch, no_jobs_left):
-    for module in (fetcher_module, settlement_module):
-        monkeypatch.setattr(module, "OUTAGE_SECONDS", 0.01)
+    monkeypatch.setattr(outage, "RETRY_SECONDS", 0.01)
 
 
 class Settling:
@@ -56,35 +60,48 @@ class Settling:
         self.parts = parts
         self.lost: list[tuple[str, str]] = []
         self.deaths: list[tuple[str, BaseException | None]] = []
-        self.abandoned = threading.Event()
+        self.reported: list[Settled] = []
+        self.abandoned = parts.context.abandoned
         parts.config.on("lost_ownership", lambda news: self.lost.append((news.job.jid, news.outcome)))
         parts.config.death_handlers.append(lambda payload, error: self.deaths.append((payload["jid"], error)))
         self.work_state = WorkState()
-        reporter = Reporter(parts.config, self.work_state)
-        self.settlement = Settlement(parts.config, parts.capsule, parts.fetcher, reporter, self.abandoned)
+        self.reporter = Reporter(parts.config, self.work_state)
+        parts.listeners.append(self.report)
+        self.settlement = Settlement(parts.config, parts.fetcher)
         self._idle: threading.Thread | None = None
+
+    def report(self, settled) -> None:
+        self.reporter.settled(settled)
+        self.reported += settled
 
     def claim(self, client, raw: bytes = RAW) -> UnitOfWork:
         client.lpush("queue:default", raw)
         unit = self.parts.fetcher.retrieve()
         assert unit is not None
-        unit.started = True
         return unit
 
-    def settle(self, unit: UnitOfWork, outcome) -> Settled:
+    def settle(self, unit: UnitOfWork, outcome) -> str:
+        """Settle, wait for the report, and return it as a word."""
         try:
             context = JobContext(payload=decode(unit.raw), queue=unit.queue, raw=unit.raw)
         except MalformedPayload:
             context = None
-        settled = self.settlement.settle(unit, Run(context, outcome, 0.0, 0.0))
-        if settled is not Settled.HANDED_OVER:
-            return settled
-        lost = len(self.lost)
-        self.parts.fetcher.flush()
-        if not unit.settled:  # the reply was lost: whoever leads next finds out
-            self._lead()
-            wait_for(lambda: unit.settled)
-        return Settled.WRITTEN if len(self.lost) == lost else Settled.LOST
+        self.settlement.settle(unit, Run(context, outcome, 0.0, 0.0, 0.0))
+        if self.settlement.decide(unit, unit.run) == Done():
+            self.parts.fetcher.flush()
+            if not unit.settled:  # the reply was lost: whoever leads next finds out
+                self._lead()
+                wait_for(lambda: unit.settled)
+            wait_for(lambda: self._report_of(unit))
+        return self._report_of(unit)
+
+    def _report_of(self, unit: UnitOfWork) -> str:
+        for one in self.reported:
+            if one.unit is unit:
+                if one.lost or one.disposition == Elsewhere():
+                    return "lost" if one.lost else "moved"
+                return "died" if getattr(one.disposition, "died", None) else "written"
+        return ""
 
     def _lead(self) -> None:
         if self._idle is None:
@@ -117,16 +134,16 @@ def is_registry(key: str) -> bool:
 @pytest.mark.parametrize("outcome", [Succeeded(), Skipped("nothing to do"), DISCARDED], ids=lambda o: o.name)
 def test_what_is_done_is_gone(settling, raw_redis, outcome):
     unit = settling.claim(raw_redis)
-    assert settling.settle(unit, outcome) is (Settled.DIED if outcome is DISCARDED else Settled.WRITTEN)
+    assert settling.settle(unit, outcome) == ("died" if outcome is DISCARDED else "written")
     assert stored(raw_redis) == {}
     assert unit.settled
-    assert settling.parts.fetcher._held.of(settling.parts.ownership.identity).total() == 0
+    assert settling.parts.fetcher._in_flight.of(settling.parts.ownership.identity).total() == 0
     assert len(settling.deaths) == (outcome is DISCARDED)
-    assert settling.work_state.take_counts() == ((0 if outcome is DISCARDED else 1), 0), "others count the rest"
+    assert settling.work_state.take_counts() == (1, 0)
 
 
 def test_what_failed_is_in_the_retry_set(settling, raw_redis):
-    assert settling.settle(settling.claim(raw_redis), Failed(ValueError("broken"))) is Settled.WRITTEN
+    assert settling.settle(settling.claim(raw_redis), Failed(ValueError("broken"))) == "written"
     found = stored(raw_redis)
     assert set(found) == {"retry"}
     ((raw, score),) = found["retry"].items()
@@ -136,15 +153,22 @@ def test_what_failed_is_in_the_retry_set(settling, raw_redis):
 
 
 def test_what_asked_for_another_time_is_in_the_schedule_unchanged(settling, raw_redis):
-    assert settling.settle(settling.claim(raw_redis), Rescheduled(60.0)) is Settled.WRITTEN
+    assert settling.settle(settling.claim(raw_redis), Rescheduled(60.0)) == "written"
     found = stored(raw_redis)
     assert set(found) == {"schedule"}
     assert list(found["schedule"]) == [RAW]
 
 
+def test_a_reschedule_of_the_job_is_counted_in_its_payload(settling, raw_redis):
+    assert settling.settle(settling.claim(raw_redis), Rescheduled(60.0, counted=True)) == "written"
+    (once,) = stored(raw_redis)["schedule"]
+    assert decode(once) == {**decode(RAW), "rescheduled_count": 1}
+    assert decode(rescheduled(once))["rescheduled_count"] == 2
+
+
 def test_what_is_out_of_retries_is_in_the_dead_set_and_its_handlers_are_told(settling, raw_redis):
     error = ValueError("broken")
-    assert settling.settle(settling.claim(raw_redis, DYING), Failed(error)) is Settled.DIED
+    assert settling.settle(settling.claim(raw_redis, DYING), Failed(error)) == "died"
     assert set(stored(raw_redis)) == {"dead"}
     assert settling.deaths == [("a" * 24, error)]
 
@@ -154,26 +178,37 @@ def test_a_broken_death_handler_keeps_no_other_from_being_told(settling, raw_red
         raise KeyError("handler")
 
     settling.parts.config.death_handlers.insert(0, broken)
-    assert settling.settle(settling.claim(raw_redis, DYING), Failed(ValueError())) is Settled.DIED
+    assert settling.settle(settling.claim(raw_redis, DYING), Failed(ValueError())) == "died"
     assert len(settling.deaths) == 1
-    assert [told["context"] for _, told in settling.parts.errors] == ["a death handler"]
+    assert [told.get("context") for _, told in settling.parts.errors] == ["a death handler", None]
 
 
 def test_what_was_interrupted_is_the_next_to_run_and_says_so(settling, raw_redis):
     unit = settling.claim(raw_redis)
     raw_redis.lpush("queue:default", "waiting")
-    assert settling.settle(unit, Interrupted()) is Settled.WRITTEN
+    assert settling.settle(unit, Interrupted()) == "written"
     waiting, interrupted = raw_redis.lrange("queue:default", 0, -1)
     assert waiting == b"waiting"
     assert decode(interrupted) == decode(RAW) | {"interrupted_count": 1}
     assert settling.deaths == []
 
 
-def test_bytes_that_are_no_job_go_to_the_dead_set_as_they_are(settling, raw_redis):
-    unit = settling.claim(raw_redis, b"\xff no job")
-    outcome = Malformed(MalformedPayload(b"\xff no job", "not UTF-8"))
-    assert settling.settle(unit, outcome) is Settled.WRITTEN
-    assert list(stored(raw_redis)["dead"]) == [b"\xff no job"]
+@pytest.mark.parametrize("raw", [b"\xff no job", b"[1,2]", b"5", b"null"])
+def test_equal_bytes_that_are_no_job_are_all_kept_in_the_dead_set_in_a_wrapper_each(settling, raw_redis, raw):
+    for _ in range(3):
+        unit = settling.claim(raw_redis, raw)
+        assert settling.settle(unit, Malformed(MalformedPayload(raw, "no job"))) == "written"
+    dead = list(stored(raw_redis)["dead"])
+    assert [unwrap(member) for member in dead] == [raw] * 3
+    assert [json.loads(member)["queue"] for member in dead] == ["default"] * 3
+
+
+def test_a_wrapper_that_was_retried_is_dead_again_unchanged(settling, raw_redis):
+    raw = listable(b"5", 1.0)
+    with pytest.raises(MalformedPayload) as refused:
+        decode(raw)
+    assert settling.settle(settling.claim(raw_redis, raw), Malformed(refused.value)) == "written"
+    assert list(stored(raw_redis)["dead"]) == [raw]
 
 
 @pytest.mark.parametrize("moved", [True, False], ids=["moved", "void"])
@@ -181,17 +216,17 @@ def test_what_middleware_has_moved_is_let_go_of_and_nobody_counts_it(settling, r
     unit = settling.claim(raw_redis)
     raw_redis.lmove(settling.parts.working, "offsider:elsewhere" if moved else "queue:default")
     before = stored(raw_redis)
-    assert settling.settle(unit, Moved("elsewhere")) is Settled.MOVED
+    assert settling.settle(unit, Moved("elsewhere")) == "moved"
     assert stored(raw_redis) == before
     assert unit.settled
-    assert settling.parts.fetcher._held.of(settling.parts.ownership.identity).total() == 0
+    assert settling.parts.fetcher._in_flight.of(settling.parts.ownership.identity).total() == 0
     assert settling.work_state.take_counts() == (0, 0)
     assert (settling.lost, settling.deaths, caplog.records) == ([], [], [])
 
 
 def test_what_is_said_to_be_moved_and_is_not_runs_again(settling, raw_redis):
     unit = settling.claim(raw_redis)
-    assert settling.settle(unit, Moved("nowhere")) is Settled.MOVED
+    assert settling.settle(unit, Moved("nowhere")) == "moved"
     settling.parts.fetcher.audit()
     settling.parts.fetcher.audit()
     again = settling.parts.fetcher.retrieve()
@@ -216,7 +251,7 @@ def test_what_is_said_to_be_moved_and_is_not_runs_again(settling, raw_redis):
     ],
     ids=["succeeded", "failed", "died", "rescheduled", "discarded", "interrupted", "malformed"],
 )
-def test_the_outcome_of_a_job_that_others_own_is_void(settling, raw_redis, caplog, how, ending):
+def test_the_outcome_of_a_job_owned_by_another_process_is_void(settling, raw_redis, caplog, how, ending):
     """No retry, no dead entry, no callback: one warning and one event (rule 4)."""
     raw, outcome = ending
     called = []
@@ -231,7 +266,7 @@ def test_the_outcome_of_a_job_that_others_own_is_void(settling, raw_redis, caplo
         raw_redis.rpoplpush(settling.parts.working, "queue:default")
     before = stored(raw_redis)
     with caplog.at_level(logging.WARNING, "offsider"):
-        assert settling.settle(unit, outcome) is Settled.LOST
+        assert settling.settle(unit, outcome) == "lost"
     assert stored(raw_redis) == before
     assert settling.work_state.take_counts() == (0, 0)
     assert settling.deaths == called == []
@@ -239,25 +274,29 @@ def test_the_outcome_of_a_job_that_others_own_is_void(settling, raw_redis, caplo
     warned = [record for record in caplog.records if "lost ownership" in record.getMessage()]
     assert [record.levelname for record in warned] == ["WARNING"]
     assert unit.settled
-    assert settling.parts.fetcher._held.of(unit.entry.owner.identity).total() == 0
+    assert settling.parts.fetcher._in_flight.of(unit.entry.owner.identity).total() == 0
 
 
 def test_two_jobs_of_equal_bytes_are_settled_one_by_one(settling, raw_redis):
     first, second = settling.claim(raw_redis), settling.claim(raw_redis)
-    assert settling.settle(first, Succeeded()) is Settled.WRITTEN
+    assert settling.settle(first, Succeeded()) == "written"
     assert raw_redis.lrange(settling.parts.working, 0, -1) == [RAW]
-    assert settling.settle(second, Rescheduled(5.0)) is Settled.WRITTEN
+    assert settling.settle(second, Rescheduled(5.0)) == "written"
     assert set(stored(raw_redis)) == {"schedule"}
 
 
 # -------------------------------------------------------------------------------- lost replies
 
 WRITES = {
-    "succeeded": (RAW, Succeeded(), working.EXCHANGE),
+    "succeeded": (RAW, Succeeded(), working.ACK_AND_CLAIM),
     "failed": (RAW, Failed(ValueError("broken")), working.POSTPONE),
     "died": (DYING, Failed(ValueError("broken")), working.BURY),
     "interrupted": (RAW, Interrupted(), working.PUT_BACK),
 }
+
+
+def outages(settling) -> list:
+    return [told for error, told in settling.parts.errors if isinstance(error, RedisUnavailable)]
 
 
 def known(client, script) -> bytes:
@@ -273,8 +312,8 @@ def test_a_settle_without_an_answer_is_written_exactly_once(faulty, proxy, raw_r
     raw, outcome, script = WRITES[name]
     unit = faulty.claim(raw_redis, raw)
     getattr(proxy, f"lose_{lost}")(known(raw_redis, script))
-    expected = Settled.DIED if name == "died" else Settled.WRITTEN
-    assert faulty.settle(unit, outcome) is expected
+    expected = "died" if name == "died" else "written"
+    assert faulty.settle(unit, outcome) == expected
     assert proxy.lost == 1
     found = stored(raw_redis)
     where = {"succeeded": None, "failed": "retry", "died": "dead", "interrupted": "queue:default"}[name]
@@ -282,19 +321,20 @@ def test_a_settle_without_an_answer_is_written_exactly_once(faulty, proxy, raw_r
     assert not where or len(found[where]) == 1
     assert faulty.lost == []
     assert len(faulty.deaths) == (name == "died")
-    assert len(faulty.parts.errors) == 1, "the outage is reported once"
+    assert len(outages(faulty)) == 1, "the outage is reported once"
+    counts = {"succeeded": (1, 0), "interrupted": (0, 0)}.get(name, (1, 1))
     # Whoever reads the reply counts, which may be the ticker.
-    wait_for(lambda: faulty.work_state._processed == int(name == "succeeded"))
-    assert faulty.work_state.take_counts() == (int(name == "succeeded"), 0)
+    wait_for(lambda: faulty.work_state._processed == counts[0])
+    assert faulty.work_state.take_counts() == counts
 
 
 @pytest.mark.parametrize("lost", ["reply", "request"])
 def test_with_an_equal_job_in_flight_a_lost_answer_ends_just_one(faulty, proxy, raw_redis, lost):
     first, second = faulty.claim(raw_redis), faulty.claim(raw_redis)
-    getattr(proxy, f"lose_{lost}")(known(raw_redis, working.EXCHANGE))
-    assert faulty.settle(first, Succeeded()) is Settled.WRITTEN
+    getattr(proxy, f"lose_{lost}")(known(raw_redis, working.ACK_AND_CLAIM))
+    assert faulty.settle(first, Succeeded()) == "written"
     assert raw_redis.lrange(faulty.parts.working, 0, -1) == [RAW]
-    assert faulty.settle(second, Succeeded()) is Settled.WRITTEN
+    assert faulty.settle(second, Succeeded()) == "written"
     assert stored(raw_redis) == {}
     assert faulty.lost == []
     assert faulty.work_state.take_counts() == (2, 0)
@@ -303,7 +343,7 @@ def test_with_an_equal_job_in_flight_a_lost_answer_ends_just_one(faulty, proxy, 
 def test_a_run_that_lost_its_job_while_its_settle_had_no_answer_is_void(faulty, proxy, raw_redis, monkeypatch):
     """Missing from the own list may mean written, but not for an owner that was fenced meanwhile."""
     unit = faulty.claim(raw_redis, DYING)
-    keys = faulty.parts.capsule.redis.keys
+    keys = faulty.parts.pool.keys
 
     def others_take_it(seconds: float) -> bool:
         raw_redis.set(keys.fenced(unit.entry.owner.identity), 1)
@@ -312,7 +352,7 @@ def test_a_run_that_lost_its_job_while_its_settle_had_no_answer_is_void(faulty, 
 
     monkeypatch.setattr(faulty.abandoned, "wait", others_take_it)
     proxy.lose_request(known(raw_redis, working.BURY))
-    assert faulty.settle(unit, Failed(ValueError("broken"))) is Settled.LOST
+    assert faulty.settle(unit, Failed(ValueError("broken"))) == "lost"
     assert faulty.deaths == []
     assert len(faulty.lost) == 1
     assert raw_redis.lrange("queue:default", 0, -1) == [DYING]
@@ -330,7 +370,7 @@ def test_a_settle_waits_until_the_server_is_back(faulty, proxy, raw_redis, outco
     assert not unit.settled
     proxy.accept()
     settling.join(10)
-    assert results == [Settled.WRITTEN]
+    assert results == ["written"]
     assert set(stored(raw_redis)) == (set() if outcome == Succeeded() else {"retry"})
 
 
@@ -338,7 +378,7 @@ def test_a_worker_that_must_go_leaves_the_job_where_it_will_be_found(faulty, pro
     unit = faulty.claim(raw_redis)
     proxy.refuse()
     faulty.abandoned.set()
-    assert faulty.settle(unit, Failed(ValueError())) is Settled.UNWRITTEN
+    assert faulty.settle(unit, Failed(ValueError())) == ""
     assert not unit.settled
     assert raw_redis.lrange(faulty.parts.working, 0, -1) == [RAW]
     assert "it will run again" in caplog.text
@@ -354,12 +394,12 @@ def test_a_destination_of_the_wrong_type_keeps_the_job_until_it_is_repaired(sett
     assert raw_redis.lrange(settling.parts.working, 0, -1) == [RAW]
     raw_redis.delete("retry")
     thread.join(10)
-    assert results == [Settled.WRITTEN]
+    assert results == ["written"]
     assert isinstance(settling.parts.errors[0][0], RedisRefused)
     assert raw_redis.zcard("retry") == 1
 
 
-def test_a_full_server_takes_every_outcome(make_server):
+def test_a_full_server_accepts_every_outcome(make_server):
     """Draining it is what makes room (allow-oom)."""
     server = make_server()
     settling = Settling(Parts(make_config(server.url)))
@@ -372,66 +412,96 @@ def test_a_full_server_takes_every_outcome(make_server):
         for outcome, raw in units:
             unit = settling.parts.fetcher.retrieve()
             assert unit.raw == raw
-            unit.started = True
-            assert settling.settle(unit, outcome) in (Settled.WRITTEN, Settled.DIED)
+            assert settling.settle(unit, outcome) in ("written", "died")
         assert set(stored(client)) == {"retry", "dead", "queue:default"}
     settling.parts.close()
 
 
-def test_units_without_a_private_list_are_settled_one_write_after_the_other(settling, raw_redis):
-    """The basic fetcher's, and those of fetchers of users."""
-    parts = settling.parts
-    reporter = Reporter(parts.config, settling.work_state)
-    for outcome, where in ((Succeeded(), None), (Failed(ValueError()), "retry"), (Rescheduled(9.0), "schedule")):
-        unit = UnitOfWork("default", RAW)
-        settling.settlement = Settlement(parts.config, parts.capsule, Listless(), reporter, settling.abandoned)
-        assert settling.settle(unit, outcome) is Settled.WRITTEN
-        assert set(stored(raw_redis)) == ({where} if where else set())
-        assert settling.settlement._fetcher.done == [unit]
-        raw_redis.flushall()
-    unit = UnitOfWork("default", DYING)
-    assert settling.settle(unit, Failed(ValueError())) is Settled.DIED
-    assert set(stored(raw_redis)) == {"dead"}
+@pytest.mark.parametrize(
+    "outcome, disposition",
+    [
+        (Succeeded(), Done()),
+        (Skipped("nothing to do"), Done()),
+        (Rescheduled(9.0), Later("schedule", RAW, 9.0)),
+        (Deferred(9.0, "a switch"), Later("schedule", RAW, 9.0)),
+        (Stranded(b"marked", 9.0, "unknown", is_first=True), Later("schedule", b"marked", 9.0)),
+        (Stranded(RAW, 0.0, "unknown", is_first=True), Last()),
+        (Dropped("a switch", keep=True), Aside("a switch")),
+        (Dropped("a switch", keep=False), Done()),
+        (Interrupted(), Back(interrupted(RAW))),
+        (Moved("elsewhere"), Elsewhere()),
+    ],
+    ids=lambda value: getattr(value, "name", None),
+)
+def test_each_outcome_has_one_disposition(settling, outcome, disposition):
     unit = UnitOfWork("default", RAW)
-    assert settling.settle(unit, Interrupted()) is Settled.WRITTEN
-    assert settling.settlement._fetcher.returned == [unit]
+    context = JobContext(payload=decode(RAW), queue="default", raw=RAW)
+    assert settling.settlement.decide(unit, Run(context, outcome, 0.0, 0.0, 0.0)) == disposition
 
 
-class Listless:
-    """A fetcher of a user that keeps no lists."""
+def test_failures_and_discards_are_decided_by_the_retry_rules(settling):
+    def decided(raw, outcome):
+        context = JobContext(payload=decode(raw), queue="default", raw=raw)
+        return settling.settlement.decide(UnitOfWork("default", raw), Run(context, outcome, 0.0, 0.0, 0.0))
 
-    def __init__(self) -> None:
-        self.done = []
-        self.returned = []
-
-    def acknowledge(self, unit) -> bool:
-        self.done.append(unit)
-        return True
-
-    def requeue(self, unit) -> None:
-        self.returned.append(unit)
+    retried, dead, discarded = (
+        decided(RAW, Failed(ValueError())),
+        decided(DYING, Failed(ValueError())),
+        decided(RAW, DISCARDED),
+    )
+    assert isinstance(retried, Later)
+    assert retried.where == "retry"
+    assert isinstance(dead, Dead)
+    assert dead.died["error_class"] == "ValueError"
+    assert isinstance(discarded, Done)
+    assert discarded.died["jid"] == "a" * 24
 
 
 def test_the_errors_of_an_outage_are_ours(faulty, proxy, raw_redis):
     unit = faulty.claim(raw_redis)
     proxy.lose_reply(known(raw_redis, working.POSTPONE))
     faulty.settle(unit, Failed(ValueError()))
-    ((error, told),) = faulty.parts.errors
-    assert isinstance(error, RedisUnavailable)
+    (error, _), _ = faulty.parts.errors
     assert error.ambiguous
-    assert told["context"] == "settling jobs of capsule default"
+    assert [told["context"] for told in outages(faulty)] == ["settling jobs of capsule default"]
 
 
 def test_what_cannot_run_here_is_in_the_schedule_as_it_was_judged(settling, raw_redis):
-    parked = Parked(b'{"class":"J","args":[],"parked_count":1}', 60.0, "not declared here", nobody=True)
-    assert settling.settle(settling.claim(raw_redis), parked) is Settled.WRITTEN
+    stranded = Stranded(b'{"class":"J","args":[],"stranded_at":1}', 60.0, "not declared here", is_first=True)
+    assert settling.settle(settling.claim(raw_redis), stranded) == "written"
     ((raw, score),) = stored(raw_redis)["schedule"].items()
-    assert raw == parked.payload
+    assert raw == stranded.payload
     assert 50 < score - raw_redis.time()[0] <= 61
     assert settling.work_state.take_counts() == (0, 0)
 
 
-def test_a_job_that_ran_and_asks_to_run_again_is_not_parked_any_more(settling, raw_redis):
-    unit = settling.claim(raw_redis, RAW[:-1] + b',"parked_at":1,"parked_count":3}')
-    assert settling.settle(unit, Rescheduled(60.0)) is Settled.WRITTEN
+HANDED_ON = Stranded(RAW, 0.0, "another worker might run it", is_first=True)
+
+
+def test_what_another_worker_may_run_goes_to_the_far_end_of_its_queue_byte_for_byte(settling, raw_redis):
+    unit = settling.claim(raw_redis)
+    raw_redis.lpush("queue:default", b"waiting")
+    assert settling.settle(unit, HANDED_ON) == "written"
+    assert stored(raw_redis) == {"queue:default": [RAW, b"waiting"]}
+    assert settling.work_state.take_counts() == (0, 0)
+
+
+def test_a_job_of_others_is_not_handed_on(settling, raw_redis):
+    unit = settling.claim(raw_redis)
+    raw_redis.delete(settling.parts.working)
+    assert settling.settle(unit, HANDED_ON) == "lost"
+    assert stored(raw_redis) == {}
+
+
+def test_a_hand_over_whose_reply_is_lost_happens_once(faulty, proxy, raw_redis):
+    unit = faulty.claim(raw_redis)
+    proxy.lose_reply(known(raw_redis, working.PUT_LAST))
+    assert faulty.settle(unit, HANDED_ON) == "written"
+    assert stored(raw_redis) == {"queue:default": [RAW]}
+
+
+@pytest.mark.parametrize("mark", [b',"stranded_at":1}', b',"parked_at":1,"parked_count":3}'])
+def test_a_job_that_ran_and_asks_to_run_again_is_stranded_no_more(settling, raw_redis, mark):
+    unit = settling.claim(raw_redis, RAW[:-1] + mark)
+    assert settling.settle(unit, Rescheduled(60.0)) == "written"
     assert list(stored(raw_redis)["schedule"]) == [RAW]

@@ -7,11 +7,11 @@ from offsider.client import Client
 from offsider.inspector import DeadSet, Queue
 from offsider.jobs import registry
 from offsider.worker.embed import EmbeddedWorker
-from offsider.worker.retrier import Retrier
+from offsider.worker.settle.retrier import Retrier
 from tests.waiting import wait_for
 
 
-def test_an_error_in_our_own_deciding_buries_the_job_as_it_is(redis_url, monkeypatch):
+def test_an_internal_error_while_settling_buries_the_job_unchanged(redis_url, monkeypatch):
     def broken(self, job, error):
         raise RuntimeError("a bug of ours")
 

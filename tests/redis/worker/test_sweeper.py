@@ -12,8 +12,8 @@ import redis as redis_py
 from offsider.core.errors import Fenced, QueueFull
 from offsider.core.payload import decode, encode
 from offsider.storage import redis as redis_module, working
-from offsider.worker import sweeper as sweeper_module
-from offsider.worker.sweeper import Sweeper
+from offsider.worker.alive import sweeper as sweeper_module
+from offsider.worker.alive.sweeper import Sweeper
 from tests.redis.worker.conftest import Parts, make_config
 from tests.snapshot import snapshot
 
@@ -82,7 +82,9 @@ def test_the_jobs_of_a_dead_owner_are_the_next_to_run_in_their_old_order(sweeper
     assert (third, waiting) == (b"no job", b"waiting")
     assert corpse.fenced
     assert b"low" in raw_redis.smembers("queues")
-    assert f"{DEAD} is dead; gave its 3 jobs back" in caplog.text
+    assert f"{DEAD} is dead; requeued its 3 jobs" in caplog.text
+    assert f"requeued HardJob JID-{1:024x} to queue low: {DEAD} is dead" in caplog.text
+    assert f"requeued malformed payload to queue low: {DEAD} is dead" in caplog.text
     assert sorted((news.queue, news.identity, news.interrupted_count) for news in reclaimed) == [
         ("low", DEAD, 0),
         ("low", DEAD, 1),
@@ -90,7 +92,7 @@ def test_the_jobs_of_a_dead_owner_are_the_next_to_run_in_their_old_order(sweeper
     ]
 
 
-def test_more_jobs_than_a_batch_come_back_in_order(sweeper, corpse, raw_redis):
+def test_more_jobs_than_a_batch_are_requeued_in_order(sweeper, corpse, raw_redis):
     count = working.BATCH * 2 + 17
     corpse.holds(*(payload(n) for n in range(count)))
     corpse.was_looked_at()
@@ -100,7 +102,7 @@ def test_more_jobs_than_a_batch_come_back_in_order(sweeper, corpse, raw_redis):
     ]
 
 
-def test_one_queue_that_refuses_its_jobs_holds_up_no_other(sweeper, corpse, raw_redis, parts):
+def test_one_queue_that_refuses_its_jobs_blocks_no_other(sweeper, corpse, raw_redis, parts):
     raw_redis.hset("offsider:owners", DEAD, json.dumps({"default": ["bad", "low"]}))
     corpse.holds(payload(1), queue="bad")
     corpse.holds(payload(2))
@@ -242,7 +244,7 @@ def test_a_server_that_closes_idle_connections_does_not_keep_the_dead_from_being
     assert corpse.fenced
 
 
-def test_after_trouble_nobody_is_declared_dead_for_two_lives(proxied, proxy, raw_redis, monkeypatch):
+def test_after_a_failure_no_owner_is_declared_dead_for_two_liveness_periods(proxied, proxy, raw_redis, monkeypatch):
     """Others could not beat either."""
     clock = [1000.0]
     monkeypatch.setattr(sweeper_module.time, "monotonic", lambda: clock[0])
@@ -302,7 +304,7 @@ def test_an_outage_is_reported_once(proxied, proxy, raw_redis):
 # -------------------------------------------------------------------------------------- strays
 
 
-def test_once_an_hour_lists_that_nobody_registered_are_looked_for(sweeper, raw_redis, parts, monkeypatch, caplog):
+def test_unregistered_lists_are_found_once_an_hour(sweeper, raw_redis, parts, monkeypatch, caplog):
     clock = [sweeper_module.time.monotonic()]
     monkeypatch.setattr(sweeper_module.time, "monotonic", lambda: clock[0])
     raw_redis.lpush(parts.redis.keys.working("host:9:eeeeeeeeeeee", "slow", "low"), payload(1))
@@ -312,7 +314,7 @@ def test_once_an_hour_lists_that_nobody_registered_are_looked_for(sweeper, raw_r
     with caplog.at_level(logging.WARNING, "offsider"):
         sweeper.tick()
     assert json.loads(raw_redis.hget("offsider:owners", "host:9:eeeeeeeeeeee")) == {"slow": ["low"]}
-    assert "found 1 private list that" in caplog.text
+    assert "found and registered 1 private list without an owner" in caplog.text
     now = raw_redis.time()[0]
     raw_redis.hset("offsider:suspects", "host:9:eeeeeeeeeeee", f"{(now - 20) * 1000}:{(now - 3) * 1000}:5")
     sweeper.tick()
@@ -329,7 +331,7 @@ def test_an_unreadable_entry_of_the_registry_does_not_end_the_sweep(sweeper, cor
 # ---------------------------------------------------------------------------------- poison pills
 
 
-def test_a_pill_is_buried_by_the_sweep_and_told_once(sweeper, corpse, raw_redis, parts):
+def test_a_pill_is_buried_by_the_sweep_and_reported_once(sweeper, corpse, raw_redis, parts):
     poisoned, deaths = [], []
     parts.config.on("job_poisoned", poisoned.append)
     parts.config.death_handlers.append(lambda payload, error: deaths.append((payload["jid"], type(error).__name__)))
@@ -355,7 +357,7 @@ def test_the_setting_decides_how_many_strikes_bury(sweeper, corpse, raw_redis, p
     assert (raw_redis.llen("queue:low"), raw_redis.zcard("dead")) == (1, 0)
 
 
-def test_an_owner_whose_jobs_cannot_be_taken_holds_up_no_other(sweeper, corpse, raw_redis, parts):
+def test_an_owner_whose_jobs_cannot_be_requeued_blocks_no_other(sweeper, corpse, raw_redis, parts):
     bad = Corpse(raw_redis, parts.redis.keys, "host:1:aaaaaaaaaaaa")
     raw_redis.set(parts.redis.keys.working(bad.identity, "default", "low"), "wrong")
     bad.was_looked_at()

@@ -11,18 +11,19 @@ import pytest
 
 from offsider import Config, Job, job
 from offsider.client import Client
+from offsider.config.installation import Installation
+from offsider.core.outcome import Deferred, Dropped
 from offsider.core.payload import encode
 from offsider.ext.unique import Unique
 from offsider.inspector import Quarantine, Stats, Switches as Wanted
 from offsider.jobs import registry
+from offsider.runtime.context import JobContext
+from offsider.runtime.events import JobRemoved
 from offsider.storage import quarantine, switches
 from offsider.storage.switches import Switch
-from offsider.wiring.context import JobContext
-from offsider.wiring.events import JobRemoved
-from offsider.worker import switchboard as module
 from offsider.worker.launcher import Launcher
-from offsider.worker.outcome import Deferred, Dropped
-from offsider.worker.switchboard import POLL_SECONDS, TOLD_SECONDS, Switchboard, Switches
+from offsider.worker.run import switchboard as module
+from offsider.worker.run.switchboard import POLL_SECONDS, TOLD_SECONDS, Switchboard, Switches
 from tests.waiting import wait_for
 
 
@@ -66,14 +67,14 @@ class Watching:
     def __init__(self, config: Config) -> None:
         self.errors: list[object] = []
         config.error_handlers.append(lambda error, _context: self.errors.append(error))
-        self.redis = config.make_redis(2)
+        self.redis = Installation.of(config).make_redis(2)
         self.board = Switchboard()
         self.service = Switches(config, self.redis, self.board)
 
     def close(self) -> None:
         self.service.stop()
         assert self.service.join(10)
-        self.service._lookout.close()
+        self.service._watch.close()
         self.redis.close()
 
 
@@ -90,7 +91,7 @@ def test_a_change_is_seen_at_once_because_the_server_tells(watching, worker_conf
     monkeypatch.setattr(module, "POLL_SECONDS", 3600.0)
     caplog.set_level(logging.WARNING, "offsider")
     watching.service.start()
-    wait_for(lambda: watching.service._lookout.is_told)
+    wait_for(lambda: watching.service._watch.is_told)
     Wanted(worker_config).drop("HardJob", by="ann", reason="the bank is down")
     wait_for(lambda: list(watching.board.on) == ["HardJob"])
     Wanted(worker_config).defer("HardJob", 60)
@@ -110,8 +111,8 @@ def test_without_a_switch_it_sleeps_for_long_and_with_one_it_looks_each_second(w
     assert watching.service.tick() == POLL_SECONDS
 
 
-def test_who_may_not_track_looks_each_second(watching, monkeypatch):
-    monkeypatch.setattr(watching.service._lookout, "_may_track", lambda: False)
+def test_without_tracking_the_scheduler_polls_each_second(watching, monkeypatch):
+    monkeypatch.setattr(watching.service._watch, "_may_track", lambda: False)
     assert watching.service.tick() == POLL_SECONDS
     switches.put(watching.redis, Switch("HardJob", "drop"))
     watching.service.tick()
@@ -165,7 +166,7 @@ def test_what_was_done_is_counted_and_what_could_not_be_written_is_counted_later
     assert switches.counts(watching.redis) == {"HardJob": 3}
 
 
-def test_a_full_quarantine_is_told_once(worker_config, caplog):
+def test_a_full_quarantine_is_logged_once(worker_config, caplog):
     worker_config.worker.quarantine_max_jobs = 2
     caplog.set_level(logging.WARNING, "offsider")
     watching = Watching(worker_config)

@@ -7,9 +7,10 @@ import logging
 import pytest
 
 from offsider.worker import watchdog as watchdog_module
-from offsider.worker.watchdog import FetchLoopStuck, Watchdog, Watched
+from offsider.worker.fetch.basic import BasicFetcher
+from offsider.worker.watchdog import FetchLoopStuck, Watchdog
 
-PATIENCE = 36.0  # twice a park of 0.4 liveness lives
+PATIENCE = 36.0  # twice a pop of 0.4 liveness lives
 STEP = PATIENCE / 6
 
 
@@ -62,30 +63,30 @@ def test_a_loop_that_turns_is_left_alone(stage):
     assert (stage.fetcher.rebuilt, stage.watchdog.stuck(), stage.parts.errors) == (0, (), [])
 
 
-def test_a_loop_that_nobody_needs_may_stand_still(stage):
+def test_an_idle_fetch_loop_without_hungry_threads_is_not_stuck(stage):
     """All threads are at work."""
     stage.fetcher.hungry = 0
     stage.pass_seconds(10 * PATIENCE)
     assert stage.fetcher.rebuilt == 0
 
 
-def test_a_loop_that_stands_still_is_reported_and_gets_new_connections(stage):
+def test_a_stuck_fetch_loop_is_reported_and_gets_new_connections(stage):
     stage.pass_seconds(PATIENCE)
     assert stage.fetcher.rebuilt == 0
     stage.pass_seconds(2 * STEP)
     assert stage.fetcher.rebuilt == 1
     ((error, context),) = stage.parts.errors
     assert isinstance(error, FetchLoopStuck)
-    assert "the fetch loop of capsule default does not turn: no sign of it for 48 s" in str(error)
+    assert "the fetch loop of capsule default is stuck: no progress for 48 s" in str(error)
     assert context == {"context": "the fetch watchdog"}
-    assert stage.watchdog.stuck() == ("the fetch loop of capsule default does not turn",)
+    assert stage.watchdog.stuck() == ("the fetch loop of capsule default is stuck",)
 
 
 def test_new_connections_that_help_end_it(stage, caplog):
     stage.pass_seconds(PATIENCE + 2 * STEP)
     with caplog.at_level(logging.INFO, "offsider"):
         stage.pass_seconds(STEP, turning=True)
-    assert "the fetch loop of capsule default turns again" in caplog.text
+    assert "the fetch loop of capsule default has recovered" in caplog.text
     assert stage.watchdog.stuck() == ()
     stage.pass_seconds(3 * PATIENCE, turning=True)
     assert (stage.fetcher.rebuilt, stage.given_up) == (1, [])
@@ -97,8 +98,8 @@ def test_when_they_do_not_help_the_worker_stops(stage, caplog):
     assert stage.given_up == []
     with caplog.at_level(logging.CRITICAL, "offsider"):
         stage.pass_seconds(STEP)
-    assert stage.given_up == ["the fetch loop of capsule default does not turn"]
-    assert "this worker stops, to be started anew" in caplog.text
+    assert stage.given_up == ["the fetch loop of capsule default is stuck"]
+    assert "this worker exits for a restart" in caplog.text
     assert stage.watchdog.stuck() != ()
     stage.pass_seconds(PATIENCE - STEP)
     assert len(stage.given_up) == 1
@@ -135,6 +136,8 @@ def test_a_suspicion_ends_when_the_loop_turns(stage):
     assert stage.fetcher.rebuilt == 0
 
 
-def test_a_fetcher_of_ones_own_is_watched_when_it_shows_what_is_needed(stage):
-    assert isinstance(stage.fetcher, Watched)
-    assert not isinstance(object(), Watched)
+def test_a_fetcher_that_shows_no_waiting_threads_is_never_suspected(parts):
+    fetcher = BasicFetcher(parts.context)
+    watchdog = Watchdog(parts.config, parts.redis, {"default": fetcher}, None)
+    watchdog.tick()
+    assert (fetcher.hungry, watchdog.stuck()) == (0, ())

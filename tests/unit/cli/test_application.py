@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from offsider.cli.application import BrokenApplication, folder_beside, load_application, load_extensions
-from offsider.wiring.config import Config
+from offsider.config.config import Config
 
 CONFIGURE = "def configure(config):\n    config.worker.labels = [*config.worker.labels, __name__]\n"
 
@@ -105,10 +105,10 @@ def test_one_function_is_called_once_and_foreign_ones_never(write):
 @pytest.mark.parametrize(
     "files, target, message",
     [
-        ({}, "nowhere", "cannot load nowhere: there is no module 'nowhere' in the current folder or on PYTHONPATH"),
-        ({}, "nowhere.jobs", "there is no module 'nowhere'"),
-        ({"a1": ""}, "a1.jobs", "there is no module"),
-        ({}, "gone.py", "cannot load gone.py: there is no such file"),
+        ({}, "nowhere", "cannot load nowhere: no module 'nowhere' in the current folder or on PYTHONPATH"),
+        ({}, "nowhere.jobs", "no module 'nowhere'"),
+        ({"a1": ""}, "a1.jobs", "no module"),
+        ({}, "gone.py", "cannot load gone.py: file not found"),
         (
             {"a2": "\nimport not_there_at_all\n"},
             "a2",
@@ -116,7 +116,7 @@ def test_one_function_is_called_once_and_foreign_ones_never(write):
         ),
         ({"a3": "def x(:\n"}, "a3", "cannot load a3: SyntaxError"),
         ({"a4": "\nraise KeyboardInterrupt"}, "a4", "cannot load a4: KeyboardInterrupt\n  at a4.py:2: raise Keyb"),
-        ({"a4": "import sys\nsys.exit(3)"}, "a4", "it ended the process itself: SystemExit(3)\n  at a4.py:2"),
+        ({"a4": "import sys\nsys.exit(3)"}, "a4", "the application called sys.exit(3)\n  at a4.py:2"),
         ({"a5": "raise ValueError('boom')"}, "a5.py", "cannot load a5.py: ValueError: boom\n  at a5.py:1"),
         (
             {"a6": "def configure(config):\n    config.worker.concurrency = 0"},
@@ -125,7 +125,7 @@ def test_one_function_is_called_once_and_foreign_ones_never(write):
         ),
         ({"a7": "async def configure(config): ..."}, "a7", "must be a plain function, not async"),
         ({"a8": "def configure():\n    pass"}, "a8", "a8.configure(config) failed: TypeError"),
-        ({"json": ""}, "json.py", "another module is called 'json'"),
+        ({"json": ""}, "json.py", "another module has the name 'json'"),
     ],
 )
 def test_what_goes_wrong_is_told(write, files, target, message):
@@ -139,7 +139,7 @@ def test_what_goes_wrong_is_told(write, files, target, message):
 def test_an_empty_folder_is_refused(write, tmp_path):
     write()
     (tmp_path / "empty").mkdir()
-    with pytest.raises(BrokenApplication, match="no Python module in this folder"):
+    with pytest.raises(BrokenApplication, match="the folder contains no Python module"):
         load_application(["empty"], Config())
 
 

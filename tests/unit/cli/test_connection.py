@@ -5,14 +5,14 @@ from __future__ import annotations
 import click
 from click.testing import CliRunner
 
-from offsider.cli.connection import SERVER, connection_options, load
+from offsider.cli.connection import SERVER, connection_options, load_server
 
 
 @click.command
 @connection_options
 @SERVER
 def show(config, environment, server):
-    click.echo(load(config, environment, server).redis.url)
+    click.echo(load_server(config, environment, server).settings.url)
 
 
 def test_the_file_and_its_environment_are_chosen(tmp_path, monkeypatch):

@@ -5,10 +5,10 @@ import sys
 import pytest
 
 from offsider.cli.declarations import load_declarations
+from offsider.config import default
+from offsider.config.default import default_config, set_default_config
 from offsider.core.errors import ConfigurationError, InvalidOptions
 from offsider.jobs import registry
-from offsider.wiring import default
-from offsider.wiring.default import default_config, set_default_config
 
 DECLARING = """\
 from offsider import job
@@ -62,7 +62,7 @@ def test_an_impossible_declaration_is_an_error(tmp_path):
 
 def test_without_an_application_there_is_nothing_to_show(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ConfigurationError, match="which jobs"):
+    with pytest.raises(ConfigurationError, match="no application given"):
         load_declarations([], None, None)
 
 

@@ -9,7 +9,8 @@ from textual.app import App
 
 from offsider.cli.top.app import Top
 from offsider.cli.top.dialogs import KEYS, Question
-from offsider.wiring.config import Config
+from offsider.config.config import Config
+from offsider.config.installation import Installation
 
 
 @pytest.mark.parametrize("key, answer", [("y", True), ("n", False), ("escape", False), ("enter", False)])
@@ -29,7 +30,7 @@ def test_only_y_is_a_yes(key, answer):
 
 def test_the_page_of_keys_names_every_key_of_every_tab():
     config = Config()
-    for tab in Top(config, 1.0).tabs:
+    for tab in Top(Installation.of(config), 1.0).tabs:
         for key in tab.actions:
             assert f"{key} " in KEYS
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from offsider.cli.failure import explain, flush_output, give_up, place_of
+from offsider.cli.failure import explain, flush_output, give_up, user_line
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def run_file(tmp_path, monkeypatch):
 def test_the_line_of_the_user_is_shown(run_file):
     error = run_file("x = 1\nimport json\n\njson.loads('{')\n")
     assert isinstance(error, json.JSONDecodeError)
-    assert place_of(error).startswith("app.py:4")
+    assert user_line(error).startswith("app.py:4")
     assert explain("cannot load app", error).splitlines()[1].startswith("  at app.py:4")
 
 
@@ -37,10 +37,10 @@ def test_a_syntax_error_shows_its_own_line():
 
 
 def test_an_exit_is_explained():
-    assert "it ended the process itself: SystemExit(3)" in explain("x", SystemExit(3))
+    assert "the application called sys.exit(3)" in explain("x", SystemExit(3))
 
 
-def test_an_error_without_a_place_of_the_user_has_one_line():
+def test_an_error_without_a_line_of_user_code_has_one_line():
     assert explain("x", ValueError("a\nb")) == "x: ValueError: a"
 
 

@@ -6,6 +6,7 @@ import http.client
 import json
 import random
 import socket
+import sys
 import threading
 import time
 
@@ -13,9 +14,10 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from offsider.cli import health as module
-from offsider.cli.health import MOST_CONNECTIONS, REQUEST_BYTES, HealthServer, NoSums, response
+from offsider.cli.health import MOST_CONNECTIONS, REQUEST_BYTES, HealthServer, response
 from offsider.core.errors import ConfigurationError
 from offsider.core.series import Series
+from offsider.worker.totals import Totals
 from tests.waiting import wait_for
 
 
@@ -33,8 +35,8 @@ class Fares:
 
 
 WELL = Fares()
-QUIET = Fares([], ["worker 7 is quiet", "1 of 2 workers take jobs"])
-STUCK = Fares(["worker 7: its fetch loop does not turn"], ["worker 7: its fetch loop does not turn"])
+QUIET = Fares([], ["worker 7 is quiet", "1 of 2 workers claim jobs"])
+STUCK = Fares(["worker 7: its fetch loop is stuck"], ["worker 7: its fetch loop is stuck"])
 
 
 @pytest.fixture
@@ -61,11 +63,11 @@ def ask(server, path, method="GET", **headers):
         (WELL, "/ready", 200, "ok\n"),
         (WELL, "/ready?full=1", 200, "ok\n"),
         (QUIET, "/live", 200, "ok\n"),
-        (QUIET, "/ready", 503, "worker 7 is quiet\n1 of 2 workers take jobs\n"),
-        (STUCK, "/live", 503, "worker 7: its fetch loop does not turn\n"),
-        (WELL, "/", 404, "/live, /ready and /metrics are here\n"),
-        (WELL, "/live/", 404, "/live, /ready and /metrics are here\n"),
-        (STUCK, "/../live", 404, "/live, /ready and /metrics are here\n"),
+        (QUIET, "/ready", 503, "worker 7 is quiet\n1 of 2 workers claim jobs\n"),
+        (STUCK, "/live", 503, "worker 7: its fetch loop is stuck\n"),
+        (WELL, "/", 404, "not found: use /live, /ready or /metrics\n"),
+        (WELL, "/live/", 404, "not found: use /live, /ready or /metrics\n"),
+        (STUCK, "/../live", 404, "not found: use /live, /ready or /metrics\n"),
     ],
 )
 def test_each_path_has_its_answer(server, fares, path, status, body):
@@ -86,7 +88,7 @@ def test_it_is_json_for_those_who_want_json(server):
     status, body, answer = ask(server, "/ready", Accept="application/json")
     assert status == 503
     assert answer.getheader("Content-Type") == "application/json; charset=utf-8"
-    assert json.loads(body) == {"ready": False, "reasons": ["worker 7 is quiet", "1 of 2 workers take jobs"]}
+    assert json.loads(body) == {"ready": False, "reasons": ["worker 7 is quiet", "1 of 2 workers claim jobs"]}
     assert json.loads(ask(server, "/live", accept="Application/JSON")[1]) == {"live": True, "reasons": []}
 
 
@@ -103,7 +105,7 @@ def test_head_has_the_same_head_and_no_body(server):
     server.serve()
     status, body, answer = ask(server, "/ready", "HEAD")
     assert (status, body) == (503, "")
-    assert int(answer.getheader("Content-Length")) == len("worker 7 is quiet\n1 of 2 workers take jobs\n")
+    assert int(answer.getheader("Content-Length")) == len("worker 7 is quiet\n1 of 2 workers claim jobs\n")
     assert answer.getheader("Cache-Control") == "no-store"
     assert ask(server, "/nothing", "HEAD")[:2] == (404, "")
 
@@ -131,7 +133,7 @@ def test_nothing_can_be_done_to_it(server, method):
     ],
 )
 def test_nonsense_gets_an_answer_and_never_a_5xx(request_bytes, status):
-    assert response(request_bytes, lambda: WELL, NoSums()).split(b" ")[1] == str(status).encode()
+    assert response(request_bytes, lambda: WELL, Totals()).split(b" ")[1] == str(status).encode()
 
 
 def test_random_bytes_never_break_it():
@@ -150,15 +152,15 @@ def test_random_bytes_never_break_it():
     ]
     for _ in range(2000):
         request = b"".join(random.choice(words) + random.randbytes(random.randrange(3)) for _ in range(8))
-        assert int(response(request, lambda: WELL, NoSums()).split(b" ")[1]) < 500
+        assert int(response(request, lambda: WELL, Totals()).split(b" ")[1]) < 500
 
 
 def test_a_check_that_fails_itself_is_a_reason():
     def broken():
         raise LookupError("no keeper")
 
-    assert response(b"GET /live HTTP/1.1\r\n\r\n", broken, NoSums()).endswith(
-        b"\r\n\r\nnothing is known: LookupError: no keeper\n"
+    assert response(b"GET /live HTTP/1.1\r\n\r\n", broken, Totals()).endswith(
+        b"\r\n\r\nthe health check failed: LookupError: no keeper\n"
     )
 
 
@@ -249,20 +251,12 @@ def test_out_of_file_descriptors_it_goes_on_later(server, caplog):
     server._socket = Full(server._socket)
     server.serve()
     assert ask(server, "/live")[0] == 200
-    assert "cannot take a connection: OSError: too many open files" in caplog.text
-
-
-class Counted:
-    """What two workers have counted."""
-
-    busy, concurrency = 1, 10
-
-    def series(self):
-        return [Series({"class": "A", "queue": "q"}, processed=3, failed=1)]
+    assert "cannot accept a connection: OSError: too many open files" in caplog.text
 
 
 def test_a_scrape_is_answered_in_the_text_format(server):
-    server.sums = Counted()
+    counted = [Series({"class": "A", "queue": "q"}, processed=3, failed=1)]
+    server.totals.add(1, counted, busy=1, concurrency=10)
     server.serve()
     status, body, answer = ask(server, "/metrics")
     assert (status, answer.headers["Content-Type"]) == (200, "text/plain; version=0.0.4; charset=utf-8")
@@ -275,3 +269,12 @@ def test_a_scrape_is_answered_in_the_text_format(server):
 def test_a_scrape_before_anything_was_counted_is_answered_too(server):
     server.serve()
     assert ask(server, "/metrics")[0] == 200
+
+
+def test_a_scrape_without_the_library_names_the_way_out(server, monkeypatch):
+    monkeypatch.delitem(sys.modules, "offsider.prometheus.text", raising=False)
+    monkeypatch.setitem(sys.modules, "prometheus_client.core", None)
+    server.serve()
+    status, body, _ = ask(server, "/metrics")
+    assert (status, body) == (501, '/metrics needs prometheus-client: pip install "offsider[prometheus]"\n')
+    assert ask(server, "/live")[0] == 200

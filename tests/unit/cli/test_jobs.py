@@ -1,125 +1,113 @@
-"""The jobs of the demo, each run by itself."""
+"""The jobs of the demo, one by one."""
 
 import asyncio
+import os
+import signal
+import threading
 
 import pytest
 
-from offsider import JobContext, Reschedule, Shutdown, Skip
+from offsider import JobContext
 from offsider.cli.demo import jobs
-from offsider.cli.demo.ledger import Ledger, LedgerReader
-from offsider.cli.demo.library import Library
-from offsider.wiring import sinks
-from offsider.wiring.config import Config
-from offsider.wiring.context import running
-from offsider.wiring.default import set_default_config
+from offsider.cli.demo.ledger import FILE
+from offsider.client import Client
+from offsider.config import test_mode
+from offsider.config.config import Config
+from offsider.config.default import set_default_config
+from offsider.runtime.context import running
 
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
-    library, ledger = Library(tmp_path), Ledger(tmp_path)
-    library.fill()
-    library.open_batch("b")
-    monkeypatch.setattr(jobs, "library", lambda: library)
-    monkeypatch.setattr(jobs, "ledger", lambda: ledger)
+    monkeypatch.chdir(tmp_path)
+    jobs.ledger.cache_clear()
     before = set_default_config(Config())
     yield tmp_path
     set_default_config(before)
+    jobs.ledger.cache_clear()
 
 
 @pytest.fixture
 def pushes():
     stored = []
-    with sinks.diverted(stored.extend):
+    with test_mode.diverted(stored.extend):
         yield stored
 
 
 def context(**payload) -> JobContext:
-    return JobContext({"class": "some_job", "args": [], "jid": "j", **payload}, "texts")
+    return JobContext({"class": "some_job", "args": [], "jid": "j", **payload}, "orders")
 
 
 def words(folder) -> list[str]:
-    return [line.word for line in LedgerReader(folder).news()]
+    return [line.split()[0] for line in (folder / FILE).read_text().splitlines()]
 
 
-def test_counting_writes_a_count_and_has_the_rarest_word_looked_up(folder, pushes):
-    jobs.count_words("b", "text-00.txt")
+def test_the_jobs_of_an_order_are_pushed_and_recorded(folder, pushes):
+    jobs.push_order(Client(Config()), jobs.ledger(), 7)
 
-    counts = jobs.library().counts("b")
-    assert counts[0].total() > 0
-    assert [push.payload["class"] for push in pushes] == ["look_up"]
-    assert pushes[0].payload["args"][2] in counts[0]
-    assert words(folder) == ["pushed"]
+    names = [push.payload["class"] for push in pushes]
+    assert names == ["confirm_order"] * jobs.ITEMS + ["print_label", "write_report"]
+    assert words(folder) == ["pushed"] * len(names)
 
 
-def test_looking_up_asks_the_dictionaries_and_posts_a_card(folder, pushes):
-    asyncio.run(jobs.look_up("b", "text-00.txt", "whale"))
+def test_a_confirmed_order_is_checked_and_then_charged(folder, pushes):
+    jobs.confirm_order(1, 2)
+    asyncio.run(jobs.check_stock(1, 2))
 
-    assert pushes[0].payload["class"] == "post_card"
-    assert pushes[0].payload["args"][2] == ["WHALE"] * 3
-
-
-def test_the_shop_is_closed_for_some_texts_and_open_at_the_second_try(folder):
-    first, second = context(), context(retry_count=0)
-    closed = []
-    for number in range(40):
-        with running(first):
-            try:
-                jobs.post_card("b", f"text-{number}", ["A"])
-            except ConnectionError:
-                closed.append(number)
-    assert 0 < len(closed) < 40
-    with running(second):
-        jobs.post_card("b", f"text-{closed[0]}", ["A"])
+    assert [push.payload["class"] for push in pushes] == ["check_stock", "charge_card"]
+    assert words(folder) == ["pushed"] * 2
 
 
-def test_summing_up_waits_for_the_last_count_and_happens_once(folder):
-    jobs.library().write("b", "one.count", {"whale": 2})
-    with pytest.raises(Reschedule):
-        jobs.sum_up("b", 2)
-    jobs.library().write("b", "two.count", {"whale": 1, "ship": 1})
-    jobs.sum_up("b", 2)
-
-    assert (folder / "summaries.txt").read_text() == "b 4 words, mostly whale\n"
-    with pytest.raises(Skip):
-        jobs.sum_up("b", 2)
+def test_a_card_fails_at_most_once():
+    with running(context()), pytest.raises(ConnectionError):
+        jobs.charge_card(3, 2)
+    with running(context()):
+        jobs.charge_card(3, 1)
+    with running(context(retry_count=0)):
+        jobs.charge_card(3, 2)
 
 
-def test_a_cover_in_copper_fails_and_gives_up(folder):
-    cover = jobs.PrintCover()
+def test_every_eighth_label_always_fails():
+    jobs.PrintLabel().perform(1)
     with pytest.raises(LookupError):
-        cover.perform("b", jobs.COPPER_COVERS - 1)
-    assert cover.retry_in(0, LookupError(), context().payload) > 0
-    assert cover.on_exhausted(context().payload, LookupError()) is None
-    assert words(folder) == ["gave-up"]
+        jobs.PrintLabel().perform(8)
+    assert jobs.soon(0, LookupError(), context().payload) > 0
 
 
-@pytest.mark.parametrize(
-    "raised, word",
-    [
-        (None, "done"),
-        (ValueError, "failed"),
-        (Skip, "done"),
-        (Shutdown, "cut-short"),
-        (lambda: Reschedule(1), "postponed"),
-    ],
-)
-def test_the_ledger_is_kept_around_every_run(folder, raised, word):
+def test_a_report_takes_a_while(monkeypatch):
+    slept = []
+    monkeypatch.setattr(jobs.time, "sleep", slept.append)
+    jobs.write_report(1)
+    assert slept == [jobs.REPORT_SECONDS]
+
+
+@pytest.mark.parametrize("error, outcome", [(None, "done"), (ValueError, "failed")])
+def test_the_ledger_records_every_run(folder, error, outcome):
     def call_next(job):
-        if raised is not None:
-            raise raised()
+        if error is not None:
+            raise error
         return "result"
 
-    if raised is None:
+    if error is None:
         assert jobs.keep_ledger(context(), call_next) == "result"
     else:
-        with pytest.raises((ValueError, Skip, Shutdown, Reschedule)):
+        with pytest.raises(error):
             jobs.keep_ledger(context(), call_next)
-    assert words(folder) == ["began", word]
+    assert words(folder) == ["began", outcome]
 
 
-def test_the_worker_is_told_to_keep_the_ledger(monkeypatch, tmp_path):
-    monkeypatch.setattr(jobs, "tie", lambda config, folder: None)
-    monkeypatch.setenv(jobs.FOLDER_VARIABLE, str(tmp_path))
+def test_a_process_of_the_demo_ends_when_its_stdin_closes(monkeypatch):
+    reader, writer = os.pipe()
+    read, sent, ended = os.read, [], threading.Event()
+    monkeypatch.setattr(os, "read", lambda _, size: read(reader, size))
+    monkeypatch.setattr(os, "kill", lambda *words: (sent.append(words), ended.set()))
     config = Config()
     jobs.configure(config)
     assert jobs.keep_ledger in config.server_middleware
+    assert not ended.wait(0.05)
+
+    os.close(writer)
+
+    assert ended.wait(10)
+    assert sent == [(os.getpid(), signal.SIGTERM)]
+    os.close(reader)

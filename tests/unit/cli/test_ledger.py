@@ -1,61 +1,108 @@
-"""Lines are whole, in order, and read once."""
+"""Lines are complete and read once; every job counts once; a job that is nowhere is lost."""
 
-import os
 import threading
 
-from offsider.cli.demo.ledger import Ledger, LedgerReader
+import pytest
+
+from offsider.cli.demo.ledger import FILE, Ledger, Tally
 
 
-def test_what_was_written_is_read_once(tmp_path):
-    ledger, reader = Ledger(tmp_path), LedgerReader(tmp_path)
-
-    ledger.pushed("a", "count_words")
-    ledger.write("failed", "a", "count_words", 2)
-    first = list(reader.news())
-    ledger.write("done", "a", "count_words", 3)
-
-    assert [(line.word, line.key, line.name, line.attempt) for line in first] == [
-        ("pushed", "a", "count_words", 0),
-        ("failed", "a", "count_words", 2),
-    ]
-    assert [line.word for line in reader.news()] == ["done"]
-    assert not list(reader.news())
+@pytest.fixture
+def ledger(tmp_path) -> Ledger:
+    return Ledger(tmp_path)
 
 
-def test_a_push_that_was_stopped_is_not_noted(tmp_path):
-    Ledger(tmp_path).pushed(None, "count_words")
-
-    assert not list(LedgerReader(tmp_path).news())
-
-
-def test_half_a_line_is_left_for_the_next_look(tmp_path):
-    Ledger(tmp_path)
-    path = tmp_path / "ledger" / "1.txt"
-    reader = LedgerReader(tmp_path)
-    path.write_text("done a count_words 1 1.0\ndone b coun")
-    assert [line.key for line in reader.news()] == ["a"]
-
-    path.write_text("done a count_words 1 1.0\ndone b count_words 1 1.0\n")
-    assert [line.key for line in reader.news()] == ["b"]
+@pytest.fixture
+def tally(tmp_path, ledger) -> Tally:
+    return Tally(tmp_path)
 
 
-def test_threads_and_forks_do_not_mix_their_lines(tmp_path):
-    ledger = Ledger(tmp_path)
-    threads = [
-        threading.Thread(target=lambda name=name: [ledger.write("done", f"{name}-{n}", "x") for n in range(200)])
-        for name in "abcd"
-    ]
+def test_a_line_is_read_once(ledger, tally):
+    ledger.pushed("a")
+    ledger.write("failed", "a", "charge_card", 2)
+    tally.read()
+    tally.read()
+
+    assert (tally.known, tally.failures.total(), tally.retried) == ({"a"}, 1, 1)
+
+
+def test_a_push_that_middleware_stopped_is_not_recorded(ledger, tally):
+    ledger.pushed(None)
+    tally.read()
+
+    assert not tally.known
+
+
+def test_an_incomplete_line_waits_for_the_next_read(tmp_path, tally):
+    path = tmp_path / FILE
+    path.write_text("done a charge_card 1 7\ndone b char")
+    tally.read()
+    assert tally.done == {"a"}
+
+    path.write_text("done a charge_card 1 7\ndone b charge_card 1 7\n")
+    tally.read()
+    assert (tally.done, tally.repeated) == ({"a", "b"}, 0)
+
+
+def test_threads_do_not_mix_their_lines(tmp_path, tally):
+    def write(name: str) -> None:
+        ledger = Ledger(tmp_path)
+        for number in range(200):
+            ledger.write("done", f"{name}-{number}", "charge_card")
+
+    threads = [threading.Thread(target=write, args=(name,)) for name in "abcd"]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    child = os.fork() if len(threading.enumerate()) == 1 else -1
-    if child == 0:
-        ledger.write("done", "child", "x")
-        os._exit(0)
-    if child > 0:
-        os.waitpid(child, 0)
-        assert len(list((tmp_path / "ledger").iterdir())) == 2
+    tally.read()
 
-    keys = [line.key for line in LedgerReader(tmp_path).news()]
-    assert len(set(keys)) == len(keys) == 800 + (child > 0)
+    assert len(tally.done) == 800
+    assert tally.repeated == 0
+
+
+def test_jobs_are_processed_dead_left_or_lost(ledger, tally):
+    ledger.pushed("done", "dead", "waiting", "gone")
+    ledger.write("done", "done", "x", 1)
+    ledger.write("failed", "dead", "x", 1)
+    ledger.write("failed", "dead", "x", 2)
+    tally.read()
+
+    account = tally.account(dead={"dead"}, stored={"waiting"})
+
+    assert str(account) == "processed 1 failed 2 retried 1 dead 1 left 1 lost 1"
+
+
+def test_a_job_that_ran_without_a_recorded_push_counts_too(ledger, tally):
+    # Its producer was killed between the reply of the server and the ledger.
+    ledger.write("failed", "a", "x", 1)
+    tally.read()
+
+    assert tally.account(dead=set(), stored=set()).lost == 1
+    assert tally.account(dead=set(), stored={"a"}).left == 1
+
+
+def test_done_comes_before_stored(ledger, tally):
+    # The worker was killed after the job's end and before the acknowledgement.
+    ledger.write("done", "a", "x", 1)
+    tally.read()
+
+    account = tally.account(dead=set(), stored={"a"})
+
+    assert (account.processed, account.left) == (1, 0)
+
+
+def test_a_second_success_is_reported_and_counts_as_one_job(ledger, tally):
+    ledger.write("done", "a", "x", 1)
+    ledger.write("done", "a", "x", 1)
+    tally.read()
+
+    account = tally.account(dead=set(), stored=set())
+
+    assert (account.processed, account.repeated) == (1, 1)
+
+
+def test_stored_jobs_without_a_line_are_dead_or_left(tally):
+    account = tally.account(dead={"x"}, stored={"y"})
+
+    assert (account.dead, account.left, account.lost) == (1, 1, 0)

@@ -1,4 +1,4 @@
-"""The command and its words."""
+"""The command and its subcommands."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ import pytest
 from click.testing import CliRunner
 
 from offsider import __version__
-from offsider.cli.main import WORDS, main
+from offsider.cli.main import COMMANDS, main
 
 
 def call(*words):
     return CliRunner().invoke(main, words)
 
 
-def test_help_lists_every_word():
+def test_help_lists_every_subcommand():
     result = call("-h")
     assert result.exit_code == 0
-    for word in WORDS:
-        assert f"  {word} " in result.output
+    for name in COMMANDS:
+        assert f"  {name} " in result.output
 
 
 @pytest.mark.parametrize("words", [["-V"], ["--version"], ["worker", "-V"]])
-def test_the_version_is_told(words):
+def test_the_version_is_shown(words):
     assert call(*words).output == f"offsider {__version__}\n"
 
 

@@ -81,9 +81,15 @@ def test_selected_queues_stand_in_the_place_of_all_others(tmp_path):
     [
         (WorkerOptions(shard="none"), r"^there is no shard 'none'"),
         (WorkerOptions(select=("urgenci=high",)), r"^--select: 'urgenci=high', character 1: unknown predicate"),
-        (WorkerOptions(select=("*",), queue=("a",)), r"^--select finds the queues: leave -q and -G out"),
-        (WorkerOptions(select=("*",), group=("a",)), r"^--select finds the queues: leave -q and -G out"),
-        (WorkerOptions(negate=True), r"^--negate is for --select"),
+        (
+            WorkerOptions(select=("*",), queue=("a",)),
+            r"^--select chooses the queues: it cannot be combined with -q or -G",
+        ),
+        (
+            WorkerOptions(select=("*",), group=("a",)),
+            r"^--select chooses the queues: it cannot be combined with -q or -G",
+        ),
+        (WorkerOptions(negate=True), r"^--negate requires --select"),
         (WorkerOptions(concurrency="many"), r"^-c, --concurrency: worker\.concurrency expects"),
         (WorkerOptions(concurrency="0"), r"^-c, --concurrency: worker\.concurrency expects"),
         (WorkerOptions(timeout="-1"), r"^-t, --timeout: worker\.timeout_seconds expects"),

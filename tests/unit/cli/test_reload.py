@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from offsider.cli.options import WorkerOptions
 from offsider.cli.reload import arguments, changed, source_files, times, watched_folders
+from offsider.cli.worker import worker
 
 
 @pytest.fixture(autouse=True)
@@ -41,6 +43,15 @@ def test_the_child_gets_the_same_command_line_but_one_option():
         "worker -r app -r b.py -q a,2 -q b -c 3 -C x.toml -e test -g t -t 5 --health 7433 -v --embedded"
     )
     assert arguments(WorkerOptions(reload=True)) == ["worker"]
+
+
+def test_the_child_gets_every_option_that_runs_a_worker():
+    given = {"tuple[str, ...]": ("x", "y"), "str | None": "x", "bool": True}
+    fields = {field.name: given[str(field.type)] for field in dataclasses.fields(WorkerOptions)}
+    words = arguments(WorkerOptions(**fields | {"select": ("name=a", "name=b"), "queue": (), "group": ()}))
+    seen = worker.make_context("worker", [*words[1:], "-q", "x", "-q", "y", "-G", "x", "-G", "y"]).params
+    not_passed = {"reload", "dry_run", "list_queues"}  # the last two start no worker
+    assert {name for name in fields if not seen[name]} == not_passed
 
 
 def test_sources_are_watched_and_packages_are_not(here):

@@ -26,7 +26,7 @@ def another():
 def test_threads_are_refused_by_name(another, tasks, monkeypatch):
     monkeypatch.setattr(threads, "TASKS", tasks)
     assert "metrics" in other_threads()
-    with pytest.raises(ConfigurationError, match=r"started threads .*metrics.*leave --preload out"):
+    with pytest.raises(ConfigurationError, match=r"started threads .*metrics.*remove --preload"):
         refuse_threads()
 
 

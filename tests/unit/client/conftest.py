@@ -7,9 +7,9 @@ from random import Random
 import pytest
 
 from offsider.client import Client, Prepared
+from offsider.config import test_mode
+from offsider.config.config import Config
 from offsider.core.clock import Clock
-from offsider.wiring import sinks
-from offsider.wiring.config import Config
 
 NOW = 1_795_216_780.6525
 
@@ -38,7 +38,7 @@ def config(clock) -> Config:
 @pytest.fixture
 def stored() -> Iterator[list[Prepared]]:
     pushes: list[Prepared] = []
-    with sinks.diverted(pushes.extend):
+    with test_mode.diverted(pushes.extend):
         yield pushes
 
 

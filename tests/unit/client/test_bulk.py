@@ -7,17 +7,17 @@ import pytest
 
 from offsider import job
 from offsider.client import Client
+from offsider.config import test_mode
 from offsider.core.errors import InvalidArguments, InvalidJob, InvalidOptions
 from offsider.core.payload import decode
 from offsider.jobs import registry
-from offsider.wiring import sinks
 
 
 @pytest.fixture
 def batches(config):
     """The client, and the sizes of the batches it stored."""
     sizes: list[int] = []
-    with sinks.diverted(lambda jobs: sizes.append(len(jobs))):
+    with test_mode.diverted(lambda jobs: sizes.append(len(jobs))):
         yield Client(config), sizes
 
 
@@ -38,7 +38,18 @@ def test_a_hundred_when_they_are_scheduled(batches):
 def test_the_size_of_batches_can_be_chosen(batches):
     client, sizes = batches
     client.push_bulk({"class": "X", "args": [[1]] * 5}, batch_size=2)
-    assert sizes == [2, 2, 1]
+    client.push_bulk({"class": "X", "args": [[1]] * 5, "batch_size": 3})
+    assert sizes == [2, 2, 1, 3, 2]
+
+
+def test_batch_size_and_spread_interval_may_be_items_as_in_ruby(client, stored):
+    items = {"class": "X", "args": [[n] for n in range(500)], "spread_interval": 100, "batch_size": 50}
+    client.push_bulk(items)
+    delays = [job.at - 1795216780.6525 for job in stored if job.at]
+    assert len(delays) == 500
+    assert 90 < max(delays) < 100
+    assert all(job.payload.keys().isdisjoint({"spread_interval", "batch_size"}) for job in stored)
+    assert items["spread_interval"] == 100
 
 
 def test_jobs_are_taken_as_batches_go_out(config):
@@ -46,7 +57,7 @@ def test_jobs_are_taken_as_batches_go_out(config):
     seen: list[tuple[int, int]] = []
     args = ([next(taken)] for _ in range(30))
     # What the last job of the batch got, and what would be next: nothing was taken ahead.
-    with sinks.diverted(lambda jobs: seen.append((jobs[-1].payload["args"][0], next(taken)))):
+    with test_mode.diverted(lambda jobs: seen.append((jobs[-1].payload["args"][0], next(taken)))):
         Client(config).push_bulk({"class": "X", "args": args}, batch_size=10)
     assert seen == [(9, 10), (20, 21), (31, 32)]
 
@@ -115,7 +126,7 @@ def test_arguments_that_nobody_can_read_again_are_refused_whatever_strict_argume
 
 def test_large_arguments_of_one_job_are_told(client, stored, caplog):
     client.push_bulk({"class": "X", "args": [["small"], ["x" * 1_100_000]]})
-    assert caplog.text.count("the arguments of job") == 1
+    assert caplog.text.count("the payload of job") == 1
     assert stored[1].jid in caplog.text
 
 
@@ -186,10 +197,10 @@ def test_a_jid_may_be_given_for_one_job(client):
         ({}, {}, InvalidArguments, "an iterable with a list for each job"),
         ({"args": [[1], [2]], "at": [60]}, {}, InvalidOptions, "1 for 2"),
         ({"args": [[1]], "at": []}, {}, InvalidOptions, "0 for 1"),
-        ({"args": iter([[1], [2]]), "at": iter([60])}, {}, InvalidOptions, "holds fewer"),
-        ({"args": iter([[1], [2]]), "at": iter([60, 70, 80])}, {}, InvalidOptions, "holds more"),
-        ({"args": [[1], [2]], "at": iter([60, 70, 80])}, {"batch_size": 2}, InvalidOptions, "holds more"),
-        ({"args": [], "at": iter([60])}, {}, InvalidOptions, "holds more"),
+        ({"args": iter([[1], [2]]), "at": iter([60])}, {}, InvalidOptions, "contains fewer"),
+        ({"args": iter([[1], [2]]), "at": iter([60, 70, 80])}, {}, InvalidOptions, "contains more"),
+        ({"args": [[1], [2]], "at": iter([60, 70, 80])}, {"batch_size": 2}, InvalidOptions, "contains more"),
+        ({"args": [], "at": iter([60])}, {}, InvalidOptions, "contains more"),
         ({"args": [[1]], "at": "60"}, {}, InvalidOptions, "must be seconds"),
         ({"args": [[1]], "at": float("nan")}, {}, InvalidOptions, "must be finite"),
         ({"args": [], "at": -1}, {}, InvalidOptions, "must not be negative"),
@@ -198,7 +209,11 @@ def test_a_jid_may_be_given_for_one_job(client):
         ({"args": [[1]]}, {"spread_interval": 0}, InvalidOptions, "positive number of seconds or a timedelta"),
         ({"args": [[1]]}, {"spread_interval": timedelta(0)}, InvalidOptions, "positive number of seconds"),
         ({"args": [[1]]}, {"spread_interval": float("nan")}, InvalidOptions, "positive number of seconds"),
-        ({"args": [[1]]}, {"batch_size": 0}, InvalidOptions, "batch_size must be 1 or more"),
+        ({"args": [[1]]}, {"batch_size": 0}, InvalidOptions, "batch_size must be a whole number of 1 or more"),
+        ({"args": [[1]], "batch_size": "2"}, {}, InvalidOptions, "batch_size must be a whole number"),
+        ({"args": [[1]], "spread_interval": "60"}, {}, InvalidOptions, "positive number of seconds"),
+        ({"args": [[1]], "spread_interval": 60, "at": 60}, {}, InvalidOptions, "exclude each other"),
+        ({"args": [[1]], "batch_size": 2}, {"batch_size": 2}, InvalidOptions, "batch_size is given both"),
         ({"args": [[1]], "retry": -1}, {}, InvalidOptions, "retry must be"),
         ({"args": [[object()]]}, {}, InvalidArguments, r"args\[0\]"),
     ],

@@ -90,7 +90,7 @@ def test_replicas_are_waited_for_after_the_job_is_stored():
 
 @pytest.mark.parametrize("reply, reached", [(1, 1), (0, 0), (refused("ERR"), 0)])
 def test_too_few_replicas_raise_with_the_jid(reply, reached):
-    with pytest.raises(NotReplicated, match="j1 is stored, not replicated") as caught:
+    with pytest.raises(NotReplicated, match=f"j1 is stored, but only {reached} of 2 replicas") as caught:
         Delivery(KEYS, [job()], wait_replicas=2).take([1, 1, reply])
     assert (caught.value.jid, caught.value.wanted, caught.value.reached) == ("j1", 2, reached)
 
@@ -108,7 +108,7 @@ class Guard:
 
     script = Script("probe")
 
-    def concerns(self, payload):
+    def concerns(self, push):
         return True
 
     def take(self, push, at):

@@ -9,7 +9,7 @@ from offsider.core.compression import SMALL_BYTES, decode_plain, is_compressed
 from offsider.core.errors import InvalidArguments, InvalidOptions, PayloadTooLarge
 from offsider.core.payload import decode
 from offsider.jobs import registry
-from offsider.wiring.events import LargePayload
+from offsider.runtime.events import LargePayload
 
 BIG = "x" * 200_000
 
@@ -50,18 +50,19 @@ def push(client, declared, *args, **fields):
 def test_a_large_payload_is_told_by_default_and_stored_as_it_is(client, hard, stored, news, caplog):
     jid = push(client, hard, "x" * 1_000_001)
     push(client, hard, BIG)
-    assert caplog.text.count(f"HardJob: the arguments of job {jid} make it 1000") == 1
+    assert caplog.text.count(f"HardJob: the payload of job {jid} has 1000") == 1
     assert caplog.text.count("WARNING") == 1
     (record,) = caplog.records
     size = len(stored[0].raw)
-    assert record.fields == {"class": "HardJob", "jid": jid, "job_size_bytes": size}
+    about = {"class": "HardJob", "jid": jid, "queue": "default", "correlation_id": jid}
+    assert record.fields == {**about, "job_size_bytes": size}
     assert news == [LargePayload("HardJob", jid, "default", size, size)]
     assert decode(stored[0].raw)["args"] == ["x" * 1_000_001]
 
 
 def test_jobs_that_live_elsewhere_are_told_as_well(client, stored, news, caplog):
     push(client, "Ruby::Job", "x" * 1_000_001)
-    assert "Ruby::Job: the arguments" in caplog.text
+    assert "Ruby::Job: the payload of job" in caplog.text
     assert [one.name for one in news] == ["Ruby::Job"]
 
 
@@ -164,7 +165,7 @@ def test_what_is_over_the_limit_is_refused_and_the_error_names_the_way_out(clien
     config.client.large_payloads = mode
     config.client.payload_limit_bytes = 5_000
     push(client, "Ruby::Job", "x" * 4_000)
-    with pytest.raises(PayloadTooLarge, match="Ruby::Job: its arguments make the job") as caught:
+    with pytest.raises(PayloadTooLarge, match="Ruby::Job: the payload has") as caught:
         push(client, "Ruby::Job", "x" * 5_000)
     assert caught.value.limit_bytes == 5_000
     assert caught.value.size_bytes > 5_000

@@ -1,5 +1,6 @@
 """What becomes of a push before it reaches Redis."""
 
+import json
 import logging
 from datetime import timedelta
 
@@ -8,9 +9,9 @@ import pytest
 from offsider.client import Client
 from offsider.core.errors import InvalidArguments, InvalidJob, InvalidOptions
 from offsider.core.payload import decode
-from offsider.wiring.context import JobContext, running
-from offsider.wiring.middleware import Push
-from offsider.wiring.propagation import context
+from offsider.runtime.context import JobContext, running
+from offsider.runtime.middleware import Push
+from offsider.runtime.propagation import context
 
 
 def test_a_push_gets_defaults_jid_and_stamps(client, stored):
@@ -75,15 +76,14 @@ def test_what_the_caller_gave_is_not_changed(client):
 @pytest.mark.parametrize(
     "item, error, complaint",
     [
-        ({"args": []}, InvalidJob, "needs a class"),
-        ({"class": "", "args": []}, InvalidJob, "needs a class"),
-        ({"class": int, "args": []}, InvalidJob, "needs a class"),
+        ({"args": []}, InvalidJob, "class must be"),
+        ({"class": "", "args": []}, InvalidJob, "class must be"),
+        ({"class": int, "args": []}, InvalidJob, "class must be"),
         ({"class": "X"}, InvalidArguments, "X: args must be a list"),
         ({"class": "X", "args": "ab"}, InvalidArguments, "X: args must be a list"),
         ({"class": "X", "args": {"a": 1}}, InvalidArguments, "X: args must be a list"),
         ({"class": "X", "args": [], "kwargs": {"a": 1}}, InvalidArguments, "kwargs cannot be pushed by class name"),
-        ({"class": "X", "args": [], "queue": ""}, InvalidOptions, "X: queue must be letters"),
-        ({"class": "X", "args": [], "queue": "a b"}, InvalidOptions, "X: queue must be letters"),
+        ({"class": "X", "args": [], "queue": ""}, InvalidOptions, "X: queue must be a string of at least one"),
         ({"class": "X", "args": [], "retry": -1}, InvalidOptions, "X: retry must be"),
         ({"class": "X", "args": [], "retry": 1, "retry_for": 5}, InvalidOptions, "X: retry=1 and retry_for"),
         ({"class": "X", "args": [], "jid": 7}, InvalidJob, "X: 'jid' is an integer"),
@@ -133,7 +133,7 @@ def test_a_megabyte_of_arguments_is_pushed_with_a_warning(client, stored, caplog
     client.push({"class": "X", "args": ["x" * 1_000_000]})
     assert len(stored) == 1
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
-    assert "X: the arguments of job" in caplog.text
+    assert "X: the payload of job" in caplog.text
 
 
 def test_a_job_for_later_has_no_time_in_its_payload(client, stored):
@@ -185,7 +185,7 @@ def test_middleware_may_schedule_a_job(client, config, stored):
     assert "enqueued_at" not in stored[0].payload
 
 
-@pytest.mark.parametrize("change", [{"queue": ""}, {"queue": "a b"}, {"args": (1,)}, {"class": 7}], ids=str)
+@pytest.mark.parametrize("change", [{"queue": ""}, {"queue": "\ud800"}, {"args": (1,)}, {"class": 7}], ids=str)
 def test_what_middleware_breaks_is_refused(client, config, stored, change):
     def breaking(push, call_next):
         push.payload.update(change)
@@ -223,7 +223,7 @@ def test_the_queue_resolver_runs_before_middleware_and_at_the_first_push_only(cl
 
 
 def test_an_odd_queue_of_the_resolver_is_refused(client, config):
-    config.queue_resolver = lambda push: "a b"
+    config.queue_resolver = lambda push: ["low"]
     with pytest.raises(InvalidOptions, match="queue_resolver"):
         client.push({"class": "X", "args": []})
 
@@ -253,6 +253,11 @@ class TestReenqueue:
     def test_an_odd_queue_name_of_ruby_is_no_obstacle(self, client, config):
         config.client_middleware.add(lambda push, call_next: call_next(push))
         assert client.reenqueue({"class": "X", "args": [], "queue": "a b"}, "schedule").queue == "a b"
+
+    @pytest.mark.parametrize("queue, moved", [(None, "default"), ("", "default"), ([], "default"), (5, "5")])
+    def test_a_queue_of_another_type_is_named_as_ruby_names_it(self, client, queue, moved):
+        prepared = client.reenqueue({"class": "X", "args": [], "queue": queue, "retry": "5"}, "retry")
+        assert (prepared.queue, prepared.payload["queue"], prepared.payload["retry"]) == (moved, moved, "5")
 
     def test_middleware_cannot_send_it_back_to_the_schedule(self, client, config):
         def later(push, call_next):
@@ -306,16 +311,58 @@ def nested(levels, kind):
 
 @pytest.mark.parametrize("mode", ["raise", "warn", "off"])
 @pytest.mark.parametrize("kind", [list, tuple, dict])
-def test_what_is_nested_too_deeply_to_be_read_again_is_never_stored(client, config, stored, mode, kind):
+def test_what_is_nested_too_deeply_for_ruby_is_never_stored(client, config, stored, mode, kind):
     config.client.strict_args = mode
     # The payload and its list of arguments are levels as well.
-    client.push({"class": "X", "args": [nested(498, kind if mode == "off" else list)]})
+    client.push({"class": "X", "args": [nested(98, kind if mode == "off" else list)]})
     assert decode(stored[0].raw)
     with pytest.raises(InvalidArguments, match=r"X: .*nested deeper than \d+ levels"):
-        client.push({"class": "X", "args": [nested(499, list)]})
-    with pytest.raises(InvalidArguments, match=r"X: cannot be stored as JSON: nested deeper than 500 levels"):
-        client.push({"class": "X", "args": [], "custom": nested(500, kind)})
+        client.push({"class": "X", "args": [nested(99, list)]})
+    with pytest.raises(InvalidArguments, match=r"X: cannot be stored as JSON: nested deeper than 100 levels"):
+        client.push({"class": "X", "args": [], "custom": nested(100, kind)})
+    with pytest.raises(InvalidArguments, match=r"X: .*nested deeper than \d+ levels"):
+        client.push_bulk({"class": "X", "args": [[1], [nested(99, list)]]})
     assert len(stored) == 1
+
+
+class TestCollidingKeys:
+    TWICE = r"X: cannot be stored as JSON: two keys of one dict become '1'; use distinct string keys"
+
+    @pytest.mark.parametrize("mode", ["warn", "off"])
+    @pytest.mark.parametrize("value", [{1: "a", "1": "b"}, [({"deep": {1: "a", "x": 0, "1": "b"}},)]])
+    def test_are_refused_whatever_strict_arguments_say(self, client, config, stored, mode, value):
+        config.client.strict_args = mode
+        with pytest.raises(InvalidArguments, match=self.TWICE):
+            client.push({"class": "X", "args": [value]})
+        with pytest.raises(InvalidArguments, match=self.TWICE):
+            client.push({"class": "X", "args": [], "custom": value})
+        with pytest.raises(InvalidArguments, match=self.TWICE):
+            client.push_bulk({"class": "X", "args": [[value], [value]]})
+        assert stored == []
+
+    def test_are_refused_before_the_commit_that_a_push_waits_for(self, client, config):
+        waiting = []
+        config.client.strict_args = "off"
+        config.after_commit = waiting.append
+        with pytest.raises(InvalidArguments, match=self.TWICE):
+            client.push({"class": "X", "args": [{1: "a", "1": "b"}]})
+        assert waiting == []
+        client.push({"class": "X", "args": [{1: "a", "2": "b"}]})
+        assert len(waiting) == 1
+
+    def test_keys_that_differ_in_json_pass(self, client, config, stored):
+        config.client.strict_args = "off"
+        client.push({"class": "X", "args": [{1: "a", "2": "b", None: "c", 1.5: "e"}]})
+        assert json.loads(stored[0].raw)["args"] == [{"1": "a", "2": "b", "null": "c", "1.5": "e"}]
+
+    def test_middleware_cannot_put_them_into_a_stored_job(self, client, config):
+        def breaks(push, call_next):
+            push.payload["custom"] = {1: "a", "1": "b"}
+            return call_next(push)
+
+        config.client_middleware.add(breaks)
+        with pytest.raises(InvalidArguments, match=self.TWICE):
+            client.reenqueue({"class": "X", "args": []}, "retry")
 
 
 @pytest.mark.parametrize("wrong", [None, [], "HardJob", 5])
@@ -331,9 +378,9 @@ class TestKeysThatAreNoStrings:
 
     def test_of_the_push_are_refused(self, client, config, stored):
         config.client.strict_args = "off"
-        with pytest.raises(InvalidJob, match="X: the keys of a job are strings, got 5"):
+        with pytest.raises(InvalidJob, match="X: the keys of a job must be strings, got 5"):
             client.push({"class": "X", "args": [], 5: 1})
-        with pytest.raises(InvalidJob, match="X: the keys of a job are strings, got 5"):
+        with pytest.raises(InvalidJob, match="X: the keys of a job must be strings, got 5"):
             client.push_bulk({"class": "X", "args": [[]], 5: 1})
         assert stored == []
 
@@ -343,7 +390,7 @@ class TestKeysThatAreNoStrings:
             push.payload[5] = 1
             return call_next(push)
 
-        with pytest.raises(InvalidJob, match="X: the keys of a job are strings, got 5"):
+        with pytest.raises(InvalidJob, match="X: the keys of a job must be strings, got 5"):
             client.push({"class": "X", "args": []})
         assert stored == []
 

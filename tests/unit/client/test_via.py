@@ -7,9 +7,9 @@ import pytest
 from offsider import job
 from offsider.client import Client, via
 from offsider.client.via import chosen_server
-from offsider.core.errors import ConfigurationError
+from offsider.config.config import Config
+from offsider.core.errors import ConfigurationError, InvalidOptions
 from offsider.jobs import registry
-from offsider.wiring.config import Config
 
 
 @pytest.fixture(autouse=True)
@@ -32,6 +32,13 @@ def test_a_block_names_a_server_until_its_end_and_the_inner_one_counts():
         with via("fast"):
             assert chosen_server() == "fast"
         assert chosen_server() == "bulk"
+    assert chosen_server() == ""
+
+
+@pytest.mark.parametrize("name", [None, "", 7])
+def test_what_is_no_name_of_a_server_raises_and_pushes_nowhere(name):
+    with pytest.raises(InvalidOptions, match="via expects the name of a server, got"), via(name):
+        pass
     assert chosen_server() == ""
 
 

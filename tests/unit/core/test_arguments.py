@@ -10,7 +10,7 @@ import uuid
 import pytest
 from hypothesis import given, strategies as st
 
-from offsider.core.arguments import are_plain, check_json, explain
+from offsider.core.arguments import are_plain, check_json, colliding_key, explain
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -80,7 +80,7 @@ class Text(str):
         (object(), "pass an id"),
         ({1: "a"}, "string keys"),
         ({None: "a"}, "string keys"),
-        ({"\ud800": 1}, "a key that holds a lone surrogate"),
+        ({"\ud800": 1}, "a key that contains a lone surrogate"),
     ],
     ids=lambda value: type(value).__name__,
 )
@@ -116,4 +116,30 @@ def test_deep_nesting_is_told_without_a_recursion_error():
         deep = [deep]
     unsafe = check_json(deep)
     assert unsafe is not None
-    assert "nested deeper" in explain("X", "y", unsafe)
+    told = explain("X", "y", unsafe)
+    assert "nested deeper" in told
+    assert "strict_args" not in told  # it makes no difference to Ruby
+
+
+def nested(levels: int) -> list[object]:
+    value: list[object] = []
+    for _ in range(levels - 1):
+        value = [value]
+    return value
+
+
+def test_an_argument_may_be_nested_98_deep_below_the_payload_and_its_arguments():
+    assert check_json(nested(98)) is None
+    unsafe = check_json(nested(99))
+    assert unsafe is not None
+    assert unsafe.reason == "is nested deeper than 98 levels"
+
+
+@pytest.mark.parametrize("value, key", [({1: 0, "1": 1}, "1"), ([{"a": ({None: 0, "null": 1},)}], "null"), ({}, None)])
+def test_a_key_that_json_would_hold_twice_is_found(value, key):
+    assert colliding_key(value) == key
+
+
+@pytest.mark.parametrize("value", [{1: 0, "2": 1}, {"a": 0, "b": [{2: 3}]}, "1", 7])
+def test_keys_that_differ_in_json_are_none(value):
+    assert colliding_key(value) is None

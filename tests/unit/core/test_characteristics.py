@@ -108,3 +108,19 @@ def test_a_namespace_stands_before_the_generated_name():
 )
 def test_a_job_that_promises_more_than_it_can_keep_is_doubted(said, doubts):
     assert len(Characteristics.of(said).doubts) == doubts
+
+
+@pytest.mark.parametrize(
+    "options, deduplicate",
+    [
+        ({}, "until_executing"),
+        ({"deduplicate": None, "unique_for": None}, "until_executing"),
+        ({"deduplicate": "until_executed"}, "until_executed"),
+        ({"deduplicate": "none"}, "none"),
+        ({"unique_for": 60}, None),
+        ({"unique_for": False}, None),
+    ],
+)
+def test_an_idempotent_job_is_deduplicated_unless_it_says_otherwise(options, deduplicate):
+    assert Characteristics(idempotent=True).deduplication(options) == deduplicate
+    assert Characteristics().deduplication(options) == options.get("deduplicate")

@@ -13,6 +13,7 @@ from offsider.core.errors import (
     RedisRefused,
     Reschedule,
     Shutdown,
+    TooManyReschedules,
     UnknownJob,
 )
 
@@ -43,13 +44,30 @@ def test_reschedule_refuses_impossible_delays(seconds):
 
 
 def test_reschedule_can_cross_processes():
-    crossed = pickle.loads(pickle.dumps(Reschedule(5, reason="the bank is closed")))
-    assert (crossed.seconds, crossed.reason) == (5.0, "the bank is closed")
+    crossed = pickle.loads(pickle.dumps(Reschedule(5, reason="the bank is closed", limit=3)))
+    assert (crossed.seconds, crossed.reason, crossed.limit) == (5.0, "the bank is closed", 3)
     assert str(crossed) == "rescheduled in 5 s: the bank is closed"
 
 
+def test_reschedule_has_a_limit_by_default():
+    assert Reschedule(5).limit == 1_000
+    assert Reschedule(5, limit=None).limit is None
+
+
+@pytest.mark.parametrize("limit", [0, -1, True, 1.5, "3"])
+def test_reschedule_refuses_impossible_limits(limit):
+    with pytest.raises(ValueError, match="a limit of at least 1, or None"):
+        Reschedule(5, limit=limit)
+
+
+def test_too_many_reschedules_can_cross_processes():
+    crossed = pickle.loads(pickle.dumps(TooManyReschedules(1000)))
+    assert crossed.count == 1000
+    assert str(crossed).startswith("rescheduled 1,000 times")
+
+
 def test_messages_name_what_matters():
-    assert "stored, not replicated" in str(NotReplicated("abc", wanted=2, reached=1))
+    assert "only 1 of 2 replicas confirmed it" in str(NotReplicated("abc", wanted=2, reached=1))
     assert "'HardJob'" in str(UnknownJob("HardJob"))
     assert RedisRefused("WRONGTYPE Operation against").code == "WRONGTYPE"
 

@@ -9,14 +9,14 @@ from offsider.core.errors import InvalidOptions
 from offsider.core.options import check_known, check_options, check_queue_name, merge_options, wire_options
 
 
-@pytest.mark.parametrize("name", ["default", "a", "Mails.2:high-prio_x"])
-def test_queue_names_of_letters_digits_and_some_signs_pass(name):
+@pytest.mark.parametrize("name", ["default", "a", "Mails.2:high-prio_x", " ", "a b", "ä", "a/b", "*", "a,b", "a\n"])
+def test_any_name_that_ruby_allows_is_a_queues(name):
     assert check_queue_name(name) == name
 
 
-@pytest.mark.parametrize("name", ["", " ", "a b", "a\n", "ä", "a/b", "*", None, 7, b"a"])
-def test_empty_and_odd_queue_names_are_refused(name):
-    with pytest.raises(InvalidOptions, match="queue must be letters"):
+@pytest.mark.parametrize("name", ["", "\ud800", None, 7, b"a"])
+def test_empty_queue_names_and_what_is_no_text_are_refused(name):
+    with pytest.raises(InvalidOptions, match="queue must be a string of at least one character"):
         check_queue_name(name)
 
 
@@ -39,8 +39,8 @@ def test_empty_and_odd_queue_names_are_refused(name):
         ({"hard_timeout": "60"}, "hard_timeout must be a positive number of seconds"),
         ({"soft_timeout": 60, "hard_timeout": 60}, "soft_timeout must be less than hard_timeout, got 60 and 60"),
         ({"soft_timeout": timedelta(hours=1), "hard_timeout": 60}, "less than hard_timeout, got 3600 and 60"),
-        ({"queue": ""}, "queue must be letters"),
-        ({"retry_queue": "a b"}, "retry_queue must be letters"),
+        ({"queue": ""}, "queue must be a string"),
+        ({"retry_queue": ""}, "retry_queue must be a string"),
         ({"dead": 0}, "dead must be True or False"),
         ({"backtrace": -1}, "backtrace must be"),
         ({"tags": "urgent"}, "tags must be a list of strings"),
@@ -55,7 +55,7 @@ def test_empty_and_odd_queue_names_are_refused(name):
         ({"jid": "x"}, "unknown option 'jid'"),
         (
             {"unique_for": 5},
-            "unknown option 'unique_for'; it is of an extension that is not installed here: config.use(Unique())",
+            "unknown option 'unique_for'; its extension is not installed: call config.use(Unique())",
         ),
         ({"extra": {"concurrency_limit": 5}}, "imported from offsider.ext.concurrency_limits, in the"),
         ({"extra": {5: 5}}, "unknown option 5 in extra"),

@@ -7,18 +7,17 @@ from hypothesis import given, strategies as st
 
 from offsider.core import payload as payload_module
 from offsider.core.errors import MalformedPayload
-from offsider.core.payload import MAX_NESTING, decode, encode, encode_text, new_jid, new_jids, read_stamp, stamp
+from offsider.core.payload import decode, encode, encode_text, new_jid, new_jids, read_stamp, stamp
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
     max_leaves=20,
 )
-KNOWN = {"class", "args", "kwargs", "jid", "queue", "retry", "retry_for", "retry_queue", "retry_count", "dead"}
-KNOWN |= {"backtrace", "tags", "interrupted_count", "log_level"}
+KEYS = st.text().filter(lambda key: key not in ("class", "args")) | st.sampled_from(["kwargs", "jid", "retry", "dead"])
 
 
-@given(args=st.lists(JSON, max_size=4), foreign=st.dictionaries(st.text().filter(lambda key: key not in KNOWN), JSON))
+@given(args=st.lists(JSON, max_size=4), foreign=st.dictionaries(KEYS, JSON))
 def test_a_payload_survives_encoding_and_decoding_with_all_foreign_keys(args, foreign):
     payload = {"class": "HardJob", "args": args, **foreign}
     again = decode(encode(payload))
@@ -89,8 +88,8 @@ def nested(levels: int) -> bytes:
         (b"", "not JSON"),
         (b"\xff\xfe", "not UTF-8"),
         (b'\xef\xbb\xbf{"class":"X","args":[]}', "not JSON"),
-        (b"[1]", "expected an object, got list"),
-        (b'"text"', "expected an object, got str"),
+        (b"[1]", "expected an object, got an array"),
+        (b'"text"', "expected an object, got a string"),
         (b"null", "expected an object"),
         (b"{}", "has no 'class'"),
         (b'{"class":"X"}', "has no 'args'"),
@@ -99,23 +98,6 @@ def nested(levels: int) -> bytes:
         (b'{"class":null,"args":[]}', "'class' is null, expected a string"),
         (b'{"class":"X","args":{}}', "'args' is an object, expected an array"),
         (b'{"class":"X","args":"1"}', "'args' is a string"),
-        (b'{"class":"X","args":[],"jid":7}', "'jid' is an integer"),
-        (b'{"class":"X","args":[],"jid":""}', "'jid' is empty"),
-        (b'{"class":"X","args":[],"queue":""}', "'queue' is empty"),
-        (b'{"class":"X","args":[],"queue":["a"]}', "'queue' is an array"),
-        (b'{"class":"X","args":[],"retry":"3"}', "'retry' is a string"),
-        (b'{"class":"X","args":[],"retry":1.5}', "'retry' is a number"),
-        (b'{"class":"X","args":[],"retry_count":true}', "'retry_count' is a boolean, expected an integer"),
-        (b'{"class":"X","args":[],"retry_for":"1h"}', "'retry_for' is a string"),
-        (b'{"class":"X","args":[],"retry_queue":1}', "'retry_queue' is an integer"),
-        (b'{"class":"X","args":[],"dead":0}', "'dead' is an integer"),
-        (b'{"class":"X","args":[],"backtrace":"all"}', "'backtrace' is a string"),
-        (b'{"class":"X","args":[],"kwargs":[]}', "'kwargs' is an array"),
-        (b'{"class":"X","args":[],"tags":"a"}', "'tags' is a string"),
-        (b'{"class":"X","args":[],"interrupted_count":"1"}', "'interrupted_count' is a string"),
-        (b'{"class":"X","args":[],"soft_timeout":"1m"}', "'soft_timeout' is a string"),
-        (b'{"class":"X","args":[],"hard_timeout":true}', "'hard_timeout' is a boolean, expected"),
-        (b'{"class":"X","args":[],"log_level":3}', "'log_level' is an integer"),
         (b'{"class":"X","args":["\\ud800"]}', "lone surrogate"),
         (b'{"class":"X","args":["\\uDFFF"]}', "lone surrogate"),
         (b'{"class":"X","args":[],"\\ud800":1}', "lone surrogate"),
@@ -125,7 +107,7 @@ def nested(levels: int) -> bytes:
         (b'{"class":"X","args":[-Infinity]}', "-Infinity is not JSON"),
         (b'{"class":"X","args":[' + b"9" * 5000 + b"]}", "not JSON"),
         (nested(5000), "nested deeper than 500"),
-        (nested(MAX_NESTING), "nested deeper than 500"),
+        (nested(500), "nested deeper than 500"),
     ],
     ids=lambda value: value[:40] if isinstance(value, bytes) else "",
 )
@@ -142,10 +124,10 @@ def test_bytes_that_are_no_job_are_malformed_with_a_reason(raw, reason):
         b'{"class":"X","args":[]}',
         b'{"class":"X","args":[],"retry":null,"dead":null,"tags":null,"backtrace":null,"retry_queue":null}',
         b'{"class":"X","args":["\\ud83d\\ude00"]}',
-        nested(MAX_NESTING - 1),
+        nested(499),
         b'{"class":"X","args":[' + b",".join([b"[]"] * 2000) + b"]}",
     ],
-    ids=["least", "nulls", "pair of surrogates", "deep", "wide"],
+    ids=["least", "nulls", "pair of surrogates", "deeper than we push", "wide"],
 )
 def test_odd_but_usable_payloads_are_read(raw):
     assert decode(raw)["class"] == "X"

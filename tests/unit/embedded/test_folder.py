@@ -64,13 +64,13 @@ def test_a_pid_file_may_be_missing_or_damaged(folder):
     assert folder.server_pid() == 12
 
 
-def test_the_last_words_are_the_end_of_the_log(folder):
-    assert folder.last_words() == "(no log)"
+def test_the_log_tail_are_the_end_of_the_log(folder):
+    assert folder.log_tail() == "(no log)"
     folder.log.write_text("a\nb\nc\n")
-    assert folder.last_words(2) == "b\nc"
+    assert folder.log_tail(2) == "b\nc"
 
 
-def test_a_file_in_the_place_of_the_folder_is_told_in_words(tmp_path):
+def test_a_file_in_place_of_the_folder_is_reported(tmp_path):
     (tmp_path / ".offsider").touch()
-    with pytest.raises(ConfigurationError, match=r"needs a folder .*\.offsider, which cannot be made"):
+    with pytest.raises(ConfigurationError, match=r"cannot create the folder .*\.offsider"):
         Folder(tmp_path / ".offsider")

@@ -7,10 +7,10 @@ from contextlib import contextmanager
 import pytest
 
 from offsider import Client, Config
+from offsider.config import test_mode
 from offsider.core.payload import decode
 from offsider.ext.locale import Locale
-from offsider.wiring import sinks
-from offsider.wiring.context import JobContext
+from offsider.runtime.context import JobContext
 
 
 class Languages:
@@ -46,7 +46,7 @@ def config(languages):
 @pytest.fixture
 def stored():
     pushes = []
-    with sinks.diverted(pushes.extend):
+    with test_mode.diverted(pushes.extend):
         yield pushes
 
 

@@ -1,13 +1,13 @@
 """What one check has to say."""
 
-from offsider.inspector.doctor.finding import Severity, bad, ok, warn, worst
+from offsider.inspector.doctor.finding import Severity, error, ok, warn, worst
 
 
 def test_the_whole_is_as_bad_as_its_worst():
-    well, odd = ok("a", "well"), warn("b", "odd", why="…", way_out="…")
+    well, odd = ok("a", "well"), warn("b", "odd", why="…", fix="…")
     assert worst([]) is worst([well]) is Severity.OK
     assert worst([well, odd]) is Severity.WARN
-    assert worst([odd, bad("c", "wrong", why="…", way_out="…"), well]) is Severity.BAD
+    assert worst([odd, error("c", "wrong", why="…", fix="…"), well]) is Severity.ERROR
 
 
 def test_the_severity_is_the_exit_code():

@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given, strategies as st
 
 from offsider.core.compression import compress
+from offsider.core.errors import InvalidOptions
 from offsider.core.payload import decode, encode
 from offsider.inspector import JobFilter, JobRecord
+from offsider.storage.error_groups import group_of
 
 JOB = {
     "class": "HardJob",
@@ -38,6 +40,9 @@ def record(**changed) -> JobRecord:
         JobFilter(text='"kwargs"'),
         JobFilter(name="HardJob"),
         JobFilter(argument="42"),
+        JobFilter(argument=42),
+        JobFilter(argument=True),
+        JobFilter(argument=1.5),
         JobFilter(argument="spam@"),
         JobFilter(argument="true"),
         JobFilter(argument="null"),
@@ -46,6 +51,7 @@ def record(**changed) -> JobRecord:
         JobFilter(argument="blue"),
         JobFilter(error="Timeout"),
         JobFilter(error='no "answer"'),
+        JobFilter(group=group_of("HardJob", "Net::ReadTimeout", 'no "answer" in time')),
         JobFilter(tag="vip"),
         JobFilter(caller="web/OrdersController#create"),
         JobFilter(name="HardJob", argument="42", tag="vip", error="Net"),
@@ -59,10 +65,15 @@ def test_this_job_is_meant(wanted):
 @pytest.mark.parametrize(
     "wanted",
     [
+        JobFilter(group=group_of("HardJob", "Net::ReadTimeout", "another message")),
+        JobFilter(group=group_of("EasyJob", "Net::ReadTimeout", 'no "answer" in time')),
         JobFilter(text="hardjob"),
         JobFilter(text="*"),
         JobFilter(name="Hard"),
         JobFilter(argument="4"),
+        JobFilter(argument=4),
+        JobFilter(argument=0),
+        JobFilter(argument=False),
         JobFilter(argument="1.50"),
         JobFilter(argument="HardJob"),
         JobFilter(error="spam"),
@@ -99,6 +110,14 @@ def test_the_class_inside_a_wrapper_is_meant_by_its_own_name():
     assert not JobFilter(name="UserMailer").matches(mail)
 
 
+@pytest.mark.parametrize("name", ["Sidekiq::ActiveJob::Wrapper", "ActionMailer::MailDeliveryJob", "UserMailer#welcome"])
+def test_the_group_of_an_error_is_found_by_any_name_of_its_job(name):
+    arguments = ["UserMailer", "welcome", "deliver_now", {"args": []}]
+    wrapped = {"class": "Sidekiq::ActiveJob::Wrapper", "wrapped": "ActionMailer::MailDeliveryJob"}
+    mail = record(**wrapped, args=[{"arguments": arguments}])
+    assert JobFilter(group=group_of(name, "Net::ReadTimeout", 'no "answer" in time')).matches(mail)
+
+
 def test_the_age_counts_from_when_it_was_created_or_else_enqueued():
     hour_ago = time.time() - 3600
     for born in ({"created_at": hour_ago}, {"enqueued_at": int(hour_ago * 1000)}):
@@ -114,6 +133,22 @@ def test_bytes_that_are_no_job_are_found_by_their_text_alone():
     assert not JobFilter(text="HärdJob").matches(broken)
     assert not JobFilter(name="HardJob").matches(broken)
     assert not JobFilter(older_than_seconds=1).matches(broken)
+
+
+@pytest.mark.parametrize(
+    "wish, message",
+    [
+        ({"argument": [1]}, "argument is an array, expected a string, a finite number or a boolean"),
+        ({"argument": None}, "argument is null, expected a string, a finite number or a boolean"),
+        ({"argument": float("nan")}, "argument is a number, expected a string, a finite number or a boolean"),
+        ({"argument": b"pa55"}, "argument is bytes, expected a string, a finite number or a boolean"),
+        ({"tag": 7}, "tag is an integer, expected a string"),
+        ({"older_than_seconds": "60"}, "older_than_seconds is a string, expected seconds or None"),
+    ],
+)
+def test_a_value_of_another_type_is_refused_by_the_name_of_its_field(wish, message):
+    with pytest.raises(InvalidOptions, match=f"^JobFilter: {message}$"):
+        JobFilter(**wish)
 
 
 def test_only_a_filter_without_any_wish_is_empty():
@@ -172,3 +207,11 @@ def test_a_text_is_looked_for_in_a_job_as_it_is_stored_and_so_not_in_compressed_
     packed = JobRecord(encode(compress(decode(record().raw))))
     assert JobFilter(text="answer").matches(packed)
     assert not JobFilter(text="spam@example.com").matches(packed)
+
+
+def test_a_number_fits_no_string_and_zero_is_a_filter():
+    assert JobFilter(argument="7").matches(record(args=["7"]))
+    assert not JobFilter(argument=7).matches(record(args=["7"]))
+    assert JobFilter(argument=0).matches(record(args=[0]))
+    assert not JobFilter(argument=0).empty
+    assert JobFilter().empty

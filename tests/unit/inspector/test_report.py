@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from offsider.inspector.migration.judge import Stays, Why
 from offsider.inspector.migration.report import OTHERS, MigrationReport, Relocation
+from offsider.storage.job_sets import Moved
+
+
+def count(report, job):
+    report.count("queue", [job], [Moved.DONE])
 
 
 def test_what_has_moved_is_the_sum_of_all_ways():
@@ -16,8 +22,18 @@ def test_what_has_moved_is_the_sum_of_all_ways():
 def test_so_many_names_are_told_apart():
     report = MigrationReport()
     for number in range(1_005):
-        report.note_undeclared(f"Ruby::Job{number}")
-    report.note_undeclared("Ruby::Job7")
+        count(report, Stays(Why.UNDECLARED, f"Ruby::Job{number}"))
+    count(report, Stays(Why.UNDECLARED, "Ruby::Job7"))
     assert len(report.undeclared) == 1_001
     assert report.undeclared[OTHERS] == 5
     assert report.undeclared["Ruby::Job7"] == 2
+
+
+def test_reports_add_up_but_for_the_jobs_that_moved():
+    total, page = MigrationReport(), MigrationReport()
+    for why in (Why.UNDECLARED, Why.UNDECLARED, Why.IN_PLACE, Why.UNREADABLE, Why.NOT_SELECTED):
+        count(page, Stays(why, "Ruby::Job"))
+    for _ in range(2):
+        total.add(page)
+    assert (total.looked_at, total.in_place, total.unreadable) == (10, 2, 2)
+    assert total.undeclared == {"Ruby::Job": 4}

@@ -2,8 +2,9 @@
 
 import pytest
 
+from offsider.config.config import Config
+from offsider.config.installation import Installation
 from offsider.inspector.doctor.worker_command import worker_command
-from offsider.wiring.config import Config
 
 
 @pytest.fixture
@@ -26,31 +27,34 @@ def fleet(tmp_path):
 
 
 def test_without_shards_it_names_the_queue_alone():
-    assert worker_command(Config()) == "offsider worker -r YOUR_MODULE"
-    assert worker_command(Config(), "mails") == "offsider worker -r YOUR_MODULE -q mails"
+    assert worker_command(Installation.of(Config())) == "offsider worker -r YOUR_MODULE"
+    assert worker_command(Installation.of(Config()), "mails") == "offsider worker -r YOUR_MODULE -q mails"
 
 
 def test_it_names_the_shard_that_serves_the_queue(fleet):
-    assert worker_command(fleet) == "offsider worker -r YOUR_MODULE --shard urgent"
-    assert worker_command(fleet, "mails") == "offsider worker -r YOUR_MODULE --shard urgent"
-    assert worker_command(fleet, "other") == "offsider worker -r YOUR_MODULE -q other"
-    assert worker_command(fleet.for_server("bulk"), "any") == "offsider worker -r YOUR_MODULE --shard rest"
+    assert worker_command(Installation.of(fleet)) == "offsider worker -r YOUR_MODULE --shard urgent"
+    assert worker_command(Installation.of(fleet), "mails") == "offsider worker -r YOUR_MODULE --shard urgent"
+    assert worker_command(Installation.of(fleet), "other") == "offsider worker -r YOUR_MODULE -q other"
+    assert worker_command(Installation.of(fleet, "bulk"), "any") == "offsider worker -r YOUR_MODULE --shard rest"
 
 
 def test_every_queue_that_waits_has_its_worker(fleet):
     one = "offsider worker -r YOUR_MODULE"
-    assert worker_command(Config(), "a", "b") == f"{one} -q a -q b"
-    assert worker_command(fleet, "mails", "urgent", "x", "y") == f"{one} --shard urgent and {one} -q x -q y"
-    assert worker_command(fleet.for_server("bulk"), "x", "y") == f"{one} --shard rest"
+    assert worker_command(Installation.of(Config()), "a", "b") == f"{one} -q a -q b"
+    assert (
+        worker_command(Installation.of(fleet), "mails", "urgent", "x", "y")
+        == f"{one} --shard urgent and {one} -q x -q y"
+    )
+    assert worker_command(Installation.of(fleet, "bulk"), "x", "y") == f"{one} --shard rest"
 
 
 def test_a_worker_of_another_server_needs_a_shard(fleet):
     missing = 'offsider worker -r YOUR_MODULE --shard NAME, with server = "empty" in [shards.NAME]'
-    assert worker_command(fleet.for_server("empty")) == missing
+    assert worker_command(Installation.of(fleet, "empty")) == missing
 
 
 def test_a_queue_that_no_shard_of_another_server_serves_is_named_beside_the_shard(tmp_path):
     path = tmp_path / "offsider.toml"
     path.write_text('[servers.bulk]\nurl = "redis://bulk"\n[shards.b]\nqueues = ["b"]\nserver = "bulk"')
-    config = Config.load(path, environ={}).for_server("bulk")
+    config = Installation.of(Config.load(path, environ={}), "bulk")
     assert worker_command(config, "other") == "offsider worker -r YOUR_MODULE --shard b -q other"

@@ -13,14 +13,14 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route, WebSocketRoute
 
 from offsider import Client, Config, bind_context
+from offsider.config import test_mode
 from offsider.integrations.asgi import CallerId
-from offsider.wiring import sinks
 
 
 @pytest.fixture
 def stored():
     pushes = []
-    with sinks.diverted(pushes.extend):
+    with test_mode.diverted(pushes.extend):
         yield pushes
 
 

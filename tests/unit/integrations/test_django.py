@@ -27,7 +27,7 @@ PROJECT = """
     from django.test import AsyncClient, Client as Browser
     from django.urls import include, path
     from offsider import Client, Config
-    from offsider.wiring import sinks
+    from offsider.config import test_mode
 
     django.setup()
     client = Client(Config())
@@ -48,7 +48,7 @@ PROJECT = """
         await browser.get("/orders/7/")
         await browser.get("/slow/", headers={"X-Request-ID": "req-2"})
 
-    with sinks.diverted(pushes.extend):
+    with test_mode.diverted(pushes.extend):
         Browser().post("/orders/7/", headers={"X-Request-ID": "req-1"})
         Browser().get("/slow/")
         Browser().get("/nowhere/")

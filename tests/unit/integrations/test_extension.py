@@ -2,12 +2,12 @@
 
 import pytest
 
+from offsider.config.config import Config
 from offsider.core.errors import ConfigurationError
 from offsider.core.payload import encode
-from offsider.integrations.statsd import Statsd
-from offsider.wiring.config import Config
-from offsider.wiring.context import JobContext
-from offsider.wiring.events import ExecutionFinished, JobPoisoned, JobReclaimed
+from offsider.integrations.statsd import DogStatsd, Statsd
+from offsider.runtime.context import JobContext
+from offsider.runtime.events import ExecutionFinished, JobPoisoned, JobReclaimed
 
 TAGS = ("worker:Mail", "queue:low")
 RAW = encode({"class": "Mail", "args": [], "jid": "0" * 24})
@@ -94,3 +94,11 @@ def test_history_is_a_service_where_it_is_wanted(client):
     assert len(using(client).services) == 0
     (make,) = using(client, retain_history=30).services
     assert make(Config()).name == "offsider-history"
+
+
+def test_our_own_client_is_open_before_the_first_job_runs(monkeypatch):
+    opened = []
+    monkeypatch.setattr(DogStatsd, "open", lambda self: opened.append(self))  # noqa: PLW0108  # binds the client
+    client = DogStatsd()
+    using(client).events.emit("startup")
+    assert opened == [client]

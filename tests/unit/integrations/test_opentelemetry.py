@@ -10,11 +10,11 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
+from offsider.config.config import Config
 from offsider.core.errors import ConfigurationError, Discard, Reschedule, Shutdown, Skip
 from offsider.integrations.opentelemetry import OpenTelemetry
-from offsider.wiring.config import Config
-from offsider.wiring.context import JobContext
-from offsider.wiring.middleware import Push
+from offsider.runtime.context import JobContext
+from offsider.runtime.middleware import Push
 
 JID = "0" * 24
 
@@ -60,6 +60,11 @@ def raising(error):
         raise error
 
     return job
+
+
+def test_an_active_job_is_known_by_the_class_in_its_wrapper(traced):
+    traced.run(traced.push(**{"class": "Sidekiq::ActiveJob::Wrapper", "wrapped": "MailJob"}))
+    assert [span.attributes["messaging.sidekiq.job_class"] for span in traced.spans] == ["MailJob"] * 2
 
 
 def test_a_run_is_linked_to_its_push_and_both_tell_what_and_where(traced):

@@ -6,11 +6,11 @@ import pytest
 import sentry_sdk
 from sentry_sdk.transport import Transport
 
+from offsider.config.config import Config
 from offsider.core.errors import ConfigurationError, Discard, HardTimeout, PoisonPill, Reschedule, Shutdown, Skip
 from offsider.integrations.sentry import HEADERS, Sentry
-from offsider.wiring.config import Config
-from offsider.wiring.context import JobContext
-from offsider.wiring.middleware import Push
+from offsider.runtime.context import JobContext
+from offsider.runtime.middleware import Push
 
 JID = "0" * 24
 
@@ -117,6 +117,22 @@ def test_a_run_is_a_transaction_in_the_trace_of_its_push(watched):
     assert second["tags"]["job"] == "Mail"
 
 
+def test_an_active_job_is_known_by_the_class_in_its_wrapper(start):
+    seen = []
+    watched = start(redact=lambda name, *_: seen.append(name), data_collection={"queues": True})
+    watched.config.log.arguments = True
+    with sentry_sdk.start_transaction(name="request"):
+        payload = watched.push(**{"class": "Sidekiq::ActiveJob::Wrapper", "wrapped": "MailJob"})
+    watched.fail(LookupError("gone"), payload)
+    request, run = watched.transactions
+    assert request["spans"][0]["description"] == "MailJob"
+    (event,) = watched.errors
+    for told in (run, event):
+        assert (told["transaction"], told["tags"]["job"]) == ("MailJob", "MailJob")
+        assert told["contexts"]["job"]["class"] == "MailJob"
+    assert set(seen) == {"MailJob"}
+
+
 def test_the_trace_travels_where_rubys_sdk_has_it(watched):
     with sentry_sdk.start_transaction(name="request"):
         payload = watched.push()
@@ -203,21 +219,59 @@ def test_a_job_that_was_late_is_sent_once_though_its_thread_comes_back(watched):
     assert len(watched.errors) == 1
 
 
-def test_arguments_are_not_sent_by_default_not_even_as_variables_of_our_frames(watched):
-    watched.fail(LookupError())
+PERSONAL = [{"send_default_pii": True}, {"data_collection": {"queues": True}}]
+ignores_deprecation = pytest.mark.filterwarnings("ignore:The send_default_pii option is deprecated:DeprecationWarning")
+
+
+def frames_of(event):
+    return [frame for value in event["exception"]["values"] for frame in value["stacktrace"]["frames"]]
+
+
+@pytest.mark.parametrize("options", [{}, *PERSONAL], ids=str)
+@ignores_deprecation
+def test_arguments_are_not_sent_unless_the_log_may_tell_them_not_even_as_variables(start, options):
+    watched = start(**options)
+    payload = watched.push()
+
+    def job(job):
+        address = job.args[0]
+        raise LookupError(len(address))
+
+    with pytest.raises(LookupError) as caught:
+        watched.run(payload, job)
+    watched.config.handle_error(caught.value, {"job": payload})
     (event,) = watched.errors
-    frames = [frame for value in event["exception"]["values"] for frame in value["stacktrace"]["frames"]]
-    ours = [frame for frame in frames if frame["module"].startswith("offsider.")]
+    assert len(frames_of(event)) > 1
+    assert not any("vars" in frame for frame in frames_of(event))
+    assert "a@b.example" not in str([event, watched.transactions])
+
+
+def test_the_log_may_tell_them_and_sentry_still_not(start):
+    watched = start()
+    watched.config.log.arguments = True
+    watched.fail(LookupError())
+    assert "a@b.example" not in str(watched.errors)
+
+
+def test_no_event_tells_the_variables_of_our_frames_also_none_that_others_make(watched):
+    payload = {"class": "Mail", "args": ["a@b.example"], "jid": JID}
+    try:
+        watched.config.client_middleware.compose(raising(LookupError()))(Push(payload, "retry"))
+    except LookupError:
+        sentry_sdk.capture_exception()
+    sentry_sdk.capture_message("hello")
+    ours = [frame for frame in frames_of(watched.errors[0]) if frame["module"].startswith("offsider.")]
     assert ours
     assert not any("vars" in frame for frame in ours)
-    assert "a@b.example" not in str([event["contexts"], watched.transactions])
 
 
-@pytest.mark.parametrize("options", [{"send_default_pii": True}, {"data_collection": {"queues": True}}], ids=str)
-@pytest.mark.filterwarnings("ignore:The send_default_pii option is deprecated:DeprecationWarning")
+@pytest.mark.parametrize("options", PERSONAL, ids=str)
+@ignores_deprecation
 def test_arguments_are_sent_where_personal_data_may_be(start, options):
     watched = start(**options)
+    watched.config.log.arguments = True
     watched.fail(LookupError())
+    assert any("vars" in frame for frame in frames_of(watched.errors[0]))
     assert watched.errors[0]["contexts"]["job"]["arguments"] == ["a@b.example"]
     watched.fail(LookupError(), watched.push(kwargs={"copy": True}))
     assert watched.errors[1]["contexts"]["job"]["arguments"] == {"args": ["a@b.example"], "kwargs": {"copy": True}}
@@ -225,6 +279,7 @@ def test_arguments_are_sent_where_personal_data_may_be(start, options):
 
 def test_a_library_that_knows_no_categories_is_asked_what_it_knows(start, monkeypatch):
     watched = start()
+    watched.config.log.arguments = True
     client = sentry_sdk.get_client()
     monkeypatch.delitem(client.options, "data_collection")
     monkeypatch.setattr(type(client), "should_send_default_pii", lambda self: True)
@@ -234,6 +289,7 @@ def test_a_library_that_knows_no_categories_is_asked_what_it_knows(start, monkey
 
 def test_arguments_can_be_redacted(start):
     watched = start(data_collection={"queues": True}, redact=lambda name, args, kwargs: [name, len(args)])
+    watched.config.log.arguments = True
     watched.fail(LookupError())
     assert watched.errors[0]["contexts"]["job"]["arguments"] == ["Mail", 1]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 
 from offsider.integrations.structlog import job_fields
-from offsider.wiring.context import JobContext, running
-from offsider.wiring.propagation import context
+from offsider.runtime.context import JobContext, running
+from offsider.runtime.propagation import context
 
 
 def job():
@@ -36,18 +36,19 @@ def test_an_event_outside_of_jobs_tells_the_open_block():
         assert job_fields(None, "info", {}) == {"meta.user": "ann", "correlation_id": "c1"}
 
 
-def test_a_line_of_ours_brings_its_fields_and_no_arguments():
+def event_of(**fields):
     record = logging.LogRecord("offsider", logging.INFO, "", 0, "done", (), None)
-    record.fields = {"job_status": "done", "job": job().payload}
+    record.fields = fields
     found = job_fields(None, "info", {"event": "done", "_record": record})
     assert found.pop("_record") is record
-    assert found == {
-        "event": "done",
-        "job_status": "done",
-        "class": "Hard",
-        "jid": "ab",
-        "queue": "",
-        "tags": ["x", "y"],
-        "correlation_id": "ab",
-        "meta.user": "ann",
-    }
+    return found
+
+
+def test_a_line_of_ours_brings_its_fields():
+    assert event_of(job_status="done") == {"event": "done", "job_status": "done"}
+
+
+def test_a_line_of_ours_about_another_job_tells_nothing_of_the_running_one():
+    with running(job()):
+        other = {"class": "Other", "jid": "cd"}
+        assert event_of(**other) == {"event": "done", **other}

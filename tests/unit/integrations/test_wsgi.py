@@ -7,14 +7,14 @@ import pytest
 from werkzeug.test import Client as Browser
 
 from offsider import Client, Config
+from offsider.config import test_mode
 from offsider.integrations.wsgi import CallerId
-from offsider.wiring import sinks
 
 
 @pytest.fixture
 def stored():
     pushes = []
-    with sinks.diverted(pushes.extend):
+    with test_mode.diverted(pushes.extend):
         yield pushes
 
 

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 import pytest
 
 from offsider.client import Prepared
+from offsider.config import test_mode
+from offsider.config.config import Config
+from offsider.config.default import set_default_config
 from offsider.jobs import registry
-from offsider.wiring import sinks
-from offsider.wiring.config import Config
-from offsider.wiring.default import set_default_config
 from tests.unit.jobs.both import make_class, make_function
 
 
@@ -30,7 +30,7 @@ def config() -> Iterator[Config]:
 @pytest.fixture
 def stored(config) -> Iterator[list[Prepared]]:
     pushes: list[Prepared] = []
-    with sinks.diverted(pushes.extend):
+    with test_mode.diverted(pushes.extend):
         yield pushes
 
 

@@ -7,7 +7,7 @@ import pytest
 from offsider import Job
 from offsider.core.errors import InvalidArguments, InvalidJob, NoCurrentJob
 from offsider.jobs import registry
-from offsider.wiring.context import JobContext, running
+from offsider.runtime.context import JobContext, running
 from tests.unit.jobs.both import make_function
 
 
@@ -30,6 +30,23 @@ class TestHooks:
 
         assert Hooked.declared.retry_in(3, ValueError(), {}) == timedelta(seconds=3)
         assert Hooked.declared.on_exhausted({}, ValueError()) == "discard"
+
+    def test_of_a_class_know_the_run_that_failed(self):
+        seen = []
+
+        class Hooked(Job):
+            def perform(self) -> None: ...
+
+            def retry_in(self, count, error, payload):
+                seen.append((self.jid, self.job.queue, self.job.retry_count))
+
+            def on_exhausted(self, payload, error):
+                seen.append((self.jid, self.job.queue, self.job.retry_count))
+
+        payload = {"class": Hooked.declared.name, "args": [], "jid": "ab", "queue": "low", "retry_count": 3}
+        Hooked.declared.retry_in(3, ValueError(), payload)
+        Hooked.declared.on_exhausted(payload, ValueError())
+        assert seen == [("ab", "low", 3)] * 2
 
     def test_that_nobody_wrote_are_none(self, declare):
         declared = declare().declared
@@ -67,16 +84,14 @@ class TestRun:
             _ = Who().jid
 
     def test_stored_arguments_that_no_longer_fit_are_told_with_the_signature(self, declare):
-        with pytest.raises(InvalidArguments, match=r"the stored arguments \(3 by position\) do not fit.*add\(a: int"):
+        with pytest.raises(InvalidArguments, match=r"the stored arguments \(3 positional\) do not match.*add\(a: int"):
             declare().declared.check_fits([1, 2, 3], {})
 
 
 class TestWithoutPerform:
     @pytest.mark.parametrize("name", ["perfom", "preform", "performs", "Perform"])
     def test_a_misspelt_one_is_told_at_the_declaration(self, name):
-        with pytest.raises(
-            InvalidJob, match=rf"Mistyped has a method {name} and no perform; if it is what the job runs"
-        ):
+        with pytest.raises(InvalidJob, match=rf"Mistyped has a method {name} and no perform; if the job should run it"):
             type(Job)("Mistyped", (Job,), {name: lambda self: None})
 
     def test_a_base_may_have_whatever_else(self):
@@ -94,7 +109,7 @@ class TestWithoutPerform:
         class Base(Job): ...
 
         for push in (Base.enqueue, Base.run_inline, lambda: Base.enqueue_in(5), lambda: Base.using(queue="low")):
-            with pytest.raises(InvalidJob, match=r"test_base\..*Base has no method perform, so it is no job"):
+            with pytest.raises(InvalidJob, match=r"test_base\..*Base is not a job: define the method perform"):
                 push()
         assert stored == []
 
@@ -107,6 +122,6 @@ class TestWithoutPerform:
             def perform(self) -> None: ...
 
         registry.check_all(config)
-        assert f"{Lonely.__qualname__} has no method perform, so it is no job" in caplog.text
+        assert f"{Lonely.__qualname__} is not a job: define the method perform" in caplog.text
         assert f"{Base.__qualname__} has no method" not in caplog.text
         assert Own.declared in registry.all_jobs()

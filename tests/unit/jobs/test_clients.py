@@ -7,10 +7,11 @@ import weakref
 import pytest
 
 from offsider import AsyncClient, Client
-from offsider.core.errors import InvalidArguments
-from offsider.wiring import sinks
-from offsider.wiring.config import Config
-from offsider.wiring.context import in_capsule
+from offsider.config import test_mode
+from offsider.config.config import Config
+from offsider.config.installation import Installation
+from offsider.core.errors import InvalidArguments, InvalidOptions
+from offsider.jobs.clients import Clients, pushing_with
 
 
 class TestClients:
@@ -26,12 +27,18 @@ class TestClients:
         declare(client=AsyncClient(own)).enqueue(1)
         assert [prepared.queue for prepared in stored] == ["own", "own", "asked", "own"]
 
+    def test_via_none_raises_and_pushes_nowhere(self, declare, stored):
+        with pytest.raises(InvalidOptions, match="via expects a client, or a function that returns one, got None"):
+            declare().via(None)
+        assert stored == []
+
     def test_inside_a_worker_its_configuration_and_the_capsule_s_chain_push(self, declare, stored):
         config = Config()
         config.jobs["queue"] = "worker"
         capsule = config.capsule("low")
         capsule.client_middleware.add(lambda push, call_next: call_next(push))
-        with in_capsule(capsule):
+        clients = Clients(Installation.of(config), middleware=capsule.client_middleware)
+        with pushing_with(clients):
             declare().enqueue(1)
             asyncio.run(declare().aenqueue(1))
             capsule.client_middleware.add(lambda push, call_next: None)
@@ -42,7 +49,7 @@ class TestClients:
     def test_a_configuration_and_its_client_go_together(self, declare, stored):
         config = Config()
         gone = weakref.ref(config)
-        with in_capsule(config.capsules["default"]):
+        with pushing_with(Clients.of(config)):
             declare().enqueue(1)
             asyncio.run(declare().aenqueue(1))
         del config
@@ -88,7 +95,7 @@ def test_a_job_enqueued_after_commit_has_its_jid_at_once(declare, config, stored
 def test_pushes_of_other_threads_and_modes_do_not_leak(declare, stored):
     add = declare()
     inner = []
-    with sinks.diverted(inner.extend):
+    with test_mode.diverted(inner.extend):
         add.enqueue(1)
     add.enqueue(2)
     assert ([job.payload["args"] for job in inner], [job.payload["args"] for job in stored]) == ([[1]], [[2]])

@@ -6,10 +6,10 @@ from datetime import timedelta
 import pytest
 
 from offsider import Client, Job, job
+from offsider.config.routing import Rules
 from offsider.core.characteristics import CHARACTERISTICS, Characteristics
 from offsider.core.errors import InvalidJob, InvalidOptions
 from offsider.jobs import registry
-from offsider.wiring.routing import Rules
 
 
 class TestOptions:
@@ -127,7 +127,7 @@ class TestGenerators:
     """Called, they give a generator and run nothing: such a job would count as done."""
 
     def test_a_function_with_a_yield_is_refused_at_its_declaration(self):
-        with pytest.raises(InvalidJob, match=r"steps has a yield, .* never reach its body; .*test_declared\.py:\d+"):
+        with pytest.raises(InvalidJob, match=r"steps contains yield, .* never run its body; .*test_declared\.py:\d+"):
 
             @job(name="steps")
             def steps():
@@ -136,14 +136,14 @@ class TestGenerators:
         assert "steps" not in registry.names()
 
     def test_an_asynchronous_one_too(self):
-        with pytest.raises(InvalidJob, match="steps has a yield"):
+        with pytest.raises(InvalidJob, match="steps contains yield"):
 
             @job(name="steps")
             async def steps():
                 yield 1
 
     def test_and_the_perform_of_a_class(self):
-        with pytest.raises(InvalidJob, match="steps has a yield"):
+        with pytest.raises(InvalidJob, match="steps contains yield"):
 
             class Steps(Job, name="steps"):
                 def perform(self):

@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from offsider import AsyncClient, Client
+from offsider.config.config import Config
 from offsider.core.errors import InvalidArguments, InvalidOptions
-from offsider.wiring.config import Config
 
 
 def test_an_enqueued_job_is_stored_with_its_arguments_by_position(declare, stored):

@@ -6,10 +6,10 @@ import json
 import pytest
 
 from offsider import Job, job
+from offsider.config.config import Config
 from offsider.core.errors import ConfigurationError, InvalidOptions
 from offsider.jobs import registry
 from offsider.jobs.manifest import differences, manifest, read, written
-from offsider.wiring.config import Config
 
 
 @pytest.fixture(autouse=True)
@@ -110,7 +110,7 @@ def test_what_is_written_can_be_read(config):
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"jobs": {}}', '{"jobs": [1]}', '{"jobs": [{"name": 1}]}'])
 def test_what_is_no_manifest_is_told(text):
-    with pytest.raises(ConfigurationError, match=r"^jobs\.json is no manifest"):
+    with pytest.raises(ConfigurationError, match=r"^jobs\.json is not a manifest"):
         read(text, "jobs.json")
 
 
@@ -153,5 +153,5 @@ def test_a_key_that_is_new_or_gone_is_a_change():
 
 def test_another_order_is_a_difference_too():
     old, new = holding(entry("a"), entry("b")), holding(entry("b"), entry("a"))
-    assert differences(old, new) == ["~ the same jobs, in another form or order"]
+    assert differences(old, new) == ["~ the same jobs, in another format or order"]
     assert differences(json.loads(written(old)), old) == []

@@ -9,10 +9,10 @@ from types import ModuleType
 import pytest
 
 from offsider import Job, job
+from offsider.config.config import Config
 from offsider.core.errors import InvalidOptions, UnknownJob
 from offsider.jobs import registry
 from offsider.jobs.declared import module_name
-from offsider.wiring.config import Config
 
 
 def test_a_job_is_found_by_module_and_qualified_name():
@@ -134,7 +134,7 @@ def test_a_job_that_promises_more_than_it_can_keep_is_named_at_launch(caplog):
     def charge() -> None: ...
 
     registry.check_all(Config())
-    assert "Charge is of high urgency and calls services that others run" in caplog.text
+    assert "Charge is of high urgency and calls external services" in caplog.text
 
 
 def test_many_jobs_of_the_same_doubt_are_told_in_one_line(caplog):
@@ -146,7 +146,7 @@ def test_many_jobs_of_the_same_doubt_are_told_in_one_line(caplog):
         charge.declared.qualname = f"charge{number}"
     registry.check_all(Config())
     (told,) = [record.getMessage() for record in caplog.records]
-    assert told.startswith("each of 40 jobs is of high urgency and is bound by memory")
+    assert told.startswith("each of 40 jobs is of high urgency and is limited by memory")
     assert told.endswith(": charge00, charge01, charge02 and 37 more")
 
 

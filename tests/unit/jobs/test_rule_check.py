@@ -3,9 +3,9 @@
 import pytest
 
 from offsider import job
+from offsider.config.routing import Rules
 from offsider.jobs import registry
 from offsider.jobs.rule_check import check_rules
-from offsider.wiring.routing import Rules
 
 
 @pytest.fixture(autouse=True)
@@ -46,20 +46,20 @@ def test_without_rules_only_the_queues_are_looked_at(jobs):
 
 def test_a_rule_behind_one_for_every_job_never_wins(jobs):
     assert found(jobs, [" * ", "default"], ["urgency=high", "urgent"]) == [
-        "rule 2 (urgency=high → urgent) never wins: rule 1 chooses all of its jobs before it"
+        "rule 2 (urgency=high → urgent) never applies: rule 1 selects all of its jobs before it"
     ]
 
 
 def test_a_rule_that_stands_there_twice_never_wins(jobs):
     assert found(jobs, ["urgency=high", "a"], ["tags=mail", "b"], ["urgency=high ", "c"], ["*", "d"]) == [
-        "rule 2 (tags=mail → b) never wins: rules before it choose all of its 1 job",
-        "rule 3 (urgency=high → c) never wins: rule 1 chooses all of its jobs before it",
+        "rule 2 (tags=mail → b) never applies: rules before it select all of its 1 job",
+        "rule 3 (urgency=high → c) never applies: rule 1 selects all of its jobs before it",
     ]
 
 
 def test_a_rule_that_chooses_nothing_never_wins(jobs):
     assert found(jobs, ["tags=slow", "slow"], ["*", "default"]) == [
-        "rule 1 (tags=slow → slow) never wins: it chooses none of 3 jobs"
+        "rule 1 (tags=slow → slow) never applies: it selects none of 3 jobs"
     ]
 
 
@@ -87,3 +87,14 @@ def test_a_queue_of_that_name_on_another_server_is_no_help(jobs):
     rules = [["urgency=high", "urgent", "fast"], ["*", "default"]]
     assert found(jobs, *rules) == ["no worker serves urgent of the server fast, where send would wait"]
     assert found(jobs, *rules, on="fast") == ["no worker serves default, where report, resize would wait"]
+
+
+def test_a_last_rule_for_every_job_may_wait_for_the_jobs_of_tomorrow(jobs):
+    rules = [["urgency=high", "a"], ["resource_boundary=cpu", "b"], ["urgency=low", "c"]]
+    assert found(jobs, *rules, ["*", "default"]) == []
+    assert found(jobs, *rules, ["*", "default"], ["tags=old", "d"])[:1] == [
+        "rule 4 (* → default) never applies: rules before it select all of its 3 jobs"
+    ]
+    assert found(jobs, ["*", "a"], ["*", "b"]) == [
+        "rule 2 (* → b) never applies: rule 1 selects all of its jobs before it"
+    ]

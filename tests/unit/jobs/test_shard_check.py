@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from offsider import job
+from offsider.config.routing import Rules
+from offsider.config.settings import ShardSection
+from offsider.config.shards import Routes
 from offsider.jobs import registry
 from offsider.jobs.shard_check import plan_shards, served_by, worth_knowing, wrong_with
-from offsider.wiring.routing import Rules
-from offsider.wiring.settings import ShardSection
-from offsider.wiring.shards import Routes
 
 RULES = Rules.read([["urgency=high", "urgent"], ["resource_boundary=cpu", "heavy", "bulk"], ["*", "default"]])
 
@@ -79,7 +79,7 @@ def test_a_shard_of_another_server_than_the_one_of_its_jobs_is_wrong(jobs):
     shards = {**GOOD, "bulk": {"queues": ["heavy"]}}
     assert checked(jobs, **shards) == (
         [
-            "the shard bulk works for the server main, and the jobs of its queue heavy go to the server bulk: resize",
+            "the shard bulk serves the server main, but the jobs of its queue heavy go to the server bulk: resize",
             "no shard serves heavy of the server bulk, where resize would wait",
         ],
         [],
@@ -88,7 +88,7 @@ def test_a_shard_of_another_server_than_the_one_of_its_jobs_is_wrong(jobs):
 
 def test_a_shard_that_serves_nothing_is_wrong(jobs):
     assert checked(jobs, **GOOD, none={"select": "urgency=throttled"})[0] == [
-        "the shard none serves nothing: no job that 'urgency=throttled' chooses goes to its server, main"
+        "the shard none serves nothing: no job that 'urgency=throttled' selects goes to its server, main"
     ]
 
 

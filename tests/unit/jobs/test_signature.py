@@ -66,8 +66,8 @@ def test_arguments_that_do_not_fit_are_told_with_the_job_and_its_signature(funct
     assert str(signature) in str(caught.value)
     with pytest.raises(InvalidArguments) as caught:
         signature.check_fits(args, kwargs)
-    names = "".join(f", {name}" for name in kwargs)
-    assert f"the stored arguments ({len(args)} by position{names}) do not fit" in str(caught.value)
+    names = "".join(", 1 unknown name" if name == "d" else f", {name}" for name in kwargs)
+    assert f"the stored arguments ({len(args)} positional{names}) do not match" in str(caught.value)
     assert str(signature) in str(caught.value)
 
 
@@ -142,3 +142,12 @@ def test_a_digest_does_not_tell_types_defaults_or_the_form_of_the_job():
     alike = [digest(typed), digest(positional), JobSignature("Form", Form.perform, is_method=True).digest]
     assert alike == [digest(plain)] * 3
     assert digest(plain) == "d5935786"  # written into payloads: it must not change
+
+
+def test_names_that_the_job_does_not_know_are_counted_and_not_shown():
+    """They come from the payload, and this message goes to the log."""
+    with pytest.raises(InvalidArguments) as refused:
+        JobSignature("x", plain, is_method=False).check_fits((), {"a": 1, "pa55": 2, "w0rd": 3})
+    assert "0 positional, a, 2 unknown names" in str(refused.value)
+    assert "pa55" not in str(refused.value)
+    assert "w0rd" not in str(refused.value)

@@ -76,17 +76,17 @@ def test_the_hash_is_that_of_the_text():
 
 
 def test_flags_can_be_dropped_for_scripts_of_now_and_later(restored):
-    before = Script("exchange")
+    before = Script("ack_and_claim")
     sha = before.sha
     drop_flags()
-    for script in (before, Script("exchange")):
+    for script in (before, Script("ack_and_claim")):
         assert not script.text.startswith("#!")
         assert script.sha != sha
         assert script.keys == 3
 
 
 def test_flags_are_dropped_once(restored):
-    script = Script("exchange")
+    script = Script("ack_and_claim")
     script.without_flags()
     text = script.text
     script.without_flags()

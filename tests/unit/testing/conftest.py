@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from offsider import Config
+from offsider.config.default import set_default_config
 from offsider.jobs import registry
-from offsider.wiring.default import set_default_config
 
 
 @pytest.fixture(autouse=True)

@@ -9,8 +9,8 @@ from datetime import timedelta
 import pytest
 
 from offsider import ConfigurationError, InvalidArguments, Reschedule, job, testing
+from offsider.config import test_mode
 from offsider.testing import disabled, fake, inline, modes, use_fake, use_inline, use_redis
-from offsider.wiring import sinks
 
 
 @pytest.fixture
@@ -59,9 +59,9 @@ def test_modes_nest_and_the_innermost_wins(note, ran):
             with fake() as inner:
                 note.enqueue("inner")
         with disabled():
-            assert sinks.current() is None
+            assert test_mode.current() is None
         note.enqueue("outer again")
-    assert sinks.current() is None
+    assert test_mode.current() is None
     assert [kept.args for kept in outer.jobs] == [["outer"], ["outer again"]]
     assert [kept.args for kept in inner.jobs] == [["inner"]]
     assert ran == ["inline"]
@@ -70,7 +70,7 @@ def test_modes_nest_and_the_innermost_wins(note, ran):
 def test_a_mode_ends_when_the_block_fails():
     with pytest.raises(RuntimeError), fake():
         raise RuntimeError
-    assert sinks.current() is None
+    assert test_mode.current() is None
 
 
 def test_a_mode_can_decorate_a_test(note, ran):
@@ -167,7 +167,7 @@ def test_a_mode_can_hold_until_another_is_chosen(note, ran):
         use_redis()
     assert [kept.args for kept in enqueued.jobs] == [["kept"]]
     assert ran == ["run"]
-    assert sinks.current() is None
+    assert test_mode.current() is None
 
 
 def test_the_end_of_a_process_with_such_a_mode_is_silent():
@@ -185,7 +185,9 @@ def test_a_mode_outside_of_tests_is_warned_about(mode):
 
 
 def test_who_looks_at_enqueued_jobs_without_fake_mode_is_told():
-    with pytest.raises(ConfigurationError, match=r"assert_enqueued looks at .* but pushes go to Redis: use it inside"):
+    with pytest.raises(
+        ConfigurationError, match=r"assert_enqueued needs fake mode, but pushes go to Redis: use it inside"
+    ):
         modes.current_recorder("assert_enqueued")
     with inline(), pytest.raises(ConfigurationError, match="but inline mode is on"):
         modes.current_recorder("assert_enqueued")

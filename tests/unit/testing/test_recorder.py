@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from offsider import Discard, Job, Reschedule, Skip, UnknownJob, current_job, job
+from offsider import Discard, Job, Reschedule, Skip, TooManyReschedules, UnknownJob, current_job, job
 from offsider.testing import FakeClock, NothingEnqueued, fake
 
 
@@ -178,6 +178,21 @@ def test_a_rescheduled_job_waits_for_the_next_drain(enqueued, ran, config):
     assert ran == ["asked", "asked"]
     assert len(enqueued.jobs) == 1
     assert enqueued.performed == []
+
+
+def test_reschedules_are_counted_as_in_a_worker(enqueued, ran, config):
+    @job(name="patient")
+    def patient() -> None:
+        ran.append(current_job().rescheduled_count)
+        raise Reschedule(0, limit=2)
+
+    patient.enqueue()
+    with FakeClock(2e9).installed(config):
+        enqueued.drain()
+        enqueued.drain()
+        with pytest.raises(TooManyReschedules):
+            enqueued.drain()
+    assert ran == [0, 1, 2]
 
 
 @pytest.mark.parametrize("signal", [Discard, Skip])

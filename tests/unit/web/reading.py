@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from xml.etree import ElementTree as ET
 
+from offsider.web.translation import ENGLISH, locales
+
+english = locales()[ENGLISH].translate
+
 
 def read(chart):
     """The tree of a chart; fails when an element is not closed."""

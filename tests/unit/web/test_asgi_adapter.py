@@ -6,10 +6,11 @@ import asyncio
 
 import pytest
 
+from offsider.config.config import Config
+from offsider.config.installation import Installation
 from offsider.web.app import WebApp
 from offsider.web.asgi_adapter import AsgiApp, request_of
 from offsider.web.options import WebOptions
-from offsider.wiring.config import Config
 
 
 def scope(path="/", **more):
@@ -31,7 +32,7 @@ def exchange(app, given, *messages):
 
 
 def app(**options):
-    return AsgiApp(WebApp(WebOptions({"main": Config()}, **options)))
+    return AsgiApp(WebApp(WebOptions({"main": Installation.of(Config())}, **options)))
 
 
 def body(content=b"", *, more=False):
@@ -51,31 +52,31 @@ def body(content=b"", *, more=False):
         ({"path": "/ä/x", "root_path": "/ä", "raw_path": b"/%C3%A4/x"}, "/%C3%A4", "/x"),
     ],
 )
-def test_where_the_pages_are_mounted_is_told_apart_from_the_path(given, root, path):
+def test_the_mount_path_is_separated_from_the_path(given, root, path):
     request = request_of(scope(**given), b"")
     assert (request.root, request.path) == (root, path)
 
 
-def test_a_request_is_handed_over_as_it_came():
+def test_a_request_has_all_data_of_the_scope():
     request = request_of(scope(query_string=b"a=1", scheme="https", client=["10.0.0.1", 5]), b"x")
     assert request.header("host") == "localhost"
     assert (request.query, request.scheme, request.client, request.body) == ("a=1", "https", "10.0.0.1", b"x")
     assert request_of(scope(client=None), b"").client == ""
 
 
-def test_an_answer_is_sent_with_its_headers():
+def test_a_response_is_sent_with_its_headers():
     start, end = exchange(app(), scope("/assets/none.css"), body())
     assert start["status"] == 404
     assert dict(start["headers"])[b"x-content-type-options"] == b"nosniff"
-    assert end["body"].startswith(b"There is no such page")
+    assert end["body"].startswith(b"Page not found")
 
 
-def test_a_body_that_is_too_large_is_not_kept():
+def test_a_body_that_is_too_large_is_dropped():
     start, _ = exchange(app(), scope(), body(b"x" * 40_000, more=True), body(b"x" * 40_000, more=True))
     assert start["status"] == 413
 
 
-def test_a_visitor_who_went_away_is_answered_to_nobody():
+def test_a_disconnected_client_causes_no_error():
     start, _ = exchange(app(), scope("/assets/none.css"), {"type": "http.disconnect"})
     assert start["status"] == 404
 
@@ -91,7 +92,7 @@ def test_an_async_hook_is_awaited_in_its_own_loop():
     assert exchange(app(authenticate=authenticate), given, body())[0]["status"] == 404
 
 
-def test_the_life_of_a_server_and_websockets_are_answered():
+def test_lifespan_and_websockets_are_handled():
     life = exchange(app(), {"type": "lifespan"}, {"type": "lifespan.startup"}, {"type": "lifespan.shutdown"})
     assert [message["type"] for message in life] == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
     closed = exchange(app(), {"type": "websocket"}, {"type": "websocket.connect"})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from offsider.web.assets import Assets, own_assets
 
 
-def test_a_files_name_changes_with_its_content(tmp_path):
+def test_the_name_of_a_file_changes_with_its_content(tmp_path):
     file = tmp_path / "a.css"
     file.write_text("one")
     before = Assets({"a.css": file})
@@ -18,7 +18,7 @@ def test_a_files_name_changes_with_its_content(tmp_path):
     assert "a.css" in after
 
 
-def test_our_files_are_all_local_and_small():
+def test_assets_are_local_and_small():
     for plain in (*own_assets().of_kind(".css"), *own_assets().of_kind(".js")):
         asset = own_assets().find(own_assets().name_of(plain))
         assert asset.media_type.startswith("text/")
@@ -28,6 +28,6 @@ def test_our_files_are_all_local_and_small():
             assert foreign not in found, f"{foreign!r} in {plain}"
 
 
-def test_the_basic_files_come_first():
+def test_the_base_files_come_first():
     assert own_assets().of_kind(".css")[0] == "offsider.css"
     assert own_assets().of_kind(".js")[0] == "offsider.js"

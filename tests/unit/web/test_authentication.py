@@ -18,7 +18,7 @@ def encoded(text):
     return base64.b64encode(text.encode()).decode()
 
 
-def test_who_brings_both_is_let_in():
+def test_user_and_password_grant_access():
     assert asked(f"Basic {encoded('kim:sesame:öpen')}") == "kim"
     assert asked(f"basic  {encoded('kim:sesame:öpen')}") == "kim"
 
@@ -29,5 +29,5 @@ def test_who_brings_both_is_let_in():
      f"Basic {encoded('kim:')}", f"Basic {encoded('tim:sesame:öpen')}",
      f"Bearer {encoded('kim:sesame:öpen')}", "Basic " + base64.b64encode(b"\xff\xfe:\x00").decode(), "Basic ü"],
 )  # fmt: skip
-def test_nobody_else_is(header):
+def test_other_credentials_are_refused(header):
     assert asked(header) is None

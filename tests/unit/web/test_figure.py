@@ -6,7 +6,7 @@ import pytest
 
 from offsider.web.charts import figure
 from offsider.web.charts.axis import Columns
-from tests.unit.web.reading import classed, read
+from tests.unit.web.reading import classed, english, read
 
 
 def drawn(**changes):
@@ -15,19 +15,19 @@ def drawn(**changes):
     )
 
 
-def test_a_drawing_is_an_image_with_a_name_and_a_description():
+def test_a_drawing_is_an_image_with_title_and_description():
     (svg,) = classed(drawn(), "plot")
     assert svg.get("role") == "img"
     assert [each.text for each in svg] == ["Runs", "5 at most"]
 
 
-def test_a_caption_is_for_the_eye_alone_since_the_title_says_it_too():
+def test_a_caption_is_hidden_from_screen_readers():
     (caption,) = classed(drawn(caption="Runs"), "caption")
     assert (caption.text, caption.get("aria-hidden")) == ("Runs", "true")
     assert not classed(drawn(), "caption")
 
 
-def test_time_runs_from_left_to_right_on_pages_that_read_from_the_right():
+def test_time_runs_from_left_to_right_on_right_to_left_pages():
     (svg,) = classed(drawn(), "plot")
     assert svg.get("direction") == "ltr"
 
@@ -38,15 +38,15 @@ def test_one_series_needs_no_legend_and_two_have_one():
     assert ["".join(each.itertext()) for each in read_back.iter("li")] == ["a", "<b>"]
 
 
-def test_the_ninth_colour_is_the_first_again():
-    assert figure.colour(8) == figure.colour(0) == "series-1"
+def test_the_ninth_color_is_the_first_again():
+    assert figure.color(8) == figure.color(0) == "series-1"
 
 
-def test_a_table_that_scrolls_can_be_reached_and_has_a_name():
-    table = figure.numbers(str.upper, ["Day", "Runs"], [["Monday", "3"]])
+def test_a_scrolling_table_is_focusable_and_has_a_name():
+    table = figure.numbers(english, ["Day", "Runs"], [["Monday", "3"]])
     (scroller,) = classed(table, "scroll")
     assert scroller.get("tabindex") == "0"
-    assert scroller.get("aria-label") == "NUMBERS"
+    assert scroller.get("aria-label") == english("common.numbers")
     assert [each.text for each in read(table).iter("th")] == ["Day", "Runs", "Monday"]
 
 
@@ -55,6 +55,6 @@ def test_a_label_at_an_edge_stays_inside(share, anchor):
     assert figure.anchored(share)["text-anchor"] == anchor
 
 
-def test_times_are_labelled_where_they_are_and_in_which_zone():
+def test_times_are_labeled_with_the_time_zone():
     labels = figure.time_labels(Columns(0.0, 60.0, 10))
     assert [each.split(">")[1].split("<")[0] for each in labels] == ["01-01", "00:05", "00:10 UTC"]

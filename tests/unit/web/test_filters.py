@@ -15,16 +15,16 @@ def fields(link):
     return dict(parse_qsl(link.partition("?")[2]))
 
 
-def test_an_address_leaves_out_what_says_nothing():
+def test_an_address_omits_empty_fields():
     assert address("/queues/a", order="", page=2, text="a b&c") == "/queues/a?page=2&text=a+b%26c"
     assert address("/queues/a", order="") == "/queues/a"
 
 
-def test_letters_that_no_address_can_hold_break_nothing():
+def test_characters_that_cannot_be_encoded_are_replaced():
     assert address("/retries", tag="\ud800") == "/retries?tag=%3F"
 
 
-def test_a_filter_says_its_fields_and_the_way_out_of_each():
+def test_a_filter_has_its_fields_and_an_address_without_each():
     wanted = JobFilter(name="Send", older_than_seconds=3600)
     assert fields_of(wanted) == {"name": "Send", "older": 3600}
     data = filter_data("/retries", wanted, order="latest")
@@ -45,12 +45,12 @@ def test_a_filter_says_its_fields_and_the_way_out_of_each():
         (40_000, 10**6, (999_976, 10**6, 40_000)),
     ],
 )
-def test_a_page_of_a_list_says_which_jobs_it_shows(page, total, shown):
+def test_a_page_of_a_list_has_the_positions_of_its_jobs(page, total, shown):
     data = pager("/dead", page, total)
     assert (data["first"], data["last"], data["pages"]) == shown
 
 
-def test_pages_lead_to_their_neighbours_and_to_both_ends():
+def test_pages_link_to_previous_next_first_and_last():
     data = pager("/dead", 2, 100, order="latest")
     pages = {name: fields(data[name]).get("page") for name in ("start", "previous", "next", "end")}
     assert pages == {"start": "1", "previous": "1", "next": "3", "end": "4"}
@@ -64,7 +64,7 @@ def record(**more):
     return JobRecord(json.dumps({"class": "Send", "args": []} | more).encode())
 
 
-def test_facets_count_what_jobs_share_and_leave_out_what_is_asked_for_already():
+def test_facets_count_common_values_and_omit_filtered_ones():
     records = [
         record(tags=["a", "a"]),
         record(tags=["b"]),
@@ -80,7 +80,7 @@ def test_facets_count_what_jobs_share_and_leave_out_what_is_asked_for_already():
     assert names["values"] == []
 
 
-def test_a_facet_adds_to_the_filter_and_offers_six_values_at_most():
+def test_a_facet_adds_to_the_filter_and_has_at_most_six_values():
     records = [record(tags=[f"t{number}"]) for number in range(9)]
     tags = next(each for each in facets(records, "/x", JobFilter(name="Send")) if each["field"] == "tag")
     assert len(tags["values"]) == 6

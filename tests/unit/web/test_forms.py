@@ -7,8 +7,8 @@ from contextlib import suppress
 import pytest
 from hypothesis import given, strategies as some
 
-from offsider.web.answers import BadRequest
 from offsider.web.forms import FORM_TYPE, Fields, form_fields, query_fields
+from offsider.web.results import BadRequest
 
 
 def test_a_name_may_have_several_values():
@@ -21,7 +21,7 @@ def test_a_name_may_have_several_values():
     assert "missing" not in fields
 
 
-def test_a_form_has_a_thousand_fields_at_most_and_a_query_a_hundred():
+def test_a_form_has_at_most_1000_fields_and_a_query_100():
     assert len(form_fields(FORM_TYPE, b"&".join([b"key=1"] * 1000)).pairs) == 1000
     with pytest.raises(BadRequest, match="more than 1000 fields"):
         form_fields(FORM_TYPE, b"&".join([b"key=1"] * 1001))
@@ -30,15 +30,15 @@ def test_a_form_has_a_thousand_fields_at_most_and_a_query_a_hundred():
 
 
 def test_another_kind_of_body_is_refused():
-    with pytest.raises(BadRequest, match="send fields as"):
+    with pytest.raises(BadRequest, match="must be sent as"):
         form_fields("multipart/form-data", b"--x")
 
 
-def test_no_body_is_no_form():
+def test_an_empty_body_is_an_empty_form():
     assert form_fields("", b"").pairs == Fields().pairs == []
 
 
 @given(some.binary(max_size=200))
-def test_whatever_bytes_come_they_are_read_or_refused(body):
+def test_any_bytes_are_parsed_or_refused(body):
     with suppress(BadRequest):
         form_fields(FORM_TYPE, body)

@@ -20,21 +20,21 @@ def test_a_deploy_is_a_line_with_its_label():
     assert next(read(chart).iter("line")).get("x1") == "25%"
 
 
-def test_a_deploy_of_another_time_is_not_drawn():
+def test_a_deploy_outside_the_time_range_is_not_drawn():
     assert not drawn((-1.0, "before"), (3601.0, "after"))
 
 
-def test_a_long_label_is_cut_and_can_be_read_whole():
+def test_a_long_label_is_cut_with_the_full_text_as_tooltip():
     chart = drawn((900.0, "x" * 80))
     assert texts(chart) == ["x" * 23 + "…"]
     assert titles(chart)[0].endswith("x" * 80)
 
 
-def test_a_label_in_the_right_half_stands_left_of_its_line():
+def test_a_label_in_the_right_half_is_left_of_its_line():
     anchors = [each.get("text-anchor") for each in read(drawn((900.0, "a"), (2700.0, "b"))).iter("text")]
     assert anchors == ["start", "end"]
 
 
-def test_labels_of_neighbours_stand_in_two_lines():
+def test_labels_of_neighbors_alternate_between_two_lines():
     heights = [each.get("y") for each in read(drawn((900.0, "a"), (960.0, "b"), (1020.0, "c"))).iter("text")]
     assert heights == ["12", "25", "12"]

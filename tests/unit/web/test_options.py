@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import pytest
 
+from offsider.config.config import Config
+from offsider.config.installation import Installation
 from offsider.core.errors import ConfigurationError
 from offsider.web.options import WebOptions
-from offsider.wiring.config import Config
 
 
 def test_the_first_server_is_the_one_at_the_root():
-    assert WebOptions({"main": Config(), "other": Config()}).first == "main"
+    assert WebOptions({"main": Installation.of(Config()), "other": Installation.of(Config())}).first == "main"
 
 
-def test_by_default_known_hosts_only_are_answered():
-    assert WebOptions({"main": Config()}).check_host
+def test_by_default_only_known_hosts_are_accepted():
+    assert WebOptions({"main": Installation.of(Config())}).check_host
 
 
 class Callable:
@@ -28,6 +29,6 @@ async def hook(*args):
 
 @pytest.mark.parametrize("name", ["authorize", "redact"])
 @pytest.mark.parametrize("given", [hook, Callable()])
-def test_a_hook_whose_answer_nobody_waits_for_is_refused(name, given):
-    with pytest.raises(ConfigurationError, match=f"{name} has to be a plain function and is an async one"):
-        WebOptions({"main": Config()}, **{name: given})
+def test_async_authorize_and_redact_hooks_are_refused(name, given):
+    with pytest.raises(ConfigurationError, match=f"{name} must be a plain function, not async"):
+        WebOptions({"main": Installation.of(Config())}, **{name: given})

@@ -13,17 +13,17 @@ NOON = 1_795_262_400.0  # 2026-11-21 12:00:00 UTC
     "value,written",
     [(0, "0"), (0.25, "0.25"), (999, "999"), (1500, "1.5k"), (2e6, "2M"), (3.2e9, "3.2G"), (1e13, "10T")],
 )
-def test_the_axes_write_short(value, written):
+def test_axes_have_short_numbers(value, written):
     assert readable.short(value) == written
 
 
 @pytest.mark.parametrize("value,written", [(12345, "12,345"), (3.14159, "3.14"), (0.0123456, "0.0123"), (0.0, "0")])
-def test_the_tables_write_all_that_matters(value, written):
+def test_tables_have_exact_numbers(value, written):
     assert readable.exact(value) == written
 
 
 @pytest.mark.parametrize("ms,written", [(20, "20 ms"), (1100, "1.1 s"), (5750, "5.75 s"), (335_000, "335 s")])
-def test_durations_have_the_unit_that_people_say(ms, written):
+def test_durations_have_a_suitable_unit(ms, written):
     assert readable.duration(ms) == written
 
 
@@ -32,6 +32,6 @@ def test_times_are_utc():
     assert readable.moment(NOON) == "2026-11-21 12:00"
 
 
-def test_where_a_day_begins_the_axis_says_which():
+def test_midnight_is_shown_as_a_date():
     assert readable.tick(NOON) == "12:00"
     assert readable.tick(NOON + 43_200) == "11-22"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from offsider.web.redaction import HIDDEN, redacted, without_copies
 
 
-def test_without_a_hook_all_is_shown():
+def test_without_a_hook_all_arguments_are_shown():
     assert redacted(None, "mail", [1], {"to": "kim"}) == ([1], {"to": "kim"})
 
 
@@ -16,7 +16,7 @@ def test_a_hook_decides_by_name():
     assert redacted(hook, "mail", [1, 2], {"to": "kim"}) == (["…", "…"], {"to": "mail"})
 
 
-def test_when_the_hook_fails_nothing_is_shown(caplog):
+def test_a_failing_hook_hides_all_arguments(caplog):
     def hook(name, args, kwargs):
         raise KeyError("to")
 
@@ -28,7 +28,7 @@ def test_when_the_hook_fails_nothing_is_shown(caplog):
 PAYLOAD = {"class": "Pay", "args": [1], "unique_args": ["4111"], "lock_args": ["4111"], "cattr": {"user": "4111"}}
 
 
-def test_copies_of_the_arguments_are_shown_as_the_arguments_are():
+def test_copies_of_the_arguments_are_redacted_too():
     hidden = without_copies(lambda name, args, kwargs: (["?"], {}), "Pay", PAYLOAD | {"cattr_1": "4111", "at": 1})
     assert hidden == {
         "class": "Pay",
@@ -43,11 +43,11 @@ def test_copies_of_the_arguments_are_shown_as_the_arguments_are():
     assert without_copies(None, "Pay", PAYLOAD) == PAYLOAD
 
 
-def test_copies_that_the_hook_fails_at_are_hidden():
+def test_a_failing_hook_hides_copies_too():
     shown = without_copies(lambda name, args, kwargs: ([args[1]], {}), "Pay", PAYLOAD)
     assert "4111" not in str(shown)
 
 
-def test_bytes_that_are_no_job_are_hidden_because_nothing_tells_whose_they_are():
+def test_malformed_jobs_are_hidden():
     assert redacted(lambda name, args, kwargs: (args, kwargs), "", ["4111"], {}) == ([HIDDEN], {})
     assert redacted(None, "", ["4111"], {}) == (["4111"], {})

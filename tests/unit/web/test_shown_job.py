@@ -32,17 +32,17 @@ def test_arguments_are_json_with_commas_between_and_keyword_arguments_by_name():
 
 
 @pytest.mark.parametrize("args", [["x" * 200], [["x"] * 200], list(range(200)), [{"x" * 200: 1}]])
-def test_long_ones_are_cut(args):
+def test_long_arguments_are_cut(args):
     text = line(args)
     assert len(text) == 101
     assert text.endswith("…")
 
 
-def test_ten_megabytes_are_not_written_out_to_be_cut():
+def test_large_values_are_cut_before_encoding():
     assert len(line([list(range(1_000_000))], most=50)) == 51
 
 
-def test_what_is_nested_deeply_is_shown_as_far_as_anybody_reads():
+def test_deeply_nested_values_are_cut():
     nested: list = []
     for _ in range(400):
         nested = [nested]
@@ -50,19 +50,19 @@ def test_what_is_nested_deeply_is_shown_as_far_as_anybody_reads():
     assert len(start_of(nested, 100_000, pretty=True)) < 100_000
 
 
-def test_bytes_that_are_no_job_are_shown_as_they_are():
+def test_malformed_jobs_are_shown_unchanged():
     assert one_line(JobRecord(b"\xff<b>"), everything, 100) == "\N{REPLACEMENT CHARACTER}<b>"
 
 
 @pytest.mark.parametrize("raw", [b"no job", record([1, 2]).raw])
-def test_redaction_comes_before_anything_is_written(raw):
+def test_arguments_are_redacted_before_encoding(raw):
     def nothing(name, args, kwargs):
         return ["[hidden]"], {}
 
     assert one_line(JobRecord(raw), nothing, 100) in {"[hidden]", '"[hidden]"'}
 
 
-def test_a_job_is_shown_with_where_it_is_and_all_that_lists_need():
+def test_a_listed_job_has_its_location_and_all_fields():
     data = shown(
         record([1], tags=["t"] * 30, created_at=1000, error_class="E", error_message="m"),
         everything,
@@ -90,10 +90,10 @@ def test_any_bytes_can_be_shown(raw):
 
 
 @pytest.mark.parametrize("seconds", [None, math.nan, math.inf, -1.0, 1e300])
-def test_what_no_calendar_knows_is_no_moment(seconds):
+def test_invalid_times_are_none(seconds):
     assert moment(seconds) is None
 
 
-def test_json_is_written_no_further_than_needed():
+def test_only_the_needed_json_is_encoded():
     assert start_of({"a": [1, 2, 3]}, 5) == '{"a":'
     assert start_of([1], 50, pretty=True) == "[\n  1\n]"

@@ -17,23 +17,23 @@ def bars(drawn):
     return re.findall(r"M([\d.]+),23V([\d.]+)", path.get("d"))
 
 
-def test_a_sparkline_has_a_bar_for_each_value_and_says_the_highest():
+def test_a_sparkline_has_a_bar_for_each_value_and_the_peak_as_title():
     drawn = sparkline([0, 1, 1500], title="Per hour")
     assert bars(drawn) == [("60.0", "22.0"), ("100.0", "1.0")]
     assert titles(drawn) == ["Per hour: ≤ 1,500"]
 
 
-def test_a_sparkline_of_nothing_is_a_line():
+def test_an_empty_sparkline_is_a_line():
     assert bars(sparkline([], title="Per hour")) == []
 
 
-def test_a_sparkline_has_the_colour_of_its_series():
+def test_a_sparkline_has_the_color_of_its_series():
     assert classed(sparkline([1], title="", position=3), "series-4")
 
 
 @settings(max_examples=50, deadline=None)
 @given(strategies.lists(strategies.floats(min_value=0, max_value=1e300), max_size=50))
-def test_any_numbers_make_a_sparkline_that_stays_inside(values):
+def test_any_numbers_stay_inside_the_sparkline(values):
     for x, top in bars(sparkline(values, title="x")):
         assert 0 <= float(x) <= 120
         assert 1 <= float(top) <= 22

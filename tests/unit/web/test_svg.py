@@ -13,7 +13,7 @@ from offsider.web.charts.svg import element, percent
 EVIL = "\"'><script>alert(1)</script>&amp;"
 
 
-def test_text_and_attributes_are_escaped_and_read_back_as_they_were():
+def test_text_and_attributes_are_escaped():
     read = ET.fromstring(element("text", {"x": 1.5, "class": EVIL}, EVIL))
     assert (read.text, read.attrib) == (EVIL, {"x": "1.5", "class": EVIL})
 
@@ -23,12 +23,12 @@ def test_markup_stays_markup():
 
 
 @pytest.mark.parametrize("share,written", [(0, "0%"), (0.5, "50%"), (1 / 3, "33.33%"), (1, "100%")])
-def test_a_share_is_a_percentage_of_the_width(share, written):
+def test_a_fraction_is_a_percentage_of_the_width(share, written):
     assert percent(share) == written
 
 
 @given(strategies.floats(min_value=-1e12, max_value=1e12))
-def test_no_number_is_written_with_an_exponent_that_a_browser_would_have_to_read(number):
+def test_numbers_have_no_exponent(number):
     written = element("g", {"x": number})
     assert abs(float(written[6 : written.index('">')]) - number) <= max(1.0, abs(number) * 1e-4)
     assert "e+" not in written

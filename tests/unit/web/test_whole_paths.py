@@ -20,15 +20,15 @@ BASE = "/jobs/@b"
         ({"search": None, "page": 3, "more": ""}, {"search": None, "page": 3, "more": ""}),
     ],
 )
-def test_a_path_begins_with_where_the_pages_are(data, expected):
+def test_paths_get_the_base_as_prefix(data, expected):
     assert with_base(BASE, data) == expected
 
 
-def test_what_is_somebody_elses_stays_as_it_is():
+def test_user_data_is_unchanged():
     for data in ({"fields": {"path": "/x"}}, {"values": {"text": "/x"}}, {"name": "/x"}, {"orders": ["/x"]}):
         assert with_base(BASE, data) == data
 
 
-def test_at_the_root_nothing_is_changed():
+def test_without_a_base_nothing_changes():
     data = {"path": "/busy"}
     assert with_base("", data) is data

@@ -6,10 +6,11 @@ import io
 
 import pytest
 
+from offsider.config.config import Config
+from offsider.config.installation import Installation
 from offsider.web.app import WebApp
 from offsider.web.options import WebOptions
 from offsider.web.wsgi_adapter import WsgiApp, request_of
-from offsider.wiring.config import Config
 
 
 def environ(**more):
@@ -23,7 +24,7 @@ def environ(**more):
     return base | more
 
 
-def test_a_request_is_handed_over_as_it_came():
+def test_a_request_has_all_data_of_the_environ():
     given = environ(
         PATH_INFO="/ä/ b".encode().decode("latin-1"),
         SCRIPT_NAME="/jobs/",
@@ -42,30 +43,30 @@ def test_a_request_is_handed_over_as_it_came():
 
 
 @pytest.mark.parametrize("length", ["65537", "99999999999", "-1", "x"])
-def test_a_body_that_is_too_large_or_of_no_length_is_not_read(length):
+def test_a_body_that_is_too_large_or_has_no_length_is_not_read(length):
     assert request_of(environ(CONTENT_LENGTH=length)).too_large
 
 
-def test_nothing_sent_is_no_body():
+def test_an_empty_request_has_no_body():
     assert request_of(environ(CONTENT_LENGTH="")).body == b""
     assert request_of(environ(PATH_INFO="")).path == "/"
 
 
-def test_an_answer_has_its_status_line_and_its_headers():
+def test_a_response_has_status_line_and_headers():
     started = []
-    app = WsgiApp(WebApp(WebOptions({"main": Config()})))
+    app = WsgiApp(WebApp(WebOptions({"main": Installation.of(Config())})))
     parts = app(environ(PATH_INFO="/assets/none.css"), lambda status, headers: started.append((status, dict(headers))))
-    assert b"".join(parts).startswith(b"There is no such page")
+    assert b"".join(parts).startswith(b"Page not found")
     status, headers = started[0]
     assert status == "404 Not Found"
-    assert headers["referrer-policy"] == "no-referrer"
+    assert headers["referrer-policy"] == "same-origin"
 
 
-def test_an_async_hook_is_awaited_without_an_event_loop_of_the_host():
+def test_an_async_hook_works_without_an_event_loop():
     async def authenticate(request):
         return None
 
     started = []
-    app = WsgiApp(WebApp(WebOptions({"main": Config()}, authenticate=authenticate)))
+    app = WsgiApp(WebApp(WebOptions({"main": Installation.of(Config())}, authenticate=authenticate)))
     app(environ(), lambda status, headers: started.append(status))
     assert started == ["403 Forbidden"]

@@ -5,9 +5,9 @@ from random import Random
 
 import pytest
 
+from offsider.config.config import Config
 from offsider.core.clock import Clock
 from offsider.jobs import registry
-from offsider.wiring.config import Config
 
 NOW = 1_795_216_780.25
 

@@ -2,13 +2,16 @@
 
 import asyncio
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from contextvars import ContextVar
 
 import pytest
 
 from offsider.core.errors import Shutdown
-from offsider.worker.async_runner import AsyncRunner
+from offsider.worker.run.async_runner import AsyncRunner
+from tests.threads import hammering
 from tests.waiting import wait_for
 
 TOPIC: ContextVar[str] = ContextVar("topic", default="none")
@@ -37,11 +40,11 @@ async def fail(error: BaseException):
     raise error
 
 
-def test_the_result_of_a_coroutine_comes_back(runner):
+def test_a_coroutine_returns_its_result(runner):
     assert runner.run(answer(42)) == 42
 
 
-def test_an_error_of_a_coroutine_comes_back(runner):
+def test_a_coroutine_raises_its_error(runner):
     with pytest.raises(ValueError, match="mine"):
         runner.run(fail(ValueError("mine")))
 
@@ -89,7 +92,7 @@ class Waiting:
         return await asyncio.Event().wait()
 
 
-def test_cancelling_is_a_shutdown_for_the_thread(runner, threads):
+def test_cancelling_raises_a_shutdown_in_the_thread(runner, threads):
     waiting = Waiting(runner, threads)
     assert runner.cancel(waiting.thread_id)
     with pytest.raises(Shutdown):
@@ -157,7 +160,7 @@ def test_an_exit_in_one_coroutine_leaves_the_others_running(runner, threads, err
         other.outcome.result(10)
 
 
-def test_stopping_ends_the_loop_and_what_runs_on_it(runner, threads):
+def test_stopping_ends_the_loop_and_its_coroutines(runner, threads):
     waiting = Waiting(runner, threads)
     runner.stop()
     with pytest.raises((asyncio.CancelledError, Shutdown)):
@@ -222,7 +225,37 @@ def test_no_job_ends_the_loop_for_the_others(runner, how):
     assert runner.run(answer(42)) == 42
 
 
-def test_a_limit_that_fired_when_the_last_coroutine_was_ending_is_not_for_the_next_one(runner):
-    runner.run(answer(1))
-    runner._limited[threading.get_ident()] = TimeoutError
-    assert runner.run(answer(2), limited=True) == 2
+@pytest.mark.parametrize("late", ["cancel", "limit"])
+def test_a_stop_or_a_limit_that_comes_as_a_coroutine_ends_is_not_for_the_next_one(runner, late):
+    rounds, over = threading.Barrier(2), threading.Event()
+    caller = threading.get_ident()
+
+    def stops() -> None:
+        while True:
+            rounds.wait(10)
+            if over.is_set():
+                return
+            while runner.waits(caller) or not rounds.n_waiting:
+                if late == "cancel":
+                    runner.cancel(caller)
+                else:
+                    runner.limit(caller, Late)
+            rounds.wait(10)
+
+    stopping = threading.Thread(target=stops)
+    stopping.start()
+    ends = time.monotonic() + 1
+    with hammering():  # threads change as often as can be
+        while time.monotonic() < ends:
+            rounds.wait(10)
+            with suppress(Shutdown, Late):
+                runner.run(answer(1), limited=True)
+            rounds.wait(10)
+            assert runner.run(answer(2), limited=True) == 2
+    over.set()
+    rounds.wait(10)
+    stopping.join(10)
+
+
+class Late(asyncio.CancelledError):
+    """A limit."""

@@ -8,7 +8,6 @@ import pytest
 
 from offsider.core.errors import UnsupportedServer
 from offsider.storage.server_info import ServerInfo
-from offsider.wiring.config import Config
 from offsider.worker import boot_checks
 
 GOOD = {
@@ -52,7 +51,7 @@ def test_an_old_server_is_refused(kind, version):
 @pytest.mark.parametrize(
     "kind, version", [("redis", (7, 0)), ("redis", (8, 2)), ("valkey", (7, 2, 0)), ("dragonfly", (1, 27)), (None, None)]
 )
-def test_a_new_or_unknown_one_is_not(kind, version):
+def test_a_new_or_unknown_version_is_accepted(kind, version):
     boot_checks.check_version(info(kind=kind, version=version), "redis://h")
 
 
@@ -71,28 +70,19 @@ def test_risks_are_warned_about():
     assert "out of memory (9 of 8 bytes)" in boot_checks.check_memory(info(used_memory=9, max_memory=8))
 
 
-def test_half_known_persistence_is_no_alarm():
+def test_partly_known_persistence_gives_no_warning():
     assert boot_checks.check_persistence(info(aof=False, rdb=None)) is None
     assert boot_checks.check_persistence(info(aof=True, rdb=False)) is None
     assert boot_checks.check_memory(info(used_memory=None, max_memory=8)) is None
 
 
-def test_what_may_not_be_asked_is_said_to_be_unknown():
+def test_forbidden_commands_are_named_with_the_checks_that_need_them():
     warning = boot_checks.check_forbidden(info(policy=None, aof=None, rdb=None, forbidden=("INFO", "CONFIG")))
-    assert warning == "this user may not call INFO, CONFIG: unknown are maxmemory-policy, AOF, RDB"
+    assert warning == "this user may not call INFO, CONFIG: not checked: maxmemory-policy, AOF, RDB"
     assert boot_checks.check_forbidden(info(forbidden=("HELLO",))) is None
 
 
-def test_a_pool_smaller_than_the_threads_is_warned_about():
-    config = Config()
-    capsule = config.capsule("default", concurrency=2)
-    assert list(boot_checks.check_capsules([capsule])) == []
-    assert capsule.redis.size == 5
-    capsule.concurrency = 9
-    assert "5 connections for 9 threads" in next(boot_checks.check_capsules([capsule]))
-
-
-def test_names_that_nobody_registers():
+def test_unregistered_names_are_listed():
     raws = [b'{"class":"Known","args":[]}', b'{"class":"B","args":[]}', b'{"class":"A","args":[]}', b"not json"]
     assert boot_checks.unregistered(raws * 2, {"Known"}) == ["A", "B"]
 
@@ -111,5 +101,5 @@ def test_which_sidekiq_a_process_is(told, version):
     assert boot_checks.wire_version_of(json.dumps(told).encode()) == version
 
 
-def test_an_info_that_cannot_be_read_tells_nothing():
+def test_an_unreadable_info_has_no_wire_version():
     assert boot_checks.wire_version_of(b"{") is None

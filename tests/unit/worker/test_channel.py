@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from offsider.worker.keeper.channel import Channel, KeeperGone
+from offsider.worker.alive.keeper.channel import Channel, KeeperGone
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def test_datagrams_arrive_whole_and_in_order(channel):
     assert channel.receive() is None
 
 
-def test_nobody_waits_for_a_reader_that_stands_still(channel):
+def test_writers_do_not_block_on_a_reader_that_hangs(channel):
     sent = 0
     while channel.send(b"x" * 10_000):
         sent += 1
@@ -32,18 +32,18 @@ def test_nobody_waits_for_a_reader_that_stands_still(channel):
     assert channel.send(b"there is room again")
 
 
-def test_what_the_system_does_not_take_is_dropped(channel):
+def test_a_datagram_that_the_system_refuses_is_dropped(channel):
     assert not channel.send(b"x" * 50_000_000)
     assert channel.receive() is None
 
 
-def test_a_writer_notices_that_nobody_reads_any_more(channel):
+def test_a_writer_notices_that_the_reader_has_closed(channel):
     channel.only_send()
     with pytest.raises(KeeperGone):
         channel.send(b"anybody?")
 
 
-def test_a_reader_sees_nothing_strange_when_the_writer_goes(channel):
+def test_a_reader_sees_no_error_when_the_writer_closes(channel):
     channel.send(b"last words")
     channel.only_receive()
     assert channel.receive() == b"last words"

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from offsider.worker.keeper.endings import Ending
+from offsider.worker.alive.keeper.endings import Ending, Program
 from tests.waiting import wait_for
+
+needs_maps = pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="an exec is seen by /proc (Linux)")
+EXEC = "import os; input(); os.execv('/bin/cat', ['cat'])"
 
 
 @pytest.fixture(params=["pidfd", "looking"])
@@ -25,7 +30,7 @@ def test_an_end_is_seen_and_stays_seen(way):
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         ending = Ending(process.pid)
         assert not ending.seen()
-        assert ending.must_look is (way == "looking")
+        assert ending.must_look
         process.kill()
         if way == "looking":
             process.wait()  # a zombie still has its number
@@ -36,7 +41,7 @@ def test_an_end_is_seen_and_stays_seen(way):
     assert not ending.must_look
 
 
-def test_a_process_of_somebody_else_lives(monkeypatch):
+def test_a_process_of_another_user_counts_as_alive(monkeypatch):
     def refused(pid, number):
         raise PermissionError
 
@@ -54,3 +59,55 @@ def test_a_system_that_refuses_pidfds_is_looked_at(monkeypatch):
     assert ending.fd is None
     assert not ending.seen()
     assert ending.must_look
+
+
+@needs_maps
+def test_a_process_that_execs_another_program_has_ended(way):
+    with subprocess.Popen([sys.executable, "-c", EXEC], stdin=subprocess.PIPE) as process:
+        ending = Ending(process.pid)
+        assert not ending.seen()
+        assert not ending.by_exec
+        process.stdin.write(b"\n")
+        process.stdin.flush()
+        wait_for(ending.seen)
+        assert ending.by_exec
+        assert process.poll() is None
+        process.stdin.close()
+        process.wait()
+        assert not ending.by_exec
+    ending.close()
+
+
+@needs_maps
+def test_a_surviving_forked_child_does_not_hide_the_exec():
+    """It holds copies of all descriptors, and of the memory."""
+    text = "import os, time; child = os.fork() or time.sleep(60); print(child, flush=True); " + EXEC
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", text], **pipes) as process:
+        child = int(process.stdout.readline())
+        program, of_the_child = Program(process.pid), Program(child)
+        process.stdin.write(b"\n")
+        process.stdin.flush()
+        wait_for(program.replaced)
+        assert not of_the_child.replaced()
+        os.kill(child, signal.SIGKILL)
+        process.stdin.close()
+    program.close()
+    of_the_child.close()
+
+
+def test_without_proc_no_exec_is_detected(monkeypatch):
+    def refused(path, flags):
+        raise PermissionError
+
+    monkeypatch.setattr(os, "open", refused)
+    program = Program(os.getpid())
+    assert not program.watched
+    assert not program.replaced()
+
+
+@needs_maps
+def test_a_process_that_is_gone_is_not_watched():
+    with subprocess.Popen([sys.executable, "-c", "pass"]) as process:
+        process.wait()
+    assert not Program(process.pid).watched

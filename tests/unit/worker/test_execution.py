@@ -7,32 +7,35 @@ import logging
 import threading
 import time
 from contextlib import contextmanager, suppress
+from itertools import cycle
 
 import pytest
 
-from offsider import Discard, Job, NoCapableWorker, Reschedule, Skip, UnknownJob, current_job, job
+from offsider import Discard, Job, NoCapableWorker, Reschedule, Skip, TooManyReschedules, UnknownJob, current_job, job
+from offsider.config.config import Config
+from offsider.core import once
 from offsider.core.compression import compress
-from offsider.core.errors import HardTimeout, InvalidArguments, MovedAway, NoCurrentJob, Shutdown, SoftTimeout
-from offsider.core.payload import encode
-from offsider.jobs import registry
-from offsider.storage.working import Entry, Owner
-from offsider.wiring.config import Config
-from offsider.worker.async_runner import AsyncRunner
-from offsider.worker.execution import SHORT_RUNS, SHORT_SECONDS, Executor
-from offsider.worker.job_logger import JobLogger
-from offsider.worker.outcome import (
+from offsider.core.errors import HardTimeout, InvalidArguments, NoCurrentJob, Shutdown, SoftTimeout
+from offsider.core.outcome import (
     Discarded,
     Failed,
     Interrupted,
     Malformed,
     Moved,
-    Parked,
     Rescheduled,
     Skipped,
+    Stranded,
     Succeeded,
 )
-from offsider.worker.time_limits import TimeLimits
+from offsider.core.payload import encode
+from offsider.jobs import registry
+from offsider.storage.working import Entry, Owner
+from offsider.worker.run.async_runner import AsyncRunner
+from offsider.worker.run.executor import SHORT_RUNS, SHORT_SECONDS, Executor
+from offsider.worker.run.stranded import StrandedJobs
+from offsider.worker.run.time_limits import TimeLimits
 from offsider.worker.unit_of_work import UnitOfWork
+from tests.unit.worker.executors import make_executor
 from tests.waiting import wait_for
 
 
@@ -54,8 +57,8 @@ def run(config):
 
     def run(raw: bytes | None = None, *, stopping: bool = False, **fields):
         raw = encode({"class": "J", "args": [], "queue": "low", "jid": "a" * 24, **fields}) if raw is None else raw
-        executor = Executor(config, config.capsules["default"], JobLogger(config), runner, lambda: stopping)
-        return executor.run(UnitOfWork("taken_from", raw))
+        executor = make_executor(config, runner, stopping=lambda: stopping)
+        return executor.run(UnitOfWork("taken_from", raw), 0.0)
 
     yield run
     runner.stop()
@@ -116,7 +119,7 @@ def test_an_unknown_class_fails_inside_the_reloader_and_before_middleware(config
     assert walked == []
 
 
-class Judge:
+class Judge(StrandedJobs):
     """Stands in for the part that says what becomes of jobs that cannot run here."""
 
     def __init__(self, *answers: object) -> None:
@@ -139,19 +142,17 @@ def test_a_job_that_may_be_beyond_this_worker_is_judged_before_anything_of_it_be
         begun.append(number)
 
     config.server_middleware.add(lambda context, call_next: (begun.append("middleware"), call_next(context)))
-    parked = Parked(b"{}", 5.0, "not declared", nobody=True)
-    judge = Judge(parked, None, None, Failed(NoCapableWorker("for 30 days")), LookupError("broken"))
-    executor = Executor(
-        config, config.capsules["default"], JobLogger(config), AsyncRunner("none"), lambda: False, abilities=judge
-    )
+    stranded = Stranded(b"{}", 5.0, "not declared", is_first=True)
+    judge = Judge(stranded, None, None, Failed(NoCapableWorker("for 30 days")), LookupError("broken"))
+    executor = make_executor(config, admissions=(judge.admit,))
 
     def outcome(**fields):
-        return executor.run(UnitOfWork("low", encode({"class": "J", "args": [], "jid": "a", **fields}))).outcome
+        return executor.run(UnitOfWork("low", encode({"class": "J", "args": [], "jid": "a", **fields})), 0.0).outcome
 
     assert outcome() == outcome(signature=one.declared.signature.digest) == Succeeded()
     assert judge.asked == []
     begun.clear()
-    assert outcome(**{"class": "New"}) is parked
+    assert outcome(**{"class": "New"}) is stranded
     assert begun == []
     assert outcome(signature="5ca1ab1e") == Succeeded()  # it was not judged, so it runs
     unknown = outcome(**{"class": "New"})
@@ -224,7 +225,6 @@ def raises(error: BaseException):
         (raises(Reschedule(12.5)), Rescheduled),
         (raises(Discard("too old")), Discarded),
         (raises(Skip("nothing to do")), Skipped),
-        (raises(MovedAway("elsewhere")), Moved),
     ],
 )
 def test_every_end_of_a_job_is_an_outcome(run, perform, outcome):
@@ -240,14 +240,14 @@ def test_every_end_of_a_job_is_an_outcome(run, perform, outcome):
 def executor(config):
     """One thread's, for runs one after the other."""
     runner = AsyncRunner("loop-of-the-test")
-    yield Executor(config, config.capsules["default"], JobLogger(config), runner, lambda: False)
+    yield make_executor(config, runner)
     runner.stop()
 
 
 def measured(executor: Executor, name: str, runs: int) -> list[bool]:
     """Whether the CPU time of each of so many runs was measured."""
     raw = encode({"class": name, "args": [], "queue": "low", "jid": "a" * 24})
-    return [executor.run(UnitOfWork("low", raw)).cpu_seconds is not None for _ in range(runs)]
+    return [executor.run(UnitOfWork("low", raw), 0.0).cpu_seconds is not None for _ in range(runs)]
 
 
 def test_of_short_runs_some_have_their_cpu_time_measured_and_of_long_ones_all(executor):
@@ -266,7 +266,7 @@ def test_whoever_is_told_of_each_run_is_told_all_of_it(config, executor):
 
 def test_without_metrics_no_cpu_time_is_measured(config):
     config.worker.metrics = False
-    executor = Executor(config, config.capsules["default"], JobLogger(config), AsyncRunner("none"), lambda: False)
+    executor = make_executor(config)
     job(name="Short")(lambda: None)
     assert measured(executor, "Short", 3) == [False] * 3
 
@@ -275,56 +275,88 @@ def test_middleware_is_told_where_the_job_lies_and_who_runs_it(config):
     seen = []
     config.server_middleware.add(lambda job, call_next: seen.append((job.entry, job.process)))
     config.freeze()
-    executor = Executor(config, config.capsules["default"], JobLogger(config), AsyncRunner("none"), lambda: False)
+    executor = make_executor(config)
     raw = encode({"class": "J", "args": [], "queue": "low", "jid": "a" * 24})
     job(name="J")(lambda: None)
-    alone = UnitOfWork("low", raw)
-    alone.alone_in = "host:1:a"
+    alone = UnitOfWork("low", raw, alone_in="host:1:a")
     for unit in (UnitOfWork("low", raw, Owner("host:2:b", "default")), alone):
-        executor.run(unit)
+        executor.run(unit, 0.0)
     assert seen == [(Entry(Owner("host:2:b", "default"), "low", raw), "host:2:b"), (None, "host:1:a")]
 
 
-def closed(error: BaseException):
-    def gate(job, call_next) -> None:
-        raise error
+def raising(job, call_next):
+    raise ValueError("boom")
 
-    return gate
+
+def stopped(job, call_next):
+    raise Shutdown
+
+
+def broken_afterwards(job, call_next):
+    call_next(job)
+    raise ValueError("boom")
 
 
 @pytest.mark.parametrize(
-    "gate, outcome, lines",
+    "admission, outcome, lines",
     [
         (lambda job, call_next: call_next(job), Succeeded, ["start", "ran", "done"]),
-        (closed(MovedAway("elsewhere")), Moved, ["moved"]),
-        (closed(Reschedule(5)), Rescheduled, ["done"]),
-        (closed(ValueError("boom")), Failed, ["fail"]),
-        (closed(Shutdown()), Interrupted, ["fail"]),
-        (lambda job, call_next: None, Succeeded, ["done"]),
+        (lambda job, call_next: Moved("elsewhere"), Moved, ["moved"]),
+        (lambda job, call_next: Rescheduled(5), Rescheduled, ["done"]),
+        (raising, Failed, ["fail"]),
+        (stopped, Interrupted, ["fail"]),
+        (broken_afterwards, Succeeded, ["start", "ran", "done"]),
     ],
-    ids=["passes", "moved", "rescheduled", "failed", "interrupted", "stopped"],
+    ids=["passes", "moved", "rescheduled", "failed", "interrupted", "broken afterwards"],
 )
-def test_a_job_that_a_gate_keeps_from_running_does_not_start(config, caplog, gate, outcome, lines):
+def test_a_job_that_an_admission_keeps_from_running_does_not_start(config, caplog, admission, outcome, lines):
     caplog.set_level(logging.INFO, "offsider")
-    config.server_middleware.gate(gate)
-    executor = Executor(config, config.capsules["default"], JobLogger(config), AsyncRunner("none"), lambda: False)
+    config.admissions.append(admission)
+    executor = make_executor(config)
     job(name="J")(lambda: logging.getLogger("offsider").info("ran"))
     raw = encode({"class": "J", "args": [], "queue": "low", "jid": "a" * 24})
     for _ in range(2):
         caplog.clear()
-        assert type(executor.run(UnitOfWork("low", raw)).outcome) is outcome
+        assert type(executor.run(UnitOfWork("low", raw), 0.0).outcome) is outcome
         assert [record.getMessage() for record in caplog.records] == lines
+
+
+def test_admissions_are_asked_in_their_order_outside_of_all_middleware(config):
+    steps = []
+    config.server_middleware.add(lambda job, call_next: [steps.append("middleware"), call_next(job)])
+    for name in ("first", "second"):
+        config.admissions.append(lambda job, call_next, name=name: steps.append(name) or call_next(job))
+    job(name="J")(lambda: steps.append("ran"))
+    make_executor(config).run(UnitOfWork("low", encode({"class": "J", "args": []})), 0.0)
+    assert steps == ["first", "second", "middleware", "ran"]
 
 
 def test_an_outcome_carries_what_the_job_said(run):
     job(name="J")(raises(Reschedule(12.5)))
-    assert run().outcome == Rescheduled(12.5)
+    assert run().outcome == Rescheduled(12.5, counted=True)
     with registry.isolated():
         job(name="L")(raises(Reschedule(3, reason="closed")))
-        assert run(**{"class": "L"}).outcome == Rescheduled(3, "closed")
+        assert run(**{"class": "L"}).outcome == Rescheduled(3, "closed", counted=True)
     with registry.isolated():
         job(name="K")(raises(Skip("nothing to do")))
         assert run(**{"class": "K"}).outcome == Skipped("nothing to do")
+
+
+@pytest.mark.parametrize(
+    "limit, count, fails", [(3, 2, False), (3, 3, True), (3, 4, True), (None, 10**6, False), (3, "x", False)]
+)
+def test_a_reschedule_beyond_its_limit_is_a_failure(run, limit, count, fails):
+    job(name="J")(raises(Reschedule(5, limit=limit)))
+    outcome = run(rescheduled_count=count).outcome
+    assert type(outcome) is (Failed if fails else Rescheduled)
+    assert not fails or isinstance(outcome.error, TooManyReschedules)
+
+
+def test_a_reschedule_while_the_worker_stops_is_not_counted(config):
+    executor = make_executor(config, stopping=lambda: True)
+    job(name="J")(raises(Reschedule(0, limit=1)))
+    raw = encode({"class": "J", "args": [], "jid": "a" * 24, "rescheduled_count": 7})
+    assert executor.run(UnitOfWork("low", raw), 0.0).outcome == Rescheduled(0.0)
 
 
 @pytest.mark.parametrize("raw", [b"", b"no json", b"[]", b'{"class":"J"}'])
@@ -488,8 +520,8 @@ def test_whatever_does_not_fit_is_told_with_how_much_was_stored_and_what_the_job
     assert isinstance(outcome, Failed)
     assert isinstance(outcome.error, InvalidArguments)
     message = str(outcome.error).replace("'", "")
-    names = "".join(f", {name}" for name in fields.get("kwargs", {}))
-    assert f"the stored arguments ({len(fields['args'])} by position{names}) do not fit" in message
+    names = "".join(", 1 unknown name" if name == "speed" else f", {name}" for name in fields.get("kwargs", {}))
+    assert f"the stored arguments ({len(fields['args'])} positional{names}) do not match" in message
     assert "J(first: int, second: int = 2, *, unit: str)" in message
     assert ran == []
 
@@ -511,15 +543,7 @@ def test_each_run_of_a_class_has_an_object_of_its_own_that_knows_its_job(run):
 def limited(config):
     """An executor that keeps time limits, and the overruns it was told of."""
     runner, time_limits, overruns = AsyncRunner("loop-of-the-test"), TimeLimits(config), []
-    executor = Executor(
-        config,
-        config.capsules["default"],
-        JobLogger(config),
-        runner,
-        lambda: False,
-        time_limits=time_limits,
-        overran=lambda *told: overruns.append(told),
-    )
+    executor = make_executor(config, runner, lambda *told: overruns.append(told), time_limits=time_limits)
     yield executor, overruns
     runner.stop()
     time_limits.stop()
@@ -534,7 +558,7 @@ def test_a_job_with_a_limit_knows_how_much_time_is_left(limited):
 
     raw = {"class": "J", "args": []}
     for fields in ({}, {"hard_timeout": 100}):
-        assert isinstance(limited[0].run(UnitOfWork("default", encode(raw | fields))).outcome, Succeeded)
+        assert isinstance(limited[0].run(UnitOfWork("default", encode(raw | fields)), 0.0).outcome, Succeeded)
     assert seen[0] is None
     assert 90 < seen[1] <= 100
 
@@ -544,13 +568,13 @@ def test_a_coroutine_that_is_late_has_failed_with_its_limit(limited):
     async def waits() -> None:
         await asyncio.Event().wait()
 
-    outcome = limited[0].run(UnitOfWork("default", encode({"class": "J", "args": []}))).outcome
+    outcome = limited[0].run(UnitOfWork("default", encode({"class": "J", "args": []})), 0.0).outcome
     assert isinstance(outcome, Failed)
     assert isinstance(outcome.error, SoftTimeout)
 
 
 def test_a_job_that_comes_back_after_it_was_given_up_has_been_settled_without_it(limited, monkeypatch):
-    monkeypatch.setattr("offsider.worker.time_limits.GRACE_SECONDS", 0.02)
+    monkeypatch.setattr("offsider.worker.run.time_limits.GRACE_SECONDS", 0.02)
     executor, overruns = limited
 
     @job(name="J", hard_timeout=0.02)
@@ -558,7 +582,7 @@ def test_a_job_that_comes_back_after_it_was_given_up_has_been_settled_without_it
         wait_for(lambda: overruns)
 
     unit = UnitOfWork("default", encode({"class": "J", "args": [], "jid": "a" * 24}))
-    executor.run(unit)
+    executor.run(unit, 0.0)
     assert unit.settled
     [(told, run)] = overruns
     assert told is unit
@@ -584,8 +608,8 @@ def test_outside_of_perform_nothing_can_be_interrupted(config):
         tell("inside")
 
     config.server_middleware.add(middleware)
-    executor = Executor(config, config.capsules["default"], JobLogger(config), AsyncRunner("none"), lambda: False)
-    executor.run(UnitOfWork("default", encode({"class": "J", "args": []})))
+    executor = make_executor(config)
+    executor.run(UnitOfWork("default", encode({"class": "J", "args": []})), 0.0)
     assert seen == [("before", False), ("inside", True), ("after", False)]
 
 
@@ -614,3 +638,47 @@ def test_compressed_arguments_that_cannot_be_read_make_it_no_job(run):
     outcome = run(raw).outcome
     assert isinstance(outcome, Malformed)
     assert outcome.error.raw == raw
+
+
+# ------------------------------------------------------------------------- what others write
+
+
+def test_values_that_ruby_accepts_make_no_job_malformed(run):
+    seen: list[dict] = []
+
+    @job(name="J")
+    def looks() -> None:
+        seen.append(dict(current_job().payload))
+
+    odd = {"log_level": 1, "retry": "5", "backtrace": "10", "dead": "false", "queue": None, "jid": 7, "kwargs": [1]}
+    odd |= {"soft_timeout": "fast", "interrupted_count": {"x": 1}, "tags": None}
+    assert isinstance(run(**odd).outcome, Succeeded)
+    known = {"class": "J", "args": [], "log_level": "info", "retry": True, "backtrace": 10, "dead": True, "jid": "7"}
+    assert seen == [known | {"tags": None}]
+
+
+def test_an_ignored_value_is_warned_of_once_for_a_class_by_all_threads_and_never_shown(config, caplog, monkeypatch):
+    monkeypatch.setattr(once, "_seen", {})
+
+    @job(name="J")
+    def takes(secret: str) -> None: ...
+
+    @job(name="K")
+    def takes_none() -> None: ...
+
+    runner = AsyncRunner("loop-of-the-test")
+    of_each_thread = [make_executor(config, runner) for _ in range(2)]
+    for executor, jid, name in zip(cycle(of_each_thread), "abcd", "JJJK", strict=False):
+        args = ["pa55"] if name == "J" else []
+        odd = {"kwargs": ["pa55"], "soft_timeout": True, "retry": "5", "tags": None}
+        raw = encode({"class": name, "args": args, "jid": jid, **odd})
+        assert isinstance(executor.run(UnitOfWork("low", raw), 0.0).outcome, Succeeded)
+    runner.stop()
+    said = " which is not usable and is ignored (logged once per class)"
+    assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [
+        f"J JID-a: 'kwargs' is an array,{said}",
+        f"J JID-a: 'soft_timeout' is a boolean,{said}",
+        f"K JID-d: 'kwargs' is an array,{said}",
+        f"K JID-d: 'soft_timeout' is a boolean,{said}",
+    ]
+    assert "pa55" not in caplog.text

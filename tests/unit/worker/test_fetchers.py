@@ -2,9 +2,11 @@
 
 import pytest
 
+from offsider.config.config import Config
+from offsider.config.installation import Installation
 from offsider.core.errors import ConfigurationError
-from offsider.wiring.config import Config
-from offsider.worker.fetchers import make_fetcher
+from offsider.worker.fetch.by_name import make_fetcher
+from offsider.worker.fetch.fetcher import FetcherContext
 
 
 class Own:
@@ -20,9 +22,10 @@ def test_a_class_of_the_users_is_made_with_what_it_needs(between, monkeypatch):
     config = Config()
     config.worker.fetcher = f"own_fetching{between}Own"
 
-    made = make_fetcher(config, "capsule", "ownership")
+    context = FetcherContext(config, config.capsules["default"], Installation.of(config).redis, None, list)
+    made = make_fetcher(context)
 
-    assert made.given == (config, "capsule", "ownership")
+    assert made.given == (context,)
 
 
 def test_a_class_that_is_not_there_is_an_error_of_the_configuration():
@@ -30,4 +33,4 @@ def test_a_class_that_is_not_there_is_an_error_of_the_configuration():
     config.worker.fetcher = "nowhere.Own"
 
     with pytest.raises(ConfigurationError, match=r"worker\.fetcher: 'nowhere\.Own'"):
-        make_fetcher(config, "capsule", "ownership")
+        make_fetcher(FetcherContext(config, config.capsules["default"], Installation.of(config).redis, None, list))

@@ -25,7 +25,7 @@ def test_a_worker_that_takes_jobs_is_live_and_ready():
 
 
 def test_before_the_first_worker_nothing_is_ready_but_all_is_alive():
-    assert HealthState().ready() == ["0 of 1 workers take jobs"]
+    assert HealthState().ready() == ["0 of 1 workers claim jobs"]
     assert HealthState().live() == []
 
 
@@ -34,12 +34,12 @@ def test_before_the_first_worker_nothing_is_ready_but_all_is_alive():
     [
         ({"state": "quiet"}, "worker 7 is quiet"),
         ({"state": "stopping"}, "worker 7 is stopping"),
-        ({"beaten_at": None}, "worker 7: Redis has taken no beat for a liveness life (45 s)"),
-        ({"beaten_at": 0.0, "life_seconds": 0.001}, "worker 7: Redis has taken no beat for a liveness life (0.001 s)"),
-        ({"told_at": None}, "worker 7 is silent for a liveness life: does a job hold its interpreter?"),
+        ({"beaten_at": None}, "worker 7: no heartbeat has reached Redis for 45 s"),
+        ({"beaten_at": 0.0, "life_seconds": 0.001}, "worker 7: no heartbeat has reached Redis for 0.001 s"),
+        ({"told_at": None}, "worker 7 has not reported for 45 s; a job may block its interpreter"),
     ],
 )
-def test_what_a_restart_does_not_mend_is_not_ready_but_live(given, reason):
+def test_faults_that_a_restart_does_not_fix_are_live_but_not_ready(given, reason):
     health = state(worker(7, **given))
     assert health.ready() == [reason]
     assert health.live() == []
@@ -50,9 +50,9 @@ def test_a_part_that_is_stuck_asks_for_a_restart():
     assert health.live() == health.ready() == ["worker 7: its fetch loop stands still"]
 
 
-def test_those_on_their_way_out_are_no_lack_beside_enough_others():
+def test_stopping_workers_are_ignored_while_enough_others_are_ready():
     assert state(worker(7, state="stopping"), worker(8)).ready() == []
     assert state(worker(7, state="stopping"), worker(8), expected=3).ready() == [
         "worker 7 is stopping",
-        "1 of 3 workers take jobs",
+        "1 of 3 workers claim jobs",
     ]

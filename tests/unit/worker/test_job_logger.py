@@ -7,10 +7,7 @@ import logging
 import pytest
 
 from offsider.core.errors import Discard, MalformedPayload
-from offsider.wiring.context import JobContext
-from offsider.wiring.logs import logger
-from offsider.worker.job_logger import JobLogger
-from offsider.worker.outcome import (
+from offsider.core.outcome import (
     Deferred,
     Discarded,
     Dropped,
@@ -18,11 +15,14 @@ from offsider.worker.outcome import (
     Interrupted,
     Malformed,
     Moved,
-    Parked,
     Rescheduled,
     Skipped,
+    Stranded,
     Succeeded,
 )
+from offsider.logs.setup import logger
+from offsider.runtime.context import JobContext
+from offsider.worker.run.job_logger import JobLogger
 
 
 @pytest.fixture
@@ -150,6 +150,18 @@ def test_the_level_of_a_job_holds_for_its_own_run_alone(level, shown, config, ca
     assert [line.getMessage() for line in caplog.records] == [*shown, "after, too"]
 
 
+@pytest.mark.parametrize("level", ["fatal", "critical", "CRITICAL", "unknown"])
+def test_words_of_both_languages_count(level, config):
+    seen = []
+
+    def run(_job):
+        seen.append((logger.isEnabledFor(logging.ERROR), logger.isEnabledFor(logging.CRITICAL)))
+        return Succeeded(), 0.0
+
+    JobLogger(config).around(job(log_level=level), run)
+    assert seen == [(False, True)]
+
+
 def test_it_goes_back_also_when_the_run_breaks(config):
     def break_off(_job):
         assert not logger.isEnabledFor(logging.WARNING)
@@ -218,6 +230,14 @@ def test_a_structured_start_tells_what_is_known_before_a_run(structured, lines):
     level, message, fields = lines()[0]
     assert (level, message) == ("INFO", f"J JID-{'a' * 24}: start")
     assert fields == {"job_status": "start", **FACTS}
+
+
+def test_the_lines_of_an_active_job_name_the_class_that_it_wraps(structured, lines):
+    ended(structured, Succeeded(), 0.0, wrapped="MailJob")
+    assert [message for _, message, _ in lines()] == [
+        f"MailJob JID-{'a' * 24}: start",
+        f"MailJob JID-{'a' * 24}: done: 0.000 sec",
+    ]
 
 
 def test_a_structured_end_tells_all_timings(structured, lines):
@@ -307,7 +327,7 @@ def test_a_structured_log_that_is_broken_fails_no_job(structured, reports, monke
     def broken(message, fields):
         raise LookupError("a broken filter")
 
-    monkeypatch.setattr("offsider.worker.job_logger.write_info", broken)
+    monkeypatch.setattr("offsider.worker.run.job_logger.write_info", broken)
 
     assert ended(structured, Succeeded(), 1.0) == (Succeeded(), 1.0)
     assert [type(error) for error, _ in reports] == [LookupError] * 2
@@ -324,7 +344,7 @@ def test_structured_lines_can_be_switched_off_as_well(structured, lines):
 @pytest.mark.parametrize(
     "outcome, told",
     [
-        (Parked(b"{}", 4.56789, "not declared here", nobody=True), {"again_in": 4.568, "parked": "not declared here"}),
+        (Stranded(b"{}", 4.56789, "why", is_first=True, since=1.0), {"again_in": 4.568, "stranded": "why"}),
         (Deferred(60.0, "deferred by a switch"), {"again_in": 60.0, "deferred": "deferred by a switch"}),
         (Dropped("dropped by a switch", keep=True), {"dropped": "dropped by a switch", "kept": True}),
     ],
@@ -332,6 +352,11 @@ def test_structured_lines_can_be_switched_off_as_well(structured, lines):
 def test_a_job_that_does_not_begin_has_one_line_with_the_word_for_it(outcome, told, config, lines):
     JobLogger(config).instead_of_a_run(job(), outcome)
     assert lines() == [("INFO", outcome.name, told)]
+
+
+def test_a_job_that_goes_to_another_worker_is_not_called_stranded(config, lines):
+    JobLogger(config).instead_of_a_run(job(), Stranded(b"{}", 0.0, "not declared", is_first=True))
+    assert lines() == [("INFO", "handed over", {"again_in": 0.0, "handed_over": "not declared"})]
 
 
 def test_the_same_in_a_structured_line(structured, lines):
@@ -349,15 +374,14 @@ def test_what_cannot_be_logged_of_it_is_reported(structured, reports, monkeypatc
     def broken(*_: object) -> None:
         raise OSError("no disk")
 
-    monkeypatch.setattr("offsider.worker.job_logger.write_info", broken)
+    monkeypatch.setattr("offsider.worker.run.job_logger.write_info", broken)
     JobLogger(structured).instead_of_a_run(job(), Dropped("why", keep=False))
     assert reports[0][1] == {"context": "the job log"}
 
 
 def test_a_job_that_waits_for_another_worker_is_logged_when_it_begins_to_wait(config, lines):
-    for tries in (1, 2, 3):
-        parked = Parked(b"{}", 5.0, "not declared here", nobody=True, tries=tries)
-        JobLogger(config).instead_of_a_run(job(), parked)
+    for is_first in (True, False, False):
+        JobLogger(config).instead_of_a_run(job(), Stranded(b"{}", 5.0, "not declared here", is_first))
     assert len(lines()) == 1
 
 

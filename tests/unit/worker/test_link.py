@@ -10,9 +10,9 @@ import pytest
 from offsider.core.series import Series
 from offsider.storage.owners import Lists
 from offsider.storage.redis import RedisSettings
-from offsider.worker.keeper.channel import Channel
-from offsider.worker.keeper.link import SERIES_AT_ONCE, KeeperLink
-from offsider.worker.keeper.messages import Counted, Report, decode
+from offsider.worker.alive.keeper.channel import Channel
+from offsider.worker.alive.keeper.link import SERIES_AT_ONCE, KeeperLink
+from offsider.worker.alive.keeper.messages import Counted, Report, decode
 
 LISTS = Lists("host:1:aaaaaaaaaaaa", {"default": ("low",)})
 REDIS = RedisSettings()
@@ -47,7 +47,7 @@ def test_each_report_is_complete_and_tells_the_state_of_its_moment(channel):
     ]
 
 
-def test_a_worker_that_has_left_says_so_last(channel):
+def test_the_last_report_of_a_worker_is_that_it_has_left(channel):
     link = KeeperLink(channel)
     link.owns(LISTS, 9000, REDIS)
     link.left()
@@ -55,7 +55,7 @@ def test_a_worker_that_has_left_says_so_last(channel):
     assert [report.state for report in told(channel)] == ["ready", "left"]
 
 
-def test_what_was_counted_arrives_in_parts_that_fit(channel):
+def test_counts_arrive_in_parts_that_fit_into_datagrams(channel):
     link = KeeperLink(channel)
     link.count([Series({"class": f"A{number}" * 50}, processed=1) for number in range(SERIES_AT_ONCE + 1)], 3, 10)
     first, rest = (decode(channel.receive() or b"") for _ in range(2))
@@ -65,12 +65,12 @@ def test_what_was_counted_arrives_in_parts_that_fit(channel):
     assert channel.receive() is None
 
 
-def test_that_nothing_was_counted_is_told_too(channel):
+def test_empty_counts_are_sent_as_well(channel):
     KeeperLink(channel).count([], 0, 10)
     assert decode(channel.receive() or b"") == Counted(os.getpid(), (), 0, 10)
 
 
-def test_what_finds_no_room_is_told_the_next_time(channel, monkeypatch):
+def test_counts_that_do_not_fit_are_sent_the_next_time(channel, monkeypatch):
     link, room = KeeperLink(channel), [False]
     send = channel.send
     monkeypatch.setattr(channel, "send", lambda datagram: room[0] and send(datagram))
@@ -82,7 +82,7 @@ def test_what_finds_no_room_is_told_the_next_time(channel, monkeypatch):
     assert [series.processed for series in told.series] == [1, 2]
 
 
-def test_a_keeper_that_is_gone_is_told_of_no_counts(channel):
+def test_no_counts_are_sent_to_a_keeper_that_is_gone(channel):
     channel.only_send()
     link = KeeperLink(channel)
     link.count([Series({"class": "A"})], 0, 1)
@@ -90,7 +90,7 @@ def test_a_keeper_that_is_gone_is_told_of_no_counts(channel):
     link.count([Series({"class": "A"})], 0, 1)
 
 
-def test_a_lost_keeper_is_told_once_and_reaped(channel, caplog):
+def test_a_lost_keeper_is_logged_once_and_reaped(channel, caplog):
     keeper = os.fork()
     if keeper == 0:
         os._exit(0)

@@ -10,10 +10,16 @@ import time
 import pytest
 
 from offsider import job
+from offsider.config.installation import Installation
 from offsider.core.errors import HardTimeout, RedisUnavailable
 from offsider.core.payload import encode
+from offsider.worker.disposition import Back, Lost
+from offsider.worker.fetch.fetcher import FetcherContext, Settled
 from offsider.worker.manager import Manager
-from offsider.worker.time_limits import TimeLimits
+from offsider.worker.parts import WorkerParts
+from offsider.worker.run.seats import Seats
+from offsider.worker.run.time_limits import TimeLimits
+from offsider.worker.settle.report import Reporter
 from offsider.worker.unit_of_work import UnitOfWork
 from offsider.worker.work_state import WorkState
 from tests.waiting import wait_for
@@ -26,7 +32,12 @@ def unit(name, **fields):
 class Fetcher:
     """Hands out what is put into it; keeps what comes back. An error that is put in is raised by `retrieve`."""
 
+    unstarted = 0
+
     def __init__(self):
+        self.report = list
+        self.abandoned = threading.Event()
+        self.payloads = []
         self.waiting = queue.Queue()
         self.acknowledged, self.requeued, self.given_back = [], [], []
         self.failure = None
@@ -45,24 +56,42 @@ class Fetcher:
             return found
         return None
 
-    def acknowledge(self, unit):
-        self.acknowledged.append(unit)
-        return True
+    def settle(self, unit, disposition):
+        if isinstance(disposition, Lost):
+            self.report([Settled(unit, disposition, lost=True)])
+            return
+        unit.settled = True
+        (self.requeued if isinstance(disposition, Back) else self.acknowledged).append(unit)
+        self.report([Settled(unit, disposition)])
 
-    def requeue(self, unit):
+    def give_back(self, units):
         if self.failure:
             raise self.failure
-        self.requeued.append(unit)
-
-    def bulk_requeue(self, units):
-        if self.failure:
-            raise self.failure
-        self.given_back += units
-        for unit in units:
+        for unit, payload in units:
+            (self.given_back if self.abandoned.is_set() else self.requeued).append(unit)
+            self.payloads.append(payload)
             unit.settled = True
+
+    def owns(self, unit):
+        return True
 
     def quiet(self):
         self._quiet.set()
+
+    def close(self):
+        self.closed = True
+
+
+def make_manager(config, capsule, fetcher, **parts):
+    """A manager whose fetcher reports to it, as the launcher makes it."""
+    work_state = WorkState()
+    reporter = Reporter(config, work_state)
+    seats = Seats(capsule.concurrency, capsule.async_concurrency)
+    context = FetcherContext(
+        config, capsule, Installation.of(config).redis, None, reporter.settled, takes_next=seats.is_seated
+    )
+    fetcher.report, fetcher.abandoned = context.report, context.abandoned
+    return Manager(WorkerParts(config, work_state, reporter, lambda: False, **parts), context, fetcher, seats)
 
 
 @pytest.fixture
@@ -77,7 +106,7 @@ def make(config):
 
     def make(fetcher, capsule="default", concurrency=2):
         capsule = config.capsule(capsule, concurrency=concurrency)
-        manager = Manager(config, capsule, fetcher, WorkState(), lambda: False)
+        manager = make_manager(config, capsule, fetcher)
         made.append(manager)
         return manager
 
@@ -199,7 +228,7 @@ def test_a_job_whose_outcome_was_written_is_not_given_back_by_a_dead_processor(m
 
 def test_the_job_of_a_dead_processor_is_given_back_as_soon_as_redis_is_there_again(make, fetcher, reports, monkeypatch):
     """Meanwhile the processor is replaced, and the outage is reported once."""
-    monkeypatch.setattr("offsider.worker.manager.OUTAGE_SECONDS", 0.001)
+    monkeypatch.setattr("offsider.worker.outage.RETRY_SECONDS", 0.001)
 
     @job(name="Fine")
     def fine(): ...
@@ -225,7 +254,7 @@ def test_the_job_of_a_dead_processor_is_given_back_as_soon_as_redis_is_there_aga
 
 
 def test_a_dead_processor_gives_up_when_the_worker_does(make, fetcher, reports, monkeypatch):
-    monkeypatch.setattr("offsider.worker.manager.OUTAGE_SECONDS", 60)
+    monkeypatch.setattr("offsider.worker.outage.RETRY_SECONDS", 60)
 
     @job(name="Fine")
     def fine(): ...
@@ -274,7 +303,7 @@ def test_nobody_is_replaced_once_the_manager_is_quiet(make, fetcher, reports):
     assert entered.acquire(timeout=10)
 
     manager.quiet()
-    fetcher.acknowledge = lambda unit: (_ for _ in ()).throw(RuntimeError("our own bug"))
+    fetcher.settle = lambda unit, disposition: (_ for _ in ()).throw(RuntimeError("our own bug"))
     go_on.set()
 
     assert manager.wait(time.monotonic() + 10)
@@ -323,7 +352,7 @@ def test_a_manager_that_never_started_has_nothing_to_wait_for(make, fetcher):
     assert manager.give_back() == 0
 
 
-def test_what_still_runs_is_given_back_once(make, fetcher, caplog):
+def test_jobs_that_still_run_are_requeued_once(make, fetcher, caplog):
     entered, go_on = held_job()
     manager = make(fetcher, concurrency=3)
     running = [unit("Held"), unit("Held")]
@@ -338,8 +367,9 @@ def test_what_still_runs_is_given_back_once(make, fetcher, caplog):
     assert manager.give_back() == 0
 
     assert sorted(map(id, fetcher.given_back)) == sorted(map(id, running))
-    assert "gave back 2 jobs that did not end in time" in caplog.text
-    assert all(each.put_back.endswith(b'"interrupted_count":1}') for each in running)
+    assert "requeued 2 jobs that did not end in time" in caplog.text
+    assert caplog.text.count("requeued Held JID-") == 2
+    assert [payload.endswith(b'"interrupted_count":1}') for payload in fetcher.payloads] == [True, True]
     go_on.set()
 
 
@@ -371,7 +401,7 @@ def test_a_job_that_ends_after_it_was_given_back_has_a_void_run(make, fetcher, c
     assert "lost ownership" in caplog.text
 
 
-def test_what_cannot_be_given_back_is_reported_and_left_where_it_is(make, fetcher, reports):
+def test_a_failed_requeue_is_reported_and_leaves_the_job_in_its_list(make, fetcher, reports):
     entered, go_on = held_job()
     manager = make(fetcher, concurrency=1)
     fetcher.waiting.put(unit("Held"))
@@ -455,16 +485,14 @@ def test_a_broken_death_handler_and_a_broken_error_handler_harm_nobody(kind, mak
 
 
 def test_a_job_that_runs_past_its_hard_limit_fails_without_its_thread_and_ends_the_worker(config, fetcher, monkeypatch):
-    monkeypatch.setattr("offsider.worker.time_limits.GRACE_SECONDS", 0.02)
+    monkeypatch.setattr("offsider.worker.run.time_limits.GRACE_SECONDS", 0.02)
     entered, go_on = held_job()
     told, reasons, errors = [], [], []
     config.on("execution_finished", told.append)
     config.error_handlers.append(lambda error, context: errors.append(error))
     time_limits = TimeLimits(config)
     capsule = config.capsule("default", concurrency=1)
-    manager = Manager(
-        config, capsule, fetcher, WorkState(), lambda: False, time_limits=time_limits, give_up=reasons.append
-    )
+    manager = make_manager(config, capsule, fetcher, time_limits=time_limits, give_up=reasons.append)
     late = unit("Held", hard_timeout=0.05)
     fetcher.waiting.put(late)
     manager.start()

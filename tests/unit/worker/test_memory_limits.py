@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from offsider.wiring.config import Config
+from offsider.config.config import Config
 from offsider.worker.memory_limits import MemoryLimits, MemoryWatch
 
 MB = 1024
 
 
-def test_there_are_no_limits_unless_somebody_sets_them():
+def test_there_are_no_memory_limits_by_default():
     config = Config()
     limits = MemoryLimits.of(config.worker)
     assert limits == MemoryLimits(soft_mb=0, hard_mb=0, grace_seconds=900, min_life_seconds=60)
@@ -23,16 +23,16 @@ def test_there_are_no_limits_unless_somebody_sets_them():
 def test_above_the_hard_limit_it_is_too_much_at_once():
     watch = MemoryWatch(MemoryLimits(hard_mb=100), 0)
     assert watch.too_much(100 * MB, 70) == ""
-    assert watch.too_much(101 * MB, 73) == "it holds 101 MB, more than memory_hard_mb = 100"
+    assert watch.too_much(101 * MB, 73) == "it uses 101 MB, more than memory_hard_mb = 100"
 
 
 def test_above_the_soft_limit_it_is_too_much_after_the_grace():
     watch = MemoryWatch(MemoryLimits(soft_mb=100, grace_seconds=9), 0)
     assert [watch.too_much(200 * MB, now) for now in (70, 73, 76)] == ["", "", ""]
-    assert watch.too_much(200 * MB, 79) == "it has held more than memory_soft_mb = 100 for 9 s (200 MB now)"
+    assert watch.too_much(200 * MB, 79) == "it has used more than memory_soft_mb = 100 for 9 s (200 MB now)"
 
 
-def test_whoever_comes_down_in_between_has_the_whole_grace_again():
+def test_a_process_that_drops_below_the_soft_limit_gets_a_new_grace_period():
     watch = MemoryWatch(MemoryLimits(soft_mb=100, grace_seconds=9), 0)
     watch.too_much(200 * MB, 70)
     watch.too_much(50 * MB, 75)

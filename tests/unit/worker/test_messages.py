@@ -7,7 +7,7 @@ import pytest
 from offsider.core.series import Series
 from offsider.storage.owners import Lists
 from offsider.storage.redis import RedisSettings
-from offsider.worker.keeper.messages import Counted, Orders, Report, Unreadable, decode, encode
+from offsider.worker.alive.keeper.messages import Counted, Orders, Report, Unreadable, decode, encode
 
 REPORT = Report(
     4711,
@@ -31,5 +31,5 @@ def test_a_message_arrives_as_it_was_sent(message):
     "datagram",
     [b"", b"{", b"[]", b"{}", b"7", b'{"report": {}}', b'{"report": 7}', b'{"orders": {"more": 1}}', b"\xff\xfe"],
 )
-def test_what_is_no_message_is_told_apart(datagram):
+def test_an_undecodable_datagram_is_unreadable(datagram):
     assert isinstance(decode(datagram), Unreadable)

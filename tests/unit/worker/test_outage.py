@@ -22,7 +22,7 @@ def test_the_first_failure_of_a_row_is_reported_and_the_end_is_logged(config, re
     assert len([record for record in caplog.records if "Redis is online" in record.getMessage()]) == 1
 
 
-def test_an_outage_that_goes_on_is_reported_again_after_a_minute(config, reports, monkeypatch):
+def test_a_lasting_outage_is_reported_again_after_a_minute(config, reports, monkeypatch):
     clock = [1000.0]
     monkeypatch.setattr("offsider.worker.outage.time.monotonic", lambda: clock[0])
     outage = Outage("fetcher", config)

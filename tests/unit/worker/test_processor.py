@@ -4,27 +4,20 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from types import SimpleNamespace
 
 import pytest
 
-from offsider.core.errors import Discard, MalformedPayload, Reschedule, Shutdown
+from offsider.core.errors import Shutdown
+from offsider.core.outcome import Malformed, Succeeded
 from offsider.core.payload import decode, encode
-from offsider.wiring.context import JobContext, current_capsule
-from offsider.worker.interrupt import Window
-from offsider.worker.outcome import (
-    Discarded,
-    Failed,
-    Interrupted,
-    Malformed,
-    Rescheduled,
-    Run,
-    Skipped,
-    Succeeded,
-)
-from offsider.worker.processor import Processor
-from offsider.worker.report import Reporter, queued_seconds
-from offsider.worker.settlement import Settled
-from offsider.worker.unit_of_work import UnitOfWork
+from offsider.jobs.clients import Clients, client_for
+from offsider.runtime.context import JobContext
+from offsider.worker.processor import CapsuleParts, Processor
+from offsider.worker.run.interrupt import Window
+from offsider.worker.run.seats import Seats
+from offsider.worker.settle.report import queued_seconds
+from offsider.worker.unit_of_work import Run, UnitOfWork
 from offsider.worker.work_state import WorkState
 
 RAW = encode({"class": "J", "args": [], "jid": "a" * 24})
@@ -51,26 +44,27 @@ class Executor:
         self.window = Window()
         self.meanwhile = lambda unit: None
 
-    def run(self, unit):
+    def run(self, unit, started_at):
         self.steps.append("run")
         self.meanwhile(unit)
         if isinstance(self.outcome, BaseException):
             raise self.outcome
         job = None if isinstance(self.outcome, Malformed) else JobContext(decode(unit.raw), unit.queue, unit.raw)
-        return Run(job, self.outcome, 1.5, 0.25)
+        return Run(job, self.outcome, started_at, 1.5, 0.25)
 
 
 class Settlement:
     """Writes nothing."""
 
-    def __init__(self, settled, steps):
-        self.settled, self.steps = settled, steps
+    def __init__(self, error, steps):
+        self.error, self.steps = error, steps
+        self.runs = []
 
     def settle(self, unit, run):
         self.steps.append("settle")
-        if isinstance(self.settled, BaseException):
-            raise self.settled
-        return self.settled
+        self.runs.append(run)
+        if self.error is not None:
+            raise self.error
 
 
 class NoRunner:
@@ -87,26 +81,23 @@ class NoRunner:
 class Scene:
     """A processor among stand-ins."""
 
-    def __init__(self, config, units, outcome, settled):
+    def __init__(self, config, units, outcome, error):
         self.config = config
         self.steps: list[str] = []
-        self.finished = []
         self.deaths = []
         self.work_state = WorkState()
         self.executor = Executor(outcome, self.steps)
+        self.settlement = Settlement(error, self.steps)
         self.runner = NoRunner()
-        config.on("execution_finished", self.finished.append)
+        clients = Clients.of(config)
+        parts = CapsuleParts(
+            clients, config.clock, Fetcher(*units), self.settlement, self.work_state, self.runner, Seats(1, 0)
+        )
         self.processor = Processor(
-            config=config,
-            capsule=config.capsules["default"],
-            fetcher=Fetcher(*units),
-            executor=self.executor,
-            settlement=Settlement(settled, self.steps),
-            work_state=self.work_state,
-            reporter=Reporter(config, self.work_state),
-            async_runner=self.runner,
-            name="processor-of-the-test",
-            died=lambda processor, error: self.deaths.append((processor, error, threading.current_thread().name)),
+            "processor-of-the-test",
+            parts,
+            self.executor,
+            lambda processor, error: self.deaths.append((processor, error, threading.current_thread().name)),
         )
 
     def run(self):
@@ -117,9 +108,9 @@ class Scene:
 
 @pytest.fixture
 def scene(config):
-    def scene(outcome, settled=Settled.WRITTEN, units=None):
+    def scene(outcome, error=None, units=None):
         units = [UnitOfWork("default", RAW)] if units is None else units
-        return Scene(config, units, outcome, settled)
+        return Scene(config, units, outcome, error)
 
     return scene
 
@@ -139,73 +130,17 @@ def test_while_a_job_runs_the_worker_tells_so(scene, config):
 
     def look(unit):
         [work] = scene.work_state.running().values()
-        seen.append((work.unit is unit, work.run_at, unit.started, scene.processor.unit is unit))
-        seen.append(current_capsule())
+        seen.append((work.unit is unit, work.run_at, scene.processor.unit is unit))
+        seen.append(decode(scene.processor.unsettled()[1])["interrupted_count"])
+        seen.append(client_for(SimpleNamespace(client=None), None))
 
     scene.executor.meanwhile = look
     scene.run()
 
-    assert seen == [(True, config.clock.now(), True, True), config.capsules["default"]]
+    assert seen == [(True, config.clock.now(), True), 1, Clients.of(config).blocking]
+    assert [run.started_at for run in scene.settlement.runs] == [config.clock.now()]
+    assert scene.processor.unsettled() is None
     assert scene.work_state.busy == 0
-
-
-@pytest.mark.parametrize(
-    "ending, counts, told",
-    [
-        ((Succeeded(), Settled.WRITTEN), (1, 0), "succeeded"),
-        ((Failed(ValueError("boom")), Settled.WRITTEN), (1, 1), "failed"),
-        ((Failed(ValueError("boom")), Settled.DIED), (1, 1), "died"),
-        ((Discarded(Discard("old")), Settled.DIED), (1, 0), "discarded"),
-        ((Rescheduled(5), Settled.WRITTEN), (1, 0), "rescheduled"),
-        ((Skipped("nothing"), Settled.WRITTEN), (1, 0), "skipped"),
-        ((Interrupted(), Settled.WRITTEN), (0, 0), "interrupted"),
-    ],
-)
-def test_what_is_counted_and_told_of_each_outcome(ending, counts, told, scene, reports):
-    outcome, settled = ending
-    ended = scene(outcome, settled).run()
-
-    assert ended.work_state.take_counts() == counts
-    [news] = ended.finished
-    error = outcome.error if isinstance(outcome, Failed) else None
-    assert (news.outcome, news.error, news.job.jid) == (told, error, "a" * 24)
-    assert (news.duration_seconds, news.cpu_seconds, news.queued_seconds) == (1.5, 0.25, None)
-    assert [(its_error, context["job"]["jid"]) for its_error, context in reports] == (
-        [] if error is None else [(error, "a" * 24)]
-    )
-
-
-@pytest.mark.parametrize("settled", [Settled.LOST, Settled.UNWRITTEN])
-def test_a_void_run_is_neither_counted_nor_told(settled, scene, reports):
-    ended = scene(Failed(ValueError("boom")), settled).run()
-
-    assert ended.work_state.take_counts() == (0, 0)
-    assert ended.finished == []
-    assert reports == []
-    assert ended.processor.unit is None
-
-
-def test_a_payload_that_is_no_job_is_reported_with_its_bytes(scene, reports):
-    error = MalformedPayload(b"no job", "not JSON")
-
-    ended = scene(Malformed(error), units=[UnitOfWork("default", b"no job")]).run()
-
-    assert reports == [(error, {"context": "a malformed payload", "jobstr": b"no job"})]
-    assert ended.finished == []
-
-
-def test_a_broken_listener_and_a_broken_error_handler_do_not_end_the_thread(scene, config):
-    def broken(*_):
-        raise LookupError("broken itself")
-
-    config.on("execution_finished", broken)
-    config.error_handlers.append(broken)
-
-    ended = scene(Failed(ValueError("boom")), units=[UnitOfWork("default", RAW) for _ in range(2)]).run()
-
-    assert ended.steps == ["run", "settle"] * 2
-    assert ended.deaths == []
-    assert len(ended.finished) == 2
 
 
 @pytest.mark.parametrize("error", [RuntimeError("our own bug"), SystemExit(1), KeyboardInterrupt(), Shutdown()])
@@ -214,7 +149,7 @@ def test_an_error_of_the_steps_themselves_ends_the_thread_which_tells_so(where, 
     unit = UnitOfWork("default", RAW)
     ended = scene(
         error if where == "run" else Succeeded(),
-        error if where == "settle" else Settled.WRITTEN,
+        error if where == "settle" else None,
         [error] if where == "fetch" else [unit, UnitOfWork("default", RAW)],
     ).run()
 
@@ -259,12 +194,6 @@ def test_how_long_a_job_lay_in_its_queue(enqueued_at, queued):
     assert queued_seconds(job, 1_005.0) == queued
 
 
-def test_nobody_knows_how_long_a_malformed_payload_lay_there():
+def test_a_malformed_payload_has_no_queue_time():
     assert queued_seconds(None, 1_005.0) is None
     assert queued_seconds(JobContext({"class": "J", "args": []}, "default"), 1_005.0) is None
-
-
-def test_a_signal_of_a_job_is_no_error_of_it(scene, reports):
-    assert scene(Discarded(Discard("too old")), Settled.DIED).run().finished[0].error is None
-    assert scene(Rescheduled(Reschedule(3).seconds)).run().finished[0].error is None
-    assert reports == []

@@ -9,13 +9,15 @@ from typing import Any
 import pytest
 
 from offsider.core.errors import RedisUnavailable
-from offsider.worker.processor import Processor
-from offsider.worker.settlement import Settled
+from offsider.jobs.clients import Clients
+from offsider.worker.disposition import Last
+from offsider.worker.processor import CapsuleParts, Processor
+from offsider.worker.run.seats import Seats
 from offsider.worker.unit_of_work import UnitOfWork
 from offsider.worker.work_state import WorkState
 
 
-class Solitude:
+class Isolation:
     """Suspects every job, and grants what the test says."""
 
     def __init__(self, steps: list[str], *, granted: bool) -> None:
@@ -31,32 +33,34 @@ class Solitude:
         yield self.granted
         self.steps.append("others again")
 
-    def put_last(self, unit: UnitOfWork) -> None:
+    def settle(self, unit: UnitOfWork, disposition: object) -> None:
+        """As the fetcher does."""
         if self.error is not None:
             raise self.error
+        assert disposition == Last()
         self.steps.append("put last")
 
 
 class Scene:
     """A processor that gets one job; ``steps`` tells in which order things happened."""
 
-    def __init__(self, config, solitude: Solitude) -> None:
-        self.steps = solitude.steps
+    def __init__(self, config, isolation: Isolation) -> None:
+        self.steps = isolation.steps
         self.deaths: list = []
         units = [UnitOfWork("default", b"job")]
-        self.processor = Processor(
-            config=config,
-            capsule=config.capsules["default"],
-            fetcher=_stub(retrieve=lambda: units.pop() if units else None),
-            executor=_stub(run=lambda unit: self.steps.append("run")),
-            settlement=_stub(settle=lambda unit, run: self.steps.append("settle") or Settled.WRITTEN),
+        parts = CapsuleParts(
+            clients=Clients.of(config),
+            clock=config.clock,
+            fetcher=_stub(retrieve=lambda: units.pop() if units else None, settle=isolation.settle),
+            settlement=_stub(settle=lambda unit, run: self.steps.append("settle")),
             work_state=WorkState(),
-            reporter=_stub(settled=lambda unit, run, died: None),
             async_runner=_stub(),
-            name="processor-of-the-test",
-            died=lambda processor, error: self.deaths.append((processor, error)),
-            solitude=solitude,  # type: ignore[arg-type]
+            seats=Seats(1, 0),
+            isolation=isolation,  # type: ignore[arg-type]
         )
+        executor = _stub(run=lambda unit, started_at: self.steps.append("run"))
+        died = lambda processor, error: self.deaths.append((processor, error))  # noqa: E731
+        self.processor = Processor("processor-of-the-test", parts, executor, died)
 
 
 def _stub(**methods: Any) -> Any:
@@ -69,14 +73,14 @@ def run(scene: Scene) -> None:
 
 
 def test_a_suspect_is_run_and_settled_before_the_others_go_on(config):
-    played = Scene(config, Solitude([], granted=True))
+    played = Scene(config, Isolation([], granted=True))
     run(played)
     assert played.steps == ["alone", "run", "settle", "others again"]
     assert played.processor.unit is None
 
 
 def test_a_suspect_that_cannot_be_alone_is_put_last_before_the_others_go_on(config):
-    played = Scene(config, Solitude([], granted=False))
+    played = Scene(config, Isolation([], granted=False))
     run(played)
     assert played.steps == ["alone", "put last", "others again"]
     assert played.processor.unit is None
@@ -84,20 +88,20 @@ def test_a_suspect_that_cannot_be_alone_is_put_last_before_the_others_go_on(conf
 
 
 def test_a_suspect_that_could_not_be_put_anywhere_is_left_for_the_manager(config):
-    solitude = Solitude([], granted=False)
-    solitude.error = RedisUnavailable("away")
-    played = Scene(config, solitude)
+    isolation = Isolation([], granted=False)
+    isolation.error = RedisUnavailable("away")
+    played = Scene(config, isolation)
     run(played)
     ((processor, error),) = played.deaths
-    assert error is solitude.error
+    assert error is isolation.error
     assert processor.unit is not None
     assert not processor.unit.settled
 
 
 @pytest.mark.parametrize("granted", [True, False])
-def test_whoever_is_no_suspect_waits_for_nobody(config, granted):
-    solitude = Solitude([], granted=granted)
-    solitude.is_suspect = lambda unit: False  # type: ignore[method-assign]
-    played = Scene(config, solitude)
+def test_a_job_that_is_no_suspect_starts_at_once(config, granted):
+    isolation = Isolation([], granted=granted)
+    isolation.is_suspect = lambda unit: False  # type: ignore[method-assign]
+    played = Scene(config, isolation)
     run(played)
     assert played.steps == ["run", "settle"]

@@ -5,30 +5,36 @@ from __future__ import annotations
 import pytest
 
 from offsider.core.errors import MalformedPayload
-from offsider.wiring.context import JobContext
-from offsider.worker.outcome import (
+from offsider.core.outcome import (
     Deferred,
+    Discarded,
     Dropped,
     Failed,
     Interrupted,
     Malformed,
+    Moved,
     Outcome,
-    Parked,
-    Run,
+    Rescheduled,
     Skipped,
+    Stranded,
     Succeeded,
 )
-from offsider.worker.report import Reporter
-from offsider.worker.unit_of_work import UnitOfWork
+from offsider.runtime.context import JobContext
+from offsider.worker.disposition import Back, Dead, Disposition, Done, Elsewhere, Last, Later
+from offsider.worker.fetch.fetcher import Settled
+from offsider.worker.settle.report import IN_QUEUE_SECONDS, Reporter
+from offsider.worker.unit_of_work import Run, UnitOfWork
 from offsider.worker.work_state import WorkState
 
+DONE = Done()
+DIED = {"class": "J", "args": [], "jid": "a"}
 
-def unit(outcome: Outcome, jid: str = "a", started_at: float = 1_005.0) -> UnitOfWork:
+
+def settled(outcome: Outcome, jid: str = "a", disposition: Disposition = DONE, *, lost: bool = False) -> Settled:
     unit = UnitOfWork("default", b"raw")
-    unit.started_at = started_at
     job = JobContext({"class": "J", "args": [], "jid": jid, "enqueued_at": 1_000_000}, "default")
-    unit.run = Run(None if isinstance(outcome, Malformed) else job, outcome, 1.5, 0.25)
-    return unit
+    unit.run = Run(None if isinstance(outcome, Malformed) else job, outcome, 1_005.0, 1.5, 0.25)
+    return Settled(unit, disposition, lost=lost)
 
 
 @pytest.fixture
@@ -49,76 +55,126 @@ def told(config):
 
 
 def test_acknowledged_jobs_are_counted_together_and_told_one_by_one(reporter, state, told):
-    reporter.finished([unit(Succeeded(), "a"), unit(Skipped("enough"), "b"), unit(Succeeded(), "c")])
+    reporter.settled([settled(Succeeded(), "a"), settled(Skipped("enough"), "b"), settled(Succeeded(), "c")])
     assert state.take_counts() == (3, 0)
-    assert [(news.job.jid, news.outcome) for news in told] == [("a", "succeeded"), ("b", "skipped"), ("c", "succeeded")]
+    assert {(news.job.jid, news.outcome) for news in told} == {("a", "succeeded"), ("b", "skipped"), ("c", "succeeded")}
     assert {(news.duration_seconds, news.cpu_seconds, news.queued_seconds) for news in told} == {(1.5, 0.25, 5.0)}
 
 
 def test_without_a_listener_they_are_counted(reporter, state):
-    reporter.finished([unit(Succeeded())])
+    reporter.settled([settled(Succeeded())])
     assert state.take_counts() == (1, 0)
 
 
-def test_a_unit_that_was_acknowledged_without_a_run_is_counted_and_not_told(reporter, state, told):
-    reporter.finished([UnitOfWork("default", b"raw")])
-    assert (state.take_counts(), told) == ((1, 0), [])
-
-
-def test_nothing_is_told_of_nothing(reporter, state, told):
-    reporter.finished([])
+def test_a_unit_that_never_ran_is_neither_counted_nor_told(reporter, state, told):
+    reporter.settled([Settled(UnitOfWork("default", b"raw"), Last())])
     assert (state.take_counts(), told) == ((0, 0), [])
 
 
+def test_nothing_is_told_of_nothing(reporter, state, told):
+    reporter.settled([])
+    assert (state.take_counts(), told) == ((0, 0), [])
+
+
+BOOM = ValueError("boom")
+
+
 @pytest.mark.parametrize(
-    "ending, counts, word",
+    "outcome, disposition, counts, word",
     [
-        ((Failed(ValueError("boom")), False), (1, 1), "failed"),
-        ((Failed(ValueError("boom")), True), (1, 1), "died"),
-        ((Interrupted(), False), (0, 0), "interrupted"),
+        (Failed(BOOM), Later("retry", b"", 5.0), (1, 1), "failed"),
+        (Failed(BOOM), Dead(b"", DIED), (1, 1), "died"),
+        (Failed(BOOM), Done(DIED), (1, 1), "died"),
+        (Discarded(BOOM), Done(DIED), (1, 0), "discarded"),
+        (Rescheduled(5), Later("schedule", b"", 5.0), (1, 0), "rescheduled"),
+        (Interrupted(), Back(b""), (0, 0), "interrupted"),
     ],
 )
-def test_every_other_outcome_is_told_when_it_is_written(config, told, ending, counts, word):
-    outcome, died = ending
-    done, state = unit(outcome), WorkState()
-    Reporter(config, state).settled(done, done.run, died=died)
+def test_every_other_outcome_is_counted_and_told(config, told, reports, *, outcome, disposition, counts, word):
+    state, deaths = WorkState(), []
+    config.death_handlers.append(lambda payload, error: deaths.append((payload, error)))
+    Reporter(config, state).settled([settled(outcome, disposition=disposition)])
     assert state.take_counts() == counts
-    assert [news.outcome for news in told] == [word]
+    error = BOOM if isinstance(outcome, Failed) else None
+    assert [(news.outcome, news.error) for news in told] == [(word, error)]
+    assert [(reported, context["job"]["jid"]) for reported, context in reports] == ([(BOOM, "a")] if error else [])
+    assert deaths == ([(DIED, BOOM)] if getattr(disposition, "died", None) else [])
+
+
+@pytest.mark.parametrize("outcome", [Succeeded(), Failed(BOOM), Malformed(MalformedPayload(b"raw", "not JSON"))])
+def test_a_void_run_is_warned_of_and_neither_counted_nor_told(config, state, told, reports, *, caplog, outcome):
+    lost = []
+    config.on("lost_ownership", lost.append)
+    Reporter(config, state).settled([settled(outcome, disposition=Dead(b"", DIED), lost=True)])
+    assert (state.take_counts(), told, reports) == ((0, 0), [], [])
+    assert [news.outcome for news in lost] == ([] if isinstance(outcome, Malformed) else [outcome.name])
+    assert f"its run ({outcome.name}) is void, because the job was requeued or settled elsewhere" in caplog.text
+
+
+def test_a_job_that_middleware_has_moved_is_neither_counted_nor_told(reporter, state, told):
+    reporter.settled([settled(Moved("held"), disposition=Elsewhere())])
+    assert (state.take_counts(), told) == ((0, 0), [])
+
+
+def test_a_broken_listener_and_a_broken_error_handler_keep_no_other_from_being_told(config, state, told):
+    def broken(*_):
+        raise LookupError("broken itself")
+
+    config.on("execution_finished", broken)
+    config.error_handlers.append(broken)
+    Reporter(config, state).settled([settled(Failed(BOOM), jid, Later("retry", b"", 5.0)) for jid in "ab"])
+    assert [news.job.jid for news in told] == ["a", "b"]
+    assert state.take_counts() == (2, 2)
+
+
+class Noted:
+    """Stands in for the part that keeps failures."""
+
+    def __init__(self) -> None:
+        self.kept: list[float | None] = []
+
+    def note(self, job, error, duration_seconds, kept_seconds) -> None:
+        self.kept.append(kept_seconds)
+
+
+def test_failures_are_kept_for_as_long_as_their_jobs(config, state):
+    noted = Noted()
+    config.worker.dead_timeout_seconds = 60.0
+    dispositions = (Later("retry", b"", 5.0), Dead(b"", DIED), Done(DIED))
+    Reporter(config, state, noted).settled([settled(Failed(BOOM), disposition=one) for one in dispositions])
+    assert noted.kept == [5.0 + IN_QUEUE_SECONDS, 60.0, None]
 
 
 def test_of_bytes_that_are_no_job_only_the_error_is_told(reporter, state, told, reports):
     error = MalformedPayload(b"raw", "not JSON")
-    done = unit(Malformed(error))
-    reporter.settled(done, done.run, died=False)
+    reporter.settled([settled(Malformed(error), disposition=Dead(b""))])
     assert (state.take_counts(), told) == ((0, 0), [])
     assert reports == [(error, {"context": "a malformed payload", "jobstr": b"raw"})]
 
 
 class Heard:
-    """Stands in for the part that tells of parked jobs."""
+    """Stands in for the part that reports stranded jobs."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[str, Parked]] = []
+        self.told: list[tuple[str, Stranded]] = []
 
-    def tell(self, job: JobContext, outcome: Parked) -> None:
+    def report(self, job: JobContext, outcome: Stranded) -> None:
         self.told.append((job.jid, outcome))
 
 
 def test_a_job_that_could_not_run_is_told_elsewhere_and_counts_as_no_run(config, state, told):
     heard = Heard()
-    parked = Parked(b"{}", 5.0, "not declared here", nobody=True)
-    for reporter in (Reporter(config, state, abilities=heard), Reporter(config, state)):
-        reporter.settled(unit(parked), unit(parked).run, died=False)
-    assert heard.told == [("a", parked)]
+    stranded = Stranded(b"{}", 5.0, "not declared here", is_first=True)
+    for reporter in (Reporter(config, state, stranded=heard), Reporter(config, state)):
+        reporter.settled([settled(stranded, disposition=Last())])
+    assert heard.told == [("a", stranded)]
     assert (state.take_counts(), told) == ((0, 0), [])
 
 
 def test_of_a_job_that_a_switch_has_stopped_only_its_removal_is_told_and_no_run_is_counted(config, state, told):
     removed = []
     config.on("job_removed", removed.append)
-    reporter = Reporter(config, state)
-    for outcome in (Deferred(60, "why"), Dropped("why", keep=True), Dropped("why", keep=False)):
-        done = unit(outcome)
-        reporter.settled(done, done.run, died=False)
+    outcomes = (Deferred(60, "why"), Dropped("why", keep=True), Dropped("why", keep=False))
+    Reporter(config, state).settled([settled(outcome) for outcome in outcomes])
     assert (state.take_counts(), told) == ((0, 0), [])
     assert [(one.where, one.how) for one in removed] == [("queue:default", "quarantine"), ("queue:default", "delete")]

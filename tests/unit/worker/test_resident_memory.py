@@ -6,11 +6,11 @@ import sys
 from offsider.worker.resident_memory import resident_kilobytes
 
 
-def test_this_process_holds_some_megabytes():
+def test_this_process_uses_some_megabytes():
     assert 5_000 < resident_kilobytes() < 50_000_000
 
 
-def test_without_proc_the_largest_so_far_is_told(monkeypatch):
+def test_without_proc_the_peak_is_returned(monkeypatch):
     def no_proc(*args, **kwargs):
         raise FileNotFoundError
 
@@ -20,7 +20,7 @@ def test_without_proc_the_largest_so_far_is_told(monkeypatch):
     assert resident_kilobytes() > 0
 
 
-def test_where_nobody_tells_it_is_0(monkeypatch):
+def test_unknown_memory_is_0(monkeypatch):
     def no_proc(*args, **kwargs):
         raise FileNotFoundError
 

@@ -7,17 +7,23 @@ from datetime import timedelta
 from random import Random
 
 import pytest
+from hypothesis import given, strategies as st
 
-from offsider import Job, NoCapableWorker, job
+from offsider import Job, NoCapableWorker, UnknownJob, job
+from offsider.config.config import Config
 from offsider.core import backoff
 from offsider.core.backtrace import inflate
 from offsider.core.clock import Clock
 from offsider.core.compression import compress, expand
+from offsider.core.outcome import Failed, Malformed
 from offsider.core.payload import decode, encode
 from offsider.jobs import registry
-from offsider.wiring.config import Config
-from offsider.wiring.context import JobContext
-from offsider.worker.retrier import Bury, Drop, Retrier, Retry, backtrace_lines, class_of, message_of
+from offsider.runtime.context import JobContext
+from offsider.worker.disposition import Dead, Done, Later
+from offsider.worker.run.async_runner import AsyncRunner
+from offsider.worker.settle.retrier import Retrier, backtrace_lines, class_of, message_of
+from offsider.worker.unit_of_work import UnitOfWork
+from tests.unit.worker.executors import make_executor
 
 NOW = 1_795_216_780.6525
 NOW_MS = 1_795_216_780_652
@@ -61,7 +67,7 @@ def decide(config):
 
 def stored(decision):
     """The payload that is written."""
-    assert isinstance(decision, Retry | Bury)
+    assert isinstance(decision, Later | Dead)
     return decode(decision.payload)
 
 
@@ -81,23 +87,23 @@ def test_later_failures_count_up_and_keep_the_first_time(decide):
 
 def test_a_retry_of_3_means_4_runs(decide):
     decisions = [decide(retry=3, retry_count=count) for count in (None, 0, 1, 2)]
-    assert [type(decision) for decision in decisions] == [Retry, Retry, Retry, Bury]
+    assert [type(decision) for decision in decisions] == [Later, Later, Later, Dead]
     assert stored(decisions[-1])["retry_count"] == 3
 
 
 def test_true_means_as_often_as_the_worker_says(decide, config):
-    assert isinstance(decide(retry_count=23), Retry)
-    assert isinstance(decide(retry_count=24), Bury)
+    assert isinstance(decide(retry_count=23), Later)
+    assert isinstance(decide(retry_count=24), Dead)
     config.worker.max_retries = 2
-    assert isinstance(decide(retry_count=1), Bury)
-    assert isinstance(decide(retry=30, retry_count=24), Retry)
+    assert isinstance(decide(retry_count=1), Dead)
+    assert isinstance(decide(retry=30, retry_count=24), Later)
 
 
 def test_zero_buries_at_once_and_false_forgets(decide):
     assert stored(decide(retry=0))["retry_count"] == 0
     decision = decide(retry=False)
-    assert isinstance(decision, Drop)
-    assert decision.dead == {**STORED, "retry": False}  # as it was: death handlers get no failure of ours
+    assert isinstance(decision, Done)
+    assert decision.died == {**STORED, "retry": False}  # as it was: death handlers get no failure of ours
 
 
 def test_without_a_retry_the_declaration_says(decide):
@@ -107,9 +113,9 @@ def test_without_a_retry_the_declaration_says(decide):
     @job(name="Plain")
     def plain() -> None: ...
 
-    assert isinstance(decide(**{"class": "Once", "retry": None}), Drop)
-    assert isinstance(decide(**{"class": "Plain", "retry": None}), Retry)
-    assert isinstance(decide(**{"class": "Nobody", "retry": None}), Retry)
+    assert isinstance(decide(**{"class": "Once", "retry": None}), Done)
+    assert isinstance(decide(**{"class": "Plain", "retry": None}), Later)
+    assert isinstance(decide(**{"class": "Nobody", "retry": None}), Later)
 
 
 def test_a_job_without_a_jid_gets_one(decide):
@@ -126,7 +132,7 @@ def test_the_delay_is_sidekiqs(decide, config):
         assert decide(retry_count=count).delay_seconds == backoff.retry_delay(after, Random(4))
 
 
-@pytest.mark.parametrize("failed_ago, kind", [(59, Retry), (61, Bury)])
+@pytest.mark.parametrize("failed_ago, kind", [(59, Later), (61, Dead)])
 @pytest.mark.parametrize("form", [int, float])
 def test_retry_for_counts_from_the_first_failure_and_not_the_tries(decide, failed_ago, kind, form):
     failed_at = int((NOW - failed_ago) * 1000) if form is int else NOW - failed_ago
@@ -134,7 +140,7 @@ def test_retry_for_counts_from_the_first_failure_and_not_the_tries(decide, faile
 
 
 def test_a_first_failure_is_always_within_retry_for(decide):
-    assert isinstance(decide(retry_for=0.001), Retry)
+    assert isinstance(decide(retry_for=0.001), Later)
 
 
 @pytest.mark.parametrize(
@@ -170,8 +176,8 @@ def test_retry_in_may_kill_or_discard(decide):
     killed = decide(ValueError("kill"), **{"class": "Own"})
     assert stored(killed)["retry_count"] == 0
     discarded = decide(ValueError("discard"), **{"class": "Own"})
-    assert isinstance(discarded, Drop)
-    assert discarded.dead["discarded_at"] == NOW_MS
+    assert isinstance(discarded, Done)
+    assert discarded.died["discarded_at"] == NOW_MS
 
 
 @pytest.mark.parametrize("asked", ["soon", object(), float("nan"), float("inf"), [1]])
@@ -204,10 +210,10 @@ def test_on_exhausted_has_the_last_word(decide):
     def last() -> None: ...
 
     discarded = decide(**{"class": "Last", "retry": 0})
-    assert isinstance(discarded, Drop)
-    assert discarded.dead["discarded_at"] == NOW_MS
-    assert isinstance(decide(**{"class": "Last", "retry": 0, "args": [2]}), Bury)
-    assert isinstance(decide(**{"class": "Last", "retry": 1}), Retry)
+    assert isinstance(discarded, Done)
+    assert discarded.died["discarded_at"] == NOW_MS
+    assert isinstance(decide(**{"class": "Last", "retry": 0, "args": [2]}), Dead)
+    assert isinstance(decide(**{"class": "Last", "retry": 1}), Later)
     assert told == [(0, "boom"), (0, "boom")]
 
 
@@ -215,21 +221,21 @@ def test_on_exhausted_that_raises_is_reported_and_loses_no_job(decide, reports):
     @job(name="Last", on_exhausted=lambda payload, error: 1 / 0)
     def last() -> None: ...
 
-    assert isinstance(decide(**{"class": "Last", "retry": 0}), Bury)
+    assert isinstance(decide(**{"class": "Last", "retry": 0}), Dead)
     assert reports == [("division by zero", "on_exhausted of Last")]
 
 
 def test_dead_false_keeps_a_job_out_of_the_dead_set(decide):
     decision = decide(retry=0, dead=False)
-    assert isinstance(decision, Drop)
-    assert decision.dead["discarded_at"] == NOW_MS
-    assert isinstance(decide(retry=0, dead=True), Bury)
-    assert isinstance(decide(dead=False), Retry)
+    assert isinstance(decision, Done)
+    assert decision.died["discarded_at"] == NOW_MS
+    assert isinstance(decide(retry=0, dead=True), Dead)
+    assert isinstance(decide(dead=False), Later)
 
 
 def test_a_job_that_gives_itself_up_is_dated(config):
     run = JobContext(payload=decode(encode(STORED)), queue="low", raw=encode(STORED))
-    assert Retrier(config).discard(run).dead == STORED | {"discarded_at": NOW_MS}
+    assert Retrier(config).discard(run).died == STORED | {"discarded_at": NOW_MS}
 
 
 # --------------------------------------------------------------------------- what is noted down
@@ -296,7 +302,7 @@ def test_times_are_written_in_the_form_of_the_wire_version(decide, config, versi
     config.redis.wire_version = version
     assert stored(decide())["failed_at"] == stamp
     assert stored(decide(retry_count=0, failed_at=1))["retried_at"] == stamp
-    assert decide(retry=0, dead=False).dead["discarded_at"] == stamp
+    assert decide(retry=0, dead=False).died["discarded_at"] == stamp
 
 
 # ------------------------------------------------------------------------------- cases at the rim
@@ -345,8 +351,8 @@ def test_a_callback_that_wants_to_exit_is_only_broken(decide, reports, signal):
     @job(name="Leaves", retry_in=leave, on_exhausted=leave)
     def leaves() -> None: ...
 
-    assert isinstance(decide(**{"class": "Leaves"}), Retry)
-    assert isinstance(decide(**{"class": "Leaves", "retry": 0}), Bury)
+    assert isinstance(decide(**{"class": "Leaves"}), Later)
+    assert isinstance(decide(**{"class": "Leaves", "retry": 0}), Dead)
     assert [context for _, context in reports] == ["retry_in of Leaves", "on_exhausted of Leaves"]
 
 
@@ -374,7 +380,7 @@ def test_a_job_that_asks_to_be_killed_hears_of_its_end_and_may_stay_out_of_the_d
     @job(name="Own", retry_in=lambda *_: "kill", on_exhausted=lambda payload, error: told.append(payload["jid"]))
     def own() -> None: ...
 
-    assert isinstance(decide(**{"class": "Own", "dead": False}), Drop)
+    assert isinstance(decide(**{"class": "Own", "dead": False}), Done)
     assert told == ["a" * 24]
 
 
@@ -397,38 +403,104 @@ def test_a_job_with_compressed_arguments_is_stored_so_again_and_its_callbacks_se
     assert expand(payload, b"")["args"] == ["x" * 1000]
     assert (seen[0]["args"], seen[0]["kwargs"]) == (["x" * 1000], {"a": 1})
     decision = compressed(decide, retry=0)
-    assert isinstance(decision, Bury)
+    assert isinstance(decision, Dead)
     assert decode(decision.payload)["compressed"] is True
-    assert decision.dead["args"] == ["x" * 1000]
+    assert decision.died["args"] == ["x" * 1000]
 
 
 def test_death_handlers_see_plain_arguments_of_a_job_that_is_not_kept(decide, config):
     dropped = compressed(decide, retry=False)
-    assert isinstance(dropped, Drop)
-    assert dropped.dead["args"] == ["x" * 1000]
+    assert isinstance(dropped, Done)
+    assert dropped.died["args"] == ["x" * 1000]
     raw = encode(compress({**STORED, "args": ["y" * 1000]}))
     discarded = Retrier(config).discard(JobContext(payload=decode(raw), queue="q", raw=raw))
-    assert discarded.dead["args"] == ["y" * 1000]
+    assert discarded.died["args"] == ["y" * 1000]
 
 
-# ------------------------------------------------------------------------------- parked for long
+# ------------------------------------------------------------------------------- jobs that never ran
 
 
-@pytest.mark.parametrize("retry", [True, False, 3, None])
-def test_a_job_that_nobody_could_run_for_too_long_is_buried_whatever_its_retry_says(decide, retry):
-    decision = decide(NoCapableWorker("none could for 30 days"), retry=retry, parked_at=NOW_MS, parked_count=7)
-    assert isinstance(decision, Bury)
+@pytest.mark.parametrize("dead", [True, False])
+@pytest.mark.parametrize("retry", [True, False, 0, 3, None])
+def test_a_job_stranded_for_too_long_is_dead_whatever_its_options_say(decide, retry, dead):
+    decision = decide(NoCapableWorker("none could for 30 days"), retry=retry, dead=dead, stranded_at=NOW_MS)
+    assert isinstance(decision, Dead)
     payload = stored(decision)
     assert payload["error_message"] == "none could for 30 days"
     assert payload["error_class"] == "offsider.core.errors.NoCapableWorker"
-    assert "parked_at" not in payload
-    assert "parked_count" not in payload
+    assert "stranded_at" not in payload
 
 
-def test_a_job_that_shall_not_be_dead_is_discarded_then_as_well(decide):
-    assert isinstance(decide(NoCapableWorker("30 days"), dead=False), Drop)
+@pytest.mark.parametrize("dead", [True, False])
+@pytest.mark.parametrize("retry", [False, 0])
+def test_a_job_of_an_unknown_class_without_retries_is_dead_and_never_dropped(config, retry, dead):
+    raw = encode({**STORED, "retry": retry, "dead": dead})
+    decision = Retrier(config).decide(JobContext(payload=decode(raw), queue="q", raw=raw), UnknownJob("Resize"))
+    assert isinstance(decision, Dead)
 
 
-def test_a_job_that_failed_is_not_parked_any_more(decide):
-    payload = stored(decide(parked_at=NOW_MS, parked_count=7))
-    assert (payload["retry_count"], "parked_at" in payload, "parked_count" in payload) == (0, False, False)
+def test_an_unknown_job_inside_a_declared_one_is_a_failure_like_others(decide):
+    @job(name="HardJob")
+    def hard_job(*args: object) -> None: ...
+
+    assert isinstance(decide(UnknownJob("Other"), retry=False), Done)
+
+
+@pytest.mark.parametrize("mark", [{"stranded_at": NOW_MS}, {"parked_at": NOW_MS, "parked_count": 7}])
+def test_a_job_that_failed_is_stranded_no_more(decide, mark):
+    payload = stored(decide(**mark))
+    assert payload["retry_count"] == 0
+    assert not mark.keys() & payload.keys()
+
+
+# ------------------------------------------------------------------------- what others write
+
+
+def test_odd_values_count_as_ruby_counts_them(decide, deep_error):
+    assert isinstance(decide(retry="5", retry_count=23), Later)
+    assert isinstance(decide(retry=2.5, retry_count=24), Dead)  # no number of times to Ruby: as often as is usual
+    assert isinstance(decide(retry=0, dead="false"), Dead)  # only false keeps a job out of the dead set
+    assert len(inflate(stored(decide(deep_error, backtrace="1"))["error_backtrace"])) == 1
+    assert stored(decide(retry_queue=5))["queue"] == "5"
+    assert stored(decide(retry_queue=["low"]))["queue"] == "taken_from"
+    assert stored(decide(retry_count=1.0))["retry_count"] == 2
+    assert stored(decide(retry_count="x"))["retry_count"] == 0
+    assert isinstance(decide(retry_for="1h", retry_count=1), Later)
+    assert isinstance(decide(retry_for=10**400, failed_at=5, retry_count=1), Later)
+    assert stored(decide(jid=""))["jid"] != ""
+
+
+def test_a_retry_keeps_odd_values_and_foreign_keys_as_they_came(decide):
+    odd = {"retry": "5", "dead": "false", "kwargs": [1], "soft_timeout": "x", "interrupted_count": "x", "jid": 7}
+    assert stored(decide(**odd)).items() >= odd.items()
+
+
+JSON = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
+JSON = JSON | st.lists(st.integers(), max_size=2) | st.dictionaries(st.text(max_size=3), st.integers(), max_size=2)
+KEYS = "kwargs jid queue retry retry_for retry_queue retry_count dead backtrace tags log_level soft_timeout"
+KEYS += " hard_timeout interrupted_count signature failed_at error_backtrace stranded_at parked_count parked_at cattr"
+
+
+@given(odd=st.dictionaries(st.sampled_from(KEYS.split()), JSON), fails=st.booleans())
+def test_no_job_that_ruby_accepts_is_malformed_and_each_has_an_outcome(odd, fails):
+    raw = encode({"class": "J", "args": [1], **odd})
+    config = Config()
+    with registry.isolated():
+
+        @job(name="J")
+        def work(_number: int) -> None:
+            if fails:
+                raise ValueError("boom")
+
+        runner = AsyncRunner("loop-of-the-test")
+        try:
+            executor = make_executor(config, runner)
+            run = executor.run(UnitOfWork("low", raw), 0.0)
+        finally:
+            runner.stop()
+    assert not isinstance(run.outcome, Malformed)
+    if isinstance(run.outcome, Failed):
+        assert run.job is not None
+        decision = Retrier(config).decide(run.job, run.outcome.error)
+        if not isinstance(decision, Done):
+            decode(decision.payload)

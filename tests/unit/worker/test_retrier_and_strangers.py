@@ -5,8 +5,9 @@ import pytest
 from offsider import job
 from offsider.core.payload import decode, encode
 from offsider.jobs import registry
-from offsider.wiring.context import JobContext
-from offsider.worker.retrier import Bury, Retrier, Retry, class_of
+from offsider.runtime.context import JobContext
+from offsider.worker.disposition import Dead, Later
+from offsider.worker.settle.retrier import Retrier, class_of
 
 NOW_MS = 1_795_216_780_250
 
@@ -21,13 +22,13 @@ def context(declared=None, **extra) -> JobContext:
 def test_a_first_failure_that_cannot_be_read_is_now(config, failed_at):
     """`retry_for` counts from it: without a beginning it would never end."""
     decision = Retrier(config).decide(context(retry_for=60, retry_count=5, failed_at=failed_at), ValueError())
-    assert isinstance(decision, Retry)
+    assert isinstance(decision, Later)
     assert decode(decision.payload)["failed_at"] == NOW_MS
 
 
 def test_a_negative_count_does_no_harm(config):
     decision = Retrier(config).decide(context(retry_count=-7, failed_at=1), ValueError())
-    assert isinstance(decision, Retry)
+    assert isinstance(decision, Later)
     assert decode(decision.payload)["retry_count"] == 0
 
 
@@ -44,7 +45,7 @@ def test_what_a_callback_puts_into_the_payload_is_not_stored(config, hook):
 
     stored = context(registry.find("HardJob"), retry=0 if hook == "on_exhausted" else True)
     decision = Retrier(config).decide(stored, ValueError())
-    assert isinstance(decision, Bury if hook == "on_exhausted" else Retry)
+    assert isinstance(decision, Dead if hook == "on_exhausted" else Later)
     assert "object" not in decode(decision.payload)
 
 

@@ -10,12 +10,13 @@ from types import SimpleNamespace
 import pytest
 
 from offsider.core.errors import HardTimeout, SoftTimeout
-from offsider.wiring.context import JobContext
-from offsider.worker.time_limits import GRACE_SECONDS, IDLE_SECONDS, STALE_ENTRIES, Limits, TimeLimits, limits_of
+from offsider.runtime.context import JobContext
+from offsider.worker.run import time_limits
+from offsider.worker.run.time_limits import GRACE_SECONDS, IDLE_SECONDS, STALE_ENTRIES, Limits, TimeLimits, limits_of
 from tests.waiting import wait_for
 
 
-class Reach:
+class Injection:
     """A job that gets the error at once, later, or never."""
 
     def __init__(self, *, lands: bool = True, aims: bool = True) -> None:
@@ -46,7 +47,7 @@ class Scene:
 
     def watch(self, soft=None, hard=None, reach=None):
         job = JobContext({"class": "Slow", "args": [], "jid": "ab"}, "default")
-        return self.limits.watch(job, Limits(soft, hard), reach or Reach(), self._overrun)
+        return self.limits.watch(job, Limits(soft, hard), reach or Injection(), self._overrun)
 
     def _overrun(self, error, seconds) -> None:
         assert isinstance(error, HardTimeout)
@@ -69,7 +70,7 @@ HARD = (HardTimeout, "the job has run for its hard limit of 10 s")
 
 
 def test_nothing_is_done_before_the_limit(scene):
-    reach = Reach()
+    reach = Injection()
     scene.watch(5, 10, reach)
     assert scene.at(0) == 5
     assert scene.at(4.5) == 0.5
@@ -77,7 +78,7 @@ def test_nothing_is_done_before_the_limit(scene):
 
 
 def test_at_each_limit_its_error_is_raised_and_then_the_job_is_given_up(scene, caplog):
-    reach = Reach()
+    reach = Injection()
     watched = scene.watch(5, 10, reach)
     assert scene.at(5) == GRACE_SECONDS
     assert reach.aimed == [SOFT]
@@ -95,7 +96,7 @@ def test_at_each_limit_its_error_is_raised_and_then_the_job_is_given_up(scene, c
 
 @pytest.mark.parametrize("ends_at", [0, 4, 5.5, 10.5])
 def test_a_job_that_ends_is_left_alone(scene, caplog, ends_at):
-    reach = Reach()
+    reach = Injection()
     watched = scene.watch(5, 10, reach)
     for moment in (5, 6, 10):
         if moment < ends_at:
@@ -107,7 +108,7 @@ def test_a_job_that_ends_is_left_alone(scene, caplog, ends_at):
 
 
 def test_a_job_that_cannot_be_reached_is_told_about_once_with_its_place(scene, caplog):
-    reach = Reach(lands=False)
+    reach = Injection(lands=False)
     watched = scene.watch(5, None, reach)
     scene.at(5)
     assert caplog.records == []
@@ -124,7 +125,7 @@ def test_a_job_that_cannot_be_reached_is_told_about_once_with_its_place(scene, c
 
 def test_where_nothing_could_be_aimed_it_is_tried_once_more(scene):
     """The job had not entered its window yet."""
-    reach = Reach(lands=False, aims=False)
+    reach = Injection(lands=False, aims=False)
     scene.watch(5, None, reach)
     scene.at(5)
     scene.at(6)
@@ -132,12 +133,28 @@ def test_where_nothing_could_be_aimed_it_is_tried_once_more(scene):
 
 
 def test_a_place_that_nobody_knows_is_left_out(scene, caplog):
-    reach = Reach(lands=False)
+    reach = Injection(lands=False)
     reach.place = lambda: ""
     scene.watch(5, None, reach)
     scene.at(5)
     scene.at(6)
     assert "in C code, where Python" in caplog.text
+
+
+def test_where_no_thread_can_be_interrupted_the_log_says_why(scene, caplog, monkeypatch):
+    monkeypatch.setattr(time_limits, "OBSTACLE", "this CPython has a fault")
+    scene.watch(5, None, Injection(lands=False, aims=False))
+    scene.at(5)
+    scene.at(6)
+    assert "and this CPython has a fault at app.py:7 in waits" in caplog.text
+
+
+def test_a_coroutine_that_blocks_its_loop_hangs_also_where_no_thread_can_be_interrupted(scene, caplog, monkeypatch):
+    monkeypatch.setattr(time_limits, "OBSTACLE", "this CPython has a fault")
+    scene.watch(5, None, Injection(lands=False))
+    scene.at(5)
+    scene.at(6)
+    assert "and it hangs in a system call or in C code at app.py:7 in waits, where Python raises nothing" in caplog.text
 
 
 def test_a_job_that_held_the_interpreter_is_told_about_when_it_ends(scene, caplog):
@@ -160,7 +177,7 @@ def test_a_job_that_cleans_up_for_long_is_no_news(scene, caplog):
 
 
 def test_a_hard_limit_close_to_the_soft_one_does_not_wait_for_it(scene):
-    reach = Reach()
+    reach = Injection()
     scene.watch(9.5, 10, reach)
     assert scene.at(9.5) == 0.5
     assert scene.at(10) == GRACE_SECONDS
@@ -168,7 +185,7 @@ def test_a_hard_limit_close_to_the_soft_one_does_not_wait_for_it(scene):
 
 
 def test_a_hard_limit_alone_is_one_too(scene):
-    reach = Reach()
+    reach = Injection()
     scene.watch(None, 10, reach)
     assert scene.at(9) == 1
     scene.at(10)
@@ -178,7 +195,7 @@ def test_a_hard_limit_alone_is_one_too(scene):
 
 
 def test_many_jobs_are_served_in_the_order_of_their_limits(scene):
-    reaches = [Reach() for _ in range(3)]
+    reaches = [Injection() for _ in range(3)]
     for reach, soft in zip(reaches, (3, 1, 2), strict=True):
         scene.watch(soft, None, reach)
     assert scene.at(1) == 1
@@ -197,9 +214,9 @@ def test_a_job_knows_how_much_time_it_has(config):
     limits = TimeLimits(config)
     limits.stop()
     job = JobContext({"class": "Slow", "args": []}, "default")
-    limits.watch(job, Limits(100, 200), Reach(), lambda error, seconds: None)
+    limits.watch(job, Limits(100, 200), Injection(), lambda error, seconds: None)
     assert 99 < job.time_left_seconds <= 100
-    limits.watch(job, Limits(None, 200), Reach(), lambda error, seconds: None)
+    limits.watch(job, Limits(None, 200), Injection(), lambda error, seconds: None)
     assert 199 < job.time_left_seconds <= 200
 
 
@@ -212,9 +229,9 @@ def test_the_thread_begins_with_the_first_job_and_wakes_for_an_earlier_limit(con
     limits.start()
     assert "offsider-time-limits" not in names()
     job = JobContext({"class": "Slow", "args": []}, "default")
-    limits.watch(job, Limits(600, None), Reach(), lambda error, seconds: None)
+    limits.watch(job, Limits(600, None), Injection(), lambda error, seconds: None)
     assert names().count("offsider-time-limits") == 1
-    reach = Reach()
+    reach = Injection()
     limits.watch(job, Limits(0.02, None), reach, lambda error, seconds: None)
     wait_for(lambda: reach.aimed)
     limits.stop()

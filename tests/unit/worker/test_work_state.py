@@ -2,14 +2,14 @@
 
 import json
 
-from offsider.worker.work_state import WorkState
+from offsider.worker.work_state import Ended, WorkState
 from tests.begun import begun
 
 
 def test_running_jobs_are_shown_as_sidekiq_shows_them():
     state = WorkState()
-    state.begin("tid1", begun("low", b'{"class":"X"}', 1_795_216_780.9))
-    state.begin("tid2", begun("high", b"\xff no job", 1.0))
+    state.begin("tid1", *begun("low", b'{"class":"X"}', 1_795_216_780.9))
+    state.begin("tid2", *begun("high", b"\xff no job", 1.0))
     assert state.busy == 2
     shown = state.as_sidekiq_shows()
     assert shown["tid1"] == '{"queue":"low","payload":"{\\"class\\":\\"X\\"}","run_at":1795216780}'
@@ -32,7 +32,18 @@ def test_counts_are_taken_once_and_can_be_given_back():
 
 def test_the_jobs_that_run_now_are_asked_for_how_long():
     state = WorkState()
-    state.begin("tid1", begun("low", b"{}", 100.0))
-    state.begin("tid2", begun("low", b"{}", 104.5))
-    state.begin("tid3", begun("low", b"{}", 200.0))  # the clock was set back since
+    state.begin("tid1", *begun("low", b"{}", 100.0))
+    state.begin("tid2", *begun("low", b"{}", 104.5))
+    state.begin("tid3", *begun("low", b"{}", 200.0))  # the clock was set back since
     assert state.under_way_seconds(105.0) == 5.5
+
+
+def test_results_of_all_jobs_are_counted_apart_from_the_heartbeats_counts():
+    state = WorkState()
+    state.count(3, failed=1)
+    before = state.ended
+    state.give_back_counts(*state.take_counts())
+    assert state.ended == before == Ended(finished=2, failed=1)
+    state.count()
+    state.count_requeued(2)
+    assert state.ended.since(before) == "1 job finished, 2 requeued, 0 failed"

@@ -1,7 +1,6 @@
-"""``offsider demo``: a small real application, run on a server of its own, that counts what became of each job.
+"""``offsider demo``: a small application on its own server, and an account of every job.
 
-Reading order: `jobs`, `ledger` (who wrote down what), `account` (the last line),
-`conductor` (the order of everything).
+Reading order: `jobs`, `ledger`, `loop`, `kill`.
 """
 
 from __future__ import annotations
@@ -10,11 +9,13 @@ from pathlib import Path
 
 import click
 
+from offsider.core.errors import OffsiderError
+
 __all__ = ["demo"]
 
 
-@click.command(short_help="Watch a small application at work, on a server of its own.")
-@click.option("--seconds", type=click.FloatRange(min=0.5), help="End by itself after so long.  [default: at Ctrl-C]")
+@click.command(short_help="Watch a small application at work, on its own server.")
+@click.option("--seconds", type=click.FloatRange(min=0.5), help="Stop after this many seconds.  [default: at Ctrl-C]")
 @click.option(
     "--concurrency",
     "-c",
@@ -26,7 +27,7 @@ __all__ = ["demo"]
 @click.option(
     "--folder",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Keep server, ledger and logs here; what an earlier demo left behind is run too.  "
+    help="Keep server, ledger and logs here; jobs that an earlier demo left are run too.  "
     "[default: a temporary folder]",
 )
 @click.option("--picture", type=click.Path(path_type=Path, dir_okay=False), hidden=True)
@@ -34,22 +35,20 @@ __all__ = ["demo"]
 def demo(
     context: click.Context, seconds: float | None, concurrency: int, folder: Path | None, picture: Path | None
 ) -> None:
-    """Watch a small application at work, on a server of its own.
+    """Watch a small application at work, on its own server.
 
-    Starts a Valkey server, two worker processes and a few producers. Texts are counted, words looked up by
-    asynchronous jobs, cards posted to a shop that is often closed, summaries printed later, covers fail for
-    good, and now and then something arrives that is no job at all. In the middle a worker is killed with -9,
-    and its jobs come back.
+    Starts a Valkey server, two workers and the web UI, and pushes the orders of a small shop. Some jobs succeed,
+    some fail and are retried, some fail until they are dead. In the middle a worker is killed with -9, another
+    worker takes its place, and the interrupted jobs run again.
 
-    The last line adds up what became of all jobs, from a ledger that the producers and the jobs wrote:
-    done, dead (in the dead set), left (still stored), lost. The exit code is 1 when a job was lost.
+    The last line of the output counts what became of every job, from a ledger that the demo and its jobs write:
+    done, dead (in the dead set), left (still stored), lost. The exit code is 1 if a job was lost.
     """
-    # The application declares jobs when it is imported: not for every `offsider --help`.
-    from offsider.cli.demo.conductor import Conductor
-    from offsider.core.errors import OffsiderError
+    # Importing the loop declares the jobs of the demo, which other commands must not see.
+    from offsider.cli.demo.loop import run
 
     try:
-        account = Conductor(folder, seconds=seconds, concurrency=concurrency, picture=picture).run()
+        account = run(folder, seconds=seconds, concurrency=concurrency, picture=picture)
     except OffsiderError as error:
         raise click.ClickException(str(error)) from error
     context.exit(1 if account.lost else 0)

@@ -1,140 +1,107 @@
-"""The application of the demo: what a user would write. Workers get it as ``-r offsider.cli.demo.jobs``.
+"""The application of the demo: the jobs of a small shop. Workers and the web UI load it with ``-r``.
 
-For each batch of texts that is ordered:
+For each order:
 
-1. `count_words` counts one text and asks for a word to be looked up.
-2. `look_up`, an ``async def``, asks three slow dictionaries at once and has a card posted.
-3. `post_card` needs a shop that is often closed: its first try may fail, the next comes a second later.
-4. `sum_up` was scheduled when the batch was ordered; while counts are missing it asks to run later.
-5. `PrintCover` fails for good on some batches, and gives up into the dead set.
+1. `confirm_order` runs for each item and pushes `check_stock`.
+2. `check_stock`, an ``async def``, asks three suppliers at the same time and pushes `charge_card`.
+3. `charge_card` fails on its first attempt for every fifth item; the retry succeeds.
+4. `PrintLabel` fails on every attempt for every eighth order and moves to the dead set.
+5. `write_report` is scheduled for a second later.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import signal
+import threading
 import time
-import zlib
-from collections import Counter
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Literal
 
-from offsider import Config, Job, JobContext, JobPayload, Reschedule, Shutdown, Skip, current_job, job
+from offsider import Config, Job, JobContext, JobPayload, current_job, job
 from offsider.cli.demo.ledger import Ledger
-from offsider.cli.demo.library import Library
-from offsider.cli.demo.lifeline import tie
+from offsider.client import Client
 
-FOLDER_VARIABLE = "DEMO_FOLDER"
-DICTIONARIES = (0.010, 0.020, 0.040)  # how slow each of them is, in seconds
-COPPER_COVERS = 8  # every so many-th batch wants a cover that cannot be printed
+ITEMS = 6
+SUPPLIER_SECONDS = (0.010, 0.020, 0.040)
+REPORT_SECONDS = 0.2
 
 
 def configure(config: Config) -> None:
-    """What the worker is told before it starts: to keep the ledger around every run, and to end with the demo."""
+    """Keep the ledger around every run, and stop this process when the demo ends."""
     config.server_middleware.add(keep_ledger)
-    tie(config, _folder())
+    threading.Thread(target=stop_with_the_demo, name="demo-parent", daemon=True).start()
+
+
+def stop_with_the_demo() -> None:
+    """Send TERM to this process when stdin closes: the demo holds the other end, even if it is killed."""
+    os.read(0, 1)
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def keep_ledger(job: JobContext, call_next: Callable[[JobContext], object]) -> object:
-    """Note how each run ends, before the worker tells the server."""
+    """Record the start and the outcome of each run, before the worker reports it to the server."""
 
-    def note(word: str) -> None:
+    def record(word: str) -> None:
         ledger().write(word, job.jid, job.name, job.attempt)
 
-    note("began")
+    record("began")
     try:
         result = call_next(job)
-    except Reschedule:
-        note("postponed")
-        raise
-    except Skip:
-        note("done")
-        raise
-    except Shutdown:
-        note("cut-short")
-        raise
     except Exception:
-        note("failed")
+        record("failed")
         raise
-    note("done")
+    record("done")
     return result
-
-
-@job(name="count_words", queue="texts")
-def count_words(batch: str, text: str) -> None:
-    """Count the words of one text."""
-    words = library().read(text).split()
-    counted = Counter(word for word in words if len(word) > 3)
-    library().write(batch, f"{text}.count", counted)
-    rarest = min(counted, key=lambda word: (counted[word], word))
-    ledger().pushed(look_up.enqueue(batch, text, rarest), "look_up")
-
-
-@job(name="look_up", queue="words")
-async def look_up(batch: str, text: str, word: str) -> None:
-    """Ask all dictionaries at the same time."""
-    answers = await asyncio.gather(*(_ask_dictionary(word, seconds) for seconds in DICTIONARIES))
-    ledger().pushed(await post_card.aenqueue(batch, text, answers), "post_card")
-
-
-def soon(count: int, error: BaseException, payload: JobPayload) -> float:  # noqa: ARG001  # the hook's shape
-    """Seconds until the next try; the worker adds some by chance, so that not all come back at once."""
-    return 0.5 + count / 2
-
-
-@job(name="post_card", queue="post", retry=5, retry_in=soon)
-def post_card(batch: str, text: str, answers: list[str]) -> None:
-    """Put a card on the shelf, through a shop that is closed for every fifth text at first."""
-    time.sleep(0.002)
-    if current_job().attempt == 1 and zlib.crc32(f"{batch} {text}".encode()) % 5 == 0:
-        raise ConnectionError("the shop is closed")
-    library().write(batch, f"{text}.card", " ".join(answers))
-
-
-@job(name="sum_up", queue="summaries")
-def sum_up(batch: str, texts: int) -> None:
-    """Add the counts of a batch when they are all there."""
-    if not library().is_open(batch):
-        raise Skip("summed up before")
-    counts = library().counts(batch)
-    if len(counts) < texts:
-        raise Reschedule(0.5)
-    total = sum(counts, Counter[str]())
-    library().close_batch(batch, f"{total.total()} words, mostly {total.most_common(1)[0][0]}")
-
-
-class PrintCover(Job, name="print_cover", queue="covers", retry=1):
-    """Print a cover; some want copper, which the printer does not have."""
-
-    def perform(self, batch: str, number: int) -> None:
-        if number % COPPER_COVERS == COPPER_COVERS - 1:
-            raise LookupError("there is no copper ink")
-        library().write(batch, "cover", f"No. {number}, printed by job {self.jid}")
-
-    def retry_in(self, count: int, error: BaseException, payload: JobPayload) -> float:  # noqa: ARG002  # the hook's shape
-        return 0.5
-
-    def on_exhausted(self, payload: JobPayload, error: BaseException) -> Literal["discard"] | None:  # noqa: ARG002
-        ledger().write("gave-up", payload.get("jid", ""), payload["class"])
-        return None
-
-
-async def _ask_dictionary(word: str, seconds: float) -> str:
-    await asyncio.sleep(seconds)
-    return word.upper() if len(word) % 2 else word
 
 
 @cache
 def ledger() -> Ledger:
-    return Ledger(_folder())
+    """The ledger in the current folder: workers of the demo run in the demo's folder."""
+    return Ledger(Path())
 
 
-@cache
-def library() -> Library:
-    return Library(_folder())
+def soon(count: int, error: BaseException, payload: JobPayload) -> float:  # noqa: ARG001  # the hook's shape
+    """Seconds until the next attempt; the worker adds jitter."""
+    return 0.5 + count / 2
 
 
-def _folder() -> Path:
-    return Path(os.environ[FOLDER_VARIABLE])
+@job(name="confirm_order", queue="orders")
+def confirm_order(order: int, item: int) -> None:
+    time.sleep(0.002)
+    ledger().pushed(check_stock.enqueue(order, item))
+
+
+@job(name="check_stock", queue="stock")
+async def check_stock(order: int, item: int) -> None:
+    await asyncio.gather(*map(asyncio.sleep, SUPPLIER_SECONDS))
+    ledger().pushed(await charge_card.aenqueue(order, item))
+
+
+@job(name="charge_card", queue="payments", retry=5, retry_in=soon)
+def charge_card(order: int, item: int) -> None:
+    if current_job().attempt == 1 and (order + item) % 5 == 0:
+        raise ConnectionError("the bank did not answer")
+
+
+class PrintLabel(Job, name="print_label", queue="labels", retry=1, retry_in=soon):
+    """The label of an order."""
+
+    def perform(self, order: int) -> None:
+        if order % 8 == 0:
+            raise LookupError(f"order {order} has no address")
+
+
+@job(name="write_report", queue="reports")
+def write_report(order: int) -> None:  # noqa: ARG001
+    time.sleep(REPORT_SECONDS)
+
+
+def push_order(client: Client, ledger: Ledger, order: int) -> None:
+    """Push the jobs of one order; only pushes that the server acknowledged are recorded."""
+    confirm = confirm_order.via(client)
+    ledger.pushed(*confirm.enqueue_many(confirm.call(order, item) for item in range(ITEMS)))
+    ledger.pushed(PrintLabel.via(client).enqueue(order))
+    ledger.pushed(write_report.via(client).enqueue_in(1.0, order))

@@ -1,100 +1,124 @@
-"""Who saw what happen to which job: lines in files, written by the producers and by the jobs themselves.
+"""The ledger: one line for each event of a job, written by the demo and by the jobs, never by the server.
 
-One line is one `os.write` to a file opened with O_APPEND, one file for each process: a line is there as
-soon as the call returns, whole, even when the process is killed with -9 in the next moment.
-
-========== ======================= ==========================================================
-word       written by              meaning
-========== ======================= ==========================================================
-pushed     whoever pushed it       the server acknowledged the push
-began      the job                 a run of it began
-done       the job                 it ran to its end
-failed     the job                 it raised
-postponed  the job                 it asked to run again later
-cut-short  the job                 the worker stopped before the job's end
-gave-up    the job's on_exhausted  no further tries
-========== ======================= ==========================================================
+======  ========  ==============================================
+word    by        meaning
+======  ========  ==============================================
+pushed  producer  the server acknowledged the push
+began   job       a run began
+done    job       the run succeeded
+failed  job       the run raised an exception
+======  ========  ==============================================
 """
 
 from __future__ import annotations
 
 import os
-import threading
-import time
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
 
-WORDS = ("pushed", "began", "done", "failed", "postponed", "cut-short", "gave-up")
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One line.
-
-    Attributes:
-        word: what happened.
-        key: the jid, or the bytes themselves of what is no job.
-        name: of the job.
-        attempt: which try it was, from 1; 0 where that means nothing.
-        when: epoch seconds.
-        pid: of the process that wrote it.
-    """
-
-    word: str
-    key: str
-    name: str
-    attempt: int
-    when: float
-    pid: int = 0
+FILE = "ledger.txt"
 
 
 class Ledger:
-    """The ledger in a folder, for writing. Safe to use from many threads and after a fork."""
+    """Appends lines to the ledger of a folder.
+
+    One line is one write to a file opened with O_APPEND: lines of several processes do not mix, and a line survives
+    a SIGKILL of its process.
+    """
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder / "ledger"
-        self._folder.mkdir(parents=True, exist_ok=True)
-        self._lock = threading.Lock()
-        self._pid = 0
-        self._file = -1
+        self._file = os.open(folder / FILE, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 
-    def write(self, word: str, key: str, name: str, attempt: int = 0) -> None:
-        line = f"{word} {key} {name} {attempt} {time.time():.3f}\n".encode()
-        with self._lock:
-            os.write(self._own_file(), line)
+    def write(self, word: str, jid: str, name: str = "-", attempt: int = 0) -> None:
+        os.write(self._file, f"{word} {jid} {name} {attempt} {os.getpid()}\n".encode())
 
-    def pushed(self, jid: str | None, name: str) -> None:
-        """Note an acknowledged push; a push that middleware stopped (None) is none."""
-        if jid is not None:
-            self.write("pushed", jid, name)
-
-    def _own_file(self) -> int:
-        if self._pid != os.getpid():
-            self._pid = os.getpid()
-            path = self._folder / f"{self._pid}.txt"
-            self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-        return self._file
+    def pushed(self, *jids: str | None) -> None:
+        """Record acknowledged pushes. None is a push that middleware stopped."""
+        for jid in filter(None, jids):
+            self.write("pushed", jid)
 
 
-class LedgerReader:
-    """Reads on where it stopped, so that a look twice a second stays cheap however long the demo runs."""
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What became of all jobs: processed, dead, left and lost count jobs; failed, retried and repeated count runs."""
+
+    processed: int
+    failed: int
+    retried: int
+    dead: int
+    left: int
+    lost: int
+    repeated: int
+
+    def __str__(self) -> str:
+        return (
+            f"processed {self.processed} failed {self.failed} retried {self.retried} "
+            f"dead {self.dead} left {self.left} lost {self.lost}"
+        )
+
+
+class Tally:
+    """Adds up the ledger of a folder.
+
+    Attributes:
+        known: jids in the ledger.
+        done: jids of successful jobs.
+        running: jid -> pid of the process that began a run and has not recorded its outcome.
+        failures: job name -> failed runs.
+        retried: runs after the first attempt.
+        repeated: runs that succeeded after an earlier success.
+    """
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder / "ledger"
-        self._read: dict[Path, int] = {}
+        self._path = folder / FILE
+        self._offset = 0
+        self.known: set[str] = set()
+        self.done: set[str] = set()
+        self.running: dict[str, int] = {}
+        self.failures: Counter[str] = Counter()
+        self.retried = 0
+        self.repeated = 0
 
-    def news(self) -> Iterator[Line]:
-        """Every whole line that was written since the last call."""
-        for path in sorted(self._folder.glob("*.txt")):
-            with path.open("rb") as file:
-                file.seek(self._read.get(path, 0))
-                whole, newline, _ = file.read().rpartition(b"\n")
-            self._read[path] = self._read.get(path, 0) + len(whole) + len(newline)
-            yield from _parsed(whole.decode().splitlines(), int(path.stem))
+    def read(self) -> None:
+        """Add the lines since the last call; an incomplete line waits for the next call."""
+        with self._path.open("rb") as file:
+            file.seek(self._offset)
+            whole, newline, _ = file.read().rpartition(b"\n")
+        self._offset += len(whole) + len(newline)
+        for line in whole.decode().splitlines():
+            word, jid, name, attempt, pid = line.split(" ")
+            self._add(word, jid, name, int(attempt), int(pid))
 
+    def _add(self, word: str, jid: str, name: str, attempt: int, pid: int) -> None:
+        self.known.add(jid)
+        if word == "began":
+            self.running[jid] = pid
+        elif word in {"done", "failed"}:
+            self.running.pop(jid, None)
+            self.retried += attempt > 1
+        if word == "done":
+            self.repeated += jid in self.done
+            self.done.add(jid)
+        self.failures[name] += word == "failed"
 
-def _parsed(lines: Iterable[str], pid: int) -> Iterator[Line]:
-    for line in lines:
-        word, key, name, attempt, when = line.split(" ")
-        yield Line(word, key, name, int(attempt), float(when), pid)
+    def running_in(self, pid: int) -> set[str]:
+        return {jid for jid, process in self.running.items() if process == pid}
+
+    def account(self, dead: AbstractSet[str], stored: AbstractSet[str]) -> Account:
+        """Compare the ledger with the jobs in the dead set and the jobs that are stored elsewhere.
+
+        A job counts once: as done, else dead, else left. A known job that is none of these is lost.
+        """
+        dead = dead - self.done
+        left = stored - self.done - dead
+        return Account(
+            processed=len(self.done),
+            failed=self.failures.total(),
+            retried=self.retried,
+            dead=len(dead),
+            left=len(left),
+            lost=len(self.known - self.done - dead - left),
+            repeated=self.repeated,
+        )

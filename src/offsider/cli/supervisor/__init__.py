@@ -1,1 +1,1 @@
-"""``offsider worker --processes N``: a parent that forks workers, looks after them and runs no jobs itself."""
+"""``offsider worker --processes N``: a parent process that forks and supervises workers and runs no jobs itself."""

@@ -1,14 +1,15 @@
-"""The supervisor: one thread, no connection, and, unless it preloads, nothing of the application.
+"""The supervisor: one thread, no connection, and, without ``preload``, no application code.
 
-1. Fork the keeper, before anything else is there.
-2. With ``preload``: load the application, and refuse to fork beside threads.
-3. Fork the workers. They tell over their tethers when they run.
-4. Sleep until a signal comes, a worker tells something, or something is due: restart, replace, kill.
-5. TERM and INT stop all workers, TSTP quiets them, TTIN has them dump, USR2 replaces them all by new ones with new
-   code: this process executes itself anew and keeps its number.
-6. When the last worker has ended the keeper gives back what a killed one held, and the supervisor ends.
+1. Fork the keeper first, before anything else is loaded.
+2. With ``preload``: load the application, and refuse to fork if it has started threads.
+3. Fork the workers. They report over their parent links when they run.
+4. Sleep until a signal or a message of a worker arrives, or an action is due: restart, replace, kill.
+5. TERM and INT stop all workers, TSTP quiets them, TTIN makes them dump stacks. USR2 replaces them all by workers with
+   new code: this process executes itself again and keeps its ID.
+6. When the last worker has exited, the keeper requeues the jobs of killed workers, and the supervisor exits.
 
-Whoever ends is reaped, orphans of jobs as well when this is PID 1. The keeper is restarted alone.
+The supervisor reaps every child, including orphans of jobs if it is PID 1. If only the keeper exits, only the keeper
+is restarted.
 """
 
 from __future__ import annotations
@@ -29,29 +30,29 @@ from offsider.cli.health import HealthServer
 from offsider.cli.keeper import fork_keeper, warn_of_no_keeper
 from offsider.cli.signals import NAMES, STOPS, SignalQueue, StoppedEarly
 from offsider.cli.supervisor.backoff import Backoff
-from offsider.cli.supervisor.crew import Crew, described
-from offsider.cli.supervisor.nursery import Nursery, WorkAs
-from offsider.cli.supervisor.succession import hand_over, hear, inherited
+from offsider.cli.supervisor.children import Children, described
+from offsider.cli.supervisor.fork import Forker, WorkAs
+from offsider.cli.supervisor.reexec import exec_supervisor, inherited, unblock_signals
 from offsider.cli.supervisor.threads import refuse_threads
 from offsider.cli.title import title_setter
 from offsider.core.errors import ConfigurationError, OffsiderError
 from offsider.core.wording import counted
-from offsider.wiring.logs import logger
-from offsider.worker.keeper.channel import Channel
-from offsider.worker.keeper.messages import Orders, encode
+from offsider.logs.setup import logger
+from offsider.worker.alive.keeper.channel import Channel
+from offsider.worker.alive.keeper.messages import Orders, encode
 from offsider.worker.memory_limits import LOOK_SECONDS, MemoryLimits
 from offsider.worker.resident_memory import resident_kilobytes
 
 if TYPE_CHECKING:
     from offsider.cli.options import WorkerOptions
-    from offsider.wiring.config import Config
+    from offsider.config.config import Config
 
 LONGEST_PAUSE_SECONDS = 60.0
-# For the keeper of the program before to let go of the address of the health endpoint.
+# Time for the keeper of the previous program to release the address of the health endpoint.
 HEALTH_SECONDS = 3.0
-# For the keeper to give back what killed workers held.
+# Time for the keeper to requeue the jobs of killed workers.
 KEEPER_SECONDS = 2.0
-# From the time by which every worker is killed to the promised end.
+# From the deadline at which the last worker is killed to the promised exit.
 LAST_SECONDS = 0.3
 
 
@@ -60,8 +61,8 @@ class Supervisor:
 
     Args:
         options: the command line.
-        config: as it is before the application has its say.
-        work_as: what a forked worker does.
+        config: the configuration before the application is imported.
+        work_as: runs a worker in a forked process.
     """
 
     def __init__(self, options: WorkerOptions, config: Config, work_as: WorkAs) -> None:
@@ -74,29 +75,29 @@ class Supervisor:
         self._keeper_born_at = 0.0
         self._keeper_start_at = 0.0
         self._signals = SignalQueue((*NAMES, "CHLD"))
-        self._nursery = Nursery(
+        self._forker = Forker(
             options, config, self._channel, self._signals, work_as=work_as, let_go=self._let_go_in_worker
         )
         size = config.worker.processes or len(config.worker.groups)
-        self._crew = Crew(self._nursery, size, lambda: self._config.worker.timeout_seconds)
+        self._workers = Children(self._forker, size, lambda: self._config.worker.timeout_seconds)
         self._stop_by: float | None = None
         self._quieted = False
         self._broken = False
-        self._told_ready = False
-        self._look_at = 0.0
+        self._reported_ready = False
+        self._memory_due = 0.0
         self._title = ""
         self._set_title = title_setter()
         self._watchdog_seconds = systemd.watchdog_seconds()
         self._watchdog_at = 0.0
 
     def run(self) -> int:
-        """Returns the exit code once the last worker has ended.
+        """Run until the last worker has exited, and return the exit code.
 
         Raises:
             ConfigurationError: the application cannot be preloaded; no worker was started.
         """
-        for child in inherited(self._nursery, os.environ):
-            self._crew.adopt(child)
+        for child in inherited(self._forker, os.environ):
+            self._workers.adopt(child)
         self._health = self._health_server()
         if self._channel is None:
             warn_of_no_keeper(self._config)
@@ -109,21 +110,21 @@ class Supervisor:
                 self._stop()
             except OffsiderError as error:
                 self._signals.booting = False
-                if not self._crew.everyone():
+                if not self._workers.all():
                     raise
                 self._broken = True
-                self._crew.hiring = False
-                logger.error("the new workers cannot start, those of before go on: %s", error)
+                self._workers.may_start = False
+                logger.error("the new workers cannot start, the old workers continue: %s", error)
             self._supervise()
-        return 1 if self._broken or self._crew.hopeless or self._crew.killed else 0
+        return 1 if self._broken or self._workers.hopeless or self._workers.killed else 0
 
     def _prepare(self, resources: ExitStack) -> None:
         self._signals.booting = True
         self._signals.install()
-        hear()
+        unblock_signals()
         options = self._options
         if options.embedded:
-            # Before all others, and by this process alone: the workers find it where everybody looks for a server.
+            # This process alone starts it, before the workers, which find its URL in the environment.
             os.environ["OFFSIDER_REDIS_URL"] = start_embedded_server(resources)
             options = replace(options, embedded=False)
         preloaded = None
@@ -131,8 +132,8 @@ class Supervisor:
             preloaded = self._config = load(options, resources)
             refuse_threads()
             self._signals.install()
-        self._nursery.use(options, preloaded)
-        # What is here now is shared by all workers as long as nobody writes to it, the collector included.
+        self._forker.use(options, preloaded)
+        # Workers share the memory pages that exist now until a write; freeze, so that the collector does not write.
         gc.collect()
         gc.freeze()
         self._signals.booting = False
@@ -142,20 +143,20 @@ class Supervisor:
         while True:
             self._reap()
             now = time.monotonic()
-            self._crew.tend(now)
+            self._workers.tend(now)
             self._tend_keeper(now)
-            self._look_at_memory(now)
-            self._tell(now)
-            if self._crew.hopeless and self._stop_by is None:
-                logger.error("no worker has come to run: giving up")
+            self._check_memory(now)
+            self._report(now)
+            if self._workers.hopeless and self._stop_by is None:
+                logger.error("no worker started: giving up")
                 self._stop()
-            if self._stop_by is not None and not self._crew.everyone():
+            if self._stop_by is not None and not self._workers.all():
                 self._part_with_keeper()
                 return
-            if not self._crew.hiring and not self._crew.everyone() and not self._quieted:
+            if not self._workers.may_start and not self._workers.all() and not self._quieted:
                 return
-            tethers = [child.tether.fileno() for child in self._crew.everyone() if not child.ready]
-            for name in self._signals.wait(self._pause_seconds(), tethers):
+            links = [child.parent_link.fileno() for child in self._workers.all() if not child.ready]
+            for name in self._signals.wait(self._pause_seconds(), links):
                 self._act_on(name)
             for name, error in self._signals.failures():
                 logger.error("an earlier handler of %s failed", name, exc_info=error)
@@ -165,11 +166,11 @@ class Supervisor:
 
     def _due(self) -> Iterator[float]:
         yield time.monotonic() + LONGEST_PAUSE_SECONDS
-        yield from self._crew.due()
+        yield from self._workers.due()
         if self._channel is not None and not self._keeper_pid:
             yield self._keeper_start_at
         if MemoryLimits.of(self._config.worker).any:
-            yield self._look_at
+            yield self._memory_due
         if self._watchdog_seconds is not None:
             yield self._watchdog_at
 
@@ -184,28 +185,28 @@ class Supervisor:
             if pid == self._keeper_pid:
                 self._keeper_ended(status)
             else:
-                self._crew.reaped(pid, status)
+                self._workers.reaped(pid, status)
 
-    def _look_at_memory(self, now: float) -> None:
-        if now < self._look_at or self._stop_by is not None or not self._crew.hiring:
+    def _check_memory(self, now: float) -> None:
+        if now < self._memory_due or self._stop_by is not None or not self._workers.may_start:
             return
-        self._look_at = now + LOOK_SECONDS
-        for place in self._crew.places:
-            child = place.child
+        self._memory_due = now + LOOK_SECONDS
+        for slot in self._workers.slots:
+            child = slot.child
             if child is not None and child.ready:
                 reason = child.memory.too_much(resident_kilobytes(child.pid), now)
                 if reason:
-                    self._crew.replace(child, reason)
+                    self._workers.replace(child, reason)
 
-    def _tell(self, now: float) -> None:
-        ready, wanted = self._crew.ready, len(self._crew.places)
+    def _report(self, now: float) -> None:
+        ready, wanted = self._workers.ready, len(self._workers.slots)
         words = ["offsider", __version__, self._config.worker.tag, f"supervisor [{ready} of {wanted} run]"]
         title = " ".join(word for word in (*words, "stopping" if self._stop_by is not None else "") if word)
         if title != self._title:
             self._set_title(title)
             self._title = title
-        if ready == wanted and not self._told_ready:
-            self._told_ready = True
+        if ready == wanted and not self._reported_ready:
+            self._reported_ready = True
             logger.info("now running: %s", counted(wanted, "worker"))
             systemd.notify("READY=1")
         if self._watchdog_seconds is not None and now >= self._watchdog_at:
@@ -219,62 +220,62 @@ class Supervisor:
         elif name == "TSTP":
             self._quiet()
         elif name == "TTIN":
-            self._tell_who_is_there()
-            self._crew.send("TTIN")
+            self._log_workers()
+            self._workers.send("TTIN")
         elif name == "USR2":
-            self._start_anew()
+            self._restart_all()
 
     def _stop(self) -> None:
         if self._stop_by is None:
             systemd.notify("STOPPING=1")
-            logger.info("stopping %s", counted(len(self._crew.everyone()), "worker"))
-            self._stop_by = self._crew.stop()
+            logger.info("stopping %s", counted(len(self._workers.all()), "worker"))
+            self._stop_by = self._workers.stop()
 
     def _quiet(self) -> None:
         self._quieted = True
-        self._crew.hiring = False
-        logger.info("quiet: no worker takes further jobs, and none is started")
-        self._crew.send("TSTP")
+        self._workers.may_start = False
+        logger.info("quiet: workers claim no new jobs, and no worker is started")
+        self._workers.send("TSTP")
 
-    def _start_anew(self) -> None:
+    def _restart_all(self) -> None:
         if self._stop_by is not None or self._quieted:
-            logger.warning("USR2 comes too late: the workers are quiet or stopping")
+            logger.warning("ignoring USR2: the workers are quiet or stopping")
             return
         try:
             configured(self._options)
         except OffsiderError as error:
-            logger.error("no restart, the workers go on: %s", error)
+            logger.error("restart failed, the workers continue: %s", error)
             return
-        logger.info("restarting: new workers take over one by one, the old ones end when their jobs have")
+        logger.info("restarting: new workers take over one by one, old workers exit after their jobs")
         self._order(no_more=True)
         try:
-            hand_over(self._crew.everyone())
+            exec_supervisor(self._workers.all())
         except OSError as error:
             self._order()
-            logger.error("no restart, the workers go on: %s cannot be executed: %s", sys.executable, error)
+            logger.error("restart failed, the workers continue: cannot execute %s: %s", sys.executable, error)
 
-    def _tell_who_is_there(self) -> None:
-        for child in self._crew.everyone():
-            state = "on its way out" if child.pid in self._crew.leaving else "runs" if child.ready else "starts"
+    def _log_workers(self) -> None:
+        for child in self._workers.all():
+            state = "is exiting" if child.pid in self._workers.leaving else "runs" if child.ready else "starts"
             age = time.monotonic() - child.born_at
-            logger.info("worker %d: process %d %s, %.0f s old", child.place + 1, child.pid, state, age)
+            logger.info("worker %d: process %d %s, %.0f s old", child.slot + 1, child.pid, state, age)
 
     # -------------------------------------------------------------------------------------- keeper
     def _health_server(self) -> HealthServer | None:
-        """Bound here, so that every keeper can serve it; only a keeper may, since this process has one thread."""
+        """Bind the health port here, so that each new keeper can serve it; this process has no thread for it."""
         address = self._config.worker.health
         if not address:
             return None
         if self._channel is None:
-            raise ConfigurationError("--health with --processes is served by the keeper: leave --no-keeper out")
-        give_up_at = time.monotonic() + (HEALTH_SECONDS if self._crew.everyone() else 0.0)
+            raise ConfigurationError("--health with --processes requires the keeper: remove --no-keeper")
+        give_up_at = time.monotonic() + (HEALTH_SECONDS if self._workers.all() else 0.0)
         while True:
             try:
                 return HealthServer(address, shard=self._config.worker.shard)
             except ConfigurationError as error:
-                if not self._crew.everyone():
+                if not self._workers.all():
                     raise
-                if time.monotonic() >= give_up_at:  # the keeper of before still has it: rather this than no workers
+                if time.monotonic() >= give_up_at:  # the old keeper still has the port: continue without the endpoint
                     logger.error("%s", error)
                     return None
                 time.sleep(0.05)
@@ -286,13 +287,13 @@ class Supervisor:
             self._order()
 
     def _let_go(self) -> None:
-        """In the keeper: the tethers are to close with the supervisor, and its signals are its own."""
+        """In the keeper: close the parent links, which must close with the supervisor, and the signal queue."""
         self._signals.close()
-        for child in self._crew.everyone():
-            child.tether.close()
+        for child in self._workers.all():
+            child.let_go()
 
     def _let_go_in_worker(self) -> None:
-        """In a worker: the keeper answers on this port, also when the worker outlives the supervisor."""
+        """In a worker: close the health port, which the keeper serves even if the worker outlives the supervisor."""
         if self._health is not None:
             self._health.close()
 
@@ -306,14 +307,14 @@ class Supervisor:
         pause_seconds = self._keeper_backoff.pause_seconds(now - self._keeper_born_at)
         self._keeper_start_at = now + pause_seconds
         if self._stop_by is None:
-            logger.error("the keeper %s; another one is started in %g s", described(status), pause_seconds)
+            logger.error("the keeper %s; starting another one in %g s", described(status), pause_seconds)
 
     def _order(self, *, no_more: bool = False) -> None:
         if self._channel is not None:
-            self._channel.send(encode(Orders(len(self._crew.places), no_more)))
+            self._channel.send(encode(Orders(len(self._workers.slots), no_more)))
 
     def _part_with_keeper(self) -> None:
-        """Wait until it has given back what killed workers held, within what a stop may take."""
+        """Wait until the keeper has requeued the jobs of killed workers, but no longer than the stop may take."""
         self._order(no_more=True)
         latest = (self._stop_by or 0.0) + LAST_SECONDS
         give_up_at = min(time.monotonic() + KEEPER_SECONDS, latest)

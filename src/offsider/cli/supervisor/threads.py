@@ -1,4 +1,4 @@
-"""A fork copies one thread and the locks of all: whoever forks must have no other."""
+"""Refuse to fork beside other threads: a fork copies one thread, but the locks of all."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ def refuse_threads() -> None:
     """Raise when this process has more than one thread.
 
     Raises:
-        ConfigurationError: it names the threads.
+        ConfigurationError: there are other threads; the message names them.
     """
     others = other_threads()
     if others:
         raise ConfigurationError(
-            f"--preload: the application has started threads while it was loaded ({', '.join(others)}), and a fork "
-            'would copy their locks without them. Start them at the event "fork" or "startup", or leave --preload out'
+            f"--preload: the application started threads while it was loaded ({', '.join(others)}). A fork copies "
+            'their locks but not the threads. Start them at the event "fork" or "startup", or remove --preload'
         )
 
 
 def other_threads() -> list[str]:
-    """The names of all threads but this one; those that Python does not know by what the system calls them."""
+    """Return the names of all other threads; threads that Python does not know have their system name."""
     here = threading.get_native_id()
     python = {thread.native_id: thread.name for thread in threading.enumerate()}
     if not TASKS.is_dir():

@@ -1,7 +1,7 @@
-"""``offsider top``: everything live in the terminal, with a key for each action.
+"""``offsider top``: a live view in the terminal, with a key for each action.
 
-Reading order: `sheet` (what a tab is), the tabs (`home`, `busy`, `queue_list`, `set_tabs`, `metrics`), `app` (keys,
-live refresh, drawing), `dialogs`.
+Reading order: `table` (interface of a tab), the tabs (`home`, `busy`, `queue_list`, `set_tabs`, `metrics`), `app`
+(keys, live refresh, drawing), `dialogs`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import click
 from offsider.cli.application import load_extensions
 from offsider.cli.connection import SERVER, SETTINGS, connection_options, load
 from offsider.cli.failure import give_up
-from offsider.cli.plain import plain
+from offsider.cli.sanitize import plain
+from offsider.config.installation import Installation
 from offsider.core.errors import OffsiderError
 
 __all__ = ["top"]
@@ -31,19 +32,19 @@ MISSING = 'offsider top needs Textual: pip install "offsider[tui]"'
     type=click.FloatRange(min=0.2),
     default=2.0,
     show_default=True,
-    help="How often to look.",
+    help="Refresh interval.",
 )
 @click.option(
     "-r",
     "--require",
     metavar="MODULE",
     multiple=True,
-    help="The application: its extensions free what deleted jobs hold, as locks. Default: worker.require.",
+    help="Application whose extensions release what deleted jobs hold, such as locks. Default: worker.require.",
 )
 def top(
     config: str | None, environment: str | None, server: str | None, interval: float, require: tuple[str, ...]
 ) -> None:
-    """Watch processes, queues and jobs live, and act on them.
+    """Show processes, queues and jobs live, and act on them.
 
     The tabs are Home, Busy, Queues, Scheduled, Retries, Dead and Metrics; ? shows the keys.
     """
@@ -57,7 +58,7 @@ def run(
     interval_seconds: float,
     require: Sequence[str] = (),
 ) -> int:
-    """Run until q; answers the exit code."""
+    """Run until q is pressed, and return the exit code."""
     try:
         from offsider.cli.top.app import Top  # imported here: Textual is an extra
     except ImportError as error:
@@ -67,10 +68,10 @@ def run(
     try:
         config = load(file, environment)
         broken = load_extensions(require, config)
-        config = config.for_server(server or config.server)
+        here = Installation.of(config, server or "")
     except OffsiderError as error:
         return give_up(str(error))
     if broken is not None:
-        click.echo(f"the application of worker.require cannot be loaded here: {plain(str(broken), 500)}", err=True)
-    Top(config, interval_seconds).run()
+        click.echo(f"cannot load the application of worker.require: {plain(str(broken), 500)}", err=True)
+    Top(here, interval_seconds).run()
     return 0

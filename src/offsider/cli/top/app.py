@@ -1,10 +1,10 @@
-"""The terminal application: tabs, keys, and a table that is always current.
+"""The terminal application: tabs, keys, and a table that refreshes itself.
 
-1. Each tick, each key that changes what is looked at and each action asks for a look.
-2. A look runs in a thread: the screen never waits for the server. One look runs at a time; if another was asked for
-   meanwhile, it follows.
-3. Its answer is drawn if the same tab is still looked at. An error is a line at the bottom, and the next look tries
-   again; what was drawn last stays.
+1. Each tick, each change of the view and each action requests a read of the current tab.
+2. A read runs in a thread, so that the screen never waits for the server. One read runs at a time; a request during a
+   read starts another one after it.
+3. The result is drawn if its tab is still selected. An error is shown in the status line, the last table stays, and
+   the next read tries again.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from textual.coordinate import Coordinate
 from textual.message import Message
 from textual.widgets import DataTable, Input, Sparkline, Static, Tab as TabLabel, Tabs
 
-from offsider.cli.plain import plain
+from offsider.cli.sanitize import plain
 from offsider.cli.top.busy import Busy
 from offsider.cli.top.dialogs import Help, Question
 from offsider.cli.top.home import Home
 from offsider.cli.top.metrics import Metrics
 from offsider.cli.top.queue_list import Queues
 from offsider.cli.top.set_tabs import set_tabs
-from offsider.cli.top.sheet import Action, Row, Sheet, Tab, View
+from offsider.cli.top.table import Action, Row, Tab, Table, View
+from offsider.config.installation import Installation
 from offsider.core.errors import OffsiderError
 from offsider.core.wording import counted
-from offsider.wiring.config import Config
-from offsider.wiring.logs import describe
+from offsider.logs.setup import describe
 
-#: Lines of the screen that are not rows: tabs, column titles, hints, status.
+#: Lines of the screen other than rows: tabs, column titles, hints, status.
 _OTHER_LINES = 6
 _SELECTED = "● "
 _NOT_SELECTED = "  "
@@ -46,8 +46,8 @@ class Top(App[None]):
     """The whole screen.
 
     Args:
-        config: which server.
-        interval_seconds: between two looks.
+        here: the server to show.
+        interval_seconds: refresh interval.
     """
 
     CSS = """
@@ -77,45 +77,45 @@ class Top(App[None]):
         Binding("q", "quit"),
     ]
 
-    class Looked(Message):
-        """A look has come to its end: with a sheet, or with the reason why there is none."""
+    class Loaded(Message):
+        """A read has finished, with a table or an error message."""
 
-        def __init__(self, tab: Tab, sheet: Sheet | None, outage: str) -> None:
+        def __init__(self, tab: Tab, data: Table | None, outage: str) -> None:
             super().__init__()
             self.tab = tab
-            self.sheet = sheet
+            self.data = data
             self.outage = outage
 
     class Acted(Message):
-        """An action was done, or tried."""
+        """An action has finished or failed."""
 
         def __init__(self, answer: str) -> None:
             super().__init__()
             self.answer = answer
 
-    def __init__(self, config: Config, interval_seconds: float) -> None:
+    def __init__(self, here: Installation, interval_seconds: float) -> None:
         super().__init__()
-        self._config = config
+        self._here = here
         self._interval_seconds = interval_seconds
         self.tabs: tuple[Tab, ...] = (
-            Home(config),
-            Busy(config),
-            Queues(config),
-            *set_tabs(config),
-            Metrics(config),
+            Home(here),
+            Busy(here),
+            Queues(here),
+            *set_tabs(here),
+            Metrics(here),
         )
         self._number = 0
         self._view = View()
-        self._sheet = Sheet((), (), 0)
+        self._table_data = Table((), (), 0)
         self.selected: set[str] = set()
-        self._looking = False
-        self._look_again = False
+        self._reading = False
+        self._read_again = False
         self._answer = ""
         self._outage = ""
 
     @property
     def tab(self) -> Tab:
-        """The one that is looked at."""
+        """The selected tab."""
         return self.tabs[self._number]
 
     def compose(self) -> ComposeResult:
@@ -127,71 +127,71 @@ class Top(App[None]):
         yield Static(id="hints", markup=False)
 
     def on_mount(self) -> None:
-        self.title = f"offsider top {self._config.redis.redacted_url}"
+        self.title = f"offsider top {self._here.settings.redacted_url}"
         self.query_one(Tabs).can_focus = False
         self.table.focus()
-        self.set_interval(self._interval_seconds, self.look)
-        self._turn_to(0)
+        self.set_interval(self._interval_seconds, self.request_read)
+        self._show_tab(0)
 
     @property
     def table(self) -> DataTable[Text]:
         return self.query_one(DataTable[Text])
 
-    # ------------------------------------------------------------------------------------- looking
+    # ------------------------------------------------------------------------------------- reading
 
-    def look(self) -> None:
-        """Ask for a look at what is stored; it is drawn when it is there."""
-        if self._looking:
-            self._look_again = True
+    def request_read(self) -> None:
+        """Request a read of the current tab; the result is drawn when it arrives."""
+        if self._reading:
+            self._read_again = True
             return
-        self._looking, self._look_again = True, False
+        self._reading, self._read_again = True, False
         rows = self.size.height - _OTHER_LINES
         self._view = replace(self._view, size=max(1, rows))
         self._beside(partial(self._read, self.tab, self._view))
 
     def _beside(self, work: Callable[[], Message]) -> None:
-        """Do something in a thread, whose message then comes. Quitting waits for no thread."""
+        """Run work in a thread and post its message. Quitting does not wait for it."""
         threading.Thread(target=self._work, args=(work,), daemon=True).start()
 
     def _work(self, work: Callable[[], Message]) -> None:
         message = work()
-        with suppress(RuntimeError):  # the application has ended meanwhile
+        with suppress(RuntimeError):  # the application has ended
             self.post_message(message)
 
-    def _read(self, tab: Tab, view: View) -> Looked:
+    def _read(self, tab: Tab, view: View) -> Loaded:
         try:
-            return self.Looked(tab, tab.read(view), "")
-        except Exception as error:  # noqa: BLE001 - whatever it is has to be seen, and the next look may go well
-            return self.Looked(tab, None, _reason(error))
+            return self.Loaded(tab, tab.read(view), "")
+        except Exception as error:  # noqa: BLE001 - show any error: the next read may succeed
+            return self.Loaded(tab, None, _reason(error))
 
-    def on_top_looked(self, event: Looked) -> None:
+    def on_top_loaded(self, event: Loaded) -> None:
         if not self.query(DataTable):
-            return  # on its way out
-        self._looking = False
+            return  # the application is exiting
+        self._reading = False
         self._outage = event.outage
-        if event.sheet is not None and event.tab is self.tab and not self._look_again:
-            self._draw(event.sheet)
+        if event.data is not None and event.tab is self.tab and not self._read_again:
+            self._draw(event.data)
         self._draw_status()
-        if self._look_again:
-            self.look()
+        if self._read_again:
+            self.request_read()
 
     # ------------------------------------------------------------------------------------- drawing
 
-    def _draw(self, sheet: Sheet) -> None:
+    def _draw(self, data: Table) -> None:
         cursor = self._row_of_cursor()
         row_number = self.table.cursor_row
-        self._sheet = sheet
-        self.selected &= {row.key for row in sheet.rows}
+        self._table_data = data
+        self.selected &= {row.key for row in data.rows}
         table = self.table
         table.clear(columns=True)
-        table.add_columns(*(f"{_NOT_SELECTED if not number else ''}{c}" for number, c in enumerate(sheet.columns)))
-        for row in sheet.rows:
+        table.add_columns(*(f"{_NOT_SELECTED if not number else ''}{c}" for number, c in enumerate(data.columns)))
+        for row in data.rows:
             table.add_row(*self._cells(row), key=row.key)
-        keys = [row.key for row in sheet.rows]
+        keys = [row.key for row in data.rows]
         table.move_cursor(row=keys.index(cursor.key) if cursor and cursor.key in keys else row_number)
         chart = self.query_one("#chart", Sparkline)
-        chart.display = len(sheet.samples) > 1
-        chart.data = list(sheet.samples)
+        chart.display = len(data.samples) > 1
+        chart.data = list(data.samples)
         self._go_back_from_an_empty_page()
 
     def _cells(self, row: Row) -> list[Text]:
@@ -199,24 +199,24 @@ class Top(App[None]):
         return [Text(mark + row.cells[0]), *map(Text, row.cells[1:])]
 
     def _go_back_from_an_empty_page(self) -> None:
-        """The jobs of the last page may be gone by now."""
-        if not self._sheet.rows and self._view.page:
+        """Show the last page with rows, if the jobs of this page are gone."""
+        if not self._table_data.rows and self._view.page:
             self._view = replace(self._view, page=max(0, self._pages - 1))
-            self.look()
+            self.request_read()
 
     @property
     def _pages(self) -> int:
-        return max(1, -(-self._sheet.total // self._view.size))
+        return max(1, -(-self._table_data.total // self._view.size))
 
     def _draw_status(self) -> None:
         status = self.query_one("#status", Static)
         status.set_class(bool(self._outage), "-outage")
         if self._outage:
-            status.update(plain(f"trying again: {self._outage}"))
+            status.update(plain(f"retrying: {self._outage}"))
             return
-        parts = [f"page {self._view.page + 1} of {self._pages}", f"{self._sheet.total:,} in all"]
+        parts = [f"page {self._view.page + 1} of {self._pages}", f"{self._table_data.total:,} in total"]
         parts += [f"filter: {plain(self._view.text)}"] if self._view.text else []
-        parts += [self._sheet.note] if self._sheet.note else []
+        parts += [self._table_data.note] if self._table_data.note else []
         parts += [f"{len(self.selected)} selected"] if self.selected else []
         parts += [self._answer] if self._answer else []
         status.update(" · ".join(parts))
@@ -230,7 +230,7 @@ class Top(App[None]):
     # ---------------------------------------------------------------------------------------- keys
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002 - Textual's
-        """While a filter is typed or a question is open, keys mean what they mean there."""
+        """Disable the keys of the table while a filter is typed or a dialog is open."""
         if action == "quit" and not self._is_elsewhere:
             return True
         if action == "unfilter":
@@ -242,15 +242,15 @@ class Top(App[None]):
         return len(self.screen_stack) > 1 or isinstance(self.focused, Input)
 
     def action_tab(self, step: int) -> None:
-        self._turn_to((self._number + step) % len(self.tabs))
+        self._show_tab((self._number + step) % len(self.tabs))
 
     def action_go(self, number: int) -> None:
-        self._turn_to(number)
+        self._show_tab(number)
 
-    def _turn_to(self, number: int) -> None:
+    def _show_tab(self, number: int) -> None:
         self._number = number
         self._view = View()
-        self._sheet = Sheet((), (), 0)
+        self._table_data = Table((), (), 0)
         self.selected.clear()
         self._answer = ""
         self.query_one(Tabs).active = f"tab-{number + 1}"
@@ -258,20 +258,20 @@ class Top(App[None]):
         self.table.clear(columns=True)
         self._draw_hints()
         self._draw_status()
-        self.look()
+        self.request_read()
 
     def on_tabs_tab_activated(self, event: Tabs.TabActivated) -> None:
-        """A click on a tab; what a key has done is known already."""
+        """Handle a click on a tab; a change by key is handled already."""
         number = int((event.tab.id or "tab-1").removeprefix("tab-")) - 1
         if number != self._number:
-            self._turn_to(number)
+            self._show_tab(number)
 
     def action_page(self, step: int) -> None:
         page = min(max(0, self._view.page + step), self._pages - 1)
         if page != self._view.page:
             self._view = replace(self._view, page=page)
             self.selected.clear()
-            self.look()
+            self.request_read()
 
     def action_row(self, step: int) -> None:
         self.table.move_cursor(row=self.table.cursor_row + step)
@@ -284,18 +284,18 @@ class Top(App[None]):
             self.action_row(1)
 
     def action_select_all(self) -> None:
-        every = {row.key for row in self._sheet.rows if row.subject is not None}
+        every = {row.key for row in self._table_data.rows if row.subject is not None}
         self.selected = set() if self.selected == every else every
         self._redraw_marks()
 
     def _redraw_marks(self) -> None:
-        for number, row in enumerate(self._sheet.rows):
+        for number, row in enumerate(self._table_data.rows):
             self.table.update_cell_at(Coordinate(number, 0), self._cells(row)[0])
         self._draw_status()
 
     def _row_of_cursor(self) -> Row | None:
         number = self.table.cursor_row
-        return self._sheet.rows[number] if 0 <= number < len(self._sheet.rows) else None
+        return self._table_data.rows[number] if 0 <= number < len(self._table_data.rows) else None
 
     def action_filter(self) -> None:
         field = self.query_one(Input)
@@ -314,7 +314,7 @@ class Top(App[None]):
         self.table.focus()
         self._view = replace(self._view, page=0, text=text)
         self.selected.clear()
-        self.look()
+        self.request_read()
 
     def action_help(self) -> None:
         self.push_screen(Help())
@@ -334,8 +334,8 @@ class Top(App[None]):
         self.push_screen(Question(f"{action.verb} {name}?"), partial(self._answered, action, rows))
 
     def _targets(self) -> list[Row]:
-        """The selected rows, else that of the cursor."""
-        chosen = [row for row in self._sheet.rows if row.key in self.selected]
+        """Return the selected rows, or else the row of the cursor."""
+        chosen = [row for row in self._table_data.rows if row.key in self.selected]
         cursor = self._row_of_cursor()
         return chosen or ([cursor] if cursor is not None and cursor.subject is not None else [])
 
@@ -352,14 +352,18 @@ class Top(App[None]):
             for row in rows:
                 done += action.act(row.subject)
         except Exception as error:  # noqa: BLE001 - see `_read`
-            return self.Acted(f"{done} {action.done}, then: {plain(_reason(error))}")
-        missed = len(rows) - done
-        return self.Acted(f"{done} {action.done}" + (f", {missed} not" if missed else ""))
+            return self.Acted(f"{_done(action, done)}, then an error: {plain(_reason(error))}")
+        skipped = len(rows) - done
+        return self.Acted(_done(action, done) + (f", {skipped} {action.skipped}" if skipped else ""))
 
     def on_top_acted(self, event: Acted) -> None:
         self._answer = event.answer
         self.selected.clear()
-        self.look()
+        self.request_read()
+
+
+def _done(action: Action, count: int) -> str:
+    return action.done.format(counted(count, action.noun) if action.noun else count)
 
 
 def _reason(error: Exception) -> str:

@@ -1,38 +1,39 @@
-"""The tab Busy: every worker process, and below it the jobs that it runs."""
+"""The tab Busy: every worker process, with its running jobs below."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from offsider.cli.plain import listed_arguments, plain
 from offsider.cli.quantities import ago, duration, megabytes
-from offsider.cli.top.sheet import Action, Row, Sheet, View, paged
+from offsider.cli.sanitize import listed_arguments, plain
+from offsider.cli.top.table import Action, Row, Table, View, paged
+from offsider.config.installation import Installation
 from offsider.core.errors import EmbeddedProcess
 from offsider.inspector import Process, ProcessSet, Work, WorkSet
-from offsider.wiring.config import Config
 
 _COLUMNS = ("PROCESS, JOB", "BUSY", "SINCE", "MEMORY", "QUEUES, ARGUMENTS")
+_SKIPPED = "skipped (embedded)"
 
 
 class Busy:
-    """Processes, which take signals, and running jobs, which are only to be seen."""
+    """Processes, which accept signals, and running jobs, which are read-only."""
 
     title = "Busy"
 
-    def __init__(self, config: Config) -> None:
-        self._config = config
+    def __init__(self, here: Installation) -> None:
+        self._here = here
         self.actions = {
-            "Q": Action("Quiet", "told to take no further jobs", asks=True, act=_quiet),
-            "T": Action("Terminate", "told to stop", asks=True, act=_stop),
+            "Q": Action("Quiet", "quiet sent to {}", asks=True, act=_quiet, noun="process", skipped=_SKIPPED),
+            "T": Action("Stop", "stop sent to {}", asks=True, act=_stop, noun="process", skipped=_SKIPPED),
         }
 
-    def read(self, view: View) -> Sheet:
+    def read(self, view: View) -> Table:
         running: defaultdict[str, list[Work]] = defaultdict(list)
-        for work in WorkSet(self._config):
+        for work in WorkSet(self._here):
             running[work.process].append(work)
-        now = self._config.clock.now()
-        rows = [row for process in ProcessSet(self._config) for row in _rows(process, running[process.identity], now)]
+        now = self._here.config.clock.now()
+        rows = [row for process in ProcessSet(self._here) for row in _rows(process, running[process.identity], now)]
         return paged(_COLUMNS, rows, view)
 
 

@@ -1,4 +1,4 @@
-"""What is asked before something cannot be undone, and the page of keys."""
+"""Dialogs: confirmation of an action, and the list of keys."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 KEYS = """\
-←  →      the tab before, the next       1 … 7   that tab
-h  l      the page before, the next
-j  k      the row below, above
+←  →      previous, next tab             1 … 7   tab by number
+h  l      previous, next page
+j  k      next, previous row
 x         select the row                 A       select the page, or none
-/         filter; Escape ends it
+/         filter; Escape clears it
 D         delete (Queues: clear)         R       retry
-E         enqueue now (Scheduled)        K       kill: to the dead set
-T  Q      terminate, quiet a process     p       pause, unpause a queue
-?         these keys                     q       quit
+E         enqueue now (Scheduled)        K       kill (to the dead set)
+T  Q      stop, quiet a process          p       pause, unpause a queue
+?         help                           q       quit
 
-An action is done to the selected rows, else to the row of the cursor."""
+An action applies to the selected rows, or to the row of the cursor."""
 
 
 class Question(ModalScreen[bool]):
-    """A yes or a no."""
+    """Asks for a yes or a no."""
 
     CSS = """
     Question { align: center middle; }
@@ -48,7 +48,7 @@ class Question(ModalScreen[bool]):
 
 
 class Help(ModalScreen[None]):
-    """All keys."""
+    """Lists all keys."""
 
     CSS = """
     Help { align: center middle; }

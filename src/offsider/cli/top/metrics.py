@@ -1,29 +1,29 @@
-"""The tab Metrics: which jobs took the time of the last hour."""
+"""The tab Metrics: job classes by total run time in the last hour."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from offsider.cli.plain import plain
 from offsider.cli.quantities import duration, grouped
-from offsider.cli.top.sheet import Action, Row, Sheet, View, paged
+from offsider.cli.sanitize import plain
+from offsider.cli.top.table import Action, Row, Table, View, paged
+from offsider.config.installation import Installation
 from offsider.inspector import JobMetrics
-from offsider.wiring.config import Config
 
 _COLUMNS = ("JOB", "RUNS", "FAILED", "TOTAL", "AVERAGE")
 
 
 class Metrics:
-    """Job classes by the time that their runs took together."""
+    """Job classes, sorted by total run time."""
 
     title = "Metrics"
     actions: Mapping[str, Action] = {}
 
-    def __init__(self, config: Config) -> None:
-        self._config = config
+    def __init__(self, here: Installation) -> None:
+        self._here = here
 
-    def read(self, view: View) -> Sheet:
-        jobs = sorted(JobMetrics.top("1h", config=self._config).jobs, key=lambda job: job.total_seconds, reverse=True)
+    def read(self, view: View) -> Table:
+        jobs = sorted(JobMetrics.top("1h", config=self._here).jobs, key=lambda job: job.total_seconds, reverse=True)
         rows = [
             Row(
                 job.name,

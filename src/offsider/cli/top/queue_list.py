@@ -1,13 +1,13 @@
-"""The tab Queues: sizes, latencies, pauses."""
+"""The tab Queues: size, latency and state of each queue."""
 
 from __future__ import annotations
 
-from offsider.cli.plain import plain
 from offsider.cli.quantities import duration, grouped
 from offsider.cli.queues import is_served, served_queues
-from offsider.cli.top.sheet import Action, Row, Sheet, View, paged
+from offsider.cli.sanitize import plain
+from offsider.cli.top.table import Action, Row, Table, View, paged
+from offsider.config.installation import Installation
 from offsider.inspector import Queue, Stats
-from offsider.wiring.config import Config
 
 _COLUMNS = ("QUEUE", "SIZE", "LATENCY", "STATE")
 
@@ -17,15 +17,15 @@ class Queues:
 
     title = "Queues"
 
-    def __init__(self, config: Config) -> None:
-        self._config = config
+    def __init__(self, here: Installation) -> None:
+        self._here = here
         self.actions = {
-            "p": Action("Pause", "paused or unpaused", asks=False, act=self._turn),
-            "D": Action("Clear", "cleared", asks=True, act=self._clear),
+            "p": Action("Pause", "{} paused or unpaused", asks=False, act=self._toggle),
+            "D": Action("Clear", "{} cleared", asks=True, act=self._clear),
         }
 
-    def read(self, view: View) -> Sheet:
-        served = served_queues(self._config)
+    def read(self, view: View) -> Table:
+        served = served_queues(self._here)
         rows = [
             Row(
                 summary.name,
@@ -37,12 +37,12 @@ class Queues:
                 ),
                 summary.name,
             )
-            for summary in sorted(Stats.read(self._config).queue_summaries, key=lambda summary: summary.name)
+            for summary in sorted(Stats.read(self._here).queue_summaries, key=lambda summary: summary.name)
         ]
         return paged(_COLUMNS, rows, view)
 
-    def _turn(self, name: str) -> bool:
-        queue = Queue(name, self._config)
+    def _toggle(self, name: str) -> bool:
+        queue = Queue(name, self._here)
         if queue.paused:
             queue.unpause()
         else:
@@ -50,5 +50,5 @@ class Queues:
         return True
 
     def _clear(self, name: str) -> bool:
-        Queue(name, self._config).clear()
+        Queue(name, self._here).clear()
         return True

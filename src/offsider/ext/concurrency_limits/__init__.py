@@ -1,9 +1,10 @@
-"""Concurrency limits: so many runs of a class at one time in the whole fleet, and no more.
+"""Concurrency limits: cap how many jobs of a class run at once across the fleet.
 
-1. A run takes a slot when it begins and frees it when it ends; a job that finds none is parked (`gate`, `store`).
-2. Whoever frees a slot resumes the parked job that has waited longest; a service sees to what is left undone (`slots`).
-3. Limits come from the code (`rules`), and from people at run time (`limits`, `web`, the command line); each process
-   keeps those that hold in a table (`table`).
+1. A run takes a slot when it begins; if no slot is free, the job is held (`gate`, `store`). The script that writes the
+   outcome frees the slot.
+2. A service resumes the job that has been held longest, and frees abandoned slots (`slots`).
+3. Limits come from code (`rules`) and from operators at run time (`limits`, `web`, the command line). Each process
+   keeps the limits in force in a table (`table`).
 """
 
 from __future__ import annotations
@@ -12,18 +13,19 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from offsider.ext.concurrency_limits.examination import check_limits, families
+from offsider.config.installation import Installation
+from offsider.config.suggestions import suggest
+from offsider.ext.concurrency_limits.doctor import check_limits, families
 from offsider.ext.concurrency_limits.gate import Gate
 from offsider.ext.concurrency_limits.limits import Limit, Limits
 from offsider.ext.concurrency_limits.rules import OPTION, Given, Rules, check_option
-from offsider.ext.concurrency_limits.slots import Slots, SlotsService
+from offsider.ext.concurrency_limits.slots import Slots
 from offsider.ext.concurrency_limits.table import Table
 from offsider.ext.concurrency_limits.web import make_tab
 from offsider.jobs import registry
-from offsider.wiring.nearest import suggest
 
 if TYPE_CHECKING:
-    from offsider.wiring.config import Config
+    from offsider.config.config import Config
 
 logger = logging.getLogger("offsider")
 
@@ -31,7 +33,7 @@ __all__ = ["ConcurrencyLimits", "Limit", "Limits"]
 
 
 class ConcurrencyLimits:
-    """Extension for jobs of which only so many may run at one time, over all processes.
+    """Extension that caps how many jobs of a class run at once, over all processes.
 
     ::
 
@@ -41,15 +43,15 @@ class ConcurrencyLimits:
         def call_the_bank(account_id: int) -> None: ...
 
     Args:
-        limits: further limits: by the stored name of a class, or by a query as routing rules have them
-            (``"urgency=throttled"``), which gives each class that it chooses a limit of its own. A limit is the most
-            runs at one time, or a function that answers it and is asked every ten seconds; 0 and None mean no limit,
-            a negative one that nothing runs.
-        default_shares: a class without a limit may take a share of all threads of the fleet, by its urgency: 35 % of
-            them when it is high, 25 % when it is low, 15 % when it is throttled.
+        limits: more limits, by the stored name of a class or by a query in the syntax of routing rules
+            (``"urgency=throttled"``). Each class that matches a query gets its own limit. A limit is the maximum of
+            concurrent runs, or a function that returns it and is called every ten seconds. 0 and None mean no limit,
+            a negative number means that nothing runs.
+        default_shares: limit each class without a limit to a share of all threads of the fleet, by its urgency: 35 %
+            if high, 25 % if low, 15 % if throttled.
 
     Raises:
-        ConfigurationError: a limit is none, or a query cannot be read.
+        ConfigurationError: a limit is invalid, or a query cannot be parsed.
     """
 
     name = "concurrency_limits"
@@ -58,23 +60,24 @@ class ConcurrencyLimits:
         self._rules = Rules(limits or {}, default_shares=default_shares)
 
     def install(self, config: Config) -> None:
-        """The gate outside of all middleware, the service, the option, the tab, and what monitoring is told."""
+        """Add the admission, the service, the job option, the web tab, metrics and the doctor check."""
         config.add_job_option(OPTION, check_option)
-        table = Table(config, self._rules)
-        slots = Slots(config, table)
-        config.server_middleware.gate(Gate(config, table, slots))
-        config.add_service(lambda config: SlotsService(slots, config))
+        here = Installation.of(config)
+        table = Table(here, self._rules)
+        slots = Slots(here, table)
+        config.admissions.append(Gate(here, table, slots))
+        config.add_service(slots.service)
         config.on("startup", self._warn_of_unknown)
         config.add_web_tab(make_tab())
         config.add_metrics(families)
         config.add_doctor_check(check_limits)
 
     def _warn_of_unknown(self) -> None:
-        """A class that was renamed would have no limit from then on, and nobody would know."""
+        """A renamed class would silently lose its limit."""
         known = registry.names()
         for name in self._rules.unknown(known):
             logger.warning(
-                "ConcurrencyLimits(limits=…): no job here is called %r%s; its limit limits nobody",
+                "ConcurrencyLimits(limits=…): unknown job %r%s; its limit has no effect",
                 name,
                 suggest(name, known),
             )

@@ -1,12 +1,12 @@
-"""The way into a run: a job of a limited class takes a slot, or is parked; and the way out, which frees the slot.
+"""Admission of jobs with a concurrency limit: a job takes a slot for its run, or is held.
 
-It is the outermost middleware, so that nothing has begun, been counted or freed for a job that is parked. What is
-done when the server does not answer:
+The admission runs before all middleware, so a held job has not started, is not counted and frees nothing.
+If the server does not answer:
 
-* A job that asked for a slot waits for the answer, and asks once more in a way that neither parks it twice nor takes
-  two slots. When the worker has to go meanwhile, the job goes back to its queue.
-* A server that refuses the script gets the job back for later; no retry is used up.
-* A slot that cannot be freed is freed by the service as soon as the server is back.
+* A job that asked for a slot waits and asks again. The repeated call neither holds the job twice nor takes two slots.
+  If the worker stops while waiting, the job is requeued.
+* If the server refuses the script, the job is rescheduled; no retry is used up.
+* The script that writes the outcome frees the slot, whatever the outcome is. The service frees the slot of a void run.
 """
 
 from __future__ import annotations
@@ -16,15 +16,17 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from offsider.core.errors import MovedAway, RedisFailure, RedisUnavailable, Reschedule, Shutdown
+from offsider.config.installation import Installation
+from offsider.core.errors import RedisFailure, RedisUnavailable, Shutdown
+from offsider.core.outcome import Moved, Rescheduled
 from offsider.ext.concurrency_limits import store
-from offsider.ext.concurrency_limits.store import Entered, Parkable, Run
+from offsider.ext.concurrency_limits.store import Candidate, Entered, Run
 
 if TYPE_CHECKING:
+    from offsider.core.outcome import Outcome
     from offsider.ext.concurrency_limits.slots import Slots
     from offsider.ext.concurrency_limits.table import Limited, Table
-    from offsider.wiring.config import Config
-    from offsider.wiring.context import JobContext
+    from offsider.runtime.context import JobContext
 
 T = TypeVar("T")
 
@@ -33,43 +35,49 @@ REFUSED_SECONDS = 10.0
 
 
 class Gate:
-    """Server middleware.
+    """Admission that lets a job run only with a slot.
 
     Args:
-        config: of the worker.
-        table: says which classes are limited.
-        slots: frees them.
+        here: the worker's server.
+        table: the limited classes.
+        slots: tracks slots in use.
     """
 
-    def __init__(self, config: Config, table: Table, slots: Slots) -> None:
-        self._config = config
+    def __init__(self, here: Installation, table: Table, slots: Slots) -> None:
+        self._here = here
         self._table = table
         self._slots = slots
         self._numbers = itertools.count(1)
 
-    def __call__(self, job: JobContext, call_next: Callable[[JobContext], object]) -> object:
+    def __call__(self, job: JobContext, call_next: Callable[[JobContext], Outcome]) -> Outcome:
+        name, known = job.payload["class"], self._table.known
         try:
-            limited = self._table.known[job.payload["class"]]
-        except KeyError:
-            limited = self._ask(job, lambda _: self._table.learn(job.name)) if job.process else None
-        if limited is None or not job.process:  # a run outside of a worker asks nobody
-            return call_next(job)
+            limited = known[name] if name in known else self._ask(job, lambda _: self._table.learn(job.name))
+        except RedisFailure as error:
+            return self._put_off(job, error)
+        return call_next(job) if limited is None else self._run_limited(job, call_next, limited)
+
+    def _run_limited(self, job: JobContext, call_next: Callable[[JobContext], Outcome], limited: Limited) -> Outcome:
         run = Run(limited.name, f"{job.process} {next(self._numbers)} {job.jid}", job.process)
-        entered = self._enter(job, run, limited)
+        try:
+            entered = self._enter(job, run, limited)
+        except RedisFailure as error:
+            return self._put_off(job, error)
         if entered is Entered.UNLIMITED:
             return call_next(job)
         if entered is not Entered.TAKEN:
-            raise self._sent_away(entered, limited)
-        self._slots.hold(run, limited.declared)
-        try:
+            return self._sent_away(entered, limited)
+        with self._slots.occupy(run, job, limited.declared):
             return call_next(job)
-        finally:
-            self._slots.leave(run, limited.declared)
+
+    def _put_off(self, job: JobContext, error: RedisFailure) -> Rescheduled:
+        self._here.config.handle_error(error, {"context": "asking for a slot", "job": job.payload})
+        return Rescheduled(REFUSED_SECONDS, "cannot check its concurrency limit")
 
     def _enter(self, job: JobContext, run: Run, limited: Limited) -> Entered:
-        redis = self._config.shared_redis()
-        parkable = Parkable.of(job.raw, job.queue, job.payload.get("queue"), job.entry)
-        return self._ask(job, lambda again: store.enter(redis, run, job.jid, limited.declared, parkable, again=again))
+        redis = self._here.redis
+        candidate = Candidate.of(job.raw, job.queue, job.payload.get("queue"), job.entry)
+        return self._ask(job, lambda again: store.enter(redis, run, job.jid, limited.declared, candidate, again=again))
 
     def _ask(self, job: JobContext, question: Callable[[bool], T]) -> T:
         again = reported = False
@@ -79,18 +87,15 @@ class Gate:
             except RedisUnavailable as error:
                 again = again or error.ambiguous
                 if not reported:
-                    self._config.handle_error(error, {"context": "asking for a slot", "job": job.payload})
+                    self._here.config.handle_error(error, {"context": "asking for a slot", "job": job.payload})
                     reported = True
                 if job.stopping:
                     raise Shutdown from None
                 time.sleep(OUTAGE_SECONDS)
-            except RedisFailure as error:
-                self._config.handle_error(error, {"context": "asking for a slot", "job": job.payload})
-                raise Reschedule(REFUSED_SECONDS, reason="its concurrency limit cannot be asked") from error
 
-    def _sent_away(self, entered: Entered, limited: Limited) -> MovedAway:
+    def _sent_away(self, entered: Entered, limited: Limited) -> Moved:
         if entered is Entered.LOST:
-            return MovedAway("another process")
-        if entered is Entered.PARKED_BEHIND:
-            self._slots.resume(limited.name, limited.declared)
-        return MovedAway("parked: its class is at its concurrency limit")
+            return Moved("another process")
+        if entered is Entered.HELD_BEHIND:
+            self._slots.resume_soon(limited.name, limited.declared)
+        return Moved("held: its class is at its concurrency limit")

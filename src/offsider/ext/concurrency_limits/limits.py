@@ -1,4 +1,4 @@
-"""The concurrency limits of a server, to look at and to change: what the inspector is to jobs."""
+"""Read and change the concurrency limits of a server."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
+from offsider.config.installation import Installation
 from offsider.core.errors import InvalidOptions, RedisFailure, RedisUnavailable
 from offsider.ext.concurrency_limits import rules, store
 from offsider.ext.concurrency_limits.table import effective
 from offsider.inspector.job_record import JobRecord
 from offsider.inspector.switches import known_jobs
 from offsider.jobs import registry
+from offsider.runtime.events import JobRemoved
 from offsider.storage import clocks, quarantine
 from offsider.storage.quarantine import Seen
-from offsider.wiring.default import default_config
-from offsider.wiring.events import JobRemoved
 
 if TYPE_CHECKING:
-    from offsider.wiring.config import Config
+    from offsider.config.config import Config
 
 _PAGE = 500
 T = TypeVar("T")
@@ -27,17 +27,17 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """What holds for one class.
+    """The concurrency limit of one class.
 
     Attributes:
         name: of the class.
-        limit: the most runs at one time; None without a limit, 0 while the class is paused.
-        declared: the same as the code of workers has it.
-        set_to: what was set at run time, which is stronger; None when nothing was.
-        paused: nothing of the class runs.
-        in_use: how many slots are taken, those that are kept for resumed jobs among them.
-        parked: how many jobs wait for a slot.
-        server: where that is; each has slots of its own.
+        limit: maximum of concurrent runs; None without a limit, 0 while the class is paused.
+        declared: the limit in the workers' code.
+        set_to: the limit set at run time, which overrides the code; None if not set.
+        paused: no job of the class starts.
+        in_use: slots in use, including slots reserved for resumed jobs.
+        held: number of jobs waiting for a slot.
+        server: name of the server; each server counts its own slots.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Limit:
     set_to: int | None
     paused: bool
     in_use: int
-    parked: int
+    held: int
     server: str = "main"
 
 
@@ -74,98 +74,100 @@ class Limits:
         limits.set("app.jobs.call_the_bank", 3)
         limits.pause("app.jobs.call_the_bank")
 
-    What is changed holds for the whole fleet, on all servers of the configuration: at once for classes that have a
-    limit, within a second for others. A class may be named by any of its aliases.
+    A change applies to the whole fleet, on all servers of the configuration: immediately for classes that have a
+    limit, within a second for others. You can name a class by any of its aliases.
 
     Args:
-        config: which server is looked at; default: this process's.
-        everywhere: changes hold on all servers of the configuration, and not on this one alone.
+        config: which server to read; default: the process-wide configuration.
+        everywhere: apply changes on all servers of the configuration, not only on this one.
 
-    A change raises RedisFailure when a server did not take it; the others have it then.
+    A change raises RedisFailure if a server rejects it or is unreachable; the other servers are changed.
     """
 
-    def __init__(self, config: Config | None = None, *, everywhere: bool = True) -> None:
-        self._config = config if config is not None else default_config()
-        self._redis = self._config.shared_redis()
-        names = self._config.servers if everywhere else [self._config.server]
-        self._servers = {name: self._config.for_server(name) for name in names}
+    def __init__(self, config: Config | Installation | None = None, *, everywhere: bool = True) -> None:
+        self._here = Installation.of(config)
+        self._redis = self._here.redis
+        names = self._here.config.servers if everywhere else [self._here.server]
+        self._servers = {name: self._here.for_server(name) for name in names}
 
     def __iter__(self) -> Iterator[Limit]:
-        """Every class that has a limit, has a slot in use, or has jobs parked, by name."""
-        settings, declared = store.settings(self._redis), _declared(self._config)
-        names = {*declared, *settings.limits, *settings.paused, *settings.parked, *store.active(self._redis)}
+        """Return each class that has a limit, a slot in use or held jobs, sorted by name."""
+        settings, declared = store.settings(self._redis), _declared(self._here)
+        names = {*declared, *settings.limits, *settings.paused, *settings.held, *store.active(self._redis)}
         return iter(self._limits(sorted(names)))
 
     def find(self, name: str) -> Limit:
-        """What holds for a class, also for one without a limit."""
+        """Return the limit of a class, also if it has none."""
         return self._limits([self.name_of(name)])[0]
 
     def name_of(self, name: str) -> str:
-        """The name that a class is counted under, by any of its aliases."""
+        """Return the name under which a class is counted, given any of its aliases."""
         job = registry.peek(name)
         if job is not None:
             return job.name
-        return store.aliases(self._redis, self._config.clock.now()).get(name, name)
+        return store.aliases(self._redis, self._here.config.clock.now()).get(name, name)
 
     def known_names(self) -> frozenset[str]:
-        """The names that live workers know, and those of all classes that are listed here; empty when nobody tells."""
-        known = known_jobs(self._config)
+        """Return classes known to live workers, and classes with a limit in code; empty if no worker reports any."""
+        known = known_jobs(self._here)
         return known | {limit.name for limit in self if limit.declared is not None} if known else known
 
     def holders(self, name: str, most: int = 100) -> list[Holder]:
-        """The runs of a class that have slots, the oldest first."""
+        """Return the runs of a class that have slots, oldest first."""
         return [Holder(run.jid, run.process, since) for run, since in store.runs(self._redis, self.name_of(name), most)]
 
-    def parked(self, name: str, start: int = 0, count: int = 100) -> list[JobRecord]:
-        """Parked jobs of a class, the next one first.
+    def held(self, name: str, start: int = 0, count: int = 100) -> list[JobRecord]:
+        """Return held jobs of a class, next first.
 
         Args:
             name: of the class.
-            start: how many to leave out.
-            count: how many at most.
+            start: number of jobs to skip.
+            count: maximum number of jobs.
         """
-        raws = store.parked(self._redis, self.name_of(name), start, count)
+        raws = store.held(self._redis, self.name_of(name), start, count)
         return [JobRecord(raw, position=position) for position, raw in enumerate(raws, start)]
 
     def set(self, name: str, limit: int) -> None:
-        """Let so many jobs of a class run at one time, whatever the code says; 0: as many as there are threads.
+        """Set the maximum of concurrent runs; it overrides the code. 0: no limit.
 
         Raises:
-            InvalidOptions: it is no whole number from 0 on, or a million.
+            InvalidOptions: the limit is not a whole number from 0 to 1,000,000.
         """
         if rules.number(limit) < 0:
-            raise InvalidOptions(f"the limit of {name} is 0 (no limit) or more, got {limit}; to let none run, pause it")
+            raise InvalidOptions(
+                f"limit of {name}: expected 0 (no limit) or more, got {limit}; to run none, pause the class"
+            )
         self._set(name, limit)
 
     def unset(self, name: str) -> None:
-        """Go by the limit in code again."""
+        """Remove the limit set at run time; the limit in code applies again."""
         self._set(name, None)
 
     def pause(self, name: str) -> bool:
-        """Let no job of a class begin; those that are claimed are parked. False when it was paused before."""
+        """Stop starting jobs of a class; claimed ones are held. Return False if it was paused already."""
         name = self.name_of(name)
-        return any(self._everywhere(lambda config: store.set_paused(config.shared_redis(), name, paused=True)))
+        return any(self._everywhere(lambda here: store.set_paused(here.redis, name, paused=True)))
 
     def resume(self, name: str) -> bool:
-        """Let a paused class go on. False when it was not paused."""
+        """Resume a paused class. Return False if it was not paused."""
         name = self.name_of(name)
 
-        def go_on(config: Config) -> bool:
-            changed = store.set_paused(config.shared_redis(), name, paused=False)
-            _resume(config, name)
+        def go_on(here: Installation) -> bool:
+            changed = store.set_paused(here.redis, name, paused=False)
+            _resume(here, name)
             return changed
 
         return any(self._everywhere(go_on))
 
     def quarantine(self, name: str) -> int:
-        """Put the jobs of a class that are parked now aside, for ``worker.quarantine_days``; how many they were.
+        """Move all held jobs of a class to the quarantine, for ``worker.quarantine_days``. Return their number.
 
-        Restored, they are at the end of their queue.
+        Restored jobs go to the end of their queue.
         """
         name = self.name_of(name)
-        moved, left = 0, self.find(name).parked
+        moved, left = 0, self.find(name).held
         while left > 0:
-            raws = store.parked(self._redis, name, 0, min(left, quarantine.BATCH))
+            raws = store.held(self._redis, name, 0, min(left, quarantine.BATCH))
             if not raws:
                 break
             left -= len(raws)
@@ -173,11 +175,11 @@ class Limits:
         return moved
 
     def delete(self, name: str) -> int:
-        """Delete the jobs of a class that are parked now, for good; how many they were."""
+        """Permanently delete all held jobs of a class. Return their number."""
         name = self.name_of(name)
-        deleted, left = 0, self.find(name).parked
+        deleted, left = 0, self.find(name).held
         while left > 0:
-            raws = store.parked(self._redis, name, 0, min(left, _PAGE))
+            raws = store.held(self._redis, name, 0, min(left, _PAGE))
             if not raws:
                 break
             left -= len(raws)
@@ -189,8 +191,8 @@ class Limits:
 
     def _put_aside(self, name: str, raws: Sequence[bytes]) -> int:
         """Of the next jobs, queue by queue: that is where each goes when it is restored."""
-        days, now = self._config.worker.quarantine_days, self._config.clock.now()
-        out_of, left = store.Names(self._redis.keys).parked(name), list(raws)
+        days, now = self._here.config.worker.quarantine_days, self._here.config.clock.now()
+        out_of, left = store.Names(self._redis.keys).held(name), list(raws)
         for queue in {JobRecord(raw).queue: None for raw in raws}:
             jobs = [Seen(raw, at) for at, raw in enumerate(left) if JobRecord(raw).queue == queue]
             gone = quarantine.take_from_queue(
@@ -204,33 +206,33 @@ class Limits:
         return moved.total()
 
     def _tell(self, name: str, raw: bytes, how: str) -> None:
-        self._config.events.emit("job_removed", JobRemoved(raw, f"parked:{name}", how, self._config.server))
+        self._here.config.events.emit("job_removed", JobRemoved(raw, f"held:{name}", how, self._here.server))
 
     def _set(self, name: str, limit: int | None) -> None:
         name = self.name_of(name)
 
-        def change(config: Config) -> None:
-            store.set_limit(config.shared_redis(), name, limit)
-            _resume(config, name)
+        def change(here: Installation) -> None:
+            store.set_limit(here.redis, name, limit)
+            _resume(here, name)
 
         self._everywhere(change)
 
-    def _everywhere(self, change: Callable[[Config], T]) -> list[T]:
-        """Change each server, also when one before it did not take it."""
+    def _everywhere(self, change: Callable[[Installation], T]) -> list[T]:
+        """Change each server, even if an earlier one failed."""
         done: list[T] = []
         failures: dict[str, RedisFailure] = {}
-        for name, config in self._servers.items():
+        for name, here in self._servers.items():
             try:
-                done.append(change(config))
+                done.append(change(here))
             except RedisFailure as error:
                 failures[name] = error
         if failures:
-            away, here = ", ".join(failures), ", ".join(self._servers.keys() - failures.keys()) or "no server"
-            raise RedisUnavailable(f"changed on {here}, not on {away}: {next(iter(failures.values()))}")
+            away, done_on = ", ".join(failures), ", ".join(self._servers.keys() - failures.keys()) or "no server"
+            raise RedisUnavailable(f"changed on {done_on}, not on {away}: {next(iter(failures.values()))}")
         return done
 
     def _limits(self, names: Sequence[str]) -> list[Limit]:
-        settings, declared = store.settings(self._redis), _declared(self._config)
+        settings, declared = store.settings(self._redis), _declared(self._here)
         counts = store.counts(self._redis, names, clocks.look(self._redis)[0] * 1000)
         limits: list[Limit] = []
         for name, count in zip(names, counts, strict=True):
@@ -244,18 +246,18 @@ class Limits:
                     set_to=settings.limits.get(name),
                     paused=holds < 0,
                     in_use=count.in_use + count.kept,
-                    parked=count.parked,
-                    server=self._config.server,
+                    held=count.held,
+                    server=self._here.server,
                 )
             )
         return limits
 
 
-def _declared(config: Config) -> dict[str, int]:
-    return store.declared(config.shared_redis(), config.clock.now(), store.SHOWN_SECONDS)
+def _declared(here: Installation) -> dict[str, int]:
+    return store.declared(here.redis, here.config.clock.now(), store.SHOWN_SECONDS)
 
 
-def _resume(config: Config, name: str) -> None:
-    """At once, and not only when a worker looks next."""
-    declared = _declared(config).get(name, 0)
-    store.leave(config.shared_redis(), None, name, declared, now_seconds=config.clock.now())
+def _resume(here: Installation, name: str) -> None:
+    """Resume held jobs now instead of waiting for the next check of a worker."""
+    declared = _declared(here).get(name, 0)
+    store.resume(here.redis, name, declared, now_seconds=here.config.clock.now())

@@ -1,10 +1,12 @@
-"""Which limit the code gives a class of jobs, before anybody sets another at run time.
+"""The limit of a class in code, before a limit set at run time.
 
-1. What ``ConcurrencyLimits(limits=…)`` says of its name.
+The first of these applies:
+
+1. ``ConcurrencyLimits(limits=…)`` for its name.
 2. The option ``concurrency_limit`` of the job, or of all jobs.
-3. The first query of ``limits`` that chooses it.
-4. A share of the fleet's threads, by its urgency, if so wanted.
-5. None.
+3. The first matching query of ``limits``.
+4. A share of the fleet's threads by urgency, if enabled.
+5. No limit.
 """
 
 from __future__ import annotations
@@ -14,12 +16,12 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
 from offsider.core.errors import ConfigurationError, InvalidOptions, InvalidQuery
-from offsider.core.query import EVERY_JOB, Query
+from offsider.core.routing_query import EVERY_JOB, Query
 
 if TYPE_CHECKING:
+    from offsider.config.config import Config
     from offsider.core.characteristics import Characteristics
     from offsider.jobs.declared import Declared
-    from offsider.wiring.config import Config
 
 OPTION = "concurrency_limit"
 MOST = 1_000_000
@@ -27,34 +29,34 @@ MOST = 1_000_000
 SHARES = {"high": 0.35, "low": 0.25, "throttled": 0.15}
 
 Given: TypeAlias = int | Callable[[], int | None] | None
-"""The most runs at one time; 0 or None: no limit; negative: none at all. Or a function that answers it."""
+"""Maximum of concurrent runs; 0 or None: no limit; negative: nothing runs. Or a function that returns it."""
 
 
 def check_option(value: object) -> None:
-    """InvalidOptions, a ValueError, unless it is a limit."""
+    """Raise InvalidOptions, a ValueError, unless the value is a limit."""
     number(value)
 
 
 def number(value: object) -> int:
-    """A limit as a number. Raises InvalidOptions."""
+    """Return a limit as a number. Raises InvalidOptions."""
     if value is None:
         return 0
     if not isinstance(value, int) or isinstance(value, bool) or not -MOST <= value <= MOST:
         raise InvalidOptions(
-            f"a limit is a whole number of runs at one time (0 or None: no limit, negative: none runs), got {value!r}"
+            f"a limit is a whole number of concurrent runs (0 or None: no limit, negative: nothing runs), got {value!r}"
         )
     return max(-1, value)
 
 
 class Rules:
-    """The limits of the code, by class.
+    """The limits in code, by class.
 
     Args:
-        limits: by the stored name of a class, or by a query that chooses classes; each class has its own.
-        default_shares: classes without a limit get their share of the fleet's threads.
+        limits: by the stored name of a class, or by a query; each class that matches has its own limit.
+        default_shares: limit classes without a limit to their share of the fleet's threads.
 
     Raises:
-        ConfigurationError: a limit is none, or a query cannot be read.
+        ConfigurationError: a limit is invalid, or a query cannot be parsed.
     """
 
     def __init__(self, limits: Mapping[str, Given], *, default_shares: bool) -> None:
@@ -69,7 +71,7 @@ class Rules:
             if not callable(given):
                 number(given)
             if not key:
-                raise InvalidOptions("a limit is given for the stored name of a class, or a query, and this is empty")
+                raise InvalidOptions("the key must be the stored name of a class, or a query; it is empty")
             if "=" in key or key == EVERY_JOB:
                 self._by_query.append((Query.parse(key), given))
             else:
@@ -78,19 +80,19 @@ class Rules:
             raise ConfigurationError(f"ConcurrencyLimits(limits={{{key!r}: …}}): {error}") from None
 
     def unknown(self, names: Collection[str]) -> list[str]:
-        """The names that limits were given for and that no job has, of these."""
+        """Return the names in ``limits`` that are not among the given job names."""
         return sorted(name for name in self._by_name if name not in names)
 
     @property
     def wants_threads(self) -> bool:
-        """Whether the number of the fleet's threads matters."""
+        """Whether limits depend on the number of threads in the fleet."""
         return self._shares
 
     def limit_of(self, job: Declared, config: Config, fleet_threads: int) -> int:
-        """The limit of a class: 0 for none, -1 when it may not run at all.
+        """Return the limit of a class: 0 for no limit, -1 if nothing may run.
 
         Raises:
-            InvalidOptions: its option is no limit, or a function answers none.
+            InvalidOptions: its option or the result of its function is not a limit.
         """
         given = self._given(job, config)
         if given is None:
@@ -103,17 +105,17 @@ class Rules:
     def _given(self, job: Declared, config: Config) -> Given:
         for name in (job.name, *job.aliases):
             if name in self._by_name:
-                return _said(self._by_name[name])
+                return _explicit(self._by_name[name])
         option = {**config.jobs.stored, **job.stored_options(config)}.get(OPTION)
         if option is not None:
             return number(option)
         attributes = job.characteristics.attributes(job.name)
-        return next((_said(given) for query, given in self._by_query if query.matches(attributes)), None)
+        return next((_explicit(given) for query, given in self._by_query if query.matches(attributes)), None)
 
     def _share(self, characteristics: Characteristics, fleet_threads: int) -> int:
         return math.ceil(SHARES[characteristics.urgency] * fleet_threads)
 
 
-def _said(given: Given) -> Given:
-    """None said of a class is a limit too: none."""
+def _explicit(given: Given) -> Given:
+    """An explicit None for a class means no limit, and stops the search."""
     return 0 if given is None else given

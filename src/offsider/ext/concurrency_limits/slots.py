@@ -1,35 +1,38 @@
-"""Frees slots and lets parked jobs go on: at the end of a run, and once a second for what was left undone.
+"""Resume held jobs when slots are free, and free abandoned slots.
 
-1. Whoever frees a slot resumes the next parked job of the class in the same breath.
-2. The service of each process frees what its runs could not.
-3. One process at a time looks after parked jobs, under a lease, once a second while there are any: a limit may have
-   been raised, a class or a queue may go on, and a process may have died between two steps.
-4. The same process frees, now and then even while nothing is parked, the slots of processes that are gone.
-5. A process whose runs have lost their slots, because the server has lost what was written, takes them again.
+1. The script that writes the outcome of a run frees its slot (an effect). It returns the number of held jobs of the
+   class, and the service resumes the next one immediately.
+2. While jobs are held, one process, under a lease, checks them every second: a limit may have been raised, a class or
+   a queue may have been resumed, or a process may have died between two steps.
+3. Every 15 seconds, even if no job is held, the same process frees the slots of dead processes. Each process frees the
+   slots of its own runs that ended without a written outcome.
+4. If the server lost data, for example in a failover, each process takes the slots of its runs again.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections import deque
-from contextlib import suppress
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from offsider.core.errors import RedisFailure, RedisUnavailable
+from offsider.config.installation import Installation
+from offsider.core.errors import RedisUnavailable
 from offsider.core.payload import new_jid
 from offsider.core.wording import counted
 from offsider.ext.concurrency_limits import store
-from offsider.storage.turns import hold_turn
-from offsider.wiring.service import Loop
+from offsider.runtime.service import Loop
+from offsider.storage.singleton import hold_turn
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from offsider.config.config import Config
     from offsider.ext.concurrency_limits.store import Run
     from offsider.ext.concurrency_limits.table import Table
+    from offsider.runtime.context import JobContext
     from offsider.storage.redis import Redis
-    from offsider.wiring.config import Config
 
 logger = logging.getLogger("offsider")
 
@@ -37,7 +40,6 @@ TURN = "limits"
 LOOK_SECONDS = 1.0
 REPAIR_SECONDS = 15.0
 LEASE_SECONDS = 3.0
-MOST_WAITING = 100_000
 MOST_ROUNDS = 50
 
 
@@ -45,120 +47,120 @@ class Slots:
     """The slots of one process's runs.
 
     Args:
-        config: of the worker.
-        table: says what the limits are.
+        here: the worker's server.
+        table: the limits in force.
     """
 
-    def __init__(self, config: Config, table: Table) -> None:
-        self._config = config
+    def __init__(self, here: Installation, table: Table) -> None:
+        self._here = here
         self._table = table
-        #: The runs that have slots, and the limits that their classes had in code.
-        self._held: dict[Run, int] = {}
-        self._left: deque[tuple[Run, int]] = deque(maxlen=MOST_WAITING)
+        #: The runs that have slots.
+        self._running: dict[Run, JobContext] = {}
+        #: Slots of this process without a run, as of the previous repair.
+        self._ended: set[Run] = set()
+        self._names: set[str] = set()
+        self._process = ""
+        #: Classes whose held jobs may be resumed, and their limits in code.
+        self._resuming: dict[str, int] = {}
+        self._loop: Loop | None = None
         self._holder = new_jid()
-        self._repair_at = 0.0
+        self._look_at = self._repair_at = 0.0
         self._is_out = False
 
-    def hold(self, run: Run, declared: int) -> None:
-        """A run has taken a slot."""
-        self._held[run] = declared
+    def service(self, config: Config) -> Loop:
+        """Create the service thread of a starting worker."""
+        self._loop = Loop("offsider-concurrency-limits", self.tick, on_error=config.handle_error)
+        return self._loop
 
-    def leave(self, run: Run, declared: int) -> None:
-        """Free the slot of a run, now or as soon as the server can be reached. Never raises."""
-        self._held.pop(run, None)
+    @contextmanager
+    def occupy(self, run: Run, job: JobContext, declared: int) -> Generator[None]:
+        """Track a run that has a slot. Its outcome frees the slot."""
+        self._names.add(run.name)
+        self._process = run.process
+        self._running[run] = job
+        effect = store.releasing(self._here.redis.keys, run, lambda held, _: self._freed(run.name, declared, held))
+        job.effects += (effect,)
         try:
-            self._leave(run, run.name, declared)
-        except Exception as error:  # noqa: BLE001  # the outcome of the job is not to be lost for this
-            self._left.append((run, declared))
-            self._config.handle_error(error, {"context": f"freeing a slot of {run.name}"})
+            yield
+        finally:
+            del self._running[run]
 
-    def resume(self, name: str, declared: int) -> None:
-        """Let parked jobs of a class go on if slots are free; whoever looks next does it if this fails."""
-        try:
-            self._leave(None, name, declared)
-        except RedisFailure as error:
-            self._config.handle_error(error, {"context": f"resuming jobs of {name}"})
+    def _freed(self, name: str, declared: int, held: int | None) -> None:
+        if held != 0:
+            self.resume_soon(name, declared)
+
+    def resume_soon(self, name: str, declared: int) -> None:
+        """Make the service resume held jobs of a class, if slots are free."""
+        self._resuming[name] = declared
+        if self._loop is not None:
+            self._loop.wake()
 
     def tick(self) -> float:
-        """One look; the seconds until the next."""
+        """Resume jobs of notified classes; once a second check all. Return the seconds until the next check."""
+        now = time.monotonic()
         try:
-            self._look()
+            while self._resuming:
+                name, declared = self._resuming.popitem()
+                self._resume(name, declared, store.FEW_SKIPPED)
+            if now >= self._look_at:
+                self._look_at = now + LOOK_SECONDS
+                self.look()
             self._is_out = False
         except RedisUnavailable as error:
-            if not self._is_out:  # once, and not each second until the server is back
-                self._config.handle_error(error, {"context": "looking after concurrency limits"})
+            if not self._is_out:  # report once, not every second of the outage
+                self._here.config.handle_error(error, {"context": "checking concurrency limits"})
             self._is_out = True
-        return LOOK_SECONDS
+        return LOOK_SECONDS if self._is_out else max(0.0, self._look_at - time.monotonic())
 
-    def _look(self) -> None:
-        redis = self._config.shared_redis()
-        self.flush()
+    def look(self) -> None:
+        """Resume held jobs and repair slots."""
+        redis = self._here.redis
         settings = store.settings(redis)
         now = time.monotonic()
         self._table.refresh(settings, now)
         self._keep(redis)
         repairs = now >= self._repair_at
-        if settings.parked or repairs:
+        if settings.held or repairs:
             if hold_turn(redis, TURN, self._holder, LEASE_SECONDS):
-                self._look_after({*settings.parked, *(store.active(redis) if repairs else ())}, redis)
+                self._look_after({*settings.held, *(store.active(redis) if repairs else ())}, redis)
             if repairs:
+                self._free_ended(redis)
                 self._repair_at = now + REPAIR_SECONDS
 
     def _keep(self, redis: Redis) -> None:
-        held = dict(self._held)
-        for run in store.missing(redis, list(held)):
-            if run in self._held:
+        for run in store.missing(redis, [run for run, job in self._running.copy().items() if job.effects]):
+            job = self._running.get(run)
+            if job is not None and job.effects:
                 store.keep(redis, run)
-                if run not in self._held:  # it has ended meanwhile
-                    self._leave(run, run.name, held[run])
+                if run not in self._running or not job.effects:  # it ended after the check above
+                    store.release(redis, run)
 
-    def flush(self) -> None:
-        """Free the slots that could not be freed before. RedisUnavailable when the server is still away."""
-        for _ in range(len(self._left)):
-            run, declared = self._left.popleft()
-            try:
-                self._leave(run, run.name, declared)
-            except RedisUnavailable:
-                self._left.appendleft((run, declared))
-                raise
-            except RedisFailure:
-                self._left.append((run, declared))
+    def _free_ended(self, redis: Redis) -> None:
+        """Free slots of runs of this process that were void, so that no outcome freed them."""
+        ended = {
+            run
+            for name in self._names.copy()
+            for run, _ in store.runs(redis, name)
+            if run.process == self._process and run not in self._running
+        }
+        for run in ended & self._ended:
+            store.release(redis, run)
+        self._ended = ended - self._ended
 
     def _look_after(self, names: Iterable[str], redis: Redis) -> None:
-        now = self._config.clock.now()
-        said = store.declared(redis, now)
+        now = self._here.config.clock.now()
+        reported = store.declared(redis, now)
         for name in sorted(names):
             freed = store.free_dead(redis, name)
             if freed:
-                logger.warning("freed %s of %s whose processes are gone", counted(freed, "slot"), name)
-            # What workers say is stronger than what this one knows: its program may be older than theirs.
-            declared = said.get(name) or self._table.declared(name)
+                logger.warning("freed %s of %s held by dead processes", counted(freed, "slot"), name)
+            # Limits reported by workers win over the local code, which may be older.
+            declared = reported.get(name) or self._table.declared(name)
             for _ in range(MOST_ROUNDS):  # a limit may have been raised to thousands
-                if self._leave(None, name, declared) < store.MOST_AT_ONCE:
+                if self._resume(name, declared) < store.MOST_AT_ONCE:
                     break
             store.forget(redis, name)
 
-    def _leave(self, run: Run | None, name: str, declared: int) -> int:
-        redis = self._config.shared_redis()
-        return store.leave(redis, run, name, declared, now_seconds=self._config.clock.now())
-
-
-class SlotsService:
-    """The thread, which leaves no slot taken at a clean end."""
-
-    def __init__(self, slots: Slots, config: Config) -> None:
-        self._slots = slots
-        self._loop = Loop("offsider-concurrency-limits", slots.tick, on_error=config.handle_error)
-        self.name = self._loop.name
-        self.start = self._loop.start
-        self.stop = self._loop.stop
-
-    def join(self, timeout_seconds: float | None = None) -> bool:
-        ended = self._loop.join(timeout_seconds)
-        if ended:
-            with suppress(RedisUnavailable):  # then others free them, once this process is gone
-                self._slots.flush()
-        return ended
-
-    def wait_for_tick(self, number: int, timeout_seconds: float) -> bool:
-        return self._loop.wait_for_tick(number, timeout_seconds)
+    def _resume(self, name: str, declared: int, most_skipped: int = store.MOST_SKIPPED) -> int:
+        redis, now = self._here.redis, self._here.config.clock.now()
+        return store.resume(redis, name, declared, now_seconds=now, most_skipped=most_skipped)

@@ -1,6 +1,6 @@
-"""The limits that this process goes by, ready to be looked up: one look for each run.
+"""The limits in force in this process: one dict lookup for each run.
 
-What was set at run time is read once a second; a class that is not in the table yet is learnt at its first run.
+Limits set at run time are read once a second; a class is added at its first run.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from offsider.config.installation import Installation
 from offsider.core.errors import OffsiderError
 from offsider.ext.concurrency_limits import store
 from offsider.inspector.process import ProcessSet
@@ -17,9 +18,8 @@ if TYPE_CHECKING:
     from offsider.ext.concurrency_limits.rules import Rules
     from offsider.ext.concurrency_limits.store import Settings
     from offsider.jobs.declared import Declared
-    from offsider.wiring.config import Config
 
-#: How often the limits in code are made out, for which functions are asked and the fleet's threads are counted.
+#: How often the limits in code are evaluated: functions are called and the fleet's threads counted.
 ASK_SECONDS = 10.0
 DECLARE_SECONDS = store.DECLARED_SECONDS / 4
 
@@ -29,7 +29,7 @@ class Limited:
     """A class whose runs need a slot.
 
     Attributes:
-        name: under which it is counted: that of the declared job, whatever alias was stored.
+        name: the name of the declared job, under which all its aliases are counted.
         declared: the limit in code.
     """
 
@@ -38,48 +38,48 @@ class Limited:
 
 
 class Table:
-    """What is known of each class by its stored name: `Limited`, or None when it has no limit.
+    """Limits by the stored name of a class: `Limited`, or None if the class has no limit.
 
     Args:
-        config: of the worker.
-        rules: the limits of the code.
+        here: the worker's server.
+        rules: the limits in code.
     """
 
-    def __init__(self, config: Config, rules: Rules) -> None:
-        self._config = config
+    def __init__(self, here: Installation, rules: Rules) -> None:
+        self._here = here
         self._rules = rules
         self._settings: Settings | None = None
         self._in_code: dict[str, int] = {}
         self._threads = 0
         self._ask_at = self._declare_at = 0.0
-        self._told: tuple[dict[str, int], dict[str, str]] = ({}, {})
+        self._published: tuple[dict[str, int], dict[str, str]] = ({}, {})
         self.known: dict[str, Limited | None] = {}
 
     def learn(self, stored_name: str) -> Limited | None:
-        """What holds for a class that has not run here yet. RedisFailure when what was set cannot be read."""
+        """Look up a class at its first run here. Raises RedisFailure if the limits set at run time cannot be read."""
         if self._settings is None:
-            self._settings = store.settings(self._config.shared_redis())
+            self._settings = store.settings(self._here.redis)
         limited = self.known[stored_name] = self._limited(stored_name, self._settings)
         return limited
 
     def refresh(self, settings: Settings, now: float) -> None:
-        """Go by what was set meanwhile.
+        """Apply the current settings.
 
         Args:
-            settings: as they are.
+            settings: as stored now.
             now: monotonic seconds.
         """
         self._settings = settings
         if now >= self._ask_at:
             if self._rules.wants_threads:
-                self._threads = ProcessSet(self._config).total_concurrency
+                self._threads = ProcessSet(self._here).total_concurrency
             self._in_code = {job.name: self._ask(job) for job in registry.all_jobs()}
             self._ask_at = now + ASK_SECONDS
-            self._tell(now)
+            self._publish(now)
         self.known = {stored_name: self._limited(stored_name, settings) for stored_name in self.known}
 
     def declared(self, name: str) -> int:
-        """The limit in code of a class that may be declared here; 0 for none."""
+        """Return the limit in code of a class; 0 if it has none or is not declared here."""
         job = registry.peek(name)
         if job is None:
             return 0
@@ -87,15 +87,15 @@ class Table:
             self._in_code[job.name] = self._ask(job)
         return self._in_code[job.name]
 
-    def _tell(self, now: float) -> None:
-        """Tell others of the limits in code and of aliases, when it is time or one has changed."""
+    def _publish(self, now: float) -> None:
+        """Publish the limits in code and the aliases, if they changed or are due."""
         limited = {name: limit for name, limit in self._in_code.items() if limit}
         aliases = {alias: job.name for job in registry.all_jobs() for alias in job.aliases}
-        if now < self._declare_at and (limited, aliases) == self._told:
+        if now < self._declare_at and (limited, aliases) == self._published:
             return
-        gone = dict.fromkeys(self._told[0].keys() - limited.keys(), 0)
-        store.declare(self._config.shared_redis(), limited | gone, aliases, self._config.clock.now())
-        self._told, self._declare_at = (limited, aliases), now + DECLARE_SECONDS
+        gone = dict.fromkeys(self._published[0].keys() - limited.keys(), 0)
+        store.declare(self._here.redis, limited | gone, aliases, self._here.config.clock.now())
+        self._published, self._declare_at = (limited, aliases), now + DECLARE_SECONDS
 
     def _limited(self, stored_name: str, settings: Settings) -> Limited | None:
         job = registry.peek(stored_name)
@@ -104,16 +104,16 @@ class Table:
         return Limited(name, declared) if effective(name, declared, settings) else None
 
     def _ask(self, job: Declared) -> int:
-        """The limit in code; when it cannot be told, what it was before."""
+        """Return the limit in code; if it cannot be evaluated, the previous one."""
         try:
-            return self._rules.limit_of(job, self._config, self._threads)
+            return self._rules.limit_of(job, self._here.config, self._threads)
         except OffsiderError as error:
-            self._config.handle_error(error, {"context": "the concurrency limit of a class"})
+            self._here.config.handle_error(error, {"context": "evaluating a concurrency limit"})
         except Exception as error:  # noqa: BLE001  # a function of the application
-            self._config.handle_error(error, {"context": f"the concurrency limit of {job.name}"})
+            self._here.config.handle_error(error, {"context": f"evaluating the concurrency limit of {job.name}"})
         return self._in_code.get(job.name, 0)
 
 
 def effective(name: str, declared: int, settings: Settings) -> int:
-    """The limit that holds: 0 for none, -1 when the class is paused."""
+    """Return the limit in force: 0 for no limit, -1 if the class is paused."""
     return -1 if name in settings.paused else settings.limits.get(name, declared)

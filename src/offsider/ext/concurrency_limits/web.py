@@ -1,4 +1,4 @@
-"""The tab of concurrency limits: which classes are limited, what holds their slots, what is parked, and ways to act."""
+"""The tab of concurrency limits: limited classes, their slots and held jobs, and actions."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from offsider.ext.concurrency_limits.limits import Limits
-from offsider.wiring.web_tab import (
+from offsider.config.web_tab import (
     Cell,
     WebBadge,
     WebButton,
@@ -20,14 +19,15 @@ from offsider.wiring.web_tab import (
     WebTable,
     WebTime,
 )
+from offsider.ext.concurrency_limits.limits import Limits
 
 if TYPE_CHECKING:
+    from offsider.config.web_tab import Block, WebRequest
     from offsider.ext.concurrency_limits.limits import Limit
-    from offsider.wiring.web_tab import Block, WebVisit
 
 PATH = "/limits"
 _MOST = 100
-_COLUMNS = ("Job", "Limit", "In use", "Parked", "")
+_COLUMNS = ("Job", "Limit", "In use", "Held", "")
 
 
 def make_tab() -> WebTab:
@@ -48,83 +48,81 @@ def make_tab() -> WebTab:
     )
 
 
-def show_all(visit: WebVisit) -> WebPage:
-    limits = list(Limits(visit.config))
-    table = WebTable("Classes", _COLUMNS, [_row(limit) for limit in limits], empty="No class has a limit.")
+def show_all(request: WebRequest) -> WebPage:
+    limits = list(Limits(request.installation))
+    table = WebTable("Classes", _COLUMNS, [_row(limit) for limit in limits], empty="No concurrency limits.")
     return WebPage("Concurrency limits", [table])
 
 
-def show_one(visit: WebVisit) -> WebPage | None:
-    limits, name = Limits(visit.config), visit.path("name")
+def show_one(request: WebRequest) -> WebPage | None:
+    limits, name = Limits(request.installation), request.path("name")
     limit = limits.find(name)
-    holders, parked = limits.holders(name, _MOST), limits.parked(name, 0, _MOST)
-    if limit.limit is None and limit.declared is None and limit.set_to is None and not (holders or parked):
+    holders, held = limits.holders(name, _MOST), limits.held(name, 0, _MOST)
+    if limit.limit is None and limit.declared is None and limit.set_to is None and not (holders or held):
         return None
     facts: dict[str, Cell] = {
         "Limit": _shown(limit),
-        "In code": limit.declared,
+        "Limit in code": limit.declared,
         "Set at run time": limit.set_to,
         "In use": limit.in_use,
-        "Parked": limit.parked,
+        "Held": limit.held,
     }
     running: list[list[Cell]] = [[_job_link(holder.jid), holder.process, WebTime(holder.since)] for holder in holders]
-    waiting: list[list[Cell]] = [
-        [_job_link(record.jid), record.queue, WebTime(record.enqueued_at)] for record in parked
-    ]
+    waiting: list[list[Cell]] = [[_job_link(record.jid), record.queue, WebTime(record.enqueued_at)] for record in held]
     blocks: list[Block] = [
         WebFacts("Facts", facts),
         WebButtons(_buttons(limit)),
-        WebTable("Runs that have a slot", ("Job", "Process", "Since"), running, empty="No slot is in use."),
-        WebTable("Parked jobs, the next one first", ("Job", "Queue", "Enqueued"), waiting, empty="No job is parked."),
+        WebTable("Jobs holding a slot", ("Job", "Process", "Since"), running, empty="No slots in use."),
+        WebTable("Held jobs, next first", ("Job", "Queue", "Enqueued"), waiting, empty="No held jobs."),
     ]
-    if limit.parked > len(parked):
-        blocks.append(WebNote(f"These are the first {len(parked)} of {limit.parked} parked jobs."))
+    if limit.held > len(held):
+        blocks.append(WebNote(f"Showing the first {len(held)} of {limit.held} held jobs."))
     return WebPage("Concurrency limit", blocks, subject=name)
 
 
-def pause(visit: WebVisit) -> str:
-    name = visit.path("name")
-    Limits(visit.config).pause(name)
+def pause(request: WebRequest) -> str:
+    name = request.path("name")
+    Limits(request.installation).pause(name)
     return f"Paused: {name}"
 
 
-def resume(visit: WebVisit) -> str:
-    name = visit.path("name")
-    Limits(visit.config).resume(name)
+def resume(request: WebRequest) -> str:
+    name = request.path("name")
+    Limits(request.installation).resume(name)
     return f"Resumed: {name}"
 
 
-def set_limit(visit: WebVisit) -> str:
-    name, limit = visit.path("name"), visit.number("limit", default=1, lowest=1, highest=1_000_000)
-    Limits(visit.config).set(name, limit)
+def set_limit(request: WebRequest) -> str:
+    name, limit = request.path("name"), request.number("limit", default=1, lowest=1, highest=1_000_000)
+    Limits(request.installation).set(name, limit)
     return f"Limit of {name}: {limit}"
 
 
-def unset(visit: WebVisit) -> str:
-    name = visit.path("name")
-    Limits(visit.config).unset(name)
+def unset(request: WebRequest) -> str:
+    name = request.path("name")
+    Limits(request.installation).unset(name)
     return f"Limit of {name}: as in code"
 
 
-def put_aside(visit: WebVisit) -> str:
-    name = visit.path("name")
-    return f"Put aside: {Limits(visit.config).quarantine(name)}"
+def put_aside(request: WebRequest) -> str:
+    name = request.path("name")
+    return f"Moved to quarantine: {Limits(request.installation).quarantine(name)}"
 
 
-def delete(visit: WebVisit) -> str:
-    name = visit.path("name")
-    return f"Deleted: {Limits(visit.config).delete(name)}"
+def delete(request: WebRequest) -> str:
+    name = request.path("name")
+    return f"Deleted: {Limits(request.installation).delete(name)}"
 
 
 def job_facts(payload: Mapping[str, Any]) -> Mapping[str, Cell]:
-    """The limit of a job's class, on the job's page."""
+    """Show the limit of a job's class on the job's page."""
     limit, name = payload.get("concurrency_limit"), payload.get("class")
     return {"Concurrency limit": WebLink(str(limit), _path(str(name)))} if limit and name else {}
 
 
 def _row(limit: Limit) -> list[Cell]:
     turn = _resume_button(limit) if limit.paused else _pause_button(limit)
-    return [WebLink(limit.name, _path(limit.name)), _shown(limit), limit.in_use, limit.parked, turn]
+    return [WebLink(limit.name, _path(limit.name)), _shown(limit), limit.in_use, limit.held, turn]
 
 
 def _shown(limit: Limit) -> Cell:
@@ -143,18 +141,18 @@ def _buttons(limit: Limit) -> list[WebButton]:
             if number not in (0, now)
         ]
     if limit.set_to is not None:
-        buttons.append(WebButton("As in code", _path(limit.name, "unset")))
-    if limit.parked:
+        buttons.append(WebButton("Use limit in code", _path(limit.name, "unset")))
+    if limit.held:
         buttons += [
             WebButton(
-                "Put parked jobs aside",
+                "Quarantine held jobs",
                 _path(limit.name, "quarantine"),
-                confirm="Put all parked jobs of this class aside? They can be restored from the quarantine.",
+                confirm=f"Move all held jobs of {limit.name} to quarantine? You can restore them there.",
             ),
             WebButton(
-                "Delete parked jobs",
+                "Delete held jobs",
                 _path(limit.name, "delete"),
-                confirm="Delete all parked jobs of this class for good?",
+                confirm=f"Permanently delete all held jobs of {limit.name}?",
                 danger=True,
             ),
         ]

@@ -1,4 +1,4 @@
-"""Periodic jobs: pushed at times that cron expressions name, each time once among all processes.
+"""Periodic jobs: push jobs on cron schedules, each tick once across all processes.
 
 ::
 
@@ -12,38 +12,39 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
+from offsider.config.installation import Installation
 from offsider.core.options import JobOptions
 from offsider.ext.periodic.cron import Cron
 from offsider.ext.periodic.entry import GRACE_SECONDS, Entry
-from offsider.ext.periodic.homes import Homes
 from offsider.ext.periodic.jobs import PeriodicJob, PeriodicJobs, UnknownPeriodicJob
-from offsider.ext.periodic.register import EXTENSION, Register, entries_of, registered_in
+from offsider.ext.periodic.registry import EXTENSION, PeriodicRegistry, entries_of, registered_in
+from offsider.ext.periodic.servers import Servers
 from offsider.ext.periodic.service import PeriodicService
 from offsider.ext.periodic.store import Line
 from offsider.ext.periodic.web import tab
 
 if TYPE_CHECKING:
-    from offsider.wiring.config import Config
-    from offsider.wiring.service import Service
+    from offsider.config.config import Config
+    from offsider.runtime.service import Service
 
 __all__ = ["Cron", "Entry", "Line", "Periodic", "PeriodicJob", "PeriodicJobs", "UnknownPeriodicJob"]
 
 
 class Periodic:
-    """Extension that pushes jobs periodically. The jobs of ``[periodic.NAME]`` in the configuration file come with it.
+    """Extension that pushes jobs on a schedule, including those of ``[periodic.NAME]`` in the configuration file.
 
     Args:
-        tz: the time zone of jobs that name none.
-        grace_seconds: how late a tick may be claimed, for example after an outage; what is older is skipped and told.
+        tz: default time zone of jobs.
+        grace_seconds: maximum delay of a tick, for example after an outage. Older ticks are skipped and logged.
 
     Raises:
-        ConfigurationError: there is no such zone, or the extra ``periodic`` is not installed.
+        ConfigurationError: unknown time zone, or the extra ``periodic`` is not installed.
     """
 
     name = EXTENSION
 
     def __init__(self, *, tz: str = "UTC", grace_seconds: float = GRACE_SECONDS) -> None:
-        self.register_of_process = Register(tz, grace_seconds)
+        self.registry = PeriodicRegistry(tz, grace_seconds)
 
     def register(
         self,
@@ -58,23 +59,23 @@ class Periodic:
         description: str = "",
         **options: Unpack[JobOptions],
     ) -> Entry:
-        """Have a job pushed at each tick of a cron expression.
+        """Push a job at each tick of a cron expression.
 
         Args:
             cron: minute, hour, day, month and day of the week, or ``@hourly``, ``@daily``, ``@midnight``, ``@weekly``,
                 ``@monthly``, ``@yearly``, ``@annually``.
-            job: a job, or the name of one that lives elsewhere.
+            job: a job, or the name of a job of another program.
             args, kwargs: its arguments.
-            name: by which it is known; default: the job's name. Keep it when the expression changes.
+            name: unique name; default: the job's name. Keep the name when you change the expression.
             tz: a time zone such as ``"Europe/Berlin"``.
-            grace_seconds: how late a tick of this one may be claimed.
-            description: shown to people.
+            grace_seconds: maximum delay of a tick of this job.
+            description: shown in the web UI and the command line.
             options: of each push, such as ``queue="low"``.
 
         Raises:
-            ConfigurationError: the expression, the zone or an option is wrong, or the name is taken.
+            ConfigurationError: the expression, time zone or an option is invalid, or the name is taken.
         """
-        return self.register_of_process.add(
+        return self.registry.add(
             cron,
             job,
             args=args,
@@ -87,13 +88,14 @@ class Periodic:
         )
 
     def install(self, config: Config) -> None:
-        """A service in each worker, and a tab of the web pages."""
-        self.register_of_process.read(config)
+        """Add a service to each worker, and a tab to the web UI."""
+        self.registry.read(config)
         config.add_service(self._service)
         config.add_web_tab(tab())
 
     def _service(self, config: Config) -> Service:
-        self.register_of_process.closed = True
+        here = Installation.of(config)
+        self.registry.closed = True
         for entry in entries_of(config).values():
-            entry.check_home(config)
-        return PeriodicService(config, config.shared_redis(), list(registered_in(config).values()), Homes.of(config))
+            entry.check_server(config)
+        return PeriodicService(here, list(registered_in(here).values()), Servers.of(here))

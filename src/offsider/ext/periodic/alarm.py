@@ -1,8 +1,8 @@
-"""Sleeping until a tick: exactly as long as that, unless somebody changes what is registered meanwhile.
+"""Sleep until the next tick, or until the registered jobs change.
 
-1. `watch` has the server tell of changes to one key, on a connection of its own. Who is refused that looks again every
-   few seconds.
-2. `sleep` ends at its time, at such a change, or at the `end`, which any thread may call.
+1. `watch` asks the server to notify this process of changes to one key (client tracking), on its own connection. If
+   the server refuses, the process polls every few seconds.
+2. `sleep` returns after its time, at a change, or on `end`, which any thread may call.
 """
 
 from __future__ import annotations
@@ -10,25 +10,25 @@ from __future__ import annotations
 import time
 
 from offsider.core.errors import RedisRefused, RedisUnavailable
+from offsider.runtime.wake_pipe import WakePipe
 from offsider.storage.redis import Redis
 from offsider.storage.tracking import Tracking
-from offsider.wiring.wake_pipe import WakePipe
 
-#: Between two looks of a process that is told of changes: clocks of machines drift.
+#: Maximum sleep with notifications. Not longer, because machine clocks drift.
 TOLD_SECONDS = 60.0
-#: The same for one that is not told.
+#: Maximum sleep without notifications.
 UNTOLD_SECONDS = 5.0
-#: How long is done without being told after the connection was refused or broke.
+#: Delay before the next attempt to subscribe after a refusal or a lost connection.
 REFUSED_SECONDS = 60.0
 BROKEN_SECONDS = 5.0
 
 
 class Alarm:
-    """One for one thread; only `end` may be called by others.
+    """A sleep that a change of a key ends. Use it from one thread; other threads may only call `end`.
 
     Args:
-        redis: where the key is.
-        key: whose changes end a sleep.
+        redis: the server of the key.
+        key: the key to watch.
     """
 
     def __init__(self, redis: Redis, key: str) -> None:
@@ -39,11 +39,11 @@ class Alarm:
 
     @property
     def longest_seconds(self) -> float:
-        """How long a sleep may be at most."""
+        """Maximum duration of a sleep."""
         return TOLD_SECONDS if self._tracking.is_open else UNTOLD_SECONDS
 
     def watch(self) -> None:
-        """Have changes from now on told, where the server does that. Before what they may change is read."""
+        """Subscribe to changes, if the server supports it. Call this before you read the state that may change."""
         if not self._tracking.is_open and time.monotonic() < self._track_at:
             return
         try:
@@ -56,7 +56,7 @@ class Alarm:
             self._track_at = time.monotonic() + BROKEN_SECONDS
 
     def sleep(self, seconds: float) -> None:
-        """Sleep until then, until the key has changed, or until the `end`."""
+        """Sleep for ``seconds``, until the key changes, or until `end`."""
         pipe = self._pipe.open()
         if pipe is None:
             return
@@ -66,10 +66,10 @@ class Alarm:
             self._track_at = time.monotonic() + BROKEN_SECONDS
 
     def end(self) -> None:
-        """End the sleep, and every later one."""
+        """End the current sleep and every later one."""
         self._pipe.end()
 
     def close(self) -> None:
-        """For the thread that sleeps here, when it does so no more."""
+        """Close the connection and the pipe. Only the sleeping thread may call it."""
         self._tracking.close()
         self._pipe.close()

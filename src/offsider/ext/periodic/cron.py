@@ -1,10 +1,10 @@
-"""When something is due: five fields of cron, or a word such as ``@daily``, in a time zone.
+"""Cron expressions: five fields or an alias such as ``@daily``, in a time zone.
 
-Daylight saving is treated as Debian's cron does. An entry whose minute and hour are given comes exactly once a day: at
-the end of the gap when its time does not exist, and the first time when it exists twice. One that has ``*`` as minute
-or hour follows time as it passes, through the gap and both times through the hour that comes twice.
+Daylight saving follows Debian's cron. An entry with a fixed minute and hour runs exactly once a day: at the end of the
+gap if its time does not exist, and at the first occurrence if its time exists twice. An entry with ``*`` as minute or
+hour follows elapsed time: it runs through the gap, and in both occurrences of the repeated hour.
 
-Where the search begins makes no difference: from any moment the same next tick is found.
+The next tick does not depend on where the search starts.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from datetime import UTC, datetime, tzinfo
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
+from offsider.config.suggestions import suggest
 from offsider.core.errors import ConfigurationError
-from offsider.wiring.nearest import suggest
 
 if TYPE_CHECKING:
     from cronsim import CronSim
@@ -30,20 +30,20 @@ ALIASES = {
     "@hourly": "0 * * * *",
 }
 MISSING = 'periodic jobs need more: pip install "offsider[periodic]"'
-#: From any moment it shows whether an expression ever comes.
+#: Start of the search for a first tick; any moment would do.
 _PROBE = datetime(2024, 1, 1, tzinfo=UTC)
 
 
 class Cron:
-    """The ticks of one expression in one time zone.
+    """The ticks of a cron expression in a time zone.
 
     Args:
         expression: five fields, or one of `ALIASES`.
-        tz: name of a time zone, for example ``"Europe/Berlin"``.
+        tz: name of the time zone, for example ``"Europe/Berlin"``.
 
     Raises:
-        ConfigurationError: the expression is none or never comes, there is no such zone, or the extra ``periodic`` is
-            not installed.
+        ConfigurationError: the expression is invalid or has no ticks, the time zone is unknown, or the extra
+            ``periodic`` is not installed.
     """
 
     def __init__(self, expression: str, tz: str = "UTC") -> None:
@@ -57,38 +57,38 @@ class Cron:
         return f"Cron({self.expression!r}, {self.tz!r})"
 
     def next_after(self, moment: float) -> int | None:
-        """Epoch seconds of the first tick after ``moment``; None when there is none within 50 years."""
+        """Return the first tick after ``moment`` in epoch seconds; None if there is none within 50 years."""
         return next(self.ticks_after(moment), None)
 
     def ticks_after(self, moment: float) -> Iterator[int]:
-        """The ticks after ``moment``, epoch seconds, in their order."""
+        """Yield the ticks after ``moment`` in epoch seconds, in order."""
         last = int(moment // 1)
         for tick in _simulation(self._fields, datetime.fromtimestamp(last, UTC).astimezone(self._zone)):
-            # By the clock on the wall the search begins anew in an hour that comes twice.
+            # The library searches by wall-clock time, so it may return earlier ticks in a repeated hour.
             at = int(tick.timestamp())
             if at > last:
                 last = at
                 yield at
 
     def ticks_within(self, after: float, until: float) -> Iterator[int]:
-        """The ticks after ``after``, up to and including ``until``."""
+        """Yield the ticks after ``after``, up to and including ``until``."""
         for tick in self.ticks_after(after):
             if tick > until:
                 return
             yield tick
 
     def local(self, tick: float) -> datetime:
-        """The moment as clocks of the zone show it."""
+        """Return a tick as local time of the zone."""
         return datetime.fromtimestamp(tick, self._zone)
 
     @property
     def words(self) -> str:
-        """The expression for people, in English."""
+        """The expression in words, in English."""
         return self._words
 
 
 def zone_of(name: str) -> tzinfo:
-    """The time zone. Raises ConfigurationError when there is none of this name."""
+    """Return a time zone. Raises ConfigurationError if it is unknown."""
     if name == "UTC":
         return UTC
     try:
@@ -113,7 +113,7 @@ def _fields_of(expression: object) -> str:
     if word.startswith("@"):
         if word.lower() not in ALIASES:
             hint = suggest(word.lower(), ALIASES)
-            raise ConfigurationError(f"cron: there is no {word}{hint}; there are {', '.join(ALIASES)}")
+            raise ConfigurationError(f"cron: unknown word {word}{hint}; known words: {', '.join(ALIASES)}")
         return ALIASES[word.lower()]
     parts = word.split()
     if len(parts) != 5:
@@ -126,7 +126,7 @@ def _fields_of(expression: object) -> str:
 
 
 def _explained(expression: str, fields: str) -> str:
-    """The expression in words, once it is known to come."""
+    """Return the expression in words. Raises ConfigurationError if it is invalid or has no ticks."""
     try:
         simulation = _simulation(fields, _PROBE)
         next(simulation)
@@ -134,6 +134,6 @@ def _explained(expression: str, fields: str) -> str:
     except ConfigurationError:
         raise
     except StopIteration:
-        raise ConfigurationError(f"cron: {expression!r} never comes") from None
-    except Exception as error:  # noqa: BLE001 - the library names its own for most mistakes, and trips over some
-        raise ConfigurationError(f"cron: {expression!r} cannot be read: {error}") from None
+        raise ConfigurationError(f"cron: {expression!r} has no ticks") from None
+    except Exception as error:  # noqa: BLE001 - the library raises its own error for most mistakes, and others for some
+        raise ConfigurationError(f"cron: {expression!r} is invalid: {error}") from None

@@ -1,4 +1,4 @@
-"""One periodic job: when it is due, and what is pushed then."""
+"""One periodic job: its schedule and its payload."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 from offsider.client.prepared import declared_of
+from offsider.config.routing import MAIN, route
+from offsider.config.suggestions import suggest
 from offsider.core.arguments import check_json
 from offsider.core.errors import ConfigurationError, OffsiderError, UnknownJob
 from offsider.core.options import check_known, check_options, wire_options
 from offsider.ext.periodic.cron import Cron
 from offsider.jobs import registry
-from offsider.wiring.nearest import suggest
-from offsider.wiring.routing import MAIN, route
 
 if TYPE_CHECKING:
-    from offsider.wiring.config import Config
+    from offsider.config.config import Config
 
 GRACE_SECONDS = 60.0
-#: Where an entry comes from.
+#: Sources of entries.
 CODE, FILE, REDIS = "code", "file", "redis"
-#: What ``[periodic.NAME]`` may have, besides options of the job.
+#: Keys of ``[periodic.NAME]``, besides options of the job.
 KEYS = ("cron", "job", "tz", "args", "kwargs", "description", "grace_seconds", "server", "enabled")
 OPTIONS = ("queue", "retry", "retry_for", "retry_queue", "dead", "backtrace", "tags", "log_level")
 
@@ -35,22 +35,22 @@ _EXAMPLES = {"cron": '"0 3 * * *"', "job": '"shop.jobs.clean_up"'}
 
 @dataclass(frozen=True)
 class Entry:
-    """A periodic job as it was registered.
+    """A periodic job as registered.
 
     Attributes:
-        name: unique, for people and in Redis.
+        name: unique name.
         cron: five fields or a word such as ``@daily``.
-        job: the name under which the job is stored.
-        tz: the time zone in which ``cron`` is read.
-        args, kwargs: the arguments, the same at every tick.
-        options: what a payload holds beside that, such as the queue; they win over those of the declared job.
-        description: a word for people.
-        grace_seconds: how late a tick may be claimed; what is older is skipped and told.
-        source: ``"code"``, ``"file"``, or ``"redis"`` for those that were added at run time.
-        server: where its jobs are pushed; empty: where the job itself is sent to.
+        job: the stored name of the job.
+        tz: time zone of ``cron``.
+        args, kwargs: the arguments of every push.
+        options: further fields of the payload, such as the queue. They override the options of the declared job.
+        description: free text.
+        grace_seconds: maximum delay of a tick. Older ticks are skipped and logged.
+        source: ``"code"``, ``"file"``, or ``"redis"`` for entries added at run time.
+        server: the server to push to; empty: the server of the job itself.
 
     Raises:
-        ConfigurationError: the message names the entry, and what is wrong with it.
+        ConfigurationError: the entry is invalid; the message names it and the reason.
     """
 
     name: str
@@ -72,7 +72,7 @@ class Entry:
             raise ConfigurationError(f"periodic job {self.name!r}: {error}") from None
 
     def _check(self) -> None:
-        # Files and Redis hold whatever somebody wrote.
+        # Files and Redis may contain anything.
         for key in ("name", "job", "description", "server"):
             value: object = getattr(self, key)
             _expect(isinstance(value, str), f"{key} expects a string, got {value!r}")
@@ -81,7 +81,7 @@ class Entry:
         _expect(_is_grace(self.grace_seconds), f"grace_seconds expects up to a year, got {self.grace_seconds!r}")
         _expect(isinstance(self.args, list | tuple), f"args expects a list of arguments, got {self.args!r}")
         _expect(isinstance(self.kwargs, dict), f"kwargs expects arguments by name, got {self.kwargs!r}")
-        object.__setattr__(self, "args", tuple(self.args))  # JSON knows lists alone
+        object.__setattr__(self, "args", tuple(self.args))  # JSON has only lists
         for value in (*self.args, self.kwargs, self.options):
             _expect(check_json(value) is None, f"{value!r} would not survive JSON")
         check_known(self.options, job_name=self.job)
@@ -89,29 +89,29 @@ class Entry:
 
     @cached_property
     def ticks(self) -> Cron:
-        """When it is due."""
+        """The schedule."""
         return Cron(self.cron, self.tz)
 
     @property
     def queue(self) -> str:
-        """Where its jobs go; empty when the job itself says that."""
+        """The queue of its jobs; empty to use the queue of the job itself."""
         return str(self.options.get("queue", ""))
 
-    def home(self, config: Config) -> str:
-        """The server that its jobs are pushed to, where the workers see to its ticks."""
+    def server_of(self, config: Config) -> str:
+        """Return the name of the server to which its jobs are pushed. Workers of that server claim its ticks."""
         declared = registry.peek(self.job)
         if self.server or declared is None:
             return self.server or MAIN
         return route(declared, config.routing.rules, config.jobs).server
 
-    def check_home(self, config: Config) -> None:
-        """Raise ConfigurationError when its jobs go to a server that there is not."""
-        config.check_server(self.home(config), of=f"periodic job {self.name!r}")
+    def check_server(self, config: Config) -> None:
+        """Raise ConfigurationError if its jobs go to an unknown server."""
+        config.check_server(self.server_of(config), of=f"periodic job {self.name!r}")
 
     def item(self, tick: int) -> dict[str, Any]:
-        """What a client is given to push at a tick."""
+        """Return the item that a client pushes at a tick."""
         called: object = self.job
-        with suppress(UnknownJob):  # it lives elsewhere, perhaps in Ruby
+        with suppress(UnknownJob):  # declared in another program, perhaps in Ruby
             called = registry.find(self.job)
         item = {**self.options, "class": called, "args": list(self.args)}
         if self.kwargs:
@@ -121,16 +121,16 @@ class Entry:
         return item | {"periodic": {"name": self.name, "at": tick}}
 
     def as_json(self) -> str:
-        """Its stored form, the same text for the same entry."""
+        """Return the stored form. Equal entries have the same text."""
         stored = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "name"}
         return json.dumps(stored, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
     @classmethod
     def from_json(cls, name: str, raw: str | bytes) -> Entry:
-        """The entry that was stored; keys that a later version has added are passed over.
+        """Parse a stored entry; unknown keys of later versions are ignored.
 
         Raises:
-            ConfigurationError: this is none.
+            ConfigurationError: the stored entry is invalid.
         """
         try:
             stored: Any = json.loads(raw)
@@ -139,7 +139,7 @@ class Entry:
         except (AttributeError, TypeError, ValueError, RecursionError) as error:
             if isinstance(error, ConfigurationError):
                 raise
-            raise ConfigurationError(f"periodic job {name!r}: what is stored is none") from error
+            raise ConfigurationError(f"periodic job {name!r}: the stored entry is invalid") from error
 
 
 def make(
@@ -150,10 +150,10 @@ def make(
     options: Mapping[str, Any] | None = None,
     **more: Any,  # attributes of the entry
 ) -> Entry:
-    """The entry of a job, or of a job's name; it is called as the job when it has no name of its own.
+    """Build the entry of a job, or of a job's name. Its name defaults to that of the job.
 
     Raises:
-        ConfigurationError: it cannot be one.
+        ConfigurationError: the job or an option is invalid.
     """
     declared = declared_of(job)
     called: Any = job if declared is None else declared.name
@@ -162,21 +162,21 @@ def make(
     more |= {"server": stored.pop("server")} if "server" in stored else {}
     try:
         check_options({key: value for key, value in stored.items() if key != "extra"}, job_name=str(called))
-        _expect("wait_replicas" not in stored, "wait_replicas is not for periodic jobs")
+        _expect("wait_replicas" not in stored, "wait_replicas is not supported for periodic jobs")
     except OffsiderError as error:
         raise ConfigurationError(f"periodic job {name!r}: {error}") from None
     return Entry(cast("str", name), cron, called, options=wire_options(stored), **more)
 
 
 def from_table(name: str, table: Mapping[str, Any], **defaults: Any) -> Entry | None:
-    """The entry of ``[periodic.NAME]`` in a file; None when it says ``enabled = false``.
+    """Build the entry of ``[periodic.NAME]`` in a file; None if ``enabled = false``.
 
     Raises:
-        ConfigurationError: a key is missing or means nothing, or a value is wrong.
+        ConfigurationError: a key is missing or unknown, or a value is invalid.
     """
     for key in table:
         if key not in (*KEYS, *OPTIONS):
-            raise ConfigurationError(f"periodic job {name!r}: there is no key {key}{suggest(key, (*KEYS, *OPTIONS))}")
+            raise ConfigurationError(f"periodic job {name!r}: unknown key {key}{suggest(key, (*KEYS, *OPTIONS))}")
     if table.get("enabled", True) is False:
         return None
     for key, example in _EXAMPLES.items():
@@ -187,8 +187,8 @@ def from_table(name: str, table: Mapping[str, Any], **defaults: Any) -> Entry | 
     return make(name, table["cron"], table["job"], options=options, source=FILE, **more)
 
 
-def _expect(holds: object, message: str) -> None:
-    if not holds:
+def _expect(condition: object, message: str) -> None:
+    if not condition:
         raise ConfigurationError(message)
 
 

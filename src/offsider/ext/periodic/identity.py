@@ -1,4 +1,4 @@
-"""Who claims ticks, for the history and for turns."""
+"""The identity that claims ticks, for the history and for turns."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ import socket
 
 
 def here() -> str:
-    """``host:pid:nonce``: this process, or a part of it."""
+    """Return ``host:pid:nonce``, unique for each call."""
     return f"{os.environ.get('DYNO') or socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"

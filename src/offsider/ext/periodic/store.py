@@ -1,19 +1,19 @@
-"""What periodic jobs keep in Redis. The script ``claim`` claims a tick and pushes its job in the same step.
+"""The state of periodic jobs in Redis. The script ``claim`` claims a tick and pushes its job in the same step.
 
 =========================================  ======  ========================================  ==================
 key                                        type    written by                                expires
 =========================================  ======  ========================================  ==================
-``offsider:periodic:ticks``                hash    claim, look (name -> dealt with up to)    never
-``offsider:periodic:entries``              hash    add, remove (those added at run time)     never
+``offsider:periodic:ticks``                hash    claim, look (name -> last handled tick)   never
+``offsider:periodic:entries``              hash    add, remove (entries added at run time)   never
 ``offsider:periodic:paused``               set     pause, resume                             never
-``offsider:periodic:revision``             string  each change by hand; processes watch it   never
+``offsider:periodic:revision``             string  each manual change; processes watch it    never
 ``offsider:periodic:history:<name>``       list    claim, run (the last ten)                 400 days
-``offsider:periodic:turn:<name>``          string  who prepares the job of a tick            5 s
-``offsider:periodic:registers``            zset    processes (register -> last seen)         never (3 minutes)
-``offsider:periodic:register:<digest>``    string  processes (what is registered in code)    3 minutes
+``offsider:periodic:turn:<name>``          string  the process that prepares a job           5 s
+``offsider:periodic:registers``            zset    processes (registry -> last seen)         never (3 minutes)
+``offsider:periodic:register:<digest>``    string  processes (entries registered in code)    3 minutes
 =========================================  ======  ========================================  ==================
 
-``key_prefix`` stands before every one of them.
+``key_prefix`` is prepended to each key. The keys ``registers`` and ``register`` keep their names from version 0.1.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ ADD = Script("add", _FOLDER)
 
 
 class Claimed(IntEnum):
-    """What became of the attempt to claim a tick."""
+    """The result of claiming a tick."""
 
     DONE = 1
     GONE = 0
@@ -61,13 +61,13 @@ class Line:
     """One line of a job's history.
 
     Attributes:
-        how: ``"tick"``; ``"run"``, by hand; ``"skipped"``, older than ``grace_seconds`` when it was seen; or
-            ``"stopped"``, by client middleware.
-        tick: epoch seconds; the last one of those that were skipped.
-        at: epoch seconds, when it was noted.
-        jid: of the job; empty when none was pushed.
-        count: how many ticks were skipped.
-        by: which process or person.
+        how: ``"tick"``; ``"run"``, manually; ``"skipped"``, older than ``grace_seconds``; or ``"stopped"`` by client
+            middleware.
+        tick: epoch seconds; the last of several skipped ticks.
+        at: epoch seconds, when the line was written.
+        jid: of the job; empty if none was pushed.
+        count: number of skipped ticks.
+        by: the process or person.
     """
 
     how: str
@@ -80,14 +80,14 @@ class Line:
 
 @dataclass(frozen=True)
 class Looked:
-    """What a look has found.
+    """A snapshot of the state.
 
     Attributes:
         at: the server's time, epoch seconds.
-        seen_at: monotonic seconds at which that was so.
-        ticks: name -> up to when its ticks are dealt with, epoch seconds.
-        added: name -> what was added at run time, as it is stored.
-        paused: names.
+        seen_at: monotonic seconds of the snapshot.
+        ticks: name -> last handled tick, epoch seconds.
+        added: name -> stored entry that was added at run time.
+        paused: names of paused jobs.
     """
 
     at: float
@@ -97,12 +97,12 @@ class Looked:
     paused: frozenset[str]
 
     def now(self) -> float:
-        """The server's time by now, epoch seconds."""
+        """Return the server's current time, epoch seconds."""
         return self.at + time.monotonic() - self.seen_at
 
 
 class PeriodicStore:
-    """The calls of periodic jobs to one server.
+    """The periodic jobs of one server.
 
     Args:
         redis: the pool.
@@ -128,11 +128,11 @@ class PeriodicStore:
 
     # ------------------------------------------------------------------------------------- ticks
     def look(self, remembered: Mapping[str, int]) -> Looked:
-        """What is dealt with, added and paused.
+        """Read the state.
 
         Args:
-            remembered: the names of the jobs that the caller knows, and up to when it remembers their ticks to be
-                dealt with; 0 when it does not. It counts where the server knows nothing.
+            remembered: the names of the jobs that the caller knows and the last handled tick that it remembers, or 0.
+                A remembered tick counts if the server has none.
         """
         arguments = [part for pair in remembered.items() for part in pair]
         started = time.monotonic()
@@ -149,28 +149,28 @@ class PeriodicStore:
         )
 
     def take_turn(self, name: str, holder: str) -> float:
-        """Be the one who prepares the next job of ``name``: 0, or the seconds until somebody else may be done."""
+        """Take the turn to prepare the next job of ``name``. Return 0, or the seconds until the current turn ends."""
         left: int = self._redis.run(TURN, [self._turn(name)], [holder, int(TURN_SECONDS * 1000)])
         return left / 1000
 
     def claim(self, name: str, line: Line, job: Prepared | None = None) -> Claimed:
-        """Claim the tick of ``line`` and push its job, in one step; without a job the tick is only dealt with.
+        """Claim the tick of ``line`` and push its job atomically. Without a job the tick is only marked as handled.
 
         Raises:
-            RedisRefused: the queue does not take the job; nothing is claimed.
-            RedisUnavailable: the next look shows whether it was claimed.
+            RedisRefused: the server rejects the push; nothing is claimed.
+            RedisUnavailable: the tick may be claimed; the next `look` shows it.
         """
         result: int = self._redis.run(CLAIM, *self._claim_call(name, line, job))
         return Claimed(result)
 
     def claim_guarded(self, name: str, line: Line, storing: Call) -> tuple[Claimed, Any]:
-        """The same for a job that the push guard's script stores: both scripts are one transaction.
+        """Claim a tick and push a job through the push guard: both scripts run in one transaction.
 
         Args:
-            storing: the call of that script.
+            storing: the call of the guard's script.
 
         Returns:
-            What became of it, and the script's reply once the tick is claimed.
+            The result, and the reply of the guard's script if the tick was claimed.
         """
         with self._redis.wire() as wire:
             while True:
@@ -185,16 +185,16 @@ class PeriodicStore:
                 done = replies[-1]
                 if isinstance(done, OffsiderError):
                     raise next(reply for reply in replies if isinstance(reply, OffsiderError))
-                if done is not None:  # else somebody has claimed a tick meanwhile, of this job or of another
+                if done is not None:  # None: another process claimed a tick, of this or another job; try again
                     return claimed, _stored_reply(done[0])
 
     def _watch(self, wire: Wire, name: str, line: Line) -> Claimed:
-        """Whether the tick may be claimed, as long as nothing changes that was looked at."""
+        """Check whether the tick can be claimed, and watch the keys so that a change aborts the transaction."""
         looks = [("TIME",), ("HGET", self._ticks, name), ("SISMEMBER", self._paused, name)]
         replies = wire.exchange([("WATCH", self._ticks, self._paused), *looks])
         for reply in replies:
             if isinstance(reply, OffsiderError):
-                wire.disconnect()  # what is watched would spoil the transactions of others
+                wire.disconnect()  # a WATCH left on the connection would abort later transactions
                 raise reply
         _, moment, last, paused = replies
         if int(moment[0]) < line.tick:
@@ -209,22 +209,22 @@ class PeriodicStore:
         raw = b"" if job is None else job.raw
         return names, [name, int(line.tick), queue, raw, _stored(line), HISTORY, HISTORY_SECONDS]
 
-    # ----------------------------------------------------------------------------------- by hand
+    # ---------------------------------------------------------------------------- manual changes
     def pause(self, name: str) -> bool:
-        """Let no tick of it push; False when that was so already."""
+        """Pause a job. Return False if it was paused already."""
         return bool(self._changed(("SADD", self._paused, name)))
 
     def resume(self, name: str) -> bool:
-        """Let it go on with its next tick; False when it was not paused."""
+        """Resume a job with its next tick. Return False if it was not paused."""
         return bool(self._redis.run(RESUME, [self._ticks, self._paused, self.revision], [name]))
 
     def add(self, entry: Entry) -> bool:
-        """Add an entry, or change it; True when it is new."""
+        """Add or change an entry. Return True if it is new."""
         keys = [self._ticks, self._entries, self.revision]
         return bool(self._redis.run(ADD, keys, [entry.name, entry.as_json()]))
 
     def remove(self, name: str) -> bool:
-        """Remove an entry that was added at run time, with its history; False when there is none."""
+        """Remove an entry that was added at run time, with its history. Return False if it does not exist."""
         rest = [("HDEL", self._ticks, name), ("SREM", self._paused, name), ("DEL", self._history(name))]
         return bool(self._changed(("HDEL", self._entries, name), *rest))
 
@@ -240,32 +240,32 @@ class PeriodicStore:
         )
 
     def correct(self, name: str, line: Line, by: Line) -> None:
-        """Put another line in the place of one."""
+        """Replace a line of the history by another."""
         self._redis.call("LREM", self._history(name), 1, _stored(line))
         self.note(name, by)
 
     def history(self, name: str) -> list[Line]:
-        """The last ten lines, the latest first."""
+        """Return the last ten lines, latest first."""
         return list(_lines(self._redis.call("LRANGE", self._history(name), 0, HISTORY - 1)))
 
     def last_lines(self, names: Sequence[str]) -> dict[str, Line]:
-        """The latest line of each name that has one."""
+        """Return the latest line of each name that has one."""
         commands = [("LINDEX", self._history(name), 0) for name in names]
         replies = self._redis.pipeline(commands) if commands else []
         found = ((name, next(_lines([raw]), None)) for name, raw in zip(names, replies, strict=True) if raw)
         return {name: line for name, line in found if line is not None}
 
-    # --------------------------------------------------------------------------------- registers
+    # -------------------------------------------------------------------------------- registries
     def publish(self, entries: Sequence[Entry], since: float, now: float) -> None:
-        """Tell for three minutes what is registered in this process.
+        """Publish the entries registered in this process for three minutes.
 
         Args:
-            since: epoch seconds; where processes differ, who began last is shown.
+            since: start of the process, epoch seconds. If processes differ, the entry of the newest is shown.
             now: the server's time.
         """
-        told = {entry.name: entry.as_json() for entry in entries}
-        digest = hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
-        key, stored = self._register(digest), json.dumps({"since": since, "entries": told})
+        registered = {entry.name: entry.as_json() for entry in entries}
+        digest = hashlib.sha256(json.dumps(registered, sort_keys=True).encode()).hexdigest()[:16]
+        key, stored = self._register(digest), json.dumps({"since": since, "entries": registered})
         self._redis.pipeline(
             [
                 ("SET", key, stored, "EX", REGISTER_SECONDS),
@@ -275,24 +275,24 @@ class PeriodicStore:
         )
 
     def published(self) -> dict[str, list[Entry]]:
-        """What is registered in processes that live: name -> its versions, the latest first."""
+        """Return the entries registered in live processes: name -> its versions, newest first."""
         digests = [_text(digest) for digest in self._redis.call("ZRANGE", self._registers, 0, -1)]
         found: list[Any] = self._redis.call("MGET", *map(self._register, digests)) if digests else []
         versions: dict[str, list[Entry]] = {}
-        for register in sorted((json.loads(raw) for raw in found if raw), key=_since, reverse=True):
-            for entry in _entries(register["entries"].items()):
+        for registry in sorted((json.loads(raw) for raw in found if raw), key=_since, reverse=True):
+            for entry in _entries(registry["entries"].items()):
                 known = versions.setdefault(entry.name, [])
                 if entry not in known:
                     known.append(entry)
         return versions
 
     def added(self) -> list[Entry]:
-        """What was added at run time."""
+        """Return the entries added at run time."""
         stored = hashes.pairs(self._redis.call("HGETALL", self._entries))
         return list(_entries((_text(name), raw) for name, raw in stored))
 
     def paused(self) -> frozenset[str]:
-        """The names of those that are paused."""
+        """Return the names of paused jobs."""
         return frozenset(map(_text, self._redis.call("SMEMBERS", self._paused)))
 
 
@@ -301,7 +301,7 @@ def _entries(stored: Any) -> Iterator[Entry]:
         try:
             yield Entry.from_json(name, raw)
         except ConfigurationError:
-            continue  # of a version that is not ours; whoever runs it tells
+            continue  # written by another version, whose processes report the error
 
 
 def _stored(line: Line) -> str:
@@ -309,7 +309,7 @@ def _stored(line: Line) -> str:
 
 
 def _stored_reply(reply: Any) -> Any:
-    """What a script of a transaction has answered. An error there came after the claim: that job is lost."""
+    """Return the reply of a script in a transaction. Raises its error: the tick is claimed, so that job is lost."""
     if isinstance(reply, Exception):
         raise reply if isinstance(reply, OffsiderError) else RedisRefused(str(reply))
     return reply
@@ -323,8 +323,8 @@ def _lines(raws: Sequence[bytes]) -> Iterator[Line]:
             continue
 
 
-def _since(register: Mapping[str, Any]) -> float:
-    return float(register["since"])
+def _since(registry: Mapping[str, Any]) -> float:
+    return float(registry["since"])
 
 
 def _text(raw: bytes) -> str:

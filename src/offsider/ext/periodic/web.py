@@ -1,13 +1,11 @@
-"""The tab of periodic jobs: all of them, and one with its next ticks and its history. Arguments are not shown."""
+"""The tab of periodic jobs: a list, and a page for each with its next ticks and its history, without arguments."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-from offsider.ext.periodic.jobs import PeriodicJob, PeriodicJobs
-from offsider.ext.periodic.store import Line
-from offsider.wiring.web_tab import (
+from offsider.config.web_tab import (
     Cell,
     WebBadge,
     WebButton,
@@ -16,11 +14,13 @@ from offsider.wiring.web_tab import (
     WebLink,
     WebNote,
     WebPage,
+    WebRequest,
     WebTab,
     WebTable,
     WebTime,
-    WebVisit,
 )
+from offsider.ext.periodic.jobs import PeriodicJob, PeriodicJobs
+from offsider.ext.periodic.store import Line
 
 NAME = "periodic"
 PATH = "/periodic"
@@ -29,7 +29,7 @@ _TONES = {"tick": "good", "run": "info", "stopped": "warn", "skipped": "bad"}
 
 
 def tab() -> WebTab:
-    """The tab as plain data."""
+    """Build the tab."""
     return WebTab(
         NAME,
         "Periodic",
@@ -41,35 +41,35 @@ def tab() -> WebTab:
     )
 
 
-def every(visit: WebVisit) -> WebPage:
-    """All periodic jobs."""
-    rows = [_row(each) for each in PeriodicJobs(visit.config, server=visit.config.server)]
+def every(request: WebRequest) -> WebPage:
+    """Show all periodic jobs."""
+    rows = [_row(each) for each in PeriodicJobs(request.installation, server=request.installation.server)]
     columns = ["Name", "Cron", "Time zone", "Job", "Next", "Last", "State", ""]
-    return WebPage("Periodic", [WebTable("Periodic jobs", columns, rows, "No periodic job is registered.")])
+    return WebPage("Periodic", [WebTable("Periodic jobs", columns, rows, "No periodic jobs are registered.")])
 
 
-def one(visit: WebVisit) -> WebPage | None:
-    """One of them."""
-    found = PeriodicJobs(visit.config, server=visit.config.server).find(visit.path("name"))
+def one(request: WebRequest) -> WebPage | None:
+    """Show one periodic job."""
+    found = PeriodicJobs(request.installation, server=request.installation.server).find(request.path("name"))
     if found is None:
         return None
     entry = found.entry
     facts: dict[str, Cell] = {
         "Description": entry.description,
         "Cron": entry.cron,
-        "In words": entry.ticks.words,
+        "Schedule": entry.ticks.words,
         "Time zone": entry.tz,
         "Job": entry.job,
         "Queue": entry.queue,
         "Registered in": entry.source,
-        "Late by at most": f"{entry.grace_seconds:g} s",
+        "Max lateness": f"{entry.grace_seconds:g} s",
         "State": _state(found),
     }
     runs: list[list[Cell]] = [
         [when.isoformat(sep=" "), WebTime(when.timestamp())] for when in found.next_runs(NEXT_RUNS)
     ]
     history = [_history_row(line, found) for line in found.history()]
-    notes = [WebNote("Live processes differ in this job; the latest one is shown.", "warn")]
+    notes = [WebNote("Live processes define this job differently. The latest definition is shown.", "warn")]
     return WebPage(
         "Periodic",
         [
@@ -77,49 +77,49 @@ def one(visit: WebVisit) -> WebPage | None:
             WebFacts("Job", {name: fact for name, fact in facts.items() if fact != ""}),
             WebButtons(_buttons(found)),
             WebTable("Next", ["Time", ""], runs),
-            WebTable("History", ["Tick", "", "What", "Job", "By"], history, "Nothing yet."),
+            WebTable("History", ["Tick", "", "Event", "Job", "By"], history, "No history yet."),
         ],
         subject=entry.name,
     )
 
 
 def job_facts(payload: Mapping[str, Any]) -> Mapping[str, Cell]:
-    """Which periodic job a job comes from, and of which tick."""
-    told: Any = payload.get("periodic")
-    if not isinstance(told, dict):
+    """Show the periodic job and the tick of a job."""
+    origin: Any = payload.get("periodic")
+    if not isinstance(origin, dict):
         return {}
-    name, at = (cast("dict[str, Any]", told).get(key) for key in ("name", "at"))
+    name, at = (cast("dict[str, Any]", origin).get(key) for key in ("name", "at"))
     return {"Periodic job": WebLink(str(name), f"{PATH}/{name}"), "Tick": WebTime(float(at or 0))}
 
 
-def run(job: PeriodicJob, visit: WebVisit) -> str:
-    """Push it now."""
-    jid = job.run(by=visit.who or "web")
+def run(job: PeriodicJob, request: WebRequest) -> str:
+    """Push the job now."""
+    jid = job.run(by=request.who or "web")
     return f"Pushed: {jid}" if jid else "Client middleware stopped the job"
 
 
-def pause(job: PeriodicJob, _visit: WebVisit) -> str:
-    """Let its ticks push nothing."""
+def pause(job: PeriodicJob, _request: WebRequest) -> str:
+    """Pause the ticks of the job."""
     job.pause()
     return f"Paused: {job.name}"
 
 
-def resume(job: PeriodicJob, _visit: WebVisit) -> str:
-    """Let it go on."""
+def resume(job: PeriodicJob, _request: WebRequest) -> str:
+    """Resume the ticks of the job."""
     job.resume()
-    return f"Goes on: {job.name}"
+    return f"Resumed: {job.name}"
 
 
-def remove(job: PeriodicJob, _visit: WebVisit) -> str:
-    """Remove one that was added at run time."""
+def remove(job: PeriodicJob, _request: WebRequest) -> str:
+    """Remove a job that was added at run time."""
     job.remove()
     return f"Removed: {job.name}"
 
 
-def _acting(act: Callable[[PeriodicJob, WebVisit], str]) -> Callable[[WebVisit], str]:
-    def action(visit: WebVisit) -> str:
-        found = PeriodicJobs(visit.config, server=visit.config.server).find(visit.path("name"))
-        return "There is no such periodic job, or no longer" if found is None else act(found, visit)
+def _acting(act: Callable[[PeriodicJob, WebRequest], str]) -> Callable[[WebRequest], str]:
+    def action(request: WebRequest) -> str:
+        found = PeriodicJobs(request.installation, server=request.installation.server).find(request.path("name"))
+        return "Periodic job not found" if found is None else act(found, request)
 
     return action
 
@@ -145,7 +145,7 @@ def _buttons(job: PeriodicJob) -> list[WebButton]:
     other = WebButton("Resume", f"{path}/resume") if job.paused else WebButton("Pause", f"{path}/pause")
     buttons = [WebButton("Run now", f"{path}/run", confirm=f"Push {job.name} now?"), other]
     if job.entry.source == "redis":
-        buttons.append(WebButton("Remove", f"{path}/remove", confirm=f"Remove {job.name} for good?", danger=True))
+        buttons.append(WebButton("Remove", f"{path}/remove", confirm=f"Permanently remove {job.name}?", danger=True))
     return buttons
 
 

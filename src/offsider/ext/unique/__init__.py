@@ -1,10 +1,11 @@
-"""Unique jobs: a job that is pushed again while the same one still waits or runs is dropped.
+"""Unique jobs: drop a push while the same job waits or runs.
 
-1. A push takes a lock in the step that stores the job, or is dropped (`guard`, and `rules`, `names`).
-2. The lock is freed when its job begins or is done with (`runs`, `releases`), and ends by itself in any case.
-3. A job that moves to another queue or server takes its lock along (`moves`).
-4. Locks whose job is nowhere are found and freed (`reaper`, `places`).
-5. They can be looked at and freed by hand (`locks`, `web`).
+1. A push takes a lock in the step that stores the job, or is dropped (`guard`, with `rules` and `names`).
+2. The lock is freed when the job starts, or in the script that writes the outcome of the job (`middleware`,
+   `releases`). It expires in any case.
+3. A job that moves to another queue or server moves its lock too (`moves`).
+4. A reaper frees locks whose job no longer exists (`reaper`, `places`).
+5. Operators can list and free locks (`locks`, `web`).
 """
 
 from __future__ import annotations
@@ -13,27 +14,28 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
+from offsider.config.installation import Installation
 from offsider.core.errors import ConfigurationError
 from offsider.ext.unique import rules
-from offsider.ext.unique.examination import check_unique
+from offsider.ext.unique.doctor import check_unique
 from offsider.ext.unique.guard import Guard
 from offsider.ext.unique.locks import Lock, Locks
+from offsider.ext.unique.middleware import Runs
 from offsider.ext.unique.moves import Moves
 from offsider.ext.unique.names import unique_by
 from offsider.ext.unique.reaper import make_service
 from offsider.ext.unique.releases import Releases
 from offsider.ext.unique.rules import Deduplication
-from offsider.ext.unique.runs import Runs
 from offsider.ext.unique.web import make_tab
 
 if TYPE_CHECKING:
-    from offsider.wiring.config import Config
+    from offsider.config.config import Config
 
 __all__ = ["Deduplication", "Lock", "Locks", "Unique", "unique_by"]
 
 
 class Unique:
-    """Extension for jobs that are stored once: with the option ``unique_for`` or ``deduplicate``.
+    """Extension that stores a job once: for jobs with the option ``unique_for`` or ``deduplicate``.
 
     ::
 
@@ -43,12 +45,12 @@ class Unique:
         def refresh(account_id: int) -> None: ...
 
     Args:
-        ttl: the most seconds, or a timedelta, that a lock of ``deduplicate`` is held unless the job says otherwise.
-        across_queues: the same job in another queue is a duplicate as well. Default: each queue has locks of its own.
-        reap_seconds: how often workers look for locks whose job is nowhere, and the least age of such a lock.
+        ttl: default maximum life of a lock of ``deduplicate``, in seconds or as a timedelta.
+        across_queues: the same job in another queue is a duplicate. Default: each queue has its own locks.
+        reap_seconds: interval of the search for locks without a job, and the minimum age of such a lock.
 
     Raises:
-        ConfigurationError: a duration is none.
+        ConfigurationError: a duration is invalid.
     """
 
     name = "unique"
@@ -61,18 +63,18 @@ class Unique:
         self._reap_seconds = _seconds("reap_seconds", reap_seconds)
 
     def install(self, config: Config) -> None:
-        """Pushing, running, reaping, and the tab. ConfigurationError when something else guards pushes already."""
+        """Add the push guard, middleware, reaper and web tab. Raises ConfigurationError if another guard is set."""
         if config.push_guard is not None:
-            raise ConfigurationError(f"config.push_guard is taken by {config.push_guard!r}; there can be one only")
+            raise ConfigurationError(f"config.push_guard is already set to {config.push_guard!r}; only one can be set")
+        here = Installation.of(config)
         guard = Guard(config, default_ttl_seconds=self._ttl_seconds, across_queues=self._across_queues)
         config.push_guard = guard
         config.add_job_option(rules.UNIQUE_FOR, rules.check_unique_for)
         config.add_job_option(rules.UNIQUE_UNTIL, rules.check_unique_until)
         config.add_job_option(rules.DEDUPLICATE, rules.check_deduplicate)
-        releases = Releases(config)
-        Runs(config, releases).install()
-        Moves(config, guard).install()
-        config.add_service(releases.service)
+        releases = Releases(here)
+        Runs(here, releases).install()
+        Moves(here, guard).install()
         config.add_service(partial(make_service, age_seconds=self._reap_seconds))
         config.add_web_tab(make_tab())
         config.add_doctor_check(check_unique)

@@ -1,14 +1,15 @@
-"""Jobs that move to another queue, or to another server, take their locks along.
+"""Move the lock of a job that moves to another queue or server.
 
-A lock is named after the queue as well, unless duplicates are looked for across queues, and it lies on the server of
-its job. So a job that moves takes the lock that a push to its new place would need, before it moves, and frees the old
-one when it has. Where another job holds the new lock already, both stay: each was pushed when it was no duplicate.
+The queue is part of a lock's name, unless ``across_queues`` is set, and the lock is on the server of its job. So
+before a job moves, it takes the lock that a push to its new queue would need; after the move it frees the old lock. If
+another job already holds the new lock, both jobs stay: neither was a duplicate when it was pushed.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
+from offsider.config.installation import Installation
 from offsider.core.compression import readable
 from offsider.ext.unique import store
 from offsider.ext.unique.guard import KEY, Guard
@@ -17,46 +18,45 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from offsider.core.payload import JobPayload
-    from offsider.wiring.config import Config
-    from offsider.wiring.events import JobMoved, JobMoving
+    from offsider.runtime.events import JobMoved, JobMoving
 
 
 class Moves:
-    """Listens to `offsider migrate`, in the process that does it."""
+    """Listener for `offsider migrate`, in the migrating process."""
 
-    def __init__(self, config: Config, guard: Guard) -> None:
-        self._config = config
+    def __init__(self, here: Installation, guard: Guard) -> None:
+        self._here = here
         self._guard = guard
 
     def install(self) -> None:
-        self._config.on("job_moving", self.take_along)
-        self._config.on("job_moved", self.free)
+        self._here.config.on("job_moving", self.take_new)
+        self._here.config.on("job_moved", self.free)
 
-    def take_along(self, news: JobMoving) -> None:
-        """Take the new lock, and note its name in the job."""
+    def take_new(self, news: JobMoving) -> None:
+        """Take the new lock and write its name into the job."""
         old, jid = _held(news.payload)
         if not old:
             return
-        payload = readable(cast("JobPayload", news.payload))  # the name is made of its arguments
-        # By another rule, or by a function that is not known here: nobody knows the name that it would have.
+        payload = readable(cast("JobPayload", news.payload))  # the arguments are part of the name
+        # Locked by another rule or by a function unknown here: the new name cannot be computed.
         if self._guard.lock_name(payload) != old:
             return
         new = self._guard.lock_name({**payload, "queue": news.changes["queue"]})
         if (news.from_server, old) == (news.to_server, new):
             return
-        source, destination = self._config.redis_of(news.from_server), self._config.redis_of(news.to_server)
+        source, destination = self._here.for_server(news.from_server).redis, self._here.for_server(news.to_server).redis
         if store.take_over(source, old, jid, destination, new):
             news.changes[KEY] = new
 
     def free(self, news: JobMoved) -> None:
-        """Free the lock at the place where the job is not."""
+        """Free the old lock after a move, or the new lock if the job did not move."""
         moving = news.moving
         old, jid = _held(moving.payload)
         new = moving.changes.get(KEY, "")
         if news.moved and (new or (old and moving.from_server != moving.to_server)):
-            store.release(self._config.redis_of(moving.from_server), old, jid)
+            store.release(self._here.for_server(moving.from_server).redis, old, jid)
         elif new and not news.moved:
-            store.release(self._config.redis_of(moving.to_server), new, jid)
+            store.release(self._here.for_server(moving.to_server).redis, new, jid)
 
 
 def _held(payload: Mapping[str, Any]) -> tuple[str, str]:

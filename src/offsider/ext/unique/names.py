@@ -1,4 +1,4 @@
-"""The name of a lock: a digest of what makes two jobs the same."""
+"""Names of locks: a digest of the class, arguments and queue of a job."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=
 
 
 def unique_by(function: Callable[..., object]) -> Callable[[T], T]:
-    """Say which part of its arguments makes a job a duplicate of another one.
+    """Choose which arguments make a job a duplicate of another one.
 
     ::
 
@@ -28,8 +28,8 @@ def unique_by(function: Callable[..., object]) -> Callable[[T], T]:
         def refresh(account_id: int, reason: str = "") -> None: ...
 
     Args:
-        function: gets the stored arguments of a push and answers something that JSON has. Above a class of jobs the
-            decorator stands outermost.
+        function: gets the stored arguments of a push and returns a JSON value. On a job class, make the decorator
+            the outermost one.
     """
 
     def mark(target: T) -> T:
@@ -40,10 +40,10 @@ def unique_by(function: Callable[..., object]) -> Callable[[T], T]:
 
 
 def lock_name(payload: Mapping[str, Any], *, across_queues: bool) -> str:
-    """SHA-256, in hex, of class, arguments and queue; of what `unique_by` names in place of the arguments.
+    """Return the SHA-256 digest, in hex, of queue, class and arguments, or of the value of `unique_by`.
 
     Raises:
-        InvalidArguments: JSON has no such arguments.
+        InvalidArguments: the arguments are not valid JSON.
     """
     name: str = payload["class"]
     queue = "" if across_queues else payload.get("queue", "default")
@@ -61,11 +61,11 @@ def _subject(name: str, payload: Mapping[str, Any]) -> str:
             return _ENCODER.encode({"args": args, "kwargs": kwargs})
         return encode_text(args) if _SCALARS.issuperset(map(type, args)) else _ENCODER.encode(args)
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidArguments(f"{name}: what makes it unique is not JSON: {error}") from error
+        raise InvalidArguments(f"{name}: cannot name the lock, arguments are not JSON: {error}") from error
 
 
 def _function_of(name: str) -> Callable[..., object] | None:
-    declared = registry.peek(name)  # None for a job that lives elsewhere
+    declared = registry.peek(name)  # None for a job of another program
     return (
         None if declared is None else cast("Callable[..., object] | None", getattr(declared.target, _ATTRIBUTE, None))
     )

@@ -1,24 +1,25 @@
-"""Every place where a job can be, walked through in small steps while jobs move on.
+"""Walk through every list and set where a job can be, in small steps, while jobs move.
 
-A job goes from the schedule or the retry set to a queue, from there to a private list, and from there back to any of
-them; an extension may park a claimed job in a list of its own, from where it goes back to the head of its queue; and
-one that is put off before it begins goes to the schedule, for a second at least. The walk goes the same way: private
-lists, sets, queues, lists of extensions, then private lists together with the next jobs of each queue and of each such
-list, which are read in one transaction, and the schedule once more. So a job that is somewhere all the time, and that
-does not begin to run meanwhile, is met:
+A job moves from the schedule or the retry set to a queue, from there to a private list, and from there to any of them.
+An extension may hold a claimed job in its own list, from which it returns to the head of its queue. A job that is put
+off before it starts goes to the schedule, for at least a second. The walk goes in the same direction: private lists,
+sets, queues, lists of extensions, then the private lists together with the next jobs of each queue and each such list,
+read in one transaction, and the schedule once more. So the walk meets every job that exists all the time and does not
+start to run during the walk:
 
-1. One that is being run is in a private list when the walk begins; or its run is over, and it is in one of the sets or
-   in a queue before they are looked at.
-2. One in a set stays there, or has gone to its queue before the queues are looked at.
-3. One in a queue stays there, or has been claimed. A claimed job that has not run can only go back to the head of its
-   queue, and there it is seen beside the private lists; or be parked; or be put off, and then it has left the private
-   list before the last look there or is met by that, and in the schedule after it.
-4. One that was parked before the lists of extensions are looked at is met there, or has gone back; one that is parked
-   later was claimed right before, when private lists were looked at once more, or is still at one end of its list.
-5. One that a migration takes along, here or from another server to this one, is in a journal before all that, or has
-   come here already. A job that goes into a journal later has taken its lock since the walk began.
+1. A running job is in a private list when the walk begins, or its run has ended and it is in a set or a queue before
+   the walk reads those.
+2. A job in a set stays there, or is in its queue before the walk reads the queues.
+3. A job in a queue stays there, or is claimed. A claimed job that has not run can only return to the head of its queue,
+   which is read together with the private lists; or be held; or be put off, and then the last read of the private
+   lists or the read of the schedule after it finds the job.
+4. A job that was held before the walk reads the lists of extensions is there, or has returned. A job held later was
+   claimed shortly before, when private lists were read again, or is still at one end of its list.
+5. A job that a migration moves here from another server is in transit before all of that, or already here. A job that
+   leaves later has taken its lock since the walk began.
+6. A migration rotates a queue: jobs go from the head to the tail, which the walk reads later.
 
-Whoever frees a lock makes sure that its job has not begun to run since the walk began.
+The caller frees a lock only if its job has not started to run since the walk began.
 """
 
 from __future__ import annotations
@@ -31,27 +32,27 @@ from offsider.storage import migration, owners, places, processes, queue_walk, q
 from offsider.storage.queue_walk import Place
 from offsider.storage.redis import Redis
 
-#: Jobs in one step.
+#: Jobs per step.
 STEP = 500
-#: The jobs at the head of each queue, and at the ends of further lists, that are looked at with the private lists.
+#: Jobs at the head of each queue, and at both ends of extensions' lists, that are read with the private lists.
 NEXT_JOBS = 200
 
 _JID = re.compile(rb'"jid"\s*:\s*"([^"\\]{1,200})"')
 
 
 def jids_in(raws: Sequence[bytes]) -> set[str]:
-    """The ids that occur in stored jobs, those in their arguments among them: rather one too many."""
+    """Return all jids in stored jobs, including jids in arguments: one too many does no harm."""
     return {jid.decode(errors="replace") for raw in raws for jid in _JID.findall(raw)}
 
 
 def walk(redis: Redis, step: int = STEP, others: Sequence[Redis] = ()) -> Iterator[set[str]]:
-    """The ids of the jobs at every place, step by step; between steps nothing is held.
+    """Yield the jids of jobs in every list and set, step by step. Nothing is locked between steps.
 
     Args:
-        others: the other servers, from which jobs may be on their way to this one.
+        others: the other servers, from which jobs may be moving to this one.
     """
     for server in (redis, *others):
-        yield from _on_their_way(server, step)
+        yield from _in_transit(server, step)
     yield _claimed(redis)
     for sorted_set in (redis.keys.schedule, redis.keys.retry):
         yield from _in_set(redis, sorted_set, step)
@@ -66,9 +67,9 @@ def walk(redis: Redis, step: int = STEP, others: Sequence[Redis] = ()) -> Iterat
     yield from _in_set(redis, redis.keys.schedule, step)
 
 
-def _on_their_way(server: Redis, step: int) -> Iterator[set[str]]:
-    for journal in migration.journals(server):
-        yield from _in_list(server, server.keys.migrating(journal.id), step)
+def _in_transit(server: Redis, step: int) -> Iterator[set[str]]:
+    for transit in migration.transits(server):
+        yield from _in_list(server, server.keys.migrating(transit.id), step)
 
 
 def _in_set(redis: Redis, sorted_set: str, step: int) -> Iterator[set[str]]:
@@ -91,7 +92,7 @@ def _in_list(redis: Redis, key: str, step: int) -> Iterator[set[str]]:
 
 
 def _claimed(redis: Redis) -> set[str]:
-    """What private lists hold and what is next in the queues, at one moment; and what others say that they run."""
+    """Read private lists and the heads of queues in one transaction, and the jobs that processes report as running."""
     while True:
         known, further, names = _raw_owners(redis), places.keys_of(redis), queues.names(redis)
         lists = [key for owner in owners.registered(redis) for key in owner.keys(redis)]
@@ -105,17 +106,17 @@ def _claimed(redis: Redis) -> set[str]:
             ("EXEC",),
         ]
         now_known, now_further, *found = redis.pipeline(commands)[-1]
-        # Else a worker has come meanwhile, with lists of its own, or a first job was parked.
+        # Otherwise a new worker or list was registered since: read again.
         if now_known == known and len(now_further) == len(further):
-            return jids_in([raw for raws in found for raw in raws]) | _said_to_run(redis)
+            return jids_in([raw for raws in found for raw in raws]) | _reported_running(redis)
 
 
 def _raw_owners(redis: Redis) -> object:
     return redis.call("HGETALL", redis.keys.owners)
 
 
-def _said_to_run(redis: Redis) -> set[str]:
-    """The jobs that processes show as running: those of Ruby are in no private list meanwhile."""
+def _reported_running(redis: Redis) -> set[str]:
+    """Return the jobs that processes report as running. Running jobs of Ruby are in no private list."""
     keys = [key for identity in processes.identities(redis) for key in _work_keys(redis, identity)]
     replies = redis.pipeline([("HVALS", key) for key in keys]) if keys else []
     return jids_in([payload for works in replies for work in works for payload in _payloads(work)])

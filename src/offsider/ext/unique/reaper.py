@@ -1,17 +1,17 @@
-"""Frees locks whose job is nowhere: its process died between the end of the run and the release, somebody else ran or
-deleted the job, or a queue was dropped.
+"""Free locks whose job no longer exists: another program ran or deleted the job, a queue was dropped, or the request
+that frees the lock of a deleted job failed.
 
-One process at a time does it, under a lease, in steps of bounded work:
+One process at a time does this, under a lease, in small steps:
 
-1. Note locks that are old enough, and when the job of each last moved: took its lock or began to run.
-2. Walk through every place where a job can be (see `places`), and cross off the jobs that are met. Usually they are
-   soon all met, and the walk ends.
-3. Walk once more for those that were not met.
-4. Free the locks that are left, each only if its job has not moved meanwhile.
+1. Collect locks that are old enough, with the last time their job took the lock or started.
+2. Walk through every list and set where a job can be (see `places`), and drop the locks of jobs found there. Usually
+   all jobs are found soon, and the walk ends.
+3. Walk once more for the jobs that were not found.
+4. Free the remaining locks, each only if its job has not moved since.
 
-A job may be on its way from another server to this one. So while another server does not answer nothing is freed.
+A job may be moving here from another server. So while another server is unreachable, no lock is freed.
 
-An older lock is not a worse one: jobs may wait for days. Nothing is ever freed for its age.
+Age alone never frees a lock: jobs may wait for days.
 """
 
 from __future__ import annotations
@@ -22,24 +22,25 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from offsider.config.installation import Installation
 from offsider.core.errors import RedisFailure
 from offsider.core.payload import new_jid
 from offsider.core.wording import counted
 from offsider.ext.unique import places, store
+from offsider.runtime.service import Loop
 from offsider.storage import clocks
-from offsider.storage.turns import hold_turn
-from offsider.wiring.service import Loop
+from offsider.storage.singleton import hold_turn
 
 if TYPE_CHECKING:
+    from offsider.config.config import Config
     from offsider.storage.redis import Redis
-    from offsider.wiring.config import Config
 
 logger = logging.getLogger("offsider")
 
 TURN = "unique"
 LEASE_SECONDS = 15.0
 PAUSE_SECONDS = 0.1
-#: Steps of a walk in one tick; pages of locks that are looked at in one; and locks that are looked for in one pass.
+#: Steps of a walk per tick; pages of locks per tick; and locks per pass.
 STEPS_PER_TICK = 10
 PAGES_PER_TICK = 20
 MOST_LOCKS = 20_000
@@ -47,12 +48,12 @@ WALKS = 2
 
 
 class Reaper:
-    """Looks for locks without a job, a few steps a tick.
+    """Search for locks without a job, a few steps per tick.
 
     Args:
-        redis: where the locks are.
-        age_seconds: younger locks, and those whose job began to run so lately, are left alone.
-        others: the other servers, from which a migration may be bringing jobs.
+        redis: the server of the locks.
+        age_seconds: ignore younger locks, and locks whose job started more recently.
+        others: the other servers, from which a migration may be moving jobs.
     """
 
     def __init__(self, redis: Redis, *, age_seconds: float, others: Callable[[], Sequence[Redis]] = tuple) -> None:
@@ -68,7 +69,7 @@ class Reaper:
         self._choosing = self._all_seen = False
 
     def tick(self) -> float:
-        """A few steps; the seconds until the next."""
+        """Do a few steps; return the seconds until the next tick."""
         if not hold_turn(self._redis, TURN, self._holder, LEASE_SECONDS):
             self._abandon()
             return LEASE_SECONDS
@@ -79,9 +80,9 @@ class Reaper:
             if self._is_under_way():
                 return PAUSE_SECONDS
         except BaseException:
-            self._abandon()  # a walk that broke off has not been everywhere
+            self._abandon()  # an interrupted walk has not seen every job
             raise
-        # The turn is kept until the next pass: else each process would have one of its own meanwhile.
+        # Keep the turn until the next pass; otherwise each process would do its own pass.
         hold_turn(self._redis, TURN, self._holder, self._pause_seconds + LEASE_SECONDS)
         return self._pause_seconds
 
@@ -91,31 +92,31 @@ class Reaper:
                 clocks.look(server)
         except RedisFailure as error:
             if not self._is_alone:
-                logger.warning("no lock is freed until the other servers answer, where its job may be: %s", error)
+                logger.warning("not freeing locks until all servers are reachable: jobs may be moving: %s", error)
             self._is_alone = True
             return False
         self._is_alone = False
         return True
 
     def _is_under_way(self) -> bool:
-        """Go on with the pass; False when it is over."""
+        """Continue the pass; return False at its end."""
         if self._walk is None and not self._choose():
             return True
         if self._walk is not None:
-            self._go_on()
+            self._advance()
         return self._walk is not None
 
     def _abandon(self) -> None:
         self._walk, self._choosing, self._pages = None, False, store.pages(self._redis)
 
     def run(self) -> int:
-        """Look through all locks without a pause; answers how many were freed."""
+        """Check all locks without pausing; return the number of freed locks."""
         freed = 0
         while True:
             while not self._choose():
                 pass
             while self._walk is not None:
-                freed += self._go_on()
+                freed += self._advance()
             if self._all_seen:
                 return freed
 
@@ -124,7 +125,7 @@ class Reaper:
         return max(PAUSE_SECONDS, self._age_seconds)
 
     def _choose(self) -> bool:
-        """Look at some more locks for this pass; True when that is over, and the walk begins if any is old enough."""
+        """Collect more locks for this pass. Return True at the end, when the walk begins if any lock is old enough."""
         if not self._choosing:
             self._choosing, self._missing = True, {}
         before_ms = (clocks.look(self._redis)[0] - self._age_seconds) * 1000
@@ -147,13 +148,13 @@ class Reaper:
     def _new_walk(self) -> Iterator[set[str]]:
         return places.walk(self._redis, others=self._others())
 
-    def _go_on(self) -> int:
-        """Some steps of the walk; answers how many locks were freed at its end."""
-        assert self._walk is not None  # noqa: S101  # both callers have made sure
+    def _advance(self) -> int:
+        """Do some steps of the walk; return the number of locks freed at its end."""
+        assert self._walk is not None  # noqa: S101  # both callers check it
         steps = 0
-        for met in islice(self._walk, STEPS_PER_TICK):
+        for found in islice(self._walk, STEPS_PER_TICK):
             steps += 1
-            for jid in met & self._missing.keys():
+            for jid in found & self._missing.keys():
                 del self._missing[jid]
         if not self._missing:
             self._walk = None
@@ -169,19 +170,23 @@ class Reaper:
         for jid, lock in self._missing.items():
             if store.release(self._redis, lock.lock, jid, moved=lock.moved) == store.FREED:
                 freed += 1
-                logger.info("freed the lock of job %s (%s), which is nowhere any more", jid, lock.name)
+                fields = {"class": lock.name, "jid": jid}
+                logger.info(
+                    "freed the lock of job %s (%s), which no longer exists", jid, lock.name, extra={"fields": fields}
+                )
         self._missing = {}
         if freed:
-            logger.warning("freed %s whose jobs are nowhere any more", counted(freed, "lock"))
+            logger.warning("freed %s of jobs that no longer exist", counted(freed, "lock"))
         return freed
 
 
-def other_servers(config: Config) -> Sequence[Redis]:
-    """All but the one that a configuration is for."""
-    return [config.redis_of(name) for name in config.servers if name != config.server]
+def other_servers(here: Installation) -> Sequence[Redis]:
+    """Return the pools of all servers except that of ``config``."""
+    return [here.for_server(name).redis for name in here.config.servers if name != here.server]
 
 
 def make_service(config: Config, age_seconds: float) -> Loop:
-    """The thread of a worker that reaps."""
-    reaper = Reaper(config.shared_redis(), age_seconds=age_seconds, others=partial(other_servers, config))
+    """Create the reaper thread of a worker."""
+    here = Installation.of(config)
+    reaper = Reaper(here.redis, age_seconds=age_seconds, others=partial(other_servers, here))
     return Loop("offsider-unique-reaper", reaper.tick, on_error=config.handle_error)

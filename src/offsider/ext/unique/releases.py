@@ -1,151 +1,117 @@
-"""Frees the locks of jobs that are done. In a worker a thread does it, so that no run waits for another round trip.
+"""Free the locks of finished jobs, and run a job once more whose duplicates were dropped.
 
-Only the lock that is still held by the job is freed. What cannot be written waits for the server, up to a number; what
-is lost here, with its process, the reaper finds.
+1. The script that writes the outcome of a run frees the lock (an effect).
+2. A job that is killed, deleted or a poison pill has no outcome of a run; a separate request frees its lock.
+
+Only the job that holds the lock frees it. The reaper finds abandoned locks.
 """
 
 from __future__ import annotations
 
-import threading
-from collections import deque
+import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from offsider.client import Client
-from offsider.core.errors import RedisFailure
+from offsider.config.installation import Installation
+from offsider.core.errors import RedisFailure, RedisUnavailable
+from offsider.core.outcome import Skipped, Succeeded
 from offsider.core.payload import JobPayload, new_jid, stamp
 from offsider.ext.unique import rules, store
 from offsider.ext.unique.guard import AGAIN, KEY
 from offsider.jobs import registry
-from offsider.wiring.logs import write_info
-from offsider.wiring.middleware import Push
-from offsider.wiring.service import Loop
+from offsider.logs.setup import write_info
+from offsider.logs.structured import about_payload
+from offsider.runtime.middleware import Push
 
 if TYPE_CHECKING:
-    from offsider.wiring.config import Config
+    from offsider.core.outcome import Outcome
+    from offsider.runtime.context import JobContext
+    from offsider.storage.effects import Effect
 
-MOST_WAITING = 100_000
-_IDLE_SECONDS = 60.0
-_OUTAGE_SECONDS = 1.0
-#: What a payload says of the run that is over, and not of the job.
+OUTAGE_SECONDS = 1.0
+#: Payload fields that belong to the finished run, not to the job.
 _OF_THE_RUN = frozenset(
     {
         "jid", "at", "created_at", "enqueued_at", "retry_count", "failed_at", "retried_at", "discarded_at",
-        "error_class", "error_message", "error_backtrace", "interrupted_count", KEY,
+        "error_class", "error_message", "error_backtrace", "interrupted_count", "rescheduled_count", KEY,
     }
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Release:
-    """A lock to be freed.
-
-    Attributes:
-        lock, jid: its name, and the job that has held it.
-        server: the name of the server that has both.
-        rerun: the job, if it runs once more when duplicates of it were dropped.
-    """
-
-    lock: str
-    jid: str
-    server: str
-    rerun: Mapping[str, Any] | None = None
-
-
-def release_of(payload: Mapping[str, Any], server: str, *, succeeded: bool = False) -> Release | None:
-    """What frees the lock of a job of ``server``; None for a job without one."""
+def held_by(payload: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Return the name of a job's lock and its jid; None for a job without a lock."""
     lock, jid = payload.get(KEY), payload.get("jid")
-    if not isinstance(lock, str) or not isinstance(jid, str):
-        return None
-    return Release(lock, jid, server, payload if succeeded and _may_run_again(payload) else None)
+    return (lock, jid) if isinstance(lock, str) and isinstance(jid, str) else None
 
 
 def _may_run_again(payload: Mapping[str, Any]) -> bool:
-    """Once only: else a job that is pushed all the time would never come to an end."""
+    """Whether the job may run once more. Only once: a job that is pushed constantly would never finish."""
     options = payload.get(rules.DEDUPLICATE)
     wanted = isinstance(options, Mapping) and cast("Mapping[str, Any]", options).get("if_deduplicated")
     return wanted == rules.RESCHEDULE_ONCE and not payload.get(AGAIN)
 
 
 class Releases:
-    """Frees locks for one configuration: in its thread while that lives, else at once."""
+    """Free the locks of jobs of one server."""
 
-    def __init__(self, config: Config) -> None:
-        self._config = config
-        self._waiting: deque[Release] = deque(maxlen=MOST_WAITING)
-        self._at_it = threading.Lock()
-        self._loop: Loop | None = None
+    def __init__(self, here: Installation) -> None:
+        self._here = here
 
-    def service(self, config: Config) -> ReleasingService:
-        """The thread of a worker that begins now."""
-        self._loop = Loop("offsider-unique-releases", self.tick, on_error=config.handle_error)
-        return ReleasingService(self, self._loop)
+    def effect(self, job: JobContext, lock: str, jid: str) -> Effect:
+        """Return the effect that frees the lock of a running job when it ends for good."""
+        again = _may_run_again(cast("Mapping[str, Any]", job.payload))
+        done = partial(self._done, job, lock, jid) if again else None
+        return store.releasing(self._here.redis.keys, lock, jid, done=done)
 
-    def add(self, release: Release | None) -> None:
-        """Free a lock soon, or now where no worker runs."""
-        if release is None:
+    def free(self, payload: Mapping[str, Any], server: str) -> None:
+        """Free the lock of a job of ``server`` that ended without an outcome of a run."""
+        held = held_by(payload)
+        if held is not None:
+            try:
+                store.release(self._here.for_server(server).redis, *held)
+            except RedisFailure as error:
+                self._here.config.handle_error(error, {"context": "freeing the lock of a unique job"})
+
+    def _done(self, job: JobContext, lock: str, jid: str, reply: int | None, outcome: Outcome) -> None:
+        """Run a job once more if duplicates were dropped. A lost reply may have said so, so it is checked again."""
+        if reply not in (store.RUN_AGAIN, None) or not isinstance(outcome, (Succeeded, Skipped)):
+            return  # the lock of a dead job is freed like any other
+        reported = False
+        while True:
+            try:
+                self._run_again(job, lock, jid)
+            except RedisUnavailable as error:
+                if not reported:
+                    self._here.config.handle_error(error, {"context": "running a unique job once more"})
+                    reported = True
+                if job.stopping:
+                    return
+                time.sleep(OUTAGE_SECONDS)
+            else:
+                return
+
+    def _run_again(self, job: JobContext, lock: str, jid: str) -> None:
+        redis = self._here.redis
+        if store.release(redis, lock, jid, may_run_again=True) != store.RUN_AGAIN:
             return
-        self._waiting.append(release)
-        if self._loop is not None and self._loop.alive:
-            self._loop.wake()
-        else:
-            self.flush()
+        try:
+            self._push_again(cast("Mapping[str, Any]", job.payload))
+        except RedisUnavailable:
+            raise
+        except Exception as error:  # noqa: BLE001  # raised by client middleware; the lock must still be freed
+            self._here.config.handle_error(error, {"context": "running a unique job once more"})
+        # The new job has the lock. If middleware stopped the new job, free the lock.
+        store.release(redis, lock, jid)
 
-    def tick(self) -> float:
-        """Free what waits; the seconds until the next try."""
-        return _IDLE_SECONDS if self.flush() else _OUTAGE_SECONDS
-
-    def flush(self) -> bool:
-        """Free what waits. False when the server failed, and some of it still waits."""
-        with self._at_it:
-            while self._waiting:
-                release = self._waiting.popleft()
-                try:
-                    self._free(release)
-                except RedisFailure as error:
-                    self._waiting.appendleft(release)
-                    self._config.handle_error(error, {"context": "freeing the lock of a unique job"})
-                    return False
-                except Exception as error:  # noqa: BLE001  # client middleware of the application: the lock must not stay
-                    self._config.handle_error(error, {"context": "running a unique job once more"})
-                    self._waiting.appendleft(replace(release, rerun=None))
-        return True
-
-    def _free(self, release: Release) -> None:
-        redis = self._config.redis_of(release.server)
-        said = store.release(redis, release.lock, release.jid, may_run_again=release.rerun is not None)
-        if said == store.RUN_AGAIN and release.rerun is not None:
-            self._run_again(release.rerun, self._config.for_server(release.server))
-            # The new job has the lock. If middleware has stopped that job, nobody shall have it.
-            store.release(redis, release.lock, release.jid)
-
-    def _run_again(self, job: Mapping[str, Any], config: Config) -> None:
+    def _push_again(self, job: Mapping[str, Any]) -> None:
+        here = self._here
         payload = {key: value for key, value in job.items() if key not in _OF_THE_RUN}
-        now = stamp(config.clock.now(), config.redis.wire_version)
+        now = stamp(here.config.clock.now(), here.settings.wire_version)
         payload |= {"jid": new_jid(), "created_at": now, AGAIN: job["jid"]}
         push = Push(payload=cast(JobPayload, payload), job=registry.peek(job["class"]))
-        jid = Client(config).store(push)
+        jid = Client(here).store(push)
         if jid is not None:
             message = f"{job['class']} JID-{jid}: runs once more for duplicates of {job['jid']}"
-            write_info(message, {"job_status": "rescheduled", "class": job["class"], "jid": jid, AGAIN: job["jid"]})
-
-
-class ReleasingService:
-    """The thread, which leaves nothing behind that the server takes at the end."""
-
-    def __init__(self, releases: Releases, loop: Loop) -> None:
-        self._releases = releases
-        self._loop = loop
-        self.name = loop.name
-        self.start = loop.start
-        self.stop = loop.stop
-
-    def join(self, timeout_seconds: float | None = None) -> bool:
-        ended = self._loop.join(timeout_seconds)
-        if ended:
-            self._releases.flush()
-        return ended
-
-    def wait_for_tick(self, number: int, timeout_seconds: float) -> bool:
-        return self._loop.wait_for_tick(number, timeout_seconds)
+            write_info(message, {"job_status": "rescheduled", **about_payload(payload), AGAIN: job["jid"]})

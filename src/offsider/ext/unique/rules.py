@@ -1,8 +1,8 @@
-"""What the options of a job say about its lock: for how long, until when, and what duplicates do.
+"""Rules of a job's lock: its life, when it is freed, and what happens to duplicates.
 
-1. ``unique_for`` and ``unique_until`` mean what they do in Sidekiq Enterprise.
-2. ``deduplicate`` has the strategies and the fine points of GitLab's middleware.
-3. ``unique_for=False``, or the strategy ``"none"``, switches either off for a push.
+1. ``unique_for`` and ``unique_until`` work like in Sidekiq Enterprise.
+2. ``deduplicate`` has the strategies and options of GitLab's middleware.
+3. ``unique_for=False``, or the strategy ``"none"``, disables either for a push.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ _MOST_SECONDS = 1e9
 
 
 class Deduplication(TypedDict, total=False):
-    """The option ``deduplicate`` with its fine points; a strategy alone may be given by its name."""
+    """The option ``deduplicate`` as a mapping. For a strategy without further options, pass its name."""
 
     strategy: Literal["until_executing", "until_executed", "none"]
-    """Free the lock when the job begins to run, or when it is done. Required."""
+    """Free the lock when the job starts, or when it ends. Required."""
     ttl: float | timedelta
-    """The most seconds that the lock is held. Default: that of the extension, ten minutes."""
+    """Maximum life of the lock. Default: the ``ttl`` of the extension, ten minutes."""
     including_scheduled: bool
-    """Also take the lock for a job that is pushed for later, from the push on. Default False."""
+    """Lock scheduled jobs too, from the push on. Default: False."""
     if_deduplicated: Literal["reschedule_once"]
-    """Run the job once more when it is done and duplicates were dropped meanwhile; of ``until_executed`` only."""
+    """Run the job once more if duplicates were dropped before it ended; only with ``until_executed``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """How one job is locked.
+    """The rule of a job's lock.
 
     Attributes:
-        ttl_seconds: how long the lock is held at most, from when the job is due.
-        at_start: it is freed when the job begins to run; else when the job is done.
-        scheduled: jobs for later are locked as well.
-        again: a job whose duplicates were dropped runs once more.
+        ttl_seconds: maximum life of the lock, counted from when the job is due.
+        at_start: free the lock when the job starts; otherwise when it ends.
+        scheduled: lock scheduled jobs too.
+        again: run the job once more if duplicates were dropped.
     """
 
     ttl_seconds: float
@@ -54,7 +54,7 @@ class Rule:
 
 
 def concerns(payload: Mapping[str, Any]) -> bool:
-    """Whether a job with these options is locked, as long as they are right."""
+    """Whether a job with these options is locked, if the options are valid."""
     unique_for = payload.get(UNIQUE_FOR)
     if unique_for is not None:
         return unique_for is not False
@@ -62,10 +62,10 @@ def concerns(payload: Mapping[str, Any]) -> bool:
 
 
 def rule_of(payload: Mapping[str, Any], default_ttl_seconds: float) -> Rule | None:
-    """The rule of a job; None when it is not to be locked.
+    """Return the rule of a job; None if it is not locked.
 
     Raises:
-        ValueError: an option is impossible, or both kinds are given.
+        ValueError: an option is invalid, or both kinds are given.
     """
     unique_for, unique_until, deduplicate = payload.get(UNIQUE_FOR), payload.get(UNIQUE_UNTIL), payload.get(DEDUPLICATE)
     try:
@@ -79,17 +79,17 @@ def _rule(unique_for: object, unique_until: object, deduplicate: object, default
         return None
     if unique_for is not None:
         if deduplicate not in (None, "none"):
-            raise ValueError(f"{UNIQUE_FOR} and {DEDUPLICATE} exclude each other; give one of them")
+            raise ValueError(f"{UNIQUE_FOR} and {DEDUPLICATE} exclude each other; use one of them")
         return Rule(seconds(unique_for), at_start=_until(unique_until) == "start")
     return None if deduplicate is None else _deduplication(deduplicate, default_ttl_seconds)
 
 
-#: The same options come with each push of a job.
+#: Every push of a job has the same options.
 _known = lru_cache(256, typed=True)(_rule)
 
 
 def seconds(value: object) -> float:
-    """A duration in seconds. Raises ValueError."""
+    """Return a duration in seconds. Raises ValueError."""
     given = value.total_seconds() if isinstance(value, timedelta) else value
     fits = isinstance(given, int | float) and not isinstance(given, bool) and math.isfinite(given)
     if not fits or not 0 < cast(float, given) <= _MOST_SECONDS:
@@ -98,7 +98,7 @@ def seconds(value: object) -> float:
 
 
 def check_unique_for(value: object) -> None:
-    """ValueError unless it is a duration, or False."""
+    """Raise ValueError unless the value is a duration or False."""
     if value is not False:
         seconds(value)
 
@@ -112,7 +112,7 @@ def check_deduplicate(value: object) -> None:
 
 
 def store_durations(payload: dict[str, Any]) -> None:
-    """Write durations as numbers: JSON knows no timedelta."""
+    """Replace timedeltas by numbers, because JSON has no timedelta."""
     unique_for: object = payload.get(UNIQUE_FOR)
     if isinstance(unique_for, timedelta):
         payload[UNIQUE_FOR] = _number(unique_for)
@@ -125,7 +125,7 @@ def store_durations(payload: dict[str, Any]) -> None:
 
 
 def invalid(name: str, error: ValueError) -> InvalidOptions:
-    """The error for a job whose options do not fit."""
+    """Return the error for a job with invalid options."""
     return InvalidOptions(f"{name}: {error}")
 
 
@@ -138,27 +138,27 @@ def _until(value: object) -> str:
     if value is None:
         return "success"
     if value not in UNTIL:
-        raise ValueError(f'{UNIQUE_UNTIL} is "success" or "start", got {value!r}')
+        raise ValueError(f'{UNIQUE_UNTIL} must be "success" or "start", got {value!r}')
     return str(value)
 
 
 def _deduplication(value: object, default_ttl_seconds: float) -> Rule | None:
     given = {"strategy": value} if isinstance(value, str) else value
     if not isinstance(given, Mapping):
-        raise ValueError(f"{DEDUPLICATE} is a strategy or a mapping with one, got {value!r}")  # noqa: TRY004  # as all
+        raise ValueError(f"{DEDUPLICATE} expects a strategy or a mapping with one, got {value!r}")  # noqa: TRY004  # as all
     options = cast("Mapping[str, Any]", given)
     unknown = set(options) - set(Deduplication.__annotations__)
     if unknown:
-        raise ValueError(f"{DEDUPLICATE} knows no {sorted(map(str, unknown))}, only {[*Deduplication.__annotations__]}")
+        raise ValueError(f"{DEDUPLICATE} has no {sorted(map(str, unknown))}, only {[*Deduplication.__annotations__]}")
     strategy = options.get("strategy")
     if strategy not in STRATEGIES:
-        raise ValueError(f"the strategy is one of {', '.join(STRATEGIES)}, got {strategy!r}")
+        raise ValueError(f"the strategy must be one of {', '.join(STRATEGIES)}, got {strategy!r}")
     again = options.get("if_deduplicated")
     if again not in (None, RESCHEDULE_ONCE) or (again is not None and strategy != "until_executed"):
-        raise ValueError(f'if_deduplicated is "{RESCHEDULE_ONCE}", with until_executed only; got {again!r}')
+        raise ValueError(f'if_deduplicated must be "{RESCHEDULE_ONCE}", only with until_executed; got {again!r}')
     scheduled = options.get("including_scheduled", False)
     if not isinstance(scheduled, bool):
-        raise ValueError(f"including_scheduled is True or False, got {scheduled!r}")  # noqa: TRY004  # as all
+        raise ValueError(f"including_scheduled must be True or False, got {scheduled!r}")  # noqa: TRY004  # as all
     ttl_seconds = seconds(options["ttl"]) if "ttl" in options else default_ttl_seconds
     if strategy == "none":
         return None

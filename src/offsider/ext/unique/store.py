@@ -1,28 +1,32 @@
-"""The locks in Redis, and every call that touches them.
+"""Locks of unique jobs in Redis.
 
 ===========================  ======  ==================================  ==================================
 key                          type    written by                          expires
 ===========================  ======  ==================================  ==================================
-``offsider:unique``          set     push (the names of all locks)       never (the reaper takes old names out)
-``offsider:unique:<lock>``   string  push, the beginning of a run        with the lock
+``offsider:unique``          set     push (the names of all locks)       never (the reaper removes old names)
+``offsider:unique:<lock>``   string  push, start of a run                with the lock
 ===========================  ======  ==================================  ==================================
 
-``<lock>`` is its name, a digest in hex. A lock begins with the jid that holds it; then come, between blanks, when it
-was taken, when its job last began to run or 0 (both in milliseconds), what duplicates do (``drop``, ``wanted`` when
-the job may run once more for them, ``again`` when it will), and the class of the job.
+``<lock>`` is the name, a hex digest. The value starts with the jid of the holder. After it follow, separated by spaces:
+the time the lock was taken, the last start of its job or 0 (both in milliseconds), the handling of duplicates
+(``drop``; ``wanted`` if the job may run once more for them; ``again`` if it will), and the class of the job.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from offsider.storage.effects import Effect
 from offsider.storage.keys import Keys
 from offsider.storage.redis import Redis
 from offsider.storage.scripts import Argument, Command, Script
+
+if TYPE_CHECKING:
+    from offsider.core.outcome import Outcome
 
 _LUA = files("offsider.ext.unique.lua")
 STORE = Script("store", _LUA)
@@ -38,16 +42,16 @@ _TEXT = re.compile(r"(\S+) (\d{1,15}) (\d{1,15}) (drop|wanted|again) (.*)", re.D
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A lock as it is in Redis.
+    """A stored lock.
 
     Attributes:
         lock: its name.
-        jid, name: of the job that holds it.
-        taken_ms: when it was taken, by the clock of who pushed.
-        left_ms: until it ends by itself.
-        moved: when it was taken and when its job last began to run, as it is stored.
-        moved_ms: the later of both.
-        again: duplicates were dropped, and the job shall run once more.
+        jid, name: jid and class of its holder.
+        taken_ms: when it was taken, by the clock of the pushing process.
+        left_ms: time until it expires.
+        moved: when it was taken and when its job last started, as stored.
+        moved_ms: the later of the two.
+        again: duplicates were dropped, so the job runs once more.
     """
 
     lock: str
@@ -69,33 +73,46 @@ def lock_key(keys: Keys, lock: str) -> str:
 
 
 def text(jid: str, name: str, taken_ms: int, *, may_run_again: bool = False) -> str:
-    """What a lock holds when it is taken."""
+    """Return the value of a new lock."""
     return f"{jid} {taken_ms} 0 {'wanted' if may_run_again else 'drop'} {name}"
 
 
 def begin(redis: Redis, lock: str, jid: str) -> bool:
-    """Note that the job begins to run; False when the lock is not its."""
+    """Record that the job starts; return False if it does not hold the lock."""
     return bool(redis.run(BEGIN, [lock_key(redis.keys, lock)], [jid]))
 
 
-def release(redis: Redis, lock: str, jid: str, *, may_run_again: bool = False, moved: str = "") -> int:
-    """Free a lock if it is the job's: `NOT_OURS`, `FREED` or `RUN_AGAIN`.
+def releasing(keys: Keys, lock: str, jid: str, *, done: Callable[[int | None, Outcome], None] | None = None) -> Effect:
+    """Return the effect that frees a job's lock when the job ends for good.
 
     Args:
-        redis: where it is.
+        keys: of the server.
         lock: its name.
         jid: of the job.
-        may_run_again: the lock of a job that shall run once more is kept, for the one that will.
-        moved: free it only if the job has not begun to run since.
+        done: gets the result of `release`; then the lock of a job that runs once more is kept.
+    """
+    arguments: list[Argument] = [jid, int(done is not None), ""]
+    return Effect(RELEASE, [lock_key(keys, lock), index_key(keys)], arguments, at_end=True, done=done)
+
+
+def release(redis: Redis, lock: str, jid: str, *, may_run_again: bool = False, moved: str = "") -> int:
+    """Free a lock if the job holds it. Return `NOT_OURS`, `FREED` or `RUN_AGAIN`.
+
+    Args:
+        redis: the server.
+        lock: its name.
+        jid: of the job.
+        may_run_again: keep the lock of a job that runs once more.
+        moved: free it only if the job has not started since.
     """
     arguments: list[Argument] = [jid, int(may_run_again), moved]
     return int(redis.run(RELEASE, [lock_key(redis.keys, lock), index_key(redis.keys)], arguments))
 
 
 def take_over(source: Redis, held: str, jid: str, destination: Redis, lock: str) -> bool:
-    """Have a job that holds one lock hold another as well, for as long, perhaps on another server.
+    """Give a job that holds one lock a second lock with the same life, perhaps on another server.
 
-    False when it does not hold the first, or another job holds the second.
+    Return False if it does not hold the first lock, or another job holds the second.
     """
     key = lock_key(source.keys, held)
     stored, left_ms = source.pipeline([("GET", key), ("PTTL", key)])
@@ -106,14 +123,14 @@ def take_over(source: Redis, held: str, jid: str, destination: Redis, lock: str)
 
 
 def count(redis: Redis) -> int:
-    """How many locks are held; some that ended in the last minutes may be among them."""
+    """Return the number of locks, including some that expired in the last minutes."""
     return int(redis.call("SCARD", index_key(redis.keys)))
 
 
 def pages(redis: Redis, size: int = PAGE) -> Iterator[list[Held]]:
-    """Every lock that is held all the time, page by page in no order; some may come twice.
+    """Yield every lock that exists for the whole iteration, in pages, unordered; some may appear twice.
 
-    Names of locks that have ended are taken out of the index on the way.
+    Names of expired locks are removed from the index on the way.
     """
     cursor = b"0"
     while True:
@@ -127,7 +144,7 @@ def pages(redis: Redis, size: int = PAGE) -> Iterator[list[Held]]:
 
 
 def read(redis: Redis, locks: Sequence[str]) -> list[Held | None]:
-    """The locks of these names; None for one that nobody holds."""
+    """Return locks by name; None for a free lock."""
     commands: list[Command] = []
     for lock in locks:
         key = lock_key(redis.keys, lock)

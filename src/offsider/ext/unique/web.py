@@ -1,4 +1,4 @@
-"""The tab of unique jobs: which locks are held, by which jobs, for how long; and a way to free one."""
+"""The tab of unique jobs: a list of locks, and a page for each with a button to release it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from offsider.ext.unique.guard import AGAIN, KEY
-from offsider.ext.unique.locks import Lock, Locks
-from offsider.wiring.web_tab import (
+from offsider.config.web_tab import (
     Cell,
     WebBadge,
     WebButton,
@@ -22,13 +20,15 @@ from offsider.wiring.web_tab import (
     WebTable,
     WebTime,
 )
+from offsider.ext.unique.guard import AGAIN, KEY
+from offsider.ext.unique.locks import Lock, Locks
 
 if TYPE_CHECKING:
-    from offsider.wiring.web_tab import Block, WebVisit
+    from offsider.config.web_tab import Block, WebRequest
 
 PATH = "/locks"
 _MOST = 500
-_COLUMNS = ("Job", "Held by", "Taken", "Seconds left", "Lock", "")
+_COLUMNS = ("Job", "Held by", "Acquired", "Seconds left", "Lock", "")
 
 
 def make_tab() -> WebTab:
@@ -42,47 +42,47 @@ def make_tab() -> WebTab:
     )
 
 
-def show_all(visit: WebVisit) -> WebPage:
-    locks = Locks(visit.config)
+def show_all(request: WebRequest) -> WebPage:
+    locks = Locks(request.installation)
     shown = sorted(islice(locks, _MOST), key=lambda lock: lock.taken_at)
-    blocks: list[Block] = [WebTable("Held locks", _COLUMNS, [_row(lock) for lock in shown], empty="No lock is held.")]
+    blocks: list[Block] = [WebTable("Held locks", _COLUMNS, [_row(lock) for lock in shown], empty="No locks are held.")]
     if len(shown) == _MOST:
-        blocks.insert(0, WebNote(f"These are {_MOST} of about {len(locks)} locks; Locks() in Python goes through all."))
+        blocks.insert(0, WebNote(f"Showing {_MOST} of about {len(locks)} locks. To list all, use Locks() in Python."))
     return WebPage("Locks", blocks)
 
 
-def show_one(visit: WebVisit) -> WebPage | None:
-    lock = Locks(visit.config).find(visit.path("name"))
+def show_one(request: WebRequest) -> WebPage | None:
+    lock = Locks(request.installation).find(request.path("name"))
     if lock is None:
         return None
     facts: dict[str, Cell] = {
         "Job": lock.job_name,
         "Held by": _job_link(lock),
-        "Taken": WebTime(lock.taken_at),
+        "Acquired": WebTime(lock.taken_at),
         "Seconds left": round(lock.ttl_seconds),
-        "Runs once more": "yes" if lock.runs_again else "no",
+        "Runs again": "yes" if lock.runs_again else "no",
     }
     note = WebNote("While this lock is held, a push of the same job is dropped.")
     return WebPage("Lock", [WebFacts("Facts", facts), note, WebButtons([_button(lock)])], subject=lock.name)
 
 
-def release(visit: WebVisit) -> str:
-    name = visit.path("name")
-    return f"Released: {name}" if Locks(visit.config).release(name) else f"Nobody holds {name} any more"
+def release(request: WebRequest) -> str:
+    name = request.path("name")
+    return f"Released: {name}" if Locks(request.installation).release(name) else f"Lock {name} is not held"
 
 
 def job_facts(payload: Mapping[str, Any]) -> Mapping[str, Cell]:
-    """The lock of a job, on its page."""
+    """Show the lock of a job on the job's page."""
     lock = payload.get(KEY)
     if not isinstance(lock, str):
         return {}
     facts: dict[str, Cell] = {"Lock": WebLink(lock, f"{PATH}/{lock}")}
     before = payload.get(AGAIN)
-    return {**facts, "Runs once more for": str(before)} if before else facts
+    return {**facts, "Runs again for": str(before)} if before else facts
 
 
 def _row(lock: Lock) -> list[Cell]:
-    again = WebBadge("runs once more", "info") if lock.runs_again else WebLink(lock.name[:12], f"{PATH}/{lock.name}")
+    again = WebBadge("runs again", "info") if lock.runs_again else WebLink(lock.name[:12], f"{PATH}/{lock.name}")
     return [lock.job_name, _job_link(lock), WebTime(lock.taken_at), round(lock.ttl_seconds), again, _button(lock)]
 
 
@@ -91,5 +91,5 @@ def _job_link(lock: Lock) -> WebLink:
 
 
 def _button(lock: Lock) -> WebButton:
-    question = "Free this lock? The same job can then be pushed again, although this one may still be there."
+    question = f"Release the lock of {lock.jid}? The same job can then be pushed again while this one may still exist."
     return WebButton("Release", f"{PATH}/{lock.name}/release", confirm=question, danger=True)

@@ -1,4 +1,4 @@
-"""An examination of servers, their workers and what is stored: what is wrong, why it matters, and the way out."""
+"""Examine servers, workers and stored data: each finding explains a problem, its effect and its fix."""
 
 from offsider.inspector.doctor.examination import examine, examine_all
 from offsider.inspector.doctor.finding import Finding, Severity, worst

@@ -1,4 +1,4 @@
-"""The delivery: jobs that lie where nobody takes them, and locks that nobody opens."""
+"""Check the delivery: jobs of dead processes, stuck locks, overdue jobs, and foreign keys."""
 
 from __future__ import annotations
 
@@ -6,106 +6,106 @@ from collections.abc import Iterator
 
 from offsider.core.wording import counted
 from offsider.inspector.doctor.facts import Facts
-from offsider.inspector.doctor.finding import Finding, bad, ok, warn
+from offsider.inspector.doctor.finding import Finding, error, ok, warn
 from offsider.inspector.doctor.listing import listed
 from offsider.inspector.doctor.worker_command import worker_command
-from offsider.storage import leases, owners
-from offsider.storage.cross_section import overdue
+from offsider.storage import owners, stuck_keys
 from offsider.storage.keyspace import walk
+from offsider.storage.sample import overdue
 
-#: A scheduler moves what is due within milliseconds; Ruby's look every few seconds.
+#: A scheduler moves due jobs within milliseconds; Ruby's polls every few seconds.
 LATE_SECONDS = 60.0
 WALK_SECONDS = 2.0
 
 
 def check_orphans(facts: Facts) -> Iterator[Finding]:
-    """Do private lists of dead processes hold jobs?"""
-    alive = leases.living(facts.redis, [lists.identity for lists in facts.owners])
+    """Find jobs in private lists of dead processes."""
+    alive = stuck_keys.living(facts.redis, [lists.identity for lists in facts.owners])
     held = {lists.identity: owners.held(facts.redis, lists) for lists in facts.owners if lists.identity not in alive}
     dead = sorted(identity for identity, jobs in held.items() if jobs)
     if not dead:
-        yield ok("orphans", "no dead process holds jobs")
+        yield ok("orphans", "no dead process owns jobs")
         return
-    what = f"dead processes hold {counted(sum(held.values()), 'job')}: {listed(dead)}"
+    what = f"dead processes own {counted(sum(held.values()), 'job')}: {listed(dead)}"
     if alive:
-        life = facts.config.worker.liveness_seconds
+        life = facts.here.config.worker.liveness_seconds
         yield warn(
             "orphans",
             what,
-            why="they have stopped in the middle, and run again once they are given back",
-            way_out=f"wait: a live worker gives them back about {life:g} s after the death, longer after an outage",
+            why="these jobs were interrupted by the death and run again after a live worker requeues them",
+            fix=f"wait: a live worker requeues them about {life:g} s after the death, later after an outage",
         )
     else:
-        yield bad(
+        yield error(
             "orphans",
             what,
-            why="workers give back what the dead have left, and none is alive",
-            way_out=f"start a worker: {worker_command(facts.config)}",
+            why="only a live worker requeues them, and no worker is alive",
+            fix=f"start a worker: {worker_command(facts.here)}",
         )
 
 
 def check_locks(facts: Facts) -> Iterator[Finding]:
-    """Are there leases without an end?"""
-    stuck = leases.stuck(facts.redis, [lists.identity for lists in facts.owners])
+    """Find leases without an expiry."""
+    stuck = stuck_keys.stuck(facts.redis, [lists.identity for lists in facts.owners])
     if stuck:
-        yield bad(
+        yield error(
             "locks",
             f"{listed(stuck)} will never expire",
-            why="whoever waits for the end of such a key waits for ever: jobs of dead processes are not given back",
-            way_out=f"redis-cli DEL {stuck[0]}",
+            why="workers wait forever for such a key to expire, so jobs of dead processes are not requeued",
+            fix=f"redis-cli DEL {stuck[0]}",
         )
     else:
         yield ok("locks", "no lock is stuck")
 
 
 def check_due(facts: Facts) -> Iterator[Finding]:
-    """Are jobs moved at their time?"""
-    late = {where: jobs for where, jobs in overdue(facts.redis, facts.vitals.now - LATE_SECONDS).items() if jobs}
+    """Find scheduled jobs and retries that are overdue."""
+    late = {where: jobs for where, jobs in overdue(facts.redis, facts.server_health.now - LATE_SECONDS).items() if jobs}
     if late:
         places = ", ".join(f"{counted(jobs, 'job')} of the {where} set" for where, jobs in late.items())
-        yield bad(
+        yield error(
             "scheduler",
             f"overdue by more than a minute: {places}",
-            why="no scheduler moves them, or their queues refuse them",
-            way_out="start a worker, or look for 'a job that is due waits' in the workers' logs",
+            why="no scheduler moves them, or their queues reject them",
+            fix="start a worker, or search the workers' logs for 'a job that is due waits'",
         )
     else:
-        yield ok("scheduler", "nothing that is due waits")
+        yield ok("scheduler", "no due job waits")
 
 
 def check_keyspace(facts: Facts) -> Iterator[Finding]:
-    """Does something lie where nothing points to?"""
+    """Find keys that no worker of ours uses."""
     found = walk(facts.redis, WALK_SECONDS)
     if found.foreign_lists:
         yield warn(
             "foreign lists",
-            f"other reliable fetchers keep private lists here: {listed(found.foreign_lists)}",
-            why="only Sidekiq Pro's or GitLab's processes give back the jobs in them",
-            way_out="if no such process runs any more, start one of them once, or move each job: redis-cli LMOVE",
+            f"private lists of other reliable fetchers exist: {listed(found.foreign_lists)}",
+            why="only processes of Sidekiq Pro or GitLab requeue the jobs in them",
+            fix="if no such process runs anymore, start one once, or move each job: redis-cli LMOVE",
         )
     if found.deploy_locks:
         yield warn(
             "deploy locks",
             f"{listed(found.deploy_locks)} will never expire",
-            why="deploys of that label leave no mark any more",
-            way_out=f"redis-cli DEL {found.deploy_locks[0]}",
+            why="deploys with these labels are not recorded",
+            fix=f"redis-cli DEL {found.deploy_locks[0]}",
         )
     yield from _other_prefixes(facts, found.prefixes)
     if not found.complete:
-        yield ok("keyspace", f"there are many keys: only those seen within {WALK_SECONDS:g} s were looked at")
+        yield ok("keyspace", f"too many keys to scan all: only {WALK_SECONDS:g} s of them were examined")
 
 
 def _other_prefixes(facts: Facts, prefixes: list[str]) -> Iterator[Finding]:
-    """Only odd when there is nothing under our own: many applications may share a server."""
+    """Report other prefixes only if ours has no data: several applications may share a server."""
     if prefixes and not (facts.queues and facts.processes):
-        own = facts.config.redis.key_prefix
+        own = facts.here.settings.key_prefix
         missing = "queue" if not facts.queues else "worker"
         yield warn(
             "prefix",
             f"there is no {missing} under the prefix {own!r}, but there are queues under "
             + listed([repr(prefix) for prefix in prefixes]),
-            why="clients and workers that differ in redis.key_prefix never meet",
-            way_out=f"set redis.key_prefix = {prefixes[0]!r} where it is missing",
+            why="clients and workers with different redis.key_prefix do not see each other's jobs",
+            fix=f"set redis.key_prefix = {prefixes[0]!r} where it is missing",
         )
 
 

@@ -1,4 +1,4 @@
-"""The whole examination: all checks, one after another. It changes nothing."""
+"""Run all checks, one after another, without changing anything."""
 
 from __future__ import annotations
 
@@ -6,10 +6,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TypeVar
 
+from offsider.config.config import Config
+from offsider.config.installation import Installation
+from offsider.config.routing import MAIN
 from offsider.core.errors import OffsiderError, RedisFailure, RedisUnavailable
+from offsider.inspector.all_servers import query_all, split
 from offsider.inspector.doctor.delivery_checks import DELIVERY_CHECKS
 from offsider.inspector.doctor.facts import Facts, gather
-from offsider.inspector.doctor.finding import Finding, bad, warn
+from offsider.inspector.doctor.finding import Finding, error, warn
 from offsider.inspector.doctor.job_checks import JOB_CHECKS
 from offsider.inspector.doctor.load_checks import LOAD_CHECKS
 from offsider.inspector.doctor.migration_checks import MIGRATION_CHECKS
@@ -17,43 +21,39 @@ from offsider.inspector.doctor.process_checks import PROCESS_CHECKS
 from offsider.inspector.doctor.routing_checks import ROUTING_CHECKS
 from offsider.inspector.doctor.server_checks import SERVER_CHECKS
 from offsider.inspector.doctor.switch_checks import SWITCH_CHECKS
-from offsider.inspector.everywhere import ask_all, split
 from offsider.storage.redis import Redis
+from offsider.storage.server_health import server_health
 from offsider.storage.server_info import server_info
-from offsider.storage.vitals import vitals
-from offsider.wiring.config import Config
-from offsider.wiring.default import default_config
-from offsider.wiring.routing import MAIN
 
-#: What a check looks at: the facts, or for those of extensions the configuration.
-Looked = TypeVar("Looked", Facts, Config)
+#: Input of a check: the facts, or for checks of extensions the server.
+Input = TypeVar("Input", Facts, Installation)
 
 
-def examine(config: Config | None = None) -> list[Finding]:
-    """Every finding, the worst first. A server that cannot be reached is a finding as well.
+def examine(config: Config | Installation | None = None) -> list[Finding]:
+    """Examine a server and return the findings, worst first. An unreachable server is a finding, too.
 
-    Takes a few seconds at most, however much is stored: jobs are sampled, and the walk over all keys is cut short.
+    Takes a few seconds at most, regardless of the data size: jobs are sampled, and the scan of all keys is limited.
 
     Args:
-        config: which server, and what is expected of it; default: this process's.
+        config: the server and its settings; default: the configuration of this process.
     """
-    config = config if config is not None else default_config()
-    return _worst_first(_findings(config, config.shared_redis()))
+    here = Installation.of(config)
+    return _worst_first(_findings(here, here.redis))
 
 
-def examine_all(config: Config | None = None) -> list[Finding]:
-    """The same of every server of the configuration, at once. What is alike on all of them is one finding.
+def examine_all(config: Config | Installation | None = None) -> list[Finding]:
+    """Examine all servers of the configuration in parallel. Equal findings are merged into one.
 
     Args:
-        config: whose servers; default: this process's.
+        config: the configuration whose servers to examine; default: the configuration of this process.
     """
-    config = config if config is not None else default_config()
+    here = Installation.of(config)
     found: dict[Finding, list[str]] = {}
-    examined, _ = split(ask_all(config, examine))
+    examined, _ = split(query_all(here, examine))
     for server, findings in examined.items():
         for finding in findings:
             found.setdefault(finding, []).append(server)
-    every = list(config.servers)
+    every = list(here.config.servers)
     return _worst_first(
         finding if servers == every else replace(finding, servers=tuple(servers)) for finding, servers in found.items()
     )
@@ -63,55 +63,55 @@ def _worst_first(findings: Iterable[Finding]) -> list[Finding]:
     return sorted(findings, key=lambda finding: finding.severity, reverse=True)
 
 
-def _findings(config: Config, redis: Redis) -> list[Finding]:
+def _findings(here: Installation, redis: Redis) -> list[Finding]:
     findings: list[Finding] = []
     try:
-        info, seen = server_info(redis), vitals(redis)
+        info, seen = server_info(redis), server_health(redis)
         findings += [finding for check in SERVER_CHECKS for finding in check(info, seen)]
-        facts = gather(config, redis, seen)
-    except OffsiderError as error:
-        return [*findings, _unreachable(config, error)]
-    of_what_runs = (*PROCESS_CHECKS, *LOAD_CHECKS, *ROUTING_CHECKS, *SWITCH_CHECKS)
-    of_what_is_stored = (*MIGRATION_CHECKS, *DELIVERY_CHECKS, *JOB_CHECKS)
-    for check in (*of_what_runs, *of_what_is_stored):
+        facts = gather(here, redis, seen)
+    except OffsiderError as failure:
+        return [*findings, _unreachable(here, failure)]
+    process_checks = (*PROCESS_CHECKS, *LOAD_CHECKS, *ROUTING_CHECKS, *SWITCH_CHECKS)
+    job_checks = (*MIGRATION_CHECKS, *DELIVERY_CHECKS, *JOB_CHECKS)
+    for check in (*process_checks, *job_checks):
         findings += _careful(check, facts)
-    for check_of_extension in config.doctor_checks:
-        findings += _careful(check_of_extension, config)
+    for check_of_extension in here.config.doctor_checks:
+        findings += _careful(check_of_extension, here)
     return findings
 
 
-def _careful(check: Callable[[Looked], Iterable[Finding]], looked: Looked) -> list[Finding]:
-    """One check that the server refuses must not hide the others."""
+def _careful(check: Callable[[Input], Iterable[Finding]], argument: Input) -> list[Finding]:
+    """Run a check; if the server refuses a command, return that as a finding, so that other checks still run."""
     name = check.__name__.removeprefix("check_")
     try:
-        return list(check(looked))
-    except RedisUnavailable as error:
+        return list(check(argument))
+    except RedisUnavailable as failure:
         return [
             warn(
                 name,
-                f"this could not be looked at: {error}",
-                why="it is one of those that have to be asked",
-                way_out="start that server, and look again",
+                f"the check failed: {failure}",
+                why="the check needs this server",
+                fix="start that server, and run offsider doctor again",
             )
         ]
-    except RedisFailure as error:
+    except RedisFailure as failure:
         return [
             warn(
                 name,
-                f"this could not be looked at: {error}",
-                why="a key is of the wrong type, or this user may not read it",
-                way_out="see the message; the ACL line is in docs/deployment.md",
+                f"the check failed: {failure}",
+                why="a key has the wrong type, or the ACL does not allow this user to read it",
+                fix="see the message; the ACL line is in docs/deployment.md",
             )
         ]
 
 
-def _unreachable(config: Config, error: OffsiderError) -> Finding:
-    where = config.redis.redacted_url
-    setting = "redis.url" if config.server == MAIN else f"servers.{config.server}.url"
-    kind = "cannot be reached" if isinstance(error, RedisUnavailable) else "refuses to be asked"
-    return bad(
+def _unreachable(here: Installation, failure: OffsiderError) -> Finding:
+    where = here.settings.redacted_url
+    setting = "redis.url" if here.server == MAIN else f"servers.{here.server}.url"
+    kind = "cannot be reached" if isinstance(failure, RedisUnavailable) else "refuses commands"
+    return error(
         "server",
-        f"{where} {kind}: {error}",
-        why="nothing can be pushed to it, and none of its workers runs",
-        way_out=f"is {setting} right? redis-cli -u {where} PING",
+        f"{where} {kind}: {failure}",
+        why="clients cannot push to it, and its workers cannot run jobs",
+        fix=f"check {setting}: redis-cli -u {where} PING",
     )

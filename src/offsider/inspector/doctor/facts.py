@@ -1,40 +1,41 @@
-"""What all checks judge, read once."""
+"""The facts that all checks use, read once."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from offsider.config.installation import Installation
 from offsider.inspector.process import Process, ProcessSet
-from offsider.storage import owners, queues, registered
-from offsider.storage.cross_section import lengths
+from offsider.storage import owners, queues
 from offsider.storage.owners import Lists
+from offsider.storage.processes import published_jobs
 from offsider.storage.redis import Redis
-from offsider.storage.vitals import Vitals
-from offsider.wiring.config import Config
+from offsider.storage.sample import lengths
+from offsider.storage.server_health import ServerHealth
 
-#: One process takes its jobs from every queue there is.
+#: A process with this queue serves all queues.
 EVERY_QUEUE = "*"
 
 
 @dataclass(frozen=True)
 class Facts:
-    """A server's state at one moment.
+    """A snapshot of a server.
 
     Attributes:
-        config: of whoever asks.
-        redis: the server.
-        vitals: how it does.
-        processes: that are registered, ours and Ruby's.
-        owners: of private lists, all ours.
-        queues: how many jobs wait in each; None where no queue lies under its key.
-        paused: names of queues.
-        known: the jobs that each process can run, name -> digest of the signature; Ruby's do not tell.
+        here: the server, with the configuration of the caller.
+        redis: connection to the server.
+        server_health: health of the server.
+        processes: registered processes, ours and Ruby's.
+        owners: owners of private lists, all ours.
+        queues: number of jobs by queue; None if the key of the queue has another type.
+        paused: names of paused queues.
+        known: jobs that each process can run, as name -> digest of the signature; Ruby does not report them.
     """
 
-    config: Config
+    here: Installation
     redis: Redis
-    vitals: Vitals
+    server_health: ServerHealth
     processes: Sequence[Process]
     owners: Sequence[Lists]
     queues: Mapping[str, int | None]
@@ -43,11 +44,11 @@ class Facts:
 
     @property
     def ours(self) -> frozenset[str]:
-        """The identities that are no Ruby process's."""
+        """The identities of our processes."""
         return frozenset(lists.identity for lists in self.owners)
 
     def serving(self, queue: str) -> list[Process]:
-        """The processes that take jobs from a queue now."""
+        """Return the processes that serve a queue and are not quiet."""
         return [
             process
             for process in self.processes
@@ -55,16 +56,16 @@ class Facts:
         ]
 
 
-def gather(config: Config, redis: Redis, vitals: Vitals) -> Facts:
-    """Read them. Raises RedisFailure."""
-    processes = list(ProcessSet(config))
+def gather(here: Installation, redis: Redis, server_health: ServerHealth) -> Facts:
+    """Read the facts. Raises RedisFailure."""
+    processes = list(ProcessSet(here))
     return Facts(
-        config=config,
+        here=here,
         redis=redis,
-        vitals=vitals,
+        server_health=server_health,
         processes=processes,
         owners=owners.registered(redis),
         queues=lengths(redis, queues.names(redis)),
         paused=frozenset(queues.paused(redis)),
-        known=registered.known_to(redis, [process.identity for process in processes]),
+        known=published_jobs(redis, [process.identity for process in processes]),
     )

@@ -1,4 +1,4 @@
-"""What one check has to say."""
+"""The result of a check."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from enum import IntEnum
 
 
 class Severity(IntEnum):
-    """How bad it is; the number is the exit code of ``offsider doctor``."""
+    """Severity of a finding; the number is the exit code of ``offsider doctor``."""
 
     OK = 0
     WARN = 1
-    BAD = 2
+    ERROR = 2
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at.
+    """One finding of a check.
 
     Attributes:
-        check: the name of the check, for filters and alerts: ``"eviction"``.
-        severity: how bad it is.
-        what: what was found.
-        why: why it matters; empty when all is well.
-        way_out: what to do about it, a command where there is one; empty when all is well.
-        servers: on which servers it was found, when not on all that were examined.
+        check: name of the check, for filters and alerts: ``"eviction"``.
+        severity: severity.
+        what: description of the finding.
+        why: why it matters; empty if all is well.
+        fix: how to fix it, if possible a command; empty if all is well.
+        servers: servers with this finding; empty for all examined servers.
     """
 
     check: str
     severity: Severity
     what: str
     why: str = ""
-    way_out: str = ""
+    fix: str = ""
     servers: tuple[str, ...] = ()
 
 
@@ -40,14 +40,14 @@ def ok(check: str, what: str) -> Finding:
     return Finding(check, Severity.OK, what)
 
 
-def warn(check: str, what: str, *, why: str, way_out: str) -> Finding:
-    return Finding(check, Severity.WARN, what, why, way_out)
+def warn(check: str, what: str, *, why: str, fix: str) -> Finding:
+    return Finding(check, Severity.WARN, what, why, fix)
 
 
-def bad(check: str, what: str, *, why: str, way_out: str) -> Finding:
-    return Finding(check, Severity.BAD, what, why, way_out)
+def error(check: str, what: str, *, why: str, fix: str) -> Finding:
+    return Finding(check, Severity.ERROR, what, why, fix)
 
 
 def worst(findings: Iterable[Finding]) -> Severity:
-    """The severity of the whole."""
+    """Return the highest severity."""
     return max((finding.severity for finding in findings), default=Severity.OK)

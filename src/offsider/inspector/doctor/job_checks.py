@@ -1,4 +1,4 @@
-"""The stored jobs: can somebody run them, and do the sets stay small?"""
+"""Check the stored jobs: can live workers run them, and how large are the sets?"""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from datetime import UTC, datetime
 
 from offsider.core.wording import counted
 from offsider.inspector.doctor.facts import Facts
-from offsider.inspector.doctor.finding import Finding, bad, ok, warn
+from offsider.inspector.doctor.finding import Finding, error, ok, warn
 from offsider.inspector.doctor.listing import listed
 from offsider.inspector.history import History
 from offsider.inspector.job_record import JobRecord
-from offsider.inspector.parked import parked_jobs
+from offsider.inspector.stranded import stranded_jobs
 from offsider.storage import job_sets, queues
-from offsider.storage.cross_section import cross_section
+from offsider.storage.sample import sample_jobs
 
-#: Jobs that are looked at from each end of every place.
+#: Number of jobs to examine at each end of every place.
 SAMPLE = 100
 NEARLY_FULL = 0.9
 MANY_RETRIES = 1_000
@@ -24,120 +24,120 @@ FAILING_SHARE, FAILING_LEAST = 0.5, 100
 
 
 def check_queue_types(facts: Facts) -> Iterator[Finding]:
-    """Is every queue one?"""
+    """Find queues whose key has another type."""
     odd = sorted(queue for queue, size in facts.queues.items() if size is None)
     if odd:
-        yield bad(
+        yield error(
             "queue types",
-            f"something else than a queue lies under {listed([facts.redis.keys.queue(queue) for queue in odd])}",
-            why="pushes to it fail, and no worker takes from it",
-            way_out=f"find out who wrote it: redis-cli TYPE {facts.redis.keys.queue(odd[0])}",
+            f"these keys are not lists: {listed([facts.redis.keys.queue(queue) for queue in odd])}",
+            why="pushes to these queues fail, and workers cannot claim jobs from them",
+            fix=f"find the program that wrote them: redis-cli TYPE {facts.redis.keys.queue(odd[0])}",
         )
 
 
 def check_known(facts: Facts) -> Iterator[Finding]:
-    """Does some live worker know each job that waits?"""
-    told = {jobs.name for jobs in parked_jobs(facts.config)}  # by `check_parked`
+    """Find waiting jobs that no live worker knows, and malformed payloads."""
+    reported = {jobs.name for jobs in stranded_jobs(facts.here)}  # by `check_stranded`
     unknown: Counter[str] = Counter()
     malformed: Counter[str] = Counter()
-    looked_at = 0
+    examined = 0
     for place, records in _sample(facts):
         for record in records:
-            looked_at += 1
+            examined += 1
             if record.malformed:
                 malformed[place] += 1
-            elif record.name not in told and _is_unknown(record, facts):
+            elif record.name not in reported and _is_unknown(record, facts):
                 unknown[record.name] += 1
     if malformed:
         places = listed([f"{place} ({count})" for place, count in malformed.most_common()])
         yield warn(
             "malformed",
-            f"bytes that are no job lie in {places}",
-            why="nobody can run them: they go to the dead set when their turn comes",
-            way_out="find out who pushes them; the dead set shows the bytes",
+            f"malformed payloads in {places}",
+            why="they cannot run: workers move them to the dead set",
+            fix="find the program that pushes them; the dead set shows the bytes",
         )
     if unknown:
         names = listed([name for name, _ in unknown.most_common()])
-        yield bad(
+        yield error(
             "unknown jobs",
-            f"no live worker that serves their queue knows {names}",
-            why=_what_comes_of_them(facts),
-            way_out="start a worker whose -r declares them, or give the renamed job aliases=(…)",
+            f"no live worker of their queue knows {names}",
+            why=_consequence(facts),
+            fix="start a worker that declares them (-r), or add aliases=(…) to a renamed job",
         )
     if not malformed and not unknown:
-        yield ok("stored jobs", f"looked at {counted(looked_at, 'job')}: each can be run")
+        yield ok("stored jobs", f"live workers can run all {counted(examined, 'job')} of the sample")
 
 
-def _what_comes_of_them(facts: Facts) -> str:
-    days = facts.config.worker.park_days
+def _consequence(facts: Facts) -> str:
+    days = facts.here.config.worker.stranded_days
     if not days:
-        return "such jobs fail with UnknownJob and end up dead"
-    return f"such jobs are parked until a worker that knows them starts, and buried after {counted(days, 'day')}"
+        return "such jobs fail with UnknownJob until they are dead"
+    return f"such jobs wait until a capable worker starts, and are dead after {counted(days, 'day')}"
 
 
-def check_parked(facts: Facts) -> Iterator[Finding]:
-    """Do jobs wait for a worker that can run them?"""
-    for jobs in parked_jobs(facts.config):
+def check_stranded(facts: Facts) -> Iterator[Finding]:
+    """Find stranded jobs, which wait for a worker that can run them."""
+    for jobs in stranded_jobs(facts.here):
         since = datetime.fromtimestamp(jobs.since, UTC).strftime("%Y-%m-%d %H:%M UTC")
         count = counted(jobs.count, "job") if jobs.is_counted else f"at least {counted(jobs.count, 'job')}"
         pushed = f", pushed by version {listed(list(jobs.versions))}" if jobs.versions else ""
-        yield bad(
-            "parked",
+        yield error(
+            "stranded",
             f"no live worker can run {count} of {jobs.name} in {listed(list(jobs.queues))}, since {since}{pushed}",
-            why=f"{jobs.reason or 'they wait in the schedule'}; {_what_comes_of_them(facts)}",
-            way_out="start workers of the release that pushed them; or delete them on the page of scheduled jobs",
+            why=f"{jobs.reason or 'they wait in the schedule'}; {_consequence(facts)}",
+            fix="start workers of the release that pushed them, or delete them on the page Scheduled",
         )
 
 
 def _sample(facts: Facts) -> Iterable[tuple[str, list[JobRecord]]]:
-    sample = cross_section(facts.redis, queues.names(facts.redis), each=SAMPLE)
+    sample = sample_jobs(facts.redis, queues.names(facts.redis), each=SAMPLE)
     return ((place, [JobRecord(raw) for raw in raws]) for place, raws in sample.items())
 
 
 def _is_unknown(record: JobRecord, facts: Facts) -> bool:
-    """Only when all who serve its queue tell what they know: Ruby's processes do not, and may know anything."""
+    """Whether all workers of the queue report their jobs and none knows this one. Ruby does not report its jobs."""
     serving = [facts.known.get(process.identity) for process in facts.serving(record.queue or "default")]
     return bool(serving) and all(names is not None and record.name not in names for names in serving)
 
 
 def check_dead(facts: Facts) -> Iterator[Finding]:
-    """Does the dead set overflow?"""
+    """Check whether the dead set is nearly full."""
     size = job_sets.size(facts.redis, facts.redis.keys.dead)
-    most = facts.config.worker.dead_max_jobs
+    most = facts.here.config.worker.dead_max_jobs
     if size >= most * NEARLY_FULL:
         yield warn(
             "dead set",
-            f"{size} of at most {most} jobs are in the dead set",
-            why="the oldest are dropped for each new one, whether anybody has looked at them or not",
-            way_out="retry or delete them (offsider top, offsider web), or raise worker.dead_max_jobs",
+            f"the dead set has {size} jobs, the limit is {most}",
+            why="each new dead job deletes the oldest one, reviewed or not",
+            fix="retry or delete them (offsider top, offsider web), or raise worker.dead_max_jobs",
         )
     else:
         yield ok("dead set", counted(size, "dead job"))
 
 
 def check_retries(facts: Facts) -> Iterator[Finding]:
-    """Do many jobs wait for another try?"""
+    """Check whether many jobs wait for a retry."""
     size = job_sets.size(facts.redis, facts.redis.keys.retry)
     if size >= MANY_RETRIES:
         yield warn(
             "retries",
-            f"{counted(size, 'job')} wait for another try",
-            why="something they need is likely down, and they will come back all together",
-            way_out="look at their errors (offsider top, tab Retries), and mend what they share",
+            f"{counted(size, 'job')} waiting for a retry",
+            why="a service that they need is probably down, and they will all be retried together",
+            fix="look at their errors (offsider top, tab Retries), and fix the common cause",
         )
 
 
 def check_failures(facts: Facts) -> Iterator[Finding]:
-    """Do most runs of today fail?"""
-    today = History.read(1, facts.config)
+    """Check whether most runs of today have failed."""
+    today = History.read(1, facts.here)
     processed, failed = sum(today.processed.values()), sum(today.failed.values())
     if processed >= FAILING_LEAST and failed >= processed * FAILING_SHARE:
         yield warn(
             "failures",
             f"{failed} of today's {processed} runs failed",
-            why="most of what the workers do is in vain",
-            way_out="look at the errors: offsider top, tab Retries",
+            why="most of the workers' capacity is spent on failures",
+            fix="look at the errors: offsider top, tab Retries",
         )
 
 
-JOB_CHECKS = (check_queue_types, check_known, check_parked, check_dead, check_retries, check_failures)
+JOB_CHECKS = (check_queue_types, check_known, check_stranded, check_dead, check_retries, check_failures)

@@ -1,4 +1,4 @@
-"""Names in a sentence: the first few of many."""
+"""Lists of names in a sentence."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ from collections.abc import Sequence
 
 
 def listed(names: Sequence[str], most: int = 5) -> str:
-    """``a, b, c`` and how many more there are."""
+    """Return ``a, b, c``, followed by ``and 2 more`` if there are more than ``most``."""
     shown = ", ".join(names[:most])
     return f"{shown} and {len(names) - most} more" if len(names) > most else shown

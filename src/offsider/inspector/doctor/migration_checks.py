@@ -1,4 +1,4 @@
-"""Have all jobs arrived that were moved to another server?"""
+"""Check for jobs in transit to another server."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from offsider.storage import migration
 
 
 def check_migration(facts: Facts) -> Iterator[Finding]:
-    """Is there a job on its way that nobody brings on?"""
-    for journal in migration.journals(facts.redis):
-        left = migration.waiting(facts.redis, journal)
+    """Find jobs that an interrupted migration left in transit."""
+    for transit in migration.transits(facts.redis):
+        left = migration.waiting(facts.redis, transit)
         if left:
             yield warn(
                 "migration",
-                f"{counted(left, 'job')} on the way to the server {journal.server}",
-                why="unless a migration runs just now, one was cut short: these jobs are safe, and do not run",
-                way_out="offsider migrate -r YOUR_MODULE (it brings them on before anything else)",
+                f"{counted(left, 'job')} in transit to the server {transit.server}",
+                why="unless a migration is running, one was interrupted; its jobs are stored but do not run",
+                fix="within a day: offsider migrate -r YOUR_MODULE (it delivers these jobs first, each once)",
             )
 
 

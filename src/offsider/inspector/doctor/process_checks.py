@@ -1,4 +1,4 @@
-"""The workers: are there some, do they serve what waits, and do they speak the same language?"""
+"""Check the workers: presence, served and paused queues, heartbeats, distance, interrupts and versions."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from collections.abc import Iterator
 
 from offsider.core.wording import counted
 from offsider.inspector.doctor.facts import Facts
-from offsider.inspector.doctor.finding import Finding, bad, ok, warn
+from offsider.inspector.doctor.finding import Finding, error, ok, warn
 from offsider.inspector.doctor.listing import listed
 from offsider.inspector.doctor.worker_command import worker_command
 from offsider.inspector.process import Process
 
 DRIFT_SECONDS = 1.0
-#: A process beats each 10 s; who was silent for so long hangs, or its clock is wrong.
+#: A process sends a heartbeat every 10 s. After this long without one it hangs, or its clock is wrong.
 SILENT_SECONDS = 25.0
 SLOW_MICROSECONDS = 50_000
-#: So many queues are in the advice; the finding names no more either.
+#: Maximum number of queues in the suggested command; the finding names no more either.
 _NAMED = 5
-#: A process that starts is short of CPU, and its last beat alone tells the round trip.
+#: A starting process is short of CPU, and its round trip is measured only by its last heartbeat.
 YOUNG_SECONDS = 60.0
 
 
 def check_presence(facts: Facts) -> Iterator[Finding]:
-    """Does anybody work?"""
+    """Check that workers are registered."""
     if facts.processes:
         busy = sum(process.busy for process in facts.processes)
         threads = sum(process.concurrency for process in facts.processes)
@@ -31,90 +31,121 @@ def check_presence(facts: Facts) -> Iterator[Finding]:
     yield warn(
         "workers",
         "no worker is registered",
-        why="nothing runs, and nothing that is scheduled moves",
-        way_out=worker_command(facts.config),
+        why="no job runs, and scheduled jobs do not move to their queues",
+        fix=worker_command(facts.here),
     )
 
 
 def check_served(facts: Facts) -> Iterator[Finding]:
-    """Does somebody serve each queue in which jobs wait?"""
+    """Find queues with jobs that no worker serves."""
     waiting = {queue: size for queue, size in facts.queues.items() if size}
     unserved = [queue for queue in waiting if not facts.serving(queue)]
     if unserved:
         jobs = sum(waiting[queue] or 0 for queue in unserved)
-        yield bad(
+        yield error(
             "unserved",
             f"no worker serves {listed(unserved)} ({counted(jobs, 'job')} waiting)",
             why="these jobs never run",
-            way_out=f"{worker_command(facts.config, *unserved[:_NAMED])} (quiet workers take nothing)",
+            fix=f"{worker_command(facts.here, *unserved[:_NAMED])} (quiet workers claim no jobs)",
         )
 
 
 def check_paused(facts: Facts) -> Iterator[Finding]:
-    """Was a queue forgotten after it was paused?"""
+    """Find paused queues with jobs, which may have been forgotten."""
     forgotten = sorted(queue for queue in facts.paused if facts.queues.get(queue))
     if forgotten:
         jobs = sum(facts.queues[queue] or 0 for queue in forgotten)
         yield warn(
             "paused",
             f"{listed(forgotten)} {'is' if len(forgotten) == 1 else 'are'} paused ({counted(jobs, 'job')} waiting)",
-            why="nobody takes jobs from a paused queue until somebody says so",
-            way_out=f"offsider queues unpause {forgotten[0]}",
+            why="workers claim no jobs from a paused queue until you unpause it",
+            fix=f"offsider queues unpause {forgotten[0]}",
         )
 
 
 def check_beats(facts: Facts) -> Iterator[Finding]:
-    """Do the clocks of the workers' machines agree with the server's, and do all of them beat?"""
+    """Find workers with a wrong clock or without a recent heartbeat."""
     for process in facts.processes:
-        age_seconds = facts.vitals.now - process.beat_at
+        age_seconds = facts.server_health.now - process.beat_at
         if not process.beat_at:
             continue
         if age_seconds < -DRIFT_SECONDS:
             yield _drift(process, f"{-age_seconds:.0f} s ahead of the server's")
         elif age_seconds > SILENT_SECONDS:
-            yield _drift(process, f"{age_seconds:.0f} s behind the server's, or it has not beaten for so long")
+            yield _drift(process, f"{age_seconds:.0f} s behind the server's, or its last heartbeat is that old")
 
 
 def _drift(process: Process, how: str) -> Finding:
     return warn(
         "beats",
         f"the clock of {process.identity} is {how}",
-        why="times in jobs from there are wrong: delays, latencies, what is retried when",
-        way_out=f"on {process.hostname}: timedatectl set-ntp true; offsider dump {process.identity} tells if it hangs",
+        why="times in its jobs are wrong: delays, latencies and retries",
+        fix=f"on {process.hostname}: timedatectl set-ntp true; if it hangs: offsider dump {process.identity}",
     )
 
 
 def check_distance(facts: Facts) -> Iterator[Finding]:
-    """Do workers sit far from the server?"""
-    grown = (process for process in facts.processes if facts.vitals.now - process.started_at >= YOUNG_SECONDS)
-    slow = [process.identity for process in grown if process.round_trip_microseconds > SLOW_MICROSECONDS]
+    """Find workers with a slow round trip to the server."""
+    mature = (process for process in facts.processes if facts.server_health.now - process.started_at >= YOUNG_SECONDS)
+    slow = [process.identity for process in mature if process.round_trip_microseconds > SLOW_MICROSECONDS]
     if slow:
         yield warn(
             "distance",
             f"a round trip to the server takes over {SLOW_MICROSECONDS // 1000} ms for {listed(slow)}",
-            why="every job waits for it twice; or these processes are short of CPU",
-            way_out="run workers near the server, and lower their concurrency if their CPU is busy",
+            why="each job needs two round trips; or these processes are short of CPU",
+            fix="run workers close to the server, and lower their concurrency if their CPU is saturated",
+        )
+
+
+def check_interrupts(facts: Facts) -> Iterator[Finding]:
+    """Find workers whose jobs in threads cannot be interrupted by time limits and stops."""
+    processes: dict[str, list[str]] = {}
+    for process in facts.processes:
+        if process.uninterruptible:
+            processes.setdefault(process.uninterruptible, []).append(process.identity)
+    for reason, identities in processes.items():
+        yield warn(
+            "interrupts",
+            f"jobs in threads cannot be interrupted in {listed(identities)}: {reason}",
+            why="a job at its hard limit kills its worker, and a job that outlasts a stop runs again from the start",
+            fix="run these workers on CPython 3.13 or older, or check current_job().stopping in long jobs",
         )
 
 
 def check_versions(facts: Facts) -> Iterator[Finding]:
-    """Can the Ruby processes on the same server read what we write?"""
-    written = facts.config.redis.wire_version
-    for process in facts.processes:
-        spoken = _wire_version(process) if process.identity not in facts.ours else None
+    """Check that the Ruby processes on the same server can read and show our data."""
+    written = facts.here.settings.wire_version
+    rubys = [process for process in facts.processes if process.identity not in facts.ours]
+    oldest = min((spoken for process in rubys if (spoken := _wire_version(process)) is not None), default=written)
+    if oldest > written:
+        yield warn(
+            "wire version",
+            f"wire_version is {written}, but all Ruby processes are Sidekiq {oldest} or newer",
+            why="their pages may not show our metrics and running jobs, which newer versions store under other keys",
+            fix=f"set redis.wire_version = {oldest}",
+        )
+    for process in rubys:
+        spoken = _wire_version(process)
         if spoken is not None and spoken < written:
-            yield bad(
+            yield error(
                 "wire version",
-                f"{process.identity} is Sidekiq {process.version or '6 or older'}, "
-                f"and wire_version = {written} is written here",
-                why="it does not read times and backtraces of that form",
-                way_out=f"set redis.wire_version = {spoken}, or upgrade Sidekiq",
+                f"{process.identity} is Sidekiq {process.version or '6 or older'}, but wire_version is {written}",
+                why="it cannot read times and backtraces in that format",
+                fix=f"set redis.wire_version = {spoken}, or upgrade Sidekiq",
             )
 
 
 def _wire_version(process: Process) -> int | None:
-    major = process.version.partition(".")[0] or "6"  # 7.0 was the first to tell
+    major = process.version.partition(".")[0] or "6"  # 7.0 was the first to report its version
     return int(major) if major in {"6", "7", "8"} else None
 
 
-PROCESS_CHECKS = (check_presence, check_served, check_paused, check_beats, check_distance, check_versions)
+PROCESS_CHECKS = (
+    check_presence,
+    check_served,
+    check_paused,
+    check_beats,
+    check_distance,
+    check_interrupts,
+    check_versions,
+)

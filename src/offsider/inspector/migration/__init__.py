@@ -1,9 +1,9 @@
-"""Moving stored jobs to where today's rules want them.
+"""Move stored jobs to the queues and servers of the current routing rules.
 
-1. Every place is walked through in small steps, and each job judged by its declaration (`judge`).
-2. A job that moves gets the name of its new queue, and keeps all other bytes (`rewriting`).
-3. It moves within its server in one step, or by way of a journal to another one (`moving`).
-4. What was done, or would be, is counted (`report`).
+1. `walk` reads each place in pages, and `judge` decides for each job by its declaration.
+2. A moved job gets the name of its new queue, and keeps all other bytes (`rewriting`).
+3. `moving` moves it within its server in one script, or claims it, stores it on the other server and acknowledges it.
+4. `report` counts the moves, or the moves of a preview.
 """
 
 from offsider.inspector.migration.migration import Migration

@@ -1,30 +1,31 @@
-"""Where a stored job belongs, by the rules of today."""
+"""Decide where a stored job belongs by the current rules."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from offsider.config.known_jobs import known_job
+from offsider.config.routing import route
 from offsider.core.errors import ConfigurationError, MalformedPayload
+from offsider.core.normalize import normalize
 from offsider.core.options import check_queue_name
 from offsider.core.payload import decode
-from offsider.wiring.known_jobs import known_job
-from offsider.wiring.routing import route
 
 if TYPE_CHECKING:
+    from offsider.config.config import Config
     from offsider.core.payload import JobPayload
-    from offsider.wiring.config import Config
 
 
 class Why(Enum):
-    """Why a job is left alone."""
+    """Why a job stays."""
 
     IN_PLACE = auto()
     UNDECLARED = auto()
     UNREADABLE = auto()
-    NOT_MEANT = auto()
+    NOT_SELECTED = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +38,16 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Stays:
-    """A job that is left alone; ``name`` is its stored name, if it can be read."""
+    """A job that stays; ``name`` is its stored name, empty if unreadable."""
 
     why: Why
     name: str = ""
+    raw: bytes = field(default=b"", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """A job that belongs elsewhere: its bytes, what they say, where it is and where it goes."""
+    """A job that belongs to another queue: its bytes, its payload, its queue and its new queue."""
 
     raw: bytes
     payload: JobPayload
@@ -60,17 +62,17 @@ class Judge:
     """Judges jobs one by one.
 
     Args:
-        config: its rules and the queues that jobs declare.
-        from_queues: only jobs of these queues are meant; none: of all.
-        names: only jobs of these names are meant, their aliases included; none: of all.
-        renames: instead of the rules: all jobs of a queue go to the one that stands for it here.
+        config: rules and servers.
+        from_queues: only jobs of these queues; empty for all.
+        names: only jobs of these names and their aliases; empty for all.
+        renames: old queue to new queue; replaces the rules.
 
     Attributes:
-        met: the queues of the jobs that were judged.
+        met: queues of all judged jobs.
 
     Raises:
-        ConfigurationError: a queue is renamed to one that is renamed itself.
-        InvalidOptions: what stands for a queue is no name of one.
+        ConfigurationError: a queue is renamed to a queue that is renamed too.
+        InvalidOptions: a new name is not a queue name.
     """
 
     def __init__(
@@ -83,31 +85,31 @@ class Judge:
         both = self._renames.keys() & set(self._renames.values())
         if both:
             raise ConfigurationError(
-                f"the queue {min(both)} is renamed, and another one to its name: rename them one after another"
+                f"the queue {min(both)} is both an old and a new name: rename the queues in separate runs"
             )
         self._routes: dict[str, Place] = {}
         self.met: set[str] = set()
 
     def judge(self, raw: bytes, server: str, queue: str | None) -> Judged:
-        """A job of a queue, or of a set of jobs (None), which are meant for the queue that they name."""
+        """Judge a job of a queue, or of a set (None), whose jobs name their queue."""
         try:
             payload = decode(raw)
         except MalformedPayload:
-            return Stays(Why.UNREADABLE)
+            return Stays(Why.UNREADABLE, raw=raw)
         name = payload["class"]
-        queue = payload.get("queue", "") if queue is None else queue
+        queue = normalize(payload).get("queue", "") if queue is None else queue
         if not queue:
-            return Stays(Why.UNREADABLE, name)
+            return Stays(Why.UNREADABLE, name, raw)
         self.met.add(queue)
-        if not self._means(name, queue):
-            return Stays(Why.NOT_MEANT, name)
+        if not self._selects(name, queue):
+            return Stays(Why.NOT_SELECTED, name, raw)
         here = Place(server, queue)
         there = self._destination(payload, here)
         if there is None:
-            return Stays(Why.UNDECLARED, name)
-        return Stays(Why.IN_PLACE, name) if there == here else Moves(raw, payload, here, there)
+            return Stays(Why.UNDECLARED, name, raw)
+        return Stays(Why.IN_PLACE, name, raw) if there == here else Moves(raw, payload, here, there)
 
-    def _means(self, name: str, queue: str) -> bool:
+    def _selects(self, name: str, queue: str) -> bool:
         if self._from_queues and queue not in self._from_queues:
             return False
         if self._renames and queue not in self._renames:
@@ -131,11 +133,11 @@ class Judge:
 
 
 def _own_name(name: str) -> str:
-    """The name of a job that may be given by an alias."""
+    """Resolve an alias to the name of the job."""
     job = known_job(name)
     return name if job is None else job.name
 
 
 def _was_retried_there(payload: Mapping[str, Any], queue: str) -> bool:
-    """Whether the job has failed, and its option ``retry_queue`` has brought it here."""
+    """Whether the job has failed, and its option ``retry_queue`` names this queue."""
     return "retry_count" in payload and payload.get("retry_queue") == queue

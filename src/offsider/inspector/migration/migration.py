@@ -1,4 +1,4 @@
-"""`Migration`: the walk through all places of all servers."""
+"""`Migration` walks through all places of all servers."""
 
 from __future__ import annotations
 
@@ -7,44 +7,42 @@ from contextlib import contextmanager, suppress
 from itertools import chain, combinations
 from typing import TYPE_CHECKING, TypeAlias
 
+from offsider.config.installation import Installation
 from offsider.core.errors import ConfigurationError, RedisFailure
 from offsider.inspector.migration.judge import Judge
-from offsider.inspector.migration.moving import Mover
+from offsider.inspector.migration.moving import Mover, Source
 from offsider.inspector.migration.report import MigrationReport
 from offsider.inspector.migration.walk import Walk
 from offsider.storage import migration, places, queues
-from offsider.wiring.default import default_config
 
 if TYPE_CHECKING:
-    from offsider.wiring.config import Config
+    from offsider.config.config import Config
 
 Progress: TypeAlias = Callable[[MigrationReport], object]
 
 
 class Migration:
-    """Moves queued, scheduled and retried jobs to where today's rules want them, on all servers.
+    """Moves queued, scheduled and retried jobs to the queues and servers of the current rules.
 
-    A job is always somewhere: whatever ends this, in whatever moment, no job is lost and none is doubled, and the
-    next `run` goes on. Workers, ours and Ruby's, may take jobs meanwhile.
+    A run that is killed at any point loses no job, and stores none twice if the next run starts within a day. Workers,
+    Python's and Ruby's, may take jobs at the same time.
 
     Args:
-        config: its rules and its servers; default: this process's. Jobs that are not declared in this process are left
-            alone.
-        queues, scheduled, retries: which places to look at. Jobs that an extension has parked count as queued.
-        from_queues: only jobs of these queues; default: of all.
+        config: rules and servers; default: the configuration of this process. Jobs that it does not declare stay.
+        queues, scheduled, retries: places to migrate. Jobs held by an extension count as queued.
+        from_queues: only jobs of these queues; default: all.
         names: only jobs of these stored names or aliases; default: all.
-        limit: move so many jobs at most.
-        renames: old name of a queue to its new one: then the rules do not matter, and all jobs of these queues move,
-            declared or not, within their server.
+        limit: maximum number of jobs to move.
+        renames: old queue to new queue. All jobs of these queues move within their server, regardless of the rules.
 
     Raises:
-        ConfigurationError: the renames do not fit together.
-        InvalidOptions: a new name is none.
+        ConfigurationError: a name is both an old and a new name.
+        InvalidOptions: a new name is not a queue name.
     """
 
     def __init__(
         self,
-        config: Config | None = None,
+        config: Config | Installation | None = None,
         *,
         queues: bool = True,
         scheduled: bool = True,
@@ -54,8 +52,8 @@ class Migration:
         limit: int | None = None,
         renames: Mapping[str, str] | None = None,
     ) -> None:
-        self._config = config if config is not None else default_config()
-        self._judge = Judge(self._config, from_queues=from_queues, names=names, renames=renames or {})
+        self._here = Installation.of(config)
+        self._judge = Judge(self._here.config, from_queues=from_queues, names=names, renames=renames or {})
         self._from_queues = frozenset(from_queues or renames or ())
         self._queues = queues
         self._sets = [name for name, wanted in (("schedule", scheduled), ("retry", retries)) if wanted]
@@ -64,101 +62,96 @@ class Migration:
         self._stopped = False
 
     def preview(self, progress: Progress | None = None) -> MigrationReport:
-        """Look at everything and change nothing.
+        """Return the report of a migration without moving a job.
 
         Args:
-            progress: gets the report now and then.
+            progress: called with the report after each page.
 
         Raises:
-            RedisFailure: no server answers. When some do, those that do not are in the report.
+            RedisFailure: all servers fail. Otherwise the report names the failed servers.
         """
         report = MigrationReport()
         report.finished = self._waiting(report)
         return self._walk(report, progress, moves=False)
 
     def run(self, progress: Progress | None = None) -> MigrationReport:
-        """Move jobs. What an earlier migration has left on its way arrives first.
+        """Move jobs. Jobs that an earlier migration left in transit are delivered first.
 
-        Servers that cannot be reached, or refuse, are told in the report. What has not moved is where it was, and what
-        is on its way arrives with the next run.
+        The report names servers that are unreachable or refuse commands. Jobs that did not move are in their old
+        place, and the next run delivers jobs in transit.
 
         Args:
-            progress: gets the report now and then.
+            progress: called with the report after each page.
 
         Raises:
-            ConfigurationError: jobs go to a server that is not configured here, or two names are one server.
-            RedisFailure: no server answers.
+            ConfigurationError: jobs are in transit to an unknown server, or two names are the same server.
+            RedisFailure: no server responds.
         """
         self._refuse_aliases()
         report = MigrationReport()
-        for server in self._config.servers:
+        for server in self._here.config.servers:
             with _noting(server, report):
-                report.finished += Mover(self._config, server, report.failures).finish()
+                report.finished += Mover(self._here, server, report.failures).finish()
         self._walk(report, progress, moves=True)
         report.on_their_way = self._waiting(report) if report.failures else 0
         return report
 
     def _refuse_aliases(self) -> None:
-        """A job would move from a server to itself, and be met there again, for ever."""
-        for one, other in combinations(self._config.servers, 2):
+        """Refuse two names of the same server, between which jobs would move forever."""
+        for one, other in combinations(self._here.config.servers, 2):
             with suppress(RedisFailure):
-                if migration.are_same(self._config.redis_of(one), self._config.redis_of(other)):
-                    raise ConfigurationError(f"the servers {one} and {other} are the same one; leave one of them out")
+                if migration.are_same(self._here.for_server(one).redis, self._here.for_server(other).redis):
+                    raise ConfigurationError(f"the servers {one} and {other} are the same server: remove one of them")
 
     def stop(self) -> None:
-        """End soon, from another thread or a signal handler: jobs that are being moved still arrive."""
+        """Stop after the current page. Call it from another thread or a signal handler."""
         self._stopped = True
 
     def _waiting(self, report: MigrationReport) -> int:
-        """How many jobs are in the journals."""
+        """Return the number of jobs in transit."""
         waiting = 0
-        for server in self._config.servers:
+        for server in self._here.config.servers:
             with _noting(server, report):
-                redis = self._config.redis_of(server)
-                waiting += sum(migration.waiting(redis, journal) for journal in migration.journals(redis))
+                redis = self._here.for_server(server).redis
+                waiting += sum(migration.waiting(redis, transit) for transit in migration.transits(redis))
         return waiting
 
     def _walk(self, report: MigrationReport, progress: Progress | None, *, moves: bool) -> MigrationReport:
-        for server in self._config.servers:
-            walk = Walk(self._config, server, self._judge, report, limit=self._limit, moves=moves)
-            gone_through = False
+        finished = 0
+        for server in self._here.config.servers:
+            walk = Walk(self._here, server, self._judge, report, limit=self._limit, moves=moves)
             with _noting(server, report):
-                gone_through = self._go_through(walk, server, report, progress)
-            report.complete = report.complete and gone_through
-            if not gone_through and server not in report.failures:
-                return report
-        if report.failures.keys() == self._config.servers.keys() and not (report.looked_at or report.finished):
+                for _ in chain.from_iterable(map(walk.through, self._sources(server))):
+                    if progress is not None:
+                        progress(report)
+                    if self._stopped or walk.limit_reached:
+                        report.complete = False
+                        return report
+                finished += 1
+        report.complete = finished == len(self._here.config.servers)
+        if report.failures.keys() == self._here.config.servers.keys() and not (report.looked_at or report.finished):
             raise next(iter(report.failures.values()))
         if report.complete:
             report.unknown_queues = sorted(self._from_queues - self._known - self._judge.met)
         return report
 
-    def _go_through(self, walk: Walk, server: str, report: MigrationReport, progress: Progress | None) -> bool:
-        """Whether it came to its end, before the limit was reached or somebody called `stop`."""
-        for _ in chain.from_iterable(self._places(walk, server)):
-            if progress is not None:
-                progress(report)
-            if self._stopped or walk.limit_reached:
-                return False
-        return True
-
-    def _places(self, walk: Walk, server: str) -> Iterator[Iterator[None]]:
-        for queue in self._chosen_queues(server):
-            yield walk.in_queue(queue)
-        for key in places.keys_of(self._config.redis_of(server)) if self._queues else ():
-            yield walk.in_parking(key)
-        for sorted_set in self._sets:
-            yield walk.in_set(sorted_set)
-
-    def _chosen_queues(self, server: str) -> list[str]:
-        names = queues.names(self._config.redis_of(server))
+    def _sources(self, server: str) -> Iterator[Source]:
+        redis = self._here.for_server(server).redis
+        names = queues.names(redis)
         self._known.update(names)
-        return [name for name in names if self._queues and (not self._from_queues or name in self._from_queues)]
+        if self._queues:
+            for name in names:
+                if not self._from_queues or name in self._from_queues:
+                    yield Source(redis.keys.queue(name), "queue", name)
+            for key in places.keys_of(redis):
+                yield Source(key, "held")
+        for name in self._sets:
+            yield Source(redis.keys.prefix + name, name)
 
 
 @contextmanager
 def _noting(server: str, report: MigrationReport) -> Generator[None]:
-    """Go on without a server that fails."""
+    """Record the failure of a server and continue without it."""
     try:
         yield
     except RedisFailure as error:

@@ -1,215 +1,122 @@
-"""Moves jobs of one place that were judged to move: within their server in one step, to another one by a journal."""
+"""Move jobs of one server to another queue there, or to another server."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
+from offsider.config.installation import Installation
 from offsider.core.errors import RedisFailure
-from offsider.inspector.migration.judge import Moves
+from offsider.inspector.migration.judge import Judged, Moves
 from offsider.inspector.migration.rewriting import rewritten
+from offsider.runtime.events import JobMoved, JobMoving
 from offsider.storage import migration
 from offsider.storage.job_sets import Moved
-from offsider.storage.migration import BATCH, Journal, Outgoing, Shifting
-from offsider.wiring.events import JobMoved, JobMoving
-
-if TYPE_CHECKING:
-    from offsider.wiring.config import Config
-
-#: Bytes of the jobs that one script moves, unless a single job has more.
-_MOST_BYTES = 1_000_000
+from offsider.storage.migration import Step, Transit
+from offsider.storage.store_once import QUEUE, store_once
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
-    """A job that is to move; in a queue, ``position`` jobs were to run before it when it was seen."""
+class Source:
+    """A place with jobs: a queue, a list of held jobs of an extension, or a sorted set.
 
-    job: Moves
-    position: int = 0
+    Attributes:
+        where: ``queue``, ``held``, or the name of the sorted set.
+        queue: the name of the queue.
+    """
 
+    key: str
+    where: str
+    queue: str | None = None
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """How a move went, and the bytes of the job in its new place."""
-
-    how: Moved
-    raw: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class _Changed:
-    """A job at its position, with its new bytes, and with what was told of it."""
-
-    job: Moves
-    position: int
-    raw: bytes
-    news: JobMoving | None
+    @property
+    def is_set(self) -> bool:
+        return self.where not in {"queue", "held"}
 
 
 class Mover:
     """Moves jobs away from one server.
 
     Args:
-        config: knows all servers, and who listens.
-        server: the name of the one that the jobs are on.
-        failures: servers that did not do what was asked, by name, and why: no job leaves for them, and none waits for
-            them again. Those that fail now are added.
+        here: any server; its configuration has the others and the event handlers.
+        server: the name of the server with the jobs.
+        failures: failed servers by name, to which no job moves. Servers that fail now are added.
     """
 
-    def __init__(self, config: Config, server: str, failures: dict[str, RedisFailure]) -> None:
-        self._config = config
+    def __init__(self, here: Installation, server: str, failures: dict[str, RedisFailure]) -> None:
+        self._here = here
         self._failures = failures
-        self._redis = config.redis_of(server)
-        self._journals: dict[str, Journal] = {}
-        self._number = 0
+        self._server = server
+        self._redis = here.for_server(server).redis
+        self._probed: set[str] = {server}
 
-    def from_queue(self, queue: str, candidates: Sequence[Candidate]) -> list[Outcome]:
-        """Move jobs of a queue, the one that runs next first. Raises RedisFailure."""
-
-        def shift(batch: Sequence[_Changed]) -> list[Moved]:
-            shifting = [Shifting(one.job.raw, one.position, one.raw, one.job.there.queue) for one in batch]
-            return migration.shift(self._redis, queue, shifting)
-
-        return self._from_list(self._redis.keys.queue(queue), candidates, shift, stay=False)
-
-    def from_parking(self, key: str, candidates: Sequence[Candidate]) -> list[Outcome]:
-        """Send jobs of a list in which an extension keeps them to other queues: on their server they stay in it.
+    def move(self, source: Source, page: Sequence[Judged]) -> list[Moved]:
+        """Move jobs of a list, the next one first, or of a set. Jobs that stay in a list move to its tail.
 
         Raises:
-            RedisFailure: a server cannot be reached, or refuses.
+            RedisFailure: this server is unreachable or refuses the command.
         """
+        announced = [
+            self._announce(job) if isinstance(job, Moves) and self._accepts(job.there.server) else None for job in page
+        ]
+        steps = [self._step(source, job, moving) for job, moving in zip(page, announced, strict=True)]
+        moved = migration.move(self._redis, source.key, steps)
+        for server in {step.server for step in steps if step.server}:
+            self._deliver(Transit(server, server))
+        for at, moving in enumerate(announced):
+            if moving is not None:
+                self._here.config.events.emit("job_moved", JobMoved(moving, moved=moved[at] is Moved.DONE))
+            elif isinstance(page[at], Moves) and moved[at] is Moved.DONE:
+                moved[at] = Moved.REFUSED
+        return moved
 
-        def replace(batch: Sequence[_Changed]) -> list[Moved]:
-            return migration.replace(self._redis, key, [(one.job.raw, one.position, one.raw) for one in batch])
-
-        return self._from_list(key, candidates, replace, stay=True)
-
-    def from_set(self, sorted_set: str, candidates: Sequence[Candidate]) -> list[Outcome]:
-        """Move jobs of the schedule or the retry set. Raises RedisFailure."""
-        outcome: dict[int, Outcome] = {}
-        for places in _batches(candidates):
-            if not self._takes_jobs(candidates[places[0]].job):
-                outcome |= _refused(candidates, places)
-                continue
-            batch = [self._change(candidates[place].job, 0) for place in places]
-            journal = self._journal(batch[0].job)
-            if journal is None:
-                moved = migration.rewrite(self._redis, sorted_set, [(one.job.raw, one.raw) for one in batch])
-            else:
-                leaving = [self._outgoing(one, sorted_set) for one in batch]
-                moved = migration.set_out(self._redis, sorted_set, journal, leaving)
-                self._send(journal)
-            outcome |= zip(places, self._told(batch, moved), strict=True)
-        return [outcome[place] for place in range(len(candidates))]
+    def _step(self, source: Source, job: Judged, moving: JobMoving | None) -> Step:
+        if moving is None:
+            return Step(job.raw)
+        payload = rewritten(job.raw, moving.payload, moving.changes)
+        server = moving.to_server if moving.to_server != self._server else ""
+        if source.queue is None and not server:
+            return Step(job.raw, payload)
+        return Step(job.raw, payload, source.where if source.is_set else QUEUE + moving.changes["queue"], server)
 
     def finish(self) -> int:
-        """Have everything arrive that an earlier migration has left on its way; answers how many jobs.
+        """Deliver what an earlier migration has left in transit. Returns the number of jobs.
 
         Raises:
-            ConfigurationError: it goes to a server that is not configured here.
-            RedisFailure: the server that the jobs leave cannot be reached, or refuses.
+            ConfigurationError: their server is not configured here.
+            RedisFailure: this server is unreachable or refuses the command.
         """
-        return sum(self._send(journal) for journal in migration.journals(self._redis))
+        return sum(self._deliver(transit) for transit in migration.transits(self._redis))
 
-    # ---------------------------------------------------------------------------------- one batch
-    def _from_list(
-        self,
-        key: str,
-        candidates: Sequence[Candidate],
-        move: Callable[[Sequence[_Changed]], list[Moved]],
-        *,
-        stay: bool,
-    ) -> list[Outcome]:
-        """``move`` is for those that stay on this server, and ``stay`` whether they also stay in the list."""
-        outcome: dict[int, Outcome] = {}
-        left: set[int] = set()
-        for places in _batches(candidates):
-            if not self._takes_jobs(candidates[places[0]].job):
-                outcome |= _refused(candidates, places)
-                continue
-            # Those that have left were between the others and the end.
-            before = list(accumulate(place in left for place in range(len(candidates))))
-            batch = [self._change(candidates[at].job, candidates[at].position - before[at]) for at in places]
-            journal = self._journal(batch[0].job)
-            if journal is None:
-                moved = move(batch)
-            else:
-                leaving = [self._outgoing(one, f"queue:{one.job.there.queue}") for one in batch]
-                moved = migration.shift_out(self._redis, key, journal, leaving)
-                self._send(journal)
-            if journal is not None or not stay:
-                left |= {place for place, how in zip(places, moved, strict=True) if how is Moved.DONE}
-            outcome |= zip(places, self._told(batch, moved), strict=True)
-        return [outcome[place] for place in range(len(candidates))]
+    def _announce(self, job: Moves) -> JobMoving:
+        payload = cast("Mapping[str, Any]", job.payload)
+        moving = JobMoving(payload, {"queue": job.there.queue}, self._server, job.there.server)
+        self._here.config.events.emit("job_moving", moving)
+        return moving
 
-    def _outgoing(self, one: _Changed, where: str) -> Outgoing:
-        self._number += 1
-        return Outgoing(one.job.raw, one.position, self._number, one.raw, where)
-
-    def _journal(self, job: Moves) -> Journal | None:
-        """The journal for another server; None for a job that stays on its own."""
-        server = job.there.server
-        return None if server == job.here.server else self._journals.setdefault(server, Journal.new(server))
-
-    def _takes_jobs(self, job: Moves) -> bool:
-        """Whether the server that a job goes to takes jobs now, if it is another one."""
-        journal = self._journal(job)
-        if journal is None:
-            return True
-        if journal.server not in self._failures:
+    def _accepts(self, server: str) -> bool:
+        """Whether a server takes jobs now; this one does."""
+        if server not in self._probed | self._failures.keys():
             try:
-                migration.knock(self._config.redis_of(journal.server), journal)
+                migration.probe(self._here.for_server(server).redis)
+                self._probed.add(server)
             except RedisFailure as error:
-                self._failures[journal.server] = error
-        return journal.server not in self._failures
+                self._failures[server] = error
+        return server == self._server or server not in self._failures
 
-    def _send(self, journal: Journal) -> int:
-        """Have the jobs of a journal arrive; those that the other server does not take stay in it."""
-        destination = self._config.redis_of(journal.server)
-        arrived = 0
-        while journal.server not in self._failures and (entries := migration.oldest(self._redis, journal)):
+    def _deliver(self, transit: Transit) -> int:
+        """Store jobs in transit on their server. Those that it refuses stay in transit."""
+        destination = self._here.for_server(transit.server).redis
+        count = 0
+        while transit.server not in self._failures and (jobs := migration.in_transit(self._redis, transit)):
             try:
-                last = migration.deliver(destination, journal, entries)
+                refusals = store_once(destination, [job.transfer for job in jobs])
             except RedisFailure as error:
-                self._failures[journal.server] = error
-            else:
-                arrived += migration.strike_out(self._redis, journal, last)
-        return arrived
-
-    # ------------------------------------------------------------------------------ what changes
-    def _change(self, job: Moves, position: int) -> _Changed:
-        before = cast("Mapping[str, Any]", job.payload)
-        changes = {"queue": job.there.queue}
-        news = None
-        if self._config.events.listened("job_moving"):
-            news = JobMoving(before, changes, job.here.server, job.there.server)
-            self._config.events.emit("job_moving", news)
-        return _Changed(job, position, rewritten(job.raw, before, changes), news)
-
-    def _told(self, batch: Sequence[_Changed], moved: Sequence[Moved]) -> list[Outcome]:
-        for one, how in zip(batch, moved, strict=True):
-            if one.news is not None:
-                self._config.events.emit("job_moved", JobMoved(one.news, moved=how is Moved.DONE))
-        return [Outcome(how, one.raw) for one, how in zip(batch, moved, strict=True)]
-
-
-def _refused(candidates: Sequence[Candidate], places: Sequence[int]) -> dict[int, Outcome]:
-    return {place: Outcome(Moved.REFUSED, candidates[place].job.raw) for place in places}
-
-
-def _batches(candidates: Sequence[Candidate]) -> Iterator[list[int]]:
-    """Places of jobs that go to the same server, so many as one script takes."""
-    for server in dict.fromkeys(one.job.there.server for one in candidates):
-        batch: list[int] = []
-        size = 0
-        for place, one in enumerate(candidates):
-            if one.job.there.server != server:
-                continue
-            if batch and (len(batch) == BATCH or size + len(one.job.raw) > _MOST_BYTES):
-                yield batch
-                batch, size = [], 0
-            batch.append(place)
-            size += len(one.job.raw)
-        yield batch
+                self._failures[transit.server] = error
+                break
+            stored = [job for job, refusal in zip(jobs, refusals, strict=True) if refusal is None]
+            count += migration.arrived(self._redis, transit, stored)
+            for refusal in filter(None, refusals):
+                self._failures.setdefault(transit.server, refusal)
+        return count

@@ -1,27 +1,30 @@
-"""What a migration has done, or would do."""
+"""Counts of a migration or its preview."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from offsider.core.errors import RedisFailure
+from offsider.inspector.migration.judge import Judged, Moves, Stays, Why
+from offsider.storage.job_sets import Moved
 
-#: So many names of undeclared classes are told apart; jobs of further ones are counted together.
+#: Undeclared classes that are counted by name; the jobs of all others are counted together.
 _MOST_NAMES = 1_000
 OTHERS = "…"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class Relocation:
-    """Jobs of one class that go the same way.
+    """Jobs of one class with the same old and new queue.
 
     Attributes:
-        job_name: their stored name.
-        where: what they wait in: ``"queue"``, ``"schedule"``, ``"retry"``, or ``"parked"`` by an extension, as those
-            over the limit of their class. Parked jobs stay parked, unless they go to another server.
-        from_server, from_queue: where they are; if not in a queue, the one that they would go to.
-        to_server, to_queue: where they go.
+        job_name: stored name of the jobs.
+        where: ``"queue"``, ``"schedule"``, ``"retry"``, or ``"held"`` by an extension, such as jobs over the limit of
+            their class. Held jobs stay held, unless they move to another server.
+        from_server, from_queue: old queue, or for a scheduled job or a retry the queue that it names.
+        to_server, to_queue: new queue.
     """
 
     job_name: str
@@ -31,27 +34,30 @@ class Relocation:
     to_server: str
     to_queue: str
 
+    @classmethod
+    def of(cls, job: Moves, where: str) -> Relocation:
+        here, there = job.here, job.there
+        return cls(job.payload["class"], where, here.server, here.queue, there.server, there.queue)
+
 
 @dataclass
 class MigrationReport:
     """Counts of jobs.
 
     Attributes:
-        relocations: those that moved; in a preview, those that would.
-        looked_at: all that were looked at. A job may be met twice while workers take others.
-        in_place: those that are where the rules want them.
-        undeclared: those whose class is not declared here, by its stored name. They are left alone.
-        unreadable: those that are no jobs, or do not tell their queue. They are left alone.
-        taken: those that somebody else took just before they would have moved.
-        refused: those that their new place did not take. They are where they were.
-        finished: those that an earlier migration had left on their way, and that have now arrived; in a preview,
-            those that are on their way.
-        on_their_way: those that have left and not arrived, since the other server failed meanwhile: they are safe, and
-            the next run brings them on.
-        unknown_queues: those of the chosen queues that no server has and no job names.
-        failures: servers that did not do what was asked, by name, and why. The others were gone through all the same.
-        complete: whether everything was looked at; False when the limit was reached, somebody called `stop`, or a
-            server failed.
+        relocations: moved jobs; in a preview, jobs that would move.
+        looked_at: number of judged jobs. A job may be counted twice while workers claim others.
+        in_place: jobs already in the queue that the rules choose.
+        undeclared: jobs of classes that are not declared here, by stored name. They stay.
+        unreadable: malformed jobs, and jobs without a queue. They stay.
+        taken: jobs that a worker or another process claimed first.
+        refused: jobs that their new server or queue rejected. They are in their old queue.
+        finished: jobs that an earlier migration had left in transit, and that were delivered; in a preview, jobs in
+            transit.
+        on_their_way: jobs in transit to a server that failed. The next run delivers them.
+        unknown_queues: selected queues that no server has and no job names.
+        failures: servers that failed, by name, with the error.
+        complete: False if the limit was reached, `stop` was called, or a server failed.
     """
 
     relocations: Counter[Relocation] = field(default_factory=Counter[Relocation])
@@ -69,9 +75,32 @@ class MigrationReport:
 
     @property
     def moved(self) -> int:
-        """How many jobs moved; in a preview, how many would."""
+        """Number of moved jobs; in a preview, of jobs that would move."""
         return self.relocations.total()
 
-    def note_undeclared(self, name: str) -> None:
+    def count(self, where: str, page: Sequence[Judged], moved: Sequence[Moved]) -> None:
+        """Count judged jobs, and the outcomes of the moves."""
+        self.looked_at += len(page)
+        for job, how in zip(page, moved, strict=True):
+            if isinstance(job, Stays):
+                self.in_place += job.why is Why.IN_PLACE
+                self.unreadable += job.why is Why.UNREADABLE
+                if job.why is Why.UNDECLARED:
+                    self._count_undeclared(job.name)
+            elif how is Moved.DONE:
+                self.relocations[Relocation.of(job, where)] += 1
+            else:
+                self.taken += how is Moved.GONE
+                self.refused += how is Moved.REFUSED
+
+    def add(self, other: MigrationReport) -> None:
+        """Add the jobs of another report that stay where they are."""
+        self.looked_at += other.looked_at
+        self.in_place += other.in_place
+        self.unreadable += other.unreadable
+        for name, count in other.undeclared.items():
+            self._count_undeclared(name, count)
+
+    def _count_undeclared(self, name: str, count: int = 1) -> None:
         known = name in self.undeclared or len(self.undeclared) < _MOST_NAMES
-        self.undeclared[name if known else OTHERS] += 1
+        self.undeclared[name if known else OTHERS] += count

@@ -1,7 +1,7 @@
-"""The bytes of a stored job with other texts at some of its keys, and every other byte as it was.
+"""Replace strings in the bytes of a stored job, and keep all other bytes.
 
-Whoever stored the job may write JSON in another way than we do. So the text is replaced where it stands, and the
-whole is written anew only when that place cannot be told.
+Another program may have encoded the JSON. So the string is replaced at its position; only if that position is
+ambiguous, the whole job is encoded again.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any
 
 from offsider.core.payload import decode, encode, encode_text
 
-#: The same key may stand in arguments as well; so many places are tried.
+#: Maximum positions to try, since the arguments may contain the same key.
 _TRIES = 20
 
 
 def rewritten(raw: bytes, payload: Mapping[str, Any], changes: Mapping[str, str]) -> bytes:
-    """``raw``, which is ``payload``, with these texts at these keys."""
+    """Return ``raw``, the bytes of ``payload``, with the strings of ``changes``."""
     for key, text in changes.items():
         payload = {**payload, key: text}
         raw = _replaced(raw, key, text, payload)
@@ -27,10 +27,10 @@ def rewritten(raw: bytes, payload: Mapping[str, Any], changes: Mapping[str, str]
 
 def _replaced(raw: bytes, key: str, text: str, wanted: Mapping[str, Any]) -> bytes:
     name = encode_text(key)
-    place = re.compile(re.escape(name.encode()) + rb'(\s*:\s*)"(?:[^"\\]|\\.)*"')
-    for match in islice(place.finditer(raw), _TRIES):
-        said = name.encode() + match[1] + encode_text(text).encode()
-        changed = raw[: match.start()] + said + raw[match.end() :]
-        if decode(changed) == wanted:  # a text in place of a text breaks no JSON
+    member = re.compile(re.escape(name.encode()) + rb'(\s*:\s*)"(?:[^"\\]|\\.)*"')
+    for match in islice(member.finditer(raw), _TRIES):
+        new = name.encode() + match[1] + encode_text(text).encode()
+        changed = raw[: match.start()] + new + raw[match.end() :]
+        if decode(changed) == wanted:  # replacing a string by a string keeps the JSON valid
             return changed
     return encode(wanted)

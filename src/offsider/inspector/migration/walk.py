@@ -1,117 +1,101 @@
-"""The walk through all places of a server, a page at a time."""
+"""Walk through all places of a server, page by page."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING
 
+from offsider.config.installation import Installation
 from offsider.core.errors import RedisRefused
-from offsider.inspector.migration.judge import Judge, Judged, Moves, Why
-from offsider.inspector.migration.moving import Candidate, Mover, Outcome
-from offsider.inspector.migration.report import MigrationReport, Relocation
-from offsider.storage import job_sets, queue_walk
+from offsider.inspector.migration.judge import Judge, Judged, Moves
+from offsider.inspector.migration.moving import Mover, Source
+from offsider.inspector.migration.report import MigrationReport
+from offsider.storage import job_sets, migration, queue_walk
 from offsider.storage.job_sets import Moved
 from offsider.storage.migration import BATCH
-from offsider.storage.queue_walk import Place as Passed
+from offsider.storage.queue_walk import Place
 
-if TYPE_CHECKING:
-    from offsider.wiring.config import Config
-
-#: Jobs of a page, and about how many bytes.
+#: First and smallest number of jobs of a page, and its approximate size.
 _FIRST, _LEAST = 200, 20
 _BYTES = 1_000_000
 
 
 class Walk:
-    """Looks at one server, and moves what is to move.
+    """Judges the jobs of one server, and moves them.
 
     Args:
-        config: knows all servers.
+        here: any server of the configuration.
         server: the name of this one.
-        judge: says which jobs are to move.
-        report: counts.
-        limit: of all jobs that the report says have moved.
-        moves: else they are counted, and stay.
+        judge: decides which jobs move.
+        report: counts the jobs.
+        limit: maximum number of jobs to move on all servers.
+        moves: False for a preview, which only counts.
     """
 
     def __init__(
-        self, config: Config, server: str, judge: Judge, report: MigrationReport, *, limit: int | None, moves: bool
+        self, here: Installation, server: str, judge: Judge, report: MigrationReport, *, limit: int | None, moves: bool
     ) -> None:
-        self._redis = config.redis_of(server)
+        self._redis = here.for_server(server).redis
         self._server = server
         self._judge = judge
         self._report = report
         self._limit = limit
-        self._mover = Mover(config, server, report.failures) if moves else None
+        self._mover = Mover(here, server, report.failures) if moves else None
 
-    def in_queue(self, queue: str) -> Iterator[None]:
-        """Yields after each page. Whatever is pushed and taken meanwhile, a job that stays there is met."""
+    def through(self, source: Source) -> Iterator[None]:
+        """Judge the jobs of a place, and yield after each page. A job that stays in place the whole time is judged."""
+        is_read_first = self._mover is not None and not source.is_set
+        # Read a list first without a change. If a job has to move, `_rotate` starts again and counts the jobs.
+        report = MigrationReport() if is_read_first else self._report
+        for raws in self._pages(source):
+            page = self._judged(raws, source)
+            moved = [Moved.DONE] * len(page)
+            if self._mover is not None and any(isinstance(job, Moves) for job in page):
+                if is_read_first:
+                    yield from self._rotate(self._mover, source)
+                    return
+                moved = self._mover.move(source, page)
+            report.count(source.where, page, moved)
+            yield
+        if is_read_first:
+            self._report.add(report)
 
-        def move(mover: Mover, some: Sequence[Candidate]) -> list[Outcome]:
-            return mover.from_queue(queue, some)
-
-        return self._in_list(self._redis.keys.queue(queue), queue, "queue", move)
-
-    def in_parking(self, key: str) -> Iterator[None]:
-        """The same of a list in which an extension keeps jobs that go to their queue later."""
-
-        def move(mover: Mover, some: Sequence[Candidate]) -> list[Outcome]:
-            return mover.from_parking(key, some)
-
-        return self._in_list(key, None, "parked", move)
-
-    def _in_list(
-        self, key: str, queue: str | None, where: str, move: Callable[[Mover, Sequence[Candidate]], list[Outcome]]
-    ) -> Iterator[None]:
-        place, count = Passed(), _FIRST
-        while True:
-            start, raws = self._read(key, place, count)
-            if not raws:
-                return
-            judged = [self._judge.judge(raw, self._server, queue) for raw in raws]
-            candidates = self._candidates(judged, start)
-            moved = self._act(candidates, where, move)
-            self._count(judged)
-            stayed = self._stayed(raws, start, moved, in_parking=queue is None)
-            place, count = place.after(start + len(stayed), stayed), _fitting(raws)
+    def _rotate(self, mover: Mover, source: Source) -> Iterator[None]:
+        """Rotate a list once: the next job moves away, or to the tail."""
+        rotated, first, count = 0, None, _FIRST
+        while not self.limit_reached and (raws := migration.next_jobs(self._redis, source.key, count, rotated, first)):
+            page = self._judged(raws, source)
+            moved = mover.move(source, page)
+            self._report.count(source.where, page, moved)
+            for job, how in zip(page, moved, strict=True):
+                if isinstance(job, Moves) and how is Moved.DONE:
+                    rotated += source.queue is None and job.there.server == self._server
+                elif how is not Moved.GONE:
+                    rotated += 1
+                    first = first or job.raw
+            count = _fitting(raws)
             yield
 
-    def _stayed(
-        self, raws: Sequence[bytes], start: int, moved: Mapping[int, tuple[Moves, bytes]], *, in_parking: bool
-    ) -> list[bytes]:
-        """What lies in the list now, in place of what was read."""
-        stayed: list[bytes] = []
-        for position, raw in enumerate(raws, start):
-            if position not in moved:
-                stayed.append(raw)
-                continue
-            job, stored = moved[position]
-            if in_parking and job.there.server == self._server:
-                stayed.append(stored)
-        return stayed
+    def _pages(self, source: Source) -> Iterator[list[bytes]]:
+        if source.is_set:
+            members = job_sets.each(self._redis, source.key)
+            while not self.limit_reached and (raws := [raw for raw, _ in islice(members, _FIRST)]):
+                yield raws
+            return
+        place, count = Place(), _FIRST
+        while found := self._read(source.key, place, count):
+            start, page = found
+            yield page
+            place, count = place.after(start + len(page), page), _fitting(page)
 
-    def in_set(self, sorted_set: str) -> Iterator[None]:
-        """The same of the schedule or the retry set."""
-
-        def move(mover: Mover, some: Sequence[Candidate]) -> list[Outcome]:
-            return mover.from_set(sorted_set, some)
-
-        members = job_sets.each(self._redis, self._redis.keys.prefix + sorted_set)
-        while raws := [raw for raw, _ in islice(members, _FIRST)]:
-            judged = [self._judge.judge(raw, self._server, None) for raw in raws]
-            candidates = self._candidates(judged, 0)
-            self._act(candidates, sorted_set, move)
-            self._count(judged)
-            yield
-
-    def _read(self, key: str, place: Passed, count: int) -> tuple[int, list[bytes]]:
+    def _read(self, key: str, place: Place, count: int) -> tuple[int, list[bytes]] | None:
         try:
-            return queue_walk.read_on_list(self._redis, key, place, count)
+            start, raws = queue_walk.read_on_list(self._redis, key, place, count)
         except RedisRefused as error:
             if error.code != "WRONGTYPE":
                 raise
-            return 0, []  # a key that is no list holds no jobs
+            return None  # a key of another type contains no jobs
+        return (start, raws) if raws else None
 
     @property
     def limit_reached(self) -> bool:
@@ -121,47 +105,13 @@ class Walk:
     def _left(self) -> int | None:
         return None if self._limit is None else max(0, self._limit - self._report.moved)
 
-    def _candidates(self, judged: Sequence[Judged], start: int) -> list[Candidate]:
-        every = (Candidate(job, start + at) for at, job in enumerate(judged) if isinstance(job, Moves))
-        return list(islice(every, self._left))
-
-    def _act(
-        self, candidates: Sequence[Candidate], where: str, move: Callable[[Mover, Sequence[Candidate]], list[Outcome]]
-    ) -> Mapping[int, tuple[Moves, bytes]]:
-        """Move jobs, count them, and answer those that have moved by their positions, with their new bytes."""
-        if self._mover is None:
-            self._report.relocations.update(_relocation(one.job, where) for one in candidates)
-            return {}
-        moved: dict[int, tuple[Moves, bytes]] = {}
-        for one, outcome in zip(candidates, move(self._mover, candidates), strict=True):
-            if outcome.how is Moved.DONE:
-                moved[one.position] = (one.job, outcome.raw)
-                self._report.relocations[_relocation(one.job, where)] += 1
-            elif outcome.how is Moved.GONE:
-                self._report.taken += 1
-            else:
-                self._report.refused += 1
-        return moved
-
-    def _count(self, page: Sequence[Judged]) -> None:
-        report = self._report
-        report.looked_at += len(page)
-        for judged in page:
-            if isinstance(judged, Moves):
-                continue
-            if judged.why is Why.IN_PLACE:
-                report.in_place += 1
-            elif judged.why is Why.UNREADABLE:
-                report.unreadable += 1
-            elif judged.why is Why.UNDECLARED:
-                report.note_undeclared(judged.name)
+    def _judged(self, raws: Sequence[bytes], source: Source) -> list[Judged]:
+        """Judge jobs, up to the last one that may move."""
+        page = [self._judge.judge(raw, self._server, source.queue) for raw in raws]
+        moves = [at for at, job in enumerate(page) if isinstance(job, Moves)]
+        return page if self._left is None or len(moves) <= self._left else page[: moves[self._left]]
 
 
 def _fitting(raws: Sequence[bytes]) -> int:
-    """How many jobs like these make a page."""
+    """Return the page size for jobs of this size."""
     return max(_LEAST, min(BATCH, _BYTES * len(raws) // sum(map(len, raws))))
-
-
-def _relocation(job: Moves, where: str) -> Relocation:
-    here, there = job.here, job.there
-    return Relocation(job.payload["class"], where, here.server, here.queue, there.server, there.queue)

@@ -1,4 +1,4 @@
-"""Metrics over statsd, by the names of Sidekiq Pro and Enterprise: ``config.use(Statsd())``."""
+"""Metrics over statsd, with the names of Sidekiq Pro and Enterprise: ``config.use(Statsd())``."""
 
 from offsider.integrations.statsd.client import DogStatsd, StatsdClient
 from offsider.integrations.statsd.extension import Statsd

@@ -1,4 +1,4 @@
-"""Numbers sent to a statsd daemon, each in a datagram that nobody waits for."""
+"""A client for a statsd daemon that sends each value in a datagram without waiting."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Protocol
 
-#: Between two tries to open a socket: to look up a name may take long.
+#: Pause between attempts to open a socket, since a name lookup may be slow.
 _PAUSE_SECONDS = 1.0
 
 _RESERVED = str.maketrans({":": "_", "|": "_", "@": "_", "\n": "_"})
@@ -18,7 +18,7 @@ _RESERVED_IN_TAGS = str.maketrans({"|": "_", ",": "_", "\n": "_", "#": "_"})
 
 
 class StatsdClient(Protocol):
-    """What is asked of a client. ``DogStatsd`` of the package ``datadog`` fits as well."""
+    """Interface of a client. ``DogStatsd`` of the package ``datadog`` implements it too."""
 
     def increment(self, metric: str, value: float = 1, tags: Any = None, sample_rate: Any = None) -> object: ...
     def gauge(self, metric: str, value: float, tags: Any = None, sample_rate: Any = None) -> object: ...
@@ -27,14 +27,13 @@ class StatsdClient(Protocol):
 
 
 class DogStatsd:
-    """A client of a statsd daemon. It never waits for the daemon and never raises: what cannot be sent is lost.
+    """A client of a statsd daemon. It never waits for the daemon and never raises: values that cannot be sent are lost.
 
     Args:
-        host, port: of the daemon.
-        path: of its unix socket instead.
-        prefix: before the name of each metric.
-        datadog: whether the daemon knows tags and distributions, which are Datadog's. Without, tags are left out and
-            distributions are not sent.
+        host, port: address of the daemon.
+        path: path of its Unix socket, instead of host and port.
+        prefix: prefix of each metric name.
+        datadog: whether the daemon supports Datadog's tags and distributions; if not, they are not sent.
     """
 
     def __init__(
@@ -57,30 +56,34 @@ class DogStatsd:
     def increment(
         self, metric: str, value: float = 1, tags: Sequence[str] | None = None, sample_rate: float | None = None
     ) -> None:
-        """Count."""
+        """Increment a counter."""
         self._send(metric, value, "c", tags, sample_rate)
 
     def gauge(
         self, metric: str, value: float, tags: Sequence[str] | None = None, sample_rate: float | None = None
     ) -> None:
-        """Tell how much there is now."""
+        """Send a current value."""
         self._send(metric, value, "g", tags, sample_rate)
 
     def timing(
         self, metric: str, value: float, tags: Sequence[str] | None = None, sample_rate: float | None = None
     ) -> None:
-        """Tell how long something took, in milliseconds."""
+        """Send a duration in milliseconds."""
         self._send(metric, value, "ms", tags, sample_rate)
 
     def distribution(
         self, metric: str, value: float, tags: Sequence[str] | None = None, sample_rate: float | None = None
     ) -> None:
-        """The same for percentiles over all hosts."""
+        """Send a value for percentiles over all hosts; Datadog only."""
         if self._datadog:
             self._send(metric, value, "d", tags, sample_rate)
 
+    def open(self) -> None:
+        """Open the socket now. Values sent while another thread opens it are lost."""
+        self._open()
+
     def close(self) -> None:
-        """Close the socket; a later number opens another."""
+        """Close the socket; the next value opens a new one."""
         with self._lock:
             opened, self._socket = self._socket, None
         if opened is not None:
@@ -100,13 +103,13 @@ class DogStatsd:
         try:
             opened.send(line.encode())
         except BlockingIOError:
-            return  # the daemon does not keep up
-        except OSError:  # it has gone, and perhaps come back behind another socket
+            return  # the daemon is too slow
+        except OSError:  # the daemon has stopped, or listens on a new socket
             self.close()
 
     def _open(self) -> socket.socket | None:
         if not self._lock.acquire(blocking=False):
-            return None  # another thread is at it, and may wait for a name server
+            return None  # another thread is opening it and may wait for a name server
         try:
             if self._socket is None and time.monotonic() >= self._next_try:
                 self._next_try = time.monotonic() + _PAUSE_SECONDS

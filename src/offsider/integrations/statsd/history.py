@@ -1,4 +1,4 @@
-"""How much there is of everything, told again and again by one process at a time."""
+"""Sizes of queues and sets, sent at an interval by one process at a time."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ from contextlib import suppress
 from secrets import token_hex
 from typing import TYPE_CHECKING
 
+from offsider.config.installation import Installation
 from offsider.core.errors import RedisUnavailable
 from offsider.inspector.stats import Stats
-from offsider.storage.turns import hold_turn
-from offsider.wiring.service import Loop
+from offsider.runtime.service import Loop
+from offsider.storage.singleton import hold_turn
 
 if TYPE_CHECKING:
+    from offsider.config.config import Config
     from offsider.integrations.statsd.client import StatsdClient
-    from offsider.wiring.config import Config
 
-_TURN = "history"
-#: So many looks that never came end the turn of the one who held it.
-_MISSED_LOOKS = 3
+_LEASE = "history"
+#: After this many missed intervals another process takes over the lease.
+_MISSED_INTERVALS = 3
 
 
 class History:
@@ -28,31 +29,31 @@ class History:
     queue's ``queue.size`` and ``queue.latency`` (seconds, tag ``queue:``), and ``leader`` (1, tag ``process:``).
 
     Args:
-        config: whose server is looked at.
-        client: where they go.
-        seconds: between two looks.
-        more: called at the end of each look.
+        config: the configuration whose server is read.
+        client: client that sends the gauges.
+        seconds: interval.
+        more: called at the end of each interval.
     """
 
     def __init__(
         self, config: Config, client: StatsdClient, seconds: float, more: Callable[[StatsdClient, Stats], object] | None
     ) -> None:
-        self._config = config
+        self._here = Installation.of(config)
         self._client = client
         self._seconds = seconds
         self._more = more
         self._holder = f"{socket.gethostname()}:{os.getpid()}:{token_hex(6)}"
 
     def service(self) -> Loop:
-        """The thread that looks."""
-        return Loop("offsider-history", self.look, on_error=self._config.handle_error)
+        """Return the thread that sends the gauges."""
+        return Loop("offsider-history", self.send, on_error=self._here.config.handle_error)
 
-    def look(self) -> float:
-        """Send everything, if it is this process's turn; answers the seconds until the next look."""
-        # Of a server that does not answer the worker tells by itself.
+    def send(self) -> float:
+        """Send the gauges if this process holds the lease, and return the seconds until the next call."""
+        # The worker itself logs that the server does not respond.
         with suppress(RedisUnavailable):
-            if hold_turn(self._config.shared_redis(), _TURN, self._holder, _MISSED_LOOKS * self._seconds):
-                self._send(Stats.read(self._config))
+            if hold_turn(self._here.redis, _LEASE, self._holder, _MISSED_INTERVALS * self._seconds):
+                self._send(Stats.read(self._here))
         return self._seconds
 
     def _send(self, stats: Stats) -> None:

@@ -1,13 +1,13 @@
 #!lua flags=allow-oom
--- Move a job from its owner's private list into the dead set, and trim that as Sidekiq does.
+-- Move a job from its owner's private list into the dead set, and trim the set as Sidekiq does.
 -- KEYS[1] fenced mark of the owner
 -- KEYS[2] private list
 -- KEYS[3] dead set
 -- ARGV[1] payload as it was claimed
 -- ARGV[2] payload to store
--- ARGV[3] seconds that a dead job is kept
--- ARGV[4] cap of the dead set; it then holds one less, as Sidekiq's does
--- returns 1, or 0 when the job is no longer in the list, or the error FENCED
+-- ARGV[3] retention of dead jobs in seconds
+-- ARGV[4] size limit of the dead set; it keeps one job less, as in Sidekiq
+-- returns 1, or 0 if the job is no longer in the list, or the error FENCED
 if redis.call('EXISTS', KEYS[1]) == 1 then
   return redis.error_reply('FENCED this identity was declared dead')
 end

@@ -1,12 +1,12 @@
 #!lua flags=allow-oom
--- Compare-and-move: jobs of a sorted set to the tail of their queues, if they are still there.
--- Whoever removes the member has won, so pollers of Ruby may run beside ours.
+-- Compare-and-move: push jobs of a sorted set to the tail of their queues, if they are still in the set.
+-- The client that removes the member owns the job, so Ruby pollers may run at the same time.
 -- KEYS[1] sorted set
 -- KEYS[2] set of known queues
 -- KEYS[3...] queue of each job
--- ARGV[1] 1 when a job has to be due by the server's clock, 0 when that does not matter
+-- ARGV[1] 1 if jobs must be due by the server's clock, else 0
 -- ARGV[2...] member of the set, payload to push, name of the queue; for each job
--- returns {1, 0 when it is gone or not due, -1 when its queue refuses it; for each job}
+-- returns {1, 0 if it is missing or not due, -1 if its queue refuses it; for each job}
 local moved = {}
 local time = redis.call('TIME')
 local now = time[1] + time[2] / 1000000

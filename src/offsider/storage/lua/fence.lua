@@ -1,14 +1,14 @@
 #!lua flags=allow-oom
--- Shut an owner out before its jobs are taken, unless it beats again. Note how many jobs it held, and how many of
--- them are to have a strike: none when it was on its way out, and somebody only had no patience with it.
+-- Fence an owner before its jobs are reclaimed, unless it is alive. Store how many jobs it held, and how many of them
+-- get a strike: none if the owner was stopping and was killed before it exited.
 -- KEYS[1] alive key of the owner
 -- KEYS[2] fenced mark of the owner
--- KEYS[3] suspects, with the notes of who stops
+-- KEYS[3] suspects, with the notes of stopping owners
 -- KEYS[4...] its private lists
--- ARGV[1] seconds that the mark stays
+-- ARGV[1] expiry of the mark in seconds
 -- ARGV[2] identity of the owner
--- ARGV[3] 1 when the death is proven, whatever the alive key says; else 0
--- returns 1, also when the owner was fenced before; 0 when it lives
+-- ARGV[3] 1 if the death is proven, so that the alive key is ignored; else 0
+-- returns 1, also if the owner was fenced before; 0 if it is alive
 if redis.call('EXPIRE', KEYS[2], ARGV[1]) == 1 then return 1 end
 if ARGV[3] == '0' and redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
 local held = 0

@@ -1,13 +1,13 @@
 #!lua flags=allow-oom
--- Strike an owner off the registry: at once when it leaves by itself with empty lists, and else
--- when all its lists were empty in two looks, because a late script may still fill them.
+-- Remove an owner from the registry: immediately at its clean exit with empty lists, otherwise after all its lists
+-- were empty in two checks, because a late script may still fill them.
 -- KEYS[1] registry of owners
 -- KEYS[2] suspects
 -- KEYS[3] alive key of the owner
 -- KEYS[4...] its lists
 -- ARGV[1] identity
--- ARGV[2] milliseconds between the two looks; 0 for a clean exit
--- returns 1 when the owner is forgotten, else 0
+-- ARGV[2] milliseconds between the two checks; 0 for a clean exit
+-- returns 1 if the owner was removed, else 0
 local note = ARGV[1] .. ' empty'
 for i = 4, #KEYS do
   if redis.call('LLEN', KEYS[i]) > 0 then

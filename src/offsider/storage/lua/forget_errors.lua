@@ -1,11 +1,11 @@
 #!lua flags=allow-oom
--- Drop groups of errors. A script, because a group is dropped as a whole while processes count further errors,
--- and a full server allows it in no MULTI.
+-- Delete error groups. A script, because a group is deleted as a whole while processes count errors, and a full server
+-- refuses MULTI.
 -- KEYS[1] sorted set: group -> when it was last seen
 -- KEYS[2] hash: fields of all groups, each named group:field
--- ARGV[1] so many hours are counted one by one
+-- ARGV[1] number of hours with a count of their own
 -- ARGV[2...] group
--- returns how many there were
+-- returns the number of deleted groups
 local dropped = 0
 for i = 2, #ARGV do
   local group = ARGV[i]

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
--- Write a process into Sidekiq's registry and take one signal that was left for it.
--- A script, because HSET and SADD are refused when the server is full, and a worker that drains
--- a full server must not vanish from the pages.
+-- Write a process to Sidekiq's registry and take one pending signal.
+-- A script, because a full server refuses HSET and SADD, and a worker that drains a full server must stay visible on
+-- the web pages.
 -- KEYS[1] set of processes
 -- KEYS[2] hash of the process
 -- KEYS[3] hash of its running jobs
@@ -10,7 +10,7 @@
 -- ARGV[2] seconds until the hashes expire
 -- ARGV[3] number of fields and values of the process hash
 -- ARGV[4...] these fields and values, then those of the running jobs
--- returns {1 when the process was known before, signal or false}
+-- returns {1 if the process was registered before, signal or false}
 local known = redis.call('EXISTS', KEYS[2])
 local count = tonumber(ARGV[3])
 redis.call('SADD', KEYS[1], ARGV[1])

@@ -1,9 +1,9 @@
 #!lua flags=allow-oom
--- Become the leader, or stay it.
+-- Become or remain the leader.
 -- KEYS[1] leader
 -- ARGV[1] identity of the process
--- ARGV[2] life in milliseconds
--- returns 0 when it leads, else the milliseconds until another's lead may end
+-- ARGV[2] expiry in milliseconds
+-- returns 0 if this process leads, else the milliseconds until the other leader's lease may end
 local leader = redis.call('GET', KEYS[1])
 if leader and leader ~= ARGV[1] then
   local left = redis.call('PTTL', KEYS[1])

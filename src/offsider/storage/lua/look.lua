@@ -1,13 +1,13 @@
 #!lua flags=allow-oom
--- Look once at owners: note who does not beat, and name those that were silent long enough.
--- Nobody is dead at first sight: at least three looks, over a third of the liveness life of the
--- server's time, and no gap between looks of more than a quarter of it (a gap starts anew).
--- Who is fenced has been declared dead before, and nothing more has to be seen.
+-- Check owners once: note those without a liveness key, and return those that are dead.
+-- An owner is dead only after at least three checks without a liveness key. They must span a third of the key's
+-- expiry, by the server's clock, without a gap of more than a quarter of it (after a gap, counting starts again).
+-- A fenced owner was declared dead before, and needs no checks.
 -- KEYS[1] suspects
 -- KEYS[2...] alive key, fenced mark; of each owner
--- ARGV[1] liveness life in milliseconds
+-- ARGV[1] expiry of the alive key in milliseconds
 -- ARGV[2...] identity of each owner
--- returns {identity, …} of the dead
+-- returns {identity, …} of dead owners
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local life, dead = tonumber(ARGV[1]), {}

@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
--- Note that a client pushes, by the server's clock: clients' clocks differ by minutes, and all are compared.
+-- Renew the entry of a client, by the server's clock: clocks of clients can differ by minutes.
 -- KEYS[1] sorted set of clients
 -- ARGV[1] name of the client
--- ARGV[2] seconds after which a silent one is forgotten
+-- ARGV[2] expiry of an entry in seconds
 -- returns nothing
 local now = redis.call('TIME')[1]
 redis.call('ZADD', KEYS[1], now, ARGV[1])

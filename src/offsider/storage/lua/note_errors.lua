@@ -1,13 +1,13 @@
 #!lua flags=allow-oom
--- Counts errors in their groups, in all and per hour, and drops the groups that were not seen for longest.
--- A script, because a group is counted or dropped as a whole while other processes do the same.
+-- Count errors by group, in total and per hour, and delete the least recently seen groups.
+-- A script, because a group is counted or deleted as a whole while other processes do the same.
 -- KEYS[1] sorted set: group -> when it was last seen
 -- KEYS[2] hash: fields of all groups, each named group:field
--- ARGV[1] so many groups at most
--- ARGV[2] seconds for which a group that is not seen is kept
--- ARGV[3] so many hours are counted one by one, each in the place of the one before them
--- ARGV[4...] group, how many, when the last one was (epoch seconds), what they share, jid; for each group
--- returns how many groups were dropped
+-- ARGV[1] maximum number of groups
+-- ARGV[2] expiry of a group in seconds, from its last error
+-- ARGV[3] number of hours with a count of their own, as a ring buffer
+-- ARGV[4...] group, number of errors, time of the last one (epoch seconds), shared fields, jid; for each group
+-- returns the number of deleted groups
 local hours = tonumber(ARGV[3])
 local latest = 0
 for i = 4, #ARGV, 5 do

@@ -1,9 +1,9 @@
 #!lua flags=no-writes,allow-oom
--- The job of each queue that runs next; of a long one only both ends, since it may be as long as 50 MB.
+-- Read the next job of each queue; only both ends of a long payload, which can have 50 MB.
 -- KEYS[1...] queue
--- ARGV[1] bytes up to which a job is given whole
--- ARGV[2] bytes of each end of a longer one
--- returns {payload, {beginning, end} of a long one, or nothing when there is none; for each}
+-- ARGV[1] maximum bytes of a payload that is returned whole
+-- ARGV[2] bytes of each end of a longer payload
+-- returns {payload, {start, end} of a long payload, or nothing for an empty queue; for each}
 local next = {}
 for i, key in ipairs(KEYS) do
   local raw = redis.pcall('LINDEX', key, -1)

@@ -1,21 +1,21 @@
 #!lua flags=allow-oom
--- Take jobs out of the middle of a queue, each from about where it was seen: LREM would look through the whole
--- queue for each. They are overwritten with a mark, and the marks are removed at once. Nobody sees a mark.
+-- Remove jobs from the middle of a queue, each near its last known position: LREM would search the whole queue for
+-- each. Jobs are overwritten with a mark, and one LREM removes all marks. Other clients never see a mark.
 -- KEYS[1] queue
--- KEYS[2] quarantine: id by the second until which it is kept
+-- KEYS[2] quarantine: ids scored by expiry in epoch seconds
 -- KEYS[3] quarantined jobs by id
 -- ARGV[1] a mark that no job is equal to
--- ARGV[2] seconds that they are kept in quarantine; 0 when they are deleted for good
--- ARGV[3] how many places a job may have come nearer to the end since it was seen
--- ARGV[4...] its place from the end when it was seen (-1 is the last), id, head (a line of JSON), payload; for each
--- returns {1, 0 when it is not near its place; for each}
+-- ARGV[2] retention in quarantine in seconds; 0 to delete the jobs permanently
+-- ARGV[3] maximum number of positions that a job may have moved toward the end since it was read
+-- ARGV[4...] position from the end when it was read (-1 is the last), id, head (a line of JSON), payload; for each
+-- returns {1, 0 if it is not near its position; for each}
 local taken, moved, shift, looks, count, deepest = {}, {}, 0, 0, 0, 0
 local now = tonumber(redis.call('TIME')[1])
 for i = 1, (#ARGV - 3) / 4 do
   local seen, payload = tonumber(ARGV[4 * i]), ARGV[4 * i + 3]
   local there = seen + shift < 0 and redis.call('LINDEX', KEYS[1], seen + shift) == payload
   if not there and looks < 3 then
-    -- Workers have taken jobs from the end: look how many, near at first.
+    -- Workers have taken jobs from the end: search nearby, then further away.
     looks = looks + 1
     local first, ahead, most = math.max(seen, -redis.call('LLEN', KEYS[1])), 0, tonumber(ARGV[3])
     while not there and ahead <= most and first + ahead < 0 do
@@ -41,7 +41,7 @@ for i = 1, (#ARGV - 3) / 4 do
   end
 end
 for place in pairs(taken) do redis.call('LSET', KEYS[1], place, ARGV[1]) end
--- From the end that is nearer.
+-- Start at the nearer end.
 if deepest < redis.call('LLEN', KEYS[1]) / 2 then count = -count end
 if count ~= 0 then redis.call('LREM', KEYS[1], count, ARGV[1]) end
 return moved

@@ -1,18 +1,18 @@
 #!lua flags=allow-oom
--- Move the job that killed its owner from the list of that owner, which was fenced, into the dead set.
--- KEYS[1] fenced mark of the owner: how many jobs it held, and how many of them have no strike yet
+-- Move the job that killed its owner from the private list of that fenced owner into the dead set.
+-- KEYS[1] fenced mark of the owner: number of jobs that it held, and number of jobs without a strike
 -- KEYS[2] private list
 -- KEYS[3] dead set
 -- KEYS[4] strikes of the job
 -- ARGV[1] identity of the owner
--- ARGV[2] seconds that a strike counts
+-- ARGV[2] expiry of a strike in seconds
 -- ARGV[3] payload as it was claimed
 -- ARGV[4] payload to store
--- ARGV[5] seconds that a dead job is kept
--- ARGV[6] cap of the dead set; it then holds one less, as Sidekiq's does
--- returns 1, or 0 when the job is no longer in the list, or the error FENCED
+-- ARGV[5] retention of dead jobs in seconds
+-- ARGV[6] size limit of the dead set; it keeps one job less, as in Sidekiq
+-- returns 1, or 0 if the job is no longer in the list, or the error FENCED if the owner is not fenced
 local mark = redis.call('GET', KEYS[1])
-if not mark then return redis.error_reply('FENCED the owner is not, so it may live') end
+if not mark then return redis.error_reply('FENCED the owner is not fenced, so it may be alive') end
 if not redis.call('LPOS', KEYS[2], ARGV[3]) then return 0 end
 local time = redis.call('TIME')
 local now = time[1] + time[2] / 1000000

@@ -1,13 +1,13 @@
 #!lua flags=allow-oom
 -- Move a job from its owner's private list into a sorted set, due after a delay.
--- Redis does not roll back: look first, write the destination, remove the source last.
+-- Redis does not roll back: check first, then write the destination, and remove the source last.
 -- KEYS[1] fenced mark of the owner
 -- KEYS[2] private list
 -- KEYS[3] sorted set: retry or schedule
 -- ARGV[1] payload as it was claimed
 -- ARGV[2] payload to store
 -- ARGV[3] delay in seconds from the server's time
--- returns 1, or 0 when the job is no longer in the list, or the error FENCED
+-- returns 1, or 0 if the job is no longer in the list, or the error FENCED
 if redis.call('EXISTS', KEYS[1]) == 1 then
   return redis.error_reply('FENCED this identity was declared dead')
 end

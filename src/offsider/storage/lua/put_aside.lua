@@ -1,15 +1,15 @@
 #!lua flags=allow-oom
--- Move a job from its owner's private list into quarantine; once that is full, delete it.
+-- Move a job from its owner's private list into quarantine; if the quarantine is full, delete the job.
 -- KEYS[1] fenced mark of the owner
 -- KEYS[2] private list
--- KEYS[3] quarantine: id by the second until which it is kept
+-- KEYS[3] quarantine: ids scored by expiry in epoch seconds
 -- KEYS[4] quarantined jobs by id
 -- ARGV[1] payload
 -- ARGV[2] id
 -- ARGV[3] head (a line of JSON)
--- ARGV[4] seconds that it is kept
--- ARGV[5] how many jobs lie in quarantine when it is full
--- returns 1, or 0 when the job is no longer in the list, or the error FENCED
+-- ARGV[4] retention in seconds
+-- ARGV[5] maximum number of jobs in quarantine
+-- returns 1, or 0 if the job is no longer in the list, or the error FENCED
 if redis.call('EXISTS', KEYS[1]) == 1 then
   return redis.error_reply('FENCED this identity was declared dead')
 end

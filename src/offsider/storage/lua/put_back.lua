@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
--- Move jobs from an owner's private lists to the head of their queues, by the owner itself.
+-- Requeue jobs of an owner's private lists at the head of their queues. The owner itself calls this.
 -- KEYS[1] fenced mark of the owner
 -- KEYS[2] set of known queues
 -- KEYS[3...] private list, queue; one pair for each job
 -- ARGV[1...] payload as it was claimed, payload to store, name of the queue; for each job
--- returns {1, 0 when it is no longer in its list, -1 when its queue refuses it; for each job}, or the error FENCED
+-- returns {1, 0 if it is no longer in its list, -1 if its queue refuses it; for each job}, or the error FENCED
 if redis.call('EXISTS', KEYS[1]) == 1 then
   return redis.error_reply('FENCED this identity was declared dead')
 end
@@ -14,7 +14,7 @@ for i = 1, #ARGV / 3 do
   local raw, payload, name = ARGV[3 * i - 2], ARGV[3 * i - 1], ARGV[3 * i]
   moved[i] = 0
   if redis.call('LPOS', list, raw) then
-    -- A queue that is no list must not keep the jobs of the others from moving.
+    -- A queue of the wrong type must not block the jobs of other queues.
     local pushed = redis.pcall('RPUSH', queue, payload)
     if type(pushed) == 'table' then
       moved[i] = -1

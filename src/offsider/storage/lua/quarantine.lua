@@ -1,12 +1,12 @@
 #!lua flags=allow-oom
--- Move members of a sorted set into quarantine, those that are still there: written there first, removed last,
--- so that nothing is lost whenever this ends.
+-- Move members of a sorted set into quarantine. Missing members are skipped. Each member is written first and removed
+-- last, so no job is lost if the script stops early.
 -- KEYS[1] sorted set
--- KEYS[2] quarantine: id by the second until which it is kept
+-- KEYS[2] quarantine: ids scored by expiry in epoch seconds
 -- KEYS[3] quarantined jobs by id
--- ARGV[1] seconds that they are kept
+-- ARGV[1] retention in seconds
 -- ARGV[2...] id, head (a line of JSON), member; for each
--- returns {1 or 0 when it was gone; for each}
+-- returns {1, or 0 if it is missing; for each}
 local now = tonumber(redis.call('TIME')[1])
 local moved = {}
 for i = 1, (#ARGV - 1) / 3 do

@@ -1,15 +1,16 @@
 #!lua flags=allow-oom
--- Move jobs from the lists of an owner that was fenced to the head of their queues. Each job that the
--- owner held when it died gets a strike: what a late script left with it later had no part in the death.
--- KEYS[1] fenced mark of the owner: how many jobs it held, and how many of them have no strike yet
+-- Move jobs from the private lists of a fenced owner to the head of their queues. Each job that the owner held when it
+-- died gets a strike. Jobs that a late script added after the death get none.
+-- KEYS[1] fenced mark of the owner: number of jobs that it held, and number of jobs without a strike
 -- KEYS[2] set of known queues
 -- KEYS[3...] private list, queue, strikes; of each job
 -- ARGV[1] identity of the owner
--- ARGV[2] seconds that a strike counts
+-- ARGV[2] expiry of a strike in seconds
 -- ARGV[3...] payload as it was claimed, payload to store, name of the queue; for each job
--- returns {1, 0 when it is no longer in its list, -1 when its queue refuses it; for each job}, or the error FENCED
+-- returns {1, 0 if it is no longer in its list, -1 if its queue refuses it; for each job}, or the error FENCED if the
+--   owner is not fenced
 local mark = redis.call('GET', KEYS[1])
-if not mark then return redis.error_reply('FENCED the owner is not, so it may live') end
+if not mark then return redis.error_reply('FENCED the owner is not fenced, so it may be alive') end
 local held, left = string.match(mark, '^(%d+) (%d+)$')
 left = tonumber(left or 0)
 local time = redis.call('TIME')
@@ -19,7 +20,7 @@ for i = 1, (#ARGV - 2) / 3 do
   local raw, payload, name = ARGV[3 * i], ARGV[3 * i + 1], ARGV[3 * i + 2]
   moved[i] = 0
   if redis.call('LPOS', list, raw) then
-    -- A queue that is no list must not keep the jobs of the others from moving.
+    -- A queue of the wrong type must not block the jobs of other queues.
     local pushed = redis.pcall('RPUSH', queue, payload)
     if type(pushed) == 'table' then
       moved[i] = -1

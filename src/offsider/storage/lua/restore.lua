@@ -1,13 +1,13 @@
 #!lua flags=allow-oom
--- Move a job out of quarantine to where it was, if it is still there: to the tail of a queue, or into a set.
--- KEYS[1] quarantine: id by the second until which it is kept
+-- Move a job from quarantine back to its origin: to the tail of a queue, or into a set.
+-- KEYS[1] quarantine: ids scored by expiry in epoch seconds
 -- KEYS[2] quarantined jobs by id
 -- KEYS[3] queue or sorted set
 -- KEYS[4] set of known queues
 -- ARGV[1] id
 -- ARGV[2] name of the queue; empty for a set
 -- ARGV[3] score in the set
--- returns 1, or 0 when it has left the quarantine
+-- returns 1, or 0 if it is no longer in quarantine
 local stored = redis.call('HGET', KEYS[2], ARGV[1])
 if not stored then return 0 end
 local payload = string.sub(stored, string.find(stored, '\n', 1, true) + 1)

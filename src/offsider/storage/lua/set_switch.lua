@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- Set the switch of a class, and begin its count anew. Not plain commands, which a full server refuses: dropping jobs
--- may be what makes room.
+-- Set the switch of a class, and reset its count. A script, because a full server refuses plain writes, and dropping
+-- jobs frees memory.
 -- KEYS[1] switches by class
 -- KEYS[2] jobs that they acted on, by class
 -- ARGV[1] class

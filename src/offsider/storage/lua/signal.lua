@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
--- Leave a signal for a process. A script, because LPUSH is refused when the server is full,
--- and a worker has to be stopped there as well.
+-- Send a signal to a process. A script, because a full server refuses LPUSH, and operators must be able to stop
+-- workers there.
 -- KEYS[1] list of its signals
 -- ARGV[1] signal
 -- ARGV[2] seconds until they expire
--- returns how many wait now
+-- returns the number of pending signals
 local waiting = redis.call('LPUSH', KEYS[1], ARGV[1])
 redis.call('EXPIRE', KEYS[1], ARGV[2])
 return waiting

@@ -1,4 +1,4 @@
-// Lists of jobs: choosing several at once, and searches that go on by themselves.
+// Lists of jobs: select several jobs, and continue searches and bulk actions automatically.
 "use strict";
 
 (() => {
@@ -7,7 +7,7 @@
 
   const boxesOf = (form) => [...form.querySelectorAll("[data-check]")];
 
-  // Buttons for chosen jobs do nothing while none is chosen; "all" shows whether all, some or none are.
+  // Disable buttons for selected jobs while none is selected; "all" reflects whether all, some or none are.
   const refresh = (form) => {
     const boxes = boxesOf(form);
     const chosen = boxes.filter((box) => box.checked).length;
@@ -44,11 +44,6 @@
   const refreshAll = () => document.querySelectorAll("form[data-choose]").forEach(refresh);
   document.addEventListener("offsider:updated", refreshAll);
 
-  // No row moves away from under the pointer: a list under it is left as it is until the pointer has gone.
-  const list = (event) => (event.target.closest ? event.target.closest("form[data-choose] #list") : null);
-  document.addEventListener("pointerover", (event) => list(event)?.removeAttribute("data-live"));
-  document.addEventListener("pointerout", (event) => list(event)?.setAttribute("data-live", ""));
-
   // --- searches ---------------------------------------------------------------------------------
 
   const known = (table) => new Set([...table.querySelectorAll("tbody tr[data-key]")].map((row) => row.dataset.key));
@@ -59,7 +54,7 @@
     if (table && found) {
       const there = known(table);
       for (const row of found.querySelectorAll("tbody tr")) {
-        // A job that is moved while everything is looked through may come twice.
+        // A job that moves during the search may be found twice.
         if (!there.has(row.dataset.key)) table.tBodies[0].append(document.adoptNode(row));
       }
     }
@@ -97,6 +92,11 @@
     event.preventDefault();
     goOn();
   });
+
+  // --- bulk actions -----------------------------------------------------------------------------
+
+  // Continue a running bulk action automatically; without this script its button does.
+  document.querySelector("form[data-continue] button")?.click();
 
   refreshAll();
   goOn();

@@ -1,4 +1,4 @@
-"""Charts, drawn by the server as SVG: no script, no style attribute, readable without eyes and on a phone."""
+"""Charts as server-side SVG: without scripts and style attributes, accessible, and responsive."""
 
 from offsider.web.charts.axis import Columns
 from offsider.web.charts.bars import Series, bars

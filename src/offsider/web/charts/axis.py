@@ -1,4 +1,4 @@
-"""Where a value stands in a chart: heights in pixels from the top, times as shares of the width."""
+"""Positions in a chart: heights in pixels from the top, times as fractions of the width."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 _INTERVALS = 4
 _MOST_TICKS = 6
-_MOST_COLUMNS = 120  # more of them could not be told apart on a phone
-_LEAST = 1e-6  # a scale below it would end in numbers that no float holds apart
+_MOST_COLUMNS = 120  # more would be too narrow on a phone
+_LEAST = 1e-6  # below this, grid lines would not be distinct floats
 _MOST = 1e15
 _STEPS_SECONDS = (60, 300, 600, 900, 1800, 3600, 7200, 14_400, 21_600, 43_200, 86_400)
 
@@ -19,9 +19,9 @@ class Heights:
     """A scale from 0 to a round number at or above the highest value.
 
     Attributes:
-        step: between two lines of the grid.
-        steps: how many of them the scale has.
-        top, bottom: where the highest line and the zero line are drawn, in pixels.
+        step: value between two grid lines.
+        steps: number of steps.
+        top, bottom: positions of the highest line and the zero line, in pixels.
     """
 
     step: float
@@ -31,7 +31,7 @@ class Heights:
 
     @classmethod
     def over(cls, highest: float, *, whole: bool, top: float, bottom: float) -> Heights:
-        """The scale for values up to `highest`; with `whole`, its lines stand at whole numbers."""
+        """Build the scale for values up to `highest`; with `whole`, grid lines are at whole numbers."""
         highest = min(max(highest, _LEAST), _MOST)
         step = _round_up(highest / _INTERVALS)
         if whole:
@@ -39,13 +39,13 @@ class Heights:
         return cls(step=step, steps=max(1, math.ceil(round(highest / step, 6))), top=top, bottom=bottom)
 
     def of(self, value: float) -> float:
-        """The height of a value; one beyond the scale is drawn at its edge."""
+        """Return the position of a value; values beyond the scale are drawn at its edge."""
         share = min(max(value / (self.step * self.steps), 0.0), 1.0)
         return self.bottom - share * (self.bottom - self.top)
 
     @property
     def lines(self) -> list[float]:
-        """The values at which the grid has lines."""
+        """The values of the grid lines."""
         return [self.step * each for each in range(self.steps + 1)]
 
 
@@ -54,9 +54,9 @@ class Columns:
     """Equal steps of time from left to right.
 
     Attributes:
-        starts_at: of the first column, epoch seconds.
-        step_seconds: the width of each.
-        count: how many.
+        starts_at: start of the first column, epoch seconds.
+        step_seconds: width of a column.
+        count: number of columns.
     """
 
     starts_at: float
@@ -65,7 +65,7 @@ class Columns:
 
     @classmethod
     def over(cls, starts_at: float, ends_at: float, step_seconds: float) -> Columns:
-        """The columns of a time that is counted in such steps: as many steps in each as make 120 columns at most."""
+        """Build the columns of a time range counted in such steps; steps are merged into at most 120 columns."""
         steps = max(0, round((ends_at - starts_at) / step_seconds))
         together = max(1, math.ceil(steps / _MOST_COLUMNS))
         return cls(starts_at, step_seconds * together, math.ceil(steps / together))
@@ -76,11 +76,11 @@ class Columns:
 
     @property
     def starts(self) -> list[float]:
-        """The time at which each column begins."""
+        """The start of each column."""
         return [self.starts_at + self.step_seconds * each for each in range(self.count)]
 
     def sums(self, series: Mapping[float, float]) -> list[float]:
-        """What a series (beginning of a step -> value) comes to in each column."""
+        """Return the sum of a series (start of a step -> value) in each column."""
         sums = [0.0] * self.count
         for at, value in series.items():
             index = math.floor((at - self.starts_at) / self.step_seconds)
@@ -89,18 +89,18 @@ class Columns:
         return sums
 
     def middle(self, index: int) -> float:
-        """The middle of a column, as a share of the width."""
+        """Return the middle of a column, as a fraction of the width."""
         return (index + 0.5) / self.count
 
     def share(self, at: float) -> float | None:
-        """A moment as a share of the width; None when it lies outside."""
+        """Return a time as a fraction of the width; None outside."""
         if not self.starts_at <= at <= self.ends_at or not self.count:
             return None
         return (at - self.starts_at) / (self.ends_at - self.starts_at)
 
     @property
     def ticks(self) -> list[float]:
-        """At most six round times."""
+        """Up to six round times."""
         wide = self.step_seconds * self.count
         step = next((each for each in _STEPS_SECONDS if wide / each <= _MOST_TICKS), None)
         if step is None:
@@ -111,6 +111,6 @@ class Columns:
 
 
 def _round_up(value: float) -> float:
-    """The next of 1, 2, 5 times a power of ten."""
+    """Return the next 1, 2 or 5 times a power of ten."""
     power = 10.0 ** math.floor(math.log10(value))
     return power * next(each for each in (1, 2, 5, 10) if value <= each * power * (1 + 1e-9))

@@ -1,4 +1,4 @@
-"""Bars: one per label, or several on top of each other."""
+"""Bar charts, with stacked bars for several series."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from offsider.web.charts.figure import (
     HEIGHT,
     Translate,
     anchored,
-    colour,
+    color,
     empty_note,
     figure,
     height_grid,
@@ -25,12 +25,12 @@ from offsider.web.charts.readable import exact
 from offsider.web.charts.svg import element, percent
 
 _TOP = 18.0
-_ALL_LABELS = 32  # more than this many are dates, of which some are enough
+_ALL_LABELS = 32  # above this the labels are dates, and only some are drawn
 _SOME_LABELS = 8
 
 
 class Series(TypedDict):
-    """What is drawn in one colour: a name, and a count for each label."""
+    """A series: a name and a count for each label."""
 
     name: str
     values: Sequence[float]
@@ -39,15 +39,15 @@ class Series(TypedDict):
 def bars(
     t: Translate, series: Sequence[Series], labels: Sequence[str], *, title: str, axis: str, caption: str = ""
 ) -> Markup:
-    """A bar for each label; where there are several series, the later ones stand on the earlier.
+    """Draw a bar for each label; later series are stacked on earlier ones.
 
     Args:
         t: the page's translations.
-        series: counts; each has as many values as there are labels.
-        labels: what stands under the bars.
-        title: names the chart, for screen readers.
-        axis: what the labels are; heads the first column of the table.
-        caption: stands above the chart.
+        series: the series; each has one value per label.
+        labels: labels below the bars.
+        title: title for screen readers.
+        axis: meaning of the labels, the first column heading of the table.
+        caption: text above the chart.
     """
     totals = [sum(each["values"][at] for each in series) for at in range(len(labels))]
     highest = max(totals, default=0.0)
@@ -70,9 +70,9 @@ def _columns(series: Sequence[Series], labels: Sequence[str], heights: Heights) 
 
 
 def _column(series: Sequence[Series], label: str, at: int, count: int, heights: Heights) -> Markup:
-    said = "\n".join([label, *(f"{each['name']}: {exact(each['values'][at])}" for each in series)])
+    text = "\n".join([label, *(f"{each['name']}: {exact(each['values'][at])}" for each in series)])
     place = {"x": percent(at / count), "width": percent(1 / count), "height": BOTTOM}
-    drawn = [element("title", {}, said), element("rect", {"class": "column", "fill": "transparent"} | place)]
+    drawn = [element("title", {}, text), element("rect", {"class": "column", "fill": "transparent"} | place)]
     below = 0.0
     for position, each in enumerate(series):
         value = each["values"][at]
@@ -83,10 +83,10 @@ def _column(series: Sequence[Series], label: str, at: int, count: int, heights: 
 
 
 def _bar(position: int, x: float, width: float, bottom: float, top: float) -> Markup:
-    # Something is never drawn as nothing.
+    # A small value must stay visible.
     height = max(bottom - top, 1.0)
     place = {"x": percent(x), "width": percent(width), "y": bottom - height, "height": height}
-    return element("rect", {"class": f"bar {colour(position)}"} | place)
+    return element("rect", {"class": f"bar {color(position)}"} | place)
 
 
 def _labels(labels: Sequence[str]) -> list[Markup]:
@@ -103,9 +103,9 @@ def _labels(labels: Sequence[str]) -> list[Markup]:
 
 
 def _room(position: int) -> str:
-    """The style sheet leaves out labels where a page is narrow: half of them, then half of the rest.
+    """Return the class of a label; on a narrow page the style sheet hides half of the labels, then half of the rest.
 
-    The first one is not among those that stay: it would be pushed inside, against the next.
+    The first label is hidden early: at the edge it would be moved inward, against the next one.
     """
     if position % 4 == 2:
         return "label"
@@ -114,10 +114,11 @@ def _room(position: int) -> str:
 
 def _summary(t: Translate, series: Sequence[Series], labels: Sequence[str], totals: Sequence[float]) -> str:
     if not any(totals):
-        return t("Nothing yet")
+        return t("common.no_data")
     sums = "; ".join(f"{each['name']} {exact(sum(each['values']))}" for each in series)
     highest = max(totals)
-    return f"{t('Total')}: {sums}. {t('Highest')}: {exact(highest)} ({labels[list(totals).index(highest)]})"
+    when = labels[list(totals).index(highest)]
+    return f"{t('common.total')}: {sums}. {t('chart.highest')}: {exact(highest)} ({when})"
 
 
 def _rows(series: Sequence[Series], labels: Sequence[str]) -> list[list[str]]:

@@ -1,4 +1,4 @@
-"""Time from left to right, durations from bottom to top: the more jobs, the stronger the field."""
+"""Heat map: time from left to right, durations from bottom to top, job counts as color intensity."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ def heat(
     title: str,
     marks: Sequence[deploys.Mark] = (),
 ) -> Markup:
-    """A field for each time and each duration that came up.
+    """Draw a cell for each column and duration with jobs.
 
     Args:
         t: the page's translations.
-        counts: for each column one number per label.
-        columns: the time that the chart covers.
-        labels: the durations, shortest first.
-        title: names the chart, for screen readers.
+        counts: for each column, one count per label.
+        columns: time range of the chart.
+        labels: durations, shortest first.
+        title: title for screen readers.
         marks: deploys to show.
     """
     used = [at for at in range(len(labels)) if any(column[at] for column in counts)]
-    # What lies between has its place too: a gap between fast and slow runs is what one looks for.
+    # Empty rows between used rows stay, to show the gap between fast and slow runs.
     rows = range(used[0], used[-1] + 1) if used else range(0)
     bottom = _TOP + _ROW * max(len(rows), 3)
     height = bottom + _BELOW
     fields = _fields(counts, columns, rows, labels, bottom) if rows else [empty_note(t, height=height)]
-    # The labels come last, since what comes later is drawn over what was there.
+    # Labels are drawn last, on top of the cells.
     drawing = [*fields, *time_labels(columns, y=height - 6), *_row_labels(rows, labels, bottom)]
     return figure(
         title=title,
@@ -82,13 +82,13 @@ def _fields(
 
 
 def _strength(count: int, most: int) -> int:
-    """1 to 5 by the square root, so that a single slow run is seen beside thousands of quick ones."""
+    """Return an intensity of 1 to 5, by the square root: one slow run stays visible among thousands of fast ones."""
     return max(1, math.ceil(_STRENGTHS * math.sqrt(count / most)))
 
 
 def _summary(t: Translate, counts: Sequence[Sequence[int]], used: Sequence[int], labels: Sequence[str]) -> str:
     if not used:
-        return t("Nothing yet")
+        return t("common.no_data")
     totals = {at: sum(column[at] for column in counts) for at in used}
     return "; ".join(f"{labels[at]}: {exact(total)}" for at, total in totals.items())
 
@@ -101,4 +101,4 @@ def _table(
         for at, start in enumerate(columns.starts)
         if any(counts[at])
     ]
-    return numbers(t, [t("Time (UTC)"), *(f"{labels[row]}" for row in rows)], lines[::-1])
+    return numbers(t, [t("chart.time"), *(f"{labels[row]}" for row in rows)], lines[::-1])

@@ -1,4 +1,4 @@
-"""Lines over time, one per series."""
+"""Line charts over time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from offsider.web.charts.figure import (
     HEIGHT,
     TOP,
     Translate,
-    colour,
+    color,
     empty_note,
     figure,
     height_grid,
@@ -27,18 +27,18 @@ from offsider.web.charts.readable import clock, exact, moment
 from offsider.web.charts.svg import element, percent
 
 NOTHING = "\N{EN DASH}"
-_STRETCHED = 1000  # the width of the drawing before it is stretched
+_STRETCHED = 1000  # width of the drawing before it is stretched
 
 
 class Line(TypedDict):
-    """What is drawn in one colour: a name, and a value for each column; None where nothing is known, for a gap."""
+    """A series: a name and a value for each column; None is unknown and leaves a gap."""
 
     name: str
     values: Sequence[float | None]
 
 
 class Zone(TypedDict):
-    """Where values should be: its name, and its lowest and highest value."""
+    """The target range: its name, and its lowest and highest value."""
 
     name: str
     low: float
@@ -57,19 +57,19 @@ def lines(
     running: bool = False,
     zone: Zone | None = None,
 ) -> Markup:
-    """A line chart.
+    """Draw a line chart.
 
     Args:
         t: the page's translations.
-        series: what to draw; each has as many values as there are columns.
-        columns: the time that the chart covers.
-        title: says what the values are.
-        unit: what the values are; it follows them in the read-outs.
+        series: the series; each has one value per column.
+        columns: time range of the chart.
+        title: meaning of the values.
+        unit: unit of the values, shown in the tooltips.
         marks: deploys to show.
-        whole: whether the values count something, so that the scale has no halves.
-        running: whether the last column has not ended. Its value still grows, and would look like an outage: the line
-            goes there once it is as high as the one before.
-        zone: where the values should be. Lines that never leave 0 are drawn then, since below the zone is news too.
+        whole: values are counts, so the scale has only whole numbers.
+        running: the last column is incomplete. Its value still grows and would look like an outage, so it is drawn
+            only once it reaches the value before it.
+        zone: target range. With it, lines that stay at 0 are drawn too, because they are below the target.
     """
     highest = max(map(_highest, series), default=0.0)
     heights = Heights.over(max(highest, zone["high"]) if zone else highest, whole=whole, top=TOP, bottom=BOTTOM)
@@ -102,7 +102,7 @@ def _band(zone: Zone | None, heights: Heights) -> list[Markup]:
 
 
 def _zone_name(zone: Zone | None, heights: Heights) -> list[Markup]:
-    """It is drawn last, over lines that would hide it."""
+    """Build the name of the target range, drawn last, on top of the lines."""
     if zone is None:
         return []
     place = {"class": "label", "x": "100%", "dx": -4, "y": heights.of(zone["high"]) - 4, "text-anchor": "end"}
@@ -122,10 +122,10 @@ def _ended(values: Sequence[float | None]) -> Sequence[float | None]:
 
 
 def _paths(values: Sequence[float | None], position: int, columns: Columns, heights: Heights) -> Iterator[Markup]:
-    """One for each piece between gaps."""
+    """Build a line for each segment between gaps."""
     for piece in _pieces(values):
         points = " ".join(f"{columns.middle(at) * _STRETCHED:.1f},{heights.of(value):.1f}" for at, value in piece)
-        attributes = {"class": f"line {colour(position)}", "points": points, "fill": "none"}
+        attributes = {"class": f"line {color(position)}", "points": points, "fill": "none"}
         yield element("polyline", attributes | {"vector-effect": "non-scaling-stroke"})
 
 
@@ -140,12 +140,12 @@ def _pieces(values: Sequence[float | None]) -> list[list[tuple[int, float]]]:
 
 
 def _lone_points(series: Sequence[Line], columns: Columns, heights: Heights) -> list[Markup]:
-    """A line needs two points; one alone is a dot."""
+    """Build a dot for each segment of a single point."""
     return [
         element(
             "circle",
             {
-                "class": f"dot {colour(at)}",
+                "class": f"dot {color(at)}",
                 "cx": percent(columns.middle(piece[0][0])),
                 "cy": heights.of(piece[0][1]),
                 "r": 4,
@@ -162,11 +162,11 @@ def _highest(series: Line) -> float:
 
 
 def _read_outs(series: Sequence[Line], columns: Columns, unit: str) -> list[Markup]:
-    """What is under the pointer: the browser shows a title by itself, so this needs no script."""
+    """Build the tooltip of each column. The browser shows titles without a script."""
     drawn: list[Markup] = []
     for at, start in enumerate(columns.starts):
-        said = [f"{each['name']}: {exact(value)} {unit}".rstrip() for each in series if (value := each["values"][at])]
-        title = element("title", {}, "\n".join([f"{clock(start)} UTC", *said]))
+        values = [f"{each['name']}: {exact(value)} {unit}".rstrip() for each in series if (value := each["values"][at])]
+        title = element("title", {}, "\n".join([f"{clock(start)} UTC", *values]))
         place = {"x": percent(at / columns.count), "width": percent(1 / columns.count), "height": BOTTOM}
         drawn.append(element("rect", {"class": "column", "fill": "transparent"} | place, title))
     return drawn
@@ -175,16 +175,16 @@ def _read_outs(series: Sequence[Line], columns: Columns, unit: str) -> list[Mark
 def _summary(t: Translate, series: Sequence[Line], columns: Columns, unit: str) -> str:
     highest = [f"{each['name']} {exact(_highest(each))} {unit}".rstrip() for each in series]
     times = f"{moment(columns.starts_at)} to {moment(columns.ends_at)} UTC"
-    return f"{times}. {t('Highest')}: {'; '.join(highest)}" if highest else f"{times}. {t('Nothing yet')}"
+    return f"{times}. {t('chart.highest')}: {'; '.join(highest)}" if highest else f"{times}. {t('common.no_data')}"
 
 
 def _table(t: Translate, series: Sequence[Line], columns: Columns) -> Markup:
-    head = [t("Time (UTC)"), *(each["name"] for each in series)]
+    head = [t("chart.time"), *(each["name"] for each in series)]
     return numbers(t, head, _rows(series, columns))
 
 
 def _rows(series: Sequence[Line], columns: Columns) -> list[list[str]]:
-    """Newest first; times without anything are left out."""
+    """Build the rows, newest first, without empty columns."""
     rows = [
         [moment(start), *(NOTHING if (value := each["values"][at]) is None else exact(value) for each in series)]
         for at, start in enumerate(columns.starts)

@@ -1,4 +1,4 @@
-"""Deploys in a chart: a vertical line with its label, so that what changed is seen beside what followed."""
+"""Deploy marks in a chart: a vertical line with a label."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from offsider.web.charts.readable import moment
 from offsider.web.charts.svg import element, percent
 
 LONGEST_LABEL = 24
-_LINES = 2  # labels of neighbours stand in two lines, not over each other
+_LINES = 2  # labels of neighbors alternate between two lines
 
 
 class Mark(TypedDict):
-    """A deploy: when (epoch seconds), and its label."""
+    """A deploy: its time (epoch seconds) and its label."""
 
     at: float
     label: str
 
 
 def draw(marks: Sequence[Mark], columns: Columns, *, bottom: float) -> list[Markup]:
-    """Every mark that lies in the time of the chart."""
+    """Draw the marks inside the time range of the chart."""
     drawn: list[Markup] = []
     for position, mark in enumerate(marks):
         share = columns.share(mark["at"])
@@ -35,7 +35,7 @@ def draw(marks: Sequence[Mark], columns: Columns, *, bottom: float) -> list[Mark
 def _mark(mark: Mark, share: float, y: float, bottom: float) -> Markup:
     x = percent(share)
     line = element("line", {"x1": x, "x2": x, "y1": y - 8, "y2": bottom})
-    # In the right half the label stands left of its line, where there is room.
+    # In the right half the label is left of its line, where there is space.
     right = share > 0.5
     place: dict[str, object] = {
         "x": x,

@@ -1,4 +1,4 @@
-"""The elements of a chart as markup: attributes and text are escaped here, so a chart cannot forget it."""
+"""Elements of charts. Attributes and text are escaped here."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from markupsafe import Markup, escape
 
 
 def element(name: str, attributes: Mapping[str, object], *children: str) -> Markup:
-    """One element; children that are not markup yet are text, and escaped."""
+    """Build an element; children that are not markup are escaped."""
     written = "".join(f' {key}="{escape(_value(value))}"' for key, value in attributes.items())
     return Markup(f"<{name}{written}>{''.join(map(escape, children))}</{name}>")  # noqa: S704 - all parts are escaped
 
 
 def percent(share: float) -> str:
-    """A length or a place as a share (0 to 1) of the chart's width, which only the browser knows."""
+    """Return a length or position, a fraction (0 to 1) of the chart's width, in percent."""
     return f"{_number(share * 100)}%"
 
 

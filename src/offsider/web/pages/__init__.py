@@ -1,4 +1,4 @@
-"""The pages: each module has the routes of one noun."""
+"""The pages; each module has the routes of one resource."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from importlib import import_module
 
 from offsider.web.routing import Route
 
-#: In the order in which their routes are tried.
+#: Modules in the order in which their routes are tried.
 PAGES = (
     "scrape",
     "dashboard",
@@ -29,5 +29,5 @@ PAGES = (
 
 
 def routes() -> list[Route]:
-    """The routes of all pages."""
+    """Return the routes of all pages."""
     return [route for page in PAGES for route in import_module(f"offsider.web.pages.{page}").ROUTES]

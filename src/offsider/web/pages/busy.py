@@ -1,4 +1,4 @@
-"""The worker processes, what each of their threads runs, and the signals that can be left for them."""
+"""The page of worker processes: their running jobs, and signals to them."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from typing import Any
 
 from offsider.core.errors import EmbeddedProcess
 from offsider.inspector import Process, ProcessSet, Work, WorkSet
-from offsider.web.answers import BadRequest, Done, NotFound, Page
+from offsider.web.messages import Message
+from offsider.web.page_request import PageRequest
+from offsider.web.results import BadRequest, Done, NotFound, Page
 from offsider.web.routing import LOOK, Route
 from offsider.web.segments import segment
 from offsider.web.shown_job import shown
-from offsider.web.visit import Visit
-from offsider.web.words import Words
 
 PER_PAGE = 100
-#: A process may serve more queues, in more capsules, than a page can show.
+#: Limits of the page; a process may have more queues and capsules.
 MOST_QUEUES = 50
 MOST_CAPSULES = 20
 EVERYBODY = "all"
 
 
-def show(visit: Visit) -> Page:
-    only = visit.choice("only", ("", "jobs", "processes"), "")
-    page = visit.number("page")
-    processes = list(ProcessSet(visit.config))
-    works = list(WorkSet(visit.config))
+def show(request: PageRequest) -> Page:
+    only = request.choice("only", ("", "jobs", "processes"), "")
+    page = request.number("page")
+    processes = list(ProcessSet(request.installation))
+    works = list(WorkSet(request.installation))
     pages = max(1, -(-len(works) // PER_PAGE))
     page = min(page, pages)
     first = (page - 1) * PER_PAGE
@@ -33,45 +33,58 @@ def show(visit: Visit) -> Page:
         "only": only,
         "totals": _totals(processes),
         "processes": [_process(process) for process in processes] if only != "jobs" else [],
-        "jobs": [_work(visit, work) for work in works[first : first + PER_PAGE]] if only != "processes" else [],
+        "jobs": [_work(request, work) for work in works[first : first + PER_PAGE]] if only != "processes" else [],
         "running": len(works),
+        "just_begun": max(0, sum(process.busy for process in processes) - len(works)),
         "page": page,
         "pages": pages,
     }
-    return Page("busy", "Busy", data)
+    return Page("busy", "term.busy", data)
 
 
-def quiet(visit: Visit) -> Done:
-    return _signalled(visit, Process.quiet, "Asked to take no further jobs: {names}")
+def quiet(request: PageRequest) -> Done:
+    return _signalled(request, Process.quiet, "busy.quieted")
 
 
-def stop(visit: Visit) -> Done:
-    return _signalled(visit, Process.stop, "Asked to stop: {names}")
+def stop(request: PageRequest) -> Done:
+    return _signalled(request, Process.stop, "busy.stopped")
 
 
-def dump(visit: Visit) -> Done:
-    return _signalled(visit, Process.dump, "Asked to write to the log what every thread does: {names}")
+def dump(request: PageRequest) -> Done:
+    return _signalled(request, Process.dump, "busy.dumped")
 
 
-def _signalled(visit: Visit, signal: Callable[[Process], None], message: str) -> Done:
-    meant = _meant(visit)
-    for process in meant:
+def _signalled(request: PageRequest, signal: Callable[[Process], None], message: str) -> Done:
+    targets = _targets(request)
+    for process in targets:
         try:
             signal(process)
         except EmbeddedProcess as error:
             raise BadRequest(str(error)) from error
-    identities = [process.identity for process in meant]
-    told = Words(message, names=", ".join(identities)) if identities else Words("No worker process is running.")
-    return Done("/busy", told, {"processes": identities})
+    identities = [process.identity for process in targets]
+    result = Message(message, names=", ".join(identities)) if identities else Message("busy.no_processes")
+    return Done("/busy", result, {"processes": identities})
 
 
-def _meant(visit: Visit) -> Sequence[Process]:
-    identity = visit.path("identity")
+def _sure_to_quiet(request: PageRequest) -> Message:
+    if request.path("identity") == EVERYBODY:
+        return Message("busy.confirm_quiet_all", count=len(_targets(request)))
+    return Message("busy.confirm_quiet", name=request.path("identity"))
+
+
+def _sure_to_stop(request: PageRequest) -> Message:
+    if request.path("identity") == EVERYBODY:
+        return Message("busy.confirm_stop_all", count=len(_targets(request)))
+    return Message("busy.confirm_stop", name=request.path("identity"))
+
+
+def _targets(request: PageRequest) -> Sequence[Process]:
+    identity = request.path("identity")
     if identity == EVERYBODY:
-        return [process for process in ProcessSet(visit.config) if not process.embedded]
-    found = ProcessSet(visit.config).find(identity)
+        return [process for process in ProcessSet(request.installation) if not process.embedded]
+    found = ProcessSet(request.installation).find(identity)
     if found is None:
-        raise NotFound("This process is gone, or has not shown itself for a minute.")
+        raise NotFound("busy.process_gone")
     return [found]
 
 
@@ -112,7 +125,7 @@ def _process(process: Process) -> Mapping[str, Any]:
 
 
 def _capsules(process: Process) -> list[Mapping[str, Any]]:
-    """Each with its queues and their weights; one without a name for a process that tells of none."""
+    """Return the capsules with their queues and weights; one without a name for a process that publishes none."""
     if not process.capsules:
         return [_capsule("", process.concurrency, process.queues, process.weights)]
     return [
@@ -130,9 +143,9 @@ def _capsule(name: str, threads: int, queues: Sequence[str], weights: Mapping[st
     }
 
 
-def _work(visit: Visit, work: Work) -> Mapping[str, Any]:
+def _work(request: PageRequest, work: Work) -> Mapping[str, Any]:
     return {
-        **shown(work.record, visit.redacted, where="busy", key=work.jid),
+        **shown(work.record, request.redacted, where="busy", key=work.jid),
         "process": work.process,
         "tid": work.tid,
         "queue": work.queue,
@@ -144,7 +157,7 @@ def _work(visit: Visit, work: Work) -> Mapping[str, Any]:
 
 ROUTES = [
     Route("GET", "/busy", LOOK, show),
-    Route("POST", "/busy/{identity}/quiet", "process.quiet", quiet, confirm="Shall no further jobs be taken there?"),
-    Route("POST", "/busy/{identity}/stop", "process.stop", stop, confirm="Shall these workers stop?"),
+    Route("POST", "/busy/{identity}/quiet", "process.quiet", quiet, asks=_sure_to_quiet),
+    Route("POST", "/busy/{identity}/stop", "process.stop", stop, asks=_sure_to_stop),
     Route("POST", "/busy/{identity}/dump", "process.dump", dump),
 ]

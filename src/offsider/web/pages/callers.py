@@ -1,4 +1,4 @@
-"""Who floods a queue: its jobs by who pushed them, and by class."""
+"""The page of callers: which callers and classes fill a queue."""
 
 from __future__ import annotations
 
@@ -6,39 +6,39 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from offsider.inspector import Queue
-from offsider.web.answers import Page
 from offsider.web.display import MOST_LETTERS, cut
 from offsider.web.filters import address
+from offsider.web.results import Page
 from offsider.web.routing import LOOK, Route
 from offsider.web.segments import segment
 
 if TYPE_CHECKING:
-    from offsider.web.visit import Visit
+    from offsider.web.page_request import PageRequest
 
-#: How many jobs are looked at; more take longer than a page may.
+#: Sample sizes; larger ones take longer than a page may.
 _SAMPLES = ("1000", "10000")
 _MOST_ROWS = 25
 _MOST_QUEUES = 100
 _LONGEST_FILTER = 100
 
 
-def index(visit: Visit) -> Page:
-    """The fullest queue, which is the one that somebody floods."""
-    return _page(visit, "")
+def index(request: PageRequest) -> Page:
+    """Show the longest queue."""
+    return _page(request, "")
 
 
-def show(visit: Visit) -> Page:
-    """A chosen queue."""
-    return _page(visit, visit.path("name"))
+def show(request: PageRequest) -> Page:
+    """Show a selected queue."""
+    return _page(request, request.path("name"))
 
 
-def _page(visit: Visit, name: str) -> Page:
-    most = visit.choice("most", _SAMPLES, _SAMPLES[0])
-    sizes = [(queue.name, len(queue)) for queue in Queue.all(visit.config)]
+def _page(request: PageRequest, name: str) -> Page:
+    most = request.choice("most", _SAMPLES, _SAMPLES[0])
+    sizes = [(queue.name, len(queue)) for queue in Queue.all(request.installation)]
     queues = sorted(sizes, key=lambda each: (-each[1], each[0]))
     name = name or next((found for found, _ in queues), "")
     path = f"/callers/{segment(name)}"
-    found = Queue(name, visit.config).callers(int(most))
+    found = Queue(name, request.installation).callers(int(most))
     data = {
         "name": cut(name, MOST_LETTERS),
         "queue_path": f"/queues/{segment(name)}",
@@ -50,7 +50,7 @@ def _page(visit: Visit, name: str) -> Page:
         "by_caller": _rows(name, "caller", found.by_caller),
         "by_class": _rows(name, "name", found.by_class),
     }
-    return Page("callers", "Callers", data, subject=cut(name), tab="/queues")
+    return Page("callers", "callers.title", data, subject=cut(name), tab="/queues")
 
 
 def _queue(name: str, size: int, current: bool) -> dict[str, Any]:  # noqa: FBT001 - a plain value of the row
@@ -58,7 +58,7 @@ def _queue(name: str, size: int, current: bool) -> dict[str, Any]:  # noqa: FBT0
 
 
 def _rows(queue: str, field: str, counts: Mapping[str, int]) -> list[dict[str, Any]]:
-    """The largest first, each with the address of its jobs in the queue."""
+    """Return the largest counts first, each with the address of its jobs in the queue."""
     largest = sorted(counts.items(), key=lambda each: (-each[1], each[0]))[:_MOST_ROWS]
     path = f"/queues/{segment(queue)}"
     return [

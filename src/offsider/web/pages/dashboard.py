@@ -1,4 +1,4 @@
-"""The first page: what is going on now, the days before, the slowest queues, the server."""
+"""The dashboard: current activity, history, slowest queues and server data."""
 
 from __future__ import annotations
 
@@ -6,47 +6,61 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from offsider.config.installation import Installation
 from offsider.inspector import History, Queue, RulesInUse, ServerInfo, Stats, TopJobs, rules_in_use
 from offsider.inspector.switches import switches_here
-from offsider.web.answers import Answer, Page, Text
-from offsider.web.counters import counters, last_hour, looked, parked, server
+from offsider.web.counters import counters, last_hour, looked, server, stranded
 from offsider.web.layout import counts
+from offsider.web.page_request import PageRequest
+from offsider.web.results import Answer, Page, Text
 from offsider.web.routing import LOOK, Route
 from offsider.web.segments import segment
-from offsider.web.visit import Visit
-from offsider.wiring.config import Config
 
 MOST_QUEUES = 8
 MOST_JOBS = 5
 MOST_SWITCHES = 10
 MOST_DAYS = 180
-#: Choices of the history.
+#: Periods of the history.
 DAYS = (7, 30, 90, 180)
-#: Of the memory that the server may use, so much makes people worry.
+#: Fraction of maxmemory that shows a warning.
 MUCH_MEMORY = 0.85
 
 
-def show(visit: Visit) -> Answer:
-    if visit.request.method == "HEAD":
-        return alive(visit)
-    stats, hour, info = counters(visit.config), last_hour(visit.config), server(visit.config)
-    days = visit.number("days", default=30, lowest=1, highest=MOST_DAYS)
+def show(request: PageRequest) -> Answer:
+    if request.http.method == "HEAD":
+        return alive(request)
+    here = request.installation
+    stats, hour, info = counters(here), last_hour(here), server(here)
+    days = request.number("days", default=30, lowest=1, highest=MOST_DAYS)
     data = {
         "stats": {**counts(stats), "processes": stats.processes},
-        "switched": [switch.name for switch in switches_here(visit.config)[:MOST_SWITCHES]],
-        "attention": [*_attention(stats, info, rules_in_use(visit.config)), *_unserved(stats, visit.config)],
-        "parked": [{**asdict(jobs), "path": f"/metrics/{segment(jobs.name)}"} for jobs in parked(visit.config)],
+        "rates": {
+            "processed": round(stats.processed_per_second, 1),
+            "failed": round(stats.failed_per_second, 1),
+            "silent_processes": stats.silent_processes,
+        },
+        "switched": [switch.name for switch in switches_here(here)[:MOST_SWITCHES]],
+        "attention": [
+            request.t(message)
+            for message in (
+                *_attention(stats, info, rules_in_use(request.installation)),
+                *_unserved(stats, request.installation),
+            )
+        ],
+        "stranded": [
+            {**asdict(jobs), "path": f"/metrics/{segment(jobs.name)}"} for jobs in stranded(request.installation)
+        ],
         "hour": _hour(hour),
         "queues": _slowest(stats),
-        "history": {"days": days, "choices": DAYS, **_history(visit, days)},
-        "server": asdict(info),
+        "history": {"days": days, "choices": DAYS, **_history(request, days)},
+        "server": {name: value for name, value in asdict(info).items() if name != "raw"},
     }
-    return Page("dashboard", "Dashboard", data)
+    return Page("dashboard", "layout.dashboard", data)
 
 
-def alive(visit: Visit) -> Text:
-    """The cheapest answer that says whether the server can be reached."""
-    len(Queue("default", visit.config))
+def alive(request: PageRequest) -> Text:
+    """Check with one cheap command that the server is reachable."""
+    len(Queue("default", request.installation))
     return Text("")
 
 
@@ -80,9 +94,9 @@ def _slowest(stats: Stats) -> list[Mapping[str, Any]]:
     return [{**asdict(queue), "path": f"/queues/{segment(queue.name)}"} for queue in by_latency[:MOST_QUEUES]]
 
 
-def _history(visit: Visit, days: int) -> Mapping[str, Sequence[object]]:
-    """The oldest day first, as charts are read."""
-    history = History.read(days, visit.config)
+def _history(request: PageRequest, days: int) -> Mapping[str, Sequence[object]]:
+    """Return the history, oldest day first."""
+    history = History.read(days, request.installation)
     dates = sorted(history.processed)
     return {
         "dates": dates,
@@ -92,28 +106,26 @@ def _history(visit: Visit, days: int) -> Mapping[str, Sequence[object]]:
 
 
 def _attention(stats: Stats, info: ServerInfo, rules: Sequence[RulesInUse]) -> list[str]:
-    """What should not be so, in English words that are translated."""
+    """Return message ids of problems."""
     found: list[str] = []
     if not stats.processes and stats.enqueued:
-        found.append("Jobs wait, and no worker process is running.")
+        found.append("dashboard.no_processes")
     if info.policy and info.policy != "noeviction":
-        found.append(
-            "The server evicts keys when its memory is full, and jobs with them: set maxmemory-policy noeviction."
-        )
+        found.append("dashboard.evicts")
     if info.persistence == "none":
-        found.append("The server writes nothing to disk: a restart of it loses every job.")
+        found.append("dashboard.no_persistence")
     if info.max_memory_bytes and (info.used_memory_bytes or 0) > MUCH_MEMORY * info.max_memory_bytes:
-        found.append("The server's memory is nearly full: it will refuse new jobs.")
+        found.append("dashboard.memory_full")
     if len(rules) > 1:
-        found.append("Programs route jobs by different rules: offsider doctor tells which.")
+        found.append("dashboard.different_rules")
     return found
 
 
-def _unserved(stats: Stats, config: Config) -> list[str]:
+def _unserved(stats: Stats, here: Installation) -> list[str]:
     found: list[str] = []
-    # Of one moment: the queues of one second and the processes of the next do not belong together.
-    if stats.processes and stats.enqueued and looked(config).unserved:
-        found.append("Jobs wait in queues that nobody serves: offsider doctor tells which.")
+    # Queues and processes must be from one snapshot.
+    if stats.processes and stats.enqueued and looked(here).unserved:
+        found.append("dashboard.unserved")
     return found
 
 

@@ -1,70 +1,79 @@
-"""What goes wrong: errors that are alike, counted together when they happened."""
+"""The page of errors: groups of similar errors with their counts."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from offsider.inspector import ErrorGroup, ErrorGroups
-from offsider.web.answers import Done, NotFound, Page
 from offsider.web.display import MOST_LETTERS, cut
 from offsider.web.filters import MOST_PAGES, PAGE, address, pager
+from offsider.web.messages import Message
+from offsider.web.results import Done, NotFound, Page
 from offsider.web.routing import LOOK, Route
 from offsider.web.ruby import ruby_processes
 from offsider.web.segments import segment
 from offsider.web.shown_job import moment
-from offsider.web.words import Words
 
 if TYPE_CHECKING:
-    from offsider.web.visit import Visit
+    from offsider.web.page_request import PageRequest
 
 _HOURS = 48
 _HOUR_SECONDS = 3600
-_LONGEST_FILTER = 100
 
 
-def index(visit: Visit) -> Page:
-    """All groups, the latest first or the largest."""
-    order = visit.choice("order", ("last_seen", "count"), "last_seen")
-    page = visit.number("page", highest=MOST_PAGES)
-    groups = ErrorGroups(visit.config)
+def index(request: PageRequest) -> Page:
+    """Show all groups, by time or by count."""
+    order = request.choice("order", ("last_seen", "count"), "last_seen")
+    page = request.number("page", highest=MOST_PAGES)
+    groups = ErrorGroups(request.installation)
     found = groups.page((page - 1) * PAGE, PAGE, order="count" if order == "count" else "last_seen")
     data = {
+        "total": len(groups),
         "order": order,
         "orders": {each: address("/errors", order=each) for each in ("last_seen", "count")},
-        "ruby_processes": ruby_processes(visit.config),
+        "ruby_processes": ruby_processes(request.installation),
         "retries_path": "/retries",
         "dead_path": "/dead",
-        "groups": [_shown(visit, group) for group in found],
+        "groups": [_shown(request, group) for group in found],
         "pager": pager("/errors", page, len(groups), order=order),
     }
-    return Page("errors", "Errors", data)
+    return Page("errors", "term.errors", data)
 
 
-def show(visit: Visit) -> Page:
-    """One group with its whole message, hour by hour."""
-    group = ErrorGroups(visit.config).find(visit.path("id"))
+def show(request: PageRequest) -> Page:
+    """Show a group with its message and its errors per hour."""
+    group = ErrorGroups(request.installation).find(request.path("id"))
     if group is None:
-        raise NotFound("This error is not there any more: somebody has deleted it, or it was not seen for 30 days.")
-    return Page("error_group", "Error", _shown(visit, group), subject=cut(group.error_class), tab="/errors")
+        raise NotFound("errors.not_found")
+    return Page("error_group", "term.error", _shown(request, group), subject=cut(group.error_class), tab="/errors")
 
 
-def delete(visit: Visit) -> Done:
-    """Forget one group."""
-    gone = ErrorGroups(visit.config).delete(visit.path("id"))
-    return Done("/errors", Words("Deleted: {count}", count=int(gone)), {"deleted": int(gone)})
+def delete(request: PageRequest) -> Done:
+    """Delete a group."""
+    gone = ErrorGroups(request.installation).delete(request.path("id"))
+    return Done("/errors", Message("errors.deleted", count=int(gone)), {"deleted": int(gone)})
 
 
-def clear(visit: Visit) -> Done:
-    """Forget all groups."""
-    count = ErrorGroups(visit.config).clear()
-    return Done("/errors", Words("Deleted: {count}", count=count), {"deleted": count})
+def _sure(request: PageRequest) -> Message | None:
+    group = ErrorGroups(request.installation).find(request.path("id"))
+    if group is None:
+        return None
+    return Message("errors.confirm_delete", error=cut(group.error_class), name=cut(group.name))
 
 
-def _shown(visit: Visit, group: ErrorGroup) -> dict[str, Any]:
+def _sure_of_all(request: PageRequest) -> Message:
+    return Message("errors.confirm_clear", count=len(ErrorGroups(request.installation)))
+
+
+def clear(request: PageRequest) -> Done:
+    """Delete all groups."""
+    count = ErrorGroups(request.installation).clear()
+    return Done("/errors", Message("errors.deleted", count=count), {"deleted": count})
+
+
+def _shown(request: PageRequest, group: ErrorGroup) -> dict[str, Any]:
     path = f"/errors/{segment(group.id)}"
-    # What a filter looks for is contained in what is stored, so the beginning of a long name finds it too.
-    alike = {"name": group.name[:_LONGEST_FILTER], "error": group.error_class[:_LONGEST_FILTER]}
-    now = visit.config.clock.now()
+    now = request.installation.config.clock.now()
     first = int(now) // _HOUR_SECONDS * _HOUR_SECONDS - (_HOURS - 1) * _HOUR_SECONDS
     return {
         "id": group.id,
@@ -81,8 +90,8 @@ def _shown(visit: Visit, group: ErrorGroup) -> dict[str, Any]:
         "queue_path": f"/queues/{segment(group.queue)}" if group.queue else "",
         "last_jid": cut(group.last_jid),
         "job_path": f"/job/{segment(group.last_jid)}" if group.last_jid else "",
-        "retries_path": address("/retries", **alike),
-        "dead_path": address("/dead", **alike),
+        "retries_path": address("/retries", group=group.id),
+        "dead_path": address("/dead", group=group.id),
         "hours_start_at": first,
         "hours": [group.recent.get(first + hour * _HOUR_SECONDS, 0) for hour in range(_HOURS)],
     }
@@ -90,7 +99,7 @@ def _shown(visit: Visit, group: ErrorGroup) -> dict[str, Any]:
 
 ROUTES = [
     Route("GET", "/errors", LOOK, index),
-    Route("POST", "/errors/clear", "error.clear", clear, confirm="Delete all errors?"),
+    Route("POST", "/errors/clear", "error.clear", clear, asks=_sure_of_all),
     Route("GET", "/errors/{id}", LOOK, show),
-    Route("POST", "/errors/{id}/delete", "error.delete", delete),
+    Route("POST", "/errors/{id}/delete", "error.delete", delete, asks=_sure),
 ]

@@ -1,4 +1,4 @@
-"""One job, wherever it is: all that is known of it, and what can be done."""
+"""The page of a job: its data and actions."""
 
 from __future__ import annotations
 
@@ -8,20 +8,18 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from offsider.config.installation import Installation
 from offsider.core.errors import MalformedPayload, RedisRefused
 from offsider.inspector import Attempts, JobRecord, Quarantine
-from offsider.web.answers import BadRequest, Done, NotFound, Page
 from offsider.web.display import LINE_LETTERS, MOST_LETTERS, cut
+from offsider.web.extension_tabs import job_facts
 from offsider.web.filters import BUDGET_MS, address
-from offsider.web.pages.job_sets import DEAD, SET_PAGES, VERBS
-from offsider.web.pages.queues import queue_path
-from offsider.web.pages.search import results
-from offsider.web.places import (
+from offsider.web.job_lookup import (
     BUSY,
     QUARANTINE,
+    HeldJob,
     JobOfSet,
     JobPutAside,
-    ParkedJob,
     Place,
     QueuedJob,
     RunningJob,
@@ -29,30 +27,29 @@ from offsider.web.places import (
     find_by_jid,
     jid_of,
 )
+from offsider.web.messages import Message
+from offsider.web.pages.job_sets import DEAD, SET_PAGES, VERBS
+from offsider.web.pages.queues import queue_path
+from offsider.web.pages.search import results
 from offsider.web.redaction import without_copies
+from offsider.web.results import BadRequest, Done, NotFound, Page
 from offsider.web.routing import LOOK, Route
 from offsider.web.ruby import ruby_processes
 from offsider.web.shown_job import MOST_ON_PAGES, arguments, moment, shown, start_of
-from offsider.web.tabs import job_facts
-from offsider.web.words import Words
 
 if TYPE_CHECKING:
-    from offsider.web.visit import Visit
-    from offsider.wiring.config import Config
+    from offsider.web.page_request import PageRequest
 
-#: What "show all" shows.
+#: Maximum characters for "show all".
 _MOST_IN_ALL = 8_000_000
 _MOST_FIELDS = 200
 _LAST_MOMENT = 253_402_300_799
 _LONGEST_DELAY_MINUTES = 5_256_000  # ten years
 _PAGE_OF = {page.kind.name: page for page in SET_PAGES}
-_TOLD = {name: verb.done for name, verb in VERBS.items()} | {"restore": "Restored: {count}"}
-_AT = "The time has to be written as 2026-11-21T15:00, in UTC."
-_GONE = "Nothing was done: the job is not there any more. It has run, or somebody was quicker."
-_FOR_GOOD = "Delete this job for good?"
+_MESSAGES = {name: verb.done for name, verb in VERBS.items()} | {"restore": "done.restored"}
 _OF_QUEUES = ("quarantine", "delete")
 _OF_THE_QUARANTINE = ("restore", "delete")
-#: Keys of the payload that have a row of their own.
+#: Payload fields with their own row.
 _SHOWN_BY_NAME = frozenset(
     {
         *("class", "args", "kwargs", "jid", "queue", "tags", "retry_count", "correlation_id"),
@@ -61,38 +58,38 @@ _SHOWN_BY_NAME = frozenset(
 )
 
 
-def show(visit: Visit) -> Page:
-    """A job by its place and its key; by its id elsewhere, when it has moved on."""
-    where, key = visit.path("where"), visit.path("key")
-    place = find(visit.config, where, key)
-    return show_by_id(visit, jid_of(where, key)) if place is None else _page(visit, place)
+def show(request: PageRequest) -> Page:
+    """Show a job by location and key, or by id if it has moved."""
+    where, key = request.path("where"), request.path("key")
+    place = find(request.installation, where, key)
+    return show_by_id(request, jid_of(where, key)) if place is None else _page(request, place)
 
 
-def find_by_id(visit: Visit) -> Page:
-    """A job by its id, wherever it is."""
-    return show_by_id(visit, visit.path("jid"))
+def find_by_id(request: PageRequest) -> Page:
+    """Show a job by its id, wherever it is."""
+    return show_by_id(request, request.path("jid"))
 
 
-def show_by_id(visit: Visit, jid: str) -> Page:
-    """The page of a job by its id; of the search for it, when looking takes longer than a page may.
+def show_by_id(request: PageRequest, jid: str) -> Page:
+    """Show a job by its id, or the progress of the search if it takes longer than a page may.
 
     Raises:
-        NotFound: it is nowhere.
+        NotFound: the job does not exist.
     """
-    place, chunk = find_by_jid(visit.config, jid, BUDGET_MS)
+    place, chunk = find_by_jid(request.installation, jid, BUDGET_MS)
     if place is not None:
-        return _page(visit, place)
+        return _page(request, place)
     if chunk.cursor:
-        return results(visit, jid, chunk)
-    raise NotFound("There is no such job any more: it has run, or was deleted.")
+        return results(request, jid, chunk)
+    raise NotFound("job.not_found")
 
 
-def _page(visit: Visit, place: Place) -> Page:
+def _page(request: PageRequest, place: Place) -> Page:
     record = place.record
-    args, kwargs = arguments(record, visit.redacted)
-    payload = _payload(visit, record, args, kwargs)
-    most = _MOST_IN_ALL if visit.choice("all", ("0", "1"), "0") == "1" else MOST_ON_PAGES
-    short = shown(record, visit.redacted, where=place.where, key=place.key)
+    args, kwargs = arguments(record, request.redacted)
+    payload = _payload(request, record, args, kwargs)
+    most = _MOST_IN_ALL if request.choice("all", ("0", "1"), "0") == "1" else MOST_ON_PAGES
+    short = shown(record, request.redacted, where=place.where, key=place.key)
     at = moment(_at(place))
     texts = {
         "args": "".join(map(str, args)) if record.malformed else start_of(args, most + 1, pretty=True),
@@ -100,7 +97,7 @@ def _page(visit: Visit, place: Place) -> Page:
         "backtrace": "\n".join(record.error_backtrace),
         "error_message": record.error_message,
     }
-    attempts = [*_attempts(visit, record.jid)]
+    attempts = [*_attempts(request, record.jid)]
     data: dict[str, Any] = short | {
         "stored_name": record.name,
         "at": at,
@@ -114,13 +111,13 @@ def _page(visit: Visit, place: Place) -> Page:
         "context": [{"name": name, "value": _text(value)} for name, value in record.context.items()],
         "running": _running(place),
         "attempts": attempts,
-        "ruby_processes": ruby_processes(visit.config) if record.error_class and not attempts else 0,
-        "same_class": [*_same(name=record.display_class)],
-        "same_error": [*_same(error=record.error_class)],
+        "ruby_processes": ruby_processes(request.installation) if record.error_class and not attempts else 0,
+        "same_class": [*_same(request, name=record.display_class)],
+        "same_error": [*_same(request, error=record.error_class)],
         "actions": {verb: f"{short['path']}/{verb}" for verb in _verbs(place)},
-        "facts": job_facts(visit.config, payload),
+        "facts": job_facts(request.installation, payload),
     }
-    return Page("job", "Job", data, subject=record.display_class or record.jid, tab=_list_path(place.where))
+    return Page("job", "term.job", data, subject=record.display_class or record.jid, tab=_list_path(place.where))
 
 
 def _at(place: Place) -> float | None:
@@ -133,8 +130,8 @@ def _at(place: Place) -> float | None:
             return None
 
 
-def _attempts(visit: Visit, jid: str) -> Iterator[dict[str, Any]]:
-    for attempt in Attempts.of(jid, visit.config) if jid else ():
+def _attempts(request: PageRequest, jid: str) -> Iterator[dict[str, Any]]:
+    for attempt in Attempts.of(jid, request.installation) if jid else ():
         yield {
             "number": attempt.number,
             "at": moment(attempt.at),
@@ -145,18 +142,18 @@ def _attempts(visit: Visit, jid: str) -> Iterator[dict[str, Any]]:
         }
 
 
-def _payload(visit: Visit, record: JobRecord, args: list[Any], kwargs: dict[str, Any]) -> dict[str, Any] | None:
-    """The job as it is stored, as far as the visitor may see it; None for bytes that are none."""
+def _payload(request: PageRequest, record: JobRecord, args: list[Any], kwargs: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the redacted payload; None for bytes that are not a job."""
     if record.payload is None:
         return None
-    redact = visit.options.redact
+    redact = request.options.redact
     payload = without_copies(redact, record.display_class, record.payload)
-    # Those of a wrapped job are the ones that the hook has seen, without their wrapper.
+    # For a wrapped job, use the arguments that the hook has seen, without the wrapper.
     return payload if redact is None else payload | {"args": args, "kwargs": kwargs}
 
 
 def _fields(payload: Mapping[str, Any]) -> Iterator[dict[str, str]]:
-    """What else the payload holds."""
+    """Return the other fields of the payload."""
     for name, value in islice(payload.items(), _MOST_FIELDS):
         if name not in _SHOWN_BY_NAME and not name.startswith("meta."):
             yield {"name": cut(name), "value": _text(value)}
@@ -178,11 +175,11 @@ def _running(place: Place) -> dict[str, Any] | None:
     }
 
 
-def _same(**asked: str) -> Iterator[dict[str, str]]:
-    """Where else to look for what this job has in common with others."""
+def _same(request: PageRequest, **asked: str) -> Iterator[dict[str, str]]:
+    """Return links to jobs with the same value in each set."""
     if all(0 < len(text) <= LINE_LETTERS for text in asked.values()):
         for page in SET_PAGES:
-            yield {"title": page.title, "path": address(page.path, **asked)}
+            yield {"title": request.t(page.title), "path": address(page.path, **asked)}
 
 
 def _verbs(place: Place) -> tuple[str, ...]:
@@ -193,7 +190,7 @@ def _verbs(place: Place) -> tuple[str, ...]:
             return _OF_QUEUES
         case JobPutAside():
             return _OF_THE_QUARANTINE
-        case RunningJob() | ParkedJob():
+        case RunningJob() | HeldJob():
             return ()
 
 
@@ -203,68 +200,76 @@ def _list_path(where: str) -> str:
     return {BUSY: "/busy", QUARANTINE: "/quarantine"}.get(where, "/queues")
 
 
-def act(name: str, visit: Visit) -> Done:
-    """Do something to one job, and go back to where it was listed.
+def act(name: str, request: PageRequest) -> Done:
+    """Run an action on a job, and return to its list.
 
     Raises:
-        NotFound: it has left its place meanwhile.
-        BadRequest: it cannot be done here.
+        NotFound: the job has moved.
+        BadRequest: the action is not possible here.
     """
-    where, key = visit.path("where"), visit.path("key")
-    place = find(visit.config, where, key)
+    where, key = request.path("where"), request.path("key")
+    place = find(request.installation, where, key)
     if place is None:
-        raise NotFound(_GONE)
+        raise NotFound("job.gone")
     if name not in _verbs(place):
-        raise BadRequest("This cannot be done with a job in {where}.", where=cut(where))
+        raise BadRequest("job.cannot", where=cut(where))
     try:
-        done = _done(visit.config, place, name)
+        done = _done(request.installation, place, name)
     except (MalformedPayload, RedisRefused) as error:
         raise BadRequest(str(error)) from error
     if not done:
-        raise NotFound(_GONE)
+        raise NotFound("job.gone")
     back = queue_path(place.queue.name) if isinstance(place, QueuedJob) else _list_path(where)
-    return Done(back, Words(_TOLD[name], count=1), {"jid": place.record.jid})
+    return Done(back, Message(_MESSAGES[name], count=1), {"jid": place.record.jid})
 
 
-def _done(config: Config, place: Place, name: str) -> bool:
+def _sure(request: PageRequest) -> Message | None:
+    place = find(request.installation, request.path("where"), request.path("key"))
+    if place is None:
+        return None
+    name, jid = cut(place.record.display_class), cut(place.record.jid)
+    return Message("job.confirm_delete", name=name, jid=jid)
+
+
+def _done(here: Installation, place: Place, name: str) -> bool:
     if isinstance(place, JobOfSet):
         return VERBS[name].one(place.record)
     if isinstance(place, QueuedJob):
         return (place.queue.delete if name == "delete" else place.queue.quarantine)(place.record)
     if isinstance(place, JobPutAside):
-        quarantine = Quarantine(config)
+        quarantine = Quarantine(here)
         return (quarantine.delete if name == "delete" else quarantine.restore)(place.key)
     return False
 
 
-def reschedule(visit: Visit) -> Done:
-    """Make a job due at another time: ``at`` (UTC, ``2026-11-21T15:00``), or in so many ``minutes``.
+def reschedule(request: PageRequest) -> Done:
+    """Reschedule a job: ``at`` a time (UTC, ``2026-11-21T15:00``), or in ``minutes``.
 
     Raises:
-        BadRequest: neither was given, or it is no time.
-        NotFound: it has left its set meanwhile.
+        BadRequest: both are missing, or the time is invalid.
+        NotFound: the job has left its set.
     """
-    where, key = visit.path("where"), visit.path("key")
-    place = find(visit.config, where, key)
+    where, key = request.path("where"), request.path("key")
+    place = find(request.installation, where, key)
     if not isinstance(place, JobOfSet) or "reschedule" not in _verbs(place):
-        raise NotFound("There is no such job whose time could be changed.")
-    at = _time(visit)
+        raise NotFound("job.not_reschedulable")
+    at = _time(request)
     if not place.record.reschedule(at):
-        raise NotFound(_GONE)
-    return Done(_list_path(where), Words("Rescheduled: {count}", count=1), {"jid": place.record.jid, "at": at})
+        raise NotFound("job.gone")
+    return Done(_list_path(where), Message("done.rescheduled", count=1), {"jid": place.record.jid, "at": at})
 
 
-def _time(visit: Visit) -> float:
-    minutes = visit.number("minutes", default=-1, lowest=0, highest=_LONGEST_DELAY_MINUTES)
+def _time(request: PageRequest) -> float:
+    minutes = request.number("minutes", default=-1, lowest=0, highest=_LONGEST_DELAY_MINUTES)
     if minutes >= 0:
-        return visit.config.clock.now() + minutes * 60
+        return request.installation.config.clock.now() + minutes * 60
     try:
-        at = datetime.fromisoformat(visit.text("at", most=40))
+        at = datetime.fromisoformat(request.text("at", most=40))
     except ValueError as error:
-        raise BadRequest(_AT) from error
+        raise BadRequest("job.bad_time") from error
     moment_of = (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
     if not 0 <= moment_of <= _LAST_MOMENT:
-        raise BadRequest(_AT)
+        raise BadRequest("job.bad_time")
     return moment_of
 
 
@@ -274,9 +279,7 @@ ROUTES = [
     Route("GET", _ONE, LOOK, show),
     Route("POST", f"{_ONE}/reschedule", "job.reschedule", reschedule),
     *(
-        Route(
-            "POST", f"{_ONE}/{name}", f"job.{name}", partial(act, name), confirm=_FOR_GOOD if name == "delete" else ""
-        )
-        for name in _TOLD
+        Route("POST", f"{_ONE}/{name}", f"job.{name}", partial(act, name), asks=_sure if name == "delete" else None)
+        for name in _MESSAGES
     ),
 ]

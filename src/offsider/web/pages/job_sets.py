@@ -1,4 +1,4 @@
-"""Retries, scheduled and dead jobs: three pages of one kind."""
+"""The pages of retries, scheduled and dead jobs."""
 
 from __future__ import annotations
 
@@ -9,43 +9,43 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from offsider.core.errors import MalformedPayload, RedisRefused
-from offsider.inspector import DeadSet, JobFilter, JobSet, Quarantine, RetrySet, ScheduledSet, SetEntry
-from offsider.web.answers import Done, Page
+from offsider.inspector import Counted, DeadSet, JobFilter, JobSet, Quarantine, RetrySet, ScheduledSet, SetEntry
+from offsider.web.bulk import Bulk
 from offsider.web.filters import (
     BUDGET_MS,
     ENOUGH,
     MOST_PAGES,
     PAGE,
-    PREVIEW_MS,
     address,
     facets,
     fields_of,
     filter_data,
+    labels,
     pager,
     progress,
     wanted,
 )
+from offsider.web.messages import Message, with_gone
+from offsider.web.results import Done, Page
 from offsider.web.routing import LOOK, Route
 from offsider.web.shown_job import moment, shown
-from offsider.web.words import Words, counted
 
 if TYPE_CHECKING:
-    from offsider.web.visit import Visit
+    from offsider.web.page_request import PageRequest
 
 _ORDERS = ("earliest", "latest")
-_FOR_GOOD = "Delete these jobs for good?"
 
 
 @dataclass(frozen=True)
 class SetPage:
-    """One of the three.
+    """The page of a job set.
 
     Attributes:
-        path: of the page.
-        title: of the page.
-        kind: what it shows.
-        order: which jobs come first unless somebody asks for the others.
-        verbs: what can be done with its jobs.
+        path: path of the page.
+        title: message id of the title.
+        kind: the job set.
+        order: default order.
+        verbs: actions on its jobs.
     """
 
     path: str
@@ -55,69 +55,73 @@ class SetPage:
     verbs: tuple[str, ...]
 
 
-RETRIES = SetPage("/retries", "Retries", RetrySet, "earliest", ("retry", "kill", "quarantine", "delete"))
-SCHEDULED = SetPage("/scheduled", "Scheduled", ScheduledSet, "earliest", ("add_to_queue", "quarantine", "delete"))
-DEAD = SetPage("/dead", "Dead", DeadSet, "latest", ("retry", "quarantine", "delete"))
+RETRIES = SetPage("/retries", "term.retries", RetrySet, "earliest", ("retry", "kill", "quarantine", "delete"))
+SCHEDULED = SetPage("/scheduled", "term.scheduled", ScheduledSet, "earliest", ("add_to_queue", "quarantine", "delete"))
+DEAD = SetPage("/dead", "term.dead", DeadSet, "latest", ("retry", "quarantine", "delete"))
 SET_PAGES = (RETRIES, SCHEDULED, DEAD)
 
 
 @dataclass(frozen=True)
 class Verb:
-    """What can be done with jobs of a set.
+    """An action on jobs of a set.
 
     Attributes:
-        done: how it is told, in English, with a place for the count.
-        one: does it to one job; False when that has left the set.
-        every: does it to all that match, and answers how many there were.
-        confirm: asked before it is done to chosen jobs.
+        done: message id of the result, with a count.
+        one: acts on one job; returns False if the job has left the set.
+        every: acts on the counted jobs.
     """
 
     done: str
     one: Callable[[SetEntry], bool]
-    every: Callable[[JobSet, JobFilter | None], int]
-    confirm: str = ""
+    every: Callable[[JobSet, Counted, float | None], int]
 
 
-def _delete_all(jobs: JobSet, asked: JobFilter | None) -> int:
-    return jobs.clear() if asked is None else jobs.delete_all(asked)
-
+#: The reason passed to death handlers.
+KILLED = "killed in the web UI"
 
 VERBS = {
-    "retry": Verb("Sent to their queues: {count}", SetEntry.retry, JobSet.retry_all),
-    "add_to_queue": Verb("Sent to their queues: {count}", SetEntry.add_to_queue, JobSet.enqueue_all),
-    "kill": Verb("Moved to the dead jobs: {count}", SetEntry.kill, JobSet.kill_all),
-    "quarantine": Verb("Moved to quarantine: {count}", SetEntry.quarantine, JobSet.quarantine_all),
-    "delete": Verb("Deleted: {count}", SetEntry.delete, _delete_all, confirm=_FOR_GOOD),
+    "retry": Verb("done.added", SetEntry.retry, JobSet.retry_all),
+    "add_to_queue": Verb("done.added", SetEntry.add_to_queue, JobSet.enqueue_all),
+    "kill": Verb(
+        "done.killed",
+        lambda entry: entry.kill(KILLED),
+        lambda jobs, counted, budget_ms: jobs.kill_all(counted, budget_ms, KILLED),
+    ),
+    "quarantine": Verb("done.quarantined", SetEntry.quarantine, JobSet.quarantine_all),
+    "delete": Verb("done.deleted", SetEntry.delete, JobSet.delete_all),
 }
 
 
-def show(page: SetPage, visit: Visit) -> Page:
-    """The jobs of a set, page by page, or those that match a filter."""
-    jobs, asked = page.kind(visit.config), wanted(visit)
-    order = visit.choice("order", _ORDERS, page.order)
+def show(page: SetPage, request: PageRequest) -> Page:
+    """Show the jobs of a set in pages, or the jobs that match a filter."""
+    jobs, asked = page.kind(request.installation), wanted(request)
+    order = request.choice("order", _ORDERS, page.order)
     data: dict[str, Any] = {
         "set": jobs.name,
         "path": page.path,
         "size": len(jobs),
-        "quarantine_size": len(Quarantine(visit.config)),
+        "quarantine_size": len(Quarantine(request.installation)),
         "order": order,
         "orders": {name: address(page.path, **fields_of(asked), order=name) for name in _ORDERS},
         "verbs": list(page.verbs),
         "selected": {verb: f"{page.path}/selected/{verb}" for verb in page.verbs},
         "every": {verb: address(f"{page.path}/all", **fields_of(asked), verb=verb) for verb in page.verbs},
+        "labels": labels(request.installation, asked),
         "filter": filter_data(page.path, asked, order=order),
     }
     listed = (
-        _listed(visit, page, jobs, order, data["size"]) if asked.empty else _matching(visit, page, jobs, asked, order)
+        _listed(request, page, jobs, order, data["size"])
+        if asked.empty
+        else _matching(request, page, jobs, asked, order)
     )
     return Page("job_set", page.title, data | listed, tab=page.path)
 
 
-def _listed(visit: Visit, page: SetPage, jobs: JobSet, order: str, size: int) -> dict[str, Any]:
-    number = visit.number("page", default=1, lowest=1, highest=MOST_PAGES)
+def _listed(request: PageRequest, page: SetPage, jobs: JobSet, order: str, size: int) -> dict[str, Any]:
+    number = request.number("page", default=1, lowest=1, highest=MOST_PAGES)
     entries = jobs.page((number - 1) * PAGE, PAGE, newest_first=order == "latest")
     return {
-        "jobs": _rows(visit, jobs, entries),
+        "jobs": _rows(request, jobs, entries),
         "pager": pager(page.path, number, size, order=order),
         "search": None,
         "facets": facets(entries, page.path, JobFilter(), order=order),
@@ -125,67 +129,58 @@ def _listed(visit: Visit, page: SetPage, jobs: JobSet, order: str, size: int) ->
     }
 
 
-def _matching(visit: Visit, page: SetPage, jobs: JobSet, asked: JobFilter, order: str) -> dict[str, Any]:
-    chunk = jobs.scan(asked, visit.text("cursor"), budget_ms=BUDGET_MS, most=ENOUGH)
+def _matching(request: PageRequest, page: SetPage, jobs: JobSet, asked: JobFilter, order: str) -> dict[str, Any]:
+    chunk = jobs.scan(asked, request.text("cursor"), budget_ms=BUDGET_MS, most=ENOUGH)
     return {
-        "jobs": _rows(visit, jobs, sorted(chunk.entries, key=attrgetter("score"), reverse=order == "latest")),
+        "jobs": _rows(request, jobs, sorted(chunk.entries, key=attrgetter("score"), reverse=order == "latest")),
         "pager": None,
-        "search": progress(visit, chunk, page.path, **fields_of(asked), order=order),
+        "search": progress(request, chunk, page.path, **fields_of(asked), order=order),
         "facets": facets(chunk.entries, page.path, asked, order=order),
         "sampled": len(chunk.entries),
     }
 
 
-def _rows(visit: Visit, jobs: JobSet, entries: Iterable[SetEntry]) -> list[dict[str, Any]]:
+def _rows(request: PageRequest, jobs: JobSet, entries: Iterable[SetEntry]) -> list[dict[str, Any]]:
     return [
-        shown(entry, visit.redacted, where=jobs.name, key=entry.key) | {"at": moment(entry.at)} for entry in entries
+        shown(entry, request.redacted, where=jobs.name, key=entry.key) | {"at": moment(entry.at)} for entry in entries
     ]
 
 
-def ask(page: SetPage, visit: Visit) -> Page:
-    """What doing something to all jobs, or to all that match, would do it to."""
-    jobs, asked = page.kind(visit.config), wanted(visit)
-    verb = visit.choice("verb", page.verbs, page.verbs[0])
-    size = len(jobs)
-    preview = None if asked.empty else jobs.preview(asked, budget_ms=PREVIEW_MS)
-    choices = ("quarantine", "delete") if verb in {"quarantine", "delete"} else (verb,)
-    data = {
-        "verb": "remove" if len(choices) > 1 else verb,
-        "name": "",
-        "path": page.path,
-        "matched": preview.matched if preview else size,
-        "scanned": preview.scanned if preview else size,
-        "complete": preview.complete if preview else True,
-        "total": size,
-        "filter": filter_data(page.path, asked),
-        "actions": {choice: f"{page.path}/all/{choice}" for choice in choices},
-        "back": address(page.path, **fields_of(asked)),
-        "days": visit.config.worker.quarantine_days,
-    }
-    return Page("bulk", page.title, data, tab=page.path)
+def _bulk(page: SetPage, request: PageRequest) -> Bulk:
+    actions = {verb: f"jobs.{verb}" for verb in page.verbs}
+    return Bulk(page.kind(request.installation), page.path, page.title, actions, tab=page.path)
 
 
-def all_jobs(page: SetPage, name: str, visit: Visit) -> Done:
-    """Do it to all that match."""
-    asked = wanted(visit)
+def ask(page: SetPage, request: PageRequest) -> Page:
+    """Count all or matching jobs and ask for confirmation."""
+    return _bulk(page, request).ask(request)
+
+
+def all_jobs(page: SetPage, name: str, request: PageRequest) -> Done:
+    """Act on the counted jobs."""
     verb = VERBS[name]
-    count = verb.every(page.kind(visit.config), None if asked.empty else asked)
-    return Done(page.path, Words(verb.done, count=count), {"done_to": count})
+    return _bulk(page, request).act(request, name, verb.done, verb.every)
 
 
-def selected(page: SetPage, name: str, visit: Visit) -> Done:
-    """Do it to the chosen jobs."""
-    jobs, verb = page.kind(visit.config), VERBS[name]
+def selected(page: SetPage, name: str, request: PageRequest) -> Done:
+    """Act on the selected jobs."""
+    jobs, verb = page.kind(request.installation), VERBS[name]
     outcome = Outcome()
-    keys = visit.selected("key")
+    keys = request.selected("key")
     for key in keys:
         outcome.add(jobs.entry(key), verb.one)
-    back = address(page.path, **fields_of(wanted(visit)))
-    return Done(back, outcome.told(verb.done), outcome.data())
+    back = address(page.path, **fields_of(wanted(request)))
+    return Done(back, outcome.message(verb.done), outcome.data())
+
+
+def sure_of_chosen(title: str, request: PageRequest) -> Message:
+    """Return the question before selected jobs are deleted."""
+    count = len(request.selected("key"))
+    return Message("bulk.confirm_delete_selected", place=request.t(title), number=count)
 
 
 class Outcome:
-    """How doing something to several jobs went."""
+    """The result of an action on several jobs."""
 
     def __init__(self) -> None:
         self.done = self.gone = 0
@@ -200,17 +195,17 @@ class Outcome:
         except (MalformedPayload, RedisRefused) as error:
             self.refused.append(str(error))
 
-    def told(self, done: str) -> Words:
-        told = counted(done, self.done, self.gone)
+    def message(self, done: str) -> Message:
+        message = with_gone(done, self.done, self.gone)
         if self.refused:
-            told += Words("Not possible: {count} ({reason})", count=len(self.refused), reason=self.refused[0])
-        return told
+            message += Message("done.refused_because", count=len(self.refused), reason=self.refused[0])
+        return message
 
     def data(self) -> dict[str, Any]:
         return {"done_to": self.done, "gone": self.gone, "refused": self.refused}
 
 
-Handler: TypeAlias = "Callable[[Visit], Page | Done]"
+Handler: TypeAlias = "Callable[[PageRequest], Page | Done]"
 
 
 def _routes(page: SetPage) -> Iterator[Route]:
@@ -218,8 +213,8 @@ def _routes(page: SetPage) -> Iterator[Route]:
     yield Route("GET", f"{page.path}/all", LOOK, partial(ask, page))
     for name in page.verbs:
         yield Route("POST", f"{page.path}/all/{name}", f"jobs.{name}", partial(all_jobs, page, name))
-        path, confirm = f"{page.path}/selected/{name}", VERBS[name].confirm
-        yield Route("POST", path, f"job.{name}", partial(selected, page, name), confirm=confirm)
+        asks = partial(sure_of_chosen, page.title) if name == "delete" else None
+        yield Route("POST", f"{page.path}/selected/{name}", f"job.{name}", partial(selected, page, name), asks=asks)
 
 
 ROUTES = [route for page in SET_PAGES for route in _routes(page)]

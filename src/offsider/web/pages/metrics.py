@@ -1,4 +1,4 @@
-"""Where the time goes: the job classes that run longest, and one of them in detail."""
+"""The pages of metrics: classes by execution time, and details of one class."""
 
 from __future__ import annotations
 
@@ -12,41 +12,41 @@ from offsider.inspector import BOUNDS_MS, PERIODS, DeployMark, FleetMetrics, Job
 from offsider.inspector.job_metrics import HISTOGRAM_PERIODS
 from offsider.inspector.service_levels import cpu_bound
 from offsider.inspector.switches import switches_here
-from offsider.web.answers import BadRequest, Page
 from offsider.web.charts import Columns
 from offsider.web.charts.readable import duration
 from offsider.web.display import MOST_LETTERS, cut
 from offsider.web.filters import address
 from offsider.web.pages.switches import switches_path
+from offsider.web.results import BadRequest, Page
 from offsider.web.routing import LOOK, Route
 from offsider.web.segments import segment
 
 if TYPE_CHECKING:
-    from offsider.web.visit import Visit
+    from offsider.web.page_request import PageRequest
 
-#: How many lines are drawn when nobody has chosen, and at most.
+#: Number of lines by default, and at most.
 _TOP = 5
 _MOST_LINES = 8
 _MOST_ROWS = 50
 _LONGEST_NAME = 500
 _SPARKS = 30
-#: Every bucket by its upper bound; what is in the last one took longer than any.
+#: Labels of the buckets by upper bound; the last bucket has no upper bound.
 _LAST = f"> {duration(BOUNDS_MS[-1])}"
 _BOUNDS = [*map(duration, BOUNDS_MS), _LAST]
 _LABELS = [*(f"≤ {duration(bound)}" for bound in BOUNDS_MS), _LAST]
 _SHARES = (50, 95, 99)
 
 
-def index(visit: Visit) -> Page:
-    """The classes with the most execution time, a line for each chosen one."""
-    period = visit.choice("period", tuple(PERIODS), "1h")
-    name = visit.text("name")
-    top = JobMetrics.top(period, name_contains=name, config=visit.config)
+def index(request: PageRequest) -> Page:
+    """Show the classes with the most execution time, and a line for each selected class."""
+    period = request.choice("period", tuple(PERIODS), "1h")
+    name = request.text("name")
+    top = JobMetrics.top(period, name_contains=name, config=request.installation)
     columns = Columns.over(top.starts_at, top.ends_at, top.step_seconds)
-    drawn = _drawn(visit, top.jobs)
+    drawn = _drawn(request, top.jobs)
     order = {job.name: position for position, job in enumerate(drawn)}
     toggle = partial(_toggle, [*order], period, name)
-    # Those that are drawn come along even when they are not among the first: what was chosen stays to be unchosen.
+    # Selected classes are listed even if they are not among the first, so that users can deselect them.
     rows = [*top.jobs[:_MOST_ROWS], *(job for job in top.jobs[_MOST_ROWS:] if job.name in order)]
     data = {
         "period": period,
@@ -62,14 +62,14 @@ def index(visit: Visit) -> Page:
         "processed": sum(top.processed.values()),
         "failed": sum(top.failed.values()),
     }
-    return Page("metrics", "Metrics", data)
+    return Page("metrics", "layout.metrics", data)
 
 
-def show(visit: Visit) -> Page:
-    """One class: how long its runs take, and how that changed."""
-    name = visit.path("name")
-    period = visit.choice("period", tuple(HISTOGRAM_PERIODS), "1h")
-    detail = JobMetrics.of(name, period, config=visit.config)
+def show(request: PageRequest) -> Page:
+    """Show the execution times of a class."""
+    name = request.path("name")
+    period = request.choice("period", tuple(HISTOGRAM_PERIODS), "1h")
+    detail = JobMetrics.of(name, period, config=request.installation)
     columns = Columns.over(detail.starts_at, detail.ends_at, 60)
     path = f"/metrics/{segment(name)}"
     data = {
@@ -85,35 +85,35 @@ def show(visit: Visit) -> Page:
         "columns": _columns(columns),
         "counts": _folded(columns, detail.buckets),
         "marks": _marks(detail.marks),
-        "cpu_share": cpu_bound(FleetMetrics.read(visit.config, class_name=name)).get(name),
-        "switched": any(switch.name == name for switch in switches_here(visit.config)),
+        "cpu_share": cpu_bound(FleetMetrics.read(request.installation, class_name=name)).get(name),
+        "switched": any(switch.name == name for switch in switches_here(request.installation)),
         "switches_path": switches_path(name),
         "retries_path": address("/retries", name=name),
         "dead_path": address("/dead", name=name),
     }
-    return Page("metrics_job", "Metrics", data, subject=cut(name), tab="/metrics")
+    return Page("metrics_job", "layout.metrics", data, subject=cut(name), tab="/metrics")
 
 
-def _drawn(visit: Visit, jobs: Sequence[JobTotals]) -> list[JobTotals]:
-    """The chosen classes in the order of the table, or the first ones."""
-    chosen = visit.query.all("job")
+def _drawn(request: PageRequest, jobs: Sequence[JobTotals]) -> list[JobTotals]:
+    """Return the selected classes in table order, or the first ones."""
+    chosen = request.query.all("job")
     if any(len(name) > _LONGEST_NAME for name in chosen):
-        raise BadRequest("{name} has to be at most {most} letters long.", name="job", most=_LONGEST_NAME)
+        raise BadRequest("error.too_long", name="job", most=_LONGEST_NAME)
     return [job for job in jobs if job.name in set(chosen)][:_MOST_LINES] if chosen else list(jobs[:_TOP])
 
 
 def _toggle(drawn: Sequence[str], period: str, filtered: str, name: str) -> str:
-    """The address at which a class is drawn if it is not now, and the reverse; empty when there is no room for it."""
+    """Return the address that selects or deselects a class; empty if the maximum is selected."""
     wanted = [each for each in drawn if each != name] if name in drawn else [*drawn, name]
     if len(wanted) > _MOST_LINES or len(name) > _LONGEST_NAME:
         return ""
-    # Without any name the first classes would be drawn again.
+    # Without a name the first classes would be selected again.
     fields = [("period", period), ("name", filtered), *(("job", each) for each in wanted or [""])]
     return f"/metrics?{urlencode(fields, errors='replace')}"
 
 
 def _row(job: JobTotals, position: int | None, period: str, columns: Columns) -> dict[str, Any]:
-    # A histogram is there for eight hours at most.
+    # Histograms are stored for eight hours.
     detail = period if period in HISTOGRAM_PERIODS else "8h"
     sparks = Columns.over(columns.starts_at, columns.ends_at, columns.step_seconds * -(-columns.count // _SPARKS))
     return {
@@ -144,14 +144,14 @@ def _marks(marks: Sequence[DeployMark]) -> list[dict[str, Any]]:
 
 
 def _folded(columns: Columns, buckets: Any) -> list[list[int]]:
-    """The 26 counts of each column."""
+    """Return the 26 counts of each column."""
     series = [{at: counts[bucket] for at, counts in buckets.items()} for bucket in range(len(_LABELS))]
     by_bucket = [columns.sums(each) for each in series]
     return [[int(sums[at]) for sums in by_bucket] for at in range(columns.count)]
 
 
 def _within(histogram: Sequence[int]) -> list[dict[str, Any]]:
-    """The bounds within which half of the runs ended, and nearly all."""
+    """Return the bounds of the percentiles in `_SHARES`."""
     total = sum(histogram)
     return [{"percent": share, "label": _bound(histogram, total * share / 100)} for share in _SHARES] if total else []
 

@@ -1,39 +1,39 @@
-"""What a visitor prefers, kept in cookies: the language, and light or dark."""
+"""Preferences of the user, stored in cookies: language and theme."""
 
 from __future__ import annotations
 
-from offsider.web.answers import BadRequest, Done
+from offsider.web.messages import Message
+from offsider.web.page_request import LOCALE_COOKIE, THEME_COOKIE, THEMES, PageRequest
+from offsider.web.results import BadRequest, Done
 from offsider.web.routing import PREFER, Route
 from offsider.web.translation import locales
-from offsider.web.visit import LOCALE_COOKIE, THEME_COOKIE, THEMES, Visit
-from offsider.web.words import Words
 
 YEAR_SECONDS = 365 * 24 * 3600
 
 
-def change_locale(visit: Visit) -> Done:
-    return _kept(visit, LOCALE_COOKIE, visit.choice("locale", tuple(locales()), "en"))
+def change_locale(request: PageRequest) -> Done:
+    return _kept(request, LOCALE_COOKIE, request.choice("locale", tuple(locales()), "en"))
 
 
-def change_theme(visit: Visit) -> Done:
-    return _kept(visit, THEME_COOKIE, visit.choice("theme", THEMES, THEMES[0]))
+def change_theme(request: PageRequest) -> Done:
+    return _kept(request, THEME_COOKIE, request.choice("theme", THEMES, THEMES[0]))
 
 
-def _kept(visit: Visit, cookie: str, value: str) -> Done:
-    secure = "; Secure" if visit.request.scheme == "https" else ""
-    path = visit.request.root or "/"
+def _kept(request: PageRequest, cookie: str, value: str) -> Done:
+    secure = "; Secure" if request.http.scheme == "https" else ""
+    path = request.http.root or "/"
     header = f"{cookie}={value}; Path={path}; Max-Age={YEAR_SECONDS}; SameSite=Lax; HttpOnly{secure}"
-    return Done(_back(visit), Words(f"{cookie}: {value}"), headers=(("set-cookie", header),))
+    return Done(_back(request), Message(f"{cookie}: {value}"), headers=(("set-cookie", header),))
 
 
-def _back(visit: Visit) -> str:
-    """The page that it was chosen on, which has to be one of ours."""
-    back = visit.text("back", most=2000)
-    below = back.removeprefix(visit.base)
-    if not back.startswith(visit.base) or not below.startswith("/") or below.startswith("//"):
-        raise BadRequest("There is no such page.")
+def _back(request: PageRequest) -> str:
+    """Return the page to go back to, which must be one of ours."""
+    back = request.text("back", most=2000)
+    below = back.removeprefix(request.base)
+    if not back.startswith(request.base) or not below.startswith("/") or below.startswith("//"):
+        raise BadRequest("error.no_page")
     if not below.isascii() or not below.isprintable() or "\\" in below:
-        raise BadRequest("There is no such page.")
+        raise BadRequest("error.no_page")
     return below
 
 

@@ -1,40 +1,42 @@
-"""The queues, and what waits in one of them."""
+"""The pages of queues, and of the jobs in a queue."""
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from offsider.config.installation import Installation
 from offsider.inspector import JobFilter, JobRecord, ProcessSet, Quarantine, Queue, Stats
-from offsider.web.answers import Done, NotFound, Page
+from offsider.web.bulk import Bulk
 from offsider.web.counters import counters
 from offsider.web.filters import (
     BUDGET_MS,
     ENOUGH,
     MOST_PAGES,
     PAGE,
-    PREVIEW_MS,
     address,
     facets,
     fields_of,
     filter_data,
+    labels,
     pager,
     progress,
     wanted,
 )
-from offsider.web.places import QUEUE, find_queued, queue_key
+from offsider.web.job_lookup import QUEUE, find_queued, queue_key
+from offsider.web.messages import Message, with_gone
+from offsider.web.results import Done, NotFound, Page
 from offsider.web.routing import LOOK, Route
 from offsider.web.segments import segment
 from offsider.web.shown_job import moment, shown
-from offsider.web.words import Words, counted
 
 if TYPE_CHECKING:
-    from offsider.web.visit import Visit
-    from offsider.wiring.config import Config
+    from offsider.web.page_request import PageRequest
 
-#: A queue of such a name has a page before anything was pushed to it; one of another name has to exist.
+#: A queue with such a name has a page even if it does not exist yet; other names must exist.
 _USUAL_NAME = re.compile(r"[A-Za-z0-9_.:-]{1,200}")
 _SORTED: dict[str, Callable[[dict[str, Any]], Any]] = {
     "latency": lambda row: (-row["latency_seconds"], row["name"]),
@@ -46,11 +48,11 @@ _SERVERS_SHOWN = 20
 _LONGEST_CURSOR = 500
 
 
-def index(visit: Visit) -> Page:
-    """Every queue: how much waits in it and how long, and who serves it."""
-    sort = visit.choice("sort", tuple(_SORTED), "latency")
-    served = _served(visit.config)
-    now = visit.config.clock.now()
+def index(request: PageRequest) -> Page:
+    """Show all queues with size, latency and processes."""
+    sort = request.choice("sort", tuple(_SORTED), "latency")
+    served = _served(request.installation)
+    now = request.installation.config.clock.now()
     rows: list[dict[str, Any]] = [
         {
             "name": queue.name,
@@ -62,21 +64,21 @@ def index(visit: Visit) -> Page:
             "processes": len(served[queue.name]),
             "served_by": served[queue.name][:_SERVERS_SHOWN],
         }
-        for queue in Stats.read(visit.config).queue_summaries
+        for queue in Stats.read(request.installation).queue_summaries
     ]
     rows.sort(key=_SORTED[sort])
     sorts = {name: address("/queues", sort=name) for name in _SORTED}
     data = {"queues": rows, "sort": sort, "sorts": sorts, "total_size": sum(row["size"] for row in rows)}
-    return Page("queues", "Queues", data)
+    return Page("queues", "term.queues", data)
 
 
-def show(visit: Visit) -> Page:
-    """What waits in one queue, page by page, or what of it matches a filter."""
-    queue, asked = _queue(visit), wanted(visit)
+def show(request: PageRequest) -> Page:
+    """Show the jobs of a queue in pages, or the jobs that match a filter."""
+    queue, asked = _queue(request), wanted(request)
     path = queue_path(queue.name)
-    order = visit.choice("order", _ORDERS, "next")
-    summary = next((each for each in counters(visit.config).queue_summaries if each.name == queue.name), None)
-    served_by = _served(visit.config)[queue.name]
+    order = request.choice("order", _ORDERS, "next")
+    summary = next((each for each in counters(request.installation).queue_summaries if each.name == queue.name), None)
+    served_by = _served(request.installation)[queue.name]
     data: dict[str, Any] = {
         "name": queue.name,
         "path": path,
@@ -84,24 +86,25 @@ def show(visit: Visit) -> Page:
         "size": len(queue),
         "latency_seconds": summary.latency_seconds if summary else 0.0,
         "paused": queue.paused,
-        "quarantine_size": len(Quarantine(visit.config)),
+        "quarantine_size": len(Quarantine(request.installation)),
         "processes": len(served_by),
         "served_by": served_by[:_SERVERS_SHOWN],
         "remove_path": address(f"{path}/all", **fields_of(asked)),
         "order": order,
         "orders": {name: address(path, **fields_of(asked), order=name) for name in _ORDERS},
+        "labels": labels(request.installation, asked),
         "filter": filter_data(path, asked, order=order),
     }
-    data |= _listed(visit, queue, order, data["size"]) if asked.empty else _matching(visit, queue, asked, order)
-    return Page("queue", "Queue", data, subject=queue.name, tab="/queues")
+    data |= _listed(request, queue, order, data["size"]) if asked.empty else _matching(request, queue, asked, order)
+    return Page("queue", "term.queue", data, subject=queue.name, tab="/queues")
 
 
-def _listed(visit: Visit, queue: Queue, order: str, size: int) -> dict[str, Any]:
-    page = visit.number("page", default=1, lowest=1, highest=MOST_PAGES)
+def _listed(request: PageRequest, queue: Queue, order: str, size: int) -> dict[str, Any]:
+    page = request.number("page", default=1, lowest=1, highest=MOST_PAGES)
     records = queue.page((page - 1) * PAGE, PAGE, newest_first=order == "newest")
     path = queue_path(queue.name)
     return {
-        "jobs": _rows(visit, queue, records),
+        "jobs": _rows(request, queue, records),
         "pager": pager(path, page, size, order=order),
         "search": None,
         "facets": facets(records, path, JobFilter(), order=order),
@@ -109,116 +112,110 @@ def _listed(visit: Visit, queue: Queue, order: str, size: int) -> dict[str, Any]
     }
 
 
-def _matching(visit: Visit, queue: Queue, asked: JobFilter, order: str) -> dict[str, Any]:
+def _matching(request: PageRequest, queue: Queue, asked: JobFilter, order: str) -> dict[str, Any]:
     path = queue_path(queue.name)
-    cursor = visit.text("cursor", most=_LONGEST_CURSOR)
+    cursor = request.text("cursor", most=_LONGEST_CURSOR)
     chunk = queue.scan(asked, cursor, budget_ms=BUDGET_MS, most=ENOUGH)
     return {
-        "jobs": _rows(visit, queue, chunk.entries),
+        "jobs": _rows(request, queue, chunk.entries),
         "pager": None,
-        "search": progress(visit, chunk, path, **fields_of(asked), order=order),
+        "search": progress(request, chunk, path, **fields_of(asked), order=order),
         "facets": facets(chunk.entries, path, asked, order=order),
         "sampled": len(chunk.entries),
     }
 
 
-def _rows(visit: Visit, queue: Queue, records: Iterable[JobRecord]) -> list[dict[str, Any]]:
+def _rows(request: PageRequest, queue: Queue, records: Iterable[JobRecord]) -> list[dict[str, Any]]:
     where = QUEUE + queue.name
     return [
-        shown(record, visit.redacted, where=where, key=queue_key(record, record.position))
+        shown(record, request.redacted, where=where, key=queue_key(record, record.position))
         | {"position": record.position, "latency_seconds": record.latency_seconds}
         for record in records
     ]
 
 
-def pause(visit: Visit) -> Done:
-    """Have no worker take jobs from a queue."""
-    queue = _queue(visit)
+def pause(request: PageRequest) -> Done:
+    """Pause a queue."""
+    queue = _queue(request)
     queue.pause()
-    return Done("/queues", Words("Paused: {name}", name=queue.name), {"queue": queue.name})
+    return Done("/queues", Message("queues.paused", name=queue.name), {"queue": queue.name})
 
 
-def unpause(visit: Visit) -> Done:
-    """Have workers take jobs from a queue again."""
-    queue = _queue(visit)
+def unpause(request: PageRequest) -> Done:
+    """Resume a queue."""
+    queue = _queue(request)
     queue.unpause()
-    return Done("/queues", Words("Goes on: {name}", name=queue.name), {"queue": queue.name})
+    return Done("/queues", Message("queues.resumed", name=queue.name), {"queue": queue.name})
 
 
-def ask(visit: Visit) -> Page:
-    """What removing all jobs of a queue, or all that match, would remove."""
-    queue, asked = _queue(visit), wanted(visit)
-    path = queue_path(queue.name)
-    preview = queue.preview(asked, budget_ms=PREVIEW_MS)
-    size = len(queue)
-    data = {
-        "verb": "remove",
-        "name": queue.name,
-        "path": path,
-        "matched": size if asked.empty else preview.matched,
-        "scanned": size if asked.empty else preview.scanned,
-        "complete": asked.empty or preview.complete,
-        "total": size,
-        "filter": filter_data(path, asked),
-        "actions": {verb: f"{path}/all/{verb}" for verb in ("quarantine", "delete")},
-        "back": address(path, **fields_of(asked)),
-        "days": visit.config.worker.quarantine_days,
-    }
-    return Page("bulk", "Queue", data, subject=queue.name, tab="/queues")
+def _bulk(request: PageRequest) -> Bulk:
+    queue = _queue(request)
+    actions = {"quarantine": "queue.quarantine", "delete": "queue.clear"}
+    return Bulk(queue, queue_path(queue.name), "term.queue", actions, tab="/queues", subject=queue.name)
 
 
-def delete_all(visit: Visit) -> Done:
-    """Delete all jobs that match, for good; without a filter the queue itself."""
-    queue, asked = _queue(visit), wanted(visit)
-    deleted = queue.clear() if asked.empty else queue.delete_matching(asked)
-    back = "/queues" if asked.empty else queue_path(queue.name)
-    return Done(back, Words("Deleted: {count}", count=deleted), {"done_to": deleted})
+def ask(request: PageRequest) -> Page:
+    """Count all or matching jobs and ask for confirmation."""
+    return _bulk(request).ask(request)
 
 
-def quarantine_all(visit: Visit) -> Done:
-    """Move all jobs that match to the quarantine."""
-    queue = _queue(visit)
-    moved = queue.quarantine_matching(wanted(visit))
-    return Done(queue_path(queue.name), Words("Moved to quarantine: {count}", count=moved), {"done_to": moved})
+def delete_all(request: PageRequest) -> Done:
+    """Permanently delete the counted jobs; without a filter also the queue, once it is empty."""
+    bulk = _bulk(request)
+    done = bulk.act(request, "delete", "done.deleted", Queue.delete_matching)
+    if done.data["finished"] and wanted(request).empty:
+        _queue(request).forget()
+        return replace(done, to="/queues")
+    return done
 
 
-def delete_selected(visit: Visit) -> Done:
-    """Delete the chosen jobs, for good."""
-    return _selected(visit, "Deleted: {count}", Queue.delete)
+def quarantine_all(request: PageRequest) -> Done:
+    """Move the counted jobs to the quarantine."""
+    return _bulk(request).act(request, "quarantine", "done.quarantined", Queue.quarantine_matching)
 
 
-def quarantine_selected(visit: Visit) -> Done:
-    """Move the chosen jobs to the quarantine."""
-    return _selected(visit, "Moved to quarantine: {count}", Queue.quarantine)
+def delete_selected(request: PageRequest) -> Done:
+    """Permanently delete the selected jobs."""
+    return _selected(request, "done.deleted", Queue.delete)
 
 
-def _selected(visit: Visit, done: str, act: Callable[[Queue, JobRecord], bool]) -> Done:
-    queue = _queue(visit)
-    keys = visit.selected("key")
-    # The last ones first: what is removed then shifts none that is still to be found.
+def _sure_of_chosen(request: PageRequest) -> Message:
+    count = len(request.selected("key"))
+    return Message("bulk.confirm_delete_selected", place=request.path("name"), number=count)
+
+
+def quarantine_selected(request: PageRequest) -> Done:
+    """Move the selected jobs to the quarantine."""
+    return _selected(request, "done.quarantined", Queue.quarantine)
+
+
+def _selected(request: PageRequest, done: str, act: Callable[[Queue, JobRecord], bool]) -> Done:
+    queue = _queue(request)
+    keys = request.selected("key")
+    # Highest positions first, so that a removal does not shift jobs that are still to be removed.
     places = [find_queued(queue, key) for key in reversed(keys)]
     acted = sum(act(queue, place.record) for place in places if place is not None)
     gone = len(keys) - acted
-    return Done(queue_path(queue.name), counted(done, acted, gone), {"done_to": acted, "gone": gone})
+    return Done(queue_path(queue.name), with_gone(done, acted, gone), {"done_to": acted, "gone": gone})
 
 
 def queue_path(name: str) -> str:
-    """The page of a queue."""
+    """Return the path of a queue's page."""
     return f"/queues/{segment(name)}"
 
 
-def _queue(visit: Visit) -> Queue:
-    name = visit.path("name")
-    queue = Queue(name, visit.config)
+def _queue(request: PageRequest) -> Queue:
+    name = request.path("name")
+    queue = Queue(name, request.installation)
     if not _USUAL_NAME.fullmatch(name) and not queue.exists:
-        raise NotFound("There is no queue of this name.")
+        raise NotFound("queues.not_found")
     return queue
 
 
-def _served(config: Config) -> defaultdict[str, list[str]]:
-    """Queue -> identities of the processes that take jobs from it."""
+def _served(here: Installation) -> defaultdict[str, list[str]]:
+    """Return the identities of the processes that serve each queue."""
     served: defaultdict[str, list[str]] = defaultdict(list)
-    for process in ProcessSet(config):
+    for process in ProcessSet(here):
         for name in process.queues:
             served[name].append(process.identity)
     return served
@@ -232,8 +229,6 @@ ROUTES = [
     Route("POST", "/queues/{name}/unpause", "queue.unpause", unpause),
     Route("POST", "/queues/{name}/all/delete", "queue.clear", delete_all),
     Route("POST", "/queues/{name}/all/quarantine", "queue.quarantine", quarantine_all),
-    Route(
-        "POST", "/queues/{name}/selected/delete", "job.delete", delete_selected, confirm="Delete these jobs for good?"
-    ),
+    Route("POST", "/queues/{name}/selected/delete", "job.delete", delete_selected, asks=_sure_of_chosen),
     Route("POST", "/queues/{name}/selected/quarantine", "job.quarantine", quarantine_selected),
 ]

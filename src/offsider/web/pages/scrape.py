@@ -1,38 +1,38 @@
-"""``/metrics`` as Prometheus asks for it. People, who name ``text/html``, get the page at the same address."""
+"""``/metrics`` for Prometheus. Browsers, which accept ``text/html``, get the metrics page at the same address."""
 
 from __future__ import annotations
 
-from functools import partial
-
-from offsider.inspector.exposition import CONTENT_TYPE, fleet_text
-from offsider.web.answers import Answer, Text
-from offsider.web.fresh import Fresh
+from offsider.prometheus.fleet import read_families
+from offsider.prometheus.text import CONTENT_TYPE, text_of
+from offsider.web.page_request import PageRequest
 from offsider.web.pages import metrics
+from offsider.web.results import Answer, Text
 from offsider.web.routing import Route
-from offsider.web.visit import Visit
+from offsider.web.ttl_cache import TtlCache
 
 _PAGES = ("text/html", "application/json")
 _SCRAPERS = ("application/openmetrics-text", "text/plain")
 
 
 def wants_text(accept: str) -> bool:
-    """Whether a scraper asks: it names its format, or, as ``curl`` does, none of those that pages have."""
+    """Whether the client is a scraper: its ``Accept`` header names no format of the pages, as with ``curl``."""
     accepted = accept.lower()
     if "text/html" in accepted:
         return False
     return any(kind in accepted for kind in _SCRAPERS) or not any(kind in accepted for kind in _PAGES)
 
 
-def show(visit: Visit) -> Answer:
-    """Everything in one text, at most a second old, whoever scrapes how often."""
-    if visit.query.get("format"):
-        return metrics.index(visit)
-    text = visit.config.kept.get(_Scrape, lambda: _Scrape(partial(fleet_text, visit.config)))
+def show(request: PageRequest) -> Answer:
+    """Return all metrics, up to a second old, however often they are scraped."""
+    if request.query.get("format"):
+        return metrics.index(request)
+    here = request.installation
+    text = here.shared.get(_Scrape, lambda: _Scrape(lambda: text_of(read_families(here))))
     return Text(text.get(), CONTENT_TYPE)
 
 
-class _Scrape(Fresh[str]):
-    """The text of one server, kept with its configuration."""
+class _Scrape(TtlCache[str]):
+    """Cached metrics of a server."""
 
 
 ROUTES = [Route("GET", "/metrics", "metrics.scrape", show, wanted=wants_text)]

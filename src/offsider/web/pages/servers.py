@@ -1,4 +1,4 @@
-"""Every server at a glance, for pages that show several."""
+"""The page of servers, if there are several."""
 
 from __future__ import annotations
 
@@ -8,36 +8,36 @@ from typing import Any
 
 from offsider.core.errors import RedisFailure
 from offsider.inspector import Stats
-from offsider.web.answers import Page
 from offsider.web.counters import glance
 from offsider.web.layout import counts
+from offsider.web.page_request import PageRequest, server_path
+from offsider.web.results import Page
 from offsider.web.routing import LOOK, Route
-from offsider.web.visit import Visit, server_path
 
-#: Nobody waits longer for a server that hangs, however many do.
-PATIENCE_SECONDS = 1.5
+#: Maximum wait for all hanging servers together.
+TIMEOUT_SECONDS = 1.5
 
 
-def show(visit: Visit) -> Page:
-    servers = visit.options.servers
-    begun = {name: glance(config) for name, config in servers.items()}
-    wait(begun.values(), PATIENCE_SECONDS)
+def show(request: PageRequest) -> Page:
+    servers = request.options.servers
+    begun = {name: glance(here) for name, here in servers.items()}
+    wait(begun.values(), TIMEOUT_SECONDS)
     looks = [_seen(look) for look in begun.values()]
     data = [
-        {"name": name, "address": _address(visit, name), "url": config.redis.redacted_url, **look}
-        for (name, config), look in zip(servers.items(), looks, strict=True)
+        {"name": name, "address": _address(request, name), "url": here.settings.redacted_url, **look}
+        for (name, here), look in zip(servers.items(), looks, strict=True)
     ]
-    return Page("servers", "Servers", {"servers": data})
+    return Page("servers", "term.servers", {"servers": data})
 
 
-def _address(visit: Visit, name: str) -> str:
-    """Whole, because it is another server's than this page's."""
-    return f"{visit.request.root}{server_path(visit.options, name)}/"
+def _address(request: PageRequest, name: str) -> str:
+    """Return an absolute path, because it is another server's."""
+    return f"{request.http.root}{server_path(request.options, name)}/"
 
 
 def _seen(look: Future[Stats]) -> Mapping[str, Any]:
     if not look.done():
-        return _nothing(f"no answer within {PATIENCE_SECONDS} s")
+        return _nothing(f"no response within {TIMEOUT_SECONDS} s")
     try:
         stats = look.result()
     except RedisFailure as error:

@@ -1,4 +1,4 @@
-"""The shards on all servers: who serves them, and what waits for them."""
+"""The page of shards on all servers: their processes and queues."""
 
 from __future__ import annotations
 
@@ -6,34 +6,36 @@ from collections.abc import Mapping
 from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, Any
 
+from offsider.config.installation import Installation
 from offsider.core.errors import RedisFailure
 from offsider.inspector import ServerLook, Shard, shards_of
-from offsider.web.answers import Page
 from offsider.web.counters import server_look
 from offsider.web.display import cut
+from offsider.web.page_request import server_path
+from offsider.web.results import Page
 from offsider.web.routing import LOOK, Route
 from offsider.web.segments import segment
-from offsider.web.visit import server_path
 
 if TYPE_CHECKING:
-    from offsider.web.visit import Visit
-    from offsider.wiring.config import Config
+    from offsider.web.page_request import PageRequest
 
-#: As on the page of servers.
-PATIENCE_SECONDS = 1.5
-#: One that selects jobs may have more of them than a page can show.
+#: Maximum wait for hanging servers, as on the page of servers.
+TIMEOUT_SECONDS = 1.5
+#: Maximum queues shown; a shard that selects jobs may have more.
 MOST_QUEUES = 30
 
 
-def show(visit: Visit) -> Page:
-    begun = {server: server_look(_config_of(visit, server)) for server in visit.config.servers}
-    wait(begun.values(), PATIENCE_SECONDS)
+def show(request: PageRequest) -> Page:
+    begun = {server: server_look(_installation_of(request, server)) for server in request.installation.config.servers}
+    wait(begun.values(), TIMEOUT_SECONDS)
     seen = {server: _seen(look) for server, look in begun.items()}
-    return Page("shards", "Shards", {"shards": [_row(visit, shard) for shard in shards_of(visit.config, seen)]})
+    return Page(
+        "shards", "term.shards", {"shards": [_row(request, shard) for shard in shards_of(request.installation, seen)]}
+    )
 
 
-def _row(visit: Visit, shard: Shard) -> Mapping[str, Any]:
-    pages = _pages_of(visit, shard.server)
+def _row(request: PageRequest, shard: Shard) -> Mapping[str, Any]:
+    pages = _pages_of(request, shard.server)
     return {
         "name": shard.name,
         "server": shard.server,
@@ -55,26 +57,26 @@ def _queue(name: str, pages: str | None) -> Mapping[str, str]:
     return {"name": cut(name), "address": "" if pages is None else f"{pages}/queues/{segment(name)}"}
 
 
-def _shown_as(visit: Visit, server: str) -> str | None:
-    """The name under which a server of the configuration is shown here; None when it is not."""
-    section = visit.config.servers[server]
-    return next((name for name, config in visit.options.servers.items() if config.redis is section), None)
+def _shown_as(request: PageRequest, server: str) -> str | None:
+    """Return the name under which a server is shown here; None if it is not."""
+    section = request.installation.config.servers[server]
+    return next((name for name, here in request.options.servers.items() if here.settings is section), None)
 
 
-def _config_of(visit: Visit, server: str) -> Config:
-    name = _shown_as(visit, server)
-    return visit.config.for_server(server) if name is None else visit.options.servers[name]
+def _installation_of(request: PageRequest, server: str) -> Installation:
+    name = _shown_as(request, server)
+    return request.installation.for_server(server) if name is None else request.options.servers[name]
 
 
-def _pages_of(visit: Visit, server: str) -> str | None:
-    """Where a server's pages begin, whole, because they may be another server's than this page's."""
-    name = _shown_as(visit, server)
-    return None if name is None else visit.request.root + server_path(visit.options, name)
+def _pages_of(request: PageRequest, server: str) -> str | None:
+    """Return the absolute path of a server's pages, which may be another server than this page's."""
+    name = _shown_as(request, server)
+    return None if name is None else request.http.root + server_path(request.options, name)
 
 
 def _seen(look: Future[ServerLook]) -> ServerLook | str:
     if not look.done():
-        return f"no answer within {PATIENCE_SECONDS} s"
+        return f"no response within {TIMEOUT_SECONDS} s"
     try:
         return look.result()
     except RedisFailure as error:

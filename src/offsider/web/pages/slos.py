@@ -1,4 +1,4 @@
-"""Whether jobs keep what was promised of them, by urgency, class and shard, and how busy each shard is."""
+"""The page of SLOs: compliance by urgency, class and shard, and the utilization of each shard."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from offsider.core.characteristics import URGENCIES
-from offsider.core.objectives import ZONE, Score
+from offsider.core.slo import ZONE, Score
 from offsider.inspector import ClassLevel, Course, FleetMetrics, ServiceLevels, ShardLoad, ShardLoads
 from offsider.inspector.service_levels import WINDOWS, cpu_bound
-from offsider.web.answers import Page
 from offsider.web.display import MOST_LETTERS, cut
 from offsider.web.filters import address
+from offsider.web.results import Page
 from offsider.web.routing import LOOK, Route
 from offsider.web.segments import segment
 
 if TYPE_CHECKING:
-    from offsider.web.visit import Visit
+    from offsider.web.page_request import PageRequest
 
 Row: TypeAlias = "dict[str, Any]"
 
 _MOST_ROWS = 200
 _LAST = math.inf
-#: What the rows are sorted by, those that need a look first; rows without runs come last.
+#: Sort keys, worst rows first; rows without runs are last.
 _SORTS: Mapping[str, Callable[[Row], Any]] = {
     "name": lambda row: row["name"],
     "total": lambda row: -row["total"],
@@ -33,13 +33,13 @@ _SORTS: Mapping[str, Callable[[Row], Any]] = {
 }
 
 
-def index(visit: Visit) -> Page:
-    """Urgencies and categories, then every class, then the utilisation of every shard."""
-    config = visit.config
-    levels, series = ServiceLevels.read(config), FleetMetrics.read(config)
-    loads, courses = ShardLoads.read(config, series=series), ShardLoads.courses(config=config)
-    window = visit.choice("window", WINDOWS, levels.budget_window)
-    sort = visit.choice("sort", tuple(_SORTS), "budget")
+def index(request: PageRequest) -> Page:
+    """Show urgencies and categories, then classes, then shards."""
+    here = request.installation
+    levels, series = ServiceLevels.read(here), FleetMetrics.read(here)
+    loads, courses = ShardLoads.read(here, series=series), ShardLoads.courses(config=here)
+    window = request.choice("window", WINDOWS, levels.budget_window)
+    sort = request.choice("sort", tuple(_SORTS), "budget")
     hints = cpu_bound(series)
     rows = sorted((_class_row(each, levels, window, hints) for each in levels.classes), key=lambda row: row["name"])
     rows.sort(key=_SORTS[sort])
@@ -52,7 +52,7 @@ def index(visit: Visit) -> Page:
         "objective": levels.objective,
         "all": _row("", levels.total, levels, window),
         "urgencies": [
-            _row(name, urgencies[name], levels, window) | _targets(visit, name)
+            _row(name, urgencies[name], levels, window) | _targets(request, name)
             for name in URGENCIES
             if name in urgencies
         ],
@@ -66,7 +66,7 @@ def index(visit: Visit) -> Page:
         "zone": {"low": ZONE[0], "high": ZONE[1]},
         "shards": [_shard(load, courses.get(load.name)) for load in loads],
     }
-    return Page("slos", "SLOs", data)
+    return Page("slos", "layout.slos", data)
 
 
 def _class_row(level: ClassLevel, levels: ServiceLevels, window: str, hints: Mapping[str, float]) -> Row:
@@ -94,8 +94,8 @@ def _row(name: str, scores: Mapping[str, Score], levels: ServiceLevels, window: 
     }
 
 
-def _targets(visit: Visit, urgency: str) -> Row:
-    target = visit.config.slo.target(urgency)
+def _targets(request: PageRequest, urgency: str) -> Row:
+    target = request.installation.config.slo.target(urgency)
     return {"queue_seconds": _promised(target.queue_seconds), "run_seconds": _promised(target.run_seconds)}
 
 

@@ -1,4 +1,4 @@
-"""The counters for programs, in the form of Sidekiq's ``/stats`` and ``/stats/queues``."""
+"""Counters for programs, in the format of Sidekiq's ``/stats`` and ``/stats/queues``."""
 
 from __future__ import annotations
 
@@ -6,20 +6,18 @@ import json
 import time
 from datetime import UTC, datetime
 
-from offsider.web.answers import Text
 from offsider.web.counters import counters, server
-from offsider.web.display import size
+from offsider.web.page_request import PageRequest
+from offsider.web.results import Text
 from offsider.web.routing import LOOK, Route
-from offsider.web.translation import Locale
-from offsider.web.visit import Visit
 
 KIND = "application/json"
-#: Sizes for programs are written as in English.
-PLAIN = Locale("en")
+#: Fields of INFO, unchanged.
+_REDIS_KEYS = ("redis_version", "uptime_in_days", "connected_clients", "used_memory_human", "used_memory_peak_human")
 
 
-def show(visit: Visit) -> Text:
-    stats, info = counters(visit.config), server(visit.config)
+def show(request: PageRequest) -> Text:
+    stats, info = counters(request.installation), server(request.installation)
     data = {
         "sidekiq": {
             "processed": stats.processed,
@@ -33,12 +31,8 @@ def show(visit: Visit) -> Text:
             "default_latency": stats.default_queue_latency_seconds,
         },
         "redis": {
-            "redis_version": info.version,
-            "uptime_in_days": info.uptime_days,
-            "connected_clients": info.connected_clients,
-            "used_memory_human": size(PLAIN, info.used_memory_bytes),
-            "used_memory_peak_human": size(PLAIN, info.used_memory_peak_bytes),
-            "store_name": info.store,
+            **{name: info.raw[name] for name in _REDIS_KEYS if name in info.raw},
+            "store_name": info.store.capitalize(),
             "store_version": info.version,
         },
         "server_utc_time": datetime.fromtimestamp(time.time(), UTC).strftime("%H:%M:%S UTC"),
@@ -46,8 +40,8 @@ def show(visit: Visit) -> Text:
     return Text(json.dumps(data), KIND)
 
 
-def queues(visit: Visit) -> Text:
-    return Text(json.dumps(counters(visit.config).queues), KIND)
+def queues(request: PageRequest) -> Text:
+    return Text(json.dumps(counters(request.installation).queues), KIND)
 
 
 ROUTES = [Route("GET", "/stats", LOOK, show), Route("GET", "/stats/queues", LOOK, queues)]

@@ -1,4 +1,4 @@
-"""Switches: classes whose jobs are dropped or put off instead of run."""
+"""The page of kill switches: classes whose jobs are dropped or deferred instead of run."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 from offsider.inspector import Switches, SwitchInForce
 from offsider.inspector.switches import known_jobs
-from offsider.web.answers import BadRequest, Done, Page
 from offsider.web.display import MOST_LETTERS, cut
 from offsider.web.filters import address
+from offsider.web.messages import Message
+from offsider.web.results import BadRequest, Done, Page
 from offsider.web.routing import LOOK, Route
 from offsider.web.segments import segment
 from offsider.web.shown_job import moment
-from offsider.web.words import Words
 
 if TYPE_CHECKING:
-    from offsider.web.visit import Visit
+    from offsider.web.page_request import PageRequest
 
 PATH = "/switches"
 _LONGEST = 500
@@ -24,24 +24,24 @@ _MOST_HOURS = 8_760
 
 
 def switches_path(name: str) -> str:
-    """The page, with a class that somebody wants to switch off."""
+    """Show the page with a class filled in."""
     return address(PATH, name=name[:_LONGEST])
 
 
-def show(visit: Visit) -> Page:
-    """The switches in force, and a form for another."""
-    seen = Switches(visit.config).look()
+def show(request: PageRequest) -> Page:
+    """Show active kill switches and a form to add one."""
+    seen = Switches(request.installation).look()
     data = {
         "switches": [_row(switch) for switch in seen.switches],
         "away": [{"server": server, "error": cut(str(error), MOST_LETTERS)} for server, error in seen.away.items()],
-        "name": visit.text("name", most=_LONGEST),
+        "name": request.text("name", most=_LONGEST),
         "minutes": _MINUTES,
         "most_minutes": _MOST_MINUTES,
         "most_hours": _MOST_HOURS,
         "longest": _LONGEST,
         "actions": {verb: f"{PATH}/{verb}" for verb in ("drop", "defer", "clear")},
     }
-    return Page("switches", "Switches", data, tab=PATH)
+    return Page("switches", "layout.kill_switches", data, tab=PATH)
 
 
 def _row(switch: SwitchInForce) -> dict[str, Any]:
@@ -61,58 +61,58 @@ def _row(switch: SwitchInForce) -> dict[str, Any]:
     }
 
 
-def drop(visit: Visit) -> Done:
-    """Have the jobs of a class dropped."""
-    name, given = _name(visit), _given(visit)
-    Switches(visit.config).drop(name, delete=_deletes(visit), **given)
-    return Done(PATH, Words("Jobs of {name} are dropped from now on", name=cut(name)), {"name": name})
+def drop(request: PageRequest) -> Done:
+    """Drop the jobs of a class."""
+    name, given = _name(request), _given(request)
+    Switches(request.installation).drop(name, delete=_deletes(request), **given)
+    return Done(PATH, Message("switches.now_dropped", name=cut(name)), {"name": name})
 
 
-def _deletes(visit: Visit) -> bool:
-    return visit.choice("delete", ("0", "1"), "0") == "1"
+def _deletes(request: PageRequest) -> bool:
+    return request.choice("delete", ("0", "1"), "0") == "1"
 
 
-def _sure(visit: Visit) -> Words:
-    """The name was typed, and what is deleted does not come back."""
-    name = _name(visit)
+def _sure(request: PageRequest) -> Message:
+    """Return the question: the class name was typed, and a deletion is permanent."""
+    name = _name(request)
     question = (
-        Words("Delete all jobs of {name} that come up, for good?", name=cut(name))
-        if _deletes(visit)
-        else Words("Put all jobs of {name} that come up into the quarantine?", name=cut(name))
+        Message("switches.confirm_delete", name=cut(name))
+        if _deletes(request)
+        else Message("switches.confirm_quarantine", name=cut(name))
     )
-    known = known_jobs(visit.config)
-    return Words("No live worker knows a job of this name") + question if known and name not in known else question
+    known = known_jobs(request.installation)
+    return Message("switches.unknown_class") + question if known and name not in known else question
 
 
-def defer(visit: Visit) -> Done:
-    """Have the jobs of a class put off."""
-    name, given = _name(visit), _given(visit)
-    minutes = visit.number("minutes", default=_MINUTES, highest=_MOST_MINUTES)
-    Switches(visit.config).defer(name, minutes * 60, **given)
-    return Done(PATH, Words("Jobs of {name} are put off from now on", name=cut(name)), {"name": name})
+def defer(request: PageRequest) -> Done:
+    """Defer the jobs of a class."""
+    name, given = _name(request), _given(request)
+    minutes = request.number("minutes", default=_MINUTES, highest=_MOST_MINUTES)
+    Switches(request.installation).defer(name, minutes * 60, **given)
+    return Done(PATH, Message("switches.now_deferred", name=cut(name)), {"name": name})
 
 
-def clear(visit: Visit) -> Done:
-    """Let the jobs of a class run again."""
-    name = _name(visit)
-    cleared = Switches(visit.config).clear(name)
-    said = Words("Jobs of {name} run again" if cleared else "No switch is set for {name}", name=cut(name))
-    return Done(PATH, said, {"name": name, "cleared": cleared})
+def clear(request: PageRequest) -> Done:
+    """Remove the kill switch of a class."""
+    name = _name(request)
+    cleared = Switches(request.installation).clear(name)
+    message = Message("switches.cleared" if cleared else "switches.not_set", name=cut(name))
+    return Done(PATH, message, {"name": name, "cleared": cleared})
 
 
-def _name(visit: Visit) -> str:
-    name = visit.text("name", most=_LONGEST)
+def _name(request: PageRequest) -> str:
+    name = request.text("name", most=_LONGEST)
     if not name:
-        raise BadRequest("Say which class is meant.")
+        raise BadRequest("switches.no_name")
     return name
 
 
-def _given(visit: Visit) -> dict[str, Any]:
-    hours = visit.number("hours", default=0, lowest=0, highest=_MOST_HOURS)
+def _given(request: PageRequest) -> dict[str, Any]:
+    hours = request.number("hours", default=0, lowest=0, highest=_MOST_HOURS)
     return {
         "lasting": hours * 3_600 if hours else None,
-        "by": visit.who or visit.request.client,
-        "reason": visit.text("reason", most=_LONGEST),
+        "by": request.who or request.http.client,
+        "reason": request.text("reason", most=_LONGEST),
     }
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from offsider import Config
 from offsider.client import Client
+from offsider.config.installation import Installation
 from offsider.ext.concurrency_limits import ConcurrencyLimits, Limits
 from tests.waiting import wait_for
 
@@ -47,7 +48,7 @@ def limits(url):
     config.redis.url = url
     config.use(ConcurrencyLimits())
     yield Limits(config), Client(config)
-    config.close()
+    Installation.of(config).close()
 
 
 def push(client, count, seconds):
@@ -64,7 +65,7 @@ def test_two_processes_never_run_more_than_the_limit(workers, ledger, limits, st
     jids = push(client, 1_000, 0.005)
     workers.start("-c", "5", text=APP, environ=FAST)
     workers.start("-c", "5", app="app", environ=FAST)
-    wait_for(lambda: stored.llen("queue:default") == 0 and limits.find("Limited").parked == 0, 60)
+    wait_for(lambda: stored.llen("queue:default") == 0 and limits.find("Limited").held == 0, 60)
     wait_for(lambda: len(ledger.notes("end")) == 1_000)
     assert max(map(int, ledger.words("start"))) == 3  # the limit is kept, and it is made use of
     assert set(ledger.counts("end").values()) == {1}
@@ -85,10 +86,10 @@ def test_slots_of_killed_processes_are_freed_and_their_jobs_run_again(workers, l
     wait_for(lambda: len(set(ledger.counts("end"))) == len(jids), 60)
     assert set(ledger.counts("end")) == set(jids)
     assert max(map(int, ledger.words("start"))) <= 3
-    wait_for(lambda: limits.find("Limited").in_use == limits.find("Limited").parked == 0)
+    wait_for(lambda: limits.find("Limited").in_use == limits.find("Limited").held == 0)
 
 
-def test_a_parked_job_starts_as_soon_as_a_slot_is_free(workers, ledger, limits):
+def test_a_held_job_starts_as_soon_as_a_slot_is_free(workers, ledger, limits):
     limits, client = limits
     workers.start("-c", "5", text=APP, environ=FAST)
     workers.start("-c", "5", app="app", environ=FAST)
@@ -103,22 +104,20 @@ def test_a_parked_job_starts_as_soon_as_a_slot_is_free(workers, ledger, limits):
     assert waits[-1] < 2
 
 
-def test_the_slots_of_a_killed_process_go_to_parked_jobs_a_second_after_it_is_known_to_be_dead(
-    workers, ledger, limits, stored
-):
+def test_slots_of_a_killed_process_go_to_held_jobs_within_a_second_of_its_death_notice(workers, ledger, limits, stored):
     limits, client = limits
     doomed = workers.start("-c", "5", text=APP, environ=FAST)
     push(client, 3, 300)
     wait_for(lambda: len(ledger.notes("start")) == 3)
     workers.start("-c", "5", app="app", environ=FAST)
     push(client, 3, 0.0)
-    wait_for(lambda: limits.find("Limited").parked == 3)
+    wait_for(lambda: limits.find("Limited").held == 3)
     doomed.kill()
     stored.hdel("running", doomed.identity)
     wait_for(lambda: stored.exists(f"offsider:fenced:{doomed.identity}"), 60)
     known_at = time.time()
     wait_for(lambda: len(ledger.notes("start")) > 3, 30)
-    # While jobs are parked slots are looked at once a second; otherwise only four times a minute.
+    # While jobs are held slots are looked at once a second; otherwise only four times a minute.
     assert ledger.notes("start")[3].time - known_at < 6
 
 
@@ -127,15 +126,13 @@ def commands(client):
     return sum(told["calls"] for told in client.info("commandstats").values())
 
 
-def test_while_jobs_are_parked_the_server_is_not_asked_for_each_of_them_again_and_again(
-    workers, ledger, limits, stored
-):
+def test_held_jobs_cost_few_requests_to_the_server(workers, ledger, limits, stored):
     limits, client = limits
     limits.pause("Limited")
     workers.start("-c", "5", text=APP, environ=FAST)
     workers.start("-c", "5", app="app", environ=FAST)
     push(client, 1_000, 0.0)
-    wait_for(lambda: limits.find("Limited").parked == 1_000, 60)
+    wait_for(lambda: limits.find("Limited").held == 1_000, 60)
     before, until = commands(stored), time.monotonic() + 5
     wait_for(lambda: time.monotonic() > until)
     # Two processes with nothing to do make some hundreds; asking once for each job, two thousand.
@@ -148,7 +145,7 @@ def test_a_class_is_paused_and_resumed_in_a_running_fleet(workers, ledger, limit
     workers.start("-c", "5", text=APP, environ=FAST)
     limits.pause("Limited")
     push(client, 10, 0.0)
-    wait_for(lambda: limits.find("Limited").parked == 10)
+    wait_for(lambda: limits.find("Limited").held == 10)
     assert ledger.notes() == []
     limits.resume("Limited")
     wait_for(lambda: len(ledger.notes("end")) == 10)

@@ -77,7 +77,7 @@ def dealt_with(stored, jobs, until: int) -> None:
     stored.hset("offsider:periodic:ticks", mapping=dict.fromkeys((job.name for job in jobs), until))
 
 
-def test_workers_five_minutes_apart_push_every_tick_once_while_clocks_change_in_both_directions(start, stored, zones):
+def test_workers_with_clocks_five_minutes_apart_push_every_tick_once(start, stored, zones):
     first, seconds = int(time.time()) + 8, 5
     jobs = changes(zones, first, seconds)
     begun, end = first - 5, first + seconds - 1
@@ -94,7 +94,7 @@ def test_workers_five_minutes_apart_push_every_tick_once_while_clocks_change_in_
 @pytest.mark.parametrize(
     "method,when", [("take_turn", "before"), ("take_turn", "after"), ("claim", "before"), ("claim", "after")]
 )
-def test_a_kill_around_the_claim_neither_loses_nor_doubles_a_tick(start, stored, zones, method, when):
+def test_a_kill_during_the_claim_neither_loses_nor_repeats_a_tick(start, stored, zones, method, when):
     due = int(time.time())
     jobs = changes(zones, due, 1)[:1]
     dealt_with(stored, jobs, due - 10)

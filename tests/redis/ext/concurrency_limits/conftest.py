@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from offsider import Config
+from offsider.config.installation import Installation
 from offsider.ext.concurrency_limits import ConcurrencyLimits, Limits
 
 
@@ -15,7 +16,7 @@ def config(redis_url):
     config.worker.timeout_seconds = 5
     config.use(ConcurrencyLimits())
     yield config
-    config.close()
+    Installation.of(config).close()
 
 
 @pytest.fixture

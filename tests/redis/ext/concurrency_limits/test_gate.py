@@ -1,4 +1,4 @@
-"""The way into a run, with a real worker: never over the limit, nothing counted for what is parked, nothing lost."""
+"""The way into a run, with a real worker: never over the limit, nothing counted for what is held, nothing lost."""
 
 from __future__ import annotations
 
@@ -6,17 +6,19 @@ import threading
 
 import pytest
 
-from offsider import Config, Discard, Reschedule, current_job, job
+from offsider import Config, Discard, current_job, job
 from offsider.client import Client
-from offsider.core.errors import MovedAway, RedisRefused, RedisUnavailable, Shutdown
+from offsider.config.installation import Installation
+from offsider.core.errors import RedisRefused, RedisUnavailable, Reschedule, Shutdown
+from offsider.core.outcome import Moved, Rescheduled, Succeeded
 from offsider.core.payload import decode, encode
 from offsider.ext.concurrency_limits import ConcurrencyLimits, Limits, gate, store
 from offsider.ext.concurrency_limits.gate import Gate
 from offsider.ext.concurrency_limits.store import Entered, Names
 from offsider.ext.unique import Locks, Unique
 from offsider.inspector import RetrySet, ScheduledSet, Stats
+from offsider.runtime.context import JobContext
 from offsider.testing import RunningWorker
-from offsider.wiring.context import JobContext
 from tests.faults import FaultProxy
 from tests.waiting import wait_for
 
@@ -60,54 +62,54 @@ def push(client):
     return push
 
 
-def parked(limits):
-    return [record.args[0] for record in limits.parked("Act")]
+def held(limits):
+    return [record.args[0] for record in limits.held("Act")]
 
 
-def test_over_the_limit_jobs_are_parked_and_run_as_soon_as_they_may(config, stage, push, limits):
+def test_jobs_over_the_limit_are_held_and_run_when_slots_are_free(config, stage, push, limits):
     config.worker.concurrency = 4
     push(*range(8))
     with RunningWorker(config):
-        wait_for(lambda: len(parked(limits)) == 7)
+        wait_for(lambda: len(held(limits)) == 7)
         stage.go_on.set()
         wait_for(lambda: len(stage.ended) == 8)
     assert (stage.most, sorted(stage.began)) == (1, list(range(8)))
     assert limits.find("Act").in_use == 0
 
 
-def test_parked_jobs_run_in_their_order(config, stage, push, limits):
+def test_held_jobs_run_in_their_order(config, stage, push, limits):
     config.worker.concurrency = 1
     stage.go_on.set()
     limits.pause("Act")
     push(*range(8))
     with RunningWorker(config):
-        wait_for(lambda: parked(limits) == list(range(8)))
+        wait_for(lambda: held(limits) == list(range(8)))
         assert stage.began == []
         limits.resume("Act")
         wait_for(lambda: len(stage.ended) == 8)
     assert stage.began == list(range(8))
 
 
-def test_what_is_parked_is_neither_counted_nor_told_of_as_a_run(config, stage, push, limits, caplog):
+def test_held_jobs_are_not_counted_as_runs_and_emit_no_run_event(config, stage, push, limits, caplog):
     caplog.set_level("INFO", "offsider")
     told = []
     config.on("execution_finished", lambda news: told.append(news.outcome))
     config.worker.concurrency = 3
     push(1, 2, 3)
     with RunningWorker(config):
-        wait_for(lambda: len(parked(limits)) == 2)
+        wait_for(lambda: len(held(limits)) == 2)
         assert told == []
         stage.go_on.set()
         wait_for(lambda: len(stage.ended) == 3)
     stats = Stats.read(config)
     assert (stats.processed, stats.failed, told) == (3, 0, ["succeeded"] * 3)
     said = [record.getMessage() for record in caplog.records]
-    assert [said.count(word) for word in ("moved", "start", "done")] == [2, 3, 3], "a parked job does not start"
+    assert [said.count(word) for word in ("moved", "start", "done")] == [2, 3, 3], "a held job does not start"
     assert len(RetrySet(config)) == 0
 
 
 @pytest.mark.parametrize("error", [ValueError("broken"), Discard("no"), Reschedule(600), SystemExit(1)])
-def test_however_a_run_ends_its_slot_is_freed(config, stage, push, limits, error):
+def test_every_outcome_frees_the_slot(config, stage, push, limits, error):
     def raise_it(number):
         if number == 1:
             raise error
@@ -120,7 +122,7 @@ def test_however_a_run_ends_its_slot_is_freed(config, stage, push, limits, error
     assert limits.find("Act").in_use == 0
 
 
-def test_coroutines_hold_their_slot_to_their_end(config, declared, client, limits):
+def test_coroutines_keep_their_slot_until_they_end(config, declared, client, limits):
     seen = []
 
     @job(name="Async", concurrency_limit=1)
@@ -134,7 +136,7 @@ def test_coroutines_hold_their_slot_to_their_end(config, declared, client, limit
     assert limits.find("Async").in_use == 0
 
 
-def test_a_limit_for_a_class_that_no_job_here_is_called_is_told_at_the_start(redis_url, declared, caplog):
+def test_a_limit_for_an_unknown_class_logs_a_warning_at_startup(redis_url, declared, caplog):
     config = Config()
     config.redis.url = redis_url
     config.use(ConcurrencyLimits(limits={"Act": 3, "Actt": 3, "urgency=high": 1}))
@@ -143,11 +145,11 @@ def test_a_limit_for_a_class_that_no_job_here_is_called_is_told_at_the_start(red
         pass
     told = [record.getMessage() for record in caplog.records if "ConcurrencyLimits" in record.getMessage()]
     assert len(told) == 1
-    assert "no job here is called 'Actt' (did you mean" in told[0]
-    config.close()
+    assert "unknown job 'Actt' (did you mean" in told[0]
+    Installation.of(config).close()
 
 
-def test_a_run_outside_of_a_worker_asks_nobody(config, declared, redis):
+def test_a_run_outside_a_worker_needs_no_slot(config, declared, redis):
     ran = []
 
     @job(name="Inline", concurrency_limit=-1)
@@ -158,14 +160,14 @@ def test_a_run_outside_of_a_worker_asks_nobody(config, declared, redis):
     assert ran == [""]
 
 
-def test_it_is_outside_of_what_other_extensions_add_whatever_the_order(config, stage, push, limits):
-    """A lock that ends when its job begins is kept while the job is parked."""
+def test_the_gate_runs_before_middleware_whatever_the_install_order(config, stage, push, limits):
+    """A lock that ends when its job begins is kept while the job is held."""
     config.use(Unique())
-    assert isinstance(next(iter(config.server_middleware)), Gate)
+    assert [type(admission) for admission in config.admissions] == [Gate]
     limits.pause("Act")
     push(1, unique_for=600, unique_until="start")
     with RunningWorker(config):
-        wait_for(lambda: parked(limits) == [1])
+        wait_for(lambda: held(limits) == [1])
         assert len(Locks(config)) == 1
         stage.go_on.set()
         limits.resume("Act")
@@ -173,12 +175,12 @@ def test_it_is_outside_of_what_other_extensions_add_whatever_the_order(config, s
         assert len(Locks(config)) == 0
 
 
-def test_with_the_basic_fetcher_limits_hold_too(config, stage, push, limits):
+def test_limits_apply_with_the_basic_fetcher_too(config, stage, push, limits):
     config.worker.fetcher = "basic"
     config.worker.concurrency = 4
     push(*range(6))
     with RunningWorker(config):
-        wait_for(lambda: len(parked(limits)) == 5)
+        wait_for(lambda: len(held(limits)) == 5)
         stage.go_on.set()
         wait_for(lambda: len(stage.ended) == 6)
     assert stage.most == 1
@@ -191,17 +193,17 @@ def test_retried_and_scheduled_jobs_need_a_slot_as_well(config, stage, push, lim
     client.push({"class": "Act", "args": [1], "at": 1_600_000_000})
     client.push({"class": "Act", "args": [2], "retry_count": 0})
     with RunningWorker(config):
-        wait_for(lambda: sorted(parked(limits)) == [1, 2])
+        wait_for(lambda: sorted(held(limits)) == [1, 2])
         limits.resume("Act")
         wait_for(lambda: sorted(stage.ended) == [1, 2])
 
 
-def test_a_job_of_a_queue_that_says_another_one_goes_back_where_it_came_from(config, stage, limits, raw_redis):
+def test_a_job_whose_payload_names_another_queue_returns_to_its_own_queue(config, stage, limits, raw_redis):
     raw_redis.sadd("queues", "default")
     raw_redis.lpush("queue:default", encode({"class": "Act", "args": [1], "jid": "a" * 24, "queue": "elsewhere"}))
     limits.pause("Act")
     with RunningWorker(config):
-        wait_for(lambda: parked(limits) == [1])
+        wait_for(lambda: held(limits) == [1])
     limits.resume("Act")
     assert decode(raw_redis.lindex("queue:default", -1))["queue"] == "default"
 
@@ -217,7 +219,7 @@ class Failing:
         self.answers = list(answers)
         self.errors = []
         config.error_handlers.append(lambda error, context: self.errors.append(context["context"]))
-        self.gate = next(iter(config.server_middleware))
+        self.gate = config.admissions[0]
         monkeypatch.setattr(store, "enter", self.enter)
         monkeypatch.setattr(gate, "OUTAGE_SECONDS", 0.01)
 
@@ -231,34 +233,31 @@ class Failing:
     def run(self, *, stopping=False):
         payload = {"class": "Act", "args": [], "jid": "a" * 24, "queue": "default"}
         context = JobContext(payload, "default", encode(payload), is_stopping=lambda: stopping, alone_in="host:1:a")
-        return self.gate(context, lambda job: "ran")
+        return self.gate(context, lambda job: Succeeded())
 
 
-def test_without_an_answer_it_asks_again_and_says_whether_it_may_have_been_heard(config, stage, monkeypatch):
+def test_after_a_lost_reply_the_gate_repeats_the_request_and_marks_it_as_repeated(config, stage, monkeypatch):
     lost, never_sent = RedisUnavailable("lost", ambiguous=True), RedisUnavailable("refused")
     failing = Failing(config, monkeypatch, never_sent, lost, never_sent, Entered.TAKEN)
-    assert failing.run() == "ran"
+    assert failing.run() == Succeeded()
     assert failing.asked == [False, False, True, True]
     assert failing.errors == ["asking for a slot"]
 
 
-def test_a_worker_that_has_to_go_meanwhile_gives_the_job_back(config, stage, monkeypatch):
+def test_a_worker_that_stops_during_an_outage_requeues_the_job(config, stage, monkeypatch):
     failing = Failing(config, monkeypatch, RedisUnavailable("lost", ambiguous=True))
     with pytest.raises(Shutdown):
         failing.run(stopping=True)
 
 
-def test_a_server_that_refuses_gets_the_job_back_for_later(config, stage, monkeypatch):
+def test_a_refused_script_reschedules_the_job(config, stage, monkeypatch):
     failing = Failing(config, monkeypatch, RedisRefused("NOPERM no"))
-    with pytest.raises(Reschedule, match="cannot be asked") as told:
-        failing.run()
-    assert told.value.seconds == gate.REFUSED_SECONDS
+    assert failing.run() == Rescheduled(gate.REFUSED_SECONDS, "cannot check its concurrency limit")
 
 
-def test_a_job_that_others_have_is_left_to_them(config, stage, monkeypatch):
+def test_a_job_claimed_by_another_process_is_left_to_it(config, stage, monkeypatch):
     failing = Failing(config, monkeypatch, Entered.LOST)
-    with pytest.raises(MovedAway, match="another process"):
-        failing.run()
+    assert failing.run() == Moved("another process")
 
 
 @pytest.fixture
@@ -271,12 +270,12 @@ def proxied(redis_url, monkeypatch):
         config.redis.socket_timeout_seconds = config.redis.connect_timeout_seconds = 30
         config.use(ConcurrencyLimits())
         yield config, proxy
-        config.close()
+        Installation.of(config).close()
 
 
 @pytest.mark.parametrize("kind", ["reply", "request"])
-@pytest.mark.parametrize("limit", [1, -1], ids=["taken", "parked"])
-def test_an_answer_that_is_lost_neither_loses_nor_doubles_a_job(proxied, declared, raw_redis, kind, limit):
+@pytest.mark.parametrize("limit", [1, -1], ids=["taken", "held"])
+def test_a_lost_reply_neither_loses_nor_repeats_a_job(proxied, declared, raw_redis, kind, limit):
     config, proxy = proxied
     stage, limits = Stage(limit), Limits(config)
     stage.go_on.set()
@@ -286,10 +285,10 @@ def test_an_answer_that_is_lost_neither_loses_nor_doubles_a_job(proxied, declare
     with RunningWorker(config):
         wait_for(lambda: proxy.lost == 1)
         if limit < 0:
-            wait_for(lambda: parked(limits) == [7])
+            wait_for(lambda: held(limits) == [7])
             assert stage.ended == []
             limits.set("Act", 1)
         wait_for(lambda: stage.ended == [7])
-    assert raw_redis.llen(Names(config.shared_redis().keys).parked("Act")) == 0
+    assert raw_redis.llen(Names(Installation.of(config).redis.keys).held("Act")) == 0
     assert len(ScheduledSet(config)) == len(RetrySet(config)) == 0
     assert stage.began == [7]

@@ -1,4 +1,4 @@
-"""Slots are freed and parked jobs go on, also when a process died in between; and nobody polls for nothing."""
+"""Slots are freed and held jobs go on, also when a process died in between; and nobody polls for nothing."""
 
 from __future__ import annotations
 
@@ -7,15 +7,20 @@ import time
 import pytest
 
 from offsider import job
-from offsider.core.errors import RedisRefused, RedisUnavailable
+from offsider.config.installation import Installation
+from offsider.core.errors import RedisUnavailable
+from offsider.core.outcome import Succeeded
 from offsider.core.payload import encode
 from offsider.ext.concurrency_limits import slots as slots_module, store
 from offsider.ext.concurrency_limits.rules import Rules
-from offsider.ext.concurrency_limits.slots import LOOK_SECONDS, REPAIR_SECONDS, Slots, SlotsService
+from offsider.ext.concurrency_limits.slots import LOOK_SECONDS, REPAIR_SECONDS, Slots
 from offsider.ext.concurrency_limits.store import Names, Run
 from offsider.ext.concurrency_limits.table import Table
+from offsider.runtime.context import JobContext
 from offsider.storage import owners
+from offsider.storage.effects import run_alone
 from offsider.storage.owners import Lists
+from tests.waiting import wait_for
 
 ALIVE = "host:1:0123456789ab"
 GONE = "host:2:0123456789ab"
@@ -26,12 +31,16 @@ def slots(config, declared):
     @job(name="Hard", concurrency_limit=1)
     def hard() -> None: ...
 
-    owners.beat(config.shared_redis(), Lists(ALIVE, {"default": ("default",)}), 60_000)
-    return Slots(config, Table(config, Rules({}, default_shares=False)))
+    owners.beat(Installation.of(config).redis, Lists(ALIVE, {"default": ("default",)}), 60_000)
+    return Slots(Installation.of(config), Table(Installation.of(config), Rules({}, default_shares=False)))
 
 
 def run_of(process, number=1):
     return Run("Hard", f"{process} {number} {'a' * 24}", process)
+
+
+def a_run():
+    return JobContext({"class": "Hard", "args": [], "jid": "a" * 24}, "default")
 
 
 def take(raw_redis, run):
@@ -39,7 +48,7 @@ def take(raw_redis, run):
     raw_redis.sadd("offsider:limits:active", run.name)
 
 
-def park(raw_redis, *jids):
+def hold(raw_redis, *jids):
     raw_redis.sadd("offsider:places", "offsider:limits:jobs:Hard")
     for jid in jids:
         raw_redis.lpush(
@@ -47,77 +56,100 @@ def park(raw_redis, *jids):
         )
 
 
-def test_the_end_of_a_run_frees_its_slot_and_resumes_the_next_job(slots, raw_redis):
+def test_a_slot_that_an_outcome_has_freed_goes_to_the_next_job(slots, config, raw_redis):
+    """The outcome's script returns how many jobs are held; the service is waked for them."""
+    job = a_run()
+    service = slots.service(config)
+    service.start()
+    assert service.wait_for_tick(1, 10)
     take(raw_redis, run_of(ALIVE))
-    park(raw_redis, "b", "c")
-    slots.leave(run_of(ALIVE), 1)
-    assert raw_redis.llen("queue:default") == 1
+    with slots.occupy(run_of(ALIVE), job, 1):
+        slots.look()  # else the service sees the held job by itself
+        hold(raw_redis, "b", "c")
+    (effect,) = job.effects
+    assert run_alone(Installation.of(config).redis, [effect]) == [2]
     assert raw_redis.zcard("offsider:limits:slots:Hard") == 0
+    effect.done(2, Succeeded())
+    wait_for(lambda: raw_redis.llen("queue:default") == 1)
+    service.stop()
+    assert service.join(10)
 
 
-def test_a_slot_that_cannot_be_freed_is_freed_later(slots, config, raw_redis, monkeypatch):
+@pytest.mark.parametrize("held, resumed", [(0, 0), (1, 1), (None, 1)])
+def test_held_jobs_are_resumed_if_any_are_reported_or_the_reply_was_lost(slots, raw_redis, held, resumed):
+    job = a_run()
+    slots.tick()
+    with slots.occupy(run_of(ALIVE), job, 1):
+        hold(raw_redis, "b")
+    job.effects[0].done(held, Succeeded())
+    slots.tick()
+    assert raw_redis.llen("queue:default") == resumed
+
+
+def test_an_outage_is_reported_once(slots, config, monkeypatch):
     told = []
     config.error_handlers.append(lambda error, context: told.append(context["context"]))
-    take(raw_redis, run_of(ALIVE))
     with monkeypatch.context() as broken:
-        broken.setattr(store, "leave", raising(RedisUnavailable("away")))
-        slots.leave(run_of(ALIVE), 1)
-        slots.resume("Hard", 1)
-        assert [slots.tick(), slots.tick()] == [LOOK_SECONDS] * 2
-    assert told == ["freeing a slot of Hard", "resuming jobs of Hard", "looking after concurrency limits"]
-    assert raw_redis.zcard("offsider:limits:slots:Hard") == 1
-    slots.tick()
+        broken.setattr(store, "resume", raising(RedisUnavailable("away")))
+        for _ in range(2):
+            slots.resume_soon("Hard", 1)
+            assert slots.tick() == LOOK_SECONDS
+    assert told == ["checking concurrency limits"]
+    assert 0 < slots.tick() <= LOOK_SECONDS
+
+
+def test_the_slot_of_a_run_that_ended_without_a_written_outcome_is_freed_by_its_process(
+    slots, config, raw_redis, monkeypatch
+):
+    """The run was void, or its thread died: no outcome has freed the slot, though the process lives."""
+    void, running, of_another = run_of(ALIVE, 1), run_of(ALIVE, 2), run_of("host:3:0123456789ab", 3)
+    owners.beat(Installation.of(config).redis, Lists(of_another.process, {"default": ("default",)}), 60_000)
+    for run in (void, running, of_another):
+        take(raw_redis, run)
+    now = time.monotonic()
+    with slots.occupy(running, a_run(), 1):
+        with slots.occupy(void, a_run(), 1):
+            pass
+        for round_, left in enumerate([3, 2, 2]):  # once is not enough: a run may be about to begin
+            monkeypatch.setattr(slots_module.time, "monotonic", lambda round_=round_: now + round_ * REPAIR_SECONDS)
+            slots.look()
+            assert raw_redis.zcard("offsider:limits:slots:Hard") == left
+    assert {run for run, _ in store.runs(Installation.of(config).redis, "Hard")} == {running, of_another}
+
+
+def test_a_run_takes_its_slot_again_after_the_server_lost_it(slots, config, raw_redis):
+    job = a_run()
+    with slots.occupy(run_of(ALIVE), job, 1):
+        slots.look()
+        assert [run for run, _ in store.runs(Installation.of(config).redis, "Hard")] == [run_of(ALIVE)]
+        raw_redis.delete("offsider:limits:slots:Hard")
+        job.effects = ()  # its outcome is written though it still runs: it has overrun its hard limit
+        slots.look()
+    slots.look()
     assert raw_redis.zcard("offsider:limits:slots:Hard") == 0
 
 
-def test_a_slot_that_the_server_refuses_to_free_holds_up_no_other(slots, raw_redis, monkeypatch):
-    first, second, leave = run_of(ALIVE, 1), run_of(ALIVE, 2), store.leave
-    take(raw_redis, first)
-    take(raw_redis, second)
-    with monkeypatch.context() as broken:
-        broken.setattr(store, "leave", raising(RedisRefused("NOPERM no")))
-        slots.leave(first, 1)
-        slots.leave(second, 1)
+@pytest.mark.parametrize("when", ["before", "during"])
+def test_a_run_that_ends_while_it_takes_its_slot_again_does_not_keep_it(slots, raw_redis, monkeypatch, when):
+    run, job = run_of(ALIVE), a_run()
+    holding = slots.occupy(run, job, 1)
+    real = {"before": store.missing, "during": store.keep}[when]
 
-    def refuse_the_first(redis, run, *args, **kwargs):
-        if run == first:
-            raise RedisRefused("NOPERM no")
-        return leave(redis, run, *args, **kwargs)
+    def end_meanwhile(*args):
+        result = real(*args) if when == "before" else None
+        holding.__exit__(None, None, None)
+        return result if when == "before" else real(*args)
 
-    with monkeypatch.context() as broken:
-        broken.setattr(store, "leave", refuse_the_first)
-        slots.flush()
-    assert [run for run, _ in store.runs(slots._config.shared_redis(), "Hard")] == [first]
-    slots.flush()
+    monkeypatch.setattr(store, real.__name__, end_meanwhile)
+    holding.__enter__()
+    slots.look()
     assert raw_redis.zcard("offsider:limits:slots:Hard") == 0
 
 
-def test_a_run_whose_slot_the_server_has_lost_takes_it_again(slots, config, raw_redis):
-    slots.hold(run_of(ALIVE), 1)
-    slots.tick()
-    assert [run for run, _ in store.runs(config.shared_redis(), "Hard")] == [run_of(ALIVE)]
-    slots.leave(run_of(ALIVE), 1)
-    slots.tick()
-    assert raw_redis.zcard("offsider:limits:slots:Hard") == 0
-
-
-def test_a_run_that_ends_while_it_takes_its_slot_again_does_not_keep_it(slots, raw_redis, monkeypatch):
-    keep = store.keep
-
-    def end_then_keep(redis, run):
-        slots.leave(run, 1)
-        keep(redis, run)
-
-    monkeypatch.setattr(store, "keep", end_then_keep)
-    slots.hold(run_of(ALIVE), 1)
-    slots.tick()
-    assert raw_redis.zcard("offsider:limits:slots:Hard") == 0
-
-
-def test_a_run_of_a_process_that_was_declared_dead_takes_no_slot_again(slots, raw_redis):
+def test_a_run_of_a_dead_process_does_not_take_its_slot_again(slots, raw_redis):
     raw_redis.set("offsider:fenced:" + ALIVE, 1)
-    slots.hold(run_of(ALIVE), 1)
-    slots.tick()
+    with slots.occupy(run_of(ALIVE), a_run(), 1):
+        slots.look()
     assert raw_redis.zcard("offsider:limits:slots:Hard") == 0
 
 
@@ -128,85 +160,66 @@ def raising(error):
     return raise_it
 
 
-def test_slots_of_a_process_that_is_gone_go_to_parked_jobs(slots, raw_redis, caplog):
+def test_slots_of_a_dead_process_go_to_held_jobs(slots, raw_redis, caplog):
     take(raw_redis, run_of(GONE))
-    park(raw_redis, "b")
-    slots.tick()
+    hold(raw_redis, "b")
+    slots.look()
     assert raw_redis.llen("queue:default") == 1
-    assert "freed 1 slot of Hard whose processes are gone" in caplog.text
+    assert "freed 1 slot of Hard held by dead processes" in caplog.text
 
 
-def test_a_process_that_lives_keeps_its_slots(slots, raw_redis):
+def test_a_live_process_keeps_its_slots(slots, raw_redis):
     take(raw_redis, run_of(ALIVE))
-    park(raw_redis, "b")
-    slots.tick()
+    hold(raw_redis, "b")
+    slots.look()
     assert raw_redis.zcard("offsider:limits:slots:Hard") == 1
     assert raw_redis.llen("queue:default") == 0
 
 
-def test_one_process_at_a_time_looks_after_parked_jobs(slots, config, raw_redis):
-    other = Slots(config, Table(config, Rules({}, default_shares=False)))
-    slots.tick()
-    park(raw_redis, "b")
-    other.tick()
+def test_one_process_at_a_time_resumes_held_jobs(slots, config, raw_redis):
+    other = Slots(Installation.of(config), Table(Installation.of(config), Rules({}, default_shares=False)))
+    slots.look()
+    hold(raw_redis, "b")
+    other.look()
     assert raw_redis.llen("queue:default") == 0
-    slots.tick()
+    slots.look()
     assert raw_redis.llen("queue:default") == 1
 
 
-def test_while_nothing_is_parked_a_look_is_one_round_trip(slots, config, raw_redis):
-    slots.tick()
+def test_without_held_jobs_a_check_is_one_round_trip(slots, config, raw_redis):
+    slots.look()
     before = raw_redis.info("commandstats")
-    slots.tick()
+    slots.look()
     after = raw_redis.info("commandstats")
     called = {name for name in after if after[name]["calls"] > before.get(name, {"calls": 0})["calls"]}
     assert called - {"cmdstat_info"} == {"cmdstat_hgetall", "cmdstat_smembers"}
 
 
-def test_now_and_then_slots_are_looked_at_though_nothing_is_parked(slots, raw_redis, monkeypatch):
-    slots.tick()
+def test_slots_are_checked_periodically_even_without_held_jobs(slots, raw_redis, monkeypatch):
+    slots.look()
     take(raw_redis, run_of(GONE))
-    slots.tick()
+    slots.look()
     assert raw_redis.zcard("offsider:limits:slots:Hard") == 1
     later = time.monotonic() + REPAIR_SECONDS
     monkeypatch.setattr(slots_module.time, "monotonic", lambda: later)
-    slots.tick()
+    slots.look()
     assert raw_redis.zcard("offsider:limits:slots:Hard") == 0
     assert raw_redis.smembers("offsider:limits:active") == set()
 
 
-def test_the_limit_of_a_class_that_is_declared_elsewhere_is_what_workers_say(slots, config, raw_redis):
-    names = Names(config.shared_redis().keys)
-    raw_redis.sadd("offsider:places", names.parked("Foreign"))
+def test_the_limit_of_a_class_declared_elsewhere_is_the_one_that_workers_publish(slots, config, raw_redis):
+    names = Names(Installation.of(config).redis.keys)
+    raw_redis.sadd("offsider:places", names.held("Foreign"))
     for number in range(3):
         foreign = {"class": "Foreign", "args": [], "jid": str(number), "queue": "default"}
-        raw_redis.lpush(names.parked("Foreign"), encode(foreign))
-    store.declare(config.shared_redis(), {"Foreign": 2}, {}, config.clock.now())
-    slots.tick()
+        raw_redis.lpush(names.held("Foreign"), encode(foreign))
+    store.declare(Installation.of(config).redis, {"Foreign": 2}, {}, config.clock.now())
+    slots.look()
     assert raw_redis.llen("queue:default") == 2
 
 
-def test_the_service_frees_at_its_end_what_is_left(slots, config, raw_redis, monkeypatch):
-    service = SlotsService(slots, config)
-    service.start()
-    assert service.wait_for_tick(1, 10)
-    take(raw_redis, run_of(ALIVE))
-    slots._left.append((run_of(ALIVE), 1))
-    service.stop()
-    assert service.join(10)
-    assert raw_redis.zcard("offsider:limits:slots:Hard") == 0
-
-
-def test_a_service_ends_although_the_server_is_away(slots, config, monkeypatch):
-    monkeypatch.setattr(store, "leave", raising(RedisUnavailable("away")))
-    slots._left.append((run_of(ALIVE), 1))
-    service = SlotsService(slots, config)
-    service.stop()
-    assert service.join(10)
-
-
-def test_jobs_of_a_limit_that_was_raised_to_thousands_go_on_in_one_look(slots, config, raw_redis):
-    park(raw_redis, *(f"j{number}" for number in range(450)))
-    store.set_limit(config.shared_redis(), "Hard", 1000)
-    slots.tick()
+def test_raising_a_limit_by_thousands_resumes_all_jobs_in_one_check(slots, config, raw_redis):
+    hold(raw_redis, *(f"j{number}" for number in range(450)))
+    store.set_limit(Installation.of(config).redis, "Hard", 1000)
+    slots.look()
     assert raw_redis.llen("queue:default") == 450

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from offsider import job
+from offsider.config.installation import Installation
 from offsider.ext.concurrency_limits import store
 from offsider.ext.concurrency_limits.rules import Rules
 from offsider.ext.concurrency_limits.table import ASK_SECONDS, DECLARE_SECONDS, Limited, Table
@@ -21,7 +22,7 @@ def hard(declared):
 
 
 def table(config, limits=None, *, default_shares=False):
-    return Table(config, Rules(limits or {}, default_shares=default_shares))
+    return Table(Installation.of(config), Rules(limits or {}, default_shares=default_shares))
 
 
 def test_a_class_is_learnt_at_its_first_run_under_the_name_of_its_job(config, hard):
@@ -32,12 +33,12 @@ def test_a_class_is_learnt_at_its_first_run_under_the_name_of_its_job(config, ha
     assert set(known.known) == {"Old", "Hard", "Free", "Foreign"}
 
 
-def test_others_are_told_of_aliases(config, hard, redis):
+def test_aliases_are_published(config, hard, redis):
     table(config).refresh(store.settings(redis), 0.0)
     assert store.aliases(redis, config.clock.now()) == {"Old": "Hard"}
 
 
-def test_what_was_set_before_the_first_look_counts_already(config, hard, redis):
+def test_settings_made_before_the_first_refresh_apply(config, hard, redis):
     store.set_limit(redis, "Free", 5)
     store.set_paused(redis, "Foreign", paused=True)
     store.set_limit(redis, "Hard", 0)
@@ -49,7 +50,7 @@ def test_what_was_set_before_the_first_look_counts_already(config, hard, redis):
     ]
 
 
-def test_what_is_set_later_counts_from_the_next_look_on(config, hard, redis):
+def test_settings_made_later_apply_from_the_next_refresh(config, hard, redis):
     known = table(config)
     known.learn("Free")
     store.set_limit(redis, "Free", 5)
@@ -57,7 +58,7 @@ def test_what_is_set_later_counts_from_the_next_look_on(config, hard, redis):
     assert known.known == {"Free": Limited("Free", 0)}
 
 
-def test_others_are_told_of_limits_and_of_their_end(config, declared, redis):
+def test_limits_and_their_removal_are_published(config, declared, redis):
     answers = {"limit": 4}
 
     @job(name="Hard")
@@ -73,7 +74,7 @@ def test_others_are_told_of_limits_and_of_their_end(config, declared, redis):
     assert store.declared(redis, config.clock.now()) == {}
 
 
-def test_it_is_told_again_in_good_time_and_not_each_second(config, hard, redis, raw_redis):
+def test_limits_are_published_again_before_they_expire_and_not_every_second(config, hard, redis, raw_redis):
     known = table(config)
     known.refresh(store.settings(redis), 0.0)
     raw_redis.delete("offsider:limits:declared")
@@ -84,7 +85,7 @@ def test_it_is_told_again_in_good_time_and_not_each_second(config, hard, redis, 
 
 
 @pytest.mark.parametrize("broken", [lambda: 1 / 0, lambda: "many"])
-def test_a_function_that_fails_is_told_of_and_the_last_limit_stays(config, hard, redis, broken):
+def test_a_failing_function_is_reported_and_keeps_the_last_limit(config, hard, redis, broken):
     told, answers = [], [lambda: 7, broken]
 
     def ask():

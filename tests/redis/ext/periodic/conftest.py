@@ -13,13 +13,14 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
+from offsider.config.config import Config
+from offsider.config.installation import Installation
 from offsider.core.clock import Clock
 from offsider.ext.periodic import store
 from offsider.ext.periodic.entry import Entry
-from offsider.ext.periodic.homes import Homes
+from offsider.ext.periodic.servers import Servers
 from offsider.ext.periodic.service import PeriodicService
 from offsider.jobs import registry
-from offsider.wiring.config import Config
 
 TIME = "redis.call('TIME')"
 SET_TIME = "(function() return {redis.call('GET', 'test:now'), '0'} end)()"
@@ -51,12 +52,13 @@ class Process:
         config.redis.url = main or url
         if main:
             config.add_server("bulk", url=url)
-        self.config = config.for_server("bulk") if main else config
+        self.config = config
+        installation = Installation.of(config, "bulk" if main else "")
         self.config.clock = WrongClock(wrong_by)
         self.errors: list[tuple[BaseException, dict[str, object]]] = []
         self.config.error_handlers.append(lambda error, context: self.errors.append((error, dict(context))))
-        self.redis = self.config.shared_redis()
-        self.service = PeriodicService(self.config, self.redis, entries, Homes.of(self.config))
+        self.redis = installation.redis
+        self.service = PeriodicService(installation, entries, Servers.of(installation))
         self.tick = self.service.tick
 
     def settle(self) -> float:
@@ -68,7 +70,7 @@ class Process:
     def close(self) -> None:
         self.service.stop()
         self.service._alarm.close()
-        self.config.close()
+        Installation.of(self.config).close()
 
 
 @pytest.fixture

@@ -8,9 +8,10 @@ import time
 
 import pytest
 
+from offsider.config.config import Config
+from offsider.config.installation import Installation
 from offsider.core.errors import RedisRefused
 from offsider.ext.periodic.alarm import TOLD_SECONDS, UNTOLD_SECONDS, Alarm
-from offsider.wiring.config import Config
 from tests.faults import FaultProxy
 from tests.waiting import wait_for
 
@@ -24,13 +25,13 @@ def make_alarm():
     def make(url: str) -> Alarm:
         config = Config()
         config.redis.url = url
-        made.append((config, Alarm(config.shared_redis(), "test:revision")))
+        made.append((config, Alarm(Installation.of(config).redis, "test:revision")))
         return made[-1][1]
 
     yield make
     for config, alarm in made:
         alarm.close()
-        config.close()
+        Installation.of(config).close()
 
 
 def asleep(alarm: Alarm, seconds: float = LONG) -> threading.Thread:
@@ -45,7 +46,7 @@ def ends(thread: threading.Thread) -> bool:
     return not thread.is_alive()
 
 
-def test_a_change_ends_the_sleep_and_is_told_again_after_another_look(make_alarm, redis_url, raw_redis):
+def test_a_change_ends_the_sleep_and_the_next_change_after_another_watch_too(make_alarm, redis_url, raw_redis):
     alarm = make_alarm(redis_url)
     for _ in range(2):
         alarm.watch()
@@ -81,7 +82,7 @@ def test_the_end_ends_this_sleep_and_every_later_one(make_alarm, redis_url):
     alarm.sleep(LONG)
 
 
-def test_where_the_server_does_not_tell_it_is_asked_more_often(make_alarm, redis_url, monkeypatch):
+def test_without_client_tracking_sleeps_are_shorter(make_alarm, redis_url, monkeypatch):
     alarm = make_alarm(redis_url)
     asked = []
 
@@ -96,7 +97,7 @@ def test_where_the_server_does_not_tell_it_is_asked_more_often(make_alarm, redis
     assert alarm.longest_seconds == UNTOLD_SECONDS
 
 
-def test_a_connection_that_breaks_is_done_without_for_a_while(make_alarm, redis_url):
+def test_after_a_lost_connection_sleeps_are_shorter_for_a_while(make_alarm, redis_url):
     with FaultProxy(redis_url) as proxy:
         alarm = make_alarm(proxy.url)
         alarm.watch()
@@ -113,7 +114,7 @@ def test_a_connection_that_breaks_is_done_without_for_a_while(make_alarm, redis_
         assert alarm.longest_seconds == TOLD_SECONDS
 
 
-def test_nothing_is_left_open(make_alarm, redis_url):
+def test_close_closes_the_pipe(make_alarm, redis_url):
     alarm = make_alarm(redis_url)
     alarm.watch()
     alarm.sleep(0.0)

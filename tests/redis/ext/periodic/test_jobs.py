@@ -10,10 +10,11 @@ import pytest
 import redis
 
 from offsider import Config, job
+from offsider.config.installation import Installation
 from offsider.core.errors import ConfigurationError
 from offsider.ext.periodic import Periodic, PeriodicJobs, UnknownPeriodicJob
 from offsider.ext.periodic.entry import make
-from offsider.ext.periodic.register import registered_in
+from offsider.ext.periodic.registry import registered_in
 from offsider.ext.periodic.service import PeriodicService
 from offsider.ext.periodic.store import PeriodicStore
 from offsider.jobs import registry
@@ -40,7 +41,7 @@ def make_config(redis_url):
 
     yield make_config
     for config in made:
-        config.close()
+        Installation.of(config).close()
 
 
 @pytest.fixture
@@ -50,10 +51,10 @@ def jobs(make_config) -> PeriodicJobs:
 
 
 def publish(config: Config, *entries, since: float = 1.0) -> None:
-    PeriodicStore(config.shared_redis()).publish(entries, since, 1e9)
+    PeriodicStore(Installation.of(config).redis).publish(entries, since, 1e9)
 
 
-def test_those_of_workers_of_this_process_and_of_run_time_are_there_by_name(make_config):
+def test_jobs_of_workers_this_process_and_run_time_are_listed_by_name(make_config):
     periodic = Periodic()
     periodic.register("@daily", "A", name="mine")
     jobs = PeriodicJobs(make_config(periodic))
@@ -71,7 +72,7 @@ def test_those_of_workers_of_this_process_and_of_run_time_are_there_by_name(make
 def test_an_unknown_name_suggests_the_nearest(jobs, make_config):
     publish(make_config(), make("nightly", "@daily", "A"))
     assert jobs.find("nightli") is None
-    with pytest.raises(UnknownPeriodicJob, match=r"no periodic job nightli \(did you mean 'nightly'"):
+    with pytest.raises(UnknownPeriodicJob, match=r"unknown periodic job nightli \(did you mean 'nightly'"):
         _ = jobs["nightli"]
 
 
@@ -92,14 +93,14 @@ def test_the_next_runs_are_in_the_jobs_time_zone(jobs, make_config):
     assert len(jobs["n"].next_runs()) == 5
 
 
-def test_a_run_by_hand_pushes_with_the_options_of_the_job_although_nobody_here_knows_it(make_config, jobs, raw_redis):
+def test_a_manual_run_of_a_job_declared_elsewhere_uses_its_options(make_config, jobs, raw_redis):
     @job(name="A", queue="slow", retry=3)
     def a(number: int) -> None: ...
 
     periodic = Periodic()
     periodic.register("@yearly", a, args=[5], name="n")
     config = make_config(periodic)
-    PeriodicService(config, config.shared_redis(), list(periodic.register_of_process.entries.values())).tick()
+    PeriodicService(Installation.of(config), list(periodic.registry.entries.values())).tick()
     with registry.isolated():
         registry._jobs.clear()
         jid = jobs["n"].run(by="ann")
@@ -129,7 +130,7 @@ def test_pausing_and_resuming(jobs, make_config):
     assert not jobs["n"].paused
 
 
-def test_one_is_added_changed_and_removed_at_run_time(jobs, make_config):
+def test_a_job_is_added_changed_and_removed_at_run_time(jobs, make_config):
     added = jobs.add("@daily", "A", args=[1], tz="Europe/Berlin", queue="low", description="x")
     assert (added.entry.tz, added.entry.queue, added.entry.args) == ("Europe/Berlin", "low", (1,))
     assert jobs.add("@hourly", "A").entry.cron == "@hourly"
@@ -138,7 +139,7 @@ def test_one_is_added_changed_and_removed_at_run_time(jobs, make_config):
     assert len(jobs) == 0
 
 
-def test_those_of_code_are_neither_changed_nor_removed(jobs, make_config):
+def test_jobs_registered_in_code_cannot_be_changed_or_removed(jobs, make_config):
     publish(make_config(), make("n", "@daily", "A"))
     with pytest.raises(ConfigurationError, match="'n' is registered in code or in a file: change it there"):
         jobs.add("@daily", "A", name="n")
@@ -146,7 +147,7 @@ def test_those_of_code_are_neither_changed_nor_removed(jobs, make_config):
         jobs["n"].remove()
 
 
-def test_each_one_is_on_the_server_that_its_jobs_go_to(make_config, redis_url, raw_redis):
+def test_a_periodic_job_is_on_the_server_that_gets_its_jobs(make_config, redis_url, raw_redis):
     @job(name="Export", urgency="throttled")
     def export() -> None: ...
 
@@ -170,7 +171,7 @@ def test_each_one_is_on_the_server_that_its_jobs_go_to(make_config, redis_url, r
         assert (bulk.llen("queue:later"), bulk.llen("queue:default")) == (1, 1)
 
 
-def test_workers_see_to_the_ticks_of_their_own_server_alone(make_config, redis_url, raw_redis):
+def test_workers_push_only_ticks_of_their_own_server(make_config, redis_url, raw_redis):
     periodic = Periodic()
     periodic.register("* * * * *", "A", name="here")
     periodic.register("* * * * *", "B", name="there", server="bulk")
@@ -181,15 +182,15 @@ def test_workers_see_to_the_ticks_of_their_own_server_alone(make_config, redis_u
         for server, name in ((raw_redis, "here"), (bulk, "there")):
             server.hset("offsider:periodic:ticks", name, now // 60 * 60 - 60)
         for name in config.servers:
-            view = config.for_server(name)
-            service = PeriodicService(view, view.shared_redis(), list(registered_in(view).values()))
+            view = Installation.of(config, name)
+            service = PeriodicService(view, list(registered_in(view).values()))
             service.tick()
             service._alarm.close()
         stored = [json.loads(raw)["class"] for raw in raw_redis.lrange("queue:default", 0, -1)]
         assert (stored, [json.loads(raw)["class"] for raw in bulk.lrange("queue:default", 0, -1)]) == (["A"], ["B"])
 
 
-def test_one_that_is_changed_to_go_to_another_server_is_there_alone(make_config, redis_url):
+def test_a_job_changed_to_another_server_is_only_there(make_config, redis_url):
     config = make_config()
     config.add_server("bulk", url=at_database(redis_url, 3))
     jobs = PeriodicJobs(config)
@@ -198,6 +199,6 @@ def test_one_that_is_changed_to_go_to_another_server_is_there_alone(make_config,
     assert [(each.server, each.entry.cron) for each in jobs] == [("main", "@hourly")]
     jobs["moved"].remove()
     assert list(jobs) == []
-    publish(config.for_server("bulk"), make("theirs", "@daily", "A"))
+    publish(Installation.of(config, "bulk"), make("theirs", "@daily", "A"))
     with pytest.raises(ConfigurationError, match="'theirs' is registered in code or in a file"):
         jobs.add("@daily", "A", name="theirs")

@@ -61,7 +61,7 @@ def test_a_tick_pushes_its_job_at_its_time(clock, process, pushed, raw_redis):
     assert "enqueued_at" in payload
 
 
-def test_the_options_of_the_declared_job_hold_below_those_of_the_entry(clock, process, raw_redis):
+def test_options_of_the_entry_override_those_of_the_declared_job(clock, process, raw_redis):
     one = process(entry(options={"retry": 2}))
 
     @job(name="Tick", queue="slow", retry=9, tags=["a"])
@@ -83,9 +83,7 @@ def test_the_options_of_the_declared_job_hold_below_those_of_the_entry(clock, pr
         ("Australia/Lord_Howe", (at(2026, 4, 4, 13, 0), ["45 1 * * *", "*/15 * * * *", "@hourly", "@daily"])),
     ],
 )
-def test_two_processes_five_minutes_apart_fire_every_tick_once_through_a_change_of_the_clocks(
-    clock, process, pushed, tz, change
-):
+def test_two_processes_with_clocks_five_minutes_apart_fire_every_tick_once(clock, process, pushed, tz, change):
     start, expressions = change
     entries = [entry(cron, name=f"e{number}", tz=tz, job=cron) for number, cron in enumerate(expressions)]
     clock.set(start)
@@ -118,9 +116,7 @@ FIELD = {
 
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_whatever_the_steps_of_time_all_ticks_are_those_of_cronsims_own_iteration(
-    clock, process, pushed, raw_redis, data
-):
+def test_any_steps_of_time_give_the_ticks_of_cronsims_own_iteration(clock, process, pushed, raw_redis, data):
     raw_redis.flushall()
     expression = f"{data.draw(FIELD['minute'])} {data.draw(FIELD['hour'])} * * *"
     tz, start = data.draw(st.sampled_from(ZONES)), data.draw(st.sampled_from(CHANGES))
@@ -167,7 +163,7 @@ def test_versions_side_by_side_push_the_ticks_of_both_and_a_common_tick_once(clo
 # ------------------------------------------------------------------------------------- late ones
 
 
-def test_what_was_missed_within_the_grace_is_caught_up(clock, process, pushed):
+def test_ticks_missed_within_grace_seconds_are_pushed(clock, process, pushed):
     clock.set(NOON)
     process(entry()).settle()
     clock.set(NOON + 119)
@@ -175,7 +171,7 @@ def test_what_was_missed_within_the_grace_is_caught_up(clock, process, pushed):
     assert pushed() == [NOON + 60]
 
 
-def test_a_late_tick_is_told(clock, process, pushed, caplog):
+def test_a_late_tick_logs_a_warning(clock, process, pushed, caplog):
     clock.set(NOON)
     one = process(entry())
     one.settle()
@@ -184,7 +180,7 @@ def test_a_late_tick_is_told(clock, process, pushed, caplog):
     assert "of 2026-03-01T12:01:00+00:00, 15 s late" in caplog.text
 
 
-def test_what_is_older_is_skipped_and_told_once(clock, process, pushed, caplog):
+def test_older_ticks_are_skipped_and_logged_once(clock, process, pushed, caplog):
     clock.set(NOON)
     processes = [process(entry()), process(entry())]
     processes[0].settle()
@@ -201,7 +197,7 @@ def test_what_is_older_is_skipped_and_told_once(clock, process, pushed, caplog):
     ]
 
 
-def test_a_year_of_missed_minutes_is_passed_over_quickly(clock, process, pushed, caplog):
+def test_a_year_of_missed_ticks_is_skipped_quickly(clock, process, pushed, caplog):
     clock.set(NOON)
     one = process(entry())
     one.settle()
@@ -211,7 +207,7 @@ def test_a_year_of_missed_minutes_is_passed_over_quickly(clock, process, pushed,
     assert "skipped at least 1000 ticks" in caplog.text
 
 
-def test_a_longer_grace_catches_up_more(clock, process, pushed):
+def test_longer_grace_seconds_push_more_missed_ticks(clock, process, pushed):
     clock.set(NOON)
     one = process(entry("*/10 * * * *", grace_seconds=3600))
     one.settle()
@@ -226,7 +222,7 @@ def test_a_new_job_begins_with_its_next_tick(clock, process, pushed):
     assert pushed() == []
 
 
-def test_a_server_that_has_lost_its_data_repeats_no_tick_and_loses_none_to_come(clock, process, pushed, raw_redis):
+def test_after_a_loss_of_data_no_tick_is_repeated_or_lost(clock, process, pushed, raw_redis):
     clock.set(NOON)
     one = process(entry())
     one.settle()
@@ -245,7 +241,7 @@ def test_a_server_that_has_lost_its_data_repeats_no_tick_and_loses_none_to_come(
 # ------------------------------------------------------------------------------- dead and failing
 
 
-def test_who_takes_over_from_one_that_died_with_its_turn_pushes_the_job(clock, process, pushed, raw_redis):
+def test_another_process_pushes_the_job_of_a_process_that_died_with_its_turn(clock, process, pushed, raw_redis):
     clock.set(NOON)
     one = process(entry())
     one.settle()
@@ -272,10 +268,10 @@ def test_middleware_runs_once_and_may_stop_a_job(clock, process, pushed, caplog)
     assert len(seen) == 1
     assert pushed() == []
     assert processes[0].service._store.history("tick")[0].how == "stopped"
-    assert "the job of 2026-03-01T12:01:00+00:00 was stopped before" in caplog.text
+    assert "client middleware stopped the job of 2026-03-01T12:01:00+00:00" in caplog.text
 
 
-def test_a_failing_middleware_holds_up_no_other_job_and_is_told_once_for_a_tick(clock, process, pushed, raw_redis):
+def test_failing_middleware_does_not_block_other_jobs_and_is_reported_once_per_tick(clock, process, pushed, raw_redis):
     clock.set(NOON)
     one = process(entry(job="Bad", name="bad"), entry())
     one.config.client_middleware.add(fail_for_bad)
@@ -294,7 +290,7 @@ def fail_for_bad(push, call_next):
     return call_next(push)
 
 
-def test_a_queue_that_is_none_claims_no_tick(clock, process, pushed, raw_redis):
+def test_a_queue_key_of_the_wrong_type_claims_no_tick(clock, process, pushed, raw_redis):
     clock.set(NOON)
     one = process(entry())
     one.settle()
@@ -307,7 +303,7 @@ def test_a_queue_that_is_none_claims_no_tick(clock, process, pushed, raw_redis):
     assert pushed() == [NOON + 60]
 
 
-def test_an_outage_is_told_once_and_what_is_due_comes_after_it(redis_url, pushed, process, clock, caplog):
+def test_an_outage_is_reported_once_and_due_jobs_are_pushed_after_it(redis_url, pushed, process, clock, caplog):
     clock.set(NOON)
     with FaultProxy(redis_url) as proxy:
         one = process(entry(), url=proxy.url)
@@ -327,7 +323,7 @@ STEPS = (b"offsider:periodic:entries", b"offsider:periodic:turn", b"offsider:per
 
 
 @pytest.mark.parametrize("lost", [(part, step) for part in ("lose_request", "lose_reply") for step in STEPS])
-def test_whatever_step_is_lost_on_the_way_the_tick_is_pushed_once(redis_url, pushed, process, clock, lost):
+def test_a_tick_is_pushed_once_whichever_reply_is_lost(redis_url, pushed, process, clock, lost):
     clock.set(NOON)
     with FaultProxy(redis_url) as proxy:
         one, other = process(entry(), url=proxy.url), process(entry())
@@ -344,7 +340,7 @@ def test_whatever_step_is_lost_on_the_way_the_tick_is_pushed_once(redis_url, pus
 # -------------------------------------------------------------------------------------- by hand
 
 
-def test_a_paused_job_pushes_nothing_and_goes_on_with_its_next_tick(clock, process, pushed):
+def test_a_paused_job_pushes_nothing_and_resumes_with_its_next_tick(clock, process, pushed):
     clock.set(NOON)
     one = process(entry())
     one.settle()
@@ -361,7 +357,7 @@ def test_a_paused_job_pushes_nothing_and_goes_on_with_its_next_tick(clock, proce
     assert pushed() == [NOON + 120]
 
 
-def test_one_that_is_paused_between_look_and_claim_is_not_pushed(clock, process, pushed, monkeypatch):
+def test_a_job_paused_between_look_and_claim_is_not_pushed(clock, process, pushed, monkeypatch):
     clock.set(NOON)
     one = process(entry())
     one.settle()
@@ -373,7 +369,7 @@ def test_one_that_is_paused_between_look_and_claim_is_not_pushed(clock, process,
     assert pushed() == []
 
 
-def test_what_is_added_at_run_time_is_pushed_by_every_process_until_it_is_removed(clock, process, pushed):
+def test_every_process_pushes_a_job_added_at_run_time_until_it_is_removed(clock, process, pushed):
     clock.set(NOON)
     one, other = process(), process()
     store = PeriodicStore(one.redis)
@@ -394,7 +390,7 @@ def test_what_is_added_at_run_time_is_pushed_by_every_process_until_it_is_remove
     assert not one.service._due
 
 
-def test_code_stands_above_what_is_added_and_what_cannot_be_read_is_told(clock, process, pushed, raw_redis):
+def test_code_overrides_added_jobs_and_invalid_entries_are_reported(clock, process, pushed, raw_redis):
     clock.set(NOON)
     one = process(entry("0 0 1 1 *"))
     store = PeriodicStore(one.redis)
@@ -404,10 +400,10 @@ def test_code_stands_above_what_is_added_and_what_cannot_be_read_is_told(clock, 
     clock.set(NOON + 60)
     one.settle()
     assert pushed() == []
-    assert [str(error) for error, _ in one.errors] == ["periodic job 'odd': what is stored is none"]
+    assert [str(error) for error, _ in one.errors] == ["periodic job 'odd': the stored entry is invalid"]
 
 
-def test_a_service_wakes_for_what_is_added_and_ends_when_it_is_asked_to(process, raw_redis):
+def test_a_service_wakes_for_added_jobs_and_stops_on_request(process, raw_redis):
     one = process()
     one.service.start()
     wait_for(lambda: one.service._alarm._pipe)  # it has looked, and sleeps
@@ -417,7 +413,7 @@ def test_a_service_wakes_for_what_is_added_and_ends_when_it_is_asked_to(process,
     assert one.service.join(10)
 
 
-def test_a_process_tells_what_is_registered_in_it(clock, process):
+def test_a_process_publishes_its_registered_jobs(clock, process):
     clock.set(NOON)
     one = process(entry(), entry(name="other", job="Known"))
 
@@ -517,7 +513,7 @@ def test_a_unique_job_whose_tick_cannot_be_claimed_takes_no_lock(clock, process,
     assert store._redis.call("PING") == b"PONG"
 
 
-def test_a_unique_job_whose_queue_is_none_is_told_and_its_tick_is_dealt_with(clock, process, raw_redis):
+def test_a_unique_job_whose_queue_has_the_wrong_type_is_reported_and_its_tick_is_done(clock, process, raw_redis):
     clock.set(NOON)
     one = process(entry(options={"extra": {"unique_for": 600}}))
     unique(one)

@@ -9,10 +9,11 @@ import redis as redis_py
 
 from offsider import Client
 from offsider.client.prepared import Prepared
+from offsider.config.config import Config
+from offsider.config.installation import Installation
 from offsider.core.errors import QueueFull, RedisRefused
 from offsider.ext.periodic.entry import make
 from offsider.ext.periodic.store import HISTORY_SECONDS, Claimed, Line, PeriodicStore
-from offsider.wiring.config import Config
 from tests.snapshot import snapshot
 
 AT = 1_772_366_400
@@ -23,12 +24,12 @@ def config(redis_url):
     config = Config()
     config.redis.url = redis_url
     yield config
-    config.close()
+    Installation.of(config).close()
 
 
 @pytest.fixture
 def store(config) -> PeriodicStore:
-    return PeriodicStore(config.shared_redis())
+    return PeriodicStore(Installation.of(config).redis)
 
 
 @pytest.fixture
@@ -54,7 +55,7 @@ def test_a_claim_notes_the_tick_and_pushes_the_job_in_one_step(store, prepared, 
     assert not raw_redis.exists("offsider:periodic:turn:n")
 
 
-def test_a_tick_that_is_dealt_with_is_claimed_no_more(store, prepared, raw_redis):
+def test_a_handled_tick_is_not_claimed_again(store, prepared, raw_redis):
     store.claim("n", tick(), prepared)
     before = snapshot(raw_redis)
     assert store.claim("n", tick(), prepared) is Claimed.GONE
@@ -62,7 +63,7 @@ def test_a_tick_that_is_dealt_with_is_claimed_no_more(store, prepared, raw_redis
     assert snapshot(raw_redis) == before
 
 
-def test_a_tick_to_come_and_one_of_a_paused_job_are_not_claimed(store, prepared, raw_redis):
+def test_future_ticks_and_ticks_of_paused_jobs_are_not_claimed(store, prepared, raw_redis):
     store.pause("n")
     before = snapshot(raw_redis)
     assert store.claim("n", tick(4_000_000_000), prepared) is Claimed.EARLY
@@ -82,17 +83,17 @@ def test_a_full_server_takes_no_job_and_its_tick_stays(make_server, prepared):
     server = make_server(maxmemory_policy="noeviction")
     config = Config()
     config.redis.url = server.url
-    store = PeriodicStore(config.shared_redis())
+    store = PeriodicStore(Installation.of(config).redis)
     with redis_py.Redis.from_url(server.url) as raw:
         assert store.look({"n": AT - 60}).ticks == {"n": AT - 60}
         raw.config_set("maxmemory", 1)
         with pytest.raises(QueueFull):
             store.claim("n", tick(), prepared)
         assert store.look({"n": 0}).ticks == {"n": AT - 60}
-    config.close()
+    Installation.of(config).close()
 
 
-def test_a_look_begins_what_is_new_now_or_where_the_caller_remembers(store, raw_redis):
+def test_a_new_job_starts_now_or_at_the_tick_that_the_caller_remembers(store, raw_redis):
     looked = store.look({"new": 0, "known": AT})
     assert looked.ticks["known"] == AT
     assert 0 <= looked.at - looked.ticks["new"] < 1
@@ -109,7 +110,7 @@ def test_only_one_has_the_turn_until_it_ends(store, raw_redis):
     assert store.take_turn("n", "b") == 0.001
 
 
-def test_what_was_written_by_others_is_passed_over(store, raw_redis):
+def test_invalid_stored_lines_and_entries_are_ignored(store, raw_redis):
     raw_redis.lpush("offsider:periodic:history:n", "{", '{"odd":1}')
     store.note("n", tick())
     assert store.history("n") == [tick()]
@@ -120,7 +121,7 @@ def test_what_was_written_by_others_is_passed_over(store, raw_redis):
     assert store.added() == []
 
 
-def test_registers_of_processes_show_where_they_differ(store, raw_redis):
+def test_registries_of_processes_show_where_they_differ(store, raw_redis):
     old, new, only = make("n", "@daily", "A"), make("n", "@hourly", "A"), make("o", "@daily", "A")
     store.publish([new], since=2.0, now=1e9)
     store.publish([old, only], since=1.0, now=1e9)
@@ -137,7 +138,7 @@ def test_registers_of_processes_show_where_they_differ(store, raw_redis):
 def test_every_key_has_the_prefix(redis_url, raw_redis, prepared):
     config = Config()
     config.redis.url, config.redis.key_prefix = redis_url, "app:"
-    store = PeriodicStore(config.shared_redis())
+    store = PeriodicStore(Installation.of(config).redis)
     store.look({"n": 0})
     store.add(make("later", "@daily", "A"))
     store.take_turn("n", "me")
@@ -152,10 +153,10 @@ def test_every_key_has_the_prefix(redis_url, raw_redis, prepared):
     assert all(key.startswith("app:offsider:periodic:") for key in keys)
     kinds = {key.removeprefix("app:offsider:periodic:").partition(":")[0] for key in keys}
     assert kinds == {"ticks", "entries", "paused", "revision", "history", "turn", "registers", "register"}
-    config.close()
+    Installation.of(config).close()
 
 
-def test_each_change_by_hand_is_noticed(store, raw_redis):
+def test_each_manual_change_increments_the_revision(store, raw_redis):
     def revision() -> int:
         return int(raw_redis.get(store.revision) or 0)
 

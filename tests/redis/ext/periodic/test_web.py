@@ -8,6 +8,8 @@ import time
 import pytest
 
 from offsider import Config
+from offsider.config.installation import Installation
+from offsider.config.web_tab import WebLink
 from offsider.ext.periodic import Periodic, PeriodicJobs
 from offsider.ext.periodic.entry import make
 from offsider.ext.periodic.store import Line, PeriodicStore
@@ -15,7 +17,6 @@ from offsider.ext.periodic.web import job_facts
 from offsider.web.app import WebApp
 from offsider.web.options import WebOptions
 from offsider.web.request import Request
-from offsider.wiring.web_tab import WebLink
 
 HEADERS = {"host": "localhost", "accept": "text/html", "sec-fetch-site": "same-origin"}
 FORM = {"content-type": "application/x-www-form-urlencoded"}
@@ -29,12 +30,12 @@ def config(redis_url):
     periodic.register("*/5 * * * *", "Clean", name="clean", queue="low", args=["secret"], description="all <b>")
     config.use(periodic)
     yield config
-    config.close()
+    Installation.of(config).close()
 
 
 @pytest.fixture
 def ask(config):
-    app = WebApp(WebOptions({"main": config}))
+    app = WebApp(WebOptions({"main": Installation.of(config)}))
 
     def get(path: str) -> str:
         answer = app.respond(Request("GET", path, headers=HEADERS))
@@ -46,7 +47,7 @@ def ask(config):
 
 @pytest.fixture
 def act(config):
-    app = WebApp(WebOptions({"main": config}))
+    app = WebApp(WebOptions({"main": Installation.of(config)}))
 
     def post(path: str) -> str:
         answer = app.respond(
@@ -58,8 +59,8 @@ def act(config):
 
 
 def test_the_table_and_the_page_of_one_show_what_is_registered(ask, config):
-    PeriodicStore(config.shared_redis()).note("clean", Line("skipped", 1e9, 1e9, count=3, by="host:1:ab"))
-    PeriodicStore(config.shared_redis()).note("clean", Line("tick", 1e9, 1e9, jid="ab" * 12, by="host:1:ab"))
+    PeriodicStore(Installation.of(config).redis).note("clean", Line("skipped", 1e9, 1e9, count=3, by="host:1:ab"))
+    PeriodicStore(Installation.of(config).redis).note("clean", Line("tick", 1e9, 1e9, jid="ab" * 12, by="host:1:ab"))
     table, page = ask("/periodic"), ask("/periodic/clean")
     for text in ("clean", "*/5 * * * *", "UTC", "Clean", "no worker", "Pause", "Run now"):
         assert text in table or text in page
@@ -71,17 +72,17 @@ def test_the_table_and_the_page_of_one_show_what_is_registered(ask, config):
     assert "secret" not in table + page
 
 
-def test_without_any_the_table_says_so(redis_url):
+def test_an_empty_table_has_a_note(redis_url):
     config = Config()
     config.redis.url = redis_url
     config.use(Periodic())
-    answer = WebApp(WebOptions({"main": config})).respond(Request("GET", "/periodic", headers=HEADERS))
-    assert "No periodic job is registered." in answer.body.decode()
-    config.close()
+    answer = WebApp(WebOptions({"main": Installation.of(config)})).respond(Request("GET", "/periodic", headers=HEADERS))
+    assert "No periodic jobs are registered." in answer.body.decode()
+    Installation.of(config).close()
 
 
-def test_an_unknown_one_is_not_found(config):
-    app = WebApp(WebOptions({"main": config}))
+def test_an_unknown_job_is_not_found(config):
+    app = WebApp(WebOptions({"main": Installation.of(config)}))
     assert app.respond(Request("GET", "/periodic/nope", headers=HEADERS)).status == 404
 
 
@@ -91,25 +92,25 @@ def test_buttons_run_pause_resume_and_remove(act, ask, config, raw_redis):
     assert "Paused: clean" in act("/periodic/clean/pause")
     assert "paused" in ask("/periodic")
     assert "Resume" in ask("/periodic/clean")
-    assert "Goes on: clean" in act("/periodic/clean/resume")
+    assert "Resumed: clean" in act("/periodic/clean/resume")
     PeriodicJobs(config).add("@daily", "A", name="added")
     assert "Remove" in ask("/periodic/added")
     assert "Removed: added" in act("/periodic/added/remove")
-    assert "no such periodic job" in act("/periodic/added/remove")
+    assert "Periodic job not found" in act("/periodic/added/remove")
 
 
-def test_a_run_that_middleware_stops_is_told(act, config):
+def test_a_run_stopped_by_middleware_is_reported(act, config):
     config.client_middleware.add(lambda push, call_next: None)
     assert "stopped the job" in act("/periodic/clean/run")
 
 
-def test_processes_that_differ_and_live_are_shown(ask, config):
-    store = PeriodicStore(config.shared_redis())
+def test_the_state_shows_differing_processes_and_missing_workers(ask, config):
+    store = PeriodicStore(Installation.of(config).redis)
     store.publish([make("clean", "@daily", "Clean")], 1.0, time.time())
     assert "active" in ask("/periodic")
     store.publish([make("clean", "@hourly", "Clean")], 2.0, time.time())
     assert "differs" in ask("/periodic")
-    assert "Live processes differ in this job" in ask("/periodic/clean")
+    assert "Live processes define this job differently" in ask("/periodic/clean")
 
 
 def test_the_page_of_a_job_names_its_periodic_job():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from offsider import Config
+from offsider.config.installation import Installation
 from offsider.ext.unique import Unique
 
 
@@ -15,4 +16,4 @@ def config(redis_url):
     config.worker.timeout_seconds = 5
     config.use(Unique())
     yield config
-    config.close()
+    Installation.of(config).close()

@@ -9,12 +9,14 @@ from datetime import timedelta
 
 import pytest
 
-from offsider import Config
+from offsider import Config, job
 from offsider.client import AsyncClient, Client
+from offsider.config.installation import Installation
 from offsider.core.errors import InvalidArguments, InvalidOptions, QueueFull, RedisRefused, RedisUnavailable
 from offsider.core.payload import decode, new_jid
 from offsider.ext.unique import Locks, Unique
 from offsider.ext.unique.store import STORE
+from offsider.jobs.manifest import entry
 from tests.faults import FaultProxy
 
 JOB = {"class": "Hard", "args": [1], "unique_for": 60}
@@ -135,7 +137,7 @@ def test_after_an_ambiguous_failure_the_same_jid_is_stored_once(config, raw_redi
         with pytest.raises(RedisUnavailable) as caught:
             Client(through).push({**JOB, "jid": jid})
         assert caught.value.ambiguous
-        through.close()
+        Installation.of(through).close()
     assert len(Locks(config)) == (2 if fault == "lose_reply" else 1)
     assert Client(config).push({**JOB, "jid": jid}) == jid
     assert [payload["jid"] for payload in queued(raw_redis) if payload["class"] == "Hard"] == [jid]
@@ -162,7 +164,7 @@ def test_a_push_without_memory_leaves_no_lock(make_server):
         client.push(JOB)
     assert [lock.job_name for lock in Locks(config)] == ["Hard"]
     assert Locks(config).locked("Hard", 1) is False
-    config.close()
+    Installation.of(config).close()
 
 
 def test_a_duplicate_leaves_a_line_on_the_pushing_side(client, caplog):
@@ -177,7 +179,7 @@ def test_a_duplicate_leaves_a_line_on_the_pushing_side(client, caplog):
     assert len(fields["idempotency_key"]) == 64
 
 
-def test_a_log_that_breaks_is_reported_and_the_push_goes_on(client, config):
+def test_a_broken_log_handler_is_reported_and_the_push_succeeds(client, config):
     errors = []
     config.error_handlers.append(lambda error, _context: errors.append(error))
 
@@ -199,7 +201,7 @@ def test_a_log_that_breaks_is_reported_and_the_push_goes_on(client, config):
     assert "broken filter" in str(errors[0])
 
 
-def test_bad_options_of_a_push_by_name_are_told(client):
+def test_invalid_options_of_a_push_by_name_are_refused(client):
     with pytest.raises(InvalidOptions, match=r"Hard: .*got 'soon'"):
         client.push({**JOB, "unique_for": "soon"})
     with pytest.raises(InvalidOptions, match="exclude each other"):
@@ -209,12 +211,12 @@ def test_bad_options_of_a_push_by_name_are_told(client):
 
 
 @pytest.mark.parametrize("jid", ["a b", "a\nb", " "])
-def test_a_jid_with_blanks_is_refused(client, jid):
-    with pytest.raises(InvalidOptions, match="without blanks"):
+def test_a_jid_with_spaces_is_refused(client, jid):
+    with pytest.raises(InvalidOptions, match="without spaces"):
         client.push({**JOB, "jid": jid})
 
 
-def test_middleware_that_takes_the_jid_away_is_told(client, config):
+def test_middleware_that_removes_the_jid_is_reported(client, config):
     def without_jid(push, call_next):
         del push.payload["jid"]
         return call_next(push)
@@ -250,7 +252,55 @@ def test_a_timedelta_is_stored_as_seconds(client, raw_redis):
     assert [payload["unique_for"] for payload in reversed(queued(raw_redis))] == [120, 1.5]
 
 
-def test_arguments_that_are_no_json_are_refused(client, config):
+def test_arguments_that_are_not_json_are_refused(client, config):
     config.client.strict_args = "off"
     with pytest.raises(InvalidArguments, match="Hard"):
         client.push({**JOB, "args": [object()]})
+
+
+# ------------------------------------------------------------------------------ idempotent jobs
+
+
+@pytest.fixture
+def refresh(declared):
+    @job(name="Refresh", idempotent=True)
+    def refresh(account_id: int) -> None: ...
+
+    return refresh
+
+
+def test_an_idempotent_job_is_deduplicated_until_it_begins(client, refresh, raw_redis):
+    assert client.push({"class": refresh, "args": [1]})
+    assert client.push({"class": refresh, "args": [1]}) is None
+    assert client.push({"class": refresh, "args": [2]})
+    assert {payload["deduplicate"] for payload in queued(raw_redis)} == {"until_executing"}
+    assert client.push_bulk({"class": refresh, "args": [[2], [3], [3]]})[0::2] == [None, None]
+
+
+@pytest.mark.parametrize("options", [{"deduplicate": "none"}, {"unique_for": False}], ids=str)
+def test_an_idempotent_job_may_be_pushed_without_a_lock(client, refresh, options):
+    for _ in range(2):
+        assert client.push({"class": refresh, "args": [1], **options})
+        assert client.push_bulk({"class": refresh, "args": [[1]], **options}) != [None]
+
+
+def test_an_idempotent_job_may_have_another_lock(client, refresh, raw_redis):
+    assert client.push({"class": refresh, "args": [1], "unique_for": 60})
+    assert client.push({"class": refresh, "args": [1], "unique_for": 60}) is None
+    (payload,) = queued(raw_redis)
+    assert "deduplicate" not in payload
+
+
+def test_without_the_extension_idempotent_jobs_take_no_lock(redis_url, refresh, raw_redis):
+    config = Config()
+    config.redis.url = redis_url
+    for _ in range(2):
+        assert Client(config).push({"class": refresh, "args": [1]})
+    assert "deduplicate" not in queued(raw_redis)[0]
+    Installation.of(config).close()
+
+
+def test_the_manifest_has_the_effective_option(config, refresh):
+    told = entry(refresh.declared, config)
+    assert (told["idempotent"], told["deduplicate"]) == (True, "until_executing")
+    assert "deduplicate" not in entry(refresh.declared, Config())

@@ -6,13 +6,14 @@ import pytest
 
 from offsider import Config, job
 from offsider.client import via
+from offsider.config.installation import Installation
 from offsider.core.errors import ConfigurationError, InvalidArguments
 from offsider.ext.unique import Locks
 from offsider.inspector import Queue, ScheduledSet
 from tests.databases import at_database
 
 
-def test_locks_tell_of_their_jobs(client, config):
+def test_locks_have_the_data_of_their_jobs(client, config):
     jid = client.push({"class": "Hard", "args": [1], "unique_for": 60})
     locks = Locks(config)
     assert len(locks) == 1
@@ -27,7 +28,7 @@ def test_locks_tell_of_their_jobs(client, config):
     assert "_redis" not in repr(lock)
 
 
-def test_each_lock_comes_once(client, config):
+def test_each_lock_is_listed_once(client, config):
     client.push_bulk({"class": "Hard", "args": [[number] for number in range(700)], "unique_for": 60})
     names = [lock.name for lock in Locks(config)]
     assert len(names) == len(set(names)) == 700
@@ -67,7 +68,7 @@ def test_a_lock_is_freed_by_its_name(client, config):
     assert client.push({"class": "Hard", "args": [1], "unique_for": 60})
 
 
-def test_reaping_can_be_asked_for(client, config, raw_redis):
+def test_reap_frees_locks_without_a_job(client, config, raw_redis):
     client.push({"class": "Hard", "args": [1], "unique_for": 60})
     assert Locks(config).reap() == 0
     raw_redis.delete("queue:default")
@@ -79,7 +80,7 @@ def test_without_the_extension_a_job_has_no_lock(redis_url):
     config.redis.url = redis_url
     with pytest.raises(ConfigurationError, match=r"config.use\(Unique\(\)\)"):
         Locks(config).locked("Hard", 1)
-    config.close()
+    Installation.of(config).close()
 
 
 def test_the_lock_of_a_job_is_on_the_server_that_it_goes_to(client, config, redis_url):
@@ -88,12 +89,12 @@ def test_the_lock_of_a_job_is_on_the_server_that_it_goes_to(client, config, redi
         client.push({"class": "Refresh", "args": [1], "unique_for": 60})
         assert Locks(config).locked("Refresh", 1)
     assert not Locks(config).locked("Refresh", 1)
-    assert (len(Locks(config)), len(Locks(config.for_server("bulk")))) == (0, 1)
+    assert (len(Locks(config)), len(Locks(Installation.of(config, "bulk")))) == (0, 1)
 
 
 def test_deleting_a_job_on_another_server_frees_its_lock_there(client, config, redis_url):
     config.add_server("bulk", url=at_database(redis_url, 3))
-    bulk = config.for_server("bulk")
+    bulk = Installation.of(config, "bulk")
     push = {"class": "Refresh", "args": [1], "unique_for": 60, "server": "bulk"}
     assert client.push(push)
     assert Queue("default", bulk).clear() == 1

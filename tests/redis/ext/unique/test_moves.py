@@ -5,12 +5,15 @@ from __future__ import annotations
 import pytest
 import redis as redis_py
 
-from offsider import Config, job, storage
+from offsider import Config, job
 from offsider.client import Client
+from offsider.config.installation import Installation
+from offsider.core.errors import RedisUnavailable
 from offsider.ext.unique import Locks, Unique, store
 from offsider.ext.unique.reaper import Reaper
 from offsider.inspector import Migration
-from offsider.wiring.events import JobMoved, JobMoving
+from offsider.inspector.migration import moving
+from offsider.runtime.events import JobMoved, JobMoving
 from tests.databases import at_database
 
 OLD, NEW = [["*", "old"]], [["*", "new"]]
@@ -41,7 +44,7 @@ def with_rules(redis_url):
 
     yield make
     for config in made:
-        config.close()
+        Installation.of(config).close()
 
 
 @pytest.fixture
@@ -59,7 +62,7 @@ def names(config):
 
 
 @pytest.mark.parametrize("across_queues", [False, True])
-def test_in_its_new_queue_a_job_is_still_the_only_one(refresh, with_rules, raw_redis, across_queues):
+def test_a_job_is_still_unique_in_its_new_queue(refresh, with_rules, raw_redis, across_queues):
     jid = push(with_rules(OLD, across_queues=across_queues), refresh)
     now = with_rules(NEW, across_queues=across_queues)
     assert Migration(now).run().moved == 1
@@ -67,24 +70,24 @@ def test_in_its_new_queue_a_job_is_still_the_only_one(refresh, with_rules, raw_r
     ((name, holder),) = names(now).items()
     assert holder == jid
     assert name.encode() in raw_redis.lindex("queue:new", 0)
-    assert store.release(now.shared_redis(), name, jid) == store.FREED
+    assert store.release(Installation.of(now).redis, name, jid) == store.FREED
     assert push(now, refresh) is not None
 
 
-def test_on_its_new_server_a_job_is_still_the_only_one(refresh, with_rules, raw_redis, bulk):
+def test_a_job_is_still_unique_on_its_new_server(refresh, with_rules, raw_redis, bulk):
     before = with_rules(OLD)
     jid = push(before, refresh)
     now = with_rules(ELSEWHERE)
     assert Migration(now).run().moved == 1
     assert names(before) == {}
-    ((name, holder),) = names(now.for_server("bulk")).items()
+    ((name, holder),) = names(Installation.of(now, "bulk")).items()
     assert holder == jid
     assert name.encode() in bulk.lindex("queue:new", 0)
     assert push(now, refresh) is None
     assert 590_000 < bulk.pttl(f"offsider:unique:{name}") <= 600_000
 
 
-def test_jobs_that_were_no_duplicates_before_both_run(refresh, with_rules, raw_redis):
+def test_jobs_that_were_not_duplicates_before_a_move_both_run(refresh, with_rules, raw_redis):
     before, now = with_rules(OLD), with_rules(NEW)
     first, second = push(before, refresh), push(now, refresh)
     held = names(now)
@@ -94,17 +97,17 @@ def test_jobs_that_were_no_duplicates_before_both_run(refresh, with_rules, raw_r
     assert names(now) == held
 
 
-def test_a_lock_of_another_server_that_nobody_could_free_is_not_left_behind(refresh, with_rules, bulk):
+def test_a_move_frees_the_old_lock_even_if_another_job_holds_the_new_one(refresh, with_rules, bulk):
     before, now = with_rules(OLD), with_rules(ELSEWHERE)
     push(before, refresh)
     holder = push(now, refresh)
     assert Migration(now).run().moved == 1
     assert bulk.llen("queue:new") == 2
     assert names(before) == {}
-    assert set(names(now.for_server("bulk")).values()) == {holder}
+    assert set(names(Installation.of(now, "bulk")).values()) == {holder}
 
 
-def test_a_job_that_somebody_took_just_before_keeps_its_old_lock(refresh, with_rules, raw_redis):
+def test_a_job_claimed_just_before_its_move_keeps_its_old_lock(refresh, with_rules, raw_redis):
     jid = push(with_rules(OLD), refresh)
     now = with_rules(NEW)
     before = names(now)
@@ -125,7 +128,7 @@ def test_jobs_without_a_lock_or_with_one_of_unknown_name_are_left_alone(refresh,
     assert list(names(now)) == [name]
 
 
-def test_a_lock_that_has_ended_is_not_taken_anew(refresh, with_rules, raw_redis):
+def test_an_expired_lock_is_not_taken_again(refresh, with_rules, raw_redis):
     push(with_rules(OLD), refresh)
     raw_redis.delete(*raw_redis.keys("offsider:unique*"))
     now = with_rules(NEW)
@@ -133,7 +136,7 @@ def test_a_lock_that_has_ended_is_not_taken_anew(refresh, with_rules, raw_redis)
     assert names(now) == {}
 
 
-def test_the_reaper_leaves_a_lock_alone_whose_job_is_on_its_way(refresh, with_rules, raw_redis, monkeypatch):
+def test_the_reaper_ignores_locks_of_moving_jobs(refresh, with_rules, raw_redis, monkeypatch):
     before, now = with_rules(OLD), with_rules(NEW)
     monkeypatch.setattr(before.clock.__class__, "now", lambda _: 1_000_000.0)  # the lock is an old one
     push(before, refresh)
@@ -144,7 +147,7 @@ def test_the_reaper_leaves_a_lock_alone_whose_job_is_on_its_way(refresh, with_ru
     @now.on("job_moving")
     def reap(_: JobMoving) -> None:
         raw_redis.rename("queue:old", "elsewhere")
-        reaped.append(Reaper(now.shared_redis(), age_seconds=30).run())
+        reaped.append(Reaper(Installation.of(now).redis, age_seconds=30).run())
         raw_redis.rename("elsewhere", "queue:old")
 
     assert Migration(now).run().moved == 1
@@ -152,15 +155,19 @@ def test_the_reaper_leaves_a_lock_alone_whose_job_is_on_its_way(refresh, with_ru
     assert reaped == [1]  # the old one, which would have been freed in any case
 
 
-def test_while_a_job_lies_in_a_journal_no_server_frees_its_lock(refresh, with_rules, raw_redis, bulk, monkeypatch):
+def test_while_a_job_is_in_transit_no_server_frees_its_lock(refresh, with_rules, raw_redis, bulk, monkeypatch):
     """A migration was killed before it could deliver the job."""
     before, now = with_rules(OLD), with_rules(ELSEWHERE)
     push(before, refresh)
-    monkeypatch.setattr(storage.migration, "DELIVER", storage.migration.STRIKE_OUT)
+
+    def fail(*_):
+        raise RedisUnavailable("killed")
+
+    monkeypatch.setattr(moving, "store_once", fail)
     assert Migration(now).run().on_their_way == 1
     monkeypatch.undo()
     assert (raw_redis.llen("queue:old"), bulk.llen("queue:new")) == (0, 0)
-    there = now.for_server("bulk")
+    there = Installation.of(now, "bulk")
     assert [len(names(now)), len(names(there))] == [0, 1]
     assert Locks(there).reap() == 0
     assert push(now, refresh) is None
@@ -169,7 +176,23 @@ def test_while_a_job_lies_in_a_journal_no_server_frees_its_lock(refresh, with_ru
     assert (Locks(there).reap(), len(names(there))) == (0, 1)
 
 
-def test_a_move_that_did_not_happen_frees_the_new_lock_alone(refresh, with_rules):
+def test_while_a_queue_is_rotated_no_lock_is_freed(refresh, with_rules, raw_redis):
+    @job(name="shop.stay", queue="old", extra={"unique_for": 600})
+    def stay(number: int) -> None: ...
+
+    config = with_rules([["worker_name=shop.refresh", "new"]])
+    client = Client(config)
+    pushed = [client.push({"class": stay, "args": [n]}) for n in range(700)]
+    client.push({"class": refresh, "args": [1], "queue": "old"})
+    reaper = Reaper(Installation.of(config).redis, age_seconds=-60)
+    migration = Migration(config)
+    while Installation.of(config).redis.call("LLEN", "queue:new") < 20:
+        assert migration.run(progress=lambda _: reaper.tick()).moved == 1
+        client.push({"class": refresh, "args": [config.clock.now()], "queue": "old"})
+    assert set(names(config).values()) >= set(pushed)
+
+
+def test_a_failed_move_frees_only_the_new_lock(refresh, with_rules):
     now = with_rules(NEW)
     jid = push(with_rules(OLD), refresh)
     (old,) = names(now)
@@ -181,7 +204,7 @@ def test_a_move_that_did_not_happen_frees_the_new_lock_alone(refresh, with_rules
     assert list(names(now)) == [old]
 
 
-def test_the_lock_of_a_job_with_compressed_arguments_goes_along_as_well(with_rules, declared, raw_redis):
+def test_the_lock_of_a_job_with_compressed_arguments_moves_too(with_rules, declared, raw_redis):
     @job(name="shop.export", extra={"unique_for": 600})
     def export(text: str) -> None: ...
 

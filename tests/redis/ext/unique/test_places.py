@@ -20,7 +20,7 @@ def payload(jid):
     return json.dumps({"class": "Hard", "args": [], "jid": jid}).encode()
 
 
-def test_jobs_are_met_in_every_place(redis, raw_redis):
+def test_the_walk_finds_jobs_in_every_list_and_set(redis, raw_redis):
     raw_redis.sadd("queues", "a", "b")
     raw_redis.lpush("queue:a", payload("in-a"))
     raw_redis.lpush("queue:b", payload("in-b"))
@@ -32,17 +32,17 @@ def test_jobs_are_met_in_every_place(redis, raw_redis):
     assert met(redis) == {"in-a", "in-b", "scheduled", "retried", "claimed"}
 
 
-def test_jobs_in_lists_of_extensions_are_met(redis, raw_redis):
-    raw_redis.sadd(redis.keys.places, "offsider:parked")
-    raw_redis.lpush("offsider:parked", *(payload(f"j{number}") for number in range(2500)))
+def test_the_walk_finds_jobs_in_lists_of_extensions(redis, raw_redis):
+    raw_redis.sadd(redis.keys.places, "offsider:held")
+    raw_redis.lpush("offsider:held", *(payload(f"j{number}") for number in range(2500)))
     assert met(redis, 100) == {f"j{number}" for number in range(2500)}
 
 
 @pytest.mark.parametrize("at", range(8))
-def test_a_job_that_leaves_a_list_of_an_extension_in_a_walk_is_met(redis, at):
+def test_the_walk_finds_a_job_that_leaves_a_list_of_an_extension(redis, at):
     traveller = Traveller(redis)
     traveller.claim()
-    traveller.park()
+    traveller.hold()
     seen = set()
     for number, step in enumerate(places.walk(redis, 10)):
         seen |= step
@@ -52,7 +52,7 @@ def test_a_job_that_leaves_a_list_of_an_extension_in_a_walk_is_met(redis, at):
     assert "traveller" in seen
 
 
-def test_a_list_that_comes_during_the_last_look_is_looked_at(redis, raw_redis, monkeypatch):
+def test_the_walk_reads_a_list_added_during_its_last_step(redis, raw_redis, monkeypatch):
     noted = places.places.keys_of
     calls = []
 
@@ -60,15 +60,15 @@ def test_a_list_that_comes_during_the_last_look_is_looked_at(redis, raw_redis, m
         known = noted(given)
         if not calls:
             calls.append(1)
-            raw_redis.sadd(redis.keys.places, "offsider:parked")
-            raw_redis.lpush("offsider:parked", payload("parked"))
+            raw_redis.sadd(redis.keys.places, "offsider:held")
+            raw_redis.lpush("offsider:held", payload("held"))
         return known
 
     monkeypatch.setattr(places.places, "keys_of", late)
-    assert "parked" in next(places.walk(redis))
+    assert "held" in next(places.walk(redis))
 
 
-def test_jobs_that_others_show_as_running_are_met(redis, raw_redis):
+def test_the_walk_finds_jobs_reported_as_running(redis, raw_redis):
     raw_redis.sadd("processes", "ruby:1:aa", "old:2:bb")
     raw_redis.hset("ruby:1:aa:work", "t1", json.dumps({"queue": "a", "payload": payload("seven").decode()}))
     raw_redis.hset("old:2:bb:workers", "t1", json.dumps({"queue": "a", "payload": {"jid": "six", "class": "X"}}))
@@ -77,11 +77,11 @@ def test_jobs_that_others_show_as_running_are_met(redis, raw_redis):
     assert met(redis) == {"seven", "six", "odd"}
 
 
-def test_ids_are_found_however_they_were_written():
+def test_jids_are_found_in_any_json_formatting():
     assert places.jids_in([b'{"jid":"a"}', b'{"jid" : "b"}', b'{"args":["\\"jid\\":\\"c\\""]}', b"odd"]) == {"a", "b"}
 
 
-def test_a_long_queue_is_met_in_steps(redis, raw_redis):
+def test_a_long_queue_is_read_in_steps(redis, raw_redis):
     raw_redis.sadd("queues", "a")
     raw_redis.lpush("queue:a", *(payload(f"j{number}") for number in range(2500)))
     raw_redis.zadd("schedule", {payload(f"s{number}"): number for number in range(1500)})
@@ -97,15 +97,15 @@ MOVES = [
     ("claim", "give_back", "claim", "give_back"),
     ("claim", "put_off"),
     ("claim", "give_back", "claim", "put_off"),
-    ("claim", "park"),
-    ("claim", "park", "resume"),
-    ("claim", "park", "resume", "claim", "park"),
+    ("claim", "hold"),
+    ("claim", "hold", "resume"),
+    ("claim", "hold", "resume", "claim", "hold"),
 ]
 
 
 @pytest.mark.parametrize("moves", MOVES)
 @pytest.mark.parametrize("at", range(8))
-def test_a_job_that_moves_once_in_a_walk_is_met(redis, moves, at):
+def test_the_walk_finds_a_job_that_moves_once(redis, moves, at):
     traveller = Traveller(redis)
     seen = set()
     for number, step in enumerate(places.walk(redis, 10)):
@@ -119,7 +119,7 @@ def test_a_job_that_moves_once_in_a_walk_is_met(redis, moves, at):
 
 @pytest.mark.parametrize("at", range(5))
 @pytest.mark.parametrize("later", range(1, 5))
-def test_a_job_that_is_claimed_and_put_off_in_two_steps_of_a_walk_is_met(redis, raw_redis, at, later):
+def test_the_walk_finds_a_job_that_is_claimed_and_put_off(redis, raw_redis, at, later):
     traveller = Traveller(redis)
     # Behind more than are looked at beside the private lists.
     raw_redis.rpush("queue:default", *(payload(f"j{number}") for number in range(places.NEXT_JOBS + 10)))
@@ -135,7 +135,7 @@ def test_a_job_that_is_claimed_and_put_off_in_two_steps_of_a_walk_is_met(redis, 
 
 @pytest.mark.parametrize("first", ["schedule", "retry"])
 @pytest.mark.parametrize("at", range(8))
-def test_a_job_that_becomes_due_in_a_walk_is_met(redis, first, at):
+def test_the_walk_finds_a_job_that_becomes_due(redis, first, at):
     traveller = Traveller(redis)
     traveller._move(first)
     seen = set()
@@ -147,7 +147,7 @@ def test_a_job_that_becomes_due_in_a_walk_is_met(redis, first, at):
     assert "traveller" in seen
 
 
-def test_a_worker_that_comes_during_the_last_look_is_looked_at(redis, raw_redis, monkeypatch):
+def test_the_walk_reads_a_worker_added_during_its_last_step(redis, raw_redis, monkeypatch):
     raw_redis.sadd("queues", "a")
     registered = owners.registered
     calls = []

@@ -10,14 +10,15 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from offsider import Config
 from offsider.client import Client
+from offsider.config.installation import Installation
 from offsider.core.payload import decode, encode
 from offsider.ext.unique import Locks, Unique
 from offsider.inspector import Queue, RetrySet
+from offsider.runtime.context import JobContext
+from offsider.runtime.events import ExecutionFinished
 from offsider.storage import owners, working
 from offsider.storage.owners import Lists
 from offsider.storage.working import DeadSetLimits, Owner
-from offsider.wiring.context import JobContext
-from offsider.wiring.events import ExecutionFinished
 
 OWNER = Owner("host:1:0123456789ab", "default")
 JOBS = st.integers(0, 2)
@@ -32,14 +33,14 @@ def machine_for(url):
             self.config = Config()
             self.config.redis.url = url
             self.config.use(Unique())
-            self.redis = self.config.shared_redis()
+            self.redis = Installation.of(self.config).redis
             self.redis.call("FLUSHALL")
             self.client = Client(self.config)
             owners.beat(self.redis, Lists(OWNER.identity, {"default": ("default",)}), 600_000)
             self.claimed = []
 
         def teardown(self):
-            self.config.close()
+            Installation.of(self.config).close()
 
         # What happens
 

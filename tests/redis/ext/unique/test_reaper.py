@@ -10,50 +10,51 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from offsider import Config
 from offsider.client import Client
+from offsider.config.installation import Installation
 from offsider.core.errors import RedisUnavailable
 from offsider.ext.unique import Locks, reaper, store
 from offsider.ext.unique.reaper import Reaper, make_service
-from offsider.storage.turns import hold_turn
-from tests.redis.ext.unique.travels import PARKED, QUEUES, Traveller
+from offsider.storage.singleton import hold_turn
+from tests.redis.ext.unique.travels import HELD, QUEUES, Traveller
 from tests.waiting import wait_for
 
 JOB = {"class": "Hard", "args": [1], "unique_for": 600}
 
 
-def test_a_lock_whose_job_is_nowhere_is_freed(client, config, redis, raw_redis, caplog):
+def test_the_lock_of_a_job_that_no_longer_exists_is_freed(client, config, redis, raw_redis, caplog):
     jid = client.push(JOB)
     client.push({**JOB, "args": [2]})
     raw_redis.rpop("queue:default")
     with caplog.at_level(logging.INFO, logger="offsider"):
         assert Reaper(redis, age_seconds=0).run() == 1
     assert [lock.jid == jid for lock in Locks(config)] == [False]
-    assert "freed 1 lock whose" in caplog.text
+    assert "freed 1 lock of jobs" in caplog.text
     assert jid in caplog.text
     assert client.push(JOB)
 
 
-def test_locks_of_jobs_that_wait_are_left_alone(client, config, redis):
+def test_locks_of_waiting_jobs_are_kept(client, config, redis):
     client.push(JOB)
     client.push({**JOB, "args": [2], "at": 4_102_444_800})
     assert Reaper(redis, age_seconds=0).run() == 0
     assert len(Locks(config)) == 2
 
 
-def test_a_young_lock_is_not_even_looked_at(client, redis, raw_redis, monkeypatch):
+def test_young_locks_are_ignored(client, redis, raw_redis, monkeypatch):
     client.push(JOB)
     raw_redis.delete("queue:default")
     monkeypatch.setattr(reaper.places, "walk", lambda _redis, **_: 1 / 0)
     assert Reaper(redis, age_seconds=60).run() == 0
 
 
-def test_without_locks_nothing_is_walked_through(redis, monkeypatch):
+def test_without_locks_there_is_no_walk(redis, monkeypatch):
     monkeypatch.setattr(reaper.places, "walk", lambda _redis, **_: 1 / 0)
     young = Reaper(redis, age_seconds=60)
     assert young.run() == 0
     assert young.tick() == 60
 
 
-def test_a_lock_taken_again_meanwhile_is_not_the_one_that_is_freed(client, config, redis, raw_redis):
+def test_a_lock_taken_again_during_the_walk_is_kept(client, config, redis, raw_redis):
     client.push(JOB)
     raw_redis.delete("queue:default")
     (lock,) = Locks(config)
@@ -63,11 +64,11 @@ def test_a_lock_taken_again_meanwhile_is_not_the_one_that_is_freed(client, confi
     fresh = client.push(JOB)
     raw_redis.delete("queue:default")  # where the walk would have met it
     while at_it._walk is not None:
-        assert at_it._go_on() == 0
+        assert at_it._advance() == 0
     assert [lock.jid for lock in Locks(config)] == [fresh]
 
 
-def test_a_job_that_begins_to_run_meanwhile_keeps_its_lock(redis):
+def test_a_job_that_starts_during_the_walk_keeps_its_lock(redis):
     traveller = Traveller(redis)
     traveller._take()  # the walk shall not meet it
     at_it = Reaper(redis, age_seconds=0)
@@ -75,12 +76,12 @@ def test_a_job_that_begins_to_run_meanwhile_keeps_its_lock(redis):
     assert store.begin(redis, "lock-traveller", "traveller")
     freed = 0
     while at_it._walk is not None:
-        freed += at_it._go_on()
+        freed += at_it._advance()
     assert freed == 0
     assert Reaper(redis, age_seconds=0).run() == 1
 
 
-STEPS = st.sampled_from(["claim", "begin", "give_back", "fail", "reschedule", "enqueue", "park", "resume"])
+STEPS = st.sampled_from(["claim", "begin", "give_back", "fail", "reschedule", "enqueue", "hold", "resume"])
 
 
 def reap_while(redis, plan, traveller):
@@ -104,8 +105,8 @@ def among_others(raw_redis, redis):
     raw_redis.flushall()
     for queue in QUEUES:
         raw_redis.lpush(f"queue:{queue}", b"next", b"other")
-    raw_redis.sadd(redis.keys.places, PARKED)
-    raw_redis.lpush(PARKED, b"next", b"other")
+    raw_redis.sadd(redis.keys.places, HELD)
+    raw_redis.lpush(HELD, b"next", b"other")
     traveller = Traveller(redis)
     for queue in QUEUES:
         raw_redis.lpush(f"queue:{queue}", b"another", b"last")
@@ -114,7 +115,7 @@ def among_others(raw_redis, redis):
 
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(before=st.lists(STEPS, max_size=6), plan=st.lists(st.lists(STEPS, max_size=4), min_size=1, max_size=24))
-def test_no_way_that_a_job_can_go_loses_its_lock(redis, raw_redis, before, plan):
+def test_no_sequence_of_moves_loses_the_lock(redis, raw_redis, before, plan):
     traveller = among_others(raw_redis, redis)
     for move in before:
         getattr(traveller, move)()
@@ -132,7 +133,7 @@ def test_no_way_that_a_job_can_go_loses_its_lock(redis, raw_redis, before, plan)
     ],
     ids=["given back", "fails", "fails and is due", "goes round"],
 )
-def test_no_two_moves_in_a_pass_lose_its_lock(redis, raw_redis, moves):
+def test_no_two_moves_during_a_pass_lose_the_lock(redis, raw_redis, moves):
     for at, after in product(range(0, 16, 2), range(0, 16, 5)):
         traveller = among_others(raw_redis, redis)
         plan = [[] for _ in range(40)]
@@ -146,23 +147,23 @@ def away():
     """A pool to a server that does not answer."""
     config = Config()
     config.redis.url = "redis://127.0.0.1:1"
-    yield config.shared_redis()
-    config.close()
+    yield Installation.of(config).redis
+    Installation.of(config).close()
 
 
-def test_while_another_server_is_away_nothing_is_freed_and_that_is_told_once(client, config, raw_redis, away, caplog):
+def test_while_another_server_is_down_no_lock_is_freed_and_it_is_logged_once(client, config, raw_redis, away, caplog):
     client.push(JOB)
     raw_redis.delete("queue:default")
-    others, redis = [away], config.shared_redis()
+    others, redis = [away], Installation.of(config).redis
     at_it = Reaper(redis, age_seconds=0, others=lambda: others)
     assert [at_it.tick(), at_it.tick()] == [reaper.LEASE_SECONDS] * 2
-    assert caplog.text.count("no lock is freed until the other servers answer") == 1
+    assert caplog.text.count("not freeing locks until all servers are reachable") == 1
     assert len(Locks(config)) == 1
     others.clear()
     wait_for(lambda: at_it.tick() and len(Locks(config)) == 0)
 
 
-def test_once_the_job_is_done_its_lock_goes(redis):
+def test_a_lock_left_by_a_finished_job_is_freed(redis):
     traveller = Traveller(redis)
     traveller.claim()
     assert Reaper(redis, age_seconds=0).run() == 0
@@ -192,7 +193,7 @@ def test_one_process_at_a_time_reaps(client, config, redis, raw_redis):
     assert len(Locks(config)) == 1
 
 
-def test_who_lost_the_turn_begins_anew(client, redis, raw_redis, monkeypatch):
+def test_a_reaper_that_lost_the_turn_starts_over(client, redis, raw_redis, monkeypatch):
     monkeypatch.setattr(reaper, "STEPS_PER_TICK", 1)
     client.push(JOB)
     raw_redis.delete("queue:default")
@@ -204,7 +205,7 @@ def test_who_lost_the_turn_begins_anew(client, redis, raw_redis, monkeypatch):
     assert at_it._walk is None
 
 
-def test_a_walk_that_breaks_off_has_not_been_everywhere(client, config, redis, monkeypatch):
+def test_an_interrupted_walk_frees_nothing(client, config, redis, monkeypatch):
     monkeypatch.setattr(reaper, "STEPS_PER_TICK", 1)
     client.push({**JOB, "at": 4_102_444_800})
     at_it = Reaper(redis, age_seconds=0)
@@ -221,7 +222,7 @@ def test_a_walk_that_breaks_off_has_not_been_everywhere(client, config, redis, m
     assert len(Locks(config)) == 1
 
 
-def test_more_locks_than_one_pass_takes_have_their_turn_in_the_next(client, config, redis, raw_redis, monkeypatch):
+def test_locks_beyond_the_limit_of_a_pass_are_checked_in_the_next(client, config, redis, raw_redis, monkeypatch):
     monkeypatch.setattr(reaper, "MOST_LOCKS", 300)
     monkeypatch.setattr(reaper, "PAGES_PER_TICK", 1)
     client.push_bulk({**JOB, "args": [[number] for number in range(1000)]})
@@ -231,13 +232,13 @@ def test_more_locks_than_one_pass_takes_have_their_turn_in_the_next(client, conf
         pass
     assert 300 <= len(at_it._missing) < 1000
     while at_it._walk is not None:
-        at_it._go_on()
+        at_it._advance()
     assert 0 < len(Locks(config)) <= 700
     at_it.run()
     assert len(Locks(config)) == 0
 
 
-def test_many_young_locks_are_looked_at_a_part_at_a_time(client, redis, monkeypatch):
+def test_many_young_locks_are_read_in_steps(client, redis, monkeypatch):
     monkeypatch.setattr(reaper, "PAGES_PER_TICK", 1)
     client.push_bulk({**JOB, "args": [[number] for number in range(1000)]})
     at_it = Reaper(redis, age_seconds=60)
@@ -248,7 +249,7 @@ def test_many_young_locks_are_looked_at_a_part_at_a_time(client, redis, monkeypa
     assert set(pauses) == {reaper.PAUSE_SECONDS, 60}
 
 
-def test_a_worker_reaps_by_itself(client, config, raw_redis):
+def test_a_worker_runs_the_reaper(client, config, raw_redis):
     client.push(JOB)
     raw_redis.delete("queue:default")
     service = make_service(config, age_seconds=0.1)

@@ -1,18 +1,23 @@
-"""Locks of jobs that are done are freed: at once without a worker, else by its thread; an outage puts it off."""
+"""Locks of jobs that are done are freed, and a job whose duplicates were dropped runs once more."""
 
 from __future__ import annotations
 
 import logging
+import threading
 
 import pytest
 
 from offsider import Config, job
+from offsider.config.installation import Installation
 from offsider.core.compression import decode_plain
+from offsider.core.outcome import Failed, Succeeded
 from offsider.core.payload import decode
-from offsider.ext.unique import Locks, Unique
-from offsider.ext.unique.releases import Release, Releases, release_of as release_on
+from offsider.ext.unique import Locks, Unique, releases, store
+from offsider.ext.unique.releases import Releases, held_by
 from offsider.ext.unique.store import STORE
 from offsider.jobs import registry
+from offsider.runtime.context import JobContext
+from offsider.storage.effects import run_alone
 from tests.databases import at_database
 from tests.faults import FaultProxy
 from tests.waiting import wait_for
@@ -26,8 +31,13 @@ AGAIN = {
 }
 
 
-def release_of(payload, *, succeeded=False):
-    return release_on(payload, "main", succeeded=succeeded)
+def end(config, payload, *, outcome=None, stopping=False, lost=False):
+    """The end of a run: its effect, and what is told of it."""
+    run = JobContext(payload, payload["queue"], is_stopping=lambda: stopping)
+    effect = Releases(Installation.of(config)).effect(run, *held_by(payload))
+    (reply,) = run_alone(Installation.of(config).redis, [effect])
+    if effect.done is not None:
+        effect.done(None if lost else reply, outcome or Succeeded())
 
 
 def only_job(raw_redis):
@@ -35,59 +45,87 @@ def only_job(raw_redis):
     return decode(raw)
 
 
-def test_without_a_worker_a_lock_is_freed_at_once(config, client, raw_redis):
+def test_the_lock_of_a_job_without_an_outcome_is_freed(config, client, raw_redis):
     client.push(JOB)
-    Releases(config).add(release_of(only_job(raw_redis)))
+    Releases(Installation.of(config)).free(only_job(raw_redis), "main")
     assert len(Locks(config)) == 0
 
 
 def test_a_job_without_a_lock_frees_nothing(config, client):
     client.push(JOB)
     for payload in [{}, {"jid": "j1"}, {"idempotency_key": "k"}, {"idempotency_key": 3, "jid": "j1"}]:
-        assert release_of(payload) is None
-    Releases(config).add(None)
+        assert held_by(payload) is None
+        Releases(Installation.of(config)).free(payload, "main")
     assert len(Locks(config)) == 1
 
 
-def test_in_a_worker_its_thread_frees_and_leaves_nothing_at_the_end(config, client, raw_redis):
+def test_the_outcome_of_a_run_frees_its_lock(config, client, raw_redis):
     client.push(JOB)
-    releases = Releases(config)
-    service = releases.service(config)
-    service.start()
-    assert service.wait_for_tick(1, 20)
-    releases.add(release_of(only_job(raw_redis)))
-    wait_for(lambda: len(Locks(config)) == 0)
-    service.stop()
-    assert service.join(20)
-
-
-def test_what_waits_at_the_end_of_a_worker_is_still_freed(config, client, raw_redis):
-    client.push(JOB)
-    releases = Releases(config)
-    service = releases.service(config)
-    releases._waiting.append(release_of(only_job(raw_redis)))
-    service.stop()
-    assert service.join(1)
+    end(config, only_job(raw_redis))
     assert len(Locks(config)) == 0
 
 
-def test_an_outage_is_reported_and_the_release_waits_for_its_end(redis_url, client, config, raw_redis):
-    errors = []
-    client.push(JOB)
+@pytest.fixture
+def through(redis_url):
+    """The configuration of a worker whose server answers through a proxy."""
     with FaultProxy(redis_url) as proxy:
-        through = Config()
-        through.redis.url = proxy.url
-        through.error_handlers.append(lambda error, context: errors.append(context))
-        releases = Releases(through)
-        proxy.refuse()
-        releases.add(release_of(only_job(raw_redis)))
-        assert [context["context"] for context in errors] == ["freeing the lock of a unique job"]
-        assert releases.tick() == 1.0
-        assert len(Locks(config)) == 1
-        proxy.accept()
-        assert releases.tick() == 60.0
-        through.close()
-    assert len(Locks(config)) == 0
+        config = Config()
+        config.redis.url = proxy.url
+        config.use(Unique())
+        errors = []
+        config.error_handlers.append(lambda error, context: errors.append(context["context"]))
+        yield config, proxy, errors
+        Installation.of(config).close()
+
+
+def test_a_lock_that_cannot_be_freed_is_reported_and_left_to_the_reaper(through, client, config, raw_redis):
+    through, proxy, errors = through
+    client.push(JOB)
+    proxy.refuse()
+    Releases(Installation.of(through)).free(only_job(raw_redis), "main")
+    assert errors == ["freeing the lock of a unique job"]
+    assert len(Locks(config)) == 1
+
+
+def test_a_job_runs_once_more_when_the_server_is_back(through, client, raw_redis, monkeypatch):
+    through, proxy, errors = through
+    client.push(AGAIN)
+    client.push(AGAIN)
+    payload = decode(raw_redis.rpop("queue:default"))
+    monkeypatch.setattr(releases, "OUTAGE_SECONDS", 0.01)
+    run = JobContext(payload, "default")
+    effect = Releases(Installation.of(through)).effect(run, *held_by(payload))
+    proxy.refuse()
+    ending = threading.Thread(target=effect.done, args=(store.RUN_AGAIN, Succeeded()))
+    ending.start()
+    wait_for(lambda: errors)
+    proxy.accept()
+    ending.join(20)
+    assert errors == ["running a unique job once more"]
+    assert only_job(raw_redis)["rescheduled_once"] == payload["jid"]
+
+
+def test_a_worker_that_stops_does_not_wait_for_the_server(through, client, config, raw_redis):
+    through, proxy, errors = through
+    client.push(AGAIN)
+    client.push(AGAIN)
+    payload = decode(raw_redis.rpop("queue:default"))
+    effect = Releases(Installation.of(through)).effect(
+        JobContext(payload, "default", is_stopping=lambda: True), *held_by(payload)
+    )
+    proxy.refuse()
+    effect.done(store.RUN_AGAIN, Succeeded())
+    assert errors == ["running a unique job once more"]
+    assert len(Locks(config)) == 1
+
+
+@pytest.mark.parametrize("duplicates", [0, 1])
+def test_a_lost_reply_may_have_said_that_the_job_runs_once_more(config, client, raw_redis, duplicates):
+    client.push(AGAIN)
+    for _ in range(duplicates):
+        client.push(AGAIN)
+    end(config, decode(raw_redis.rpop("queue:default")), lost=True)
+    assert raw_redis.llen("queue:default") == len(Locks(config)) == duplicates
 
 
 def test_a_job_whose_duplicates_were_dropped_runs_once_more(config, client, raw_redis, caplog):
@@ -95,7 +133,7 @@ def test_a_job_whose_duplicates_were_dropped_runs_once_more(config, client, raw_
     assert client.push(AGAIN) is None
     payload = decode(raw_redis.rpop("queue:default"))
     with caplog.at_level(logging.INFO, logger="offsider"):
-        Releases(config).add(release_of({**payload, "retry_count": 3, "error_class": "X"}, succeeded=True))
+        end(config, {**payload, "retry_count": 3, "error_class": "X"})
     again = only_job(raw_redis)
     assert again["rescheduled_once"] == first
     assert again["jid"] != first
@@ -108,10 +146,10 @@ def test_a_job_whose_duplicates_were_dropped_runs_once_more(config, client, raw_
     assert line.fields["jid"] == again["jid"]
 
 
-def test_without_duplicates_it_does_not(config, client, raw_redis):
+def test_without_duplicates_a_job_does_not_run_once_more(config, client, raw_redis):
     client.push(AGAIN)
     payload = decode(raw_redis.rpop("queue:default"))
-    Releases(config).add(release_of(payload, succeeded=True))
+    end(config, payload)
     assert raw_redis.llen("queue:default") == 0
     assert len(Locks(config)) == 0
 
@@ -119,7 +157,10 @@ def test_without_duplicates_it_does_not(config, client, raw_redis):
 def test_a_job_that_did_not_succeed_does_not_run_once_more(config, client, raw_redis):
     client.push(AGAIN)
     client.push(AGAIN)
-    Releases(config).add(release_of(decode(raw_redis.rpop("queue:default"))))
+    payload = decode(raw_redis.rpop("queue:default"))
+    end(config, payload, outcome=Failed(ValueError()))
+    assert len(Locks(config)) == 1  # the handlers of deaths are called next
+    Releases(Installation.of(config)).free(payload, "main")
     assert raw_redis.llen("queue:default") == 0
     assert len(Locks(config)) == 0
 
@@ -127,10 +168,9 @@ def test_a_job_that_did_not_succeed_does_not_run_once_more(config, client, raw_r
 def test_the_second_run_is_the_last(config, client, raw_redis):
     client.push(AGAIN)
     client.push(AGAIN)
-    releases = Releases(config)
-    releases.add(release_of(decode(raw_redis.rpop("queue:default")), succeeded=True))
+    end(config, decode(raw_redis.rpop("queue:default")))
     assert client.push(AGAIN) is None
-    releases.add(release_of(decode(raw_redis.rpop("queue:default")), succeeded=True))
+    end(config, decode(raw_redis.rpop("queue:default")))
     assert raw_redis.llen("queue:default") == 0
     assert len(Locks(config)) == 0
 
@@ -146,7 +186,7 @@ def test_middleware_that_raises_at_the_second_push_does_not_keep_the_lock(config
         raise LookupError("broken middleware")
 
     config.client_middleware.add(breaks)
-    Releases(config).add(release_of(payload, succeeded=True))
+    end(config, payload)
     assert [str(error) for error in errors] == ["broken middleware"]
     assert len(Locks(config)) == 0
 
@@ -156,31 +196,20 @@ def test_middleware_that_stops_the_second_push_does_not_keep_the_lock(config, cl
     client.push(AGAIN)
     payload = decode(raw_redis.rpop("queue:default"))
     config.client_middleware.add(lambda push, call_next: None)
-    Releases(config).add(release_of(payload, succeeded=True))
+    end(config, payload)
     assert len(Locks(config)) == 0
     assert raw_redis.llen("queue:default") == 0
 
 
 @pytest.mark.parametrize("fault", ["lose_reply", "lose_request"])
-def test_a_second_push_of_which_nobody_knows_is_made_once(redis_url, client, raw_redis, fault):
+def test_a_second_push_with_a_lost_reply_is_made_once(through, client, raw_redis, fault):
+    through, proxy, _ = through
     client.push(AGAIN)
     client.push(AGAIN)
     payload = decode(raw_redis.rpop("queue:default"))
-    with FaultProxy(redis_url) as proxy:
-        through = Config()
-        through.redis.url = proxy.url
-        through.use(Unique())
-        releases = Releases(through)
-        getattr(proxy, fault)(STORE.sha.encode())
-        releases.add(release_of(payload, succeeded=True))
-        assert releases.flush()
-        through.close()
+    getattr(proxy, fault)(STORE.sha.encode())
+    end(through, payload)
     assert only_job(raw_redis)["rescheduled_once"] == payload["jid"]
-
-
-def test_a_release_says_whose_lock_it_frees():
-    release = release_of({"idempotency_key": "k", "jid": "j1", "class": "Hard", "args": []}, succeeded=True)
-    assert release == Release("k", "j1", "main", None)
 
 
 def test_a_large_job_that_runs_once_more_is_compressed_again(config, client, raw_redis):
@@ -195,7 +224,7 @@ def test_a_large_job_that_runs_once_more_is_compressed_again(config, client, raw
         assert client.push({"class": export, "args": ["x" * 200_000]}) is None
         (raw,) = raw_redis.lrange("queue:default", 0, -1)
         raw_redis.delete("queue:default")
-        Releases(config).add(release_of(decode_plain(raw), succeeded=True))
+        end(config, decode_plain(raw))
     again = only_job(raw_redis)
     assert again["compressed"] is True
     assert again["jid"] != first
@@ -205,9 +234,9 @@ def test_a_job_of_another_server_runs_once_more_there(client, config, redis_url,
     config.add_server("bulk", url=at_database(redis_url, 3))
     jid = client.push({**AGAIN, "server": "bulk"})
     assert not client.push({**AGAIN, "server": "bulk"})
-    bulk = config.redis_of("bulk")
+    bulk = Installation.of(config, "bulk").redis
     payload = decode(bulk.call("RPOP", "queue:default"))
-    Releases(config).add(release_on(payload, "bulk", succeeded=True))
+    end(Installation.of(config, "bulk"), payload)
     again = decode(bulk.call("RPOP", "queue:default"))
     assert (again["rescheduled_once"], raw_redis.llen("queue:default")) == (jid, 0)
-    assert len(Locks(config.for_server("bulk"))) == 1
+    assert len(Locks(Installation.of(config, "bulk"))) == 1

@@ -31,7 +31,7 @@ def test_a_job_that_holds_the_lock_already_is_not_stored_twice(redis, raw_redis)
     assert raw_redis.llen("queue:default") == 1
 
 
-def test_a_lock_is_freed_by_its_job_alone(redis, raw_redis):
+def test_only_its_job_frees_a_lock(redis, raw_redis):
     take(redis)
     assert store.release(redis, "l1", "j2") == store.NOT_OURS
     assert store.release(redis, "l1", "j1") == store.FREED
@@ -51,7 +51,7 @@ def test_a_lock_is_handed_over_to_the_job_that_follows(redis, raw_redis):
     assert raw_redis.llen("queue:default") == 2
 
 
-def test_duplicates_ask_for_another_run_only_where_that_is_wanted(redis):
+def test_duplicates_request_another_run_only_if_enabled(redis):
     take(redis)
     take(redis, jid="j2")
     assert store.release(redis, "l1", "j1", may_run_again=True) == store.FREED
@@ -59,7 +59,7 @@ def test_duplicates_ask_for_another_run_only_where_that_is_wanted(redis):
     assert store.release(redis, "l1", "j1", may_run_again=True) == store.FREED
 
 
-def test_the_mark_of_duplicates_and_of_a_run_keep_the_end_of_the_lock(redis):
+def test_marking_a_lock_keeps_its_ttl(redis):
     take(redis, again=True, life=5000)
     take(redis, jid="j2", again=True, life=90_000)
     take(redis, jid="j3", again=True, life=90_000)
@@ -72,7 +72,7 @@ def test_the_mark_of_duplicates_and_of_a_run_keep_the_end_of_the_lock(redis):
     assert (held.name, held.taken_ms) == ("Hard", 1000)
 
 
-def test_a_run_of_another_job_is_not_noted(redis):
+def test_a_run_of_another_job_does_not_mark_the_lock(redis):
     take(redis)
     assert not store.begin(redis, "l1", "j2")
     assert not store.begin(redis, "l2", "j1")
@@ -87,7 +87,7 @@ def test_a_lock_is_not_freed_for_a_job_that_has_moved(redis):
     assert store.release(redis, "l1", "j1", moved=held.moved) == store.FREED
 
 
-def test_a_lock_that_ended_leaves_the_index_when_somebody_looks(redis):
+def test_listing_locks_removes_expired_ones_from_the_index(redis):
     take(redis, life=1)
     take(redis, "l2", "j2")
     wait_for(lambda: store.read(redis, ["l1"]) == [None])
@@ -96,21 +96,21 @@ def test_a_lock_that_ended_leaves_the_index_when_somebody_looks(redis):
     assert store.count(redis) == 1
 
 
-def test_releasing_a_lock_that_ended_takes_it_out_of_the_index(redis):
+def test_releasing_an_expired_lock_removes_it_from_the_index(redis):
     take(redis, life=1)
     wait_for(lambda: store.read(redis, ["l1"]) == [None])
     assert store.release(redis, "l1", "j1") == store.NOT_OURS
     assert store.count(redis) == 0
 
 
-def test_all_locks_are_met_page_by_page(redis):
+def test_all_locks_are_listed_in_pages(redis):
     for number in range(1500):
         take(redis, f"l{number}", f"j{number}")
     met = [held.jid for page in store.pages(redis, 100) for held in page]
     assert set(met) == {f"j{number}" for number in range(1500)}
 
 
-def test_a_text_that_is_no_lock_is_nobodys(redis, raw_redis):
+def test_an_invalid_lock_value_has_no_holder(redis, raw_redis):
     raw_redis.set("offsider:unique:odd", "who knows")
     raw_redis.sadd("offsider:unique", "odd")
     assert store.read(redis, ["odd"]) == [None]
@@ -120,7 +120,7 @@ def test_a_text_that_is_no_lock_is_nobodys(redis, raw_redis):
 
 
 @pytest.mark.parametrize("name", ["My Class", "a\nb", "", "Ärger"])
-def test_any_name_of_a_class_can_be_read_again(redis, name):
+def test_any_class_name_survives_the_stored_form(redis, name):
     take(redis, name=name)
     (held,) = store.read(redis, ["l1"])
     assert held is not None

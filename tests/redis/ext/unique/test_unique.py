@@ -9,6 +9,7 @@ import pytest
 
 from offsider import Config, job
 from offsider.client import Client
+from offsider.config.installation import Installation
 from offsider.core.errors import ConfigurationError, InvalidOptions
 from offsider.core.payload import decode
 from offsider.ext.unique import Locks, Unique, store
@@ -17,7 +18,7 @@ from tests.docs.snippets import ROOT
 
 
 @pytest.mark.parametrize("options", [{"ttl": 0}, {"ttl": "600"}, {"reap_seconds": timedelta(0)}])
-def test_durations_that_are_none_are_told(options):
+def test_invalid_durations_are_refused(options):
     with pytest.raises(ConfigurationError, match=next(iter(options))):
         Unique(**options)
 
@@ -69,7 +70,7 @@ def test_options_can_be_given_as_extra_as_well(client, declared):
     assert unique.via(client).enqueue() is None
 
 
-def test_the_extensions_ttl_is_that_of_jobs_that_name_none(redis_url):
+def test_the_extensions_ttl_is_the_default(redis_url):
     config = Config()
     config.redis.url = redis_url
     config.use(Unique(ttl=timedelta(minutes=1), across_queues=True))
@@ -77,7 +78,7 @@ def test_the_extensions_ttl_is_that_of_jobs_that_name_none(redis_url):
     assert client.push({"class": "A", "args": [], "deduplicate": "until_executed", "queue": "a"})
     assert client.push({"class": "A", "args": [], "deduplicate": "until_executed", "queue": "b"}) is None
     assert [0 < lock.ttl_seconds <= 60 for lock in Locks(config)] == [True]
-    config.close()
+    Installation.of(config).close()
 
 
 def test_the_payload_carries_what_ruby_would(client, raw_redis):
@@ -87,7 +88,7 @@ def test_the_payload_carries_what_ruby_would(client, raw_redis):
     assert (payload["unique_for"], payload["unique_until"]) == (60, "start")
 
 
-def test_keys_stand_behind_the_prefix(redis_url, raw_redis):
+def test_keys_have_the_prefix(redis_url, raw_redis):
     config = Config()
     config.redis.url = redis_url
     config.redis.key_prefix = "shop:"
@@ -98,7 +99,7 @@ def test_keys_stand_behind_the_prefix(redis_url, raw_redis):
     (lock,) = Locks(config)
     assert lock.release()
     assert not raw_redis.keys("*unique*")
-    config.close()
+    Installation.of(config).close()
 
 
 def test_the_acl_line_of_the_deployment_page_is_enough(redis_url, raw_redis):
@@ -116,10 +117,10 @@ def test_the_acl_line_of_the_deployment_page_is_enough(redis_url, raw_redis):
         Client(config).push({"class": "A", "args": [], "unique_for": 60})
         raw_redis.delete("queue:default")
         (lock,) = Locks(config)
-        assert store.begin(config.shared_redis(), lock.name, lock.jid)
+        assert store.begin(Installation.of(config).redis, lock.name, lock.jid)
         assert Locks(config).reap() == 1
-        assert Reaper(config.shared_redis(), age_seconds=60).tick() == 60
+        assert Reaper(Installation.of(config).redis, age_seconds=60).tick() == 60
     finally:
-        config.close()
+        Installation.of(config).close()
         raw_redis.execute_command("ACL", "DELUSER", name)
     assert errors == []

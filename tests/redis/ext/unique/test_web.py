@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from offsider.config.installation import Installation
 from offsider.ext.unique import Locks, web
 from offsider.web.app import WebApp
 from offsider.web.options import WebOptions
@@ -17,7 +18,7 @@ JOB = {"class": "<b>Hard</b>", "args": [1], "unique_for": 60}
 
 @pytest.fixture
 def ask(config):
-    app = WebApp(WebOptions({"main": config}))
+    app = WebApp(WebOptions({"main": Installation.of(config)}))
 
     def answer(path, *, method="GET", query="", accept="text/html", body=""):
         form = {"content-type": "application/x-www-form-urlencoded"} if body else {}
@@ -38,8 +39,8 @@ def test_locks_are_listed_with_their_jobs(ask, client, config):
     assert jid in ask("/search", query=f"q={jid}").body.decode()
 
 
-def test_without_locks_it_says_so(ask):
-    assert "No lock is held." in ask("/locks").body.decode()
+def test_without_locks_the_page_has_a_note(ask):
+    assert "No locks are held." in ask("/locks").body.decode()
 
 
 def test_a_lock_has_a_page_and_can_be_released(ask, client, config):
@@ -50,25 +51,25 @@ def test_a_lock_has_a_page_and_can_be_released(ask, client, config):
     assert json.loads(answer.body) == {"done": f"Released: {lock.name}"}
     assert len(Locks(config)) == 0
     answer = ask(f"/locks/{lock.name}/release", method="POST", accept="application/json")
-    assert json.loads(answer.body) == {"done": f"Nobody holds {lock.name} any more"}
+    assert json.loads(answer.body) == {"done": f"Lock {lock.name} is not held"}
     assert ask(f"/locks/{lock.name}").status == 404
 
 
-def test_a_lock_whose_job_runs_once_more_says_so(ask, client):
+def test_a_lock_shows_that_its_job_runs_once_more(ask, client):
     options = {"deduplicate": {"strategy": "until_executed", "if_deduplicated": "reschedule_once"}}
     client.push({"class": "Hard", "args": [], **options})
     client.push({"class": "Hard", "args": [], **options})
-    assert "runs once more" in ask("/locks").body.decode()
+    assert "runs again" in ask("/locks").body.decode()
 
 
 def test_many_locks_are_not_all_shown(ask, client, monkeypatch):
     monkeypatch.setattr(web, "_MOST", 10)
     client.push_bulk({**JOB, "args": [[number] for number in range(30)]})
-    assert "These are 10 of about 30 locks" in ask("/locks").body.decode()
+    assert "Showing 10 of about 30 locks" in ask("/locks").body.decode()
 
 
 def test_a_jobs_page_names_its_lock():
     assert web.job_facts({"class": "Hard", "args": []}) == {}
     facts = web.job_facts({"idempotency_key": "k", "rescheduled_once": "j1"})
-    assert facts["Runs once more for"] == "j1"
-    assert list(facts) == ["Lock", "Runs once more for"]
+    assert facts["Runs again for"] == "j1"
+    assert list(facts) == ["Lock", "Runs again for"]

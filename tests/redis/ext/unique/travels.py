@@ -10,7 +10,7 @@ from offsider.storage.owners import Lists
 
 QUEUES = ("default", "low")
 IDENTITY = "host:1:0123456789ab"
-PARKED = "offsider:of_an_extension"
+HELD = "offsider:of_an_extension"
 
 
 class Traveller:
@@ -53,11 +53,11 @@ class Traveller:
         if self._is_claimed():
             self._move(f"queue:{self.place.rpartition(':')[2]}")
 
-    def park(self):
+    def hold(self):
         """It may not run yet, and an extension keeps it in a list of its own."""
         if self._is_claimed() and not self.running:
-            self.redis.call("SADD", self.redis.keys.places, PARKED)
-            self._move(PARKED, head=self.resumed)
+            self.redis.call("SADD", self.redis.keys.places, HELD)
+            self._move(HELD, head=self.resumed)
 
     def put_off(self):
         """A switch puts it off, or no worker can run it yet: its run does not begin."""
@@ -66,7 +66,7 @@ class Traveller:
 
     def resume(self):
         """It may run now."""
-        if self.place == PARKED:
+        if self.place == HELD:
             self._move("queue:default", head=True)
             self.resumed = True
 

@@ -36,8 +36,8 @@ def test_a_limit_is_a_number_of_runs_or_none_at_all(value, expected):
 
 
 @pytest.mark.parametrize("value", [True, "3", 2.0, [], 1_000_001])
-def test_anything_else_is_none(value):
-    with pytest.raises(InvalidOptions, match="whole number of runs"):
+def test_any_other_value_is_refused(value):
+    with pytest.raises(InvalidOptions, match="whole number of concurrent runs"):
         check_option(value)
 
 
@@ -46,17 +46,17 @@ def test_a_job_declares_its_limit(config, declaration):
     assert limit(declare(**declaration), config) == 3
 
 
-def test_a_job_without_one_has_none(config):
+def test_a_job_without_the_option_has_no_limit(config):
     assert limit(declare(), config) == 0
 
 
-def test_all_jobs_may_have_one_and_a_job_may_say_otherwise(config):
+def test_a_job_overrides_the_limit_of_all_jobs(config):
     config.jobs["concurrency_limit"] = 5
     assert limit(declare("A"), config) == 5
     assert limit(declare("B", concurrency_limit=0), config) == 0
 
 
-def test_the_name_is_stronger_than_the_option_and_the_option_than_a_query(config):
+def test_a_limit_by_name_overrides_the_option_which_overrides_a_query(config):
     limits = {"urgency=high": 9, "*": 7, "Named": 2, "Old": None}
     assert limit(declare("Named", concurrency_limit=3), config, limits) == 2
     assert limit(declare("New", aliases=("Old",), concurrency_limit=3), config, limits) == 0
@@ -65,13 +65,13 @@ def test_the_name_is_stronger_than_the_option_and_the_option_than_a_query(config
     assert limit(declare("Other"), config, limits) == 7
 
 
-def test_a_function_is_asked_each_time(config):
+def test_a_function_is_called_each_time(config):
     answers = iter([4, None, -2])
     declared, rules = declare(), Rules({"Hard": lambda: next(answers)}, default_shares=False)
     assert [rules.limit_of(declared, config, 0) for _ in range(3)] == [4, 0, -1]
 
 
-def test_a_function_that_answers_no_limit_is_told_with_its_job(config):
+def test_a_function_with_an_invalid_result_is_reported_with_its_job(config):
     with pytest.raises(InvalidOptions, match=r"Hard: concurrency_limit: .* got 'many'"):
         limit(declare(), config, {"Hard": lambda: "many"})
 
@@ -81,11 +81,11 @@ def test_shares_of_the_fleet_are_by_urgency(config, urgency, threads, expected):
     assert limit(declare(urgency=urgency), config, threads=threads, default_shares=True) == expected
 
 
-def test_a_fleet_that_nobody_has_counted_yet_limits_nobody(config):
+def test_without_a_known_fleet_size_shares_do_not_limit(config):
     assert limit(declare(), config, default_shares=True) == 0
 
 
 @pytest.mark.parametrize("key, value", [("", 3), ("Hard", "3"), ("urgency=quick&", 3), ("urgency==", 1)])
-def test_what_cannot_be_a_limit_is_told_at_once(key, value):
+def test_an_invalid_limit_is_refused_at_construction(key, value):
     with pytest.raises(ConfigurationError, match="ConcurrencyLimits"):
         Rules({key: value}, default_shares=False)

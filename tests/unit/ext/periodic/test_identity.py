@@ -6,7 +6,7 @@ import re
 from offsider.ext.periodic.identity import here
 
 
-def test_each_part_of_a_process_has_a_name_of_its_own(monkeypatch):
+def test_each_identity_is_unique(monkeypatch):
     monkeypatch.setenv("DYNO", "web.1")
     assert re.fullmatch(rf"web\.1:{os.getpid()}:[0-9a-f]{{6}}", here())
     assert here() != here()

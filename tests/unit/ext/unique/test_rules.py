@@ -61,10 +61,13 @@ def test_options_make_a_rule(options, rule):
         ({"deduplicate": {"strategy": "until_executed", "tll": 5}}, "tll"),
         ({"deduplicate": {"strategy": "until_executed", "including_scheduled": 1}}, "including_scheduled"),
         ({"deduplicate": {"strategy": "until_executed", "if_deduplicated": "run"}}, "reschedule_once"),
-        ({"deduplicate": {"strategy": "until_executing", "if_deduplicated": "reschedule_once"}}, "until_executed only"),
+        (
+            {"deduplicate": {"strategy": "until_executing", "if_deduplicated": "reschedule_once"}},
+            "only with until_executed",
+        ),
     ],
 )
-def test_options_that_make_no_sense_are_told(options, message):
+def test_invalid_options_are_refused(options, message):
     assert concerns(options)
     with pytest.raises(ValueError, match=message):
         rule_of(options, 600)
@@ -73,7 +76,7 @@ def test_options_that_make_no_sense_are_told(options, message):
 @pytest.mark.parametrize(
     "options", [{}, {"unique_for": False}, {"deduplicate": "none"}, {"unique_for": None, "deduplicate": None}]
 )
-def test_a_job_without_a_lock_is_told_by_a_glance(options):
+def test_concerns_detects_jobs_without_a_lock(options):
     assert not concerns(options)
 
 

@@ -1,29 +1,29 @@
 #!lua flags=allow-oom
--- Take a slot for a job of a limited class, or park the job: no other run may come in between.
+-- Take a slot for a job of a limited class, or hold the job, atomically.
 -- Redis does not roll back: look first, write the destination, remove the source last.
 -- KEYS[1] slots in use
--- KEYS[2] jobs that were resumed and have not come yet
--- KEYS[3] list of parked jobs
--- KEYS[4] limits that were set at run time
+-- KEYS[2] resumed jobs that have not started yet
+-- KEYS[3] list of held jobs
+-- KEYS[4] limits set at run time
 -- KEYS[5] set of paused classes
 -- KEYS[6] set of classes with slots
--- KEYS[7] set of further lists where jobs lie
+-- KEYS[7] set of other lists with jobs
 -- KEYS[8] fenced mark of the process
--- KEYS[9] payloads of jobs that were resumed
--- KEYS[10] mark of a run whose job was parked and is in no private list
--- KEYS[11...] private list that the job is in, if it is in one
--- ARGV[1] member: the run that wants a slot
+-- KEYS[9] payloads of resumed jobs
+-- KEYS[10] mark of a run whose job was held and is in no private list
+-- KEYS[11...] private list of the job, if it is in one
+-- ARGV[1] member: the run that needs a slot
 -- ARGV[2] jid
 -- ARGV[3] name of the class
--- ARGV[4] the limit that the code declares
--- ARGV[5] milliseconds for which a slot is kept for a resumed job
--- ARGV[6] payload as it was claimed
--- ARGV[7] payload to park
--- ARGV[8] 1 when the reply to the same call was lost
--- returns 1 slot taken, 2 no limit, 3 parked, 4 parked though a slot is free, 0 the job is somebody else's
+-- ARGV[4] limit in code
+-- ARGV[5] milliseconds for which a slot is reserved for a resumed job
+-- ARGV[6] payload as claimed
+-- ARGV[7] payload to hold
+-- ARGV[8] 1 if the reply to the same call was lost
+-- returns 1 slot taken, 2 no limit, 3 held, 4 held although a slot is free, 0 another process has the job
 if redis.call('EXISTS', KEYS[8]) == 1 then return 0 end
 local list = KEYS[11]
-local function has_come()
+local function forget_resumed()
   redis.call('ZREM', KEYS[2], ARGV[2])
   redis.call('HDEL', KEYS[9], ARGV[2])
 end
@@ -31,14 +31,14 @@ if ARGV[8] == '1' then
   if redis.call('ZSCORE', KEYS[1], ARGV[1]) then return 1 end
   if redis.call('LPOS', KEYS[3], ARGV[7]) then return 3 end
   if list and not redis.call('LPOS', list, ARGV[6]) then return 0 end
-  -- It may be parked no more; without a private list nothing else would tell.
+  -- The job may have been resumed since; without a private list only the mark proves that it was held.
   if not list and redis.call('EXISTS', KEYS[10]) == 1 then return 3 end
 end
 local limit = tonumber(redis.call('HGET', KEYS[4], ARGV[3]) or ARGV[4])
 if redis.call('SISMEMBER', KEYS[5], ARGV[3]) == 1 then limit = -1 end
 local resumed = redis.call('ZSCORE', KEYS[2], ARGV[2])
 if limit == 0 then
-  if resumed then has_come() end
+  if resumed then forget_resumed() end
   return 2
 end
 local time = redis.call('TIME')
@@ -49,16 +49,16 @@ if resumed and tonumber(resumed) >= since then used = used - 1 end
 local free = used < limit
 if free and (resumed or redis.call('LLEN', KEYS[3]) == 0) then
   redis.call('ZADD', KEYS[1], now, ARGV[1])
-  if resumed then has_come() end
+  if resumed then forget_resumed() end
   redis.call('SADD', KEYS[6], ARGV[3])
   return 1
 end
 if list and not redis.call('LPOS', list, ARGV[6]) then return 0 end
 redis.call('SADD', KEYS[7], KEYS[3])
 redis.call('SADD', KEYS[6], ARGV[3])
--- A job that was resumed and came too late has waited the longest.
+-- A resumed job that lost its reservation has waited longest.
 if not list then redis.call('SET', KEYS[10], 1, 'EX', 600) end
 redis.call(resumed and 'RPUSH' or 'LPUSH', KEYS[3], ARGV[7])
-if resumed then has_come() end
+if resumed then forget_resumed() end
 if list then redis.call('LREM', list, 1, ARGV[6]) end
 return free and 4 or 3

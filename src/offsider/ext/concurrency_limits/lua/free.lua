@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Free the slots of a process that was declared dead or has left: looked at again here, for it may be back.
+-- Free the slots of a process that was declared dead or has left. Checked again here: it may be back.
 -- KEYS[1] slots in use
 -- KEYS[2] registry of owners
 -- KEYS[3] fenced mark of the process

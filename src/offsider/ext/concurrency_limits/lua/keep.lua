@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Take the slot again that a run has: the server has lost it, in a failover for instance. Not for a dead process.
+-- Restore the slot of a run after the server lost it, for example in a failover. Not for a dead process.
 -- KEYS[1] slots in use
 -- KEYS[2] set of classes with slots
 -- KEYS[3] fenced mark of the process

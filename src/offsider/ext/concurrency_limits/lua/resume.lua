@@ -1,24 +1,24 @@
 #!lua flags=allow-oom
--- Move a parked job to the head of its queue and keep a slot for it: compared first, so that it is moved once.
+-- Move a held job to the head of its queue and reserve a slot for it. Compares first, so that it moves once.
 -- Redis does not roll back: look first, write the destination, remove the source last.
 -- KEYS[1] slots in use
--- KEYS[2] jobs that were resumed and have not come yet
--- KEYS[3] list of parked jobs
--- KEYS[4] limits that were set at run time
+-- KEYS[2] resumed jobs that have not started yet
+-- KEYS[3] list of held jobs
+-- KEYS[4] limits set at run time
 -- KEYS[5] set of paused classes
 -- KEYS[6] set of paused queues
 -- KEYS[7] set of known queues
 -- KEYS[8] the job's queue
--- KEYS[9] set of further lists where jobs lie
--- KEYS[10] payloads of jobs that were resumed
+-- KEYS[9] set of other lists with jobs
+-- KEYS[10] payloads of resumed jobs
 -- ARGV[1] name of the class
--- ARGV[2] the limit that the code declares
--- ARGV[3] milliseconds for which a slot is kept for a resumed job
--- ARGV[4] payload as it is parked
+-- ARGV[2] limit in code
+-- ARGV[3] milliseconds for which a slot is reserved for a resumed job
+-- ARGV[4] payload as held
 -- ARGV[5] payload to store
 -- ARGV[6] name of the queue
 -- ARGV[7] jid
--- returns 1 moved, 0 no longer parked, -1 no slot is free, -2 its queue is paused
+-- returns 1 moved, 0 no longer held, -1 no slot is free, -2 its queue is paused
 if not redis.call('LPOS', KEYS[3], ARGV[4], 'RANK', -1) then return 0 end
 local limit = tonumber(redis.call('HGET', KEYS[4], ARGV[1]) or ARGV[2])
 local time = redis.call('TIME')

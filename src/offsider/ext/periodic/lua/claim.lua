@@ -1,6 +1,6 @@
 #!lua
--- Claim a tick and push its job, in one step: a kill in between can neither lose nor double it.
--- Refused as a whole while memory is full, as a push is.
+-- Claim a tick and push its job atomically: a kill can neither lose nor repeat it.
+-- While memory is full the script is refused as a whole, like a push.
 -- KEYS[1] ticks: hash of name -> epoch seconds
 -- KEYS[2] paused: set of names
 -- KEYS[3] history of the job
@@ -8,13 +8,13 @@
 -- KEYS[5] set of known queues
 -- KEYS[6] queue
 -- ARGV[1] name
--- ARGV[2] the tick, epoch seconds
+-- ARGV[2] tick, epoch seconds
 -- ARGV[3] name of the queue
--- ARGV[4] payload; empty when there is nothing to push
--- ARGV[5] what the history says
--- ARGV[6] how many lines the history has
--- ARGV[7] seconds that the history is kept
--- returns 1 claimed, 0 dealt with already, -1 not due by the server's clock, -2 paused, or the error of the push
+-- ARGV[4] payload; empty to push nothing
+-- ARGV[5] line of the history
+-- ARGV[6] maximum lines of the history
+-- ARGV[7] life of the history, seconds
+-- returns 1 claimed, 0 already handled, -1 not due by the server's clock, -2 paused, or the error of the push
 local time = redis.call('TIME')
 if time[1] + 0 < tonumber(ARGV[2]) then return -1 end
 if redis.call('SISMEMBER', KEYS[2], ARGV[1]) == 1 then return -2 end

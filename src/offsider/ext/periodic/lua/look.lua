@@ -1,11 +1,11 @@
 #!lua flags=allow-oom
--- Up to when the ticks of each periodic job are dealt with, by the server's clock; and what was added and paused.
--- One that has never been seen is dealt with up to now, or up to where the caller remembers: a server that has lost
--- its data must neither repeat ticks nor lose those to come.
+-- Return the last handled tick of each periodic job, by the server's clock, and the added and paused jobs.
+-- The last tick of an unknown job is now, or the tick that the caller remembers: after a loss of data the server must
+-- neither repeat ticks nor lose the next ones.
 -- KEYS[1] ticks: hash of name -> epoch seconds
--- KEYS[2] entries: hash of name -> what was added at run time
+-- KEYS[2] entries: hash of name -> entry added at run time
 -- KEYS[3] paused: set of names
--- ARGV[1...] name, epoch seconds that the caller remembers or 0; for each job that it knows
+-- ARGV[1...] name and remembered tick (epoch seconds or 0) of each job that the caller knows
 -- returns {seconds, microseconds, {name, epoch seconds, ...}, {name, entry, ...}, {paused name, ...}}
 local time = redis.call('TIME')
 local added = redis.call('HGETALL', KEYS[2])

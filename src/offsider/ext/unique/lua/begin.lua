@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
--- Note at a lock that its job begins to run.
+-- Record in a lock that its job starts.
 -- KEYS[1] lock
 -- ARGV[1] jid of the job
--- returns 1 when the lock is the job's, else 0
+-- returns 1 if the job holds the lock, else 0
 local held = redis.call('GET', KEYS[1])
 local jid, taken, rest = string.match(held or '', '^(%S+) (%d+) %d+ (.*)$')
 if jid ~= ARGV[1] then return 0 end

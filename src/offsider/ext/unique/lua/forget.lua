@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
--- Take locks that have ended by themselves out of the index.
+-- Remove expired locks from the index.
 -- KEYS[1] index of locks
 -- KEYS[2...] locks
--- returns how many
+-- returns the number of removed locks
 local forgotten = 0
 for i = 2, #KEYS do
   if redis.call('EXISTS', KEYS[i]) == 0 then

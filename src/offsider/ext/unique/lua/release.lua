@@ -1,11 +1,11 @@
 #!lua flags=allow-oom
--- Free a lock, if it is still held by this job.
+-- Free a lock if this job still holds it.
 -- KEYS[1] lock
 -- KEYS[2] index of locks
 -- ARGV[1] jid of the job
--- ARGV[2] 1 when a job that shall run once more keeps its lock for that
--- ARGV[3] empty, or when the lock was taken and when its job last began to run: then only if that is still so
--- returns 0 when the lock is not the job's, 1 when it was freed, 2 when the job shall run once more
+-- ARGV[2] 1 to keep the lock of a job that runs once more
+-- ARGV[3] empty, or the times of the lock and of the job's last start: free it only if they are unchanged
+-- returns 0 if the job does not hold the lock, 1 if freed, 2 if the job runs once more
 local held = redis.call('GET', KEYS[1])
 if not held then
   redis.call('SREM', KEYS[2], string.sub(KEYS[1], #KEYS[2] + 2))

@@ -1,15 +1,15 @@
 #!lua
--- Store jobs, each only while no other job holds its lock, and give them their locks.
--- A job that holds its lock already was stored by an earlier attempt of the same push, and is not stored twice.
--- A lock's text: jid, when it was taken, when its job last began to run or 0, what duplicates do, class.
+-- Store jobs and take their locks, each only if no other job holds its lock.
+-- A job that already holds its lock was stored by an earlier attempt of the same push, and is not stored twice.
+-- Value of a lock: jid, time taken, last start of the job or 0, handling of duplicates, class.
 -- KEYS[1] index of locks
 -- KEYS[2] set of known queues
 -- KEYS[3] the queue, or the schedule
 -- KEYS[4...] lock of each job
--- ARGV[1] name of the queue; empty when the jobs are for later
--- ARGV[2] jid that hands its lock over; empty for none
--- ARGV[3...] life of the lock in milliseconds, text of the lock, payload, epoch seconds when it is due; for each job
--- returns nil when all are stored; else the jid of the holder for each that was refused, empty text for each other
+-- ARGV[1] name of the queue; empty for scheduled jobs
+-- ARGV[2] jid of the job that hands over its lock; empty for none
+-- ARGV[3...] for each job: life of the lock in milliseconds, value of the lock, payload, due time in epoch seconds
+-- returns nil if all jobs are stored; else, for each job, the jid of the lock's holder if refused, or an empty string
 local replies, refused = {}, false
 for i = 1, #KEYS - 3 do
   local lock, at = KEYS[3 + i], 4 * i - 1

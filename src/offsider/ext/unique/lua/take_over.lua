@@ -1,14 +1,14 @@
 #!lua flags=allow-oom
--- Take a lock for a job that holds another one and is about to move, unless some other job holds it.
+-- Take a second lock for a job that is about to move, unless another job holds it.
 -- KEYS[1] lock
 -- KEYS[2] index of locks
--- ARGV[1] text of the lock that the job holds
--- ARGV[2] how long it is still held, in milliseconds
--- returns 1 when the job holds it, else 0
+-- ARGV[1] value of the lock that the job holds
+-- ARGV[2] remaining life of that lock in milliseconds
+-- returns 1 if the job has the lock, else 0
 local jid = string.match(ARGV[1], '^%S+')
 local time = redis.call('TIME')
 local now = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
--- The reaper leaves a lock alone whose job has moved just now: it may be on its way.
+-- The reaper ignores a lock whose job has just moved: the job may be in transit.
 local text = string.gsub(ARGV[1], '^(%S+ %d+) %d+', '%1 ' .. now)
 local held = redis.call('GET', KEYS[1])
 if held and string.match(held, '^%S+') ~= jid then return 0 end

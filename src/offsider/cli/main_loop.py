@@ -1,0 +1,179 @@
+"""The main thread of a running worker: it waits for signals and handles them.
+
+1. Send READY to systemd when the launcher has started.
+2. Handle signals one by one, including those sent through Redis: TSTP quiets, TERM and INT stop, TTIN dumps stacks,
+   USR2 from a supervisor drains (exit once no job runs).
+3. Run a stop in a separate thread, so that a dump still works while the stop waits for jobs.
+4. In between: update the process title every second, notify systemd's watchdog, and, without a supervisor, check the
+   memory.
+5. If the stop hangs, for example in an event handler of the application, exit at the promised deadline.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from offsider.cli import systemd
+from offsider.cli.dump import dump
+from offsider.cli.title import title_setter
+from offsider.logs.setup import describe, logger
+from offsider.worker.memory_limits import LOOK_SECONDS, MemoryLimits, MemoryWatch
+from offsider.worker.resident_memory import resident_kilobytes
+
+if TYPE_CHECKING:
+    from offsider.cli.signals import SignalQueue
+    from offsider.worker.health_state import HealthState
+    from offsider.worker.launcher import Launcher
+    from offsider.worker.totals import Totals
+
+TITLE_SECONDS = 1.0
+# From the deadline of running jobs to the exit of the process.
+LAST_SECONDS = 3.6
+LEAST_SECONDS = 0.1
+# Exit code after too much memory use: EX_TEMPFAIL of sysexits.h, on which process managers restart the process.
+TOO_LARGE = 75
+# Checks of an idle worker before it exits: a job may be between the fetcher and a thread.
+IDLE_CHECKS = 2
+
+
+class MainLoop:
+    """Runs a started launcher until it has stopped.
+
+    Args:
+        launcher: a started launcher.
+        signals: an installed signal queue.
+        supervised: whether a supervisor forked the process; it checks the memory and may send USR2.
+    """
+
+    def __init__(self, launcher: Launcher, signals: SignalQueue, *, supervised: bool = False) -> None:
+        self._launcher = launcher
+        self._signals = signals
+        self._set_title = title_setter()
+        self._watchdog_seconds = systemd.watchdog_seconds()
+        self._watchdog_due = 0.0
+        self._stopper: threading.Thread | None = None
+        self._deadline = 0.0
+        self._code = 0
+        self._supervised = supervised
+        self._idle_checks = 0
+        self._draining = False
+        limits = MemoryLimits.of(launcher.config.worker)
+        self._memory = MemoryWatch(limits, time.monotonic()) if limits.any and not supervised else None
+        self._memory_due = 0.0
+        self._actions: dict[str, Callable[[], None]] = {
+            "TERM": self._stop,
+            "INT": self._stop,
+            "TSTP": self._quiet,
+            "TTIN": self._dump,
+            "USR2": self._end_when_idle,
+        }
+
+    def until_stopped(self) -> int:
+        """Block until a stop has finished or timed out, and return the exit code."""
+        systemd.notify("READY=1")
+        while self._stopper is None or self._stopper.is_alive():
+            if self._stopper is not None and self._deadline <= time.monotonic():
+                logger.error("the stop timed out: other workers will reclaim the jobs that are not requeued yet")
+                self._dump()
+                return 1
+            self._set_title(self._launcher.title())
+            self._feed_watchdog()
+            self._check_memory()
+            self._check_idle()
+            for name in self._signals.wait(self._pause_seconds()):
+                self.act_on(name)
+            for name, error in self._signals.failures():
+                logger.error("an earlier handler of %s failed: %s", name, describe(error), exc_info=error)
+        return 1 if self._launcher.broken else self._code
+
+    def health(self) -> HealthState:
+        """Return the health of the worker, for a health endpoint that it serves itself."""
+        return self._launcher.health()
+
+    @property
+    def totals(self) -> Totals:
+        """The counters of the worker, for the same endpoint."""
+        return self._launcher.totals
+
+    def seconds_left(self) -> float:
+        """Return the seconds left for the exit, so that the whole stop takes at most the timeout plus 4 s."""
+        return max(LEAST_SECONDS, self._deadline - time.monotonic())
+
+    def act_on(self, name: str) -> None:
+        """Handle a signal; log an unknown one."""
+        action = self._actions.get(name)
+        if action is None:
+            logger.warning("ignoring the signal %s: a worker does not handle it", name)
+            return
+        logger.debug("got %s", name)
+        action()
+
+    def _pause_seconds(self) -> float:
+        due = [TITLE_SECONDS]
+        if self._watchdog_seconds is not None:
+            due.append(self._watchdog_due - time.monotonic())
+        if self._stopper is not None:
+            due.append(self._deadline - time.monotonic())
+        return max(0.0, min(due))
+
+    def _feed_watchdog(self) -> None:
+        if self._watchdog_seconds is not None and time.monotonic() >= self._watchdog_due:
+            systemd.notify("WATCHDOG=1")
+            self._watchdog_due = time.monotonic() + self._watchdog_seconds
+
+    def _stop(self) -> None:
+        if self._stopper is None:
+            systemd.notify("STOPPING=1")
+            timeout_seconds = self._launcher.config.worker.timeout_seconds
+            self._deadline = time.monotonic() + timeout_seconds + LAST_SECONDS
+            logger.info("stopping: running jobs have %g s", timeout_seconds)
+            self._log_running_jobs()
+            self._stopper = threading.Thread(target=self._stop_launcher, name="offsider-stop")
+            self._stopper.start()
+
+    def _stop_launcher(self) -> None:
+        try:
+            self._launcher.stop()
+        finally:
+            self._signals.wake()
+
+    def _quiet(self) -> None:
+        # In a thread, because handlers of the event `quiet` may be slow and must not delay other signals.
+        threading.Thread(target=self._launcher.quiet, name="offsider-quiet", daemon=True).start()
+
+    def _end_when_idle(self) -> None:
+        if not self._supervised:
+            logger.warning("ignoring USR2: a rolling restart needs a supervisor (--processes)")
+            return
+        self._draining = True
+        self._log_running_jobs()
+        self._quiet()
+
+    def _check_idle(self) -> None:
+        if not self._draining or not self._launcher.quieted or self._stopper is not None:
+            return
+        self._idle_checks = 0 if self._launcher.running_jobs() else self._idle_checks + 1
+        if self._idle_checks > IDLE_CHECKS:
+            self._stop()
+
+    def _check_memory(self) -> None:
+        now = time.monotonic()
+        if self._memory is None or self._stopper is not None or now < self._memory_due:
+            return
+        self._memory_due = now + LOOK_SECONDS
+        reason = self._memory.too_much(resident_kilobytes(), now)
+        if reason:
+            logger.warning("this process must exit: %s", reason)
+            self._code = TOO_LARGE
+            self._stop()
+
+    def _log_running_jobs(self) -> None:
+        jobs = self._launcher.running_jobs()
+        if jobs:
+            logger.info("running now: %s", ", ".join(jobs))
+
+    def _dump(self) -> None:
+        dump(self._launcher.async_tasks())

@@ -1,0 +1,244 @@
+"""The workers of a supervisor: running, being replaced, and exiting.
+
+1. Each slot has a worker. When it exits, start another one: at once the first time, then with a back-off.
+2. When a worker has to be replaced, start its successor first. Then drain the old worker (USR2), or stop it (TERM) if
+   it uses too much memory. Replace one slot at a time.
+3. If a job has replaced a worker by another program (`os.execv`), terminate that program and start a new worker.
+4. Kill an exiting worker at its deadline, if it has one; the keeper requeues its jobs.
+5. If every slot has failed to start and no worker has ever run, the supervisor is hopeless and gives up.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from offsider.cli.main_loop import LAST_SECONDS
+from offsider.cli.supervisor.backoff import Backoff
+from offsider.logs.setup import logger
+
+if TYPE_CHECKING:
+    from offsider.cli.supervisor.fork import Child, Forker
+
+# By then the worker should have exited by itself; the keeper needs the rest of the promised timeout + 4 s.
+KILL_SECONDS = LAST_SECONDS
+# Extra time for a replaced worker: no deadline is promised for it, and freeing much memory is slow.
+SLACK_SECONDS = 10.0
+# An exec can only be detected by polling.
+POLL_SECONDS = 1.0
+
+
+@dataclass
+class Slot:
+    """The slot of one worker.
+
+    Attributes:
+        start_at: earliest start, by the monotonic clock, of a worker or, in an occupied slot, of its successor.
+        stop_signal: signal for the current worker once its successor runs; empty if it is not to be replaced.
+    """
+
+    number: int
+    child: Child | None = None
+    successor: Child | None = None
+    start_at: float = 0.0
+    stop_signal: str = ""
+    backoff: Backoff = field(default_factory=Backoff)
+
+
+class Children:
+    """All workers.
+
+    Args:
+        forker: forks them.
+        size: number of workers.
+        stop_seconds: returns the longest duration of a stop, for workers that have not sent theirs yet.
+    """
+
+    def __init__(self, forker: Forker, size: int, stop_seconds: Callable[[], float]) -> None:
+        self._forker = forker
+        self._stop_seconds = stop_seconds
+        self.slots = [Slot(number) for number in range(size)]
+        self.leaving: dict[int, Child] = {}
+        self.may_start = True
+        #: Number of workers that had to be killed during a stop.
+        self.killed = 0
+        self._sent_kill: set[int] = set()
+        self._ever_ready = False
+        self._failed_boots = 0
+
+    # ------------------------------------------------------------------------------ current workers
+    def all(self) -> list[Child]:
+        """Return all processes, including successors and exiting workers."""
+        here = [child for slot in self.slots for child in (slot.child, slot.successor) if child is not None]
+        return [*here, *self.leaving.values()]
+
+    @property
+    def ready(self) -> int:
+        """Number of slots with a running worker."""
+        return sum(slot.child is not None and slot.child.ready for slot in self.slots)
+
+    @property
+    def hopeless(self) -> bool:
+        return not self._ever_ready and self._failed_boots >= len(self.slots)
+
+    def adopt(self, child: Child) -> None:
+        """Add a worker of the previous program: drain it when its successor runs, or now if it has no slot."""
+        self._ever_ready = self._ever_ready or child.ready
+        if child.slot >= len(self.slots) or self.slots[child.slot].child is not None:
+            self._leave(child, "USR2")
+        else:
+            slot = self.slots[child.slot]
+            slot.child, slot.stop_signal = child, "USR2"
+
+    # -------------------------------------------------------------------------------- starts
+    def tend(self, now: float) -> None:
+        """Start, replace and kill workers as due."""
+        for child in self.all():
+            child.parent_link.listen()
+            self._ever_ready = self._ever_ready or child.ready
+            if child.kill_at is not None and child.kill_at <= now:
+                self._kill(child)
+        for slot in self.slots:
+            for worker in (slot.child, slot.successor):
+                if worker is not None and self.may_start and worker.has_become_another():
+                    self._terminate(slot, worker, now)
+            if slot.successor is not None and slot.successor.ready:
+                self._hand_over(slot)
+        if self.may_start:
+            for slot in self._open_slots(now):
+                self._start(slot)
+
+    def due(self) -> Iterator[float]:
+        """Yield the times of the next actions, by the monotonic clock."""
+        yield from (child.kill_at for child in self.all() if child.kill_at is not None)
+        if any(child.program.watched for child in self.all()):
+            yield time.monotonic() + POLL_SECONDS
+        if self.may_start:
+            yield from (slot.start_at for slot in self.slots if slot.child is None)
+            yield from (slot.start_at for slot in self._to_be_replaced())
+
+    def _open_slots(self, now: float) -> list[Slot]:
+        empty = [slot for slot in self.slots if slot.child is None]
+        return [slot for slot in (*empty, *self._to_be_replaced()) if slot.start_at <= now]
+
+    def _to_be_replaced(self) -> list[Slot]:
+        """Return the next slot that gets a successor: one at a time, so that memory never holds two sets of workers."""
+        if any(slot.successor is not None for slot in self.slots):
+            return []
+        waiting = [slot for slot in self.slots if slot.child is not None and slot.stop_signal]
+        return sorted(waiting, key=lambda slot: slot.start_at)[:1]
+
+    def _start(self, slot: Slot) -> None:
+        child = self._forker.fork(slot.number, self.all())
+        if slot.child is None:
+            slot.child = child
+            slot.stop_signal = ""
+        else:
+            slot.successor = child
+
+    def _hand_over(self, slot: Slot) -> None:
+        old, slot.child, slot.successor = slot.child, slot.successor, None
+        signal, slot.stop_signal = slot.stop_signal, ""
+        if old is not None:
+            self._leave(old, signal)
+
+    # ------------------------------------------------------------------------------- stops
+    def replace(self, child: Child, reason: str) -> None:
+        """Stop a worker once its successor runs."""
+        for slot in self.slots:
+            if slot.child is child and slot.stop_signal != "TERM":
+                logger.warning("replacing worker %d (process %d): %s", slot.number + 1, child.pid, reason)
+                slot.stop_signal = "TERM"
+
+    def _terminate(self, slot: Slot, child: Child, now: float) -> None:
+        """Terminate a program that replaced a worker, and start a new worker."""
+        logger.error(
+            "worker %d (process %d) was replaced by another program (os.execv); terminating that program",
+            *_who(child),
+        )
+        self._free(slot, child, now)
+        self._leave(child, "TERM")
+
+    def stop(self) -> float:
+        """Stop all workers, start no more, and return the last deadline."""
+        self.may_start = False
+        now = time.monotonic()
+        for child in self.all():
+            self._end_by(child, now)
+            child.send("TERM")
+        return max((child.kill_at or now for child in self.all()), default=now)
+
+    def send(self, name: str) -> None:
+        """Send a signal to all workers."""
+        for child in self.all():
+            child.send(name)
+
+    def _leave(self, child: Child, signal: str) -> None:
+        self.leaving[child.pid] = child
+        if signal == "TERM":
+            self._end_by(child, time.monotonic() + SLACK_SECONDS)
+        child.send(signal)
+
+    def _end_by(self, child: Child, now: float) -> None:
+        sent_seconds = child.parent_link.stop_seconds
+        stop_seconds = self._stop_seconds() if sent_seconds is None else sent_seconds
+        child.kill_at = now + stop_seconds + KILL_SECONDS
+
+    def _kill(self, child: Child) -> None:
+        logger.error("worker %d (process %d) did not exit in time, killing it", child.slot + 1, child.pid)
+        self._sent_kill.add(child.pid)
+        child.kill_at = None
+        child.send("KILL")
+
+    # -------------------------------------------------------------------------------- exits
+    def _free(self, slot: Slot, child: Child, now: float) -> float:
+        """Remove an exited worker, and return the pause before its replacement."""
+        pause_seconds = slot.backoff.pause_seconds(now - child.born_at)
+        slot.start_at = now + pause_seconds
+        if slot.successor is child:
+            slot.successor = None
+        else:
+            slot.child, slot.successor, slot.stop_signal = slot.successor, None, ""
+        return pause_seconds
+
+    def reaped(self, pid: int, status: int) -> bool:
+        """Handle the exit of a process; return False if it was not a child of ours."""
+        child = next((child for child in self.all() if child.pid == pid), None)
+        if child is None:
+            return False
+        child.parent_link.listen()
+        child.let_go()
+        self._failed_boots += self.may_start and not child.ready
+        # It may have exited by itself just before the kill.
+        self.killed += not self.may_start and pid in self._sent_kill and os.WIFSIGNALED(status)
+        how = described(status)
+        if self.leaving.pop(pid, None) is not None:
+            logger.info("replaced worker %d (process %d) %s", child.slot + 1, pid, how)
+            return True
+        slot = self.slots[child.slot]
+        pause_seconds = self._free(slot, child, time.monotonic())
+        if self.may_start and not self.hopeless and (slot.child is None or slot.stop_signal):
+            how += f"; starting another one in {pause_seconds:g} s"
+        logger.log(logging.WARNING if self.may_start else logging.INFO, "worker %d (process %d) %s", *_who(child), how)
+        return True
+
+
+def _who(child: Child) -> tuple[int, int]:
+    return child.slot + 1, child.pid
+
+
+def described(status: int) -> str:
+    """Describe a status of `os.waitpid` in words."""
+    code = os.waitstatus_to_exitcode(status)
+    if code < 0:
+        import signal  # rarely needed
+
+        try:
+            return f"was killed by {signal.Signals(-code).name}"
+        except ValueError:
+            return f"was killed by signal {-code}"
+    return f"ended with code {code}"

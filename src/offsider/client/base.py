@@ -1,0 +1,77 @@
+"""The base class of both clients: prepares pushes, and defers them until a commit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+from offsider.client.client_registry import ClientRegistry
+from offsider.client.prepared import Prepared, declared_of
+from offsider.client.preparer import Preparer
+from offsider.config.config import Config
+from offsider.config.installation import Installation
+from offsider.core.errors import InvalidJob
+from offsider.core.options import check_known
+from offsider.core.payload import JobPayload
+from offsider.runtime.middleware import ClientChain, Push
+
+
+class BaseClient:
+    """The part of a client that does no I/O."""
+
+    def __init__(self, config: Config | Installation, middleware: ClientChain | None = None) -> None:
+        self.installation = Installation.of(config)
+        self.config = self.installation.config
+        self._preparer = Preparer(self.installation, middleware)
+        self._registry = ClientRegistry(self.config)
+
+    def build(self, payload: Mapping[str, Any]) -> Push:
+        """Check and complete ``payload``, before client middleware. Stores nothing."""
+        check_push(payload)
+        return self._preparer.build(payload)
+
+    def prepare(self, push: Push) -> Prepared | None:
+        """Run queue resolver and client middleware, check arguments, and encode. None if middleware stopped the job."""
+        return self._preparer.prepare(push)
+
+    def reenqueue(
+        self, payload: JobPayload, reason: Literal["schedule", "retry"], *, job: object | None = None
+    ) -> Prepared | None:
+        """Prepare a stored job for its queue; it passes client middleware again.
+
+        None if middleware stopped it. Raises InvalidJob if it cannot be encoded, and exceptions of middleware.
+        """
+        return self._preparer.reenqueue(payload, reason, job=job)
+
+    def _deferred(self, push: Push, store: Callable[[], object]) -> tuple[str, Callable[[], None]]:
+        """Return the jid and the callback of a push after the commit. Invalid arguments raise immediately."""
+        self._preparer.check_for_later(push)
+
+        def when_committed() -> None:
+            store()
+
+        return push.payload.get("jid", ""), when_committed
+
+
+def check_push(payload: object) -> None:
+    """Raise InvalidJob unless ``payload`` is a mapping."""
+    if not isinstance(payload, Mapping):
+        raise InvalidJob(f'a push is a mapping like {{"class": "HardJob", "args": [1]}}, got {payload!r}')
+
+
+def take_replicas(payload: Mapping[str, Any], wait_replicas: int) -> tuple[Mapping[str, Any], int]:
+    """Return the payload without ``wait_replicas``, and its value from the argument, the payload or the declared job.
+
+    Raises InvalidJob if the payload is not a mapping.
+    """
+    check_push(payload)
+    job = declared_of(payload.get("class"))
+    if "wait_replicas" in payload:
+        rest = dict(payload)
+        said = rest.pop("wait_replicas")
+        payload, wait_replicas = rest, wait_replicas or said
+    elif job is not None:
+        wait_replicas = wait_replicas or job.wait_replicas
+    if wait_replicas:
+        check_known({"wait_replicas": wait_replicas}, job_name=job.name if job else str(payload.get("class")))
+    return payload, wait_replicas

@@ -1,0 +1,1 @@
+"""Configuration: settings, their sources, and the objects that are built from them."""

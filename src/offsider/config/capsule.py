@@ -1,0 +1,193 @@
+"""A capsule: a group of worker threads with its own queues, middleware and connections."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from random import Random
+
+from offsider.config.queue_spec import EVERY, QueueSpec, parse_all
+from offsider.config.settings import CapsuleSection
+from offsider.core.errors import ConfigurationError
+from offsider.runtime.middleware import ClientChain, ServerChain
+
+# Connections in addition to one per thread: for the wait of the leader thread, for the ticker, and one in reserve.
+SPARE_CONNECTIONS = 3
+DEFAULT_QUEUE = "default"
+_NAME = re.compile(r"[A-Za-z0-9_.-]+")
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """Values derived from the configured and the discovered queues; computed again when these change."""
+
+    made_from: tuple[object, ...]
+    specs: tuple[QueueSpec, ...]
+    mode: str
+    all_queues: bool
+    names: tuple[str, ...]
+    draws: tuple[str, ...]
+
+
+class Capsule:
+    """The concurrency, queues and middleware of a group of worker threads.
+
+    1. `Config` creates it: ``default`` from the section ``worker``, others by ``config.capsule(...)``.
+    2. Its settings can change until the freeze.
+    3. While the worker runs, `discover` updates the queues of a capsule with ``*``.
+
+    Its chains are copies of the config's, made at their first use or at the freeze.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        settings: CapsuleSection,
+        client_middleware: ClientChain,
+        server_middleware: ServerChain,
+    ) -> None:
+        if not _NAME.fullmatch(name):
+            # The name is part of a Redis key, whose parts are separated by ":".
+            raise ConfigurationError(f"a capsule's name is letters, digits and _ . -, got {name!r}")
+        self.name = name
+        self.settings = settings
+        self._copied = client_middleware, server_middleware
+        self._lock = threading.Lock()
+        self._client_middleware: ClientChain | None = None
+        self._server_middleware: ServerChain | None = None
+        self._found: tuple[str, ...] = ()
+        self._plan: _Plan | None = None
+
+    @property
+    def concurrency(self) -> int:
+        """Number of threads that run jobs."""
+        return self.settings.concurrency
+
+    @concurrency.setter
+    def concurrency(self, value: int) -> None:
+        self.settings.concurrency = value
+
+    @property
+    def async_concurrency(self) -> int:
+        """Number of `async def` jobs that run at the same time without occupying a thread of `concurrency`."""
+        return self.settings.async_concurrency
+
+    @property
+    def specs(self) -> tuple[QueueSpec, ...]:
+        """The configured queues, including ``*``."""
+        return self._planned().specs
+
+    @property
+    def queues(self) -> list[str]:
+        """The queues that are served now, with the discovered ones in the place of ``*``."""
+        return list(self._planned().names)
+
+    @queues.setter
+    def queues(self, value: Sequence[str]) -> None:
+        self.settings.queues = value
+
+    @property
+    def all_queues(self) -> bool:
+        """Whether ``*`` is among the configured queues: then the worker calls `discover` regularly."""
+        return self._planned().all_queues
+
+    @property
+    def mode(self) -> str:
+        """``"strict"``, ``"weighted"`` or ``"random"``."""
+        return self._planned().mode
+
+    @property
+    def client_middleware(self) -> ClientChain:
+        """Middleware around pushes by jobs of this capsule."""
+        self._copy_chains()
+        assert self._client_middleware is not None  # noqa: S101  # made one line above
+        return self._client_middleware
+
+    @property
+    def server_middleware(self) -> ServerChain:
+        """Middleware around the jobs that run here."""
+        self._copy_chains()
+        assert self._server_middleware is not None  # noqa: S101  # made two lines above
+        return self._server_middleware
+
+    @property
+    def connections(self) -> int:
+        """Pool size of this capsule: one connection per thread and SPARE_CONNECTIONS more."""
+        return self.concurrency + SPARE_CONNECTIONS
+
+    def discover(self, names: Iterable[str]) -> None:
+        """Serve these queues in the place of ``*``; without ``*``, do nothing."""
+        if self.all_queues:
+            self._found = tuple(sorted(names))
+
+    def fetch_order(self, random: Random) -> list[str]:
+        """Return the order of the queues for one fetch; call it for each fetch."""
+        plan = self._planned()
+        if plan.mode == "strict":
+            return list(plan.names)
+        draws = list(plan.draws)
+        random.shuffle(draws)
+        return list(dict.fromkeys(draws))
+
+    def weights(self) -> dict[str, int]:
+        """Return the weight of each queue, for the ``info`` of the process."""
+        given = {spec.name: spec.weight for spec in self.specs}
+        return {name: given.get(name, given.get(EVERY, 0)) for name in self.queues}
+
+    def freeze(self) -> None:
+        self.client_middleware.freeze()
+        self.server_middleware.freeze()
+        self.settings.freeze()
+
+    def _copy_chains(self) -> None:
+        with self._lock:
+            if self._client_middleware is None:
+                where = f"capsule {self.name}"
+                client, server = self._copied
+                self._client_middleware = client.copy(what=f"{where}: client_middleware")
+                self._server_middleware = server.copy(what=f"{where}: server_middleware")
+
+    def _planned(self) -> _Plan:
+        # Concurrent threads may compute equal plans; a single assignment publishes each, so no lock is needed.
+        made_from = (self.settings.queues, self.settings.mode, self._found)
+        plan = self._plan
+        if plan is None or plan.made_from != made_from:
+            plan = self._plan = self._make_plan(made_from)
+        return plan
+
+    def _make_plan(self, made_from: tuple[object, ...]) -> _Plan:
+        specs = parse_all(self.settings.queues) or (QueueSpec(DEFAULT_QUEUE),)
+        mode = _mode_by_weights(specs) if self.settings.mode == "auto" else self.settings.mode
+        served = _expand(specs, self._found)
+        # Beside weighted queues, a queue without a weight has weight 1, as in Sidekiq.
+        shares = [1 if mode == "random" else max(1, spec.weight) for spec in served]
+        return _Plan(
+            made_from=made_from,
+            specs=specs,
+            mode=mode,
+            all_queues=any(spec.name == EVERY for spec in specs),
+            names=tuple(spec.name for spec in served),
+            draws=tuple(spec.name for spec, share in zip(served, shares, strict=True) for _ in range(share)),
+        )
+
+    def __repr__(self) -> str:
+        return f"<Capsule {self.name}: {self.concurrency} of {', '.join(map(str, self.specs))}, {self.mode}>"
+
+
+def _mode_by_weights(specs: Iterable[QueueSpec]) -> str:
+    weights = {spec.weight for spec in specs}
+    if weights == {0}:
+        return "strict"
+    return "random" if weights == {1} else "weighted"
+
+
+def _expand(specs: Iterable[QueueSpec], found: Iterable[str]) -> list[QueueSpec]:
+    """Return the configured queues, with the discovered ones in the place of ``*``."""
+    named = {spec.name for spec in specs}
+    others = [name for name in found if name not in named]
+    expanded: list[QueueSpec] = []
+    for spec in specs:
+        expanded += [QueueSpec(name, spec.weight) for name in others] if spec.name == EVERY else [spec]
+    return expanded

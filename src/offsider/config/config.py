@@ -1,0 +1,313 @@
+"""The configuration of one worker or client: settings, capsules, and extension points.
+
+1. `Config.load` reads the file, the environment and the command line; ``Config()`` has only the defaults.
+2. The application's ``configure(config)`` changes settings and registers middleware, events, handlers, services.
+3. `freeze` validates the configuration and makes it read-only: threads may then read it without a lock.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+
+from offsider.config.capsule import Capsule
+from offsider.config.checks import (
+    check_different_servers,
+    check_server_name,
+    check_servers,
+    check_shards,
+    named_server,
+)
+from offsider.config.files import Assignment
+from offsider.config.hooks import Extension, Hooks
+from offsider.config.job_defaults import JobDefaults
+from offsider.config.loading import Loaded, of_shard, read_all
+from offsider.config.routing import MAIN
+from offsider.config.settings import (
+    CAPSULES,
+    JOBS,
+    PERIODIC,
+    SERVERS,
+    SHARDS,
+    CapsuleSection,
+    ClientSection,
+    LogSection,
+    RedisSection,
+    RoutingSection,
+    Section,
+    ServerSection,
+    ShardSection,
+    SloSection,
+    WorkerSection,
+)
+from offsider.config.shared import Shared
+from offsider.core.errors import ConfigurationError
+from offsider.logs.setup import describe, logger
+from offsider.logs.structured import loggable
+
+DEFAULT = "default"
+
+
+class Config(Hooks):
+    """The configuration of a client or a worker.
+
+    Attributes:
+        redis, worker, client, routing, slo, log: sections of settings; each assignment is checked. ``redis`` is the
+            server that this process works for: that of its shard, if the worker serves one.
+        servers: name to section of every server for pushes; ``main`` is the server of the section ``redis``.
+        server: the name of the server that this process works for.
+        shards: name to section of every shard.
+        jobs: default options of all jobs; the options of a job override them.
+        capsules: name to `Capsule`; ``default`` always exists and has the settings of the section ``worker``.
+        periodic: the tables ``[periodic.NAME]`` of the file, by name, for the extension of periodic jobs.
+        shared: objects that users of this configuration share; see `Installation` for its pools.
+        file: the configuration file that was read, if any.
+        warnings: problems that are not errors; the command line logs them.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.error_handlers.append(self._log_error)
+        self._fetcher: str | type | None = None
+        self._extensions: dict[str, Extension] = {}
+        self.shared = Shared()
+        self.file: Path | None = None
+        self.warnings: list[str] = []
+        self.redis = RedisSection()
+        self.server = MAIN
+        self._servers: dict[str, RedisSection] = {MAIN: self.redis}
+        self._shards: dict[str, ShardSection] = {}
+        self.worker = WorkerSection()
+        self.client = ClientSection()
+        self.routing = RoutingSection()
+        self.slo = SloSection()
+        self.log = LogSection()
+        self.jobs = JobDefaults()
+        self.periodic: dict[str, dict[str, object]] = {}
+        self._capsules = {DEFAULT: self._make_capsule(DEFAULT, self.worker)}
+        self._open = False
+
+    @classmethod
+    def load(
+        cls,
+        path: Path | str | None = None,
+        *,
+        environ: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+        beside: Path | None = None,
+        overrides: Mapping[str, object] | None = None,
+        for_worker: bool = False,
+    ) -> Config:
+        """Load the configuration. Precedence: command line, environment, file, defaults.
+
+        Args:
+            path: the file; by default the first of ``offsider.toml``, ``pyproject.toml`` with ``[tool.offsider]`` and
+                ``config/sidekiq.yml`` in ``cwd``, then in ``beside``.
+            environ: the environment; by default that of the process.
+            cwd: the current folder; by default that of the process.
+            beside: the folder of the application.
+            overrides: settings of the command line, by ``section.key`` or key.
+            for_worker: whether a worker uses the configuration, which then serves the shard in ``OFFSIDER_SHARD``.
+
+        Raises:
+            ConfigurationError: a file or a value is invalid; the message names the file, the key and the expected type.
+        """
+        folders = [folder for folder in (cwd or Path.cwd(), beside) if folder is not None]
+        environ = os.environ if environ is None else environ
+        config = cls()
+        config._apply(
+            read_all(None if path is None else Path(path), folders, environ, overrides or {}, for_worker=for_worker)
+        )
+        return config
+
+    # ---------------------------------------------------------------------------------- capsules
+    @property
+    def capsules(self) -> Mapping[str, Capsule]:
+        """Every capsule by name; ``default`` is the first."""
+        return MappingProxyType(self._capsules)
+
+    def capsule(
+        self,
+        name: str,
+        *,
+        concurrency: int | None = None,
+        queues: Sequence[str] | None = None,
+        mode: str | None = None,
+    ) -> Capsule:
+        """Return the capsule ``name`` after changing the given settings; create it if it does not exist.
+
+        Raises:
+            ConfigurationError: a setting is invalid, or the worker has been launched.
+        """
+        self._check_open("config.capsules")
+        for key, value in (("concurrency", concurrency), ("queues", queues), ("mode", mode)):
+            if value is not None:
+                self._assign_capsule(name, key, value, "")
+        return self._capsule(name)
+
+    # ---------------------------------------------------------------------------------- servers
+    @property
+    def servers(self) -> Mapping[str, RedisSection]:
+        """Every server by name; ``main`` is the first."""
+        return MappingProxyType(self._servers)
+
+    @property
+    def shards(self) -> Mapping[str, ShardSection]:
+        """Every shard by name, in the order of the file."""
+        return MappingProxyType(self._shards)
+
+    def add_server(self, name: str, **settings: object) -> RedisSection:
+        """Add a server for pushes: ``config.add_server("bulk", url="redis://…")``.
+
+        Raises:
+            ConfigurationError: the name exists already, a setting is invalid, or the worker has been launched.
+        """
+        self._check_open("config.servers")
+        if name in self._servers:
+            raise ConfigurationError(f"there is a server {name!r} already")
+        section = ServerSection.called(name)
+        for key, value in settings.items():
+            section.assign(key, value)
+        if not section.url:
+            raise ConfigurationError(f"the server {name!r} needs a url")
+        self._servers[check_server_name(name)] = section
+        return section
+
+    def check_server(self, name: str, *, of: str) -> None:
+        """Raise ConfigurationError, with a message that begins with ``of``, if there is no server of this name."""
+        try:
+            named_server(name, self._servers)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{of}: {error}") from None
+
+    def check_rules(self) -> None:
+        """Raise ConfigurationError if a routing rule names an unknown server."""
+        for number, rule in enumerate(self.routing.rules, start=1):
+            self.check_server(rule.server or MAIN, of=f"routing.rules, rule {number}")
+
+    def use(self, extension: Extension) -> None:
+        """Install an extension; ConfigurationError if an extension with its name is installed already."""
+        self._check_open("config.use")
+        if extension.name in self._extensions:
+            raise ConfigurationError(f"the extension {extension.name!r} is installed already")
+        self._extensions[extension.name] = extension
+        extension.install(self)
+
+    @property
+    def extensions(self) -> Mapping[str, Extension]:
+        return MappingProxyType(self._extensions)
+
+    @property
+    def fetcher(self) -> str | type:
+        """``"reliable"``, ``"basic"``, a dotted path, or a class."""
+        return self.worker.fetcher if self._fetcher is None else self._fetcher
+
+    @fetcher.setter
+    def fetcher(self, value: str | type) -> None:
+        if isinstance(value, str):
+            self.worker.fetcher = value
+        self._fetcher = None if isinstance(value, str) else value
+
+    @property
+    def wants_leadership(self) -> bool:
+        """Whether a worker with this configuration takes part in the leader election."""
+        wanted = self.worker.leader
+        return wanted == "always" or (wanted == "auto" and self.events.listened("leader"))
+
+    def _log_error(self, error: BaseException, context: Mapping[str, object]) -> None:
+        """Log an error on one line; with its traceback in development and at level debug."""
+        in_full = self.worker.environment == "development" or logger.isEnabledFor(logging.DEBUG)
+        # Log handlers and formatters must not see job arguments; an error handler receives the whole payload.
+        fields = loggable(context, arguments=self.log.arguments)
+        logger.warning("%s", describe(error), extra={"fields": fields}, exc_info=error if in_full else None)
+
+    def freeze(self) -> None:
+        """Validate the configuration and make it read-only; a second call does nothing.
+
+        Raises:
+            ConfigurationError: settings contradict each other.
+        """
+        if self._frozen:
+            return
+        if self.periodic and PERIODIC not in self._extensions:
+            logger.warning("none of the jobs in [periodic] is pushed: config.use(Periodic()) is missing")
+        self.jobs.check(self._job_options)
+        self.check_rules()
+        check_different_servers(self._servers, self.file)
+        for capsule in self._capsules.values():
+            capsule.freeze()
+        self.jobs.freeze()
+        for section in (
+            *self._servers.values(),
+            *self._shards.values(),
+            self.worker,
+            self.client,
+            self.routing,
+            self.slo,
+            self.log,
+        ):
+            section.freeze()
+        super().freeze()
+
+    # ---------------------------------------------------------------------------------- loading
+    def _apply(self, loaded: Loaded) -> None:
+        self._open = True
+        self.file = loaded.file
+        self.warnings += loaded.warnings
+        self._open = False
+        self._assign_all(loaded.written)
+        self._assign_all(loaded.stronger)
+        check_servers(self._servers, self.file)
+        check_shards(self._shards, self._servers, self.file)
+        if self.worker.shard:
+            self._assign_all([*of_shard(self.worker.shard, self._shards), *loaded.stronger])
+            self._open = True
+            self.server = self._shards[self.worker.shard].server
+            self.redis = self._servers[self.server]
+            self._open = False
+
+    def _assign_all(self, assignments: Iterable[Assignment]) -> None:
+        for item in assignments:
+            self._assign(item)
+
+    def _assign(self, item: Assignment) -> None:
+        if item.section == JOBS:
+            self.jobs.assign(item.key, item.value, origin=item.origin)
+        elif item.section.startswith(f"{PERIODIC}."):
+            self.periodic.setdefault(item.section.partition(".")[2], {})[item.key] = item.value
+        elif item.section.startswith(f"{CAPSULES}."):
+            name = item.section.partition(".")[2]
+            self._assign_capsule(name, item.key, item.value, item.origin)
+        elif item.section.startswith(f"{SERVERS}."):
+            self._server(item.section.partition(".")[2]).assign(item.key, item.value, origin=item.origin)
+        elif item.section.startswith(f"{SHARDS}."):
+            self._shard(item.section.partition(".")[2]).assign(item.key, item.value, origin=item.origin)
+        elif item.section == RedisSection.section:
+            self._servers[MAIN].assign(item.key, item.value, origin=item.origin)
+        else:
+            section: Section = getattr(self, item.section)
+            section.assign(item.key, item.value, origin=item.origin)
+
+    def _assign_capsule(self, name: str, key: str, value: object, origin: str) -> None:
+        self._capsule(name).settings.assign(key, value, origin=origin)
+
+    def _server(self, name: str) -> RedisSection:
+        if name not in self._servers or name == MAIN:
+            self._servers[check_server_name(name)] = ServerSection.called(name)
+        return self._servers[name]
+
+    def _shard(self, name: str) -> ShardSection:
+        if not name.strip():
+            raise ConfigurationError('shards."": a shard needs a name, by which its workers are started')
+        return self._shards.setdefault(name, ShardSection.called(name))
+
+    def _capsule(self, name: str) -> Capsule:
+        if name not in self._capsules:
+            self._capsules[name] = self._make_capsule(name, CapsuleSection.called(name))
+        return self._capsules[name]
+
+    def _make_capsule(self, name: str, settings: CapsuleSection) -> Capsule:
+        return Capsule(name, settings, self.client_middleware, self.server_middleware)

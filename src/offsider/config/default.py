@@ -1,0 +1,65 @@
+"""The default configuration of a process, for code that pushes jobs without its own `Config`."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+from offsider.config.config import Config
+
+Configure = TypeVar("Configure", bound=Callable[[Config], object])
+
+_lock = threading.RLock()
+_default: Config | None = None
+_worker: Config | None = None
+
+
+def default_config() -> Config:
+    """Return the default configuration: set by `set_default_config`, or loaded once from files and the environment.
+
+    Raises:
+        ConfigurationError: a file or a variable is invalid.
+    """
+    global _default  # noqa: PLW0603  # one per process
+    with _lock:
+        if _default is None:
+            _default = Config.load()
+        return _default
+
+
+def set_default_config(config: Config | None) -> Config | None:
+    """Set the default configuration and return the previous one; None makes the next use load it again."""
+    global _default  # one per process
+    with _lock:
+        previous, _default = _default, config
+        return previous
+
+
+def set_worker_config(config: Config) -> None:
+    """Make a worker's configuration the default of its process, so that it applies to the clients there too."""
+    global _worker  # noqa: PLW0603  # one per process
+    with _lock:
+        set_default_config(config)
+        _worker = config
+
+
+def is_of_worker(config: Config) -> bool:
+    """Return whether ``config`` belongs to the worker of this process."""
+    return config is _worker
+
+
+def configure_client(function: Configure) -> Configure:
+    """Call ``function(config)`` with the default configuration now; also usable as a decorator.
+
+    For web processes and scripts that push jobs: set ``config.redis.url``, add client middleware.
+
+    In a worker process the function is not called: there the application's ``configure(config)`` applies. So one
+    module may define both, and one function may serve as both.
+    """
+    with _lock:
+        config = default_config()
+        is_worker = is_of_worker(config)
+    if not is_worker:
+        function(config)
+    return function

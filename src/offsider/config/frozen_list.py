@@ -1,0 +1,72 @@
+"""A list that can be frozen, so that handlers registered before the launch cannot change while threads run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, MutableSequence
+from typing import Generic, TypeVar, cast, overload
+
+from offsider.core.errors import ConfigurationError
+
+T = TypeVar("T")
+
+
+class Listing(MutableSequence[T], Generic[T]):
+    """A list that raises ConfigurationError for every change after `freeze`.
+
+    Args:
+        what: its name in messages, for example ``"config.death_handlers"``.
+        items: the initial items.
+    """
+
+    def __init__(self, what: str, items: Iterable[T] = ()) -> None:
+        self._what = what
+        self._items = list(items)
+        self._frozen = False
+
+    def freeze(self) -> None:
+        self._frozen = True
+
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[T]: ...
+    def __getitem__(self, index: int | slice) -> T | list[T]:
+        return self._items[index]
+
+    @overload
+    def __setitem__(self, index: int, value: T) -> None: ...
+    @overload
+    def __setitem__(self, index: slice, value: Iterable[T]) -> None: ...
+    def __setitem__(self, index: int | slice, value: T | Iterable[T]) -> None:
+        self._check_open()
+        self._items[index] = value  # type: ignore[index, assignment]  # pyright: ignore[reportCallIssue, reportArgumentType]
+
+    def __delitem__(self, index: int | slice) -> None:
+        self._check_open()
+        del self._items[index]
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def insert(self, index: int, value: T) -> None:
+        self._check_open()
+        self._items.insert(index, value)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Listing):
+            return self._items == cast("Listing[object]", other)._items
+        return self._items == other
+
+    __hash__ = None  # type: ignore[assignment]  # a mutable list has no hash
+
+    def __repr__(self) -> str:
+        return f"Listing({self._what!r}, {self._items!r})"
+
+    def _check_open(self) -> None:
+        if self._frozen:
+            raise frozen_error(self._what)
+
+
+def frozen_error(what: str) -> ConfigurationError:
+    """Return the error for a change after the launch."""
+    return ConfigurationError(f"{what} is frozen: the worker runs; change it before the launch, in configure(config)")

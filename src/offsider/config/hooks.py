@@ -1,0 +1,204 @@
+"""Extension points of a configuration: middleware, event handlers, services, web pages, checks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext, suppress
+from random import Random
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, overload, runtime_checkable
+
+from offsider.config.frozen_list import Listing, frozen_error
+from offsider.config.push_guard import PushGuard
+from offsider.config.suggestions import suggest
+from offsider.config.web_tab import WebTab
+from offsider.core.clock import SYSTEM_CLOCK, Clock
+from offsider.core.errors import ConfigurationError
+from offsider.core.payload import JobPayload
+from offsider.logs.setup import describe, logger
+from offsider.runtime import forks
+from offsider.runtime.events import Events
+from offsider.runtime.middleware import Admission, Chain, ClientChain, Push, ServerChain
+from offsider.runtime.service import Service
+
+if TYPE_CHECKING:
+    from offsider.config.config import Config
+    from offsider.config.installation import Installation
+
+ErrorHandler: TypeAlias = Callable[[BaseException, Mapping[str, object]], None]
+DeathHandler: TypeAlias = Callable[[JobPayload, "BaseException | None"], None]
+#: Examines one server and returns findings; see `offsider.inspector.doctor`.
+DoctorCheck: TypeAlias = Callable[["Installation"], Iterable[Any]]
+#: Reads one server and returns metric families; see `offsider.prometheus`.
+MetricFamilies: TypeAlias = Callable[["Installation"], Iterable[Any]]
+MetricLabels: TypeAlias = Callable[[str, str], Mapping[str, str]]
+Handler = TypeVar("Handler", bound=Callable[..., Any])
+
+ASSIGNABLE = ("after_commit", "clock", "fetcher", "push_guard", "queue_resolver", "random", "reloader")
+
+
+def no_reload() -> AbstractContextManager[object]:
+    """The default reloader, which does nothing."""
+    return nullcontext()
+
+
+@runtime_checkable
+class Extension(Protocol):
+    """An extension, installed by ``config.use(extension)``.
+
+    ``install`` may use all extension points of the configuration: client and server middleware, events, services, error
+    and death handlers, a fetcher, a queue resolver, job options, fields of the process info, web tabs and others.
+    """
+
+    @property
+    def name(self) -> str:
+        """Unique among the installed extensions."""
+        ...
+
+    def install(self, config: Config) -> None: ...
+
+
+class Hooks:
+    """The part of a configuration that only Python code can set; `Config` adds the settings.
+
+    Attributes:
+        client_middleware, server_middleware: the chains that capsules copy.
+        admissions: decide in a worker whether a job runs, before its start is logged and before all middleware.
+        error_handlers: called with an error and its context; the first one logs.
+        death_handlers: called with the payload and the error of a job that will not be retried.
+        services: functions that create a `Service` from the configuration; the worker starts and stops it.
+        reloader: returns a context manager that is entered around each job, for example to release database
+            connections.
+        after_commit: takes a function and calls it after the commit of the current database transaction; pushes use it.
+        queue_resolver: returns the queue of a push, or None to keep it; runs before client middleware.
+        push_guard: stores jobs with a script that may refuse them; called after client middleware.
+        clock, random: replaceable in tests.
+    """
+
+    reloader: Callable[[], AbstractContextManager[object]]
+    after_commit: Callable[[Callable[[], None]], None] | None
+    queue_resolver: Callable[[Push], str | None] | None
+    push_guard: PushGuard | None
+    clock: Clock
+    random: Random
+
+    def __init__(self) -> None:
+        self._open = True
+        self._frozen = False
+        self._job_options: dict[str, Callable[[object], None]] = {}
+        self.client_middleware: ClientChain = Chain(what="config.client_middleware")
+        self.server_middleware: ServerChain = Chain(what="config.server_middleware")
+        self.events = Events(self.handle_error)
+        self.error_handlers: Listing[ErrorHandler] = Listing("config.error_handlers")
+        self.death_handlers: Listing[DeathHandler] = Listing("config.death_handlers")
+        self.services: Listing[Callable[[Config], Service]] = Listing("config.services")
+        self.info_fields: Listing[Callable[[], Mapping[str, Any]]] = Listing("config.info_fields")
+        self.admissions: Listing[Admission] = Listing("config.admissions")
+        self.web_tabs: Listing[WebTab] = Listing("config.web_tabs")
+        self.metric_labels: Listing[MetricLabels] = Listing("config.metric_labels")
+        self.metric_families: Listing[MetricFamilies] = Listing("config.metric_families")
+        self.doctor_checks: Listing[DoctorCheck] = Listing("config.doctor_checks")
+        self.reloader = no_reload
+        self.after_commit = None
+        self.queue_resolver = None
+        self.push_guard = None
+        self.clock = SYSTEM_CLOCK
+        self.random = Random()
+
+    @overload
+    def on(self, name: str, handler: None = None) -> Callable[[Handler], Handler]: ...
+    @overload
+    def on(self, name: str, handler: Handler) -> Handler: ...
+    def on(self, name: str, handler: Callable[..., Any] | None = None) -> Any:
+        """Listen to an event; see `Events.on`."""
+        return self.events.on(name, handler)
+
+    def add_service(self, factory: Callable[[Config], Service]) -> None:
+        """Add a service that the worker creates, starts and stops."""
+        self.services.append(factory)
+
+    def add_info(self, fields: Callable[[], Mapping[str, Any]]) -> None:
+        """Add fields to the process info in Redis; ``fields`` is called at each heartbeat."""
+        self.info_fields.append(fields)
+
+    def add_metric_labels(self, labels: MetricLabels) -> None:
+        """Add labels to the metrics of jobs: ``labels`` is called with a job's class and queue, once per heartbeat.
+
+        Each value of a label multiplies the number of time series, so a label should have few values.
+        """
+        self.metric_labels.append(labels)
+
+    def add_metrics(self, families: MetricFamilies) -> None:
+        """Add metrics to each scrape.
+
+        Args:
+            families: called with the scraped `Installation`; returns an iterable of `offsider.prometheus.Family`.
+                Must be fast.
+        """
+        self.metric_families.append(families)
+
+    def add_doctor_check(self, check: DoctorCheck) -> None:
+        """Add a check to ``offsider doctor``.
+
+        Args:
+            check: called with the examined `Installation`; returns an iterable of `offsider.inspector.doctor.Finding`.
+                Must change nothing and be fast.
+        """
+        self.doctor_checks.append(check)
+
+    def add_web_tab(self, tab: WebTab) -> None:
+        """Add a tab to the web UI."""
+        if any(other.name == tab.name for other in self.web_tabs):
+            raise ConfigurationError(f"there is a web tab {tab.name!r} already")
+        self.web_tabs.append(tab)
+
+    def add_job_option(self, name: str, check: Callable[[object], None]) -> None:
+        """Add a job option, set by ``extra={name: …}``; ``check`` raises ValueError for invalid values."""
+        self._check_open("config.job_options")
+        if name in self._job_options:
+            raise ConfigurationError(f"there is a job option {name!r} already")
+        self._job_options[name] = check
+
+    @property
+    def job_options(self) -> Mapping[str, Callable[[object], None]]:
+        """The job options of extensions, with their checks."""
+        return MappingProxyType(self._job_options)
+
+    def handle_error(self, error: BaseException, context: Mapping[str, object]) -> None:
+        """Call every error handler. Never raises: an error of a handler is logged."""
+        for handler in self.error_handlers:
+            try:
+                forks.call(handler, error, context, job=context.get("job"))
+            except (Exception, SystemExit):  # noqa: BLE001  # error handling itself must not fail
+                with suppress(Exception):  # the log may have caused the error
+                    logger.exception("an error handler failed while it reported %s", describe(error))
+
+    @property
+    def frozen(self) -> bool:
+        return self._frozen
+
+    def freeze(self) -> None:
+        """Refuse further changes."""
+        for part in vars(self).values():
+            if isinstance(part, Chain | Events | Listing):
+                part.freeze()
+        self._open = True
+        self._frozen = True
+        self._open = False
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not self.__dict__.get("_open", True):
+            self._check_assignment(name, value)
+        object.__setattr__(self, name, value)
+
+    def _check_assignment(self, name: str, value: object) -> None:
+        self._check_open(f"config.{name}")
+        if name not in ASSIGNABLE and not name.startswith("_"):
+            hint = suggest(name, ASSIGNABLE)
+            raise ConfigurationError(f"config.{name} cannot be assigned{hint}; assignable are {', '.join(ASSIGNABLE)}")
+        if name == "reloader" and not callable(value):
+            raise ConfigurationError(f"config.{name} expects a callable, got {value!r}")
+
+    def _check_open(self, what: str) -> None:
+        if self._frozen:
+            raise frozen_error(what)

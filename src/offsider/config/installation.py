@@ -1,0 +1,123 @@
+"""One server of a configuration at run time: its connections, and the objects that the process shares for it.
+
+`Config` holds values. `Installation.of` returns what the process has made from them for one server; another server of
+the same configuration is `Installation.for_server`.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TypeVar
+
+from offsider.config.checks import named_server
+from offsider.config.config import Config
+from offsider.config.default import default_config
+from offsider.config.shared import Shared
+from offsider.runtime.leader import Leadership
+from offsider.storage.async_redis import AsyncRedis
+from offsider.storage.redis import Redis
+
+T = TypeVar("T")
+
+
+class Installation:
+    """One server of a configuration. Do not construct it: `of` returns the same object each time.
+
+    Attributes:
+        config: the configuration.
+        server: the name of the server.
+        settings: the section of that server; ``config.redis`` is the section of the server that the process works for.
+        shared: objects that all users of this server share, such as pools and clients.
+    """
+
+    def __init__(self, config: Config, server: str) -> None:
+        self.config = config
+        self.server = server
+        self.settings = named_server(server, config.servers)
+        self.shared = Shared()
+
+    @classmethod
+    def of(cls, config: Config | Installation | None = None, server: str = "") -> Installation:
+        """Return the installation of a configuration.
+
+        Args:
+            config: by default the configuration of this process. An installation is returned unchanged.
+            server: by default the server that the process works for.
+
+        Raises:
+            ConfigurationError: there is no server of this name.
+        """
+        if isinstance(config, Installation):
+            return config.for_server(server) if server else config
+        config = config if config is not None else default_config()
+        return _installations(config).get(server or config.server)
+
+    def for_server(self, name: str) -> Installation:
+        """Return the installation of another server of the same configuration.
+
+        Raises:
+            ConfigurationError: there is no server of this name.
+        """
+        return _installations(self.config).get(name)
+
+    def make_redis(self, size: int) -> Redis:
+        """Make a pool of at most ``size`` connections to this server; it connects at the first call."""
+        return Redis(self.settings, size=size)
+
+    @property
+    def redis(self) -> Redis:
+        """The shared pool, for clients, the inspector and all others without a separate pool; thread-safe.
+
+        It has ``redis.client_pool_size`` connections.
+        """
+        return self.shared.get(Redis, lambda: self.make_redis(self.settings.client_pool_size))
+
+    @property
+    def async_redis(self) -> AsyncRedis:
+        """The shared pool for asyncio, with the same number of connections for each event loop."""
+        size = self.settings.client_pool_size
+        return self.shared.get(AsyncRedis, lambda: AsyncRedis(self.settings, size=size))
+
+    def of_all_servers(self, kind: type[T]) -> list[T]:
+        """Return the shared objects of this type, of all servers that have one."""
+        found = (each.shared.peek(kind) for each in _installations(self.config).made())
+        return [each for each in found if each is not None]
+
+    def close(self) -> None:
+        """Close the idle connections of the shared pools of all servers. The pools can be used again."""
+        for redis in self.of_all_servers(Redis):
+            redis.close()
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this process is the leader, by its own clock; another process may become it a moment later."""
+        return bool(self.leadership)
+
+    @property
+    def leadership(self) -> Leadership:
+        """The state behind `is_leader`. The leader of a configuration leads on all its servers."""
+        return self.config.shared.get(Leadership, Leadership)
+
+
+class _Installations:
+    """The installations of one configuration by server."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._lock = threading.Lock()
+        self._made: dict[str, Installation] = {}
+
+    def get(self, server: str) -> Installation:
+        found = self._made.get(server)
+        if found is None:
+            with self._lock:
+                found = self._made.setdefault(server, Installation(self._config, server))
+        return found
+
+    def made(self) -> list[Installation]:
+        with self._lock:
+            return list(self._made.values())
+
+
+def _installations(config: Config) -> _Installations:
+    return config.shared.get(_Installations, lambda: _Installations(config))

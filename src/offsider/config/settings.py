@@ -1,0 +1,684 @@
+"""Declarations of all settings: default, type, names in files and in the environment, help.
+
+The reference pages, the messages about invalid values, the environment variables and the options of the command line
+are generated from these declarations. Key names are unique across all sections, so that files and variables may omit
+the section (``wire_version = 6``, ``OFFSIDER_WIRE_VERSION``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import cache
+from typing import Any, ClassVar, Self, TypeVar, cast
+
+from offsider.config import validators
+from offsider.config.app_version import COMMIT
+from offsider.config.frozen_list import frozen_error
+from offsider.config.routing import MAIN, NO_RULES, Rules
+from offsider.config.suggestions import suggest
+from offsider.config.validators import Kind
+from offsider.core.compression import SMALL_BYTES
+from offsider.core.errors import ConfigurationError
+from offsider.core.slo import Target
+from offsider.storage.redis import RedisSettings
+from offsider.storage.working import DeadSetLimits
+
+# The names of tables in files.
+CAPSULES = "capsules"
+JOBS = "jobs"
+PERIODIC = "periodic"
+SERVERS = "servers"
+SHARDS = "shards"
+ENVIRONMENTS = "environments"
+SECTION_NAMES = ("redis", "worker", "client", "routing", "slo", "log")
+GROUPS = (*SECTION_NAMES, JOBS, CAPSULES, SERVERS, SHARDS, PERIODIC)
+
+_SHOWN_CHARACTERS = 300
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One declared setting.
+
+    Attributes:
+        section: its section in files, also the attribute of `Config`.
+        key: its name in the section.
+        kind: its type.
+        default: its default value.
+        help: its description, for the reference.
+        aliases: other names accepted in files.
+        environment: additional environment variables, strongest first.
+        option: the option of the command line, for the reference.
+    """
+
+    section: str
+    key: str
+    kind: Kind
+    default: object
+    help: str
+    aliases: tuple[str, ...] = ()
+    environment: tuple[str, ...] = ()
+    option: str = ""
+
+    @property
+    def path(self) -> str:
+        return f"{self.section}.{self.key}"
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """The environment variables of the setting, strongest first."""
+        key = self.key.upper()
+        return (f"OFFSIDER_{self.section.upper()}_{key}", f"OFFSIDER_{key}", *self.environment)
+
+    def checked(self, value: object, *, origin: str = "", path: str = "") -> Any:
+        """Return ``value`` in its final form.
+
+        Args:
+            value: the value from its source.
+            origin: the source, for the message.
+            path: path of the setting, if it is in a named table.
+
+        Raises:
+            ConfigurationError: the value is invalid; the message names ``origin``, the key and the expected type.
+        """
+        try:
+            return self.kind.check(value)
+        except ValueError as error:
+            where = f"{origin}: " if origin else ""
+            given = f"a {type(value).__name__} that is none" if self.kind.secret else _cut(repr(value))
+            detail = f": {error}" if str(error) else ""
+            message = f"{where}{path or self.path} expects {self.kind.expects}, got {given}{detail}"
+            raise ConfigurationError(message) from None
+
+
+def _cut(text: str) -> str:
+    return f"{text[:_SHOWN_CHARACTERS]}..." if len(text) > _SHOWN_CHARACTERS else text
+
+
+def setting(
+    default: T,
+    kind: Kind,
+    *,
+    help: str,  # noqa: A002  # the usual word
+    aliases: tuple[str, ...] = (),
+    env: tuple[str, ...] = (),
+    cli: str = "",
+) -> T:
+    """Declare a field of a section."""
+    metadata = {"kind": kind, "help": help, "aliases": aliases, "environment": env, "option": cli}
+    return field(default=default, metadata=metadata)
+
+
+class Section:
+    """A group of settings as attributes. Each assignment is validated; after `freeze` it raises an error."""
+
+    section: ClassVar[str] = ""
+
+    @classmethod
+    def called(cls, name: str) -> Self:
+        """Create the section of a named table; its messages contain the name."""
+        made = cls()
+        made.__dict__["section"] = cls.section.replace("NAME", name)
+        return made
+
+    def __setattr__(self, name: str, value: object) -> None:
+        self.assign(name, value)
+
+    def assign(self, name: str, value: object, *, origin: str = "") -> None:
+        """Set one setting.
+
+        Args:
+            name: its key.
+            value: the new value.
+            origin: the source of the value, for the message.
+
+        Raises:
+            ConfigurationError: the key is unknown, the value is invalid, or the section is frozen.
+        """
+        if self.__dict__.get("_frozen"):
+            raise frozen_error(f"{self.section}.{name}")
+        declared = declared_in(type(self))
+        if name not in declared:
+            raise ConfigurationError(f"there is no setting {self.section}.{name}{suggest(name, declared)}")
+        object.__setattr__(self, name, declared[name].checked(value, origin=origin, path=f"{self.section}.{name}"))
+
+    def freeze(self) -> None:
+        self.__dict__["_frozen"] = True
+
+    def __repr__(self) -> str:
+        shown = {
+            key: "***" if item.kind.secret and getattr(self, key) else repr(getattr(self, key))
+            for key, item in declared_in(type(self)).items()
+        }
+        return f"{type(self).__name__}({', '.join(f'{key}={value}' for key, value in shown.items())})"
+
+
+@dataclass(repr=False)
+class RedisSection(Section, RedisSettings):
+    """Address of the server and connection settings."""
+
+    section: ClassVar[str] = "redis"
+
+    url: str = setting(
+        RedisSettings.url,
+        validators.URL,
+        help="URL of the server: `redis://`, `rediss://` (TLS) or `unix://`, with optional user, password and "
+        "database.",
+        env=("REDIS_PROVIDER", "REDIS_URL", "VALKEY_URL"),
+    )
+    key_prefix: str = setting(
+        RedisSettings.key_prefix,
+        validators.text(),
+        help="Prefix of every key, used exactly as written, for example `resque:gitlab:`.",
+    )
+    wire_version: int = setting(
+        RedisSettings.wire_version,
+        validators.number_of(6, 7, 8),
+        help="Major version of Sidekiq whose format is written. All formats are read.",
+    )
+    socket_timeout_seconds: float = setting(
+        RedisSettings.socket_timeout_seconds, validators.seconds(above=True), help="Timeout of a reply from the server."
+    )
+    connect_timeout_seconds: float = setting(
+        RedisSettings.connect_timeout_seconds, validators.seconds(above=True), help="Timeout of connecting."
+    )
+    pool_wait_seconds: float = setting(
+        RedisSettings.pool_wait_seconds,
+        validators.seconds(),
+        help="How long a thread waits for a free connection of the pool before an error is raised.",
+    )
+    sentinels: tuple[str, ...] = setting(
+        RedisSettings.sentinels,
+        validators.names("a list of host:port"),
+        help="Sentinels as `host:port`. They return the master's address; the host of `url` is not used.",
+    )
+    sentinel_name: str = setting(
+        RedisSettings.sentinel_name, validators.text(), help="Name of the master, required with `sentinels`."
+    )
+    sentinel_password: str = setting(
+        RedisSettings.sentinel_password, validators.text(secret=True), help="Password of the Sentinels themselves."
+    )
+    username: str = setting(RedisSettings.username, validators.text(), help="ACL user, if `url` contains none.")
+    password: str = setting(
+        RedisSettings.password, validators.text(secret=True), help="Password, if `url` contains none."
+    )
+    tls_ca_file: str = setting(
+        RedisSettings.tls_ca_file,
+        validators.text(),
+        help="File of trusted CA certificates, instead of the system's.",
+    )
+    tls_cert_file: str = setting(RedisSettings.tls_cert_file, validators.text(), help="File of the client certificate.")
+    tls_key_file: str = setting(
+        RedisSettings.tls_key_file, validators.text(), help="File of the client certificate's private key."
+    )
+    tls_verify: bool = setting(
+        RedisSettings.tls_verify, validators.FLAG, help="Verify the server's certificate and host name."
+    )
+    client_pool_size: int = setting(
+        5,
+        validators.whole(1),
+        help="Connections per process for pushing jobs and for the inspector, and the same number again for each event"
+        " loop that pushes. The capsules of a worker have their own pools.",
+    )
+
+
+@dataclass(repr=False)
+class ServerSection(RedisSection):
+    """An additional server, with the same settings as `redis`. It does not inherit values from there."""
+
+    section: ClassVar[str] = "servers.NAME"
+
+    url: str = setting("", validators.URL_TO_COME, help="URL of the server, as in `redis`. Required for every server.")
+
+
+_QUEUES_HELP = (
+    'Queues to serve: `"name"`, `"name,weight"` or `["name", weight]`; `"*"` means every existing queue. '
+    "Empty: `default`."
+)
+
+
+@dataclass(repr=False)
+class CapsuleSection(Section):
+    """A separate group of worker threads with its own queues."""
+
+    section: ClassVar[str] = "capsules.NAME"
+
+    concurrency: int = setting(5, validators.whole(1, 1000), help="Number of threads that run jobs.")
+    async_concurrency: int = setting(
+        100,
+        validators.whole(0, 10_000),
+        help="Number of `async def` jobs that run at the same time in addition to the `concurrency` threads. Beyond "
+        "this number, each `async def` job occupies a thread. 0: every one does.",
+    )
+    queues: Sequence[str] = setting(
+        (),
+        validators.QUEUES,
+        help=_QUEUES_HELP,
+    )
+    mode: str = setting(
+        "auto",
+        validators.choice("auto", "strict", "weighted", "random"),
+        help="Order of the queues. `strict`: a queue is served only if those before it are empty. `weighted`: drawn at "
+        "random; a queue with weight 10 is first ten times as often as one with weight 1. `random`: the same with "
+        "equal weights. `auto` chooses: `strict` without weights, `random` if all weights are 1, otherwise "
+        "`weighted`.",
+    )
+
+
+@dataclass(repr=False)
+class WorkerSection(CapsuleSection):
+    """The worker process. Its concurrency, queues and mode apply to the capsule `default`."""
+
+    section: ClassVar[str] = "worker"
+
+    concurrency: int = setting(
+        5,
+        validators.whole(1, 1000),
+        help="Number of threads that run jobs. If nothing else sets it, `RAILS_MAX_THREADS` does.",
+        cli="-c, --concurrency",
+    )
+    queues: Sequence[str] = setting((), validators.QUEUES, help=_QUEUES_HELP, cli="-q, --queue")
+    timeout_seconds: float = setting(
+        25.0,
+        validators.seconds(),
+        help="How long running jobs may continue after a stop signal. Then they are interrupted and requeued.",
+        aliases=("timeout",),
+        cli="-t, --timeout",
+    )
+    require: Sequence[str] = setting(
+        (),
+        validators.names("a module, a .py file or a folder, or a list of them"),
+        help="The application: modules, `.py` files or folders that declare the jobs.",
+        cli="-r, --require",
+    )
+    environment: str = setting(
+        "development",
+        validators.text(r"[\w.-]+", "a word such as production"),
+        help="Name of the environment: selects the table below `environments` in the file; jobs can read it.",
+        env=("OFFSIDER_ENV", "APP_ENV", "RAILS_ENV", "RACK_ENV"),
+        cli="-e, --environment",
+    )
+    tag: str = setting(
+        "",
+        validators.text(),
+        help="Tag in the process title and in the web UI. Empty: the name of the current folder.",
+        cli="-g, --tag",
+    )
+    labels: Sequence[str] = setting((), validators.names(), help="Labels of the process in the web UI.")
+    fetcher: str = setting(
+        "reliable",
+        validators.text(r"reliable|basic|[A-Za-z_][\w.]*[.:]\w+", "reliable, basic or the dotted path of a class"),
+        help="How jobs are claimed. `reliable` keeps each job in a private list until it is acknowledged. `basic` is a"
+        " plain BRPOP, which loses running jobs if the process dies. `package.module:Class` is your own fetcher.",
+    )
+    ack: str = setting(
+        "merged",
+        validators.choice("merged", "each"),
+        help="When finished jobs are acknowledged. `merged`: jobs shorter than a millisecond are acknowledged "
+        "together, within 20 ms; longer jobs immediately. `each`: every job before its thread starts the next "
+        "one.",
+    )
+    liveness_seconds: float = setting(
+        45.0,
+        validators.seconds(minimum=1.0),
+        help="Time after its last heartbeat until other processes consider a process dead.",
+    )
+    max_strikes: int = setting(
+        3,
+        validators.whole(-1),
+        help="Move a job to the dead set after it has crashed this many processes (the last one while running alone). "
+        "Below 1: never.",
+    )
+    stranded_days: int = setting(
+        30,
+        validators.whole(0),
+        help="Days that a stranded job waits before it moves to the dead set. 0: such a job is not handed over either; "
+        "it fails and is retried.",
+        aliases=("park_days",),
+        env=("OFFSIDER_WORKER_PARK_DAYS", "OFFSIDER_PARK_DAYS"),
+    )
+    max_retries: int = setting(25, validators.whole(0), help="Maximum number of retries of a job with `retry = true`.")
+    dead_max_jobs: int = setting(
+        10_000, validators.whole(1), help="Maximum size of the dead set (exclusive); the oldest jobs are deleted."
+    )
+    dead_timeout_seconds: float = setting(
+        15_552_000.0,
+        validators.seconds(above=True),
+        help="Age at which jobs are deleted from the dead set (180 days).",
+        aliases=("dead_timeout_in_seconds",),
+    )
+    quarantine_days: int = setting(30, validators.whole(1), help="How many days a quarantined job can be restored.")
+    quarantine_max_jobs: int = setting(
+        100_000,
+        validators.whole(1),
+        help="Maximum quarantine size for kill switches: when it is reached, a switch that drops jobs deletes them. "
+        "Jobs that an operator quarantines are always kept.",
+    )
+    reload: bool = setting(
+        False,
+        validators.FLAG,
+        help="Restart the worker when a source file changes. For development.",
+        cli="--reload",
+    )
+    metrics: bool = setting(
+        True,
+        validators.FLAG,
+        help="Record runs, failures and durations of each job class for the metrics pages and for monitoring, and "
+        "record failed attempts and error groups.",
+    )
+    keeper: bool = setting(
+        True,
+        validators.FLAG,
+        help="Start a small keeper process beside the worker. It sends heartbeats while a job holds the interpreter, "
+        "and requeues the worker's jobs at once if the worker dies.",
+        cli="--no-keeper",
+    )
+    health: str = setting(
+        "",
+        validators.ADDRESS,
+        help="Address of the HTTP endpoints `/live`, `/ready` and `/metrics`, as `host:port`; a port alone binds to "
+        "127.0.0.1. Empty: no endpoints.",
+        aliases=("health_check",),
+        cli="--health",
+    )
+    leader: str = setting(
+        "auto",
+        validators.choice("auto", "always", "never"),
+        help="Whether this process takes part in leader election, as in Sidekiq Enterprise. `auto`: only if the "
+        "application listens to the event `leader`. `never`: leave it to other processes.",
+    )
+    shard: str = setting(
+        "",
+        validators.text(),
+        help="The shard to serve: the name of a table below `shards`, whose queues, concurrency, processes, mode and "
+        "server override those of `worker`. Only `offsider worker` reads the variables, so that all programs can "
+        "share one environment.",
+        cli="--shard",
+    )
+    processes: int = setting(
+        0,
+        validators.processes(),
+        help="Number of worker processes that a supervisor forks and monitors, each with all capsules. `auto`: one per"
+        " core. 0: one process without a supervisor.",
+        env=("SIDEKIQ_COUNT",),
+        cli="-p, --processes",
+    )
+    groups: Sequence[str] = setting(
+        (),
+        validators.GROUPS,
+        help="Queues of the supervisor's processes, instead of `queues`: groups are assigned to the processes in turn."
+        " Without `processes` there is one process per group. In the environment groups are separated by `;`.",
+        cli="-G, --group",
+    )
+    preload: bool = setting(
+        False,
+        validators.FLAG,
+        help="Load the application once before the processes are forked, so that they share its memory. The "
+        "application must not start threads while it is imported.",
+        env=("SIDEKIQ_PRELOAD_APP",),
+        cli="--preload",
+    )
+    pin_cpus: bool = setting(
+        False, validators.FLAG, help="Bind each worker process to one core, in turn. Linux only; ignored elsewhere."
+    )
+    memory_soft_mb: int = setting(
+        0,
+        validators.whole(0),
+        help="Replace a process that uses more memory (RSS, in MB) than this for `memory_grace_seconds`. Without a "
+        "supervisor the process exits. 0: never.",
+    )
+    memory_hard_mb: int = setting(
+        0,
+        validators.whole(0),
+        help="Replace a process that uses more memory (RSS, in MB) than this at once. Without a supervisor the process"
+        " exits. 0: never.",
+        env=("SIDEKIQ_MAXMEM_MB",),
+    )
+    memory_grace_seconds: float = setting(
+        900.0, validators.seconds(), help="How long a process may stay above `memory_soft_mb`."
+    )
+    memory_min_life_seconds: float = setting(
+        60.0, validators.seconds(), help="Minimum age of a process before it is replaced because of its memory."
+    )
+
+    @property
+    def dead_set_limits(self) -> DeadSetLimits:
+        """The limits of the dead set, for its scripts."""
+        return DeadSetLimits(self.dead_max_jobs, self.dead_timeout_seconds)
+
+
+@dataclass(repr=False)
+class ShardSection(Section):
+    """A group of queues for the workers that are started with its name."""
+
+    section: ClassVar[str] = "shards.NAME"
+
+    queues: Sequence[str] = setting(
+        (), validators.QUEUES, help="Queues to serve, as for a capsule. Empty: those that `select` finds."
+    )
+    select: str = setting(
+        "",
+        validators.QUERY,
+        help="A query as in routing rules, instead of `queues`: the shard serves the queues to which the matching jobs"
+        " are routed.",
+    )
+    concurrency: int = setting(
+        0,
+        validators.whole(0, 1000),
+        help="Number of threads that run jobs in each process. 0: the value of `worker`.",
+    )
+    processes: int = setting(
+        0, validators.processes(), help="Number of worker processes that a supervisor forks. 0: the value of `worker`."
+    )
+    mode: str = setting(
+        "auto",
+        validators.choice("auto", "strict", "weighted", "random"),
+        help="Order of the queues, as for a capsule.",
+    )
+    server: str = setting(
+        MAIN,
+        validators.text(r".+", "the name of a server"),
+        help="Server of its jobs; `main` is the server of `redis`.",
+    )
+    min_replicas: int = setting(
+        -1,
+        validators.whole(-1),
+        help="Minimum number of processes reported to autoscalers. -1: the value of `slo`.",
+    )
+    max_replicas: int = setting(
+        0, validators.whole(0), help="Maximum number of processes reported to autoscalers. 0: the value of `slo`."
+    )
+
+
+@dataclass(repr=False)
+class ClientSection(Section):
+    """Pushing jobs."""
+
+    section: ClassVar[str] = "client"
+
+    strict_args: str = setting(
+        "raise",
+        validators.choice("raise", "warn", "off"),
+        help="What happens to arguments that JSON cannot represent exactly: an error, a warning, or nothing.",
+    )
+    app_version: str = setting(
+        COMMIT,
+        validators.text(),
+        help="Version of the application, stored in jobs and processes: a release such as `2.14`. `git`: the commit "
+        "that is checked out in the current folder, if any. Empty: no version.",
+    )
+    large_payloads: str = setting(
+        "track",
+        validators.choice("track", "compress", "off"),
+        help="What happens to large payloads. `track`: log a warning and emit the event `large_payload`. `compress`: "
+        "also compress the stored arguments of jobs declared in Python, once all live workers support it. `off`: "
+        "neither. `payload_limit_bytes` applies in all three cases.",
+    )
+    large_payload_bytes: int = setting(
+        1_000_000,
+        validators.whole(SMALL_BYTES),
+        help="Stored size above which a push logs a warning.",
+        aliases=("large_argument_bytes",),
+    )
+    compress_bytes: int = setting(
+        100_000,
+        validators.whole(SMALL_BYTES),
+        help="With `compress`: minimum size of the payloads that are compressed.",
+    )
+    payload_limit_bytes: int = setting(
+        0,
+        validators.whole(SMALL_BYTES, or_zero=True),
+        help="Maximum stored size of a payload; a larger push raises an error, except for jobs with `big_payload`. 0: "
+        "no limit.",
+    )
+
+
+@dataclass(repr=False)
+class RoutingSection(Section):
+    """Rules that choose the queue of a job by its characteristics."""
+
+    section: ClassVar[str] = "routing"
+
+    rules: Rules = setting(  # noqa: RUF009  # rules never change
+        NO_RULES,
+        validators.RULES,
+        help="Rules that choose the queue of a job: the first rule whose query matches overrides the queue that the "
+        "job declares. An empty queue means the queue named after the job. Rules apply at push time and do not move "
+        "stored jobs; all programs that push should have the same rules.",
+        aliases=("routing_rules",),
+    )
+
+
+@dataclass(repr=False)
+class SloSection(Section):
+    """Targets for queue latency and run time by urgency, and limits for autoscalers."""
+
+    section: ClassVar[str] = "slo"
+
+    high_queue_seconds: float = setting(
+        10.0,
+        validators.seconds(),
+        help="Queue latency target of urgency high: a job starts within this time after it was due. 0: no target.",
+    )
+    high_run_seconds: float = setting(
+        10.0, validators.seconds(), help="Execution time target of urgency high. 0: no target."
+    )
+    low_queue_seconds: float = setting(
+        60.0, validators.seconds(), help="Queue latency target of urgency low, the default urgency. 0: no target."
+    )
+    low_run_seconds: float = setting(
+        300.0, validators.seconds(), help="Execution time target of urgency low. 0: no target."
+    )
+    throttled_queue_seconds: float = setting(
+        0.0, validators.seconds(), help="Queue latency target of urgency throttled. 0: no target."
+    )
+    throttled_run_seconds: float = setting(
+        300.0, validators.seconds(), help="Execution time target of urgency throttled. 0: no target."
+    )
+    apdex_objective: float = setting(
+        0.995,
+        validators.share(),
+        help="Target share of runs that succeed and meet both targets. The remaining share is the error budget.",
+    )
+    budget_window: str = setting(
+        "3d", validators.choice("1h", "6h", "3d"), help="Period of the error budget, up to now."
+    )
+    min_replicas: int = setting(
+        1, validators.whole(0), help="Minimum number of processes per shard reported to autoscalers."
+    )
+    max_replicas: int = setting(
+        20, validators.whole(1), help="Maximum number of processes per shard reported to autoscalers."
+    )
+
+    def target(self, urgency: str) -> Target:
+        """Return the targets of an urgency."""
+        queue, run = (getattr(self, f"{urgency}_{what}_seconds") or math.inf for what in ("queue", "run"))
+        return Target(queue, run)
+
+    def replicas_of(self, shard: ShardSection | None) -> tuple[int, int]:
+        """Return the minimum and maximum number of processes of a shard."""
+        if shard is None:
+            return self.min_replicas, self.max_replicas
+        least = self.min_replicas if shard.min_replicas < 0 else shard.min_replicas
+        return least, shard.max_replicas or self.max_replicas
+
+    def freeze(self) -> None:
+        if self.min_replicas > self.max_replicas:
+            raise ConfigurationError(
+                f"slo.min_replicas is {self.min_replicas}, above slo.max_replicas, {self.max_replicas}: "
+                "set it to that at most"
+            )
+        super().freeze()
+
+
+@dataclass(repr=False)
+class LogSection(Section):
+    """The log of the worker's command line."""
+
+    section: ClassVar[str] = "log"
+
+    format: str = setting(
+        "pretty",
+        validators.choice("pretty", "plain", "without_timestamp", "json", "structured"),
+        help="`pretty` has colors on a terminal, `plain` never; `without_timestamp` is for platforms that add "
+        "timestamps (the default on Heroku); `json` is Sidekiq's one object per line; `structured` is one flat "
+        "object per line with GitLab's field names and all timings.",
+    )
+    level: str = setting(
+        "info",
+        validators.choice(
+            "debug", "info", "warning", "error", "critical", synonyms={"warn": "warning", "fatal": "critical"}
+        ),
+        help="Minimum level of log lines.",
+        cli="-v, --verbose",
+    )
+    job_log: bool = setting(True, validators.FLAG, help="Log the lines start, done and fail of each job.")
+    arguments: bool = setting(
+        False,
+        validators.FLAG,
+        help="Log the first 1,000 characters of a job's arguments, in `structured` lines and in the line of a failed "
+        "job. Sentry receives arguments only with this setting. Arguments may contain secrets.",
+    )
+
+
+SECTIONS: tuple[type[Section], ...] = (
+    RedisSection,
+    WorkerSection,
+    ClientSection,
+    RoutingSection,
+    SloSection,
+    LogSection,
+)
+
+
+_declared: dict[type[Section], Mapping[str, Setting]] = {}
+
+
+def declared_in(section: type[Section]) -> Mapping[str, Setting]:
+    """Return the settings of a section by key."""
+    if section not in _declared:
+        _declared[section] = {
+            item.name: Setting(section=section.section, key=item.name, default=item.default, **item.metadata)
+            for item in fields(cast("Any", section))
+        }
+    return _declared[section]
+
+
+@cache
+def every_setting() -> tuple[Setting, ...]:
+    """Return the settings of all sections, in the order of the reference."""
+    return tuple(item for section in SECTIONS for item in declared_in(section).values())
+
+
+@cache
+def by_name() -> Mapping[str, Setting]:
+    """Return the settings by ``section.key`` and by key, including aliases."""
+    found: dict[str, Setting] = {}
+    for item in every_setting():
+        for key in (item.key, *item.aliases):
+            found[key] = found[f"{item.section}.{key}"] = item
+    return found

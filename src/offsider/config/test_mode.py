@@ -1,0 +1,35 @@
+"""The process-wide stack of sinks that receive pushes instead of Redis while a testing mode is on."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeAlias
+
+# Receives `client.Prepared` objects; this layer cannot import that class.
+Sink: TypeAlias = Callable[[Sequence[Any]], None]
+
+_lock = threading.Lock()
+_stack: tuple[Sink | None, ...] = ()
+
+
+def current() -> Sink | None:
+    """Return the sink that receives pushes now; None means Redis."""
+    stack = _stack
+    return stack[-1] if stack else None
+
+
+@contextmanager
+def diverted(sink: Sink | None) -> Generator[None, None, None]:
+    """Pass every push of this process to ``sink`` inside the block; None means Redis."""
+    global _stack  # noqa: PLW0603  # one per process
+    with _lock:
+        _stack = (*_stack, sink)
+    try:
+        yield
+    finally:
+        with _lock:
+            # Not always the last one: two threads may leave their blocks in any order.
+            index = len(_stack) - 1 - _stack[::-1].index(sink)
+            _stack = _stack[:index] + _stack[index + 1 :]

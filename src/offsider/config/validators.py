@@ -1,0 +1,271 @@
+"""Kinds of setting values: validation, parsing of environment variables, and the text for error messages."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, cast
+from urllib.parse import parse_qs, urlsplit
+
+from offsider.config.queue_spec import parse_all
+from offsider.config.routing import Rules
+from offsider.core.routing_query import Query
+
+
+@dataclass(frozen=True)
+class Kind:
+    """The type of a setting.
+
+    Attributes:
+        expects: completes the sentence "the setting expects …".
+        check: returns the value in its final form; raises ValueError, with or without details, if it is invalid.
+        parse: converts the text of an environment variable or an option to a value for `check`.
+        secret: whether messages must not contain the value.
+    """
+
+    expects: str
+    check: Callable[[object], Any]
+    parse: Callable[[str], object] = str
+    secret: bool = False
+
+
+def _refuse() -> ValueError:
+    return ValueError()
+
+
+def whole(minimum: int, maximum: int | None = None, *, or_zero: bool = False) -> Kind:
+    """An int within bounds, or 0 if ``or_zero``."""
+
+    def check(value: object) -> int:
+        if or_zero and value == 0 and type(value) is int:
+            return 0
+        if not isinstance(value, int) or isinstance(value, bool) or value < minimum:
+            raise _refuse()
+        if maximum is not None and value > maximum:
+            raise _refuse()
+        return value
+
+    bounds = f">= {minimum}" if maximum is None else f"from {minimum} to {maximum}"
+    return Kind(f"{'0, or ' if or_zero else ''}a whole number {bounds}", check, _parse_int)
+
+
+def processes() -> Kind:
+    """A number of processes: a whole number, ``auto`` for one per core, or a fraction of the cores such as 0.5."""
+
+    def check(value: object) -> int:
+        if value == "auto":
+            return _cores()
+        if isinstance(value, float) and 0 < value <= _MOST_PROCESSES:
+            return max(1, int(value * _cores()))
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _MOST_PROCESSES:
+            raise _refuse()
+        return value
+
+    return Kind("a whole number >= 0, auto (one per core) or a fraction of the cores such as 0.5", check, _parse_number)
+
+
+def _cores() -> int:
+    """Return the number of cores that this process may use."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on Linux
+        return os.cpu_count() or 1
+
+
+def seconds(*, minimum: float = 0.0, above: bool = False) -> Kind:
+    """A finite number of seconds, as a float."""
+
+    def check(value: object) -> float:
+        if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
+            raise _refuse()
+        if value < minimum or (above and value == minimum):
+            raise _refuse()
+        return float(value)
+
+    return Kind(f"a number of seconds {'>' if above else '>='} {minimum:g}", check, _parse_float)
+
+
+def share() -> Kind:
+    """A fraction above 0 and below 1."""
+
+    def check(value: object) -> float:
+        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < 1:
+            raise _refuse()
+        return float(value)
+
+    return Kind("a number between 0 and 1", check, _parse_float)
+
+
+def choice(*words: str, synonyms: dict[str, str] | None = None) -> Kind:
+    """One of several words, case-insensitive."""
+    meanings = {word: word for word in words} | (synonyms or {})
+
+    def check(value: object) -> str:
+        word = meanings.get(value.lower()) if isinstance(value, str) else None
+        if word is None:
+            raise _refuse()
+        return word
+
+    return Kind(f"one of {', '.join(words)}", check)
+
+
+def number_of(*numbers: int) -> Kind:
+    """One of several ints."""
+
+    def check(value: object) -> int:
+        if not isinstance(value, int) or isinstance(value, bool) or value not in numbers:
+            raise _refuse()
+        return value
+
+    return Kind(f"one of {', '.join(map(str, numbers))}", check, _parse_int)
+
+
+def text(pattern: str = "", expects: str = "a string", *, secret: bool = False) -> Kind:
+    """A string; with a pattern, it must match completely."""
+    compiled = re.compile(pattern, re.DOTALL) if pattern else None
+
+    def check(value: object) -> str:
+        if not isinstance(value, str) or (compiled and not compiled.fullmatch(value)):
+            raise _refuse()
+        return value
+
+    return Kind(expects, check, secret=secret)
+
+
+def names(expects: str = "a list of strings") -> Kind:
+    """A tuple of strings; a single string is accepted as a list of one."""
+
+    def check(value: object) -> tuple[str, ...]:
+        items = (value,) if isinstance(value, str) else value
+        if not isinstance(items, list | tuple):
+            raise _refuse()
+        checked = cast("tuple[object, ...]", tuple(items))  # pyright: ignore[reportUnknownArgumentType]
+        if not all(isinstance(item, str) and item.strip() for item in checked):
+            raise _refuse()
+        return tuple(str(item).strip() for item in checked)
+
+    return Kind(expects, check, lambda value: re.split(r"[,\s]+", value.strip(", \t\n")) if value.strip(", \n") else [])
+
+
+def _check_address(value: object) -> str:
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = str(value)
+    if not isinstance(value, str) or not (found := _ADDRESS.fullmatch(value)):
+        raise _refuse()
+    if value and int(found["port"]) > _LAST_PORT:
+        raise ValueError(f"there is no port above {_LAST_PORT}")
+    return value if found["host"] or not value else f"127.0.0.1:{found['port']}"
+
+
+def _check_queues(value: object) -> tuple[str, ...]:
+    items = (value,) if isinstance(value, str) else value
+    if not isinstance(items, list | tuple):
+        raise _refuse()
+    return tuple(map(str, parse_all(cast("tuple[object, ...]", items))))
+
+
+def _check_groups(value: object) -> tuple[str, ...]:
+    items = (value,) if isinstance(value, str) else value
+    if not isinstance(items, list | tuple):
+        raise _refuse()
+    groups: list[str] = []
+    for item in cast("tuple[object, ...]", tuple(items)):  # pyright: ignore[reportUnknownArgumentType]
+        if not isinstance(item, str) or not item.strip():
+            raise _refuse()
+        groups.append(" ".join(map(str, parse_all(item.split()))))
+    return tuple(groups)
+
+
+def _check_query(value: object) -> str:
+    if not isinstance(value, str):
+        raise _refuse()
+    if value.strip():
+        Query.parse(value)
+    return value.strip()
+
+
+def _check_flag(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise _refuse()
+    return value
+
+
+def _check_url(value: object) -> str:
+    if not isinstance(value, str) or not _URL.fullmatch(value):
+        raise _refuse()
+    # redis-py uses database 0 if the path is not a number, so the path is checked here. Messages must not contain any
+    # part of the URL: an unescaped "/" or "?" in a password moves the rest of it to another part.
+    try:
+        parts = urlsplit(value)
+        _ = parts.port
+    except ValueError:
+        raise ValueError(
+            "its host and port cannot be read; in a password, write % / ? # @ : as %25 %2F %3F ..."
+        ) from None
+    databases = parse_qs(parts.query, keep_blank_values=True).get("db", [])
+    if parts.scheme != "unix" and parts.path not in ("", "/"):
+        databases = [*databases, parts.path.removeprefix("/")]
+    if not all(_DATABASE.fullmatch(database) for database in databases):
+        raise ValueError("the database, after the host or in ?db=, is a number, as in redis://localhost:6379/0")
+    return value
+
+
+def _parse_flag(value: str) -> object:
+    word = value.strip().lower()
+    return {**dict.fromkeys(_YES, True), **dict.fromkeys(_NO, False)}.get(word, value)
+
+
+def _parse_int(value: str) -> object:
+    try:
+        return int(value)
+    except ValueError:
+        return value
+
+
+def _parse_number(value: str) -> object:
+    whole_number = _parse_int(value)
+    return whole_number if isinstance(whole_number, int) else _parse_float(value)
+
+
+def _parse_float(value: str) -> object:
+    try:
+        return float(value)
+    except ValueError:
+        return value
+
+
+def _parse_json(value: str) -> object:
+    try:
+        return json.loads(value or "[]")
+    except ValueError:
+        return value
+
+
+_URL = re.compile(r"(rediss?|unix)://\S+")
+_MOST_PROCESSES = 1000
+_DATABASE = re.compile(r"[0-9]+")
+_ADDRESS = re.compile(r"(?:(?:(?P<host>\[[0-9A-Fa-f:.]+\]|[\w.-]+):)?(?P<port>[0-9]{1,5}))?")
+_LAST_PORT = 65_535
+_YES = ("true", "yes", "on", "1")
+_NO = ("false", "no", "off", "0", "")
+
+FLAG = Kind("true or false", _check_flag, _parse_flag)
+QUEUES = Kind('a list of queues, each "name", "name,weight" or [name, weight]', _check_queues, str.split)
+GROUPS = Kind(
+    'a list of queue groups, each "name" or "name,weight name ..."',
+    _check_groups,
+    lambda value: [group for group in value.split(";") if group.strip()],
+)
+URL = Kind("a URL that begins with redis://, rediss:// (TLS) or unix://", _check_url, secret=True)
+URL_TO_COME = Kind(URL.expects, lambda value: value if value == "" else _check_url(value), secret=True)
+ADDRESS = Kind("host:port, or a port alone for 127.0.0.1", _check_address)
+QUERY = Kind("a query, as in routing rules", _check_query)
+RULES = Kind(
+    'a list of rules, each ["query", "queue"] or ["query", "queue", "server"]; JSON in the environment',
+    Rules.read,
+    _parse_json,
+)

@@ -1,0 +1,194 @@
+"""Pages that an extension adds to the web UI, as plain data: extensions do not import the web UI or write HTML.
+
+A function takes the request (`WebRequest`) and returns a `WebPage`, which consists of tables, facts, notes and buttons.
+All texts in them are escaped: HTML in a text is displayed and never interpreted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+from offsider.core.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from offsider.config.installation import Installation
+
+
+@dataclass(frozen=True)
+class WebLink:
+    """A link to any path below the UI's root.
+
+    Raises:
+        ConfigurationError: the path does not begin with exactly one slash, so that it could link to another site.
+    """
+
+    text: str
+    path: str
+
+    def __post_init__(self) -> None:
+        check_path("WebLink", self.path)
+
+
+@dataclass(frozen=True)
+class WebTime:
+    """A time in epoch seconds, shown as its age."""
+
+    at: float | None
+
+
+@dataclass(frozen=True)
+class WebBadge:
+    """A state as one word. ``tone`` is ``""``, ``good``, ``warn``, ``bad`` or ``info``."""
+
+    text: str
+    tone: str = ""
+
+
+@dataclass(frozen=True)
+class WebButton:
+    """A button that sends a POST to one of the tab's ``actions``.
+
+    Attributes:
+        text: the label.
+        path: the path below the UI's root.
+        fields: form fields of the request.
+        confirm: a question to confirm first; empty for none.
+        danger: whether the action cannot be undone, which the button shows.
+
+    Raises:
+        ConfigurationError: the path does not begin with exactly one slash, so that it could link to another site.
+    """
+
+    text: str
+    path: str
+    fields: Mapping[str, str] = field(default_factory=dict[str, str])
+    confirm: str = ""
+    danger: bool = False
+
+    def __post_init__(self) -> None:
+        check_path("WebButton", self.path)
+
+
+_PATH = re.compile(r"(/[A-Za-z0-9_.-]+)+")
+# Browsers treat a backslash as a slash, and ignore tabs and line feeds.
+_BELOW_THE_ROOT = re.compile(r"/(?![/\\\s\x00-\x1f])")
+
+
+def is_path(text: str) -> bool:
+    """Return whether a text is a path below the UI's root, unlike ``javascript:…`` and ``//host``."""
+    return _BELOW_THE_ROOT.match(text) is not None
+
+
+def check_path(kind: str, path: str) -> None:
+    """Raise ConfigurationError unless ``path`` is a path below the UI's root."""
+    if not is_path(path):
+        raise ConfigurationError(
+            f"{kind}: the path {path[:100]!r} has to begin with exactly one slash: it is below the root of the pages, "
+            "for example /customers/kim"
+        )
+
+
+#: A value in a table or of a fact. Numbers are formatted for the visitor's language.
+Cell: TypeAlias = str | int | float | bool | WebLink | WebTime | WebBadge | WebButton | None
+
+
+@dataclass(frozen=True)
+class WebTable:
+    """A table with a title and column names; ``empty`` is shown if it has no rows."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    empty: str = "There is nothing here."
+
+
+@dataclass(frozen=True)
+class WebFacts:
+    """A list of names and values."""
+
+    title: str
+    facts: Mapping[str, Cell]
+
+
+@dataclass(frozen=True)
+class WebNote:
+    """A sentence. ``tone`` is that of `WebBadge`."""
+
+    text: str
+    tone: str = ""
+
+
+@dataclass(frozen=True)
+class WebButtons:
+    """Buttons in a row."""
+
+    buttons: Sequence[WebButton]
+
+
+Block: TypeAlias = WebTable | WebFacts | WebNote | WebButtons
+
+
+@dataclass(frozen=True)
+class WebPage:
+    """A page of an extension.
+
+    Attributes:
+        title: the heading.
+        blocks: the contents from top to bottom.
+        subject: a name after the title.
+    """
+
+    title: str
+    blocks: Sequence[Block]
+    subject: str = ""
+
+
+class WebRequest(Protocol):
+    """The argument of the functions of a tab: one request, with numbers and texts limited to safe bounds."""
+
+    @property
+    def installation(self) -> Installation: ...
+    @property
+    def who(self) -> str: ...
+    def path(self, name: str) -> str: ...
+    def number(self, name: str, default: int = 1, lowest: int = 1, highest: int = 1_000_000) -> int: ...
+    def choice(self, name: str, choices: Sequence[str], default: str) -> str: ...
+    def text(self, name: str, most: int = 100) -> str: ...
+
+
+#: Returns a page; None if it does not exist.
+WebView: TypeAlias = Callable[[WebRequest], WebPage | None]
+#: Does the action and returns a message about it.
+WebAction: TypeAlias = Callable[[WebRequest], str]
+
+
+@dataclass(frozen=True)
+class WebTab:
+    """A tab of the web UI.
+
+    Attributes:
+        name: the unique name of the tab; its actions are authorized as ``"name.…"``.
+        title: the label of the tab.
+        path: the path below the UI's root, for example ``"/batches"``.
+        routes: path below ``path`` -> the function that returns its page. ``""`` is the tab itself; for a part in
+            braces, such as ``"/{bid}"``, ``request.path("bid")`` returns the value.
+        actions: path below ``path`` -> the function that does the action; then the UI shows the tab.
+        job_facts: returns names and values for the page of a job, given its payload.
+        assets: file name -> path of a style sheet or script for the tab's pages.
+    """
+
+    name: str
+    title: str
+    path: str
+    routes: Mapping[str, WebView] = field(default_factory=dict[str, WebView])
+    actions: Mapping[str, WebAction] = field(default_factory=dict[str, WebAction])
+    job_facts: Callable[[Mapping[str, Any]], Mapping[str, Cell]] | None = None
+    assets: Mapping[str, Path] = field(default_factory=dict[str, Path])
+
+    def __post_init__(self) -> None:
+        if not _PATH.fullmatch(self.path):
+            raise ConfigurationError(f"the web tab {self.name!r}: path is written as /batches, not as {self.path!r}")

@@ -1,0 +1,135 @@
+"""Optional keys of a payload: the types written by this package, and the meaning of other types in foreign payloads.
+
+Ruby's client accepts almost anything: ``retry: "5"``, an integer ``log_level``, a custom key with the name of one of
+our keys. Such a job runs. A value with a meaning in Ruby's worker has that meaning here; an unusable value is ignored,
+and the worker logs a warning. The stored payload does not change.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+from offsider.core.payload import JSON_TYPES, JobPayload, json_type, no_job
+
+_Types = frozenset[type]
+_NONE = type(None)
+_TEXT: _Types = frozenset({str})
+_OPTIONAL_TEXT: _Types = frozenset({str, _NONE})
+_WHOLE: _Types = frozenset({int})
+_SWITCH: _Types = frozenset({bool, _NONE})
+_SWITCH_OR_WHOLE: _Types = frozenset({bool, int, _NONE})
+_SECONDS: _Types = frozenset({int, float, _NONE})
+
+# Options may be null: Ruby writes an option that is nil, and reads null as absent.
+# Types are compared exactly, so a bool is never an int here.
+_WRITTEN: dict[str, _Types] = {
+    "kwargs": frozenset({dict}),
+    "jid": _TEXT,
+    "queue": _TEXT,
+    "retry": _SWITCH_OR_WHOLE,
+    "retry_for": _SECONDS,
+    "retry_queue": _OPTIONAL_TEXT,
+    "retry_count": _WHOLE,
+    "dead": _SWITCH,
+    "backtrace": _SWITCH_OR_WHOLE,
+    "tags": frozenset({list, _NONE}),
+    "log_level": _OPTIONAL_TEXT,
+    "soft_timeout": _SECONDS,
+    "hard_timeout": _SECONDS,
+    "interrupted_count": _WHOLE,
+}
+# Checked by the worker only: a push may contain these keys with any type.
+_READ: dict[str, _Types] = {**_WRITTEN, "signature": _OPTIONAL_TEXT, "rescheduled_count": _WHOLE}
+_NOT_EMPTY = ("jid", "queue")
+
+
+def wrong_shape(payload: Mapping[str, object]) -> str:
+    """Describe the first wrong type in a job to be pushed; empty if all types are right."""
+    wrong = no_job(payload)
+    if wrong:
+        return wrong
+    for key, value in payload.items():
+        expected = _WRITTEN.get(key)
+        if expected is None:
+            continue
+        if type(value) not in expected:
+            return f"{key!r} is {json_type(value)}, expected {_names(expected)}"
+        if not value and key in _NOT_EMPTY:
+            return f"{key!r} is empty"
+    return ""
+
+
+def normalize(payload: JobPayload) -> JobPayload:
+    """Return the payload with optional values of the types in `JobPayload`; for readers, never to be stored.
+
+    Returns the same object if all types are right, the usual case.
+    """
+    values = cast("dict[str, object]", payload)
+    odd = [key for key, value in values.items() if key in _READ and type(value) not in _READ[key]]
+    if not odd:
+        return payload
+    known = {**values, **{key: _MEANINGS.get(key, _nothing)(values[key]) for key in odd}}
+    return cast(JobPayload, {key: value for key, value in known.items() if value is not None or key not in odd})
+
+
+def ignored(payload: JobPayload, normalized: JobPayload) -> list[str]:
+    """The keys that `normalize` removed, except those with null or false, which Ruby treats as absent."""
+    return [key for key, value in payload.items() if key not in normalized and value is not None and value is not False]
+
+
+_RUBY_INTEGER = re.compile(r"\s*([+-]?[0-9](?:_?[0-9]){0,17})")
+_RUBY_LEVELS = ("debug", "info", "warn", "error", "fatal")
+
+
+def _nothing(_value: object) -> None:
+    return None
+
+
+def _set(_value: object) -> bool:
+    """Any value except false and null is true in Ruby."""
+    return True
+
+
+def _to_i(value: object) -> int | None:
+    """Ruby's ``to_i``, for types that have it."""
+    if isinstance(value, float):
+        return int(value)
+    if isinstance(value, str):
+        digits = _RUBY_INTEGER.match(value)
+        return int(digits[1]) if digits else 0
+    return None
+
+
+def _whole(value: object) -> int | None:
+    return int(value) if isinstance(value, float) else None
+
+
+def _to_s(value: object) -> str | None:
+    """Ruby's ``to_s``, for numbers."""
+    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _level(value: object) -> str | None:
+    """The level of an integer severity of Ruby's Logger."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        return None
+    return _RUBY_LEVELS[min(max(value, 0), len(_RUBY_LEVELS) - 1)]
+
+
+#: Converts a value of another type as Ruby does; None: the value is unusable. Other keys are not known to Ruby.
+_MEANINGS: dict[str, Callable[[object], Any]] = {
+    "jid": _to_s,
+    "queue": _to_s,
+    "retry": _set,  # neither a number nor false: the default retry count
+    "retry_queue": _to_s,
+    "retry_count": _whole,
+    "dead": _set,
+    "backtrace": _to_i,
+    "log_level": _level,
+}
+
+
+def _names(types: _Types) -> str:
+    return " or ".join(name for kind, name in JSON_TYPES.items() if kind in types)

@@ -1,0 +1,117 @@
+"""The outcome of a run, or the reason why it did not start. `settlement` turns it into a disposition."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from offsider.core.errors import MalformedPayload
+
+
+@dataclass(frozen=True, slots=True)
+class Succeeded:
+    """The job succeeded."""
+
+    name = "succeeded"
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The job raised."""
+
+    error: BaseException
+    name = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Rescheduled:
+    """The job raised `Reschedule`; not a failure.
+
+    ``counted``: whether it counts toward the limit of `Reschedule`.
+    """
+
+    delay_seconds: float
+    reason: str = ""
+    counted: bool = False
+    name = "rescheduled"
+
+
+@dataclass(frozen=True, slots=True)
+class Stranded:
+    """The job cannot run in this worker, and was not started; see `stranded`.
+
+    Attributes:
+        payload: the payload to store.
+        delay_seconds: until the next attempt; 0: the job moves to the tail of its queue.
+        reason: why it cannot run here.
+        is_first: whether this is the first attempt to log.
+        since: when the job was first stranded, in epoch seconds; None while another worker might run it.
+    """
+
+    payload: bytes
+    delay_seconds: float
+    reason: str
+    is_first: bool
+    since: float | None = None
+    name = "stranded"
+
+
+@dataclass(frozen=True, slots=True)
+class Deferred:
+    """A kill switch deferred the job before its start; see `switchboard`."""
+
+    delay_seconds: float
+    reason: str
+    name = "deferred"
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """A kill switch dropped the job before its start: into the quarantine, unless ``keep`` is off."""
+
+    reason: str
+    keep: bool
+    name = "dropped"
+
+
+@dataclass(frozen=True, slots=True)
+class Discarded:
+    """The job raised `Discard`: death handlers run, and the job is deleted."""
+
+    error: BaseException
+    name = "discarded"
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """The job raised `Skip`, or a middleware did not run it."""
+
+    reason: str
+    name = "skipped"
+
+
+@dataclass(frozen=True, slots=True)
+class Interrupted:
+    """The worker stopped while the job ran; the job is requeued."""
+
+    name = "interrupted"
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """An admission check stored the job elsewhere with its own script; nothing is left to write."""
+
+    place: str
+    name = "moved"
+
+
+@dataclass(frozen=True, slots=True)
+class Malformed:
+    """The payload is malformed; it moves to the dead set in a wrapper."""
+
+    error: MalformedPayload
+    name = "malformed"
+
+
+#: Outcomes without a run: nothing is counted, and no retry is used up.
+NotBegun = Stranded | Deferred | Dropped
+Outcome = Succeeded | Failed | Rescheduled | NotBegun | Discarded | Skipped | Interrupted | Moved | Malformed

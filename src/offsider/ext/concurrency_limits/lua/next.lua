@@ -1,0 +1,30 @@
+#!lua flags=no-writes,allow-oom
+-- Return the held jobs that may be resumed now.
+-- KEYS[1] slots in use
+-- KEYS[2] resumed jobs that have not started yet
+-- KEYS[3] list of held jobs
+-- KEYS[4] limits set at run time
+-- KEYS[5] set of paused classes
+-- ARGV[1] name of the class
+-- ARGV[2] limit in code
+-- ARGV[3] milliseconds for which a slot is reserved for a resumed job
+-- ARGV[4] number of held jobs to skip
+-- ARGV[5] maximum jobs to resume; after skipped jobs, the number of payloads to return
+-- returns {number of free slots, number of resumed jobs past their reservation, payloads with the next one last}
+if redis.call('LLEN', KEYS[3]) == 0 then return {0, 0} end
+if redis.call('SISMEMBER', KEYS[5], ARGV[1]) == 1 then return {0, 0} end
+local limit = tonumber(redis.call('HGET', KEYS[4], ARGV[1]) or ARGV[2])
+local room, late = tonumber(ARGV[5]), 0
+if limit ~= 0 then
+  local time = redis.call('TIME')
+  local since = time[1] * 1000 + math.floor(time[2] / 1000) - ARGV[3]
+  local kept = redis.call('ZCOUNT', KEYS[2], since, '+inf')
+  room = math.min(room, limit - redis.call('ZCARD', KEYS[1]) - kept)
+  late = redis.call('ZCARD', KEYS[2]) - kept
+end
+if room <= 0 then return {0, 0} end
+local count = tonumber(ARGV[4]) > 0 and ARGV[5] or room
+local found = redis.call('LRANGE', KEYS[3], -(ARGV[4] + count), -(ARGV[4] + 1))
+table.insert(found, 1, late)
+table.insert(found, 1, room)
+return found

@@ -1,0 +1,472 @@
+"""The logger ``offsider``, the job fields of each line, and five line formats.
+
+The library installs no handler: inside an application, the application's logging configuration applies. The command
+line calls `setup_logging`.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
+from contextvars import ContextVar
+from functools import lru_cache
+from types import MappingProxyType
+from typing import TextIO
+
+from offsider.config.settings import LogSection
+from offsider.core.wording import counted
+from offsider.logs.line_buffer import LineBuffer
+from offsider.logs.outlet import Outlet
+from offsider.logs.structured import about_error, bounded, is_about, line_fields, line_of, shown
+from offsider.runtime.context import current_job_or_none
+
+_job_level: ContextVar[int | None] = ContextVar("offsider_job_level", default=None)
+
+
+_NO_FIELDS: Mapping[str, object] = MappingProxyType({})
+_fields: ContextVar[Mapping[str, object]] = ContextVar("offsider_log_fields", default=_NO_FIELDS)
+
+LEVELS = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warn": logging.WARNING,
+    "warning": logging.WARNING,
+    "error": logging.ERROR,
+    "fatal": logging.CRITICAL,
+    "critical": logging.CRITICAL,
+    "unknown": logging.CRITICAL,  # Ruby's highest level
+}
+# Sidekiq's names for Python's levels.
+_WORDS = {"WARNING": "WARN", "CRITICAL": "FATAL"}
+_COLOURS = {"DEBUG": "36", "INFO": "32", "WARN": "33", "ERROR": "31", "FATAL": "1;31"}
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_CONTROL_BUT_NEWLINE = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029]")
+_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+
+
+class JobAwareLogger(logging.Logger):
+    """A logger whose level a running job can set for its own lines (option ``log_level``)."""
+
+    def isEnabledFor(self, level: int) -> bool:  # noqa: N802  # logging's name
+        wanted = _job_level.get()
+        if wanted is None:
+            return super().isEnabledFor(level)
+        return level >= wanted and level > self.manager.disable
+
+
+def _make_logger() -> logging.Logger:
+    made = logging.getLogger("offsider")
+    if type(made) is logging.Logger:
+        # An application may have configured this logger before it imported offsider, so it is not replaced.
+        made.__class__ = JobAwareLogger
+    return made
+
+
+logger = _make_logger()
+
+
+@contextmanager
+def log_fields(**fields: object) -> Generator[None, None, None]:
+    """Add fields to every line that this thread or asyncio task logs within the block."""
+    token = _fields.set({**_fields.get(), **fields})
+    try:
+        yield
+    finally:
+        _fields.reset(token)
+
+
+@contextmanager
+def job_level(name: str | None) -> Generator[None, None, None]:
+    """Set the log level of a job within the block; None and unknown names change nothing."""
+    level = LEVELS.get((name or "").lower())
+    if level is None:
+        yield
+        return
+    token = _job_level.set(level)
+    try:
+        yield
+    finally:
+        _job_level.reset(token)
+
+
+def fields_of(record: logging.LogRecord) -> Mapping[str, object]:
+    """Return the fields of a record: ``extra={"fields": …}``."""
+    fields: Mapping[str, object] = getattr(record, "fields", _NO_FIELDS)
+    return fields
+
+
+def structured_context(own: Mapping[str, object]) -> dict[str, object]:
+    """Return all fields of a line with GitLab's names. Own fields take precedence.
+
+    If they identify another job, the fields of the running job are omitted.
+    """
+    return line_fields(own, _fields.get())
+
+
+def _short_context(own: Mapping[str, object]) -> dict[str, object]:
+    """Return all fields of a line with Sidekiq's names."""
+    added = _fields.get()
+    fields = dict(added) if added else {}
+    job = current_job_or_none()
+    if job is not None and is_about(job, own):
+        fields["jid"] = job.jid
+        fields["class"] = job.shown_name
+        if job.tags:
+            fields["tags"] = ",".join(map(str, job.tags))
+        if job.log:
+            fields |= job.log
+    fields |= own
+    return fields
+
+
+class _Thread(threading.local):
+    pid = 0
+    number = ""
+
+
+_thread = _Thread()
+
+
+def thread_id() -> str:
+    """Return the current thread's number in base 36, as in log lines and the web page's busy table."""
+    if _thread.pid != os.getpid():  # a thread's number changes when the process forks
+        _thread.number = base36(threading.get_native_id())
+        _thread.pid = os.getpid()
+    return _thread.number
+
+
+def base36(number: int) -> str:
+    """Format a number >= 0 with the digits 0-9 and a-z."""
+    digits = ""
+    while True:
+        number, digit = divmod(number, 36)
+        digits = _DIGITS[digit] + digits
+        if number == 0:
+            return digits
+
+
+def describe(error: BaseException) -> str:
+    """``ClassName: message``, also for an error whose ``str()`` raises."""
+    try:
+        text = str(error)
+    except Exception as problem:  # noqa: BLE001  # the error's own code can raise anything
+        text = f"(its message cannot be shown: str() raised {type(problem).__name__})"
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+#: Stands for buffered lines in the error report if they cannot be written.
+_LINES = logging.LogRecord("offsider", logging.INFO, __file__, 0, "lines of the job log", (), None)
+
+
+class LineFormatter(logging.Formatter):
+    """Base class of formatters: formats a record, or its parts, as a line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return self.line(_word(record), record.created, fields_of(record), _message(record), record)
+
+    def line(
+        self,
+        word: str,
+        created: float,
+        own: Mapping[str, object],
+        message: str,
+        record: logging.LogRecord | None = None,
+    ) -> str:
+        """Format one line, without its newline.
+
+        Args:
+            word: the level under Sidekiq's name.
+            created: epoch seconds.
+            own: fields of this line; each format adds those of the context.
+            record: can contain a traceback.
+        """
+        raise NotImplementedError
+
+
+class Plain(LineFormatter):
+    """``LEVEL time pid=… tid=… field=value: message``, with an indented traceback below."""
+
+    def line(
+        self,
+        word: str,
+        created: float,
+        own: Mapping[str, object],
+        message: str,
+        record: logging.LogRecord | None = None,
+    ) -> str:
+        head = "".join([f" {name}={_field(value)}" for name, value in _short_context(own).items()])
+        trace = "" if record is None else _trace(record)
+        return (
+            f"{self.level(word)} {self.when(created)}pid={os.getpid()} tid={thread_id()}{head}: "
+            f"{_indented(message)}{trace}"
+        )
+
+    def level(self, word: str) -> str:
+        return f"{word:<5}"
+
+    def when(self, created: float) -> str:
+        return f"{timestamp(created)} "
+
+
+class Pretty(Plain):
+    """`Plain` with a colored level."""
+
+    def level(self, word: str) -> str:
+        return f"\x1b[{_COLOURS.get(word, '0')}m{super().level(word)}\x1b[0m"
+
+
+class WithoutTimestamp(Plain):
+    """`Plain` for log collectors that add the time themselves."""
+
+    def when(self, created: float) -> str:  # noqa: ARG002  # overrides a method that uses it
+        return ""
+
+
+class Json(LineFormatter):
+    """One JSON object per line: ``ts pid tid lvl msg ctx``, and ``err`` for a traceback."""
+
+    def line(
+        self,
+        word: str,
+        created: float,
+        own: Mapping[str, object],
+        message: str,
+        record: logging.LogRecord | None = None,
+    ) -> str:
+        fields = _short_context(own)
+        entry: dict[str, object] = {
+            "ts": timestamp(created),
+            "pid": os.getpid(),
+            "tid": thread_id(),
+            "lvl": word,
+            "msg": message,
+            "ctx": fields,
+        }
+        if record is not None and (trace := _trace(record, indent="")):
+            entry["err"] = trace.strip("\n")
+        try:
+            return json.dumps(entry, default=shown, allow_nan=False)
+        except (ValueError, TypeError, RecursionError):  # NaN, a cycle, keys that are no text
+            return json.dumps({**entry, "ctx": bounded(fields, 2_000)})
+
+
+class Structured(LineFormatter):
+    """One flat JSON object per line, with GitLab's names: ``time severity pid tid message class jid queue …``."""
+
+    def line(
+        self,
+        word: str,
+        created: float,
+        own: Mapping[str, object],
+        message: str,
+        record: logging.LogRecord | None = None,
+    ) -> str:
+        ours: dict[str, object] = {
+            "time": timestamp(created),
+            "severity": word,
+            "pid": os.getpid(),
+            "tid": thread_id(),
+            "message": message,
+        }
+        entry = {**ours, **structured_context(own), **ours}  # first, and never replaced
+        if record is not None and record.exc_info and record.exc_info[1] is not None:
+            entry.update(about_error(record.exc_info[1]))
+        return line_of(entry)
+
+
+FORMATTERS: Mapping[str, Callable[[], LineFormatter]] = {
+    "pretty": Pretty,
+    "plain": Plain,
+    "without_timestamp": WithoutTimestamp,
+    "json": Json,
+    "structured": Structured,
+}
+
+
+class OffsiderHandler(logging.StreamHandler[TextIO]):
+    """The handler that `setup_logging` installs; a second call replaces it."""
+
+    def __init__(self, stream: TextIO, lines: LineFormatter) -> None:
+        super().__init__(stream)
+        self.setFormatter(lines)
+        self._lines = lines
+        self._outlet = Outlet(stream, self._about_dropped)
+        self._buffer = LineBuffer(self._write_text, self.lock or nullcontext(), self._flush_stream)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a record immediately, after the buffered lines."""
+        self._buffer.flush()
+        try:
+            self._outlet.write(self.format(record) + self.terminator)
+        except RecursionError:
+            raise
+        except Exception:  # noqa: BLE001  # as logging does: a log that cannot be written ends nothing
+            self.handleError(record)
+
+    def flush(self) -> None:
+        """Write the lines that a blocked reader left no room for, if there is room now."""
+        with self.lock or nullcontext(), suppress(OSError):
+            self._outlet.drain()
+
+    def close(self) -> None:
+        self._buffer.flush()
+        self.flush()
+        self._outlet.close()
+        super().close()
+
+    def _about_dropped(self, lines: int) -> str:
+        text = f"{counted(lines, 'line')} of the log dropped: the reader was blocked"
+        return self._lines.line("WARN", time.time(), {"dropped_lines": lines}, text) + self.terminator
+
+    def _flush_stream(self) -> None:
+        """Flush the output of jobs' ``print`` calls. Runs in the buffer's thread, since a full pipe can block it."""
+        if self._outlet.waits:
+            with suppress(OSError, ValueError):
+                self.stream.flush()
+
+    @property
+    def is_formatted_by_application(self) -> bool:
+        """Whether the application has set another formatter."""
+        return self.formatter is not self._lines
+
+    def takes_lines(self) -> bool:
+        """Whether lines at INFO can skip the record: no filter or formatter uses it."""
+        return self.formatter is self._lines and not self.filters and self.level <= logging.INFO
+
+    def put_line(self, message: str, own: Mapping[str, object]) -> None:
+        """Write a line at INFO, within 20 ms."""
+        self._buffer.put(self._lines.line("INFO", time.time(), own, message) + self.terminator)
+
+    def _write_text(self, text: str) -> None:
+        try:
+            self._outlet.write(text)
+        except Exception:  # noqa: BLE001  # as logging does: a log that cannot be written ends nothing
+            self.handleError(_LINES)
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # logging's name
+        """If the reader is gone (``offsider worker | head``), report it once and continue working."""
+        if not isinstance(sys.exception(), BrokenPipeError):
+            super().handleError(record)
+            return
+        with suppress(OSError, ValueError):
+            # From now on all output, including that of jobs, is discarded instead of failing.
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self.stream.fileno())
+            os.close(nowhere)
+            self._outlet.close()
+            self._outlet = Outlet(self.stream, self._about_dropped)
+            sys.stderr.write("offsider: the reader of the log has exited: no more lines are written\n")
+
+
+def setup_logging(settings: LogSection, stream: TextIO | None = None) -> logging.Handler:
+    """Send the log of ``offsider`` to ``stream`` (default: standard output) in the format and level of ``[log]``.
+
+    Leaves the application's loggers unchanged, and keeps a formatter that the application has set on our handler.
+    Colors appear only on a terminal, and without ``NO_COLOR``.
+    """
+    target = stream if stream is not None else sys.stdout
+    style = settings.format
+    if style == "pretty" and not _wants_colour(target):
+        style = "plain"
+    handler = OffsiderHandler(target, FORMATTERS[style]())
+    for old in [old for old in logger.handlers if isinstance(old, OffsiderHandler)]:
+        if old.is_formatted_by_application:
+            handler.setFormatter(old.formatter)
+        logger.removeHandler(old)
+        old.close()
+    logger.addHandler(handler)
+    logger.setLevel(LEVELS[settings.level])
+    # Otherwise an application that configured the root logger would log every line twice.
+    logger.propagate = False
+    return handler
+
+
+def write_info(message: str, fields: Mapping[str, object]) -> None:
+    """Log a line at INFO, in the fastest way with the same output.
+
+    If our handler is the only one and there are no filters, the line is written without a record, within 20 ms.
+    Otherwise it is an ordinary record of the logger ``offsider`` with ``extra={"fields": …}``.
+    """
+    handlers = logger.handlers
+    if len(handlers) == 1 and not logger.filters and not logger.propagate:
+        handler = handlers[0]
+        if (
+            type(handler) is OffsiderHandler
+            and handler.takes_lines()
+            and logging.getLogRecordFactory() is logging.LogRecord
+        ):
+            if logger.isEnabledFor(logging.INFO):
+                handler.put_line(message, fields)
+            return
+    logger.info(message, extra={"fields": fields})
+
+
+_latest: tuple[int, str] = (0, "1970-01-01T00:00:00")
+
+
+def timestamp(seconds: float) -> str:
+    """Format epoch seconds as UTC with milliseconds: ``2026-11-20T23:21:27.109Z``."""
+    global _latest  # noqa: PLW0603  # the text of the last second: most lines share it
+    milliseconds = int(seconds * 1000)
+    whole, text = _latest
+    if whole != milliseconds // 1000:
+        whole = milliseconds // 1000
+        text = _second(whole)
+        _latest = whole, text
+    return f"{text}.{milliseconds % 1000:03d}Z"
+
+
+@lru_cache(maxsize=64)  # most other times are of a few seconds
+def _second(seconds: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
+
+
+def _wants_colour(stream: TextIO) -> bool:
+    return stream.isatty() and not os.environ.get("NO_COLOR")
+
+
+def _word(record: logging.LogRecord) -> str:
+    return _WORDS.get(record.levelname, record.levelname)
+
+
+def _message(record: logging.LogRecord) -> str:
+    try:
+        return record.getMessage()
+    except Exception as error:  # noqa: BLE001  # str() of an argument can raise anything
+        return f"{record.msg} (its arguments cannot be shown: {type(error).__name__})"
+
+
+def _trace(record: logging.LogRecord, *, indent: str = "  ") -> str:
+    if not record.exc_info or record.exc_info[1] is None:
+        return ""
+    try:
+        text = "".join(traceback.format_exception(record.exc_info[1])).rstrip("\n")
+    except Exception as error:  # noqa: BLE001  # formatting runs code of the exception
+        text = f"(its traceback cannot be shown: {type(error).__name__})"
+    return f"\n{indent}{_indented(text, indent)}"
+
+
+def _indented(text: str, indent: str = "  ") -> str:
+    # Indent continuation lines, so that no text can look like a log line.
+    if text.isascii() and text.isprintable():
+        return text
+    return _CONTROL_BUT_NEWLINE.sub(_escape, text).replace("\n", f"\n{indent}")
+
+
+def _field(value: object) -> str:
+    if type(value) is str and value.isascii() and value.isprintable():
+        return value
+    text = f"{value:.3f}".rstrip("0").rstrip(".") if isinstance(value, float) else shown(value)
+    return _CONTROL.sub(_escape, text)
+
+
+def _escape(match: re.Match[str]) -> str:
+    return match[0].encode("unicode_escape").decode("ascii")

@@ -1,0 +1,211 @@
+"""Fields of the structured log: GitLab's names, and JSON encoding that never fails.
+
+A line is one flat object. With any fields from a job, it is valid JSON without control characters, and of bounded size:
+log shippers truncate or drop longer lines, mostly silently.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate, islice
+from typing import Any, cast
+
+from offsider.core.errors import MalformedPayload
+from offsider.core.payload import decode, encode, encode_text, shown_class
+from offsider.runtime.context import JobContext, current_job_or_none
+from offsider.runtime.propagation import carried, payload_context
+
+#: Values of longer lines are truncated; Docker splits lines at 16 KB.
+MOST_CHARACTERS = 16_000
+_CUTS = (2_000, 200, 20)
+_MOST_FIELDS = 150
+_MOST_ITEMS = 25
+_MOST_NAME = 64
+_MOST_ITEM = 300
+_MOST_MESSAGE = 2_000
+_MOST_ARGUMENTS = 1_000
+_LARGEST = 2**64
+_LONE_SURROGATE = re.compile(r"\\ud[89ab]..(?!\\ud[c-f])|(?<!\\ud[89ab]..)\\ud[c-f]", re.IGNORECASE)
+#: Keys of `Config.handle_error`'s context whose values are whole jobs.
+_PAYLOAD, _PAYLOAD_BYTES = "job", "jobstr"
+
+
+def about_here(job: JobContext | None) -> dict[str, object]:
+    """Return the fields of every line about the running job, or outside a job about the open `context` block."""
+    if job is None:
+        return dict(carried(None))
+    fields = _identity(cast("Mapping[str, Any]", job.payload), job.queue)
+    fields.update(carried(job))
+    return fields
+
+
+def about_payload(payload: Mapping[str, Any], queue: str = "") -> dict[str, object]:
+    """Return the fields about a job that does not run here: a line with them is about that job only.
+
+    Args:
+        payload: any key can be missing.
+        queue: the queue of the job, if the payload has none.
+    """
+    fields = _identity(payload, queue or payload.get("queue", ""))
+    fields.update(payload_context(payload))
+    return fields
+
+
+def about_raw(raw: bytes, queue: str) -> dict[str, object]:
+    """Return the fields about a stored job; only the queue if the bytes are not a job."""
+    try:
+        return about_payload(cast("Mapping[str, Any]", decode(raw)), queue)
+    except MalformedPayload:
+        return {"queue": queue}
+
+
+def is_about(job: JobContext, fields: Mapping[str, object]) -> bool:
+    """Whether a line with these fields is about the running job: they identify no other one."""
+    jid = fields.get("jid")
+    return jid == job.jid if jid else "class" not in fields
+
+
+def line_fields(own: Mapping[str, object], added: Mapping[str, object]) -> dict[str, object]:
+    """Return all fields of a structured line.
+
+    Args:
+        own: fields of this line, which take precedence.
+        added: fields of every line in this context (`log_fields`).
+    """
+    job = current_job_or_none()
+    about: dict[str, object] = {}
+    if job is None:
+        if not own.get("jid"):
+            about.update(carried(None))
+    elif is_about(job, own):
+        about = about_here(job)
+        if job.log:
+            added = {**added, **job.log}
+    if not added:  # the usual case
+        about.update(own)
+        return about
+    # The fields that identify the job precede all others, and added fields do not replace them.
+    return {**about, **own, **added, **about, **own}
+
+
+def about_error(error: BaseException) -> dict[str, object]:
+    """Return class, message and backtrace of an error, innermost frame first as in Ruby."""
+    kind = type(error)
+    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    frames = islice(reversed(traceback.extract_tb(error.__traceback__)), _MOST_ITEMS)
+    lines = [_cut(f"{frame.filename}:{frame.lineno}:in `{frame.name}'", _MOST_ITEM) for frame in frames]
+    fields: dict[str, object] = {"error_class": name, "error_message": _cut(shown(error), _MOST_MESSAGE)}
+    if lines:
+        fields["error_backtrace"] = lines
+    return fields
+
+
+def arguments_of(payload: Mapping[str, Any]) -> str:
+    """Return the arguments of a job as JSON text, truncated to 1,000 characters."""
+    given: Sequence[Any] = payload.get("args", ())
+    kwargs = payload.get("kwargs")
+    return _cut(encode_text([*given, kwargs] if kwargs else given), _MOST_ARGUMENTS)
+
+
+def loggable(context: Mapping[str, object], *, arguments: bool) -> dict[str, object]:
+    """Convert the context of an error report to log fields: they identify the job, without its arguments.
+
+    Args:
+        arguments: the setting ``log.arguments``.
+    """
+    fields = {name: value for name, value in context.items() if name not in {_PAYLOAD, _PAYLOAD_BYTES}}
+    payload, raw = context.get(_PAYLOAD), context.get(_PAYLOAD_BYTES)
+    if isinstance(payload, dict):
+        job = cast("dict[str, Any]", payload)
+        fields = {**about_payload(job), **fields}
+        if arguments:
+            fields["args"] = arguments_of(job)
+    if arguments and isinstance(raw, bytes):
+        fields[_PAYLOAD_BYTES] = _cut(raw.decode(errors="replace"), _MOST_ARGUMENTS)
+    return fields
+
+
+def size_of(job: JobContext) -> int:
+    """Return the size of a job in Redis, in bytes."""
+    return len(job.raw or encode(cast("Mapping[str, Any]", job.payload)))
+
+
+def shown(value: object) -> str:
+    """Return ``str(value)``, also for an object whose ``str()`` raises."""
+    try:
+        return str(value)
+    except Exception:  # noqa: BLE001  # a user's object may do anything
+        return f"<{type(value).__name__}>"
+
+
+_ENCODER = json.JSONEncoder(default=shown, allow_nan=False)
+
+
+def _encoder() -> Callable[[Mapping[str, object]], str]:
+    """`_ENCODER.encode` with one C encoder for all lines; a cycle raises RecursionError."""
+    make: Any = getattr(json.encoder, "c_make_encoder", None)
+    if make is None:  # a Python without the C accelerator
+        return _ENCODER.encode
+    quote = json.encoder.encode_basestring_ascii  # pyright: ignore[reportAttributeAccessIssue]
+    chunks = make(None, shown, quote, None, ": ", ", ", False, False, False)
+    return lambda entry: "".join(chunks(entry, 0))
+
+
+_encode = _encoder()
+
+
+def line_of(entry: Mapping[str, object]) -> str:
+    """Encode a flat object as one line of JSON, of up to about `MOST_CHARACTERS`."""
+    try:
+        line = _encode(entry)
+    except (ValueError, TypeError, RecursionError):  # NaN, a cycle, keys that are no text
+        line = ""
+    for most in _CUTS if not line or len(line) > MOST_CHARACTERS or _has_lone_surrogate(line) else ():
+        line = _encode(bounded(entry, most))
+        if len(line) <= MOST_CHARACTERS:
+            return line
+    return line if len(line) <= MOST_CHARACTERS else _encode(_first_fields(entry))
+
+
+def _has_lone_surrogate(line: str) -> bool:
+    r"""Whether a line contains a lone surrogate such as ``\ud800``, which JSON allows and most readers reject."""
+    return "\\ud" in line and _LONE_SURROGATE.search(line.replace("\\\\", "")) is not None
+
+
+def _first_fields(entry: Mapping[str, object]) -> dict[str, object]:
+    """Return as many fields as fit, starting with those that identify the job."""
+    fields = bounded(entry, _CUTS[-1])
+    ends_at = accumulate(len(_encode({name: value})) for name, value in fields.items())
+    return {name: fields[name] for name, end in zip(fields, ends_at, strict=True) if end <= MOST_CHARACTERS}
+
+
+def bounded(entry: Mapping[str, object], most: int) -> dict[str, object]:
+    """Return the first 150 fields, with texts of up to ``most`` characters, and only values that JSON can encode."""
+    return {_cut(shown(name), _MOST_NAME): _plain(value, most) for name, value in islice(entry.items(), _MOST_FIELDS)}
+
+
+def _identity(payload: Mapping[str, Any], queue: str) -> dict[str, object]:
+    known = {"class": shown_class(payload), "jid": payload.get("jid"), "queue": queue, "tags": payload.get("tags")}
+    return {name: value for name, value in known.items() if value}
+
+
+def _plain(value: object, most: int) -> object:
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, int) and abs(value) < _LARGEST:
+        return value
+    if isinstance(value, float) and math.isfinite(value):
+        return value
+    if isinstance(value, list | tuple):
+        items = cast("Sequence[object]", value)
+        return [_cut(shown(item), min(most, _MOST_ITEM)) for item in items[:_MOST_ITEMS]]
+    return _cut(shown(value), most)
+
+
+def _cut(text: str, most: int) -> str:
+    cut = text if len(text) <= most else f"{text[: most - 1]}…"
+    return cut if cut.isascii() else cut.encode("utf-8", "replace").decode("utf-8")

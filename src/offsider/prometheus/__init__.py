@@ -1,0 +1,5 @@
+"""Metrics for Prometheus: `fleet` and `runs` define them, `text` formats them, extensions add a `Family`."""
+
+from offsider.prometheus.family import Family, Sample
+
+__all__ = ["Family", "Sample"]

@@ -1,0 +1,175 @@
+"""All metrics, with the names that dashboards for Sidekiq already use.
+
+1. Queues, sets and processes, with the names of Sidekiq's Prometheus exporter.
+2. Runs by class and queue, with the names of GitLab's Sidekiq.
+3. Other data for alerts: memory of the server, scheduler lag, paused queues.
+4. State and desired number of processes of shards; runs that met their targets.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+from offsider.config.installation import Installation
+from offsider.core.errors import RedisFailure
+from offsider.core.series import Series
+from offsider.inspector import FleetMetrics, Process, ProcessSet, Stats, Work, WorkSet
+from offsider.inspector.server_info import ServerInfo
+from offsider.inspector.shard_load import QueueTargets, ShardLoad, loads_of
+from offsider.inspector.stranded import stranded_counts, stranded_jobs
+from offsider.inspector.switches import switches_here
+from offsider.prometheus.family import Family, Sample
+from offsider.prometheus.runs import concurrency_family, running_family, series_families
+from offsider.storage.lag import scheduler_lag_seconds
+
+
+def read_families(here: Installation) -> list[Family]:
+    """Return all current metrics of one server, including those of extensions.
+
+    Raises:
+        RedisFailure: the server does not respond.
+    """
+    stats, processes, works = Stats.read(here), list(ProcessSet(here)), list(WorkSet(here))
+    series = FleetMetrics.read(here)
+    return [
+        *_totals(here, stats),
+        *_processes(processes),
+        *_queues(stats, processes, works, QueueTargets(here.config.slo, series)),
+        *_shards(loads_of(here, processes, stats.queue_summaries, series)),
+        *_stranded(here),
+        *_switches(here),
+        *_by_class(series),
+        *series_families(series),
+        running_family(Counter((work.record.name, work.queue) for work in works)),
+        concurrency_family(sum(process.concurrency for process in processes)),
+        *_extensions(here),
+    ]
+
+
+def _extensions(here: Installation) -> Iterator[Family]:
+    for read in here.config.metric_families:
+        try:
+            yield from read(here)
+        except RedisFailure as error:  # the failure of one extension must not hide the other metrics
+            here.config.handle_error(error, {"context": "metrics of an extension"})
+
+
+def _totals(here: Installation, stats: Stats) -> Iterator[Family]:
+    server, lags = ServerInfo.read(here), scheduler_lag_seconds(here.redis)
+    yield Family.of("sidekiq_processed_jobs_total", "counter", "Runs of jobs, including failed runs.", stats.processed)
+    yield Family.of("sidekiq_failed_jobs_total", "counter", "Runs of jobs that failed.", stats.failed)
+    for name, text, value in (
+        ("enqueued_jobs", "Jobs in all queues.", stats.enqueued),
+        ("scheduled_jobs", "Jobs that are scheduled for later.", stats.scheduled),
+        ("retry_jobs", "Jobs that failed and will be retried.", stats.retries),
+        ("dead_jobs", "Jobs that will not be retried.", stats.dead),
+        ("held_back_jobs", "Jobs that extensions hold back for now.", stats.held_back),
+        ("apdex_objective", "Target ratio of satisfied runs.", here.config.slo.apdex_objective),
+        ("redis_memory_used_bytes", "Memory that the server uses.", server.used_memory_bytes),
+        ("redis_memory_max_bytes", "Memory limit of the server; 0: no limit.", server.max_memory_bytes),
+    ):
+        yield Family.of(f"sidekiq_{name}", "gauge", text, value)
+    yield Family.by("set", "sidekiq_scheduler_lag_seconds", "gauge", "Delay of the most overdue job.", lags)
+
+
+def _processes(processes: Sequence[Process]) -> Iterator[Family]:
+    threads, busy = sum(process.concurrency for process in processes), sum(process.busy for process in processes)
+    yield Family.of("sidekiq_workers", "gauge", "Threads of all processes.", threads)
+    yield Family.of("sidekiq_busy_workers", "gauge", "Threads that run a job.", busy)
+    yield Family.of("sidekiq_processes", "gauge", "Processes.", len(processes))
+    counts, memory = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
+    for process in processes:
+        host = process.hostname, "true" if process.is_quiet else "false"
+        counts[host] += 1
+        memory[host] += process.rss_kilobytes * 1024
+    for name, text, values in (
+        ("processes", "Processes of a host.", counts),
+        ("processes_memory_usage_bytes", "Memory of these processes.", memory),
+    ):
+        samples = tuple(Sample(value, {"host": host, "quiet": quiet}) for (host, quiet), value in values.items())
+        yield Family(f"sidekiq_host_{name}", "gauge", text, samples)
+    ages = tuple(Sample(max(0.0, time.time() - process.started_at)) for process in processes if process.leader)
+    yield Family("sidekiq_leader_lifetime_seconds", "gauge", "Uptime of the leader.", ages)
+
+
+def _queues(
+    stats: Stats, processes: Sequence[Process], works: Sequence[Work], targets: QueueTargets
+) -> Iterator[Family]:
+    known = {summary.name: summary for summary in stats.queue_summaries}
+    serving, threads, busy = Counter[str](), Counter[str](), Counter(work.queue for work in works)
+    for process in processes:
+        for queue in set(process.queues):
+            serving[queue] += 1
+            threads[queue] += process.concurrency
+    longest: dict[str, float] = {}
+    for work in works:
+        longest[work.queue] = max(longest.get(work.queue, 0.0), work.elapsed_seconds)
+    names = sorted({*known, *serving, *busy})
+    for metric, text, values in (
+        ("latency_seconds", "Age of its next job.", {name: one.latency_seconds for name, one in known.items()}),
+        ("enqueued_jobs", "Jobs in the queue.", {name: one.size for name, one in known.items()}),
+        ("paused", "1 while the queue is paused.", {name: one.paused for name, one in known.items()}),
+        ("workers", "Threads that serve it.", threads),
+        ("processes", "Processes that serve it.", serving),
+        ("busy_workers", "Threads that run a job of it.", busy),
+    ):
+        every = {name: values.get(name, 0) for name in names}
+        yield Family.by("name", f"sidekiq_queue_{metric}", "gauge", text, every)
+    limits = {name: seconds for name in names if math.isfinite(seconds := targets.of(name))}
+    for metric, text, values in (
+        ("latency_target_seconds", "Target latency of its jobs.", limits),
+        ("max_processing_time_seconds", "Run time of its longest run.", longest),
+    ):
+        yield Family.by("name", f"sidekiq_queue_{metric}", "gauge", text, values)
+
+
+def _shards(found: Sequence[ShardLoad]) -> Iterator[Family]:
+    for name, text, values in (
+        ("processes", "Processes of the shard that are not quiet.", {s.name: s.processes for s in found}),
+        ("workers", "Threads of these processes.", {s.name: s.threads for s in found}),
+        ("busy_workers", "Threads of these processes that run a job.", {s.name: s.busy for s in found}),
+        ("latency_ratio", "Latency of its worst queue divided by the target.", {s.name: s.pressure for s in found}),
+        ("desired_replicas", "Desired number of processes.", {s.name: s.desired for s in found}),
+    ):
+        yield Family.by("shard", f"sidekiq_shard_{name}", "gauge", text, values)
+    for name, text, values in (
+        ("execution", "Time that its threads spent running jobs.", {s.name: s.total.run_seconds for s in found}),
+        ("thread", "Total lifetime of its threads.", {s.name: s.total.thread_seconds for s in found}),
+    ):
+        yield Family.by("shard", f"sidekiq_shard_{name}_seconds_total", "counter", text, values)
+
+
+def _stranded(here: Installation) -> Iterator[Family]:
+    now = Counter[str]()
+    for jobs in stranded_jobs(here):
+        now[jobs.name] += jobs.count
+    text = "Failed attempts to find a worker for stranded jobs."
+    yield Family.by("class", "sidekiq_stranded_jobs", "gauge", "Jobs that no live worker can run.", now)
+    yield Family.by("class", "sidekiq_jobs_stranded_total", "counter", text, stranded_counts(here))
+
+
+def _switches(here: Installation) -> Iterator[Family]:
+    found = [(one, {"class": one.name, "action": one.action}) for one in switches_here(here)]
+    on = tuple(Sample(1, labels) for _, labels in found)
+    acted = tuple(Sample(one.acted, labels) for one, labels in found)
+    yield Family("sidekiq_switches", "gauge", "1 for each class whose jobs a kill switch drops or defers.", on)
+    yield Family("sidekiq_switched_jobs", "gauge", "Jobs that a kill switch dropped or deferred.", acted)
+
+
+def _by_class(series: Iterable[Series]) -> Iterator[Family]:
+    classes: dict[str, Series] = {}
+    for one in series:
+        classes.setdefault(one.labels.get("class", ""), Series({})).add(one)
+    for name, text, values in (
+        ("processed", "Runs of the class.", {name: one.processed for name, one in classes.items()}),
+        ("failed", "Failed runs of the class.", {name: one.failed for name, one in classes.items()}),
+        (
+            "execution_time_seconds",
+            "Run time of the class.",
+            {name: one.run_seconds for name, one in classes.items()},
+        ),
+    ):
+        yield Family.by("class", f"sidekiq_job_{name}", "counter", text, values)

@@ -1,0 +1,1 @@
+"""What runs in every process: services, events, contexts, forks, middleware."""

@@ -1,0 +1,235 @@
+"""The only global state: the job that the current thread or asyncio task runs."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar, Token
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from offsider.core.errors import InvalidOptions, NoCurrentJob
+from offsider.core.payload import JobPayload, shown_class
+from offsider.storage.working import Entry, Owner
+
+if TYPE_CHECKING:
+    from offsider.storage.effects import Effect
+
+
+def _never() -> bool:
+    return False
+
+
+_MEASURED_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
+_MOST_MEASURED = 50
+_NOTHING_MEASURED: Mapping[str, float] = MappingProxyType({})
+_spending = threading.Lock()  # shared by all jobs: held only for one addition
+
+
+@dataclass
+class JobContext:
+    """One run of one job, as server middleware and the job itself see it.
+
+    Attributes:
+        payload: the decoded payload. Middleware may change it; the stored payload is `raw`.
+        queue: the queue that the job was fetched from.
+        raw: the bytes that Redis stores.
+        declared: the registered job; None if its class is not registered.
+        log: fields added to the log lines of this run: ``current_job().log["rows"] = 7``.
+        bound: fields that `bind_context` added inside this run.
+        ends_at: end of the time limit in seconds of the monotonic clock; None without a limit. Read it through
+            `deadline` and `time_left_seconds`.
+        owner: owner of the private list that has the job; None if it is in no private list, as with the basic fetcher.
+        alone_in: identity of the process that runs a job which is in no private list; empty for other jobs. Read it
+            through `process`.
+        effects: scripts of extensions that run atomically with the script that stores the outcome; extensions add
+            them during the run.
+        is_stopping: returns whether the worker is stopping; read it through `stopping`.
+    """
+
+    payload: JobPayload
+    queue: str
+    raw: bytes = b""
+    declared: object | None = None
+    log: dict[str, object] = field(default_factory=dict[str, object])
+    ends_at: float | None = field(default=None, repr=False, compare=False)
+    is_stopping: Callable[[], bool] = field(default=_never, repr=False, compare=False)
+    owner: Owner | None = field(default=None, repr=False, compare=False)
+    alone_in: str = field(default="", repr=False, compare=False)
+    bound: dict[str, str | int | float | bool | None] | None = field(default=None, repr=False, compare=False)
+    effects: tuple[Effect, ...] = field(default=(), repr=False, compare=False)
+    _spent: dict[str, float] | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def jid(self) -> str:
+        """The job's id, 24 hex digits; empty for a foreign payload that has none yet."""
+        return self.payload.get("jid", "")
+
+    @property
+    def name(self) -> str:
+        """The stored name of the job."""
+        return self.payload.get("class", "")
+
+    @property
+    def shown_name(self) -> str:
+        """The name for logs and pages: for an Active Job, the wrapped class."""
+        return shown_class(self.payload)
+
+    @property
+    def args(self) -> Sequence[Any]:
+        return self.payload.get("args", ())
+
+    @property
+    def kwargs(self) -> dict[str, Any]:
+        """Keyword-only arguments."""
+        return self.payload.get("kwargs") or {}
+
+    @property
+    def retry_count(self) -> int | None:
+        """None in the first run, 0 in the first retry, and so on: Sidekiq's count."""
+        return self.payload.get("retry_count")
+
+    @property
+    def attempt(self) -> int:
+        """1 in the first run, 2 in the first retry, and so on. Runs that a stop or a crash interrupted do not count."""
+        count = self.retry_count
+        return 1 if count is None else count + 2
+
+    @property
+    def interrupted_count(self) -> int:
+        """Number of runs of this job that a stop or a crash interrupted."""
+        return self.payload.get("interrupted_count") or 0
+
+    @property
+    def rescheduled_count(self) -> int:
+        """Number of times that this job has raised `Reschedule`."""
+        return max(0, self.payload.get("rescheduled_count", 0))
+
+    @property
+    def tags(self) -> Sequence[str]:
+        return self.payload.get("tags") or ()
+
+    @property
+    def entry(self) -> Entry | None:
+        """Its entry in a private list while it runs, or None. Middleware can move it from there with a script."""
+        return None if self.owner is None else Entry(self.owner, self.queue, self.raw)
+
+    @property
+    def process(self) -> str:
+        """Identity of the process that runs the job, ``host:pid:nonce``; empty for a run outside of a worker."""
+        return self.alone_in if self.owner is None else self.owner.identity
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the worker is stopping: a long job may then finish early, before it is interrupted."""
+        return self.is_stopping()
+
+    @property
+    def deadline(self) -> float | None:
+        """End of the soft time limit in epoch seconds, or of the hard one without a soft one; None without both."""
+        left = self.time_left_seconds
+        return None if left is None else time.time() + left
+
+    @property
+    def time_left_seconds(self) -> float | None:
+        """Seconds until `deadline`; 0 after it, None without a limit."""
+        return None if self.ends_at is None else max(0.0, self.ends_at - time.monotonic())
+
+    @contextmanager
+    def measure(self, name: str) -> Generator[None, None, None]:
+        """Add the duration of the block to the field ``<name>_duration_s`` of the log line at the end of this run.
+
+        ::
+
+            with current_job().measure("db"):
+                rows = connection.execute(query)
+
+        Blocks with the same name add up, including those that raise; nested ones count once. Concurrent threads and
+        tasks add up too, so that the sum may exceed the duration of the run.
+
+        Args:
+            name: ``db``, ``redis`` or any other name of a-z, 0-9 and _, up to 40 characters.
+
+        Raises:
+            InvalidOptions: the name is invalid, or the run would have more than 50 names.
+        """
+        self._check_measured(name)
+        outer = _measuring.get()
+        if any(block.open and block.job is self and block.name == name for block in outer):
+            yield
+            return
+        block = _Measured(self, name)
+        token = _measuring.set((*outer, block))
+        begun = time.perf_counter()
+        try:
+            yield
+        finally:
+            seconds = time.perf_counter() - begun
+            block.open = False
+            _measuring.reset(token)
+            with _spending:
+                if self._spent is None:
+                    self._spent = {}
+                self._spent[name] = self._spent.get(name, 0.0) + seconds
+
+    @property
+    def measured_seconds(self) -> Mapping[str, float]:
+        """Seconds that `measure` has added up so far, by name."""
+        if self._spent is None:
+            return _NOTHING_MEASURED
+        with _spending:
+            return dict(self._spent)
+
+    def _check_measured(self, name: str) -> None:
+        if not _MEASURED_NAME.fullmatch(name):
+            raise InvalidOptions(f"measure: {name!r} is no name; use a-z, 0-9 and _, 40 characters at most")
+        if self._spent is not None and name not in self._spent and len(self._spent) >= _MOST_MEASURED:
+            raise InvalidOptions(f"measure: {name!r} would be name {_MOST_MEASURED + 1}; put what varies into job.log")
+
+
+class _Measured:
+    """A block of `JobContext.measure`, visible to the code inside it."""
+
+    def __init__(self, job: JobContext, name: str) -> None:
+        self.job = job
+        self.name = name
+        self.open = True
+
+
+_measuring: ContextVar[tuple[_Measured, ...]] = ContextVar("offsider_measuring", default=())
+_job: ContextVar[JobContext | None] = ContextVar("offsider_job", default=None)
+
+
+def current_job() -> JobContext:
+    """Return the job that runs here; NoCurrentJob outside of a job."""
+    job = _job.get()
+    if job is None:
+        raise NoCurrentJob("no job runs here: current_job() works inside a job (and in what it calls) only")
+    return job
+
+
+def current_job_or_none() -> JobContext | None:
+    return _job.get()
+
+
+def enter_job(job: JobContext) -> Token[JobContext | None]:
+    """Make ``job`` the current one until `leave_job`. Cheaper than `running`, for the executor."""
+    return _job.set(job)
+
+
+def leave_job(token: Token[JobContext | None]) -> None:
+    _job.reset(token)
+
+
+@contextmanager
+def running(job: JobContext) -> Generator[JobContext, None, None]:
+    """Make ``job`` the current one inside the block."""
+    token = _job.set(job)
+    try:
+        yield job
+    finally:
+        _job.reset(token)

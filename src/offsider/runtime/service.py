@@ -1,0 +1,145 @@
+"""Background services: everything that runs periodically in a thread starts, stops and fails the same way."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Protocol, TypeAlias
+
+from offsider.runtime.forks import came_back, here
+
+OnError: TypeAlias = Callable[[BaseException, dict[str, object]], None]
+
+PAUSE_AFTER_ERROR_SECONDS = 1.0
+
+
+class Service(Protocol):
+    """A background service that the launcher starts and stops."""
+
+    @property
+    def name(self) -> str: ...
+
+    def start(self) -> None:
+        """Start the service, once. Does nothing after `stop`."""
+        ...
+
+    def stop(self) -> None:
+        """Request the end and return at once. May be called twice, before `start`, and during a sleep."""
+        ...
+
+    def join(self, timeout_seconds: float | None = None) -> bool:
+        """Wait for the end; return True if the service has ended or never started."""
+        ...
+
+
+class Loop:
+    """A named daemon thread that calls ``tick`` repeatedly.
+
+    1. `start` calls the first tick at once.
+    2. ``tick`` returns the seconds until the next one, or None to end the loop.
+    3. `wake` ends the sleep between two ticks; during a tick, it ends the next sleep.
+    4. An Exception in a tick is reported to ``on_error`` and the loop continues after one second. Any other
+       BaseException is reported and ends the thread.
+    5. `stop` ends the sleep and the loop; `join` waits for the end.
+
+    Args:
+        name: name of the thread, also in reports.
+        tick: the work.
+        on_error: called with the error and ``{"service": name}``.
+    """
+
+    def __init__(self, name: str, tick: Callable[[], float | None], *, on_error: OnError) -> None:
+        self.name = name
+        self._tick = tick
+        self._on_error = on_error
+        self._stopping = threading.Event()
+        self._wakeup = threading.Event()
+        self._ticked = threading.Condition()
+        self._ticks = 0
+        self._thread: threading.Thread | None = None
+        self._pid = 0
+
+    @property
+    def ticks(self) -> int:
+        """Number of finished ticks, including failed ones."""
+        return self._ticks
+
+    @property
+    def alive(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    def start(self) -> None:
+        with self._ticked:
+            if self._thread is None and not self._stopping.is_set():
+                self._pid = here.pid
+                self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
+                self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._wakeup.set()
+
+    def wake(self) -> None:
+        """Start the next tick now."""
+        self._wakeup.set()
+
+    def join(self, timeout_seconds: float | None = None) -> bool:
+        thread = self._thread
+        if thread is None:
+            return True
+        if thread is threading.current_thread():
+            return False
+        thread.join(timeout_seconds)
+        return not thread.is_alive()
+
+    def wait_for_tick(self, number: int, timeout_seconds: float) -> bool:
+        """Wait until ``number`` ticks since the start have finished; False after the timeout."""
+        with self._ticked:
+            return self._ticked.wait_for(lambda: self._ticks >= number, timeout_seconds)
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping.is_set():
+                pause_seconds = self._tick_safely()
+                if pause_seconds is None:
+                    return
+                self._wakeup.wait(max(0.0, pause_seconds))
+                self._wakeup.clear()
+        except BaseException as error:  # noqa: BLE001  # no caller sees the errors of a thread
+            self._report(error)
+
+    def _tick_safely(self) -> float | None:
+        try:
+            return self._tick()
+        except Exception as error:  # noqa: BLE001  # a failed tick must not end the service
+            self._report(error)
+            return PAUSE_AFTER_ERROR_SECONDS
+        finally:
+            if here.pid != self._pid:  # a handler forked
+                came_back()
+            with self._ticked:
+                self._ticks += 1
+                self._ticked.notify_all()
+
+    def _report(self, error: BaseException) -> None:
+        self._on_error(error, {"service": self.name})
+
+
+class LoopService:
+    """Base class of services with one `Loop`, which subclasses may use as ``_loop``."""
+
+    def __init__(self, name: str, tick: Callable[[], float | None], on_error: OnError) -> None:
+        self._loop = Loop(name, tick, on_error=on_error)
+
+    @property
+    def name(self) -> str:
+        return self._loop.name
+
+    def start(self) -> None:
+        self._loop.start()
+
+    def stop(self) -> None:
+        self._loop.stop()
+
+    def join(self, timeout_seconds: float | None = None) -> bool:
+        return self._loop.join(timeout_seconds)

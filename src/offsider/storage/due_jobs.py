@@ -1,0 +1,127 @@
+"""The round trip of a scheduler: moves prepared jobs, and reads the next due jobs.
+
+1. The first commands move the batch that the last round trip read, and the scheduler has prepared since.
+2. One script then acquires or renews the lease, which limits the work to one scheduler at a time, and reads a batch of
+   each set. Without the lease, the script returns its remaining time and reads nothing.
+3. At the end, `release_lease` releases the lease; schedulers that watch ``offsider:schedule:free`` wake.
+
+Losing the lease is harmless: it only saves work, and each move checks that the job is still in its set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from offsider.core.errors import OffsiderError, RedisRefused
+from offsider.storage.job_sets import Move, Moved, enqueue_call
+from offsider.storage.keys import Keys
+from offsider.storage.redis import Redis
+from offsider.storage.redis_errors import error_code
+from offsider.storage.scripts import Call, Command, Script
+
+DUE_JOBS = Script("due_jobs")
+RELEASE_LEASE = Script("release_lease")
+
+SendCommands: TypeAlias = Callable[[Sequence[Command]], list[Any]]
+"""Runs commands in one round trip; error replies are returned in the list, as offsider errors."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right to move due jobs: one scheduler at a time, for ``life_ms`` after each round trip."""
+
+    holder: str
+    life_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """The jobs of a set that are due, and the seconds until the next one (None if there is none)."""
+
+    members: list[bytes]
+    next_in_seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class DueJobs:
+    """The reply of the script.
+
+    Attributes:
+        held: this scheduler has the lease.
+        sets: due jobs of each set, or the error of reading it; empty without the lease.
+        free_in_seconds: time until the lease of another scheduler ends.
+    """
+
+    held: bool
+    sets: Sequence[Due | RedisRefused]
+    free_in_seconds: float = 0.0
+
+    @property
+    def is_due(self) -> bool:
+        return any(isinstance(due, Due) and due.members for due in self.sets)
+
+
+def turn(
+    send: SendCommands, keys: Keys, lease: Lease, batches: Sequence[tuple[str, Sequence[Move]]], limit: int
+) -> tuple[list[list[Moved] | OffsiderError], DueJobs]:
+    """Move batches out of their sets, then read the due jobs of the retry set and the schedule.
+
+    Args:
+        send: sends commands on the connection to use.
+        batches: pairs of a set and its moves. A job that is no longer due does not move.
+        limit: maximum number of jobs to read per set.
+
+    Returns:
+        The results of each batch (or its error), and the due jobs: ``sets`` are the retry set and the schedule.
+
+    Raises:
+        RedisUnavailable, RedisRefused: the due jobs could not be read.
+    """
+    look: Call = DUE_JOBS, [keys.schedule_lease, keys.retry, keys.schedule], [lease.holder, lease.life_ms, limit]
+    calls = [*(enqueue_call(keys, sorted_set, moves, only_due=True) for sorted_set, moves in batches), look]
+    *moved, answer = _run(send, calls)
+    if isinstance(answer, OffsiderError):
+        raise answer
+    return [_moved(reply) for reply in moved], _due_jobs(answer)
+
+
+def release_lease(redis: Redis, holder: str) -> bool:
+    """Release the lease, if the holder has it, and wake waiting schedulers."""
+    keys = redis.keys
+    return bool(redis.run(RELEASE_LEASE, [keys.schedule_lease, keys.schedule_free], [holder]))
+
+
+def _run(send: SendCommands, calls: Sequence[Call]) -> list[Any]:
+    replies = send([script.by_hash(keys, arguments) for script, keys, arguments in calls])
+    unknown = {position for position, reply in enumerate(replies) if _is_unknown(reply)}
+    if unknown:
+        # Repeat the read too, even if its script was known: it must run after the moves.
+        again = sorted(unknown | {len(calls) - 1})
+        texts = [calls[position][0].by_text(*calls[position][1:]) for position in again]
+        for position, reply in zip(again, send(texts), strict=True):
+            replies[position] = reply
+    return replies
+
+
+def _is_unknown(reply: Any) -> bool:
+    return isinstance(reply, RedisRefused) and reply.code == "NOSCRIPT"
+
+
+def _moved(reply: Any) -> list[Moved] | OffsiderError:
+    return reply if isinstance(reply, OffsiderError) else [Moved(int(one)) for one in reply]
+
+
+def _due_jobs(answer: list[Any]) -> DueJobs:
+    held, *rest = answer
+    if held != b"1":
+        return DueJobs(held=False, sets=(), free_in_seconds=float(rest[0]))
+    return DueJobs(held=True, sets=[_due(reply) for reply in rest])
+
+
+def _due(reply: Any) -> Due | RedisRefused:
+    if isinstance(reply, Exception):
+        return RedisRefused(f"a set of jobs cannot be read: {reply}", code=error_code(reply))  # type: ignore[arg-type]
+    next_in, members = reply
+    return Due(members, float(next_in) if next_in else None)

@@ -1,0 +1,96 @@
+"""Translates redis-py's exceptions to offsider errors, by the possible reaction of the caller."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from offsider.core.errors import (
+    Fenced,
+    OffsiderError,
+    QueueFull,
+    RedisRefused,
+    RedisUnavailable,
+)
+
+if TYPE_CHECKING:
+    from redis.exceptions import RedisError
+
+#: Error codes after which nothing was executed, and another connection (to a new master) may accept the command.
+REROUTE = frozenset({"READONLY", "UNBLOCKED", "MASTERDOWN", "NOREPLICAS"})
+
+#: Error codes that only Cluster nodes return.
+CLUSTER = frozenset({"MOVED", "ASK", "CROSSSLOT", "CLUSTERDOWN"})
+#: Completes a sentence that begins with the server's URL.
+IS_CLUSTER = "is a Cluster, which is not supported: use a standalone server, or Sentinel"
+
+#: Command that detects a Cluster node. Every user may run HELLO; an ACL can forbid INFO.
+CLUSTER_QUESTION = ("HELLO",)
+
+
+def check_no_cluster(reply: Any, server: str) -> None:
+    """Check the reply to `CLUSTER_QUESTION`. An error reply is accepted: a proxy may not know the command.
+
+    Raises:
+        RedisRefused: the server is a node of a Cluster.
+    """
+    if isinstance(reply, list) and b"cluster" in cast("list[object]", reply):
+        raise RedisRefused(f"{server} {IS_CLUSTER}", code="CLUSTER")
+
+
+# redis-py drops the code of these errors from the message, so it is derived from the class.
+_CODES = {
+    "OutOfMemoryError": "OOM",
+    "ReadOnlyError": "READONLY",
+    "NoScriptError": "NOSCRIPT",
+    "NoPermissionError": "NOPERM",
+    "MasterDownError": "MASTERDOWN",
+    "AuthenticationError": "NOAUTH",
+    "AuthenticationWrongNumberOfArgsError": "NOAUTH",
+    "ExecAbortError": "EXECABORT",
+    "MovedError": "MOVED",
+    "AskError": "ASK",
+    "ClusterDownError": "CLUSTERDOWN",
+    "ClusterCrossSlotError": "CROSSSLOT",
+}
+
+
+def translate(error: RedisError, *, sent: bool, server: str) -> OffsiderError:
+    """Return the offsider error for ``error``.
+
+    Args:
+        error: the exception of redis-py.
+        sent: whether bytes of a command may have reached the server.
+        server: the server's URL without its password, for the message.
+    """
+    # Imported here: `import offsider` must not load redis-py.
+    from redis import exceptions
+
+    code = error_code(error)
+    if isinstance(error, exceptions.BusyLoadingError):
+        return RedisUnavailable(f"{server} is still loading its data: {error}", ambiguous=False)
+    if type(error).__name__ == "MasterNotFoundError":
+        return RedisUnavailable(
+            f"{server}: no Sentinel returned a master: check that they run, and that redis.sentinel_name is correct",
+            ambiguous=False,
+        )
+    if code != "NOAUTH" and isinstance(error, (exceptions.ConnectionError, exceptions.TimeoutError)):
+        way_out = "" if sent else " (start it, or set REDIS_URL or its url in the configuration to another server)"
+        return RedisUnavailable(f"{server} cannot be reached: {error}{way_out}", ambiguous=sent)
+    if code == "OOM":
+        return QueueFull(
+            f"{server} is out of memory and refuses writes: raise maxmemory, or let the workers drain the queues",
+            code=code,
+        )
+    if code == "FENCED":
+        return Fenced(f"{server}: this identity was declared dead", code=code)
+    said = IS_CLUSTER if code in CLUSTER else f"refused the command: {error}"
+    return RedisRefused(f"{server} {said}", code=code)
+
+
+def error_code(error: RedisError) -> str:
+    """Return the first word of an error reply, for example ``WRONGTYPE``."""
+    named = _CODES.get(type(error).__name__)
+    if named is not None:
+        return named
+    word = str(error).partition(" ")[0]
+    return word if word.isupper() else "ERR"

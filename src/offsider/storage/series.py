@@ -1,0 +1,201 @@
+"""The series store: counts by metric, labels and step, for web pages, SLOs and the Prometheus text.
+
+1. A metric has a fixed number of cells, each an integer of 32 or 64 bits that stops at its maximum. A counter has one
+   cell. A histogram has one for each bucket and one for its sum. A gauge has two: the sum of its samples and their
+   number.
+2. A metric has one or more steps: minutes for 8 hours, ten minutes for 14 days, and totals, which only grow, until 30
+   days after the last addition.
+3. One string stores the cells of an hour (of minutes) or a day (of ten minutes). A label set takes little more than 4
+   or 8 bytes per cell and step, and three commands per flush and step.
+4. A metric has at most `MAX_LABEL_SETS` label sets: `trim` deletes the least recently updated.
+
+A new page adds a `Metric`, never a store.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, cast
+
+from offsider.storage.keys import Keys
+from offsider.storage.redis import Redis
+from offsider.storage.scripts import Argument, Command
+
+Labels: TypeAlias = Mapping[str, str]
+
+MAX_LABEL_SETS = 5_000
+_HOUR_SECONDS = 3600
+_DAY_SECONDS = 24 * _HOUR_SECONDS
+#: Label sets expire after this time without an addition.
+KEEP_SECONDS = 30 * _DAY_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The resolution of a series.
+
+    Attributes:
+        name: name in keys.
+        seconds: length of one step.
+        per_key: number of steps per key.
+        keep_seconds: expiry of a key, from the last addition.
+    """
+
+    name: str
+    seconds: float
+    per_key: int
+    keep_seconds: int
+
+    def chunk(self, number: int) -> str:
+        """The name of a chunk (the steps that share a key) in keys."""
+        return f"{self.name}:{number}"
+
+    def chunks(self, since: float, until: float) -> range:
+        """The numbers of the chunks from ``since`` to ``until`` (epoch seconds), both included."""
+        first, last = (int(at // self.seconds) // self.per_key for at in (since, until))
+        return range(first, last + 1)
+
+
+MINUTE = Step("1m", 60, 60, 8 * _HOUR_SECONDS)
+TEN_MINUTES = Step("10m", 600, 144, 14 * _DAY_SECONDS)
+TOTAL = Step("total", math.inf, 1, KEEP_SECONDS)
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A metric of the store.
+
+    Attributes:
+        name: name in keys.
+        cells: number of cells.
+        steps: steps in which it is stored.
+        bits: bits per cell: 32 for counts of runs, 64 for sums of times.
+    """
+
+    name: str
+    cells: int
+    steps: tuple[Step, ...]
+    bits: Literal[32, 64] = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Buckets:
+    """The cells of one label set over consecutive steps, earliest first.
+
+    Attributes:
+        labels: labels of the series.
+        width: number of cells per step.
+        cells: cells of the first step, then of the next; a step without additions has zeros.
+    """
+
+    labels: Labels
+    width: int
+    cells: Sequence[int]
+
+    @property
+    def steps(self) -> list[Sequence[int]]:
+        """The cells of each step."""
+        return [self.cells[at : at + self.width] for at in range(0, len(self.cells), self.width)]
+
+    def sums(self, last: int | None = None) -> list[int]:
+        """The sum of each cell over the last steps, or over all."""
+        wanted = self.cells if last is None else self.cells[-last * self.width :]
+        return [sum(wanted[cell :: self.width]) for cell in range(self.width)]
+
+
+def commands_of(keys: Keys, metric: Metric, added: Iterable[tuple[Labels, Sequence[int]]], now: float) -> list[Command]:
+    """Return the commands that add cells to label sets at ``now`` (epoch seconds). Zeros are not written."""
+    commands: list[Command] = []
+    index, kind = keys.every_series(metric.name), "u32" if metric.bits == 32 else "i64"
+    for labels, cells in added:
+        if not any(cells):
+            continue
+        written = json.dumps(dict(sorted(labels.items())), separators=(",", ":"))
+        commands.append(("ZADD", index, "GT", now, written))
+        for step in metric.steps:
+            number = int(now // step.seconds)
+            key = keys.series(metric.name, step.chunk(number // step.per_key), written)
+            first = number % step.per_key * metric.cells
+            raised: list[Argument] = []
+            for place, count in enumerate(cells, first):
+                if count:
+                    raised += ("INCRBY", kind, f"#{place}", count)
+            commands.append(("BITFIELD", key, "OVERFLOW", "SAT", *raised))
+            commands.append(("EXPIRE", key, step.keep_seconds))
+    if commands:
+        commands.append(("ZREMRANGEBYSCORE", index, "-inf", now - KEEP_SECONDS))
+        commands.append(("EXPIRE", index, KEEP_SECONDS))
+    return commands
+
+
+def trim(redis: Redis, metrics: Sequence[Metric], now: float) -> None:
+    """Delete the least recently updated label sets above the limit, with their counts."""
+    indexes = [redis.keys.every_series(metric.name) for metric in metrics]
+    sizes = redis.pipeline([("ZCARD", index) for index in indexes])
+    for metric, index, size in zip(metrics, indexes, sizes, strict=True):
+        if size > MAX_LABEL_SETS:
+            surplus: list[bytes] = redis.call("ZRANGE", index, 0, size - MAX_LABEL_SETS - 1)
+            keys = [
+                redis.keys.series(metric.name, step.chunk(number), written.decode("utf-8", "replace"))
+                for written in surplus
+                for step in metric.steps
+                for number in step.chunks(now - step.keep_seconds, now)
+            ]
+            redis.pipeline([("ZREM", index, *surplus), *(("UNLINK", key) for key in keys)])
+
+
+def read(
+    redis: Redis, metric: Metric, step: Step, since: float = 0.0, until: float = 0.0, *, where: Labels | None = None
+) -> list[Buckets]:
+    """Return the label sets with counts between two times, in order of their labels.
+
+    Args:
+        since, until: epoch seconds, both included. Totals ignore them.
+        where: only label sets with these labels.
+    """
+    first, last = int(since // step.seconds), int(until // step.seconds)
+    chunks = step.chunks(since, until)
+    index = redis.keys.every_series(metric.name)
+    members: list[bytes] = redis.call("ZRANGEBYSCORE", index, first * step.seconds if first else "-inf", "+inf")
+    wanted = (where or {}).items()
+    known = [
+        (member.decode("utf-8", "replace"), labels)
+        for member in sorted(members)
+        if (labels := _labels(member)) is not None and wanted <= labels.items()
+    ]
+    gets = [
+        ("GET", redis.keys.series(metric.name, step.chunk(chunk), written)) for written, _ in known for chunk in chunks
+    ]
+    replies = redis.pipeline(gets, raise_errors=False) if gets else []
+    width = metric.cells * metric.bits // 8
+    skipped = first % step.per_key
+    found: list[Buckets] = []
+    for place, (_, labels) in enumerate(known):
+        of_labels = replies[place * len(chunks) : (place + 1) * len(chunks)]
+        raw = b"".join(_padded(reply, width * step.per_key) for reply in of_labels)
+        raw = raw[skipped * width : (skipped + last - first + 1) * width]
+        if raw.strip(b"\0"):
+            count = (last - first + 1) * metric.cells
+            cells = struct.unpack(f">{count}{'I' if metric.bits == 32 else 'q'}", raw)
+            found.append(Buckets(labels, metric.cells, cells))
+    return found
+
+
+def _padded(reply: object, size: int) -> bytes:
+    """A stored string, padded with zeros; zeros for a missing key or another type."""
+    return (reply[:size] if isinstance(reply, bytes) else b"").ljust(size, b"\0")
+
+
+def _labels(written: bytes) -> dict[str, str] | None:
+    try:
+        labels: Any = json.loads(written)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(labels, dict):
+        return None
+    decoded = cast("dict[str, object]", labels)
+    return {name: value for name, value in decoded.items() if isinstance(value, str)}

@@ -1,0 +1,156 @@
+"""Turn the answer of a page, or an error, into HTML, JSON or text."""
+
+from __future__ import annotations
+
+import json
+import logging
+import secrets
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from offsider.core.errors import RedisFailure
+from offsider.logs.setup import describe
+from offsider.web import audit, flash
+from offsider.web.counters import counters
+from offsider.web.headers import NO_STORE
+from offsider.web.layout import layout_of
+from offsider.web.messages import Message
+from offsider.web.page_request import LOCALE_COOKIE
+from offsider.web.request import Request, Response
+from offsider.web.results import Answer, Done, NotAllowed, Page, Text, WebError
+from offsider.web.templates import render
+from offsider.web.translation import preferred
+from offsider.web.whole_paths import with_base
+
+if TYPE_CHECKING:
+    from offsider.inspector import Stats
+    from offsider.web.page_request import PageRequest
+
+log = logging.getLogger("offsider.web")
+HTML = ("content-type", "text/html; charset=utf-8")
+JSON = ("content-type", "application/json")
+PLAIN = ("content-type", "text/plain; charset=utf-8")
+RETRY_AFTER = ("retry-after", "2")
+VARY = ("vary", "Accept, Accept-Language, Cookie")
+#: Titles of error pages by HTTP status.
+TITLES = {
+    400: "error.title_400",
+    403: "error.title_403",
+    404: "error.title_404",
+    405: "error.title_405",
+    413: "error.title_413",
+    500: "error.title_500",
+    503: "error.title_503",
+}
+
+
+class Rendering:
+    """Build responses."""
+
+    def response(self, page_request: PageRequest, page: Callable[[], Answer]) -> Response:
+        """Call ``page`` and return its answer, or an error page, as a response."""
+        try:
+            return self._written(page_request, page())
+        except WebError as error:
+            allow = (("allow", error.allowed),) if isinstance(error, NotAllowed) else ()
+            return self._written(page_request, _error_page(page_request, error.status, error.message)).with_headers(
+                *allow
+            )
+        except RedisFailure as error:
+            log.warning("cannot show %s: %s", audit.shown(page_request.location), describe(error))
+            return self._failed(page_request, Message(str(error)))
+        except Exception as error:  # noqa: BLE001  # the client gets an error page, and the log the traceback
+            return self._broken(page_request, error)
+
+    def refused(self, page_request: PageRequest, error: WebError) -> Response:
+        """Return the page of an error that occurs before any request to the server: without counters."""
+        return _shown(page_request, _error_page(page_request, error.status, error.message)).with_headers(RETRY_AFTER)
+
+    def plain(self, error: WebError, request: Request, challenge: str = "") -> Response:
+        """Return an error from before authentication: text in the browser's language, or JSON."""
+        status = 403 if error.status == 401 and not challenge else error.status
+        response = _plain(error, request, status)
+        if isinstance(error, NotAllowed):
+            return response.with_headers(("allow", error.allowed))
+        return response.with_headers(("www-authenticate", challenge)) if status == 401 else response
+
+    def broken(self, error: Exception, request: Request) -> Response:
+        """Return an internal error as text: the log has the traceback, the response its reference number."""
+        return Response(500, f"{_logged(error, request)}\n".encode(), (PLAIN, NO_STORE))
+
+    def _broken(self, page_request: PageRequest, error: Exception) -> Response:
+        """Return an internal error as a page, or as text if the error page fails too."""
+        message = _logged(error, page_request.http)
+        try:
+            return _shown(page_request, _error_page(page_request, 500, message))
+        except Exception as again:  # noqa: BLE001  # must not hide the first error
+            return self.broken(again, page_request.http)
+
+    def _failed(self, page_request: PageRequest, message: Message) -> Response:
+        return _shown(page_request, _error_page(page_request, 503, message)).with_headers(RETRY_AFTER)
+
+    def _written(self, page_request: PageRequest, answer: Answer) -> Response:
+        match answer:
+            case Text():
+                return Response(answer.status, answer.body.encode(), (("content-type", answer.media_type), NO_STORE))
+            case Done() if page_request.wants_json:
+                return _json(200, {"done": str(answer.message), **answer.data}, page_request.base)
+            case Done():
+                return Response(
+                    303, b"", (("location", _address(page_request.url(answer.to))), NO_STORE, *answer.headers)
+                )
+            case Page() if page_request.wants_json:
+                return _json(answer.status, answer.data, page_request.base)
+            case Page():
+                return _html(page_request, answer, _counters(page_request))
+
+
+def _plain(error: WebError, request: Request, status: int) -> Response:
+    if request.wants_json:
+        return _json(status, {"error": str(error), "status": status}, "")
+    locale = preferred(request.cookies.get(LOCALE_COOKIE, ""), request.header("accept-language"))
+    return Response(status, f"{error.message.text(locale.translate)}\n".encode(errors="replace"), (PLAIN, NO_STORE))
+
+
+def _logged(error: Exception, request: Request) -> Message:
+    """Log an error under a random number, and return the message with this number."""
+    number = secrets.token_hex(4)
+    log.error("%s %s failed (%s)", request.method, audit.shown(request.path), number, exc_info=error)
+    return Message("error.broken", number=number)
+
+
+def _html(page_request: PageRequest, page: Page, stats: Stats | None) -> Response:
+    text = render(page.template, page_request, layout_of(page_request, page, stats), page.data)
+    response = Response(page.status, text.encode(errors="replace"), (HTML, NO_STORE, VARY))
+    return response.with_headers(flash.cleared(page_request.http)) if flash.message(page_request.http) else response
+
+
+def _shown(page_request: PageRequest, page: Page) -> Response:
+    """Render a page without counters, because reading the counters may be what failed."""
+    return (
+        _json(page.status, page.data, page_request.base) if page_request.wants_json else _html(page_request, page, None)
+    )
+
+
+def _counters(page_request: PageRequest) -> Stats | None:
+    """Return the counters of every page; None if the server is unreachable."""
+    try:
+        return counters(page_request.installation)
+    except RedisFailure:
+        return None
+
+
+def _address(url: str) -> str:
+    """Quote a URL for a header."""
+    return quote(url, safe="/:?#@!$&'()*+,;=~%", errors="replace")
+
+
+def _error_page(page_request: PageRequest, status: int, message: Message) -> Page:
+    text = str(message) if page_request.wants_json else message.text(page_request.t)
+    return Page("error", TITLES.get(status, TITLES[500]), {"error": text, "status": status}, status)
+
+
+def _json(status: int, data: Mapping[str, object], base: str) -> Response:
+    text = json.dumps(with_base(base, data), allow_nan=False, ensure_ascii=False)
+    return Response(status, text.encode(errors="replace"), (JSON, NO_STORE, VARY))

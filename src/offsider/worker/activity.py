@@ -1,0 +1,91 @@
+"""Reports a worker's activity between heartbeats: jobs per second and running jobs."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from offsider.storage import activity
+from offsider.storage.activity import Activity, RunningJob, digest_of
+
+if TYPE_CHECKING:
+    from offsider.storage.redis import Redis
+    from offsider.worker.work_state import Work, WorkState
+
+#: Averaging window of rates, so that a page does not flicker with each batch of acknowledgements.
+WINDOW_SECONDS = 5.0
+
+
+class Rates:
+    """Processed and failed runs per second over the last `WINDOW_SECONDS`.
+
+    Args:
+        clock: monotonic seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._noted: deque[tuple[float, int, int]] = deque([(clock(), 0, 0)])
+
+    def note(self, processed: int, failed: int) -> None:
+        """Add the runs counted since the last call."""
+        if not any(count for _, count, _ in self._noted):
+            # After idle time, a new burst starts a new window.
+            while len(self._noted) > 1:
+                self._noted.popleft()
+        now = self._clock()
+        self._noted.append((now, processed, failed))
+        while self._noted[1][0] <= now - WINDOW_SECONDS:
+            self._noted.popleft()
+
+    def per_second(self) -> tuple[float, float]:
+        (since, _, _), *rest = self._noted
+        seconds = max(rest[-1][0] - since, 1e-3) if rest else 1.0
+        return sum(each[1] for each in rest) / seconds, sum(each[2] for each in rest) / seconds
+
+
+class ActivityReport:
+    """Writes an activity report whenever it differs from the last one.
+
+    Args:
+        clock: epoch seconds; the same clock as the start times of jobs.
+    """
+
+    def __init__(self, redis: Redis, work_state: WorkState, clock: Callable[[], float]) -> None:
+        self._redis = redis
+        self._work_state = work_state
+        self._clock = clock
+        self._last: object = None
+        self.rates = Rates()
+
+    def forget(self) -> None:
+        """Forget the last report after the server has lost it, so that the next call writes one."""
+        self._last = None
+
+    def write(self, identity: str) -> None:
+        """Write a report if anything has changed.
+
+        Raises:
+            RedisFailure: the report was not written; the next call retries.
+        """
+        works = self._work_state.running()
+        rates = self.rates.per_second()
+        news = (identity, rates, {tid: id(work.unit) for tid, work in works.items()})
+        if news == self._last:
+            return
+        self._last = None
+        if activity.report(self._redis, identity, Activity(*rates, running=self._running(works)), len(works)):
+            self._last = news
+
+    def _running(self, works: dict[str, Work]) -> dict[str, RunningJob] | None:
+        now = self._clock()
+        running: dict[str, RunningJob] = {}
+        for tid, work in works.items():
+            owner = work.unit.owner
+            if owner is None:  # the basic fetcher has no private lists
+                return None
+            elapsed_seconds = max(0.0, now - work.run_at)
+            running[tid] = RunningJob(owner.capsule, work.unit.queue, digest_of(work.unit.raw), elapsed_seconds)
+        return running

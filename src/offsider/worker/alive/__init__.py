@@ -1,0 +1,1 @@
+"""Which processes are alive, and what happens to the jobs of dead ones."""

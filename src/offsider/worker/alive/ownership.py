@@ -1,0 +1,131 @@
+"""The worker's identity in Redis, and the private lists that it owns.
+
+1. A launcher creates an identity ``host:pid:nonce``; the nonce is new for every launcher and fork.
+2. `register` beats once, so that the registry lists every private list before the first claim fills one.
+3. Each later beat rewrites the registration and extends the liveness period.
+4. The keeper, if there is one, receives each registration and a clean exit.
+5. If the server replies FENCED, another process has declared this owner dead: `renew` creates a new nonce. Jobs that
+   were claimed under the old one are settled under the old one, and their outcomes are void.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from offsider.core.errors import Fenced
+from offsider.storage import owners
+from offsider.storage.owners import Lists
+from offsider.storage.redis import Redis
+from offsider.storage.working import Owner
+
+if TYPE_CHECKING:
+    from offsider.worker.alive.keeper.link import KeeperLink
+
+logger = logging.getLogger("offsider")
+
+
+def new_identity() -> str:
+    """``host:pid:nonce`` in Sidekiq's format; on Heroku the host is ``DYNO``, since host names there are random."""
+    host = os.environ.get("DYNO") or socket.gethostname()
+    return f"{host}:{os.getpid()}:{secrets.token_hex(6)}"
+
+
+class Ownership:
+    """The identity of one launcher, shared by its fetchers and its liveness service.
+
+    Args:
+        redis: server of the registry.
+        queues: the queues of each capsule.
+        liveness_seconds: how long a beat keeps the owner alive.
+        keeper: receives each registration; it beats as well, and requeues the jobs when the process dies.
+    """
+
+    def __init__(
+        self,
+        redis: Redis,
+        queues: Mapping[str, Iterable[str]],
+        liveness_seconds: float,
+        keeper: KeeperLink | None = None,
+    ) -> None:
+        self._redis = redis
+        self._queues = {capsule: list(names) for capsule, names in queues.items()}
+        self._life_ms = int(liveness_seconds * 1000)
+        self._lock = threading.RLock()
+        self._left = False
+        self._keeper = keeper
+        #: Time of the last successful beat in monotonic seconds; None before the first.
+        self.beaten_at: float | None = None
+        self.identity = new_identity()
+
+    def registered(self, capsule: str) -> tuple[str, ...]:
+        """Every queue that the capsule has ever served, including removed ones: private lists may still have jobs."""
+        return tuple(self._queues[capsule])
+
+    def owner(self, capsule: str) -> Owner:
+        return Owner(self.identity, capsule)
+
+    def register(self) -> None:
+        """Beat; if this owner was fenced, register under a new nonce. Does nothing after `leave`."""
+        with self._lock:
+            if self._left:
+                return
+            identity = self.identity
+            try:
+                self._beat(identity)
+            except Fenced:
+                self.renew(identity)
+
+    def renew(self, fenced_identity: str) -> None:
+        """Create a new nonce, unless another thread has done so since ``fenced_identity`` was refused."""
+        with self._lock:
+            if self.identity != fenced_identity:
+                return
+            identity = new_identity()
+            # Register it before use: a sweeper could not find jobs in unregistered lists.
+            self._beat(identity)
+            self.identity = identity
+            logger.warning(
+                "%s was declared dead while it was silent; other workers run its jobs, this process continues as %s",
+                fenced_identity,
+                identity,
+            )
+
+    def serve(self, capsule: str, queues: Iterable[str]) -> None:
+        """Register additional queues of a capsule, before anything is claimed from them."""
+        with self._lock:
+            known = self._queues[capsule]
+            wider = list(dict.fromkeys((*known, *queues)))
+            if wider != known:
+                self._queues[capsule] = wider
+                try:
+                    self.register()
+                except BaseException:
+                    self._queues[capsule] = known  # not registered: the next call retries
+                    raise
+
+    def leave(self) -> bool:
+        """Remove the owner from the registry at a clean exit; False if its lists still contain jobs for a sweeper."""
+        with self._lock:
+            # Otherwise a beat that waits for this lock would register the owner again.
+            self._left = True
+            left = owners.forget(self._redis, self._lists(self.identity), leaving=True)
+            if left and self._keeper is not None:
+                self._keeper.left()
+            return left
+
+    def _beat(self, identity: str) -> None:
+        lists = self._lists(identity)
+        owners.beat(self._redis, lists, self._life_ms)
+        self.beaten_at = time.monotonic()
+        if self._keeper is not None:
+            self._keeper.owns(lists, self._life_ms, self._redis.settings)
+
+    def _lists(self, identity: str) -> Lists:
+        return Lists(identity, {capsule: tuple(queues) for capsule, queues in self._queues.items()})

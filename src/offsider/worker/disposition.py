@@ -1,0 +1,93 @@
+"""Where a job goes after its run. `Settlement.decide` chooses one, and the fetcher writes it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from offsider.core.payload import JobPayload
+    from offsider.storage.effects import Effect
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Disposition:
+    """Base of all dispositions.
+
+    Attributes:
+        effects: writes of extensions, executed by the same script.
+    """
+
+    effects: Sequence[Effect] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Done(_Disposition):
+    """The job leaves the server.
+
+    Attributes:
+        died: payload for the death handlers, if the job was discarded or has no attempt left.
+    """
+
+    died: JobPayload | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Back(_Disposition):
+    """The job returns to the head of its queue as ``payload``."""
+
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Last(_Disposition):
+    """The job returns to the tail of its queue, byte for byte."""
+
+
+@dataclass(frozen=True, slots=True)
+class Later(_Disposition):
+    """The job waits in a sorted set as ``payload``."""
+
+    where: Literal["retry", "schedule"]
+    payload: bytes
+    delay_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Dead(_Disposition):
+    """The job enters the dead set as ``payload``.
+
+    Attributes:
+        died: payload for the death handlers; None for a malformed payload.
+    """
+
+    payload: bytes
+    died: JobPayload | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Aside(_Disposition):
+    """The job enters the quarantine."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere(_Disposition):
+    """The job is stored elsewhere already, by an admission. Nothing but its effects is written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lost(_Disposition):
+    """Another process owns the job: this run is void. Nothing is written."""
+
+
+Disposition: TypeAlias = Done | Back | Last | Later | Dead | Aside | Elsewhere | Lost
+
+
+def with_effects(disposition: Disposition, effects: Sequence[Effect]) -> Disposition:
+    """Add the effects that apply to this disposition. A void run has none."""
+    ends = isinstance(disposition, (Done, Dead))
+    chosen = () if isinstance(disposition, Lost) else tuple(one for one in effects if ends or not one.at_end)
+    return replace(disposition, effects=chosen) if chosen else disposition

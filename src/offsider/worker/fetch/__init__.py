@@ -1,0 +1,1 @@
+"""Takes jobs from their queues and writes where they go."""

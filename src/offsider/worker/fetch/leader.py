@@ -1,0 +1,208 @@
+"""The work of the thread with the lead: claim jobs for all threads, wait for the server, and distribute the jobs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from offsider.core.errors import RedisFailure, RedisUnavailable
+from offsider.storage import working
+from offsider.worker import outage
+from offsider.worker.fetch.line import NOTHING, Books, Line, Request
+from offsider.worker.outage import Outage
+from offsider.worker.unit_of_work import UnitOfWork
+
+if TYPE_CHECKING:
+    from offsider.storage.working import ClaimReply
+    from offsider.worker.fetch.fetcher import FetcherContext
+    from offsider.worker.fetch.idle_threads import IdleThreads
+    from offsider.worker.fetch.server_wait import ServerWait
+
+REFUSED_SECONDS = 0.05
+
+
+class Leader:
+    """Operations of the thread that has the lead of one capsule. Other threads may only call `attempt`.
+
+    Args:
+        arrived: called after jobs have arrived, or a request was written.
+
+    Attributes:
+        line: its round trips.
+    """
+
+    def __init__(
+        self,
+        context: FetcherContext,
+        wait: ServerWait,
+        books: Books,
+        idle: IdleThreads,
+        arrived: Callable[[], None],
+    ) -> None:
+        self._context = context
+        self._wait = wait
+        self._books = books
+        self._idle = idle
+        self._wake_ticker = arrived
+        self._outage = Outage(f"fetcher of capsule {context.capsule.name}", context.config)
+        self.line = Line(context, wait, books, idle, self._take_in)
+        self._failed_at = -outage.RETRY_SECONDS
+
+    @property
+    def resting(self) -> bool:
+        """Whether a request has just failed, so that only the leader retries."""
+        recent = time.monotonic() < self._failed_at + outage.RETRY_SECONDS
+        return recent and self.line.answered_at <= self._failed_at
+
+    def hurry(self) -> None:
+        """Skip the pause after a failure."""
+        self._failed_at = -outage.RETRY_SECONDS
+
+    def attempt(self, step: Callable[[], object]) -> bool:
+        """Make a request; if it fails, report the failure and return False."""
+        try:
+            step()
+        except RedisFailure as error:
+            self._note_failed(error)
+            return False
+        self._outage.over()
+        return True
+
+    def fetch(self) -> None:
+        """Wait until a thread has work: a job, or replies to report."""
+        try:
+            if self._books.reconciler.due:
+                self.reconcile()
+            result = self._next_reply()
+            if result is None:
+                stale = bool(self._books.unacknowledged.unsent) or not self.line.dry
+                result = self.line.ack_and_claim() if stale else self.line.last
+            while not result.refused and self._may_sleep() and not self._has_news():
+                self._sleep(result)
+                if self._may_start_at_once():
+                    self.line.note_start()
+                    self._take_in(Request(self.line.owner(), (), (), 0, self.line.answered_at, leading=True), NOTHING)
+                    break
+                result = self.line.ack_and_claim()
+            self.top_up()
+        except RedisFailure as error:
+            if isinstance(error, RedisUnavailable) and error.ambiguous:
+                self.line.doubt()
+            self._note_failed(error)
+            self._books.quiet.wait(outage.RETRY_SECONDS)
+            return
+        self._outage.over()
+        if result.refused and not self._books.prefetched.ready:
+            self._outage.noticed(working.refusal(result.refused))
+            self._books.quiet.wait(REFUSED_SECONDS)
+
+    def top_up(self) -> None:
+        """Request more jobs while some are still ready to run."""
+        self.line.collect_arrived()
+        if len(self._books.prefetched.ready) <= self._books.prefetched.low:
+            self.ask_ahead(1)
+
+    def ask_ahead(self, more: int = 0) -> bool:
+        """Write the next request without waiting for its reply. False if that is not possible now."""
+        pops = self._wait.pops
+        if self.line.full or self._books.reconciler.due or pops.waiting or pops.brought:
+            return False
+        self.line.ask(more)
+        self._wake_ticker()
+        return True
+
+    def acknowledge(self) -> None:
+        """Write acknowledgements, and leave the reply to the thread that needs its jobs."""
+        self.line.collect_arrived()
+        while self.line.full:
+            self.line.collect()
+        if not self.ask_ahead():
+            self.line.ack_and_claim()
+
+    def catch_up(self) -> None:
+        """Make all comparisons that are due, write all acknowledgements, and read all replies."""
+        if self._books.reconciler.due:
+            self.reconcile()
+        self.line.ack_and_claim(claim=False)
+
+    def reconcile(self) -> None:
+        """Compare the lists with the jobs in flight, after all replies were read and all pops called back."""
+        self.line.collect_all()
+        if self._wait.pops.waiting or self._wait.pops.brought:
+            self.line.ack_and_claim(claim=False)
+        self.line.compare()
+
+    # --- the steps of `fetch` ---------------------------------------------------------------------
+
+    def _next_reply(self) -> ClaimReply | None:
+        """Read replies until one delivers something; None if none was under way."""
+        result = None
+        while self.line.under_way and (result is None or not self._has_news()):
+            result = self.line.collect()
+        return result
+
+    def _has_news(self) -> bool:
+        prefetched = self._books.prefetched
+        return bool(prefetched.ready or prefetched.surplus or self._books.unacknowledged.answered)
+
+    def _may_sleep(self) -> bool:
+        return not (self._books.unacknowledged.unsent or self._books.quiet.is_set() or self._books.reconciler.due)
+
+    def _sleep(self, result: ClaimReply) -> None:
+        context = self._context
+        # In their fixed order: in random order, each queue would eventually get its own connection.
+        queues = context.capsule.queues if context.claims_allowed() else ()
+        self._wait.sleep(self.line.owner(), queues, result.paused, self._may_sleep)
+        self._heed_pops()
+
+    def _heed_pops(self) -> None:
+        if self._wait.lost_a_pop():
+            self.line.doubt(self._wait.straggling_seconds)
+
+    def _may_start_at_once(self) -> bool:
+        """Return whether jobs from pops may start without another round trip.
+
+        A round trip is necessary to read the paused queues, unless the server sends notifications of pauses, and to
+        call back pops that could deliver more jobs than the remaining threads can run (rules 15 and 17).
+        """
+        pops = self._wait.pops
+        told = pops.brought and self._wait.knows_pauses
+        if not told or self._books.reconciler.due or not self.line.wanted():
+            return False
+        return self._idle.count - len(pops.brought) >= len(pops.waiting)
+
+    def _take_in(self, request: Request, result: ClaimReply) -> None:
+        """Make jobs available to threads: jobs from pops first, because they arrived before those of the claim."""
+        self._heed_pops()
+        now, owner, books = request.at, request.owner, self._books
+        popped = self._wait.pops.take()
+        units = [UnitOfWork(entry.queue, entry.raw, owner, now) for entry in popped if entry.owner == owner]
+        units += [UnitOfWork(queue, raw, owner, now) for queue, raw in result.claimed]
+        if not units:
+            return
+        books.in_flight.add(units)
+        self._wait.found()
+        if popped:
+            units = self._allowed(units, result.paused, request.order)
+        books.prefetched.ready.extend(units)
+        self._wake_ticker()
+
+    def _allowed(self, units: list[UnitOfWork], paused: frozenset[str], order: Sequence[str]) -> list[UnitOfWork]:
+        """Return the jobs that may start now, by priority; the rest is surplus.
+
+        This is necessary because a pop ignores pauses and more important queues.
+        """
+        surplus = self._books.prefetched.surplus
+        surplus.extend(unit for unit in units if unit.queue in paused)
+        places = {queue: place for place, queue in enumerate(order)}
+        units = sorted((unit for unit in units if unit.queue not in paused), key=lambda unit: places.get(unit.queue, 0))
+        room = self.line.wanted()
+        surplus.extend(units[room:])
+        return units[:room]
+
+    # --- failures ---------------------------------------------------------------------------------
+
+    def _note_failed(self, error: RedisFailure) -> None:
+        self._failed_at = time.monotonic()
+        self._outage.noticed(error)

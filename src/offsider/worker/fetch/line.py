@@ -1,0 +1,367 @@
+"""The round trips of one capsule: each acknowledges finished jobs and may claim new ones.
+
+1. `Line.ack_and_claim` waits for its reply. `Line.ask` only writes a request; `Line.collect` reads the oldest reply.
+   These requests use one connection, so replies arrive in order. Close to the server one request is under way at a
+   time; at a distance (`DISTANT_SECONDS`) up to `MOST_UNDER_WAY`, so that threads do not wait for the network.
+2. Only the thread with the turn makes a request or reads a reply. To claim, a thread needs the lead as well.
+3. If a reply is lost, its request and all later ones on the same connection are in doubt. Their acknowledgements are
+   kept, and the private lists are compared (`Reconciler`) before the next request.
+4. If the identity was fenced, its finished and unstarted jobs belong to other processes, and are void here.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from offsider.core.errors import Fenced, RedisFailure, RedisRefused, RedisUnavailable
+from offsider.storage import working
+from offsider.storage.pipelined import Pipelined
+from offsider.worker.fetch.prefetch_size import PrefetchSize
+
+if TYPE_CHECKING:
+    from offsider.storage.effects import Placed
+    from offsider.storage.working import ClaimReply, Owner
+    from offsider.worker.fetch.fetcher import FetcherContext
+    from offsider.worker.fetch.idle_threads import IdleThreads
+    from offsider.worker.fetch.in_flight import InFlight
+    from offsider.worker.fetch.prefetched import Prefetched
+    from offsider.worker.fetch.reconcile import Reconciler
+    from offsider.worker.fetch.server_wait import ServerWait
+    from offsider.worker.fetch.unacknowledged import Finished, Unacknowledged
+
+#: Maximum number of requests without a reply, for a distant server.
+MOST_UNDER_WAY = 16
+#: With this many jobs to prefetch, the next request is written before they run out.
+MANY = 20
+#: From this number of finished jobs per second on, one thread runs several short jobs before another wakes up.
+RAPID = 10_000
+#: A shorter job is acknowledged together with others.
+MERGED_BELOW_SECONDS = 0.001
+#: Delay of the second comparison: the server may still execute a command of a connection that was closed here.
+SECOND_LOOK_SECONDS = 7.0
+
+NOTHING = working.ClaimReply((), (), working.NOT_PAUSED, "")
+
+
+@dataclass(slots=True)
+class Request:
+    """The contents of one round trip.
+
+    Attributes:
+        finished: jobs to acknowledge.
+        order: the queues to claim from.
+        at: when it was made, in monotonic seconds; after the reply, when its jobs arrived.
+        leading: it also claims; else it only acknowledges.
+        effects: effects of the finished jobs' dispositions.
+    """
+
+    owner: Owner
+    finished: Sequence[Finished]
+    order: Sequence[str]
+    limit: int
+    at: float
+    leading: bool
+    effects: Placed = ()
+
+    @property
+    def done(self) -> list[tuple[str, bytes]]:
+        return [(one.unit.queue, one.unit.raw) for one in self.finished]
+
+
+@dataclass(frozen=True, slots=True)
+class Books:
+    """A fetcher's records of its own jobs; ``quiet`` is set when it takes no more of them."""
+
+    in_flight: InFlight
+    prefetched: Prefetched
+    unacknowledged: Unacknowledged
+    reconciler: Reconciler
+    quiet: threading.Event = field(default_factory=threading.Event)
+
+
+class Line:
+    """The requests of one capsule.
+
+    Args:
+        idle: the threads that wait for a job.
+        arrived: called with each reply to a claim, by the thread that has the turn.
+
+    Attributes:
+        prefetch: computes the number of jobs to claim beyond those that idle threads need.
+        last: the reply to the last claim.
+        dry: the last claim emptied the queues, so the leader may sleep without another claim.
+        answered_at: time of the last reply in monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        context: FetcherContext,
+        wait: ServerWait,
+        books: Books,
+        idle: IdleThreads,
+        arrived: Callable[[Request, ClaimReply], None],
+    ) -> None:
+        self._context = context
+        self._wait = wait
+        self._books = books
+        self._idle = idle
+        self._arrived = arrived
+        self._turn = threading.Lock()
+        self._wire = Pipelined(context.redis)
+        self._under_way: deque[Request] = deque()
+        self._owner = context.ownership.owner(context.capsule.name)
+        self._rebuilding = False
+        self._starved_seconds = 0.0
+        threads = sum(one.concurrency for one in context.config.capsules.values())
+        self.prefetch = PrefetchSize(context.capsule.concurrency / threads)
+        self.last = NOTHING
+        self.dry = False
+        self.answered_at = 0.0
+
+    # --- what is under way ------------------------------------------------------------------------
+
+    @property
+    def busy(self) -> bool:
+        """Whether a round trip is under way that may still deliver a job."""
+        return self._turn.locked() or bool(self._under_way)
+
+    @property
+    def under_way(self) -> bool:
+        """Whether there are replies to collect."""
+        return bool(self._under_way)
+
+    @property
+    def full(self) -> bool:
+        """Whether a reply must be read before the next request."""
+        return len(self._under_way) >= (MOST_UNDER_WAY if self.prefetch.far else 1)
+
+    def waits_since(self, moment: float) -> bool:
+        """Return whether the oldest unread reply belongs to a request written before this moment."""
+        try:
+            return self._under_way[0].at < moment
+        except IndexError:
+            return False
+
+    def wanted(self, more: int = 0) -> int:
+        """Return how many jobs to claim next: one for each waiting thread, and some to prefetch."""
+        # Checked with the turn, so that `busy` shows this claim to others.
+        if self._books.quiet.is_set() or not self._context.claims_allowed():
+            return 0
+        ahead = self._room() - len(self._books.prefetched.ready)
+        return max(0, min(self._idle.count + more + ahead, working.BATCH))
+
+    def _room(self) -> int:
+        """Return how many jobs may be prefetched, beyond those already requested.
+
+        The limit applies to all claimed and unacknowledged jobs, beyond one job for each thread. It includes jobs on
+        their way from the server, and finished jobs whose acknowledgement is on its way to the server.
+        """
+        requests = self._under_way.copy()  # in one step: another thread may read a reply
+        asked = sum(request.limit for request in requests)
+        unanswered = sum(len(request.finished) for request in requests)
+        return min(self.prefetch.ahead, self.prefetch.most - unanswered) - asked
+
+    # --- requests ---------------------------------------------------------------------------------
+
+    def ack_and_claim(self, *, claim: bool = True, leading: bool = True) -> ClaimReply:
+        """Make one round trip: acknowledge finished jobs, claim the wanted number, and call waiting pops back.
+
+        Args:
+            leading: the caller has the lead. Other threads only acknowledge: claims and pops need the lead.
+
+        Raises:
+            RedisFailure: the round trip failed.
+        """
+        if leading:
+            self.collect_all()
+        with self._turn:
+            request = self._request(self.wanted() if claim else 0, leading=leading)
+            pops = self._wait.pops if leading and self._wait.pops.waiting else None
+            redis = self._context.redis
+            try:
+                return self._answered(
+                    request,
+                    lambda: working.ack_and_claim(
+                        redis,
+                        request.owner,
+                        request.order,
+                        request.limit,
+                        request.done,
+                        effects=request.effects,
+                        pops=pops,
+                    ),
+                    timed=pops is None,
+                )
+            except RedisFailure as error:
+                self._keep(request, error)
+                raise
+
+    def ask(self, more: int = 0) -> None:
+        """Write the next request; `collect` reads its reply. The caller has the lead, and the line is not `full`.
+
+        Args:
+            more: number of threads to claim for in addition to the idle ones.
+
+        Raises:
+            RedisFailure: the request could not be written.
+        """
+        if self._rebuilding and not self._under_way:
+            self._rebuilding = False
+            self._wire.close()
+        with self._turn:
+            request = self._request(self.wanted(more), leading=True)
+            try:
+                self._wire.ask(request.owner, request.order, request.limit, request.done, request.effects)
+            except RedisFailure as error:
+                self._keep(request, error)
+                raise
+            self._books.unacknowledged.mark_sent(request.finished)
+            self._under_way.append(request)
+            self._set_low()
+
+    def collect(self) -> ClaimReply | None:
+        """Read the oldest reply; None if none is under way. The caller has the lead.
+
+        Raises:
+            RedisFailure: the reply was lost, or the server refused the request.
+        """
+        if not self._under_way:
+            return None
+        with self._turn:
+            request = self._under_way.popleft()
+            try:
+                return self._answered(request, lambda: self._wire.answer(request.order, request.effects))
+            except RedisFailure as error:
+                self._keep(request, error)
+                # Nothing was executed, for example after a restart of the server. The next request sends the script.
+                if not isinstance(error, RedisRefused) or error.code != "NOSCRIPT":
+                    raise
+                self._books.unacknowledged.stuck = False
+                return None
+
+    def collect_arrived(self) -> None:
+        """Read the replies that have arrived, without waiting. The caller has the lead."""
+        while self._under_way and self._wire.readable:
+            self.collect()
+
+    def collect_all(self) -> None:
+        """Read all replies. The caller has the lead."""
+        while self._under_way:
+            self.collect()
+
+    def compare(self) -> None:
+        """Compare the private lists with the jobs in flight. The caller has the lead and has collected all replies."""
+        unacknowledged = self._books.unacknowledged
+        with self._turn:
+            # An atomic copy: other threads append concurrently.
+            unacknowledged.remove(self._books.reconciler.run(unacknowledged.unsent.copy()))
+
+    def note_start(self) -> None:
+        """Record that jobs start without a round trip; jobs finished before the sleep no longer count for the rate."""
+        self.answered_at = time.monotonic()
+        self.dry = False  # their queues may contain more
+        if self._turn.acquire(blocking=False):  # otherwise a round trip is under way, which records its own
+            try:
+                self.prefetch.note(0)
+            finally:
+                self._turn.release()
+
+    def owner(self) -> Owner:
+        """Return the current owner of the private lists."""
+        ownership = self._context.ownership
+        if self._owner.identity is not ownership.identity:
+            self._owner = ownership.owner(self._context.capsule.name)
+        return self._owner
+
+    def doubt(self, again_after_seconds: float = 0.0) -> None:
+        """Compare the lists before the next claim, and again a little later, because a reply was lost."""
+        self._books.reconciler.doubt(max(SECOND_LOOK_SECONDS, again_after_seconds))
+        self._wait.wake()
+
+    def rebuild(self) -> None:
+        """Use a new connection as soon as no reply is under way."""
+        self._rebuilding = True
+
+    def close(self) -> None:
+        self._wire.close()
+
+    # --- with the turn ----------------------------------------------------------------------------
+
+    def _request(self, limit: int, *, leading: bool) -> Request:
+        context, owner = self._context, self.owner()
+        order = context.capsule.fetch_order(context.config.random) if leading else ()
+        # Before a comparison nothing is acknowledged: the server may have executed the acknowledgement already.
+        finished = () if self._books.reconciler.due else self._books.unacknowledged.take(owner)
+        self._note_rate(finished)
+        effects = [
+            (place, effect)
+            for place, one in enumerate(finished)
+            if one.disposition.effects
+            for effect in one.disposition.effects
+        ]
+        return Request(owner, finished, order, limit, time.monotonic(), leading, effects)
+
+    def _answered(self, request: Request, ask: Callable[[], ClaimReply], *, timed: bool = True) -> ClaimReply:
+        began, idle = time.monotonic(), self._idle.count
+        books = self._books
+        try:
+            result = ask()
+        except Fenced:
+            books.unacknowledged.confirm(request.finished, range(len(request.finished)))
+            # Other processes own the unstarted jobs as well.
+            books.in_flight.remove(books.prefetched.take_of(request.owner))
+            self.dry = False
+            self._context.ownership.renew(request.owner.identity)
+            return NOTHING
+        self.answered_at = now = time.monotonic()
+        for (place, _), reply in zip(request.effects, result.replies, strict=True):
+            request.finished[place].replies = (*request.finished[place].replies, reply)
+        books.unacknowledged.confirm(request.finished, result.gone)
+        books.unacknowledged.stuck = books.reconciler.due and bool(books.unacknowledged.unsent)
+        # Estimate the time without a job from the average number of idle threads during the wait for this reply.
+        self._starved_seconds += (now - began) * (idle + self._idle.count) / 2 / self._context.capsule.concurrency
+        if timed and now - began > (now - request.at) / 2:  # otherwise the reply arrived before it was read
+            self.prefetch.note_round_trip(now - request.at, len(request.finished) + len(result.claimed))
+        if request.leading:
+            request.at = now
+            self.last, self.dry = result, not result.refused and 0 < request.limit > len(result.claimed)
+            self._arrived(request, result)
+        self._set_low()
+        return result
+
+    def _note_rate(self, finished: Sequence[Finished]) -> None:
+        """Update the rate with the jobs finished since the last request."""
+        starved_seconds, self._starved_seconds = self._starved_seconds, 0.0
+        self.prefetch.note(len(finished), starved_seconds=starved_seconds)
+        # Many threads with sleeping jobs reach a high rate together, but each of these jobs needs its own thread.
+        last = finished[-1].unit.run if finished else None
+        short = last is None or last.duration_seconds < MERGED_BELOW_SECONDS
+        self._books.prefetched.rapid = short and self.prefetch.per_second >= RAPID
+
+    def _set_low(self) -> None:
+        """Set the number of remaining jobs at which the next request is worth its cost."""
+        ahead = self.prefetch.ahead
+        # For a distant server several requests are under way, so each may deliver fewer jobs.
+        worth_it = min(ahead // 4 if self.prefetch.far else ahead - ahead // 2, working.BATCH)
+        self._books.prefetched.low = -1 if ahead < MANY or self.full else self._room() - worth_it
+
+    def _keep(self, request: Request, error: RedisFailure) -> None:
+        """Keep the acknowledgements of a failed request for the next one.
+
+        If its connection is closed, also keep those of the other requests under way on it.
+        """
+        self.dry = False
+        unacknowledged = self._books.unacknowledged
+        ambiguous = isinstance(error, RedisUnavailable) and error.ambiguous
+        if not self._wire.awaits:  # its connection is closed, and all replies are lost
+            ambiguous = ambiguous or bool(self._under_way)
+            while self._under_way:
+                unacknowledged.keep(self._under_way.pop().finished, doubtful=True)
+        unacknowledged.keep(request.finished, doubtful=ambiguous)
+        if ambiguous:
+            self.doubt(self._wait.straggling_seconds if self._wait.pops.waiting else 0.0)

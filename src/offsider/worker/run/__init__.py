@@ -1,0 +1,1 @@
+"""Running a job, from the payload bytes to an outcome."""

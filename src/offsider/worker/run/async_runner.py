@@ -1,0 +1,259 @@
+"""The event loop of a capsule, on which its ``async def`` jobs run.
+
+A processor's thread submits a coroutine to the loop and waits for it. So middleware, context, outcome and settling
+are the same for both kinds of jobs, and the cancellation of a job cannot interrupt the worker's bookkeeping.
+
+A time limit is raised at the job's ``await``. The task is cancelled, and before the CancelledError enters the coroutine
+it is replaced with the error of the limit, which is a CancelledError too. So the job may catch either, and asyncio
+code in between cleans up as after any cancellation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from contextlib import AbstractContextManager, nullcontext, suppress
+from types import TracebackType
+from typing import Any, NoReturn
+
+from offsider.core.errors import Shutdown
+from offsider.runtime.context import current_job_or_none
+from offsider.runtime.forks import came_back, here
+
+#: A thread that waits longer than this for a coroutine gives up its seat.
+SHORT_SECONDS = 0.005
+
+
+class _Call:
+    """A coroutine that a thread waits for. A late stop or time limit cannot hit the next coroutine of the thread."""
+
+    def __init__(self, coroutine: Coroutine[Any, Any, Any], *, limited: bool) -> None:
+        self._steps = _Steps(coroutine, self._limit_that_lands if limited else None)
+        # The coroutine runs with the job's context variables: current_job and the log context.
+        self._context = contextvars.copy_context()
+        self.done: Future[Any] = Future()
+        self.task: asyncio.Task[Any] | None = None
+        #: Other threads set `interrupted` and `limit`; only the loop uses the other attributes.
+        self.interrupted = False
+        self.limit: Callable[[], BaseException] | None = None
+
+    def begin(self) -> None:
+        self.task = asyncio.get_running_loop().create_task(self._steps, context=self._context)
+        if self.interrupted or self.limit is not None:  # before the task was created
+            self.task.cancel()
+        self.task.add_done_callback(self._end)
+
+    def cancel(self) -> None:
+        if self.task is not None:
+            self.task.cancel()
+
+    def _end(self, task: asyncio.Task[Any]) -> None:
+        error = _cancellation_of(task) if task.cancelled() else task.exception()
+        if error is None:
+            self.done.set_result(task.result())
+        elif self.interrupted and _caused_by_cancellation(error):
+            self.done.set_exception(Shutdown())
+        else:
+            self.done.set_exception(error)
+
+    def _limit_that_lands(self) -> BaseException | None:
+        make, self.limit = self.limit, None
+        if make is None or self.interrupted:
+            return None
+        if self.task is not None:
+            self.task.uncancel()  # later awaits of the job must work
+        return make()
+
+
+class AsyncRunner:
+    """One event loop in a separate thread, started at the first coroutine.
+
+    Args:
+        name: name of the thread.
+        long_wait: returns a context manager; a processor's thread enters it when it has waited for a coroutine for
+            longer than SHORT_SECONDS.
+    """
+
+    def __init__(self, name: str, long_wait: Callable[[], AbstractContextManager[object]] = nullcontext) -> None:
+        self._name = name
+        self._long_wait = long_wait
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        #: By the ident of the waiting thread.
+        self._calls: dict[int, _Call] = {}
+
+    def run(self, coroutine: Coroutine[Any, Any, Any], *, limited: bool = False) -> Any:
+        """Run a coroutine to its end and return its result; called by a processor's thread.
+
+        Args:
+            limited: whether the job has a time limit, so that `limit` may be called for it.
+
+        Raises:
+            Shutdown: `cancel` was called for this thread.
+        """
+        loop = self._ready()
+        thread_id, call = threading.get_ident(), _Call(coroutine, limited=limited)
+        self._calls[thread_id] = call
+        try:
+            loop.call_soon_threadsafe(call.begin)
+            with suppress(TimeoutError):  # of this wait, or of the job: the latter is raised again below
+                return call.done.result(SHORT_SECONDS)
+            with nullcontext() if call.done.done() else self._long_wait():
+                return call.done.result()
+        finally:
+            del self._calls[thread_id]
+
+    def cancel(self, thread_id: int) -> bool:
+        """Cancel the coroutine that a thread waits for, at its next ``await``; False if there is none."""
+        loop, call = self._loop, self._calls.get(thread_id)
+        if loop is None or call is None:
+            return False
+        call.interrupted = True
+        loop.call_soon_threadsafe(call.cancel)
+        return True
+
+    def limit(self, thread_id: int, error: Callable[[], BaseException]) -> bool:
+        """Raise ``error()`` at the next ``await`` of the coroutine that a thread waits for.
+
+        Args:
+            error: returns the error of a time limit, which must also be a CancelledError. Called on the loop, right
+                before the error is raised.
+
+        Returns:
+            False if the thread waits for no coroutine.
+        """
+        loop, call = self._loop, self._calls.get(thread_id)
+        if loop is None or call is None:
+            return False
+        call.limit = error
+        loop.call_soon_threadsafe(call.cancel)
+        return True
+
+    def waits(self, thread_id: int) -> bool:
+        """Return whether a thread waits for a coroutine."""
+        return thread_id in self._calls
+
+    @property
+    def loop_thread_id(self) -> int | None:
+        return None if self._thread is None else self._thread.ident
+
+    def tasks(self) -> list[asyncio.Task[Any]]:
+        """Return the tasks that are on the loop now, for a dump."""
+        return [call.task for call in self._calls.copy().values() if call.task is not None]
+
+    def stop(self) -> None:
+        """Stop the loop and cancel the tasks that still run on it."""
+        with self._lock:
+            loop, thread = self._loop, self._thread
+            self._loop = self._thread = None
+        if loop is not None and thread is not None:
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join(timeout=0.2)
+
+    def _ready(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._loop is None:
+                started = threading.Event()
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(
+                    target=self._serve, args=(self._loop, started), name=self._name, daemon=True
+                )
+                self._thread.start()
+                started.wait()
+            return self._loop
+
+    def _serve(self, loop: asyncio.AbstractEventLoop, started: threading.Event) -> None:
+        asyncio.set_event_loop(loop)
+        loop.call_soon(started.set)
+        try:
+            self._run(loop)
+            left = asyncio.all_tasks(loop)
+            for task in left:
+                task.cancel()
+            loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+            loop.run_until_complete(loop.shutdown_asyncgens())
+        finally:
+            loop.close()
+
+    def _run(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Run the loop until `stop`. A SystemExit of one job, which asyncio reraises, must not end it for all jobs."""
+        while self._loop is loop:
+            # The exception already is the outcome of its job, or it comes from a task that a job left behind.
+            with suppress(SystemExit, KeyboardInterrupt):
+                loop.run_forever()
+
+
+def _cancellation_of(task: asyncio.Task[Any]) -> BaseException:
+    """Return the error that ended a cancelled task: that of a time limit, or a plain CancelledError."""
+    try:
+        task.exception()
+    except asyncio.CancelledError as error:
+        return error
+    return asyncio.CancelledError()
+
+
+class _Steps(Coroutine[Any, Any, Any]):
+    """Wraps the coroutine of a job and checks after each step for a fork.
+
+    A child that the job forks exits at the end of the step, before it could run a copy of the event loop.
+
+    Args:
+        coroutine: the coroutine of the job.
+        limit: returns the error of a time limit, which replaces a CancelledError, or None for any other cancellation.
+            None for a job without limits.
+    """
+
+    def __init__(self, coroutine: Coroutine[Any, Any, Any], limit: Callable[[], BaseException | None] | None) -> None:
+        self._coroutine = coroutine
+        self._limit = limit
+
+    def __await__(self) -> Any:
+        return self._coroutine.__await__()
+
+    def send(self, value: Any) -> Any:
+        if here.stray:  # another task forked
+            _came_back()
+        try:
+            return self._coroutine.send(value)
+        finally:
+            if here.stray:
+                _came_back()
+
+    def throw(self, kind: Any, value: Any = None, trace: TracebackType | None = None) -> Any:  # noqa: ARG002
+        error = kind if value is None else value
+        if self._limit is not None and (isinstance(error, asyncio.CancelledError) or error is asyncio.CancelledError):
+            error = self._limit() or error
+        try:
+            return self._coroutine.throw(error)
+        finally:
+            if here.stray:
+                _came_back()
+
+    def close(self) -> None:
+        self._coroutine.close()
+
+    @property
+    def cr_frame(self) -> Any:
+        """The frame for `asyncio.Task.get_stack`, which a dump calls."""
+        return getattr(self._coroutine, "cr_frame", None)
+
+
+def _came_back() -> NoReturn:
+    job = current_job_or_none()
+    came_back(*(("", "") if job is None else (job.jid, job.name)))
+
+
+def _caused_by_cancellation(error: BaseException) -> bool:
+    """Return whether a cancellation caused ``error``, also if the job raised another exception from it."""
+    seen: set[int] = set()
+    current: BaseException | None = error
+    while current is not None and id(current) not in seen:
+        if isinstance(current, asyncio.CancelledError):
+            return True
+        seen.add(id(current))
+        current = current.__cause__ or current.__context__
+    return False

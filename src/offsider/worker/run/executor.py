@@ -1,0 +1,257 @@
+"""One run of one job, from its bytes to its outcome.
+
+1. Decode and normalize the payload. A malformed payload ends here; a warning reports unusable values.
+2. Call one chain of entries. Each entry is ``entry(job, call_next)`` and returns an outcome:
+
+   - kill switches, stranded jobs, and the admissions of extensions may return an outcome without calling
+     ``call_next``: then the job does not run, and one line is logged;
+   - the job log writes ``start``, and ``done`` or ``fail``;
+   - the reloader does the setup and cleanup that a web framework does around each request;
+   - the registry finds the job, by its class name only;
+   - the application's server middleware runs around `perform`, which runs inside the interruptible window.
+
+An exception of the last two becomes the outcome. Nothing here writes to Redis: the fetcher does, with the outcome.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from types import CoroutineType
+from typing import TYPE_CHECKING, Any, cast
+
+from offsider.config.hooks import no_reload
+from offsider.core.compression import COMPRESSED, expand
+from offsider.core.errors import Discard, HardTimeout, MalformedPayload, Reschedule, Skip, TooManyReschedules
+from offsider.core.normalize import ignored, normalize
+from offsider.core.once import first_time
+from offsider.core.outcome import (
+    Discarded,
+    Failed,
+    Interrupted,
+    Malformed,
+    Outcome,
+    Rescheduled,
+    Skipped,
+    Succeeded,
+)
+from offsider.core.payload import decode, json_type
+from offsider.jobs import registry
+from offsider.logs.structured import about_here
+from offsider.runtime.context import JobContext, enter_job, leave_job
+from offsider.runtime.forks import came_back, here
+from offsider.runtime.middleware import Chain
+from offsider.worker.run.injection import Injection
+from offsider.worker.run.interrupt import Window, caused_by_shutdown
+from offsider.worker.unit_of_work import Run
+
+if TYPE_CHECKING:
+    from offsider.config.capsule import Capsule
+    from offsider.jobs.registry import Declared
+    from offsider.worker.parts import WorkerParts
+    from offsider.worker.run.async_runner import AsyncRunner
+    from offsider.worker.run.job_logger import JobLogger
+    from offsider.worker.run.time_limits import Limits, TimeLimits
+    from offsider.worker.unit_of_work import UnitOfWork
+
+logger = logging.getLogger("offsider")
+
+#: Measuring CPU time takes two system calls per run, up to a tenth of the shortest runs. After a run shorter than
+#: SHORT_SECONDS, the next SHORT_RUNS runs are not measured until one is longer, unless a listener needs each of them.
+SHORT_SECONDS = 0.001
+SHORT_RUNS = 15
+
+_SUCCEEDED = Succeeded()
+_INTERRUPTED = Interrupted()
+
+
+class Executor:
+    """Runs the jobs of one processor, one after the other.
+
+    Args:
+        parts: the objects that all processors of the worker share.
+        capsule: the capsule; its server middleware runs around the job.
+        job_logger: writes ``start``, ``done`` and ``fail``.
+        async_runner: runs coroutines.
+        overran: called with the unit and the run of a job that has failed because it still runs after its hard limit.
+    """
+
+    def __init__(
+        self,
+        parts: WorkerParts,
+        capsule: Capsule,
+        job_logger: JobLogger,
+        async_runner: AsyncRunner,
+        overran: Callable[[UnitOfWork, Run], None] | None = None,
+    ) -> None:
+        config = parts.config
+        self._reloader = config.reloader
+        self._reloads = config.reloader is not no_reload
+        self._listened = config.events.listened
+        self._sampled = config.worker.metrics
+        #: Number of next runs whose CPU time is not measured.
+        self._unmeasured = 0
+        self._logger = job_logger
+        self._async_runner = async_runner
+        self._stopping = parts.stopping
+        self._time_limits = parts.time_limits
+        self._overran = overran
+        self._middleware = capsule.server_middleware.compose(self._perform)
+        self._chain = Chain((*parts.admissions, *config.admissions)).compose(self._logged)
+        self._unit: UnitOfWork | None = None
+        self._started_at = 0.0
+        #: Outcome and duration of the current run, without the time for its log lines; None before it runs.
+        self._ran: tuple[Outcome, float] | None = None
+        self._cpu_seconds: float | None = None
+        self.window = Window()
+
+    def run(self, unit: UnitOfWork, started_at: float) -> Run:
+        """Run one job. Never raises an error of the job.
+
+        Args:
+            started_at: now, in epoch seconds.
+        """
+        started = time.perf_counter()
+        try:
+            payload = decode(unit.raw)
+            if COMPRESSED in payload:
+                payload = expand(payload, unit.raw)
+            known = normalize(payload)
+        except MalformedPayload as error:
+            return Run(None, Malformed(error), started_at, time.perf_counter() - started, None)
+        job = JobContext(
+            payload=known,
+            queue=unit.queue,
+            raw=unit.raw,
+            declared=registry.peek(known["class"]),
+            is_stopping=self._stopping,
+            owner=unit.owner,
+            alone_in=unit.alone_in,
+        )
+        self._unit, self._started_at, self._ran, self._cpu_seconds = unit, started_at, None, None
+        token = enter_job(job)
+        try:
+            if known is not payload:
+                _warn(job, ignored(payload, known))
+            try:
+                outcome = self._chain(job)
+            except BaseException as error:  # noqa: BLE001 - an error of an admission is a failure of the job
+                outcome = _INTERRUPTED if caused_by_shutdown(error) else Failed(error)
+            if here.stray:
+                came_back(job.jid, job.name)
+            if self._ran is None:
+                self._logger.instead_of_a_run(job, outcome)
+                self._ran = outcome, time.perf_counter() - started
+        finally:
+            leave_job(token)
+        return Run(job, self._ran[0], started_at, self._ran[1], self._cpu_seconds)
+
+    def _logged(self, job: JobContext) -> Outcome:
+        self._ran = self._logger.around(job, self._timed) if self._logger.wants(job) else self._timed(job)
+        return self._ran[0]
+
+    def _timed(self, job: JobContext) -> tuple[Outcome, float]:
+        started = time.perf_counter()
+        if self._unmeasured or not (self._sampled or self._listened("execution_finished")):
+            outcome = self._outcome(job)
+            duration_seconds = time.perf_counter() - started
+            self._unmeasured = self._unmeasured - 1 if self._unmeasured and duration_seconds < SHORT_SECONDS else 0
+            return outcome, duration_seconds
+        cpu_started = time.thread_time()
+        outcome = self._outcome(job)
+        self._cpu_seconds = time.thread_time() - cpu_started
+        duration_seconds = time.perf_counter() - started
+        if duration_seconds < SHORT_SECONDS and not self._listened("execution_finished"):
+            self._unmeasured = SHORT_RUNS
+        return outcome, duration_seconds
+
+    def _outcome(self, job: JobContext) -> Outcome:
+        try:
+            if self._reloads:
+                with self._reloader():
+                    self._find_and_run(job)
+            else:
+                self._find_and_run(job)
+        except (Reschedule, Discard, Skip) as signal:
+            return _asked_for(signal, job)
+        except BaseException as error:  # noqa: BLE001 - a job's SystemExit must not end the worker's thread
+            return _INTERRUPTED if caused_by_shutdown(error) else Failed(error)
+        finally:
+            if here.stray:  # middleware forked
+                came_back(job.jid, job.name)
+        return _SUCCEEDED
+
+    def _find_and_run(self, job: JobContext) -> None:
+        if job.declared is None:
+            job.declared = registry.find(job.payload["class"])
+        self._middleware(job)
+
+    def _perform(self, job: JobContext) -> object:
+        declared = cast("Declared", job.declared)
+        instance = declared.make(job)
+        args, kwargs = job.payload["args"], job.payload.get("kwargs", {})
+        declared.check_fits(args, kwargs)
+        limits = None if self._time_limits is None else self._time_limits.of(job, declared)
+        if limits is not None:
+            return self._perform_within(limits, job, partial(declared.perform, instance, args, kwargs))
+        with self.window:
+            try:
+                result = declared.perform(instance, args, kwargs)
+                if isinstance(result, CoroutineType):
+                    result = self._async_runner.run(cast("Coroutine[Any, Any, Any]", result))
+            finally:
+                if here.stray:  # the child must exit before worker code or middleware runs in it
+                    came_back(job.jid, job.name)
+        return result
+
+    def _perform_within(self, limits: Limits, job: JobContext, perform: Callable[[], object]) -> object:
+        time_limits, unit = cast("TimeLimits", self._time_limits), cast("UnitOfWork", self._unit)
+        started_at = self._started_at
+
+        def overran(error: HardTimeout, seconds: float) -> None:
+            if self._overran is not None:
+                self._overran(unit, Run(job, Failed(error), started_at, seconds, None))
+
+        watched = time_limits.watch(job, limits, Injection(self.window, self._async_runner), overran)
+        try:
+            with self.window:
+                result = perform()
+                if isinstance(result, CoroutineType):
+                    result = self._async_runner.run(cast("Coroutine[Any, Any, Any]", result), limited=True)
+        finally:
+            if here.stray:
+                came_back(job.jid, job.name)
+            if not time_limits.end(watched):
+                unit.settled = True  # its outcome was written when it exceeded its hard limit
+        return result
+
+
+def _asked_for(signal: Reschedule | Discard | Skip, job: JobContext) -> Outcome:
+    """Return the outcome of a run that raised Reschedule, Discard or Skip."""
+    match signal:
+        case Reschedule():
+            # A deploy stops the worker and interrupts a long job: that must not count against the limit.
+            if job.stopping:
+                return Rescheduled(signal.seconds, signal.reason)
+            if signal.limit is not None and job.rescheduled_count >= signal.limit:
+                return Failed(TooManyReschedules(signal.limit))
+            return Rescheduled(signal.seconds, signal.reason, counted=True)
+        case Discard():
+            return Discarded(signal)
+        case Skip():
+            return Skipped(signal.reason)
+
+
+def _warn(job: JobContext, keys: Sequence[str]) -> None:
+    for key in keys:
+        if first_time("ignored", job.name, key):
+            logger.warning(
+                "%s JID-%s: %r is %s, which is not usable and is ignored (logged once per class)",
+                job.name,
+                job.jid,
+                key,
+                json_type(decode(job.raw).get(key)),
+                extra={"fields": about_here(job)},
+            )

@@ -1,0 +1,180 @@
+"""Interrupts a thread while it runs a job, but never while it runs the worker's own bookkeeping.
+
+CPython can raise an exception in another thread, between two bytecodes of that thread. A thread in a system call or in
+C code does not see the exception until it executes bytecode again. Below, an exception is "aimed" when CPython has been
+asked to raise it, and has "landed" when it is raised. Rules:
+
+1. The window opens right before ``perform`` and closes right after. Outside, `interrupt` does nothing.
+   A stop raises `Shutdown`; a time limit raises `SoftTimeout` or `HardTimeout`.
+2. `interrupt` aims at no thread that is entering or leaving a context manager written in Python, such as a condition
+   of `threading` or a queue: its lock would stay locked. It checks the thread again a moment later. (Since CPython
+   3.13, an exception aimed at a thread that waits for the GIL lands one step later, which may still be in such a
+   function.)
+3. Closing the window lets an aimed exception land there, so that it cannot land later.
+4. A thread that cannot be interrupted keeps its job; the last step of the stop requeues the job and the process exits
+   (rule 12).
+5. `interrupt` does nothing while CPython 3.11 traces functions, as it does for coverage and debuggers: until the
+   exception has landed, every traced thread hangs at its next call, including the thread that stops the worker.
+6. `interrupt` does nothing on a CPython in which an exception can keep `with` from releasing a lock: see
+   `leaves_locks_taken`. It could be the lock of a log handler or of a connection pool, and the worker would hang
+   forever.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import platform
+import sys
+import threading
+import time
+from functools import partial
+from types import TracebackType
+
+from offsider.core.errors import HardTimeout, Shutdown, SoftTimeout
+
+AIMED = (Shutdown, SoftTimeout, HardTimeout)
+LANDING_JUMPS = 1000
+#: Attempts to find the thread in a function where it can be interrupted.
+LOOKS = 5
+LOOK_AGAIN_SECONDS = 0.0005
+#: Functions in which an exception would leave a lock locked, or be swallowed.
+SPARED = frozenset({"__enter__", "__exit__", "__del__"})
+
+#: A separate function object: other code may set other argument types on the attribute of `ctypes.pythonapi`.
+_set_async_exc = ctypes.pythonapi["PyThreadState_SetAsyncExc"]
+_set_async_exc.argtypes = (ctypes.c_ulong, ctypes.py_object)
+
+
+class _Landed(BaseException):
+    """Raised by `leaves_locks_taken` in its own thread."""
+
+
+def leaves_locks_taken() -> bool:
+    """Return whether an exception can be raised right after ``__enter__``, so that ``__exit__`` is not called.
+
+    CPython 3.14 and later are affected, until https://github.com/python/cpython/issues/148874 is fixed.
+    """
+    if sys.hexversion < 0x030E0000:
+        return False
+
+    class Probe:
+        left = False
+        # Written in C: it returns before the exception that it aims at its own thread can be raised.
+        __enter__ = staticmethod(partial(_set_async_exc, threading.get_ident(), _Landed))
+
+        def __exit__(self, *_: object) -> None:
+            self.left = True
+
+    probe = Probe()
+    try:
+        with probe:
+            _let_it_land()
+    except _Landed:
+        pass
+    return not probe.left
+
+
+class Window:
+    """The time during which the job of one thread may be interrupted. Use as a context manager."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._thread_id: int | None = None
+        self._aimed: type[BaseException] | None = None
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._thread_id = threading.get_ident()
+            self._aimed = None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        while True:
+            try:
+                with self._lock:
+                    self._thread_id = None
+                if self._aimed is not None:
+                    _let_it_land()
+            except AIMED:
+                # It landed here, after the job had ended.
+                continue
+            return
+
+    def interrupt(self, error: type[BaseException] = Shutdown) -> bool:
+        """Raise ``error`` in the thread.
+
+        Args:
+            error: a class in `AIMED`, or a subclass of one.
+
+        Returns:
+            False if the thread is outside the window, stays in a spared function, or interrupts are not possible.
+        """
+        for look in range(LOOKS):
+            if look:
+                time.sleep(LOOK_AGAIN_SECONDS)
+            with self._lock:
+                if self._thread_id is None or not _may_aim():
+                    return False
+                if self._aimed in (error, Shutdown):
+                    # A second exception could land in the code that handles the first one.
+                    return True
+                if _aim(self._thread_id, error):
+                    self._aimed = error
+                    return True
+        return False
+
+    @property
+    def thread_id(self) -> int | None:
+        """Ident of the thread that is inside the window now; None without one."""
+        return self._thread_id
+
+
+def _may_aim() -> bool:
+    if OBSTACLE:
+        return False
+    return sys.version_info >= (3, 12) or (sys.gettrace() is None and threading.gettrace() is None)
+
+
+def _aim(thread_id: int, error: type[BaseException]) -> bool:
+    """Aim ``error`` at a thread; False if the thread is in a spared function.
+
+    This thread must keep the GIL between the check and the aim: otherwise the other thread could enter a spared
+    function in between. CPython releases the GIL at calls and jumps. So this is a `for` over an iterator written in C,
+    which returns in its first pass and calls no Python code.
+    """
+    for frames in iter(sys._current_frames, None):  # noqa: SLF001 - the documented way
+        if frames[thread_id].f_code.co_name in SPARED:
+            return False
+        _set_async_exc(thread_id, error)
+        return True
+    return False
+
+
+def _let_it_land() -> None:
+    """Execute enough jumps for CPython to raise an aimed exception.
+
+    Clearing it instead (by aiming NULL) makes CPython 3.11 check for an exception at every jump from then on.
+    """
+    for _ in range(LANDING_JUMPS):
+        pass
+
+
+#: Why this CPython cannot interrupt threads; empty if it can.
+OBSTACLE = (
+    f"CPython {platform.python_version()} might leave a lock taken if it interrupted the thread"
+    if leaves_locks_taken()
+    else ""
+)
+
+
+def caused_by_shutdown(error: BaseException) -> bool:
+    """Return whether a stop of the worker caused ``error``. If so, the job did not fail (parity.md, row D3)."""
+    seen: set[int] = set()
+    current: BaseException | None = error
+    while current is not None and id(current) not in seen:
+        if isinstance(current, Shutdown):
+            return True
+        seen.add(id(current))
+        current = current.__cause__ or current.__context__
+    return False

@@ -1,0 +1,220 @@
+"""Decides about jobs that this worker cannot run: unknown class, or arguments for another signature.
+
+Such a job has not failed, uses up no retry, and is never dropped:
+
+1. While another live process of its queue can run the job, or might, the job is handed over: pushed to the tail of its
+   queue, at most once per second and process, otherwise scheduled for up to 5 s. Its bytes do not change.
+2. A process that does not publish its job classes, as Ruby's do not, might run it. So might a Python worker with
+   another signature, but either may be busy. After 5 hand-overs, the job waits in the schedule, unmarked; each delay
+   equals the time it has waited before. After 60 s, such processes no longer count.
+3. A job that no process can run is stranded: it is marked and waits in the schedule, first for one second, later for up
+   to five minutes. The log, the event ``job_stranded``, the pages and the metrics report it. `stranded_rescue` makes it
+   due when a capable worker starts.
+4. After ``worker.stranded_days`` it moves to the dead set.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, TypeAlias, cast
+
+from offsider.core.errors import InvalidArguments, NoCapableWorker, RedisFailure
+from offsider.core.outcome import Failed, Stranded
+from offsider.core.payload import decode, encode, forget_stranded, stamp
+from offsider.inspector.process import ProcessSet
+from offsider.logs.structured import about_here
+from offsider.runtime.events import JobStranded
+from offsider.storage import processes, stranded, strikes
+from offsider.storage.stranded import stranded_since
+
+if TYPE_CHECKING:
+    from offsider.config.config import Config
+    from offsider.core.outcome import Outcome
+    from offsider.core.payload import JobPayload
+    from offsider.jobs.registry import Declared
+    from offsider.runtime.context import JobContext
+    from offsider.storage.redis import Redis
+
+logger = logging.getLogger("offsider")
+
+#: Job class -> digest of its signature, for each job that a process can run.
+Known: TypeAlias = Mapping[str, str]
+
+#: Minimum time between two jobs that a process pushes to the tail of their queues; others go through the schedule.
+TAIL_SECONDS = 1.0
+#: Limits for handing a job over to processes that might run it: hand-overs, and time until the job is stranded.
+MOST_HAND_OVERS, MOST_SECONDS = 5, 60.0
+#: Hand-overs of one job between two warnings.
+WARN_EVERY = 500
+#: Minimum spacing of the due times that a process gives out: many jobs due at once would keep it busy with these alone.
+PACE_SECONDS = 0.01
+#: The next delay equals the time waited so far, within these limits.
+FIRST_SECONDS, HANDED_ON_SECONDS, STRANDED_SECONDS = 1.0, 5.0, stranded.LONGEST_SECONDS / 1.2
+LOOK_SECONDS = 1.0
+LOG_SECONDS = 60.0
+_SPREAD = 0.2
+_MOST_LOGGED = 500
+_SECONDS_OF_DAY = 86_400
+_EVERY_QUEUE = "*"
+
+
+class StrandedJobs:
+    """Decides about the jobs of one worker.
+
+    Args:
+        redis: the server where other workers publish their job classes.
+    """
+
+    def __init__(self, config: Config, redis: Redis) -> None:
+        self._config = config
+        self._redis = redis
+        self._lock = threading.Lock()
+        self._looked_at = float("-inf")
+        self._others: Sequence[tuple[Sequence[str], Known | None]] = ()
+        self._tail_at = self._paced_until = float("-inf")
+        self._logged_at: dict[str, float] = {}
+
+    def admit(self, job: JobContext, call_next: Callable[[JobContext], Outcome]) -> Outcome:
+        """Let a job run that this worker can run."""
+        declared = cast("Declared | None", job.declared)
+        if declared is None or job.payload.get("signature") not in declared.signatures:
+            stranded = self.judge(job, declared)
+            if stranded is not None:
+                return stranded
+        return call_next(job)
+
+    def judge(self, job: JobContext, declared: Declared | None) -> Stranded | Failed | None:
+        """Decide about a job before it runs.
+
+        Args:
+            declared: the registered job of its class, if any.
+
+        Returns:
+            None if this worker can run it; Failed with NoCapableWorker after ``worker.stranded_days``.
+        """
+        reason = why_not(declared, job.payload)
+        if not reason or not self._config.worker.stranded_days:
+            return None
+        why = f"no live worker of queue {job.queue} can run it"
+        try:
+            others = self._others_of(job.queue)
+            can = _can_run(job.payload, others)
+            if can or _may_run(job.payload, declared, others):
+                count, seconds = stranded.count_hand_over(self._redis, strikes.name_of(job.raw), job.retry_count or 0)
+                if can or seconds <= MOST_SECONDS:
+                    who = f"{reason}; another worker {'can' if can else 'might'} run it"
+                    if can or count <= MOST_HAND_OVERS:
+                        return self._hand_on(job, who, count, seconds)
+                    return self._later(job, who, self._backoff(seconds, MOST_SECONDS), is_first=False)
+                why = "no other worker ran it in time"
+        except RedisFailure as error:
+            return self._later(job, f"{reason}; the other workers are unknown: {error}", FIRST_SECONDS)
+        return self._strand(job, f"{reason}; {why}")
+
+    def report(self, job: JobContext, outcome: Stranded) -> None:
+        """Report a stranded job: to listeners, in Redis, and at most once a minute for each class in the log."""
+        if outcome.since is None:
+            return
+        news = JobStranded(job, outcome.reason, outcome.delay_seconds, outcome.since)
+        self._config.events.emit("job_stranded", news)
+        with suppress(RedisFailure):  # the next attempt notes it
+            stranded.note(self._redis, job.payload["class"], outcome.reason)
+        now = time.monotonic()
+        with self._lock:
+            if now - self._logged_at.get(job.name, float("-inf")) < LOG_SECONDS:
+                return
+            if len(self._logged_at) >= _MOST_LOGGED:
+                self._logged_at.clear()
+            self._logged_at[job.name] = now
+        logger.error(
+            "stranded %s JID-%s: %s; next attempt in %.0f s, or as soon as a capable worker starts",
+            job.name,
+            job.jid,
+            outcome.reason,
+            outcome.delay_seconds,
+            extra={"fields": about_here(job)},
+        )
+
+    def _others_of(self, queue: str) -> list[Known | None]:
+        """The published jobs of each other process that serves this queue; None for one that does not publish them."""
+        # Imported lazily: workers rarely need the inspector, and it is a lot of code.
+        with self._lock:
+            if time.monotonic() - self._looked_at >= LOOK_SECONDS:
+                active = [process for process in ProcessSet(self._config) if not process.is_quiet]
+                known = processes.published_jobs(self._redis, [process.identity for process in active])
+                self._others = [(process.queues, known.get(process.identity)) for process in active]
+                self._looked_at = time.monotonic()
+            return [known for queues, known in self._others if queue in queues or _EVERY_QUEUE in queues]
+
+    def _hand_on(self, job: JobContext, reason: str, count: int, seconds: float) -> Stranded:
+        if count % WARN_EVERY == 0:
+            message = "%s JID-%s was handed over %d times and has not run yet: %s"
+            logger.warning(message, job.name, job.jid, count, reason, extra={"fields": about_here(job)})
+        with self._lock:
+            now = time.monotonic()
+            if now - self._tail_at >= TAIL_SECONDS:
+                self._tail_at = now
+                return Stranded(job.raw, 0.0, reason, count == 1)
+        return self._later(job, reason, self._backoff(seconds, HANDED_ON_SECONDS), is_first=count == 1)
+
+    def _later(self, job: JobContext, reason: str, delay_seconds: float, *, is_first: bool = True) -> Stranded:
+        payload = decode(job.raw)
+        raw = job.raw if payload.get("queue") == job.queue else encode({**payload, "queue": job.queue})
+        return Stranded(raw, delay_seconds, reason, is_first)
+
+    def _strand(self, job: JobContext, reason: str) -> Stranded | Failed:
+        payload, now = decode(job.raw), self._config.clock.now()
+        known_since = stranded_since(payload)
+        since = now if known_since is None else known_since
+        days = self._config.worker.stranded_days
+        if now - since > days * _SECONDS_OF_DAY:
+            return Failed(NoCapableWorker(f"{reason}, for {days} days"))
+        forget_stranded(payload)
+        payload["queue"] = job.queue
+        payload["stranded_at"] = stamp(since, self._config.redis.wire_version)
+        delay_seconds = self._backoff(now - since, STRANDED_SECONDS)
+        return Stranded(encode(payload), delay_seconds, reason, known_since is None, since)
+
+    def _backoff(self, waited_seconds: float, longest_seconds: float) -> float:
+        spread = self._config.random.uniform(1 - _SPREAD, 1 + _SPREAD)
+        with self._lock:
+            now = time.monotonic()
+            paced_seconds = min(max(self._paced_until - now, 0.0) + PACE_SECONDS, longest_seconds)
+            self._paced_until = now + paced_seconds
+        return min(max(waited_seconds, paced_seconds, FIRST_SECONDS), longest_seconds) * spread
+
+
+def why_not(declared: Declared | None, payload: JobPayload) -> str:
+    """The reason why a job cannot run here; empty if it can, or if its payload has no signature."""
+    version = payload.get("app_version")
+    pushed = f", pushed by version {version}," if isinstance(version, str) else ""
+    if declared is None:
+        return f"{payload['class']}{pushed} is not declared in this worker"
+    if not isinstance(payload.get("signature"), str) or payload.get("signature") in declared.signatures:
+        return ""
+    try:
+        declared.check_fits(payload["args"], payload.get("kwargs", {}))
+    except InvalidArguments as error:
+        return f"{error}{pushed.rstrip(',')}"
+    return ""
+
+
+def _can_run(payload: JobPayload, others: Sequence[Known | None]) -> bool:
+    """Whether another process has the signature that the job was pushed for."""
+    signature: object = payload.get("signature")
+    theirs = _signatures(payload, others)
+    return signature in theirs if isinstance(signature, str) else bool(theirs)
+
+
+def _may_run(payload: JobPayload, declared: Declared | None, others: Sequence[Known | None]) -> bool:
+    """Whether another process does not publish its jobs, or has a signature that might fit the arguments."""
+    ours = None if declared is None else declared.signature.digest
+    return None in others or any(theirs != ours for theirs in _signatures(payload, others))
+
+
+def _signatures(payload: JobPayload, others: Sequence[Known | None]) -> list[str]:
+    return [known[payload["class"]] for known in others if known is not None and payload["class"] in known]

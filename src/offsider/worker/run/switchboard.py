@@ -1,0 +1,191 @@
+"""The kill switches in this process: classes whose jobs are dropped or deferred instead of run.
+
+1. The worker reads the switches before its first claim, and again after each change that the server reports. If the
+   server does not report changes, the worker reads them every second.
+2. Each job is checked against the switches before its class, the reloader and all middleware. Without any switch, the
+   check is one lookup in an empty mapping.
+3. The worker counts dropped and deferred jobs and writes the counts once a second. The first worker that reads an
+   expired switch deletes it.
+
+While the server is unreachable, the switches that were read last stay in force.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import suppress
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from offsider.core.errors import OffsiderError, RedisFailure
+from offsider.core.outcome import Deferred, Dropped
+from offsider.jobs import registry
+from offsider.runtime.service import LoopService
+from offsider.storage import quarantine, switches
+from offsider.storage.switches import Switch
+from offsider.worker.key_watch import KeyWatch
+from offsider.worker.outage import Outage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from offsider.config.config import Config
+    from offsider.core.outcome import Outcome
+    from offsider.runtime.context import JobContext
+    from offsider.storage.redis import Redis
+
+logger = logging.getLogger("offsider")
+
+#: Interval between reads if the server does not report changes, and while any switch is on.
+POLL_SECONDS = 1.0
+#: Interval between reads if the server reports changes: only a read detects a connection that broke silently.
+TOLD_SECONDS = 5.0
+
+
+class Switchboard:
+    """Decides whether a job runs. All capsules of a worker share one.
+
+    Attributes:
+        on: the switches in force, by class. The mapping is replaced, never modified.
+    """
+
+    on: Mapping[str, Switch] = MappingProxyType({})
+
+    def __init__(self) -> None:
+        self._acted: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    def admit(self, job: JobContext, call_next: Callable[[JobContext], Outcome]) -> Outcome:
+        """Let a job run, unless a switch stops it."""
+        return (self.judge(job) if self.on else None) or call_next(job)
+
+    def judge(self, job: JobContext) -> Dropped | Deferred | None:
+        """Return the outcome of a job that must not run; None for other jobs. Call it only while a switch is ``on``."""
+        switch = self._switch_of(job.payload["class"])
+        if switch is None:
+            return None
+        with self._lock:
+            self._acted[switch.name] += 1
+        why = f": {switch.reason}" if switch.reason else ""
+        if switch.action == "defer":
+            return Deferred(switch.delay_seconds, f"deferred by a switch{why}")
+        return Dropped(f"dropped by a switch{why}", keep=switch.keep)
+
+    def take_counts(self) -> Counter[str]:
+        """Return and reset the number of dropped and deferred jobs, by the class of the switch."""
+        with self._lock:
+            acted, self._acted = self._acted, Counter()
+        return acted
+
+    def give_back_counts(self, acted: Counter[str]) -> None:
+        """Add counts back after a failed write."""
+        with self._lock:
+            self._acted.update(acted)
+
+    def _switch_of(self, name: str) -> Switch | None:
+        on = self.on
+        found = on.get(name)
+        if found is None:
+            known = registry.peek(name)  # stored under an older name
+            found = None if known is None else on.get(known.name)
+        return found
+
+
+class Switches(LoopService):
+    """The service that keeps a switchboard up to date.
+
+    Args:
+        redis: the server that stores the switches.
+        board: receives the switches.
+    """
+
+    def __init__(self, config: Config, redis: Redis, board: Switchboard) -> None:
+        self._redis = redis
+        self._board = board
+        self._most_aside = config.worker.quarantine_max_jobs
+        self._is_full = False
+        self._ending = threading.Event()
+        key = redis.keys.switches
+        self._watch = KeyWatch(redis, [key], key, tells="of switches")
+        self._outage = Outage("reading switches", config)
+        super().__init__("offsider-switches", self._turn, config.handle_error)
+
+    def stop(self) -> None:
+        self._ending.set()
+        self._watch.end()
+        self._loop.wake()
+
+    def _turn(self) -> float | None:
+        if not self._ending.is_set():
+            pause_seconds = self.tick()
+            self._watch.sleep(pause_seconds)
+        if not self._ending.is_set():
+            return 0.0
+        self._write_counts()
+        self._watch.close()
+        return None
+
+    def tick(self) -> float:
+        """Read the switches once; return the seconds until the next read."""
+        try:
+            replies = self._watch.exchange(switches.look(self._redis.keys))
+            for reply in replies:
+                if isinstance(reply, OffsiderError):
+                    raise reply
+            read = switches.board(replies)
+            self._show(read.on)
+            for name, stored in read.over.items():
+                switches.forget(self._redis, name, stored)
+        except RedisFailure as error:
+            self._outage.noticed(error)
+            return POLL_SECONDS
+        self._outage.over()
+        self._write_counts()
+        ends = [switch.until - read.now for switch in read.on.values() if switch.until is not None]
+        rest = POLL_SECONDS if read.on or not self._watch.is_told else TOLD_SECONDS
+        return max(0.0, min([rest, *ends]))
+
+    def _show(self, on: Mapping[str, Switch]) -> None:
+        before = self._board.on
+        if on == before:
+            return
+        self._board.on = MappingProxyType(dict(on))
+        for name, switch in on.items():
+            if switch != before.get(name):
+                logger.warning("jobs of %s are %s from now on%s", name, _done(switch), _told(switch))
+        for name in before.keys() - on.keys():
+            logger.warning("jobs of %s run again: their switch is off", name)
+
+    def _write_counts(self) -> None:
+        """Write the counts. If that fails, the next write includes them."""
+        acted = self._board.take_counts()
+        if not acted:
+            return
+        try:
+            switches.count(self._redis, acted)
+        except RedisFailure as error:
+            logger.debug("what switches did is counted later: %s", error)
+            self._board.give_back_counts(acted)
+            return
+        with suppress(RedisFailure):
+            self._look_at_quarantine()
+
+    def _look_at_quarantine(self) -> None:
+        quarantine.trim(self._redis)
+        was_full, self._is_full = self._is_full, quarantine.size(self._redis) >= self._most_aside
+        if self._is_full and not was_full:
+            logger.warning("the quarantine has %d jobs, so what switches drop is deleted from now on", self._most_aside)
+
+
+def _done(switch: Switch) -> str:
+    if switch.action == "defer":
+        return f"put off by {switch.delay_seconds:g} s"
+    return "dropped into the quarantine" if switch.keep else "deleted"
+
+
+def _told(switch: Switch) -> str:
+    who = f", by a switch of {switch.by}" if switch.by else ", by a switch"
+    return f"{who}: {switch.reason}" if switch.reason else who

@@ -1,0 +1,278 @@
+"""Time limits of running jobs. One thread per worker sleeps until the next limit.
+
+1. A job with ``soft_timeout`` or ``hard_timeout`` is watched from right before ``perform`` to right after. Jobs
+   without limits have no overhead, and the thread starts with the first job that has one.
+2. At the soft limit, the thread raises `SoftTimeout` in the job: in a thread through its window, in a coroutine at its
+   ``await``.
+3. Python cannot raise an exception in a thread that waits in a system call or runs C code. So the thread checks one
+   second later whether the exception was raised; if not, a warning reports where the job hangs.
+4. At the hard limit, the thread raises `HardTimeout` in the same way.
+5. One second later, a job that still runs has failed: the thread calls ``overrun``. A thread cannot be killed, so the
+   outcome is written while the job still runs, and the worker ends.
+
+A job that keeps the GIL blocks this thread too: the overrun is reported when the GIL is released.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import Enum, auto
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from offsider.core.errors import HardTimeout, SoftTimeout
+from offsider.core.options import MAX_SECONDS
+from offsider.logs.structured import about_here
+from offsider.runtime.service import LoopService
+from offsider.worker.run.interrupt import OBSTACLE
+
+if TYPE_CHECKING:
+    from offsider.config.config import Config
+    from offsider.jobs.registry import Declared
+    from offsider.runtime.context import JobContext
+    from offsider.worker.run.injection import Injection
+
+logger = logging.getLogger("offsider")
+
+SOFT, HARD = "soft_timeout", "hard_timeout"
+#: Time for an error to be raised, and for a job to end after its hard limit, before the next step.
+GRACE_SECONDS = 1.0
+IDLE_SECONDS = 3600.0
+#: Ended jobs are removed from the heap when it has this many entries more than twice the number of running jobs.
+STALE_ENTRIES = 256
+
+Overrun = Callable[[HardTimeout, float], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The time limits of a job in seconds; None means no limit."""
+
+    soft_seconds: float | None
+    hard_seconds: float | None
+
+    @property
+    def first_seconds(self) -> float:
+        """The limit that is reached first."""
+        return next(limit for limit in (self.soft_seconds, self.hard_seconds) if limit is not None)
+
+
+def limits_of(job: JobContext, config: Config) -> Limits | None:
+    """Return the limits of a job, from its payload, else its declaration, else the configuration; None without any."""
+    declared: Mapping[str, Any] = getattr(job.declared, "options", {})
+    layers: tuple[Mapping[str, Any], ...] = (job.payload, declared, config.jobs)
+    soft, hard = _seconds(SOFT, layers), _seconds(HARD, layers)
+    if soft is not None and hard is not None and hard <= soft:
+        soft = None  # they come from different layers, each of them valid by itself
+    return None if soft is None and hard is None else Limits(soft, hard)
+
+
+def _seconds(key: str, layers: tuple[Mapping[str, Any], ...]) -> float | None:
+    for layer in layers:
+        given = layer.get(key)
+        if given is not None:
+            seconds: float = given.total_seconds() if isinstance(given, timedelta) else given
+            return min(seconds, MAX_SECONDS) if seconds > 0 else None
+    return None
+
+
+class Step(Enum):
+    """The next step for a watched job."""
+
+    SOFT = auto()
+    SOFT_GRACE = auto()
+    HARD = auto()
+    HARD_GRACE = auto()
+
+
+class Watched:
+    """A running job with time limits."""
+
+    def __init__(self, job: JobContext, limits: Limits, reach: Injection, overrun: Overrun, started: float) -> None:
+        self.job = job
+        self.limits = limits
+        self.reach = reach
+        self.overrun = overrun
+        self.started = started
+        self.step = Step.SOFT if limits.soft_seconds is not None else Step.HARD
+        self.ended = False
+        self.given_up = False
+        self.aimed = False
+        self.landed = False
+        self.told = False
+
+    def __str__(self) -> str:
+        return f"job {self.job.jid} ({self.job.name})"
+
+    @property
+    def due(self) -> float:
+        """Time of the next step, by the clock of ``started``."""
+        soft, hard = self.limits.soft_seconds or 0.0, self.limits.hard_seconds or 0.0
+        after = {
+            Step.SOFT: soft,
+            Step.SOFT_GRACE: soft + GRACE_SECONDS,
+            Step.HARD: hard,
+            Step.HARD_GRACE: hard + GRACE_SECONDS,
+        }
+        return self.started + after[self.step]
+
+    def go_on(self) -> bool:
+        """Move on to the next step; False if there is none."""
+        hard = self.limits.hard_seconds
+        if self.step is Step.SOFT and (hard is None or self.limits.first_seconds + GRACE_SECONDS < hard):
+            self.step = Step.SOFT_GRACE
+        elif self.step in (Step.SOFT, Step.SOFT_GRACE) and hard is not None:
+            self.step = Step.HARD
+        elif self.step is Step.HARD:
+            self.step = Step.HARD_GRACE
+        else:
+            return False
+        return True
+
+    def aim(self) -> None:
+        """Raise the error of the limit that was reached."""
+        hard = self.step in (Step.HARD, Step.HARD_GRACE)
+        self.aimed = self.landed = False
+        kind, message = (HardTimeout, self.hard_message) if hard else (SoftTimeout, self.soft_message)
+        self.aimed = self.reach.aim(kind, message, self._has_landed)
+
+    def _has_landed(self) -> None:
+        self.landed = True
+
+    @property
+    def soft_message(self) -> str:
+        return f"the job has run for its soft limit of {self.limits.soft_seconds:g} s"
+
+    @property
+    def hard_message(self) -> str:
+        return f"the job has run for its hard limit of {self.limits.hard_seconds:g} s"
+
+
+class TimeLimits(LoopService):
+    """The service that enforces the limits of all running jobs of a worker.
+
+    Args:
+        config: has the default limits and the error handlers for this thread.
+        now: the monotonic clock.
+    """
+
+    def __init__(self, config: Config, now: Callable[[], float] = time.monotonic) -> None:
+        self._config = config
+        self._by_default = SOFT in config.jobs or HARD in config.jobs
+        self._now = now
+        self._lock = Lock()
+        self._due: list[tuple[float, int, Watched]] = []
+        self._numbers = itertools.count()
+        self._running = 0
+        super().__init__("offsider-time-limits", self.tick, config.handle_error)
+
+    def start(self) -> None:
+        """Do nothing: the thread starts with the first job that has a limit."""
+
+    def of(self, job: JobContext, declared: Declared) -> Limits | None:
+        """Return the limits of a job; None without any. Runs for every job, so the usual case is checked first."""
+        payload, options = job.payload, declared.options
+        if not (self._by_default or SOFT in payload or HARD in payload or SOFT in options or HARD in options):
+            return None
+        return limits_of(job, self._config)
+
+    def watch(self, job: JobContext, limits: Limits, reach: Injection, overrun: Overrun) -> Watched:
+        """Watch a job from now on, until `end`.
+
+        Args:
+            overrun: called with the error and the run time in seconds if the job still runs GRACE_SECONDS after its
+                hard limit. A later outcome of the run is ignored.
+        """
+        watched = Watched(job, limits, reach, overrun, self._now())
+        job.ends_at = watched.started + limits.first_seconds
+        with self._lock:
+            self._running += 1
+            self._push(watched)
+            if len(self._due) > 2 * self._running + STALE_ENTRIES:
+                self._due = [entry for entry in self._due if not entry[2].ended]
+                heapq.heapify(self._due)
+            is_next = self._due[0][2] is watched
+            self._loop.start()
+        if is_next:
+            self._loop.wake()
+        return watched
+
+    def end(self, watched: Watched) -> bool:
+        """Stop watching a job that has ended; False if ``overrun`` was called for it before.
+
+        Call it after the window of the job is closed: from then on no error can be raised in the job.
+        """
+        with self._lock:
+            watched.ended = True
+            self._running -= 1
+        if watched.given_up:
+            return False
+        late_seconds = self._now() - watched.started - watched.limits.first_seconds
+        if late_seconds > GRACE_SECONDS and not (watched.landed or watched.told):
+            logger.warning(
+                "%s ended %.1f s after its time limit: nothing could be raised in it",
+                watched,
+                late_seconds,
+                extra={"fields": about_here(watched.job)},
+            )
+        return True
+
+    def tick(self) -> float:
+        """Take all due steps; return the seconds until the next one."""
+        while True:
+            with self._lock:
+                while self._due and self._due[0][2].ended:
+                    heapq.heappop(self._due)
+                if not self._due:
+                    return IDLE_SECONDS
+                pause_seconds = self._due[0][0] - self._now()
+                if pause_seconds > 0:
+                    return pause_seconds
+                _, _, watched = heapq.heappop(self._due)
+                step = watched.step
+                self._take_step(watched)
+            self._tell(watched, step)
+
+    def _push(self, watched: Watched) -> None:
+        heapq.heappush(self._due, (watched.due, next(self._numbers), watched))
+
+    def _take_step(self, watched: Watched) -> None:
+        """Take a step. The caller holds the lock: the job must not end and its thread begin another one."""
+        if watched.step is Step.HARD_GRACE:
+            watched.given_up = True
+        elif watched.step in (Step.SOFT, Step.HARD) or not watched.aimed:
+            watched.aim()
+        if watched.go_on():
+            self._push(watched)
+
+    def _tell(self, watched: Watched, step: Step) -> None:
+        if step in (Step.SOFT, Step.HARD) or (step is Step.SOFT_GRACE and watched.landed):
+            return
+        watched.told = True
+        place = watched.reach.place()
+        where = f" at {place}" if place else ""
+        if step is Step.SOFT_GRACE:
+            hangs = f"it hangs in a system call or in C code{where}, where Python raises nothing"
+            logger.warning(
+                "%s is not interruptible: its soft limit of %g s has passed, and %s",
+                watched,
+                watched.limits.soft_seconds,
+                f"{OBSTACLE}{where}" if OBSTACLE and not watched.aimed else hangs,
+                extra={"fields": about_here(watched.job)},
+            )
+            return
+        logger.error(
+            "%s still runs%s, though its hard limit of %g s has passed: it has failed, and the worker ends, since a "
+            "thread cannot be killed",
+            watched,
+            where,
+            watched.limits.hard_seconds,
+            extra={"fields": about_here(watched.job)},
+        )
+        watched.overrun(HardTimeout(watched.hard_message), self._now() - watched.started)

@@ -1,0 +1,1 @@
+"""Decides where a job goes after its run, and reports it."""

@@ -1,0 +1,186 @@
+"""Reports settled runs: counters, error handlers, death handlers, events, and the warning about lost jobs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from itertools import zip_longest
+from typing import TYPE_CHECKING
+
+from offsider.core.errors import RedisRefused
+from offsider.core.outcome import Deferred, Discarded, Dropped, Failed, Interrupted, Malformed, Stranded, Succeeded
+from offsider.core.payload import read_stamp
+from offsider.logs.structured import about_raw
+from offsider.runtime import forks
+from offsider.runtime.events import ExecutionFinished, JobRemoved, LostOwnership
+from offsider.worker.disposition import Dead, Disposition, Done, Elsewhere, Later
+from offsider.worker.requeued import RequeueLog
+
+if TYPE_CHECKING:
+    from offsider.config.config import Config
+    from offsider.core.payload import JobPayload
+    from offsider.runtime.context import JobContext
+    from offsider.worker.fetch.fetcher import Settled
+    from offsider.worker.run.stranded import StrandedJobs
+    from offsider.worker.settle.failures import Failures
+    from offsider.worker.unit_of_work import Run, UnitOfWork
+    from offsider.worker.work_state import WorkState
+
+logger = logging.getLogger("offsider")
+
+#: How long the attempts of a job are kept after its next attempt is due: it may wait in its queue.
+IN_QUEUE_SECONDS = 7 * 24 * 60 * 60.0
+
+
+class Reporter:
+    """Reports the runs of one worker.
+
+    Args:
+        failures: gets failed runs.
+        stranded: reports jobs that could not run.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        work_state: WorkState,
+        failures: Failures | None = None,
+        stranded: StrandedJobs | None = None,
+    ) -> None:
+        self._config = config
+        self._work_state = work_state
+        self._run_counts = work_state.run_counts if config.worker.metrics else None
+        self._failures = failures
+        self._stranded = stranded
+
+    def settled(self, settled: Sequence[Settled]) -> None:
+        """Report units whose dispositions are written or void. The units may be from several threads."""
+        succeeded: list[UnitOfWork] = []
+        for one in settled:
+            run = one.unit.run
+            if run is None:  # it never started
+                continue
+            if one.disposition.effects and not one.lost:
+                self._effects_written(one, run)
+            if one.lost:
+                self._lost(one.unit, run)
+            elif type(run.outcome) is Succeeded:
+                succeeded.append(one.unit)
+            else:
+                self._report(one.unit, run, one.disposition)
+        if succeeded:
+            self._work_state.count(len(succeeded))
+            self._tally(succeeded)
+            if self._config.events.listened("execution_finished"):
+                for unit in succeeded:
+                    if unit.run is not None:
+                        self._emit(unit.run, unit.run.outcome.name)
+
+    def _report(self, unit: UnitOfWork, run: Run, disposition: Disposition) -> None:
+        outcome = run.outcome
+        died = disposition.died if isinstance(disposition, (Done, Dead)) else None
+        if died is not None:
+            self._call_death_handlers(died, outcome.error if isinstance(outcome, (Failed, Discarded)) else None)
+        if isinstance(outcome, (Failed, Malformed)):
+            self._config.handle_error(outcome.error, _context(run))
+        if run.job is None or isinstance(disposition, Elsewhere):
+            return
+        match outcome:  # a job that did not start has no run to count
+            case Stranded():
+                if self._stranded is not None:
+                    self._stranded.report(run.job, outcome)
+                return
+            case Deferred():
+                return
+            case Dropped():
+                how = "quarantine" if outcome.keep else "delete"
+                removed = JobRemoved(unit.raw, f"queue:{unit.queue}", how, self._config.server)
+                self._config.events.emit("job_removed", removed)
+                return
+            case Interrupted():
+                self._work_state.count_requeued()
+                RequeueLog("the worker stops", logging.INFO).add(unit.raw, unit.queue)
+            case Failed():
+                self._work_state.count(failed=1)
+                self._count_failure(unit, run, run.job, outcome, disposition)
+            case _:
+                self._work_state.count()
+                self._tally([unit])
+        self._emit(run, "died" if died is not None and isinstance(outcome, Failed) else outcome.name)
+
+    def _effects_written(self, settled: Settled, run: Run) -> None:
+        for effect, reply in zip_longest(settled.disposition.effects, settled.replies):
+            failed = RedisRefused(reply.decode(errors="replace")) if isinstance(reply, bytes) else None
+            context = {"context": f"an effect of the outcome: {effect.script.name}"}
+            if failed is not None:
+                self._config.handle_error(failed, context)
+            if effect.done is not None:
+                try:
+                    forks.call(effect.done, None if failed else reply, run.outcome)
+                except BaseException as error:  # noqa: BLE001 - raised by an extension; the outcome is written
+                    self._config.handle_error(error, context)
+
+    def _tally(self, units: Sequence[UnitOfWork]) -> None:
+        if self._run_counts is not None:
+            for jid in self._run_counts.finished(units):
+                if self._failures is not None:
+                    self._failures.forget(jid)
+
+    def _count_failure(
+        self, unit: UnitOfWork, run: Run, job: JobContext, outcome: Failed, disposition: Disposition
+    ) -> None:
+        if self._run_counts is None:
+            return
+        self._run_counts.failed(unit, run, retried=isinstance(disposition, Later))
+        if self._failures is not None:
+            self._failures.note(job, outcome.error, run.duration_seconds, self._kept_seconds(disposition))
+
+    def _kept_seconds(self, disposition: Disposition) -> float | None:
+        """Return how long the job remains stored from now on; None if it was deleted."""
+        match disposition:
+            case Later(_, _, delay_seconds):
+                return delay_seconds + IN_QUEUE_SECONDS
+            case Dead():
+                return self._config.worker.dead_timeout_seconds
+            case _:
+                return None
+
+    def _emit(self, run: Run, name: str) -> None:
+        if run.job is not None:
+            error = run.outcome.error if isinstance(run.outcome, Failed) else None
+            queued = queued_seconds(run.job, run.started_at)
+            news = ExecutionFinished(run.job, name, error, queued, run.duration_seconds, run.cpu_seconds or 0.0)
+            self._config.events.emit("execution_finished", news)
+
+    def _lost(self, unit: UnitOfWork, run: Run) -> None:
+        jid = run.job.jid if run.job is not None else None
+        logger.warning(
+            "lost ownership of job %s of queue %s: its run (%s) is void, because the job was requeued or settled "
+            "elsewhere",
+            jid,
+            unit.queue,
+            run.outcome.name,
+            extra={"fields": about_raw(unit.raw, unit.queue)},
+        )
+        if run.job is not None:
+            self._config.events.emit("lost_ownership", LostOwnership(run.job, run.outcome.name))
+
+    def _call_death_handlers(self, payload: JobPayload, error: BaseException | None) -> None:
+        for handler in self._config.death_handlers:
+            try:
+                forks.call(handler, payload, error, job=payload)
+            except BaseException as own:  # noqa: BLE001 - a broken handler must not keep the others from being called
+                self._config.handle_error(own, {"context": "a death handler", "job": payload})
+
+
+def _context(run: Run) -> dict[str, object]:
+    if run.job is not None:
+        return {"job": run.job.payload}
+    raw = run.outcome.error.raw if isinstance(run.outcome, Malformed) else b""
+    return {"context": "a malformed payload", "jobstr": raw}
+
+
+def queued_seconds(job: JobContext | None, started_at: float) -> float | None:
+    """Return the time a job spent in its queue; never negative, even if the clocks of two machines disagree."""
+    enqueued_at = read_stamp(job.payload.get("enqueued_at")) if job is not None else None
+    return None if enqueued_at is None else max(0.0, started_at - enqueued_at)

@@ -1,0 +1,174 @@
+"""Decides about a failed job: retry it, move it to the dead set, or delete it.
+
+The rules are Sidekiq's (parity.md, rows C2-C6, C11, C12, D1-D7):
+
+1. If ``retry`` is False, the job is deleted, and death handlers run.
+2. The payload records the failure: ``error_*``, ``failed_at`` at the first failure, ``retried_at`` at later ones, and
+   ``retry_count`` from 0.
+3. A job is exhausted after ``retry`` retries, that is after ``retry`` + 1 failed runs, or ``retry_for`` seconds after
+   ``failed_at``.
+4. The job's ``retry_in`` returns a delay, ``"kill"``, ``"discard"``, or None for the default formula.
+5. A job that was stranded for too long has never run: it is exhausted regardless of ``retry``.
+6. For an exhausted job ``on_exhausted`` may return ``"discard"``. Otherwise the job moves to the dead set, unless
+   ``dead`` is False.
+
+This module writes nothing to Redis.
+"""
+
+from __future__ import annotations
+
+import traceback
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, cast
+
+from offsider.core import backoff
+from offsider.core.backtrace import compress
+from offsider.core.compression import decode_plain, expand
+from offsider.core.errors import NoCapableWorker, UnknownJob
+from offsider.core.normalize import normalize
+from offsider.core.payload import decode, encode, forget_stranded, new_jid, read_stamp, stamp
+from offsider.runtime import forks
+from offsider.worker.disposition import Dead, Done, Later
+
+if TYPE_CHECKING:
+    from offsider.config.config import Config
+    from offsider.core.payload import JobPayload
+    from offsider.jobs.registry import Declared
+    from offsider.runtime.context import JobContext
+    from offsider.worker.disposition import Disposition
+
+MESSAGE_CHARACTERS = 10_000
+
+
+class Retrier:
+    """Decides about the failed jobs of one worker."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._wire_version = config.redis.wire_version
+
+    def decide(self, job: JobContext, error: BaseException) -> Disposition:
+        """Decide about ``job``, which raised ``error``."""
+        # Decode again: middleware and the job may have changed their copy of the payload.
+        payload = decode(job.raw)
+        known = normalize(payload)
+        declared = cast("Declared | None", job.declared)
+        retry = self._retry_option(known, declared)
+        stranded = isinstance(error, NoCapableWorker)
+        never_ran = stranded or (declared is None and isinstance(error, UnknownJob))
+        if (retry is False or retry is None) and not never_ran:
+            return Done(expand(payload, job.raw))
+        if not known.get("jid"):
+            payload["jid"] = job.jid or new_jid()
+        count = self._note_failure(payload, known, job, error)
+        # Encode it before the job's callbacks run: they may add values that JSON cannot represent.
+        stored = encode(payload)
+        payload = expand(payload, job.raw)
+        if stranded or self._exhausted(known.get("retry_for"), payload, retry or 0, count):
+            decision = self._exhaust(payload, stored, declared, error)
+            # Keep a job that never ran: `retry`, `dead` and callbacks apply only to jobs that have failed.
+            return Dead(stored, payload) if never_ran else decision
+        match self._asked_delay(declared, count, error, payload):
+            case "kill":
+                return self._exhaust(payload, stored, declared, error)
+            case "discard":
+                return self._discard(payload)
+            case float(delay):
+                delay += backoff.jitter(count, self._config.random)
+            case _:
+                delay = backoff.retry_delay(count, self._config.random)
+        return Later("retry", stored, delay)
+
+    def discard(self, job: JobContext) -> Done:
+        """Delete a job that raised `Discard`."""
+        return self._discard(decode_plain(job.raw))
+
+    def _retry_option(self, payload: JobPayload, declared: Declared | None) -> bool | int | None:
+        retry = payload.get("retry")
+        if retry is not None:  # Ruby stores an option that is nil as null, which means "not set"
+            return retry
+        return declared.options.get("retry", True) if declared is not None else True
+
+    def _note_failure(self, payload: JobPayload, known: JobPayload, job: JobContext, error: BaseException) -> int:
+        now = stamp(self._config.clock.now(), self._wire_version)
+        forget_stranded(payload)
+        payload["queue"] = known.get("retry_queue") or job.queue
+        payload["error_message"] = message_of(error)
+        payload["error_class"] = class_of(error)
+        if "retry_count" in known:
+            payload["retried_at"] = now
+            payload["retry_count"] = max(0, known["retry_count"] + 1)
+            if read_stamp(payload.get("failed_at")) is None:
+                payload["failed_at"] = now  # `retry_for` counts from it, and would never end without it
+        else:
+            payload["failed_at"] = now
+            payload["retry_count"] = 0
+        lines = backtrace_lines(error, known.get("backtrace") or False)
+        if lines:
+            payload["error_backtrace"] = compress(lines, self._wire_version)
+        return payload["retry_count"]
+
+    def _exhausted(self, retry_for: float | None, payload: JobPayload, retry: int, count: int) -> bool:
+        if retry_for is not None:
+            since = read_stamp(payload.get("failed_at"))
+            # An unreadable timestamp must not cause endless retries.
+            return since is None or self._config.clock.now() - since > retry_for
+        most = self._config.worker.max_retries if retry is True else int(retry)
+        return count >= most
+
+    def _asked_delay(
+        self, declared: Declared | None, count: int, error: BaseException, payload: JobPayload
+    ) -> float | str | None:
+        if declared is None or declared.retry_in is None:
+            return None
+        try:
+            asked: Any = forks.call(declared.retry_in, count, error, payload, job=payload)
+            if asked in ("kill", "discard"):
+                return str(asked)
+            delay = asked.total_seconds() if isinstance(asked, timedelta) else float(asked or 0)
+        except BaseException as own:  # noqa: BLE001 - a broken retry_in, even one that exits, falls back to the formula
+            self._config.handle_error(own, {"context": f"retry_in of {payload['class']}", "job": payload})
+            return None
+        return delay if 0 < delay < float("inf") else None
+
+    def _exhaust(
+        self, payload: JobPayload, stored: bytes, declared: Declared | None, error: BaseException
+    ) -> Later | Dead | Done:
+        if declared is not None and declared.on_exhausted is not None:
+            try:
+                if forks.call(declared.on_exhausted, payload, error, job=payload) == "discard":
+                    return self._discard(payload)
+            except BaseException as own:  # noqa: BLE001 - a broken callback must not lose the job
+                self._config.handle_error(own, {"context": f"on_exhausted of {payload['class']}", "job": payload})
+        if payload.get("dead") is False:
+            return self._discard(payload)
+        return Dead(stored, payload)
+
+    def _discard(self, payload: JobPayload) -> Done:
+        payload["discarded_at"] = stamp(self._config.clock.now(), self._wire_version)
+        return Done(payload)
+
+
+def message_of(error: BaseException) -> str:
+    """Return the error's message in a form that can be stored: at most 10,000 characters, valid UTF-8."""
+    try:
+        text = str(error)
+    except Exception as own:  # noqa: BLE001 - an error whose str() raises is still an error of the job
+        text = f"(the message of this error cannot be shown: its __str__ raised {type(own).__name__})"
+    return text[:MESSAGE_CHARACTERS].encode("utf-8", "replace").decode("utf-8")
+
+
+def class_of(error: BaseException) -> str:
+    """Return the full name of the error's class; built-in classes without their module."""
+    kind = type(error)
+    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    return name.encode("utf-8", "replace").decode("utf-8")
+
+
+def backtrace_lines(error: BaseException, wanted: int) -> list[str]:
+    """Return ``file:line:in `function'`` as Ruby prints it, innermost first; all lines, or the first ``wanted``."""
+    if wanted is not True and wanted <= 0:
+        return []
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [f"{frame.filename}:{frame.lineno}:in `{frame.name}'" for frame in reversed(frames)]
+    return lines if wanted is True else lines[:wanted]

@@ -1,0 +1,107 @@
+"""Decides where a job goes after its run, and writes nothing: the fetcher writes the disposition and reports it.
+
+If another process owns the job when its run ends, the run is void: no retry, no dead entry, no callback and no count,
+only a warning (``lost ownership``) and an event; see `report`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from offsider.core.malformed import wrap
+from offsider.core.outcome import (
+    Deferred,
+    Discarded,
+    Dropped,
+    Failed,
+    Interrupted,
+    Malformed,
+    Moved,
+    Rescheduled,
+    Skipped,
+    Stranded,
+    Succeeded,
+)
+from offsider.core.payload import interrupted, not_stranded, rescheduled, stamp
+from offsider.worker.disposition import Aside, Back, Dead, Disposition, Done, Elsewhere, Last, Later, Lost, with_effects
+from offsider.worker.settle.retrier import Retrier
+
+if TYPE_CHECKING:
+    from offsider.config.config import Config
+    from offsider.runtime.context import JobContext
+    from offsider.worker.fetch.fetcher import Fetcher
+    from offsider.worker.unit_of_work import Run, UnitOfWork
+
+_DONE = Done()
+_LOST = Lost()
+
+
+class Settlement:
+    """Settles the runs of one capsule."""
+
+    def __init__(self, config: Config, fetcher: Fetcher) -> None:
+        self._config = config
+        self._fetcher = fetcher
+        self._retrier = Retrier(config)
+
+    def settle(self, unit: UnitOfWork, run: Run) -> None:
+        """Settle a run in the thread that ran it."""
+        if unit.settled:  # already requeued by the last step of a stop
+            unit.run = run
+            self._fetcher.settle(unit, _LOST)
+        else:
+            self._settle(unit, run)
+
+    def settle_overrun(self, unit: UnitOfWork, run: Run) -> None:
+        """Settle a job that still runs. The caller has marked it as settled, so its thread's own result is void."""
+        self._settle(unit, run)
+
+    def _settle(self, unit: UnitOfWork, run: Run) -> None:
+        unit.run = run
+        # Callbacks of the job run before the write, so check first that this process still owns the job.
+        lost = isinstance(run.outcome, Failed) and not self._fetcher.owns(unit)
+        disposition = _LOST if lost else self.decide(unit, run)
+        job = run.job
+        if job is not None and job.effects:
+            effects, job.effects = job.effects, ()
+            disposition = with_effects(disposition, effects)
+        self._fetcher.settle(unit, disposition)
+
+    def decide(self, unit: UnitOfWork, run: Run) -> Disposition:
+        """Choose where the job goes. Reads and writes nothing on the server."""
+        try:
+            return self._decide(unit, run)
+        except Exception as error:  # noqa: BLE001 - a retry would fail here again and again
+            self._config.handle_error(error, {"context": "cannot settle a job; it moves to the dead set unchanged"})
+            return Dead(unit.raw)
+
+    def _decide(self, unit: UnitOfWork, run: Run) -> Disposition:  # noqa: C901, PLR0911 - one case for each outcome
+        match run.outcome:
+            case Succeeded() | Skipped():
+                return _DONE
+            case Failed(error):
+                return self._retrier.decide(_job(run), error)
+            case Discarded():
+                return self._retrier.discard(_job(run))
+            case Rescheduled(delay_seconds, _, counted):
+                payload = not_stranded(unit.raw)
+                return Later("schedule", rescheduled(payload) if counted else payload, delay_seconds)
+            case Deferred(delay_seconds):
+                return Later("schedule", not_stranded(unit.raw), delay_seconds)
+            case Stranded(payload, delay_seconds):
+                return Later("schedule", payload, delay_seconds) if delay_seconds else Last()
+            case Dropped(reason, keep):
+                return Aside(reason) if keep else _DONE
+            case Interrupted():
+                return Back(interrupted(unit.raw))
+            case Malformed(error):
+                return Dead(wrap(error, unit.queue, stamp(self._config.clock.now(), self._config.redis.wire_version)))
+            case Moved():
+                return Elsewhere()
+
+
+def _job(run: Run) -> JobContext:
+    if run.job is None:
+        msg = f"a run without a job cannot be {run.outcome.name}"
+        raise TypeError(msg)
+    return run.job

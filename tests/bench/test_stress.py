@@ -1,0 +1,78 @@
+"""`bench stress` passes with the engine as it is, and fails with one that is broken on purpose."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import threading
+import time
+from collections import deque
+
+import pytest
+
+from bench.stress.harness import Plan, play
+from bench.stress.pauses import Pauses
+from offsider.worker.fetch.prefetched import Prefetched
+
+#: With it, the third and the fourth fault are kills.
+SEED = 19
+
+
+@pytest.fixture
+def failed():
+    """Plays a plan that has to fail; its logs are not kept."""
+    kept = []
+
+    def play_failing(plan):
+        result = play(plan)
+        kept.append(result.logs)
+        assert result.violations
+        return result
+
+    yield play_failing
+    for folder in kept:
+        shutil.rmtree(folder)
+
+
+def test_a_short_run_loses_nothing():
+    result = play(Plan(SEED, seconds=10, processes=2))
+    assert result.violations == []
+    assert result.tally.ran == result.tally.acked > 100
+    assert result.faults.total() > 5
+    assert result.line.endswith("passed")
+
+
+def test_claims_that_the_engine_forgets_and_threads_that_it_leaves_are_reported(failed):
+    result = failed(Plan(SEED, seconds=5, processes=2, app="tests.bench.stressed.forgetful", quiet_seconds=6))
+    assert result.tally.stranded + result.tally.left > 0
+    assert any(" jobs are " in violation for violation in result.violations), result.line
+    assert any("threads left" in violation for violation in result.violations), result.line
+
+
+def test_jobs_that_the_engine_acknowledges_too_early_are_reported_as_lost(failed):
+    result = failed(Plan(SEED, seconds=10, processes=2, app="tests.bench.stressed.hasty", quiet_seconds=6))
+    assert result.tally.lost > 0
+    assert f"lost {result.tally.lost} jobs" in result.line
+    assert "FAILED" in result.line
+
+
+def test_threads_pause_at_lines_of_the_engine_and_nowhere_else(monkeypatch):
+    slept = []
+    monkeypatch.setattr(time, "sleep", slept.append)
+
+    def runs(function):
+        before = len(slept)
+        thread = threading.Thread(target=function)
+        thread.start()
+        thread.join()
+        return len(slept) - before
+
+    before = sys.gettrace()
+    try:
+        Pauses("seed", 1).install()
+        engine, elsewhere = runs(Prefetched), runs(lambda: deque([1]).pop())
+    finally:
+        threading.settrace(None)
+        sys.settrace(before)
+    assert engine >= 4, "a constructor of four lines"
+    assert elsewhere == 0

@@ -1,0 +1,126 @@
+"""The messages of the web UI: every id exists in English and is used, and the catalogs agree."""
+
+from __future__ import annotations
+
+import re
+from gettext import c2py
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from offsider.web.pages import routes
+
+WEB = Path(__file__).parents[2] / "src" / "offsider" / "web"
+CATALOGS = {file.stem: file for file in sorted((WEB / "locales").glob("*.po"))}
+TEMPLATES = sorted((WEB / "templates").rglob("*.html"))
+SOURCES = [
+    file for kind in ("*.py", "*.html", "*.js") for file in WEB.rglob(kind) if not file.stem.endswith("_adapter")
+]
+#: Quoted texts of this form in the sources are ids of messages, unless they are one of `OTHERS`.
+ID = re.compile(r"""["']([a-z]+\.[a-z0-9_]+)["']""")
+PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
+#: Attributes that a browser shows or reads out.
+SHOWN = frozenset({"aria-label", "title", "placeholder", "alt", "label", "data-confirm", "aria-description"})
+#: Names and units that are the same in every language.
+NAMES = frozenset({"offsider", "JSON", "UTC", "JID", "TID", "RSS", "ms", "s", "Redis", "Valkey"})
+
+
+def entries(code):
+    """Id to (whether it has plural forms, its texts)."""
+    found = {}
+    for entry in CATALOGS[code].read_text("utf-8").split("\n\n")[1:]:
+        message = re.search(r'^msgid "(.+)"$', entry, re.MULTILINE)[1]
+        assert message not in found, f"{message} is there twice"
+        found[message] = ("msgid_plural" in entry, re.findall(r'^msgstr(?:\[\d\])? "(.*)"$', entry, re.MULTILINE))
+    return found
+
+
+ENGLISH = entries("en")
+OTHERS = {route.action for route in routes()} | {"metrics.scrape", "offsider.web", "layout.html", "icon.svg"}
+
+
+def used():
+    return {found for file in SOURCES for found in ID.findall(file.read_text("utf-8"))} - OTHERS
+
+
+def test_every_id_in_code_and_templates_is_an_english_message():
+    assert used() - set(ENGLISH) == set()
+
+
+def test_every_english_message_is_used():
+    assert set(ENGLISH) & OTHERS == set(), "an id must differ from every action, or it counts as used"
+    assert set(ENGLISH) - used() == set()
+
+
+def test_an_english_message_has_plural_forms_exactly_when_it_has_a_count():
+    assert [name for name, (plural, texts) in ENGLISH.items() if plural != ("{count}" in texts[-1])] == []
+
+
+@pytest.mark.parametrize("code", CATALOGS)
+def test_a_catalog_has_no_unknown_id_and_the_placeholders_of_english(code):
+    for name, (plural, texts) in entries(code).items():
+        assert name in ENGLISH
+        of_english = set(PLACEHOLDER.findall(ENGLISH[name][1][-1]))
+        assert plural == ENGLISH[name][0], name
+        for text in texts:
+            # A form for one job, or a language, may do without the number.
+            assert set(PLACEHOLDER.findall(text)) | {"count"} == of_english | {"count"}, (name, text)
+            assert text.strip(" ")
+            assert "<" not in text
+
+
+@pytest.mark.parametrize("code", CATALOGS)
+def test_a_message_has_as_many_forms_as_the_language(code):
+    text = CATALOGS[code].read_text("utf-8")
+    forms, rule = re.search(r"nplurals=(\d); plural=(.*?);", text).groups()
+    assert {c2py(rule)(count) for count in range(1000)} == set(range(int(forms)))
+    assert {len(texts) for plural, texts in entries(code).values() if plural} == {int(forms)}
+    assert {len(texts) for plural, texts in entries(code).values() if not plural} == {1}
+
+
+class _Shown(HTMLParser):
+    """Collects what a reader sees or hears of a template."""
+
+    def __init__(self):
+        super().__init__()
+        self.found = []
+
+    def handle_data(self, data):
+        self.found.append(data)
+
+    def handle_starttag(self, tag, attrs):
+        shown = SHOWN | {"value"} if tag == "input" and ("type", "submit") in attrs else SHOWN
+        self.found += [value for name, value in attrs if value and name in shown]
+
+
+def literal_words(source):
+    """The visible words of a template outside of ``{{ … }}``."""
+    plain = re.sub(r"\{#.*?#\}|\{%.*?%\}", "", source, flags=re.DOTALL)
+    # A placeholder may be the name of a tag; quotes in it would end an attribute.
+    plain = re.sub(r"(</?)\{\{.*?\}\}", r"\1div", plain, flags=re.DOTALL)
+    plain = re.sub(r"\{\{.*?\}\}", " ", plain, flags=re.DOTALL)
+    parser = _Shown()
+    parser.feed(plain)
+    words = [word for text in parser.found for word in re.findall(r"[^\W\d_][\w'-]*", text)]
+    return [word for word in words if word not in NAMES]
+
+
+@pytest.mark.parametrize("template", TEMPLATES, ids=lambda path: path.name)
+def test_a_template_has_no_literal_words(template):
+    assert literal_words(template.read_text("utf-8")) == []
+
+
+@pytest.mark.parametrize(
+    "source,words",
+    [
+        ("<p>Jobs: {{ t('Jobs') }}</p>", ["Jobs"]),
+        ('<a title="All jobs" href="{{ url("/x") }}">{{ name }}</a>', ["All", "jobs"]),
+        ('<input type="submit" value="Send">', ["Send"]),
+        ('<input type="hidden" value="yes"><td class="number">{# a note #}{{ size }} ms</td>', []),
+        ('<{{ "div" if again else "nav" }} class="pager">1</{{ "div" if again else "nav" }}>', []),
+        ("{% if x %}·{% endif %} {{ t('Total') }}", []),
+    ],
+)
+def test_literal_words_are_found(source, words):
+    assert literal_words(source) == words

@@ -1,0 +1,88 @@
+"""A forked worker is one of its own: what it lets go of is checked in `test_supervisor`, its core here."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from offsider.cli.options import WorkerOptions
+from offsider.cli.signals import SignalQueue
+from offsider.cli.supervisor.fork import Forker, pin
+from offsider.cli.supervisor.parent_link import make_parent_link
+from offsider.config.config import Config
+from offsider.core.errors import ConfigurationError
+from offsider.storage.owners import Lists
+from offsider.storage.redis import RedisSettings
+from offsider.worker.alive.keeper.channel import Channel
+from tests.waiting import wait_for
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="Linux only")
+def test_workers_take_the_cores_in_turn():
+    cores = sorted(os.sched_getaffinity(0))
+    for place in range(len(cores) + 1):
+        child = os.fork()
+        if child == 0:
+            pin(place)
+            os._exit(0 if os.sched_getaffinity(0) == {cores[place % len(cores)]} else 1)
+        assert wait_for(lambda child=child: os.waitpid(child, 0))[1] == 0
+
+
+def test_where_nothing_can_be_bound_nothing_happens(monkeypatch):
+    monkeypatch.delattr(os, "sched_setaffinity", raising=False)
+    pin(0)
+
+
+@pytest.mark.parametrize(
+    "error, code, said",
+    [
+        (ConfigurationError("it is wrong"), 1, "offsider: it is wrong"),
+        (RuntimeError("a fault"), 1, "RuntimeError: a fault"),
+        (KeyboardInterrupt(), 0, ""),
+    ],
+)
+def test_whatever_a_worker_raises_it_never_comes_back_into_the_supervisor(capfd, error, code, said):
+    def work_as(*_):
+        raise error
+
+    channel, signals = Channel(), SignalQueue()
+    forker = Forker(WorkerOptions(), Config(), channel, signals, work_as=work_as)
+    child = forker.fork(0, [])
+    _, status = os.waitpid(child.pid, 0)
+    assert os.waitstatus_to_exitcode(status) == code
+    assert said in capfd.readouterr().err
+    for end in (child.parent_link, channel, signals):
+        end.close()
+
+
+def test_a_worker_has_its_ends_of_what_it_shares_and_no_others(monkeypatch):
+    monkeypatch.setenv("NOTIFY_SOCKET", "/run/systemd/notify")
+    reading, writing = os.pipe()
+    channel, signals, let_go = Channel(), SignalQueue(), []
+
+    def work_as(options, link, forked):
+        link.owns(Lists("host:1:aaaaaaaaaaaa", {}), 9000, RedisSettings())
+        forked.say_ready(3)
+        told = ["NOTIFY_SOCKET" in os.environ, link.gone, sibling.parent_link.fileno(), list(options.queue), let_go]
+        os.write(writing, json.dumps(told).encode())
+        return 7
+
+    config = Config()
+    config.worker.groups = ["high", "low,2 lower"]
+    forker = Forker(WorkerOptions(), config, channel, signals, work_as=work_as, let_go=lambda: let_go.append(1))
+    parent_link, worker_end = make_parent_link()
+    sibling = forker.adopt(0, 1, parent_link, 0.0)
+    child = forker.fork(1, [sibling])
+    _, status = os.waitpid(child.pid, 0)
+    assert os.waitstatus_to_exitcode(status) == 7
+    assert json.loads(os.read(reading, 1000)) == [False, False, -1, ["low,2", "lower"], [1]]
+    child.parent_link.listen()
+    assert child.parent_link.stop_seconds == 3
+    assert channel.receive() is not None
+    assert let_go == []
+    for end in (child.parent_link, parent_link, worker_end, channel, signals):
+        end.close()
+    os.close(reading)
+    os.close(writing)

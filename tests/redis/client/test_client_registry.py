@@ -1,0 +1,102 @@
+"""A client shows at its first push, and then now and then, by which rules it routes."""
+
+import os
+import sys
+
+import pytest
+
+from offsider.client import client_registry
+from offsider.config.default import set_default_config, set_worker_config
+from offsider.core.errors import QueueFull
+from offsider.storage import clients
+from offsider.storage.clients import SeenClient
+from offsider.storage.redis import Redis, RedisSettings
+from tests.redis.client.clients import config_for
+
+PUSH = {"class": "HardJob", "args": [1]}
+
+
+@pytest.fixture
+def host(monkeypatch):
+    monkeypatch.setenv("DYNO", "web.1")
+    monkeypatch.setattr(sys, "argv", ["/usr/bin/gunicorn"])
+    return "web.1"
+
+
+@pytest.fixture
+def minutes(monkeypatch):
+    """A clock that is set by hand; seconds of it."""
+    now = [1000.0]
+    monkeypatch.setattr(client_registry.time, "monotonic", lambda: now[0])
+    return now
+
+
+@pytest.fixture
+def pool(redis_url):
+    return Redis(RedisSettings(url=redis_url), size=1)
+
+
+def test_the_first_push_tells_host_program_and_rules(make_client, redis_url, pool, host):
+    config = config_for(redis_url)
+    make_client(config).push(PUSH)
+    assert clients.seen(pool) == [SeenClient(host, "gunicorn", "none")]
+    config.routing.rules = [["*", "default"]]
+    make_client(config).push_bulk({"class": "X", "args": [[1], [2]]})
+    assert SeenClient(host, "gunicorn", config.routing.rules.digest) in clients.seen(pool)
+
+
+def test_a_push_within_the_minute_tells_nothing(redis_url, raw_redis, minutes, host):
+    from offsider.client import Client
+
+    client = Client(config_for(redis_url))
+    client.push(PUSH)
+    raw_redis.delete("offsider:clients")
+    minutes[0] += 59
+    client.push(PUSH)
+    assert not raw_redis.exists("offsider:clients")
+    minutes[0] += 2
+    client.push(PUSH)
+    assert raw_redis.exists("offsider:clients")
+    assert raw_redis.llen("queue:default") == 3
+    client.close()
+
+
+def test_a_worker_calls_itself_one(make_client, redis_url, pool, host):
+    config = config_for(redis_url)
+    before = set_default_config(None)
+    try:
+        set_worker_config(config)
+        make_client(config).push(PUSH)
+    finally:
+        set_worker_config(config_for(redis_url))
+        set_default_config(before)
+    assert [client.role for client in clients.seen(pool)] == ["worker"]
+
+
+def test_a_program_without_a_name_is_python(make_client, redis_url, pool, monkeypatch):
+    monkeypatch.delenv("DYNO", raising=False)
+    monkeypatch.setattr(sys, "argv", [])
+    make_client(config_for(redis_url)).push(PUSH)
+    (client,) = clients.seen(pool)
+    assert (client.role, client.host) == ("python", os.uname().nodename)
+
+
+def test_a_server_that_refuses_to_note_it_takes_the_job_all_the_same(make_client, redis_url, raw_redis):
+    raw_redis.set("offsider:clients", "not a sorted set")
+    assert make_client(config_for(redis_url)).push(PUSH)
+    assert raw_redis.llen("queue:default") == 1
+
+
+def test_a_job_that_is_refused_is_told_as_ever(make_client, make_server):
+    server = make_server(maxmemory="1")
+    with pytest.raises(QueueFull):
+        make_client(config_for(server.url)).push(PUSH)
+
+
+def test_replicas_are_waited_for_all_the_same(make_client, redis_url, raw_redis):
+    from offsider.core.errors import NotReplicated
+
+    with pytest.raises(NotReplicated) as caught:
+        make_client(config_for(redis_url)).push(PUSH, wait_replicas=1)
+    assert caught.value.reached == 0
+    assert raw_redis.llen("queue:default") == 1

@@ -1,0 +1,190 @@
+"""What a scrape says, read back by Prometheus's own parser."""
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from offsider.config.config import Config
+from offsider.config.installation import Installation
+from offsider.core.errors import RedisRefused, RedisUnavailable
+from offsider.prometheus import Family, Sample
+from offsider.prometheus.fleet import read_families
+from offsider.prometheus.text import text_of
+from tests.redis.inspector.fleets import seed
+
+# The names that the Prometheus exporter of Sidekiq gave them, and GitLab.
+ESTABLISHED = {
+    "sidekiq_processed_jobs_total",
+    "sidekiq_failed_jobs_total",
+    "sidekiq_workers",
+    "sidekiq_processes",
+    "sidekiq_host_processes",
+    "sidekiq_host_processes_memory_usage_bytes",
+    "sidekiq_busy_workers",
+    "sidekiq_enqueued_jobs",
+    "sidekiq_scheduled_jobs",
+    "sidekiq_retry_jobs",
+    "sidekiq_dead_jobs",
+    "sidekiq_queue_latency_seconds",
+    "sidekiq_queue_max_processing_time_seconds",
+    "sidekiq_queue_enqueued_jobs",
+    "sidekiq_queue_workers",
+    "sidekiq_queue_processes",
+    "sidekiq_queue_busy_workers",
+    "sidekiq_leader_lifetime_seconds",
+    "sidekiq_job_processed",
+    "sidekiq_job_failed",
+    "sidekiq_job_execution_time_seconds",
+    "sidekiq_jobs_queue_duration_seconds_bucket",
+    "sidekiq_jobs_completion_seconds_bucket",
+    "sidekiq_jobs_cpu_seconds_sum",
+    "sidekiq_jobs_failed_total",
+    "sidekiq_jobs_retried_total",
+    "sidekiq_running_jobs",
+    "sidekiq_concurrency",
+    "sidekiq_redis_memory_used_bytes",
+    "sidekiq_redis_memory_max_bytes",
+    "sidekiq_scheduler_lag_seconds",
+    "sidekiq_queue_paused",
+}
+OURS = {
+    "sidekiq_held_back_jobs",
+    "sidekiq_stranded_jobs",
+    "sidekiq_jobs_stranded_total",
+    "sidekiq_switches",
+    "sidekiq_switched_jobs",
+    "sidekiq_queue_latency_target_seconds",
+    "sidekiq_jobs_satisfied_total",
+    "sidekiq_shard_processes",
+    "sidekiq_shard_workers",
+    "sidekiq_shard_busy_workers",
+    "sidekiq_shard_execution_seconds_total",
+    "sidekiq_shard_thread_seconds_total",
+    "sidekiq_shard_latency_ratio",
+    "sidekiq_shard_desired_replicas",
+    "sidekiq_apdex_objective",
+}
+
+
+@pytest.fixture
+def config(redis_url):
+    config = Config()
+    config.redis.url = redis_url
+    yield config
+    Installation.of(config).close()
+
+
+@pytest.fixture
+def scrape(config, raw_redis):
+    seed(raw_redis, Installation.of(config).redis)
+    text = text_of(read_families(Installation.of(config)))
+    Installation.of(config).close()
+    return text
+
+
+@pytest.fixture
+def found(scrape):
+    families = text_string_to_metric_families(scrape)
+    return {(sample.name, *sorted(sample.labels.values())): sample.value for one in families for sample in one.samples}
+
+
+def test_every_established_name_is_there(scrape):
+    names = {line.partition(" ")[0].partition("{")[0] for line in scrape.splitlines() if not line.startswith("#")}
+    assert names >= ESTABLISHED | OURS
+
+
+def test_it_tells_what_is_in_redis(found):
+    assert found["sidekiq_processed_jobs_total",] == 70
+    assert found["sidekiq_failed_jobs_total",] == 7
+    assert found["sidekiq_processes",] == 3
+    assert found["sidekiq_workers",] == found["sidekiq_concurrency",] == 35
+    assert found["sidekiq_busy_workers",] == 3
+    assert found["sidekiq_host_processes", "false", "one"] == 1
+    assert found["sidekiq_host_processes", "one", "true"] == 1
+    assert found["sidekiq_host_processes_memory_usage_bytes", "false", "two"] == 4000 * 1024
+    assert found["sidekiq_enqueued_jobs",] == 1
+    assert found["sidekiq_scheduled_jobs",] == 3
+    assert (found["sidekiq_stranded_jobs", "New"], found["sidekiq_jobs_stranded_total", "New"]) == (1, 4)
+    assert (found["sidekiq_switches", "Export", "drop"], found["sidekiq_switched_jobs", "Export", "drop"]) == (1, 12)
+    assert (found["sidekiq_retry_jobs",], found["sidekiq_dead_jobs",]) == (1, 1)
+    assert found["sidekiq_queue_enqueued_jobs", "unserved"] == 1
+    assert found["sidekiq_queue_processes", "unserved"] == 0
+    assert found["sidekiq_queue_latency_seconds", "unserved"] == pytest.approx(30, abs=20)
+    assert [found["sidekiq_queue_paused", queue] for queue in ("default", "low", "unserved")] == [1, 0, 0]
+    assert [found[f"sidekiq_queue_{name}", "default"] for name in ("processes", "workers", "busy_workers")] == [
+        3,
+        35,
+        1,
+    ]
+    assert [found[f"sidekiq_queue_{name}", "low"] for name in ("processes", "workers", "busy_workers")] == [1, 5, 2]
+    assert found["sidekiq_queue_max_processing_time_seconds", "low"] == pytest.approx(50, abs=20)
+    assert ("sidekiq_queue_max_processing_time_seconds", "unserved") not in found
+    assert found["sidekiq_leader_lifetime_seconds",] == pytest.approx(100, abs=20)
+    assert found["sidekiq_scheduler_lag_seconds", "schedule"] == pytest.approx(10, abs=20)
+    assert found["sidekiq_scheduler_lag_seconds", "retry"] == 0
+    assert found["sidekiq_running_jobs", "Mail", "low"] == 2
+    assert found["sidekiq_running_jobs", "Mail", "default"] == 1
+    assert found["sidekiq_redis_memory_used_bytes",] > 0
+    assert found["sidekiq_redis_memory_max_bytes",] == 0
+
+
+def test_extensions_tell_more_and_one_that_cannot_does_not_keep_the_others_from_it(config, raw_redis):
+    def broken(_config):
+        raise RedisRefused("WRONGTYPE of something")
+
+    told = []
+    config.error_handlers.append(lambda error, context: told.append(context["context"]))
+    config.add_metrics(broken)
+    config.add_metrics(lambda asked: [Family("own", "gauge", "Of ours.", (Sample(float(asked.config is config)),))])
+    assert text_of(read_families(Installation.of(config))).endswith("# HELP own Of ours.\n# TYPE own gauge\nown 1.0\n")
+    assert told == ["metrics of an extension"]
+    Installation.of(config).close()
+
+
+def test_a_class_is_summed_over_its_queues_and_labels(found):
+    assert found["sidekiq_job_processed", "Mail"] == 10
+    assert found["sidekiq_job_failed", "Mail"] == 1
+    assert found["sidekiq_job_execution_time_seconds", "Mail"] == 3
+    assert found["sidekiq_jobs_completion_seconds_count", "", "Mail", "bulk", "high", "low", "post"] == 4
+    assert found["sidekiq_jobs_completion_seconds_count", "", "", "", "Mail", "acme", "default"] == 6
+
+
+def test_it_tells_which_runs_kept_what_was_promised(found):
+    assert found["sidekiq_jobs_satisfied_total", "", "Mail", "bulk", "high", "low", "post"] == 2
+    assert found["sidekiq_apdex_objective",] == 0.995
+    assert found["sidekiq_queue_latency_target_seconds", "low"] == 10  # jobs of high urgency have run there
+    assert found["sidekiq_queue_latency_target_seconds", "default"] == 60
+    assert found["sidekiq_queue_latency_target_seconds", "unserved"] == 60
+
+
+def test_a_queue_of_jobs_that_may_wait_has_no_target(config, raw_redis):
+    config.slo.high_queue_seconds = 0
+    seed(raw_redis, Installation.of(config).redis)
+    assert 'latency_target_seconds{name="low"}' not in text_of(read_families(Installation.of(config)))
+    Installation.of(config).close()
+
+
+def test_it_tells_how_shards_fare(found):
+    told = {name[14:]: value for (name, *shard), value in found.items() if shard == ["bulk"]}
+    assert told == {
+        "processes": 1,
+        "workers": 5,
+        "busy_workers": 2,
+        "execution_seconds_total": 30,
+        "thread_seconds_total": 100,
+        "latency_ratio": 0,
+        "desired_replicas": 1,
+    }
+    assert (found["sidekiq_shard_processes", ""], found["sidekiq_shard_workers", ""]) == (1, 20)
+
+
+def test_an_empty_server_can_be_scraped(config):
+    families = list(text_string_to_metric_families(text_of(read_families(Installation.of(config)))))
+    assert {sample.name for family in families for sample in family.samples} >= {"sidekiq_enqueued_jobs"}
+    Installation.of(config).close()
+
+
+def test_a_server_that_is_not_there_is_an_error(tmp_path):
+    config = Config()
+    config.redis.url = f"unix://{tmp_path}/none.sock"
+    with pytest.raises(RedisUnavailable):
+        text_of(read_families(Installation.of(config)))

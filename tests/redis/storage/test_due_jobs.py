@@ -1,0 +1,133 @@
+"""A turn moves first and looks then; the lease lets one at a time look, and the server's clock says what is due."""
+
+from functools import partial
+
+import pytest
+
+from offsider.core.errors import RedisRefused
+from offsider.storage import due_jobs
+from offsider.storage.due_jobs import Due, Lease
+from offsider.storage.job_sets import ENQUEUE, Move, Moved
+from tests.snapshot import snapshot
+
+FUTURE = 9e9
+LEASE = Lease("host:1:a", 60_000)
+OTHER = Lease("host:2:b", 60_000)
+
+
+def now(raw_redis) -> float:
+    seconds, micros = raw_redis.time()
+    return seconds + micros / 1e6
+
+
+def turn(pool, *batches, lease=LEASE, limit=10):
+    return due_jobs.turn(partial(pool.pipeline, raise_errors=False), pool.keys, lease, batches, limit)
+
+
+def look(pool, **more):
+    return turn(pool, **more)[1]
+
+
+def test_due_is_what_the_clock_of_the_server_says(pool, raw_redis):
+    """Also when the clock of this process is wrong (rule 22)."""
+    at = now(raw_redis)
+    raw_redis.zadd("schedule", {"past": at - 60, "just": at - 0.01, "soon": at + 60, "far": FUTURE})
+    retries, schedule = look(pool).sets
+    assert retries == Due([], None)
+    assert schedule.members == [b"past", b"just"]
+    assert schedule.next_in_seconds == pytest.approx(60, abs=5)
+
+
+def test_a_look_reads_a_batch_and_says_that_there_is_more(pool, raw_redis):
+    raw_redis.zadd("retry", {f"job {n}": n + 1 for n in range(5)})
+    seen = look(pool, limit=3)
+    assert seen.is_due
+    assert seen.sets[0].members == [b"job 0", b"job 1", b"job 2"]
+    assert seen.sets[0].next_in_seconds < 0
+
+
+def test_nothing_is_due_in_empty_sets(pool, raw_redis):
+    seen = look(pool)
+    assert seen.held
+    assert not seen.is_due
+    assert list(seen.sets) == [Due([], None), Due([], None)]
+    assert list(snapshot(raw_redis)) == ["offsider:schedule"]
+
+
+@pytest.mark.parametrize("score", ["-inf", "inf"])
+def test_scores_without_end_are_read(pool, raw_redis, score):
+    raw_redis.zadd("schedule", {"x": score})
+    assert look(pool).sets[1].members == ([b"x"] if score == "-inf" else [])
+
+
+def test_a_set_that_is_none_is_an_error_beside_the_other(pool, raw_redis):
+    raw_redis.set("retry", "no set")
+    raw_redis.zadd("schedule", {"job": 1.0})
+    error, schedule = look(pool).sets
+    assert isinstance(error, RedisRefused)
+    assert error.code == "WRONGTYPE"
+    assert schedule.members == [b"job"]
+
+
+def test_moves_come_before_the_look(pool, raw_redis):
+    raw_redis.zadd("retry", {"old": 1.0, "next": 2.0})
+    raw_redis.zadd("schedule", {"early": FUTURE})
+    moved, seen = turn(
+        pool, ("retry", [Move(b"old", b"new", "low")]), ("schedule", [Move(b"early", b"x", "low")]), limit=1
+    )
+    assert moved == [[Moved.DONE], [Moved.GONE]]
+    assert seen.sets[0].members == [b"next"]
+    assert raw_redis.lrange("queue:low", 0, -1) == [b"new"]
+
+
+def test_a_batch_that_is_refused_does_not_hold_up_the_other(pool, raw_redis):
+    raw_redis.set("retry", "no set")
+    raw_redis.zadd("schedule", {"old": 1.0})
+    moved, _ = turn(pool, ("retry", [Move(b"x", b"x", "low")]), ("schedule", [Move(b"old", b"new", "low")]))
+    assert isinstance(moved[0], RedisRefused)
+    assert moved[1] == [Moved.DONE]
+
+
+def test_scripts_that_the_server_does_not_know_are_sent_as_text_and_the_look_comes_last(pool, raw_redis):
+    raw_redis.script_flush()
+    raw_redis.script_load(due_jobs.DUE_JOBS.text)
+    raw_redis.zadd("retry", {"old": 1.0})
+    moved, seen = turn(pool, ("retry", [Move(b"old", b"new", "low")]))
+    assert moved == [[Moved.DONE]]
+    assert not seen.is_due
+    assert raw_redis.script_exists(ENQUEUE.sha) == [True]
+
+
+def test_a_look_that_fails_is_raised(pool, raw_redis):
+    raw_redis.lpush("offsider:schedule", "no lease")
+    with pytest.raises(RedisRefused):
+        look(pool)
+
+
+# ------------------------------------------------------------------------------------ the lease
+
+
+def test_who_does_not_hold_the_lease_is_told_how_long_and_reads_nothing(pool, raw_redis):
+    raw_redis.zadd("schedule", {"job": 1.0})
+    assert look(pool).held
+    seen = look(pool, lease=OTHER)
+    assert not seen.held
+    assert not seen.is_due
+    assert 50 < seen.free_in_seconds <= 60
+    assert raw_redis.get("offsider:schedule").startswith(b"host:1:a ")
+
+
+def test_each_look_prolongs_the_lease_and_a_short_one_ends(pool, raw_redis):
+    look(pool, lease=Lease("host:1:a", 600_000))
+    assert raw_redis.pttl("offsider:schedule") > 60_000
+    look(pool)
+    assert 0 < raw_redis.pttl("offsider:schedule") <= 60_000
+
+
+def test_only_the_holder_gives_the_lease_back(pool, raw_redis):
+    assert not due_jobs.release_lease(pool, LEASE.holder)
+    look(pool)
+    assert not due_jobs.release_lease(pool, OTHER.holder)
+    assert due_jobs.release_lease(pool, LEASE.holder)
+    assert snapshot(raw_redis) == {}
+    assert look(pool, lease=OTHER).held

@@ -1,0 +1,165 @@
+"""Effects run in the step that writes where a job goes, and only if the job was still its owner's."""
+
+from __future__ import annotations
+
+import pytest
+
+from offsider.core.errors import Fenced
+from offsider.storage import quarantine, scripts, working
+from offsider.storage.effects import Effect, Together, run_alone
+from offsider.storage.pipelined import Pipelined
+from offsider.storage.redis import Redis, RedisSettings
+from offsider.storage.scripts import Script
+from offsider.storage.working import DeadSetLimits, Entry, Owner
+
+OWNER = Owner("host:1:a", "default")
+#: Adds a number to a counter, and returns the sum.
+ADD = Script("add", source="#!lua flags=allow-oom\nreturn redis.call('INCRBY', KEYS[1], ARGV[1])\n")
+NOTE = Script("note", source="#!lua flags=allow-oom\nredis.call('SET', KEYS[1], '1')\n")
+
+
+def add(number=1, key="counter"):
+    return Effect(ADD, [key], [number])
+
+
+@pytest.fixture
+def claimed(pool, raw_redis):
+    """Puts jobs into the private list."""
+
+    def claimed(*raws):
+        raw_redis.lpush(pool.keys.working(OWNER.identity, OWNER.capsule, "q"), *raws)
+        return [Entry(OWNER, "q", raw) for raw in raws]
+
+    return claimed
+
+
+VERBS = {
+    "acknowledge": working.acknowledge,
+    "postpone": lambda redis, entry: working.postpone(redis, entry, redis.keys.retry, b"later", 60),
+    "bury": lambda redis, entry: working.bury(redis, entry, b"dead", DeadSetLimits()),
+    "put back": lambda redis, entry: working.put_back(redis, [(entry, entry.raw)])[0],
+    "put last": working.put_last,
+    "put aside": lambda redis, entry: quarantine.put_from_run(redis, entry, days=1, most=9, at=1.0, how="test"),
+}
+
+
+@pytest.mark.parametrize("verb", VERBS.values(), ids=VERBS)
+def test_every_outcome_runs_its_effects_with_it(pool, raw_redis, claimed, verb):
+    (entry,) = claimed(b"job")
+    together = Together(pool, [add(2), Effect(NOTE, ["note"]), add(5)])
+    assert verb(together, entry)
+    assert together.replies == [2, None, 7]
+    assert (raw_redis.get("counter"), raw_redis.get("note")) == (b"7", b"1")
+    assert raw_redis.llen(pool.keys.working(OWNER.identity, OWNER.capsule, "q")) == 0
+
+
+@pytest.mark.parametrize("verb", VERBS.values(), ids=VERBS)
+def test_a_job_that_is_gone_has_no_effects(pool, raw_redis, verb):
+    together = Together(pool, [add()])
+    assert not verb(together, Entry(OWNER, "q", b"gone"))
+    assert together.replies == [None]
+    assert raw_redis.get("counter") is None
+
+
+@pytest.mark.parametrize("verb", VERBS.values(), ids=VERBS)
+def test_a_fenced_owner_has_no_effects(pool, raw_redis, claimed, verb):
+    (entry,) = claimed(b"job")
+    raw_redis.set(pool.keys.fenced(OWNER.identity), 1)
+    with pytest.raises(Fenced):
+        verb(Together(pool, [add()]), entry)
+    assert raw_redis.get("counter") is None
+
+
+def test_effects_of_several_jobs_in_one_round_trip(pool, raw_redis, claimed):
+    claimed(b"a", b"c")
+    raw_redis.lpush("queue:q", b"next")
+    effects = [(0, add(1)), (1, add(10)), (2, add(100)), (2, Effect(NOTE, ["note"]))]
+    result = working.ack_and_claim(pool, OWNER, ["q"], 5, [("q", b"a"), ("q", b"gone"), ("q", b"c")], effects=effects)
+    assert result.replies == [1, None, 101, None]
+    assert (result.gone, result.claimed, result.paused, result.refused) == ([1], [("q", b"next")], frozenset(), "")
+    assert (raw_redis.get("counter"), raw_redis.get("note")) == (b"101", b"1")
+
+
+def test_an_effect_that_fails_does_not_keep_the_outcome_from_being_written(pool, raw_redis, claimed):
+    claimed(b"a", b"b")
+    raw_redis.lpush("list", 1)
+    effects = [(0, add(key="list")), (0, Effect(Script("bad", source="#!lua\nlocal x = nil + 1\n"), [])), (1, add())]
+    result = working.ack_and_claim(pool, OWNER, [], 0, [("q", b"a"), ("q", b"b")], effects=effects)
+    wrongtype, bad, counted = result.replies
+    assert wrongtype.startswith(b"WRONGTYPE")
+    assert b"arithmetic" in bad
+    assert counted == 1
+    assert raw_redis.llen(pool.keys.working(OWNER.identity, OWNER.capsule, "q")) == 0
+
+
+def test_a_queue_that_refuses_its_job_has_no_effects(pool, raw_redis, claimed):
+    (entry,) = claimed(b"job")
+    raw_redis.set("queue:q", "not a list")
+    with pytest.raises(working.RedisRefused):
+        working.put_back(Together(pool, [add()]), [(entry, b"job")])
+    assert raw_redis.get("counter") is None
+
+
+def test_without_effects_not_one_byte_more_is_sent(pool, claimed):
+    finished = [("q", b"a"), ("p", b"b")]
+    script, keys, arguments = working.ack_and_claim_call(pool.keys, OWNER, ["q"], 5, finished, effects=[])
+    assert script is working.ACK_AND_CLAIM
+    assert len(keys) == 2 + 4
+    assert arguments == [5, 1, "q", 1, b"a", 2, b"b"]
+    sent = []
+
+    class Recording:
+        keys = pool.keys
+
+        def run(self, *call):
+            sent.append(call)
+            return pool.run(*call)
+
+    (entry,) = claimed(b"job")
+    assert working.postpone(Together(Recording(), ()), entry, "retry", b"later", 60)
+    assert [call[0] for call in sent] == [working.POSTPONE]
+
+
+def test_a_text_is_composed_once_and_sent_once_on_each_connection(pool, raw_redis, claimed):
+    ahead = Pipelined(pool)
+    raw_redis.script_flush()
+    for round_ in range(3):
+        claimed(b"a", b"b")
+        before = raw_redis.info("commandstats").get("cmdstat_eval", {"calls": 0})["calls"]
+        effects = [(0, add()), (1, add())]
+        ahead.ask(OWNER, [], 0, [("q", b"a"), ("q", b"b")], effects)
+        assert ahead.answer([], effects).replies == [2 * round_ + 1, 2 * round_ + 2]
+        after = raw_redis.info("commandstats").get("cmdstat_eval", {"calls": 0})["calls"]
+        assert after - before == (0 if round_ else 1)
+    ahead.close()
+    ahead.ask(OWNER, [], 0, [("q", b"a")], [(0, add())])
+    assert ahead.answer([], [(0, add())]).replies == [None]
+    ahead.close()
+
+
+def test_effects_run_when_the_server_is_full(make_server):
+    server = make_server()
+    full = Redis(RedisSettings(url=server.url), size=1)
+    full.call("LPUSH", full.keys.working(OWNER.identity, OWNER.capsule, "q"), b"job")
+    full.call("CONFIG", "SET", "maxmemory", 1)
+    together = Together(full, [add()])
+    assert working.acknowledge(together, Entry(OWNER, "q", b"job"))
+    assert together.replies == [1]
+    full.close()
+
+
+def test_effects_run_on_a_server_without_flags(pool, claimed):
+    try:
+        scripts.drop_flags()
+        (entry,) = claimed(b"job")
+        together = Together(pool, [add()])
+        assert working.acknowledge(together, entry)
+        assert together.replies == [1]
+    finally:
+        scripts._without_flags = False
+        for script in list(scripts._every):
+            script._use(script.source)
+
+
+def test_effects_of_an_outcome_that_no_script_writes(pool):
+    assert run_alone(pool, [add(3), Effect(NOTE, ["note"]), add(4)]) == [3, None, 7]

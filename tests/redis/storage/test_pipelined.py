@@ -1,0 +1,120 @@
+"""An exchange that is asked now and answered later."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from offsider.core.errors import Fenced, RedisRefused, RedisUnavailable
+from offsider.storage import working
+from offsider.storage.pipelined import Pipelined
+from offsider.storage.redis import FRESH_SECONDS
+from offsider.storage.working import Owner
+from tests.snapshot import snapshot
+from tests.waiting import wait_for
+
+OWNER = Owner("host:1:aaaaaaaaaaaa", "default")
+PRIVATE = "offsider:working:host:1:aaaaaaaaaaaa:default:low"
+
+
+@pytest.fixture
+def ahead(pool, raw_redis):
+    raw_redis.script_load(working.ACK_AND_CLAIM.text)
+    ahead = Pipelined(pool)
+    yield ahead
+    ahead.close()
+
+
+@pytest.fixture
+def faulty(proxied, raw_redis):
+    raw_redis.script_load(working.ACK_AND_CLAIM.text)
+    ahead = Pipelined(proxied)
+    yield ahead
+    ahead.close()
+
+
+def test_what_was_asked_is_done_before_anybody_reads_the_answer(ahead, raw_redis):
+    raw_redis.lpush("queue:low", "a", "b", "c")
+    raw_redis.lpush(PRIVATE, "done")
+    ahead.ask(OWNER, ["high", "low"], 2, [("low", b"done"), ("low", b"gone")])
+    wait_for(lambda: snapshot(raw_redis) == {"queue:low": [b"c"], PRIVATE: [b"b", b"a"]})
+    result = ahead.answer(["high", "low"])
+    assert result.claimed == [("low", b"a"), ("low", b"b")]
+    assert result.gone == [1]
+
+
+def test_one_connection_serves_one_after_the_other(ahead, raw_redis):
+    for job in (b"a", b"b"):
+        raw_redis.lpush("queue:low", job)
+        ahead.ask(OWNER, ["low"], 1, [])
+        assert ahead.answer(["low"]).claimed == [("low", job)]
+
+
+def test_several_requests_are_under_way_and_answered_in_their_order(ahead, raw_redis):
+    raw_redis.lpush("queue:low", "a", "b")
+    raw_redis.lpush("queue:high", "c")
+    ahead.ask(OWNER, ["low"], 1, [])
+    time.sleep(1.5 * FRESH_SECONDS)  # the reply that waits must not make the connection look stale
+    ahead.ask(OWNER, ["high", "low"], 2, [])
+    assert ahead.awaits
+    assert ahead.readable
+    assert ahead.answer(["low"]).claimed == [("low", b"a")]
+    assert ahead.answer(["high", "low"]).claimed == [("high", b"c"), ("low", b"b")]
+    assert not ahead.awaits
+    assert not ahead.readable
+
+
+def test_a_fence_is_told_with_the_answer(ahead, pool, raw_redis):
+    raw_redis.lpush("queue:low", "a")
+    raw_redis.set(pool.keys.fenced(OWNER.identity), "0 0")
+    ahead.ask(OWNER, ["low"], 1, [])
+    with pytest.raises(Fenced):
+        ahead.answer(["low"])
+    assert raw_redis.lrange("queue:low", 0, -1) == [b"a"]
+
+
+def test_a_server_that_forgot_the_script_says_so_and_has_done_nothing(ahead, raw_redis):
+    raw_redis.script_flush()
+    raw_redis.lpush("queue:low", "a")
+    ahead.ask(OWNER, ["low"], 1, [])
+    with pytest.raises(RedisRefused) as refusal:
+        ahead.answer(["low"])
+    assert refusal.value.code == "NOSCRIPT"
+    assert raw_redis.lrange("queue:low", 0, -1) == [b"a"]
+
+
+def test_a_connection_that_breaks_in_between_leaves_all_of_it_in_doubt(faulty, proxy, raw_redis):
+    raw_redis.lpush("queue:low", "a")
+    proxy.lose_reply(working.ACK_AND_CLAIM.sha.encode())
+    faulty.ask(OWNER, ["low"], 1, [])
+    with pytest.raises(RedisUnavailable) as failure:
+        faulty.answer(["low"])
+    assert failure.value.ambiguous
+    assert raw_redis.lrange(PRIVATE, 0, -1) == [b"a"]
+    raw_redis.lpush("queue:low", "b")
+    faulty.ask(OWNER, ["low"], 1, [])
+    assert faulty.answer(["low"]).claimed == [("low", b"b")]
+
+
+def test_it_has_no_connection_before_it_is_used(pool, raw_redis):
+    before = len(raw_redis.client_list())
+    Pipelined(pool).close()
+    assert len(raw_redis.client_list()) == before
+
+
+def test_a_server_that_became_a_replica_is_asked_on_another_connection(ahead, raw_redis):
+    """The old connection would lead to the replica for ever."""
+    ahead.ask(OWNER, ["low"], 1, [])
+    ahead.answer(["low"])
+    connections = ahead._wire._connections
+    raw_redis.replicaof("127.0.0.1", "1")
+    try:
+        ahead.ask(OWNER, ["low"], 1, [])
+        with pytest.raises(RedisRefused, match="read only"):
+            ahead.answer(["low"])
+    finally:
+        raw_redis.replicaof("NO", "ONE")
+    ahead.ask(OWNER, ["low"], 1, [])
+    ahead.answer(["low"])
+    assert ahead._wire._connections == connections + 1

@@ -1,0 +1,27 @@
+"""One process at a time does what one is enough for."""
+
+from offsider.storage.singleton import hold_turn, is_held
+from tests.waiting import wait_for
+
+
+def test_one_holder_has_the_turn_and_may_prolong_it(pool, raw_redis):
+    assert hold_turn(pool, "history", "a", 30)
+    assert not hold_turn(pool, "history", "b", 30)
+    assert hold_turn(pool, "history", "a", 60)
+    assert 30_000 < raw_redis.pttl("offsider:turn:history") <= 60_000
+
+
+def test_each_work_has_a_turn_of_its_own(pool):
+    assert hold_turn(pool, "history", "a", 30)
+    assert hold_turn(pool, "something", "b", 30)
+
+
+def test_the_turn_of_one_who_is_gone_passes_on(pool):
+    assert hold_turn(pool, "history", "a", 0.05)
+    wait_for(lambda: hold_turn(pool, "history", "b", 30))
+
+
+def test_whether_anybody_has_the_turn_is_seen_from_outside(pool):
+    assert not is_held(pool, "reaping")
+    hold_turn(pool, "reaping", "a", 60.0)
+    assert is_held(pool, "reaping")

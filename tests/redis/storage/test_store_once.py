@@ -1,0 +1,45 @@
+"""A job from elsewhere is stored once, however often its transfer is repeated."""
+
+from __future__ import annotations
+
+from offsider.storage.store_once import REMEMBERED_SECONDS, Transfer, store_once
+from tests.snapshot import snapshot
+
+TO_QUEUE = Transfer("j1", "h1", "queue:high", b"a")
+TO_SET = Transfer("j2", "h2", "retry", b"b", "1700000000.1234567")
+
+
+def test_a_repeated_transfer_stores_nothing(pool, raw_redis):
+    assert store_once(pool, [TO_QUEUE, TO_SET]) == [None, None]
+    raw_redis.rpop("queue:high")
+    assert store_once(pool, [TO_QUEUE, TO_SET]) == [None, None]
+    assert snapshot(raw_redis) == {
+        "queues": {b"high"},
+        "retry": {b"b": 1700000000.1234567},
+        "offsider:stored:j1:h1": b"1",
+        "offsider:stored:j2:h2": b"1",
+    }
+
+
+def test_a_server_remembers_a_transfer_for_a_day(pool, raw_redis):
+    store_once(pool, [TO_QUEUE])
+    assert 86_000 < raw_redis.ttl("offsider:stored:j1:h1") <= REMEMBERED_SECONDS == 86_400
+    raw_redis.delete("offsider:stored:j1:h1")  # as after a day
+    store_once(pool, [TO_QUEUE])
+    assert raw_redis.llen("queue:high") == 2
+
+
+def test_another_transfer_of_the_same_job_stores_it_again(pool, raw_redis):
+    store_once(pool, [TO_QUEUE, Transfer("j1", "h2", "queue:high", b"a")])
+    assert raw_redis.llen("queue:high") == 2
+
+
+def test_a_refused_job_is_not_remembered_and_stops_no_other(pool, raw_redis):
+    raw_redis.set("queue:high", "wrong")
+    refused, stored = store_once(pool, [TO_QUEUE, TO_SET])
+    assert "WRONGTYPE" in str(refused)
+    assert "(queue:high)" in str(refused)
+    assert stored is None
+    raw_redis.delete("queue:high")
+    assert store_once(pool, [TO_QUEUE, TO_SET]) == [None, None]
+    assert raw_redis.lrange("queue:high", 0, -1) == [b"a"]

@@ -1,0 +1,23 @@
+"""What has to expire by itself, and does not."""
+
+from offsider.storage import stuck_keys
+
+LIVE, DEAD, STUCK = "host:1:aaaaaaaaaaaa", "host:2:bbbbbbbbbbbb", "host:3:cccccccccccc"
+
+
+def test_keys_that_never_expire_are_stuck(pool, raw_redis):
+    raw_redis.set("offsider:sweep", LIVE)
+    raw_redis.set(f"offsider:alive:{STUCK}", "1")
+    raw_redis.set(f"offsider:alive:{LIVE}", "1", ex=60)
+    raw_redis.set("process_cleanup", "1", ex=60)
+    assert stuck_keys.stuck(pool, [LIVE, DEAD, STUCK]) == ["offsider:sweep", f"offsider:alive:{STUCK}"]
+
+
+def test_on_an_empty_server_nothing_is_stuck(pool):
+    assert stuck_keys.stuck(pool, []) == []
+
+
+def test_who_has_beaten_lately_lives(pool, raw_redis):
+    raw_redis.set(f"offsider:alive:{LIVE}", "1", ex=60)
+    assert stuck_keys.living(pool, [LIVE, DEAD]) == {LIVE}
+    assert stuck_keys.living(pool, []) == set()

@@ -1,0 +1,92 @@
+"""Every page in every language."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+
+import pytest
+
+from offsider.config.installation import Installation
+from offsider.storage import error_groups
+from offsider.storage.error_groups import Noted
+from offsider.web.pages import routes
+from offsider.web.segments import segment
+from offsider.web.translation import FOLDER, Locale, locales
+from tests.redis.web.stored import failed, job, push
+
+ENGLISH = set(re.findall(r'^msgid "(.*)"$', (FOLDER / "en.po").read_text("utf-8"), re.MULTILINE))
+CODES = sorted(locales())
+
+
+@pytest.fixture
+def looked_up(monkeypatch):
+    """Every id that was looked up in a catalog."""
+    ids = set()
+    real = Locale.translate
+
+    def translate(self, message, count=None, **values):
+        ids.add(message)
+        return real(self, message, count, **values)
+
+    monkeypatch.setattr(Locale, "translate", translate)
+    return ids
+
+
+@pytest.fixture
+def filled(raw_redis, config):
+    """A server with something on each page."""
+    now = time.time()
+    push(raw_redis, "mail", job(1), failed(2), b"no job", job(3, **{"meta.caller_id": "GET /", "tags": ["a"]}))
+    raw_redis.sadd("paused", "mail")
+    for name in ("retry", "schedule", "dead"):
+        raw_redis.zadd(name, {failed(5): now + 60, job(6): now - 60, b"no job": now})
+    raw_redis.sadd("processes", "host:1:abc")
+    info = {"hostname": "host", "pid": 1, "tag": "", "concurrency": 5, "queues": ["mail"], "labels": ["reliable"]}
+    info |= {"started_at": now - 600, "identity": "host:1:abc", "version": "8.0", "embedded": True}
+    beat = {"info": json.dumps(info), "busy": 1, "beat": now, "quiet": "true", "rss": 1000, "rtt_us": 100}
+    raw_redis.hset("host:1:abc", mapping=beat)
+    work = {"queue": "mail", "payload": job(9).decode(), "run_at": int(now) - 5}
+    raw_redis.hset("host:1:abc:work", mapping={"t1": json.dumps(work)})
+    minute = time.strftime("%y%m%d|", time.gmtime(now)) + time.strftime("%-H:%M", time.gmtime(now))
+    raw_redis.hset(f"j|{minute}", mapping={"Mail|p": 3, "Mail|f": 1, "Mail|ms": 500})
+    group = {"class": "Mail", "error_class": "ValueError", "message": "no", "queue": "mail"}
+    error_groups.note(Installation.of(config).redis, [Noted("a1", 1, now, json.dumps(group), "j1")])
+
+
+def paths():
+    """An address of each page, its parts filled with what there is."""
+    parts = {"id": "a1", "name": "mail", "where": segment("retry"), "key": "x", "jid": "x", "identity": "host:1:abc"}
+    for route in routes():
+        if route.method == "GET" and route.wanted is None:
+            yield re.sub(r"\{(\w+)\}", lambda part: parts[part[1]], route.path)
+
+
+def test_pages_look_up_only_messages_that_exist_in_english(filled, looked_up, ask):
+    for path in {*paths(), "/retries", "/dead", "/scheduled", "/search"}:
+        for query in ("", "q=Send&text=Send&verb=delete"):
+            assert ask(path, query).status in {200, 400, 404}, path
+    for method, path in {(route.method, route.path) for route in routes() if route.asks}:
+        assert ask(re.sub(r"\{\w+\}", "mail", path), method=method, body="x=1").status < 500
+    assert len(looked_up) > 100
+    assert sorted(looked_up - ENGLISH) == []
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_every_page_can_be_shown_in_every_language(filled, ask, code):
+    for path in (
+        "/",
+        "/busy",
+        "/queues",
+        "/queues/mail",
+        "/retries",
+        "/metrics",
+        "/metrics/Mail",
+        "/errors",
+        "/callers",
+    ):
+        answer = ask(path, accept_language=code)
+        assert answer.status == 200
+        direction = "rtl" if code in {"ar", "he"} else "ltr"
+        assert f'<html lang="{code}" dir="{direction}"' in answer.body.decode()

@@ -1,0 +1,239 @@
+"""Effects of a real worker's outcomes: with which outcome, how often, and what is reported."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from offsider import Config, Discard, Reschedule, Skip, current_job, job
+from offsider.client import Client
+from offsider.config.installation import Installation
+from offsider.core.outcome import Failed, Moved, Succeeded
+from offsider.ext.concurrency_limits import ConcurrencyLimits
+from offsider.ext.unique import Unique
+from offsider.inspector import DeadSet, RetrySet, Stats
+from offsider.jobs import registry
+from offsider.storage import effects, working
+from offsider.storage.effects import Effect, joined
+from offsider.storage.scripts import Script
+from offsider.testing import RunningWorker
+from tests.faults import FaultProxy
+from tests.waiting import wait_for
+
+ADD = Script("add", source="#!lua flags=allow-oom\nreturn redis.call('INCRBY', KEYS[1], ARGV[1])\n")
+
+
+@pytest.fixture
+def declared():
+    with registry.isolated():
+        yield
+
+
+@pytest.fixture
+def config(redis_url):
+    config = Config()
+    config.redis.url = redis_url
+    config.worker.timeout_seconds = 5
+    yield config
+    Installation.of(config).close()
+
+
+@pytest.fixture(params=["reliable", "basic"])
+def each_fetcher(request, config):
+    config.worker.fetcher = request.param
+
+
+class Stage:
+    """The class ``Act`` of a test, each of whose runs has an effect with every outcome and one at its end."""
+
+    def __init__(self, config):
+        self.does = lambda: None
+        self.written = []
+        self.client = Client(config)
+        self.admit = lambda job, call_next: call_next(job)
+        config.admissions.append(self.add_effects)
+        job(name="Act", retry=1)(self.act)
+
+    def add_effects(self, job, call_next):
+        def done(reply, outcome):
+            self.written.append((reply, type(outcome)))
+
+        job.effects += (Effect(ADD, ["every"], [1], done=done), Effect(ADD, ["end"], [1], at_end=True))
+        return self.admit(job, call_next)
+
+    def act(self):
+        self.does()
+
+    def push(self, **options):
+        self.client.push({"class": "Act", "args": [], **options})
+
+
+@pytest.fixture
+def stage(config, declared):
+    return Stage(config)
+
+
+def counters(raw_redis):
+    return int(raw_redis.get("every") or 0), int(raw_redis.get("end") or 0)
+
+
+def raises(error):
+    def raise_it():
+        raise error
+
+    return raise_it
+
+
+@pytest.mark.usefixtures("each_fetcher")
+@pytest.mark.parametrize(
+    "error, at_end",
+    [
+        (None, 1),
+        (Skip(), 1),
+        (Discard("no"), 1),
+        (LookupError("dies"), 1),
+        (ValueError("is retried"), 0),
+        (Reschedule(600), 0),
+    ],
+    ids=["done", "skipped", "discarded", "dead", "retried", "rescheduled"],
+)
+def test_which_outcome_has_which_effects(config, stage, raw_redis, error, at_end):
+    if error is not None:
+        stage.does = raises(error)
+    stage.push(**({"retry": 0} if isinstance(error, LookupError) else {}))
+    with RunningWorker(config):
+        wait_for(lambda: stage.written)
+    assert counters(raw_redis) == (1, at_end)
+    assert len(DeadSet(config)) == isinstance(error, LookupError)
+    assert len(RetrySet(config)) == isinstance(error, ValueError)
+    ((reply, outcome),) = stage.written
+    assert reply == 1
+    assert issubclass(outcome, Failed) == isinstance(error, LookupError | ValueError)
+
+
+def test_a_run_that_is_void_has_no_effects(config, stage, raw_redis):
+    """Its job has left the private list during the run: another process owns what the effect would free."""
+    lost = []
+    config.on("lost_ownership", lost.append)
+
+    def loses():
+        entry = current_job().entry
+        raw_redis.lrem(f"offsider:working:{entry.owner.identity}:{entry.owner.capsule}:{entry.queue}", 1, entry.raw)
+        assert not raw_redis.keys("offsider:working:*")
+
+    stage.does = loses
+    stage.push()
+    with RunningWorker(config):
+        wait_for(lambda: lost)
+    assert counters(raw_redis) == (0, 0)
+    assert stage.written == []
+
+
+@pytest.mark.usefixtures("each_fetcher")
+def test_a_job_that_an_admission_has_moved_has_its_effects_too(config, stage, raw_redis):
+    stage.admit = lambda job, call_next: Moved("elsewhere")
+    stage.push()
+    with RunningWorker(config):
+        wait_for(lambda: stage.written)
+    assert (counters(raw_redis), stage.written) == ((1, 0), [(1, Moved)])
+
+
+def test_effects_of_many_short_jobs_each_run_once(config, stage, raw_redis):
+    config.worker.concurrency = 4
+    stage.client.push_bulk({"class": "Act", "args": [[]] * 300})
+    with RunningWorker(config):
+        wait_for(lambda: len(stage.written) == 300)
+    assert counters(raw_redis) == (300, 300)
+    assert sorted(reply for reply, _ in stage.written) == [*range(1, 301)]
+    assert Stats.read(config).processed == 300
+
+
+def test_acknowledgements_with_effects_travel_together(config, stage, raw_redis, monkeypatch):
+    real, sizes = working.ack_and_claim_call, []
+
+    def counting(keys, owner, queues, limit, finished, *, effects=()):
+        sizes.append((len(finished), len(effects)))
+        return real(keys, owner, queues, limit, finished, effects=effects)
+
+    monkeypatch.setattr(working, "ack_and_claim_call", counting)
+    barrier = threading.Barrier(8)
+    stage.does = lambda: barrier.wait(20)
+    config.worker.concurrency = 8
+    stage.client.push_bulk({"class": "Act", "args": [[]] * 160})
+    with RunningWorker(config):
+        wait_for(lambda: len(stage.written) == 160)
+    assert all(effects == 2 * finished for finished, effects in sizes)
+    assert max(finished for finished, _ in sizes) > 1
+    assert counters(raw_redis) == (160, 160)
+
+
+def test_a_server_that_refuses_an_effect_is_reported_and_the_job_is_done(config, stage, raw_redis):
+    errors = []
+    config.error_handlers.append(lambda error, context: errors.append((str(error), context["context"])))
+    raw_redis.lpush("every", "no number")
+    stage.push()
+    with RunningWorker(config):
+        wait_for(lambda: stage.written)
+    assert stage.written == [(None, Succeeded)]
+    ((error, context),) = errors
+    assert "WRONGTYPE" in error
+    assert context == "an effect of the outcome: add"
+    assert Stats.read(config).processed == 1
+
+
+def test_an_error_of_an_extension_after_the_write_is_reported(config, stage, raw_redis):
+    errors = []
+    config.error_handlers.append(lambda error, context: errors.append(str(error)))
+
+    def breaks(reply, outcome):
+        raise LookupError("broken extension")
+
+    def add(job, call_next):
+        job.effects += (Effect(ADD, ["every"], [1], done=breaks),)
+        return call_next(job)
+
+    config.admissions.append(add)
+    stage.push()
+    with RunningWorker(config):
+        wait_for(lambda: errors)
+    assert errors == ["broken extension"]
+    assert raw_redis.get("every") == b"2"
+
+
+@pytest.mark.parametrize("error", [None, ValueError("is retried")], ids=["done", "retried"])
+@pytest.mark.parametrize("fault", ["lose_reply", "lose_request"])
+def test_effects_whose_reply_is_lost_run_once(redis_url, declared, raw_redis, error, fault):
+    script = working.POSTPONE if error else working.ACK_AND_CLAIM
+    composed = joined(script, [], [], [(0, Effect(ADD, []))])[0]
+    raw_redis.script_load(composed.text)
+    with FaultProxy(redis_url) as proxy:
+        config = Config()
+        config.redis.url = proxy.url
+        stage = Stage(config)
+        if error:
+            stage.does = raises(error)
+        stage.push()
+        getattr(proxy, fault)(b"every")
+        with RunningWorker(config):
+            wait_for(lambda: stage.written)
+        assert proxy.lost == 1
+        Installation.of(config).close()
+    assert counters(raw_redis) == (1, 0 if error else 1)
+    ((reply, _),) = stage.written
+    assert reply == (None if fault == "lose_reply" else 1)
+
+
+def test_a_worker_composes_nothing_for_jobs_without_effects(config, declared, monkeypatch):
+    """Also with the extensions that have effects for other jobs."""
+    ran = []
+    config.use(Unique())
+    config.use(ConcurrencyLimits())
+    job(name="Plain")(lambda: ran.append(1))
+    composed = []
+    monkeypatch.setattr(working, "joined", lambda *call: composed.append(call))
+    monkeypatch.setattr(effects, "joined", lambda *call: composed.append(call))
+    Client(config).push_bulk({"class": "Plain", "args": [[]] * 50})
+    with RunningWorker(config):
+        wait_for(lambda: Stats.read(config).processed == 50)
+    assert (len(ran), composed) == (50, [])

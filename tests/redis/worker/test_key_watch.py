@@ -1,0 +1,117 @@
+"""Told by the server where that is possible, by looking again where it is not; ended from any thread."""
+
+import threading
+import time
+
+import pytest
+
+from offsider.core.errors import RedisUnavailable
+from offsider.storage.redis import Redis, RedisSettings
+from offsider.worker import key_watch as module
+from offsider.worker.key_watch import KeyWatch
+from tests.waiting import wait_for
+
+PATIENT = 30.0
+
+
+def made(url: str, **settings) -> KeyWatch:
+    return KeyWatch(Redis(RedisSettings(url=url, socket_timeout_seconds=PATIENT, **settings), size=1), ["a"], "signal")
+
+
+@pytest.fixture
+def key_watch(redis_url):
+    key_watch = made(redis_url)
+    yield key_watch
+    key_watch.close()
+
+
+def test_a_change_ends_the_sleep(key_watch, raw_redis):
+    assert key_watch.exchange([("GET", "a")]) == [None]
+    assert key_watch.is_told
+    raw_redis.set("a", 1)
+    key_watch.sleep(3600)
+
+
+def test_a_signal_ends_the_sleep_each_time(key_watch, raw_redis):
+    for _ in range(2):
+        key_watch.exchange([("GET", "a")])
+        raw_redis.set("signal", 1)
+        key_watch.sleep(3600)
+
+
+def test_changes_of_other_keys_do_not_end_the_sleep(key_watch, raw_redis):
+    """The script that moves jobs names their queues, and Redis 7.0 tells when these change."""
+    key_watch.exchange([("GET", "other"), ("GET", "a")])
+    raw_redis.set("other", 1)
+    started = time.monotonic()
+    key_watch.sleep(0.2)
+    assert time.monotonic() - started >= 0.2
+
+
+def test_an_end_ends_the_sleep_and_every_later_one(key_watch):
+    key_watch.exchange([("GET", "a")])
+    threading.Timer(0.05, key_watch.end).start()
+    key_watch.sleep(3600)
+    key_watch.sleep(3600)
+    key_watch.end()
+
+
+def test_an_end_before_the_first_sleep_counts(key_watch):
+    key_watch.end()
+    key_watch.sleep(3600)
+
+
+def test_an_end_after_the_close_is_no_error(key_watch):
+    key_watch.sleep(0)
+    key_watch.close()
+    key_watch.end()
+    key_watch.sleep(3600)
+
+
+def test_who_is_refused_asks_again_after_a_while(redis_url, raw_redis, monkeypatch):
+    raw_redis.execute_command("ACL", "SETUSER", "blind", "on", ">blind", "~*", "+@all", "-client|tracking")
+    blind = made(redis_url, username="blind", password="blind")
+    for _ in range(2):
+        assert blind.exchange([("SET", "a", 1), ("GET", "a")]) == [b"OK", b"1"]
+        assert not blind.is_told
+    raw_redis.execute_command("ACL", "SETUSER", "blind", "+client|tracking")
+    blind.exchange([("GET", "a")])
+    assert not blind.is_told, "asking each time would cost a connection each time"
+    blind._track_at = 0.0
+    blind.exchange([("GET", "a")])
+    assert blind.is_told
+    blind.close()
+    raw_redis.execute_command("ACL", "DELUSER", "blind")
+
+
+def test_a_repeated_refusal_is_not_reported_again(redis_url, raw_redis, monkeypatch, caplog):
+    monkeypatch.setattr(module, "REFUSED_SECONDS", 0.0)
+    raw_redis.execute_command("ACL", "SETUSER", "blind", "on", ">blind", "~*", "+@all", "-client|tracking")
+    blind = made(redis_url, username="blind", password="blind")
+    with caplog.at_level("INFO", "offsider"):
+        for _ in range(3):
+            blind.exchange([("GET", "a")])
+    assert len(caplog.records) == 1
+    blind.close()
+    raw_redis.execute_command("ACL", "DELUSER", "blind")
+
+
+def test_a_connection_that_breaks_ends_the_sleep_and_is_done_without(raw_redis, proxy):
+    key_watch = made(proxy.url)
+    key_watch.exchange([("GET", "a")])
+    proxy.close()
+    key_watch.sleep(3600)
+    assert not key_watch.is_told
+    assert key_watch.exchange([("GET", "a")]) == [None]
+    assert not key_watch.is_told
+    key_watch.close()
+
+
+def test_an_unavailable_server_is_reported_by_the_pool(raw_redis, proxy):
+    key_watch = made(proxy.url)
+    proxy.refuse()
+    with pytest.raises(RedisUnavailable):
+        key_watch.exchange([("GET", "a")])
+    proxy.accept()
+    wait_for(lambda: key_watch.exchange([("GET", "a")]) == [None])
+    key_watch.close()

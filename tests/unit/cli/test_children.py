@@ -1,0 +1,287 @@
+"""Starts, replacements and stops of a supervisor's workers, with fake processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from itertools import count
+
+import pytest
+
+from offsider.cli.supervisor.children import KILL_SECONDS, SLACK_SECONDS, Children, described
+from offsider.cli.supervisor.fork import Child
+from offsider.worker.memory_limits import MemoryLimits, MemoryWatch
+
+STOP_SECONDS = 25.0
+
+
+class FakeLink:
+    """A link to a worker that reports ready when `stop_seconds` is set."""
+
+    def __init__(self) -> None:
+        self.stop_seconds = None
+
+    @property
+    def ready(self):
+        return self.stop_seconds is not None
+
+    def listen(self):
+        return True
+
+    def close(self):
+        self.closed = True
+
+
+class FakeProgram:
+    """The program of a worker's process."""
+
+    watched = True
+    gone = False
+
+    def replaced(self):
+        return self.gone
+
+    def close(self):
+        pass
+
+
+class FakeChild(Child):
+    """A worker that records its signals."""
+
+    def has_become_another(self):
+        return self.program.replaced()
+
+    def send(self, name):
+        self.heard.append(name)
+
+
+class FakeForker:
+    """Returns fake children with consecutive pids."""
+
+    def __init__(self):
+        self.numbers = count(100)
+        self.born = []
+
+    def fork(self, slot, siblings):
+        watch = MemoryWatch(MemoryLimits(), 0)
+        child = FakeChild(slot, next(self.numbers), FakeLink(), time.monotonic(), watch, FakeProgram())
+        child.heard = []
+        self.born.append((slot, child.pid, sorted(sibling.pid for sibling in siblings)))
+        return child
+
+
+@pytest.fixture
+def forker():
+    return FakeForker()
+
+
+@pytest.fixture
+def children(forker):
+    return Children(forker, 2, lambda: STOP_SECONDS)
+
+
+def tend(children, later=0.0):
+    children.tend(time.monotonic() + later)
+
+
+def start(children):
+    tend(children)
+    for child in children.all():
+        child.parent_link.stop_seconds = 5.0
+    tend(children)
+    return [slot.child for slot in children.slots]
+
+
+def test_every_slot_gets_a_worker_that_knows_its_siblings(children, forker):
+    tend(children)
+    assert forker.born == [(0, 100, []), (1, 101, [100])]
+    assert children.ready == 0
+    start(children)
+    assert children.ready == 2
+    (poll,) = children.due()
+    assert poll > time.monotonic()
+
+
+def test_the_first_restart_is_immediate_and_the_next_one_delayed(children):
+    first, _ = start(children)
+    assert children.reaped(first.pid, 0)
+    tend(children)
+    second = children.slots[0].child
+    assert second.pid == 102
+    children.reaped(second.pid, signal.SIGKILL)
+    tend(children)
+    assert children.slots[0].child is None
+    assert 0.5 < min(children.due()) - time.monotonic() <= 1
+    tend(children, later=1.1)
+    assert children.slots[0].child.pid == 103
+
+
+def test_an_unknown_process_is_not_reaped_as_a_worker(children):
+    start(children)
+    assert not children.reaped(99, 0)
+
+
+def test_it_is_hopeless_when_every_slot_has_failed_to_start(children):
+    tend(children)
+    children.reaped(100, 256)
+    assert not children.hopeless
+    children.reaped(101, 256)
+    assert children.hopeless
+
+
+def test_it_is_not_hopeless_once_a_worker_has_run(children):
+    first, second = start(children)
+    for child in (first, second):
+        children.reaped(child.pid, 256)
+    tend(children)
+    for slot in children.slots:
+        children.reaped(slot.child.pid, 256)
+    assert not children.hopeless
+
+
+def test_a_worker_over_its_memory_limit_stops_when_its_successor_runs(children):
+    large, _ = start(children)
+    children.replace(large, "it is large")
+    children.replace(large, "it is large")
+    tend(children)
+    successor = children.slots[0].successor
+    assert large.heard == []
+    tend(children)
+    successor.parent_link.stop_seconds = 5.0
+    tend(children)
+    assert large.heard == ["TERM"]
+    assert children.slots[0].child is successor
+    assert large.kill_at - time.monotonic() == pytest.approx(5 + KILL_SECONDS + SLACK_SECONDS, abs=1)
+    children.reaped(large.pid, 0)
+    assert children.leaving == {}
+    assert children.slots[0].child is successor
+
+
+def test_only_one_worker_at_a_time_is_replaced(children, forker):
+    for child in start(children):
+        children.replace(child, "both are large")
+    tend(children)
+    assert len(forker.born) == 3
+    children.slots[0].successor.parent_link.stop_seconds = 5.0
+    tend(children)
+    assert len(forker.born) == 4
+    assert children.slots[1].successor.pid == 103
+
+
+def test_a_failed_successor_is_started_again_later_and_the_old_worker_stays(children):
+    large, _ = start(children)
+    children.replace(large, "it is large")
+    tend(children)
+    for _ in range(2):
+        children.reaped(children.slots[0].successor.pid, 256)
+        tend(children)
+    assert children.slots[0].successor is None
+    assert large.heard == []
+    assert min(children.due()) > time.monotonic()
+    tend(children, later=1.1)
+    assert children.slots[0].successor is not None
+
+
+def test_a_successor_takes_over_when_the_old_worker_dies_first(children):
+    large, _ = start(children)
+    children.replace(large, "it is large")
+    tend(children)
+    successor = children.slots[0].successor
+    children.reaped(large.pid, signal.SIGKILL)
+    assert children.slots[0].child is successor
+    successor.parent_link.stop_seconds = 5.0
+    tend(children)
+    assert children.slots[0].successor is None
+    assert successor.heard == []
+
+
+def test_workers_of_the_previous_program_drain_without_a_deadline_once_successors_run(children, forker):
+    old = [forker.fork(slot, []) for slot in range(3)]
+    for child in old:
+        child.parent_link.stop_seconds = 5.0
+        children.adopt(child)
+    assert old[2].heard == ["USR2"], "it has no slot"
+    tend(children)
+    assert [child.heard for child in old[:2]] == [[], []]
+    for _ in range(2):
+        for slot in children.slots:
+            if slot.successor is not None:
+                slot.successor.parent_link.stop_seconds = 5.0
+        tend(children)
+    assert [child.heard for child in old] == [["USR2"]] * 3
+    assert all(child.kill_at is None for child in old)
+    assert set(children.leaving) == {child.pid for child in old}
+
+
+def test_a_stop_reaches_all_workers_and_has_a_deadline(children, forker):
+    ready, booting = start(children)
+    booting.parent_link.stop_seconds = None
+    by = children.stop()
+    assert ready.heard == booting.heard == ["TERM"]
+    assert by - time.monotonic() == pytest.approx(STOP_SECONDS + KILL_SECONDS, abs=1)
+    children.reaped(ready.pid, 0)
+    tend(children)
+    assert children.slots[0].child is None, "no worker is started during a stop"
+    tend(children, later=STOP_SECONDS + KILL_SECONDS + 1)
+    tend(children, later=STOP_SECONDS + KILL_SECONDS + 1)
+    assert booting.heard == ["TERM", "KILL"]
+    assert children.killed == 0
+    children.reaped(booting.pid, signal.SIGKILL)
+    assert children.killed == 1
+
+
+def test_a_worker_that_exits_just_before_its_kill_does_not_count_as_killed(children):
+    first, second = start(children)
+    children.stop()
+    tend(children, later=60)
+    children.reaped(first.pid, 0)
+    children.reaped(second.pid, 256)
+    assert children.killed == 0
+
+
+@pytest.mark.parametrize(
+    "status, words",
+    [
+        (0, "ended with code 0"),
+        (256, "ended with code 1"),
+        (9, "was killed by SIGKILL"),
+        (35, "was killed by signal 35"),
+    ],
+)
+def test_exit_statuses_are_described_in_words(status, words):
+    assert described(status) == words
+
+
+def test_a_worker_is_signaled_by_its_pid(monkeypatch):
+    sent = []
+    monkeypatch.setattr(os, "kill", lambda *call: sent.append(call))
+    Child(0, 4711, FakeLink(), 0.0, MemoryWatch(MemoryLimits(), 0), FakeProgram()).send("TSTP")
+    assert sent == [(4711, signal.SIGTSTP)]
+
+
+def test_a_program_that_replaced_a_worker_is_terminated_and_a_worker_started(children, forker, caplog):
+    start(children)
+    first, second = children.all()
+    first.program.gone = True
+    assert min(children.due()) <= time.monotonic() + 1
+    tend(children)
+    assert first.heard == ["TERM"]
+    assert "worker 1 (process 100) was replaced by another program" in caplog.text
+    assert first.kill_at is not None
+    assert [slot.child.pid for slot in children.slots] == [102, 101]
+    tend(children, 60)
+    assert first.heard == ["TERM", "KILL"]
+    assert children.reaped(first.pid, 9)
+    assert second.heard == []
+
+
+def test_a_stop_kills_a_program_that_replaced_a_worker_at_the_same_deadline(children):
+    start(children)
+    first = children.all()[0]
+    latest = children.stop()
+    first.program.gone = True
+    tend(children)
+    assert first.heard == ["TERM"]
+    tend(children, latest + 1 - time.monotonic())
+    assert first.heard == ["TERM", "KILL"]

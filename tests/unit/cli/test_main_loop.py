@@ -1,0 +1,165 @@
+"""The main thread acts on signals one after another."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+import pytest
+
+from offsider.cli import main_loop as running_module
+from offsider.cli.main_loop import MainLoop
+from offsider.config.config import Config
+
+
+class FakeLauncher:
+    def __init__(self):
+        self.config = Config()
+        self.broken = ""
+        self.calls = []
+        self.jobs = []
+        self.quieted = threading.Event()
+        self.may_stop = threading.Event()
+
+    def title(self):
+        return "a title"
+
+    def quiet(self):
+        self.calls.append("quiet")
+        self.quieted.set()
+
+    def stop(self):
+        self.calls.append("stop")
+        self.may_stop.wait(10)
+
+    def running_jobs(self):
+        return self.jobs.pop(0) if self.jobs else []
+
+    def async_tasks(self):
+        self.calls.append("dump")
+        return []
+
+
+class FakeSignals:
+    """Answers scripted lists of names; a callable stands for something that happens meanwhile."""
+
+    def __init__(self, *script):
+        self.script = list(script)
+        self.pauses = []
+        self.failed = []
+
+    def wait(self, timeout_seconds):
+        self.pauses.append(timeout_seconds)
+        step = self.script.pop(0) if self.script else []
+        return step() or [] if callable(step) else step
+
+    def failures(self):
+        failed, self.failed = self.failed, []
+        return failed
+
+    def wake(self):
+        pass
+
+
+@pytest.fixture
+def told(monkeypatch):
+    states = []
+    monkeypatch.setattr(running_module.systemd, "notify", states.append)
+    return states
+
+
+@pytest.fixture
+def log(caplog):
+    logger = logging.getLogger("offsider")
+    logger.addHandler(caplog.handler)
+    caplog.set_level(logging.DEBUG, logger="offsider")
+    yield caplog
+    logger.removeHandler(caplog.handler)
+
+
+def test_a_life_quiet_dump_stop_and_a_dump_while_stopping(told, log):
+    launcher = FakeLauncher()
+    signals = FakeSignals(
+        ["TSTP"], lambda: launcher.quieted.wait(10) and None, ["TERM", "INT"], ["TTIN", "USR1"], launcher.may_stop.set
+    )
+    running = MainLoop(launcher, signals)
+    assert running.until_stopped() == 0
+    assert launcher.calls == ["quiet", "stop", "dump"]
+    assert told == ["READY=1", "STOPPING=1"]
+    assert "ignoring the signal USR1" in log.text
+    assert 20 < running.seconds_left() < 25 + 4
+
+
+def test_a_worker_that_stopped_because_it_was_broken_says_so_by_its_code(told):
+    """Else no supervisor would start it anew."""
+    launcher = FakeLauncher()
+    launcher.broken = "the fetch loop is stuck"
+    launcher.may_stop.set()
+    assert MainLoop(launcher, FakeSignals(["TERM"])).until_stopped() == 1
+
+
+def test_failures_of_earlier_handlers_are_logged(told, log):
+    launcher = FakeLauncher()
+    launcher.may_stop.set()
+    signals = FakeSignals(["TERM"])
+    signals.failed = [("TERM", ValueError("boom"))]
+    MainLoop(launcher, signals).until_stopped()
+    assert "an earlier handler of TERM failed: ValueError: boom" in log.text
+
+
+def test_the_watchdog_is_fed_when_it_is_due(told, monkeypatch):
+    monkeypatch.setattr(running_module.systemd, "watchdog_seconds", lambda: 0.25)
+    launcher = FakeLauncher()
+    launcher.may_stop.set()
+    signals = FakeSignals(["TERM"])
+    MainLoop(launcher, signals).until_stopped()
+    assert told[:2] == ["READY=1", "WATCHDOG=1"]
+    assert signals.pauses[0] <= 0.25
+
+
+def test_the_end_has_a_moment_even_when_the_deadline_has_passed(told):
+    assert MainLoop(FakeLauncher(), FakeSignals()).seconds_left() == 0.1
+
+
+def test_a_stop_that_hangs_is_not_waited_for(told, log, monkeypatch):
+    monkeypatch.setattr(running_module, "LAST_SECONDS", 0.0)
+    launcher = FakeLauncher()
+    launcher.config.worker.timeout_seconds = 0
+    assert MainLoop(launcher, FakeSignals(["TERM"])).until_stopped() == 1
+    launcher.may_stop.set()
+    assert "the stop timed out" in log.text
+    assert launcher.calls == ["stop", "dump"]
+
+
+def test_a_worker_of_a_supervisor_ends_once_no_job_has_run_for_a_while(told, log):
+    launcher = FakeLauncher()
+    launcher.may_stop.set()
+    launcher.jobs = [["Long jid=1"], ["Long jid=1"], [], ["Short jid=2"], [], [], []]
+    signals = FakeSignals(["USR2"])
+    assert MainLoop(launcher, signals, supervised=True).until_stopped() == 0
+    assert launcher.calls == ["quiet", "stop"]
+    assert launcher.jobs == []
+    assert "running now: Long jid=1" in log.text
+
+
+def test_usr2_means_nothing_without_a_supervisor(told, log):
+    launcher = FakeLauncher()
+    launcher.may_stop.set()
+    assert MainLoop(launcher, FakeSignals(["USR2"], ["TERM"])).until_stopped() == 0
+    assert launcher.calls == ["stop"]
+    assert "ignoring USR2: a rolling restart needs a supervisor (--processes)" in log.text
+
+
+@pytest.mark.parametrize("supervised, code", [(False, 75), (True, 0)])
+def test_too_much_memory_is_looked_after_here_or_by_the_supervisor(told, log, monkeypatch, supervised, code):
+    monkeypatch.setattr(running_module, "resident_kilobytes", lambda: 300 * 1024)
+    launcher = FakeLauncher()
+    launcher.may_stop.set()
+    launcher.jobs = [["Hoard jid=1"]]
+    launcher.config.worker.memory_hard_mb = 200
+    launcher.config.worker.memory_min_life_seconds = 0
+    signals = FakeSignals(["TERM"] if supervised else [])
+    assert MainLoop(launcher, signals, supervised=supervised).until_stopped() == code
+    assert launcher.calls == ["stop"]
+    assert ("this process must exit: it uses 300 MB" in log.text) is not supervised
+    assert "running now: Hoard jid=1" in log.text

@@ -1,0 +1,19 @@
+"""Pages of rows that are all at hand, and the filter over them."""
+
+from offsider.cli.top.table import Row, Table, View, paged
+
+ROWS = [Row(str(number), (f"Job{number}", "Mail" if number % 2 else "Text")) for number in range(10)]
+
+
+def test_a_page_is_a_part_of_the_rows():
+    assert paged(("JOB", "KIND"), ROWS, View(page=1, size=4)) == Table(("JOB", "KIND"), ROWS[4:8], 10)
+
+
+def test_a_filter_looks_at_every_cell_whatever_the_case():
+    found = paged(("JOB", "KIND"), ROWS, View(size=3, text="mail"))
+    assert [row.key for row in found.rows] == ["1", "3", "5"]
+    assert found.total == 5
+
+
+def test_behind_the_last_page_there_is_nothing():
+    assert paged(("JOB",), ROWS, View(page=9, size=4)) == Table(("JOB",), [], 10)

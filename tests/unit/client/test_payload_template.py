@@ -1,0 +1,28 @@
+"""What a template writes is what the encoder writes."""
+
+import pytest
+from hypothesis import given, strategies as st
+
+from offsider.client.payload_template import PayloadTemplate
+from offsider.core.payload import encode
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=20,
+)
+OTHERS = st.dictionaries(st.text().filter(lambda key: key not in {"args", "jid"}), JSON, max_size=3)
+
+
+@given(before=OTHERS, between=OTHERS, after=OTHERS, args=st.lists(JSON, max_size=4))
+def test_it_writes_the_same_bytes_wherever_the_keys_stand(before, between, after, args):
+    shared = {**before, "args": [], **between, "jid": "", **after}
+    assert PayloadTemplate(shared).fill(args, "abc") == encode({**shared, "args": args, "jid": "abc"})
+
+
+@pytest.mark.parametrize("value", [float("nan"), object(), {1j: 1}], ids=["nan", "object", "key"])
+def test_what_is_not_json_raises(value):
+    with pytest.raises((TypeError, ValueError)):
+        PayloadTemplate({"args": [], "jid": "", "custom": value})
+    with pytest.raises((TypeError, ValueError)):
+        PayloadTemplate({"args": [], "jid": ""}).fill([value], "abc")

@@ -1,0 +1,378 @@
+"""The configuration as a whole: plugging in, guarding, freezing, reporting errors."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+
+from offsider.config.config import Config
+from offsider.config.web_tab import WebTab
+from offsider.core.errors import ConfigurationError
+
+
+class Recorder(logging.Handler):
+    def __init__(self):
+        super().__init__()
+        self.records = []
+
+    def emit(self, record):
+        self.records.append(record)
+
+
+@pytest.fixture
+def config():
+    return Config()
+
+
+@pytest.fixture
+def log():
+    recorder = Recorder()
+    logger = logging.getLogger("offsider")
+    logger.addHandler(recorder)
+    yield recorder.records
+    logger.removeHandler(recorder)
+
+
+def test_capsules_are_made_and_changed_by_name(config):
+    capsule = config.capsule("images", concurrency=2, queues=["a"])
+    assert config.capsule("images", mode="random") is capsule
+    assert (capsule.concurrency, capsule.queues, capsule.mode) == (2, ["a"], "random")
+    with pytest.raises(ConfigurationError, match=r"capsules\.images\.concurrency expects"):
+        config.capsule("images", concurrency=0)
+
+
+def test_the_capsule_default_is_the_section_worker(config):
+    config.worker.concurrency = 9
+    assert config.capsules["default"].concurrency == 9
+
+
+def test_an_extension_is_installed_once(config):
+    class Thing:
+        name = "thing"
+
+        def install(self, config):
+            config.add_job_option("unique_for", int)
+            config.add_info(lambda: {"thing": 1})
+            config.add_web_tab(WebTab("thing", "Thing", "/thing"))
+            config.add_service(lambda config: None)
+            config.on("beat", print)
+            config.jobs["unique_for"] = 5
+
+    config.use(Thing())
+    assert list(config.extensions) == ["thing"]
+    assert list(config.job_options) == ["unique_for"]
+    assert (len(config.info_fields), len(config.web_tabs), len(config.services)) == (1, 1, 1)
+    assert config.events.listened("beat")
+    with pytest.raises(ConfigurationError, match="'thing' is installed already"):
+        config.use(Thing())
+    with pytest.raises(ConfigurationError, match="web tab 'thing' already"):
+        config.add_web_tab(WebTab("thing", "Thing", "/thing"))
+    with pytest.raises(ConfigurationError, match="job option 'unique_for' already"):
+        config.add_job_option("unique_for", int)
+    config.freeze()
+
+
+def test_events_can_be_listened_to_by_decorator(config):
+    @config.on("quiet")
+    def handler():
+        pass
+
+    assert callable(handler)
+    assert config.events.listened("quiet")
+
+
+def test_a_fetcher_by_name_or_class(config):
+    assert config.fetcher == "reliable"
+    config.fetcher = "basic"
+    assert config.worker.fetcher == "basic"
+
+    class Mine:
+        pass
+
+    config.fetcher = Mine
+    assert config.fetcher is Mine
+    config.fetcher = "package.module:Class"
+    assert config.fetcher == "package.module:Class"
+    with pytest.raises(ConfigurationError, match=r"worker\.fetcher expects"):
+        config.fetcher = "no such thing"
+
+
+def test_seams_are_assignable_and_nothing_else_is(config):
+    config.reloader = nullcontext
+    config.after_commit = lambda push: push()
+    config.queue_resolver = lambda push: None
+    with pytest.raises(ConfigurationError, match=r"config\.relaoder cannot be assigned \(did you mean 'reloader'\?\)"):
+        config.relaoder = nullcontext
+    with pytest.raises(ConfigurationError, match=r"config\.redis cannot be assigned"):
+        config.redis = "redis://localhost"
+    with pytest.raises(ConfigurationError, match=r"config\.reloader expects a callable"):
+        config.reloader = 5
+
+
+def test_the_default_reloader_does_nothing(config):
+    with config.reloader():
+        pass
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda config: setattr(config.worker, "concurrency", 1),
+        lambda config: setattr(config.redis, "url", "redis://x"),
+        lambda config: setattr(config.client, "strict_args", "off"),
+        lambda config: setattr(config.log, "level", "debug"),
+        lambda config: setattr(config, "reloader", nullcontext),
+        lambda config: setattr(config, "fetcher", "basic"),
+        lambda config: setattr(config, "clock", None),
+        lambda config: config.jobs.update(retry=1),
+        lambda config: config.client_middleware.add(print),
+        lambda config: config.server_middleware.clear(),
+        lambda config: config.capsule("x"),
+        lambda config: config.capsules["default"].server_middleware.add(print),
+        lambda config: config.on("beat", print),
+        lambda config: config.error_handlers.append(print),
+        lambda config: config.death_handlers.append(print),
+        lambda config: config.add_service(print),
+        lambda config: config.add_info(dict),
+        lambda config: config.add_web_tab(WebTab("a", "b", "/c")),
+        lambda config: config.add_metrics(list),
+        lambda config: config.add_metric_labels(lambda name, queue: {}),
+        lambda config: config.add_job_option("x", int),
+        lambda config: config.use(object()),
+    ],
+)
+def test_after_the_freeze_every_edit_is_refused(config, edit):
+    config.freeze()
+    config.freeze()
+    assert config.frozen
+    with pytest.raises(ConfigurationError, match="frozen"):
+        edit(config)
+
+
+def test_the_freeze_checks_the_whole(config):
+    config.jobs["unknown_thing"] = 1
+    with pytest.raises(ConfigurationError, match="unknown option 'unknown_thing'"):
+        config.freeze()
+    assert not config.frozen
+
+
+def test_an_override_must_be_a_setting(tmp_path):
+    with pytest.raises(ConfigurationError, match=r"no setting concurency \(did you mean 'concurrency'\?\)"):
+        Config.load(environ={}, cwd=tmp_path, overrides={"concurency": 1})
+    with pytest.raises(ConfigurationError, match=r"^-c, --concurrency: worker\.concurrency expects"):
+        Config.load(environ={}, cwd=tmp_path, overrides={"concurrency": 0})
+
+
+def test_every_error_handler_hears_of_an_error_and_a_failing_one_is_contained(config, log):
+    seen = []
+    config.error_handlers.append(lambda error, context: 1 / 0)
+    config.error_handlers.append(lambda error, context: seen.append((str(error), context)))
+    config.handle_error(ValueError("boom"), {"tick": 1})
+    assert seen == [("boom", {"tick": 1})]
+    assert log[0].getMessage() == "ValueError: boom"
+    assert log[0].fields == {"tick": 1}
+    assert "an error handler failed while it reported ValueError: boom" in log[1].getMessage()
+
+
+def test_an_error_handler_gets_the_whole_payload_and_the_log_no_arguments(config, log):
+    seen = []
+    config.error_handlers.append(lambda error, context: seen.append(context["job"]))
+    payload = {"class": "Hard", "args": ["secret"], "kwargs": {"key": "secret"}, "jid": "ab", "queue": "low"}
+    config.handle_error(ValueError("boom"), {"job": payload})
+    assert seen == [payload]
+    assert "secret" not in str(vars(log[0]))
+    config.log.arguments = True
+    config.handle_error(ValueError("boom"), {"job": payload})
+    assert log[1].fields["args"] == '["secret",{"key":"secret"}]'
+
+
+def test_reporting_an_error_never_raises_even_when_the_log_is_broken_or_a_handler_exits(config, log):
+    seen, logger = [], logging.getLogger("offsider")
+
+    def broken(record):
+        raise LookupError("a broken filter")
+
+    def leave(error, context):
+        raise SystemExit(1)
+
+    config.error_handlers.append(leave)
+    config.error_handlers.append(lambda error, context: seen.append(str(error)))
+    logger.addFilter(broken)
+    try:
+        config.handle_error(ValueError("boom"), {})
+    finally:
+        logger.removeFilter(broken)
+    assert seen == ["boom"]
+
+
+def test_the_traceback_is_logged_in_development_and_not_in_production(config, log):
+    config.handle_error(ValueError("boom"), {})
+    config.worker.environment = "production"
+    config.handle_error(ValueError("boom"), {})
+    assert [bool(record.exc_info) for record in log] == [True, False]
+
+
+# ------------------------------------------------------------------------------------- servers and shards
+
+
+@pytest.fixture
+def fleet(tmp_path):
+    path = tmp_path / "offsider.toml"
+    path.write_text("""
+        concurrency = 7
+        queues = ["default"]
+        groups = ["x", "y"]
+        [redis]
+        url = "redis://main/0"
+        [servers.bulk]
+        url = "${BULK_URL:-redis://bulk/1}"
+        wire_version = 7
+        [shards.urgent]
+        queues = ["urgent", "mails"]
+        concurrency = 3
+        mode = "random"
+        [shards.bulk]
+        queues = ["bulk"]
+        processes = 2
+        server = "bulk"
+        [shards.heavy]
+        select = "resource_boundary=memory"
+    """)
+    return lambda environ=None, for_worker=False, **overrides: Config.load(
+        path, environ=environ or {}, overrides=overrides, for_worker=for_worker
+    )
+
+
+def test_without_a_shard_the_process_works_for_the_server_of_redis(fleet):
+    config = fleet()
+    assert list(config.servers) == ["main", "bulk"]
+    assert (config.server, config.redis.url, config.redis) == ("main", "redis://main/0", config.servers["main"])
+    assert (config.servers["bulk"].url, config.servers["bulk"].wire_version) == ("redis://bulk/1", 7)
+    assert list(config.shards) == ["urgent", "bulk", "heavy"]
+    assert fleet({"BULK_URL": "redis://other"}).servers["bulk"].url == "redis://other"
+
+
+def test_a_shard_stands_above_the_rest_of_the_file(fleet):
+    config = fleet(shard="urgent")
+    assert (config.worker.queues, config.worker.concurrency, config.worker.mode) == (("urgent", "mails"), 3, "random")
+    assert (config.server, config.worker.processes) == ("main", 0)
+    bulk = fleet(shard="bulk")
+    assert (bulk.worker.queues, bulk.worker.concurrency, bulk.worker.processes) == (("bulk",), 7, 2)
+    assert (bulk.server, bulk.redis.url, bulk.redis) == ("bulk", "redis://bulk/1", bulk.servers["bulk"])
+
+
+@pytest.mark.parametrize("variable", ["OFFSIDER_SHARD", "OFFSIDER_WORKER_SHARD"])
+def test_the_shard_of_the_environment_is_for_workers_alone(fleet, variable):
+    assert fleet({variable: "bulk"}, for_worker=True).server == "bulk"
+    other = fleet({variable: "bulk"})
+    assert (other.server, other.worker.shard, other.warnings) == ("main", "", [])
+    assert fleet({variable: "gone"}).worker.shard == ""
+    with pytest.raises(ConfigurationError, match="there is no shard 'gone'"):
+        fleet({variable: "gone"}, for_worker=True)
+
+
+def test_groups_of_the_file_are_for_workers_without_a_shard(fleet):
+    assert fleet().worker.groups == ("x", "y")
+    assert fleet(shard="bulk").worker.groups == ()
+    assert fleet(shard="bulk", groups=["a", "b"]).worker.groups == ("a", "b")
+
+
+def test_the_environment_and_the_command_line_stand_above_a_shard(fleet):
+    assert fleet({"OFFSIDER_CONCURRENCY": "9"}, shard="urgent").worker.concurrency == 9
+    assert fleet({"OFFSIDER_CONCURRENCY": "9"}, shard="urgent", concurrency=2).worker.concurrency == 2
+    assert fleet(shard="urgent", queues=["low"]).worker.queues == ("low",)
+    assert fleet({"OFFSIDER_GROUPS": "a b"}, shard="urgent").worker.groups == ("a b",)
+
+
+def test_a_shard_stands_above_the_queue_groups_of_the_file(tmp_path):
+    path = tmp_path / "offsider.toml"
+    path.write_text("groups = ['a', 'b']\n[shards.urgent]\nqueues = ['urgent']")
+    assert Config.load(path, environ={}, overrides={"shard": "urgent"}).worker.groups == ()
+
+
+def test_the_url_of_the_environment_is_that_of_main_whatever_the_shard(fleet):
+    config = fleet({"REDIS_URL": "redis://from-environment"}, shard="bulk")
+    assert (config.servers["main"].url, config.redis.url) == ("redis://from-environment", "redis://bulk/1")
+
+
+def test_a_shard_that_nobody_has_configured_is_told_with_those_there_are(fleet):
+    with pytest.raises(
+        ConfigurationError, match=r"no shard 'urgnt' \(did you mean 'urgent'\?\); there are urgent, bulk"
+    ):
+        fleet(shard="urgnt")
+    with pytest.raises(ConfigurationError, match="no shard 'x'; the configuration has none"):
+        Config.load(environ={}, overrides={"shard": "x"}, cwd=Path("/"))
+
+
+@pytest.mark.parametrize(
+    "text, complaint",
+    [
+        ("[servers.bulk]\nwire_version = 7", r"offsider\.toml: servers\.bulk needs a url"),
+        ("[servers.bulk]", r"servers\.bulk is an empty table; it needs a url"),
+        ("[servers.bulk]\nurl = 'http://x'", r"servers\.bulk\.url expects a URL"),
+        ("[servers.bulk]\nurll = 'redis://x'", r"no setting servers\.bulk\.urll \(did you mean 'url'"),
+        (
+            "[redis]\nurl = 'redis://a/1'\n[servers.b]\nurl = 'redis://a/1'",
+            "the servers main and b are the same one, redis",
+        ),
+        ("[servers.main]\nurl = 'redis://x'", r"servers\.main: the name cannot be used: it is that of \[redis\]"),
+        ("[servers.'a b']\nurl = 'redis://x'", r"servers\.a b: the name cannot be used: a name is letters"),
+        (
+            "[shards.a]\nqueues = ['a']\nserver = 'bulk'",
+            r"shards\.a\.server is 'bulk', and there is no such server: a table",
+        ),
+        ("[shards.a]\nqueues = ['a']\nselect = 'tags=a'", r"shards\.a has both queues and select"),
+        (
+            "[shards.a]\nqueues = ['a']\nmin_replicas = 4\nmax_replicas = 3",
+            r"shards\.a\.min_replicas is 4, above its max_replicas, 3",
+        ),
+        ("[shards.a]\nconcurrency = 3", r"shards\.a has neither queues nor select"),
+        ("[shards.a]\nselect = 'urgenci=high'", "unknown predicate 'urgenci'"),
+        ("[shards.'']\nqueues = ['a']", "a shard needs a name"),
+        ("[shards.' ']\nqueues = ['a']", "a shard needs a name"),
+        ("[shards.a]", r"shards\.a is an empty table; it needs queues or select"),
+        ("[shards.a]\nconcurrency = -1", r"shards\.a\.concurrency expects"),
+        ("[shards.a]\nselect = 7", r"shards\.a\.select expects a query"),
+    ],
+)
+def test_servers_and_shards_that_do_not_fit_are_told(tmp_path, text, complaint):
+    path = tmp_path / "offsider.toml"
+    path.write_text(text)
+    with pytest.raises(ConfigurationError, match=complaint):
+        Config.load(path, environ={})
+
+
+def test_servers_are_added_in_code():
+    config = Config()
+    assert config.add_server("bulk", url="redis://bulk", key_prefix="x:") is config.servers["bulk"]
+    with pytest.raises(ConfigurationError, match="there is a server 'bulk' already"):
+        config.add_server("bulk", url="redis://bulk")
+    with pytest.raises(ConfigurationError, match="the server 'other' needs a url"):
+        config.add_server("other", key_prefix="x:")
+    with pytest.raises(ConfigurationError, match=r"no setting servers\.other\.urll"):
+        config.add_server("other", urll="redis://bulk")
+    assert list(config.servers) == ["main", "bulk"]
+    config.freeze()
+    with pytest.raises(ConfigurationError, match=r"config\.servers"):
+        config.add_server("other", url="redis://other")
+
+
+def test_a_rule_that_names_an_unknown_server_is_told_at_the_freeze():
+    config = Config()
+    config.routing.rules = [["*", "default", "bulk"]]
+    with pytest.raises(
+        ConfigurationError,
+        match=r"routing\.rules, rule 1: there is no server 'bulk': a table \[servers\.bulk\] with its url is missing",
+    ):
+        config.freeze()
+
+
+def test_all_servers_are_frozen_with_the_rest():
+    config = Config()
+    config.add_server("bulk", url="redis://bulk/0")
+    config.freeze()
+    with pytest.raises(ConfigurationError):
+        config.servers["bulk"].key_prefix = "x:"

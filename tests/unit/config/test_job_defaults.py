@@ -1,0 +1,61 @@
+"""Default options of jobs."""
+
+from __future__ import annotations
+
+import pytest
+
+from offsider.config.job_defaults import JobDefaults
+from offsider.core.errors import ConfigurationError
+
+
+def test_at_first_they_are_sidekiqs():
+    assert list(JobDefaults().items()) == [("retry", True), ("queue", "default")]
+
+
+def test_they_can_be_set_and_removed():
+    defaults = JobDefaults()
+    defaults["retry"] = 3
+    defaults["backtrace"] = 20
+    del defaults["queue"]
+    assert dict(defaults) == {"retry": 3, "backtrace": 20}
+    assert len(defaults) == 2
+    assert "backtrace" in repr(defaults)
+
+
+@pytest.mark.parametrize("key, value", [("retry", -1), ("queue", ""), ("retry_for", -5), ("tags", "x")])
+def test_impossible_values_are_refused(key, value):
+    with pytest.raises(ConfigurationError, match=f"jobs .default options.: .*{key}"):
+        JobDefaults()[key] = value
+
+
+def test_options_of_extensions_are_known_at_the_freeze_only():
+    defaults = JobDefaults()
+    defaults["unique_for"] = 60
+    defaults.check(["unique_for"])
+    with pytest.raises(ConfigurationError, match="unknown option 'unique_for'"):
+        defaults.check([])
+
+
+def test_options_that_exclude_each_other_are_refused():
+    defaults = JobDefaults()
+    defaults["retry"] = 3
+    defaults["retry_for"] = 60
+    with pytest.raises(ConfigurationError, match="exclude"):
+        defaults.check([])
+
+
+def test_frozen_ones_stay():
+    defaults = JobDefaults()
+    defaults.freeze()
+    with pytest.raises(ConfigurationError, match=r"config\.jobs is frozen"):
+        defaults["retry"] = 3
+    with pytest.raises(ConfigurationError, match=r"config\.jobs is frozen"):
+        del defaults["retry"]
+
+
+def test_their_stored_form_is_made_once_for_each_change():
+    defaults = JobDefaults()
+    stored = defaults.stored
+    assert defaults.stored is stored
+    defaults["retry"] = 3
+    assert dict(defaults.stored) == {"retry": 3, "queue": "default"}

@@ -1,0 +1,100 @@
+"""The door through which an extension stores jobs itself: who is asked, when, and what its answers mean."""
+
+import pytest
+
+from offsider.client import Client
+from offsider.config import test_mode
+from offsider.config.config import Config
+from offsider.core.errors import ConfigurationError
+from offsider.core.payload import decode
+from offsider.runtime.middleware import Push
+from offsider.storage.scripts import Script
+
+SCRIPT = Script("probe")
+
+
+class Guard:
+    """Takes the jobs with a colour."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, object, float | None]] = []
+
+    def concerns(self, push):
+        return "colour" in push.payload
+
+    def take(self, push, at):
+        self.asked.append((push.reason, push.payload.get("colour"), at))
+        push.payload["seen"] = True
+        return "colour" in push.payload
+
+    def call(self, keys, jobs):
+        return SCRIPT, [keys.queues], [job.raw for job in jobs]
+
+    def refused(self, jobs, reply):
+        return reply
+
+
+@pytest.fixture
+def guard():
+    return Guard()
+
+
+@pytest.fixture
+def config(guard):
+    config = Config()
+    config.push_guard = guard
+    return config
+
+
+@pytest.fixture
+def stored():
+    pushes = []
+    with test_mode.diverted(pushes.extend):
+        yield pushes
+
+
+def test_the_guard_is_asked_after_middleware_and_may_change_the_payload(config, guard, stored):
+    def paint(push, call_next):
+        push.payload["colour"] = "red"
+        return call_next(push)
+
+    config.client_middleware.add(paint)
+    Client(config).push({"class": "X", "args": []})
+    assert guard.asked == [("push", "red", None)]
+    assert stored[0].guarded
+    assert decode(stored[0].raw)["seen"] is True
+
+
+def test_the_guard_hears_when_the_job_is_due(config, guard, stored):
+    Client(config).push({"class": "X", "args": [], "at": 4_102_444_800})
+    assert guard.asked == [("push", None, 4_102_444_800)]
+    assert not stored[0].guarded
+
+
+def test_a_stored_job_that_moves_to_its_queue_is_not_asked_about(config, guard):
+    client = Client(config)
+    prepared = client.reenqueue({"class": "X", "args": [], "queue": "default", "colour": "red"}, "retry")
+    assert prepared is not None
+    assert not prepared.guarded
+    assert guard.asked == []
+
+
+def test_jobs_of_a_bulk_push_are_asked_about_only_when_they_concern_the_guard(config, guard, stored):
+    client = Client(config)
+    client.push_bulk({"class": "X", "args": [[1], [2]]})
+    assert guard.asked == []
+    client.push_bulk({"class": "X", "args": [[1], [2]], "colour": "red"})
+    assert [colour for _, colour, _ in guard.asked] == ["red", "red"]
+    assert [job.guarded for job in stored] == [False, False, True, True]
+
+
+def test_a_misspelt_guard_is_told():
+    with pytest.raises(ConfigurationError, match="push_guard"):
+        Config().pushguard = Guard()
+
+
+def test_without_a_guard_nothing_is_guarded(stored):
+    client = Client(Config())
+    prepared = client.prepare(Push(payload={"class": "X", "args": [], "queue": "default"}))
+    assert prepared is not None
+    assert not prepared.guarded

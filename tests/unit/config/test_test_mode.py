@@ -1,0 +1,28 @@
+"""Pushes go to the innermost sink."""
+
+from __future__ import annotations
+
+from offsider.config import test_mode
+
+
+def test_the_innermost_sink_takes_pushes_and_none_means_redis():
+    first, second = [].append, [].append
+    assert test_mode.current() is None
+    with test_mode.diverted(first):
+        with test_mode.diverted(second):
+            assert test_mode.current() == second
+            with test_mode.diverted(None):
+                assert test_mode.current() is None
+        assert test_mode.current() == first
+    assert test_mode.current() is None
+
+
+def test_blocks_may_be_left_in_any_order():
+    first, second = (lambda pushes: None), (lambda pushes: None)
+    one, two = test_mode.diverted(first), test_mode.diverted(second)
+    one.__enter__()
+    two.__enter__()
+    one.__exit__(None, None, None)
+    assert test_mode.current() is second
+    two.__exit__(None, None, None)
+    assert test_mode.current() is None

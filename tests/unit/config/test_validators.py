@@ -1,0 +1,183 @@
+"""Kinds of values: what passes, in which form, and how text is read."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from offsider.config import validators
+
+
+@pytest.mark.parametrize(
+    "kind, given, final",
+    [
+        (validators.whole(1), 3, 3),
+        (validators.whole(1000, or_zero=True), 0, 0),
+        (validators.whole(1000, or_zero=True), 1000, 1000),
+        (validators.seconds(), 3, 3.0),
+        (validators.share(), 0.995, 0.995),
+        (validators.choice("a", "b", synonyms={"c": "a"}), "C", "a"),
+        (validators.number_of(6, 7, 8), 7, 7),
+        (validators.text("x+"), "xx", "xx"),
+        (validators.names(), "one", ("one",)),
+        (validators.names(), [" one ", "two"], ("one", "two")),
+        (validators.FLAG, True, True),
+        (validators.QUEUES, ["a", ["b", 2]], ("a", "b,2")),
+        (validators.QUEUES, "a", ("a",)),
+        (validators.URL, "unix:///run/redis.sock?db=1", "unix:///run/redis.sock?db=1"),
+        (validators.ADDRESS, "127.0.0.1:7433", "127.0.0.1:7433"),
+        (validators.ADDRESS, "0.0.0.0:80", "0.0.0.0:80"),
+        (validators.ADDRESS, "[::1]:7433", "[::1]:7433"),
+        (validators.ADDRESS, 7433, "127.0.0.1:7433"),
+        (validators.ADDRESS, "7433", "127.0.0.1:7433"),
+        (validators.ADDRESS, "", ""),
+        (validators.processes(), 0, 0),
+        (validators.GROUPS, ["high,2  low", "*"], ("high,2 low", "*")),
+        (validators.GROUPS, "high", ("high",)),
+        (validators.processes(), 12, 12),
+    ],
+)
+def test_what_passes(kind, given, final):
+    assert kind.check(given) == final
+    assert type(kind.check(given)) is type(final)
+
+
+@pytest.mark.parametrize(
+    "kind, given",
+    [
+        (validators.whole(1), 0),
+        (validators.whole(1000, or_zero=True), 999),
+        (validators.whole(1000, or_zero=True), False),
+        (validators.GROUPS, 7),
+        (validators.GROUPS, [7]),
+        (validators.GROUPS, [" "]),
+        (validators.GROUPS, ["low low"]),
+        (validators.whole(1), True),
+        (validators.whole(1), 1.0),
+        (validators.whole(1), "1"),
+        (validators.whole(1, 5), 6),
+        (validators.seconds(), -1),
+        (validators.seconds(), float("nan")),
+        (validators.seconds(), float("inf")),
+        (validators.seconds(), True),
+        (validators.seconds(above=True), 0),
+        (validators.share(), 0),
+        (validators.share(), 1),
+        (validators.share(), True),
+        (validators.share(), "0.5"),
+        (validators.share(), float("nan")),
+        (validators.choice("a"), "b"),
+        (validators.choice("a"), 1),
+        (validators.number_of(6), True),
+        (validators.number_of(6), 9),
+        (validators.text("x+"), "y"),
+        (validators.text(), 1),
+        (validators.names(), [1]),
+        (validators.names(), [""]),
+        (validators.names(), 1),
+        (validators.FLAG, 1),
+        (validators.QUEUES, ["a", "a"]),
+        (validators.QUEUES, 1),
+        (validators.QUEUES, ["a,b"]),
+        (validators.URL, "http://localhost"),
+        (validators.URL, ""),
+        (validators.ADDRESS, "localhost"),
+        (validators.ADDRESS, "localhost:"),
+        (validators.ADDRESS, ":80"),
+        (validators.ADDRESS, "::1:80"),
+        (validators.ADDRESS, "127.0.0.1:70000"),
+        (validators.ADDRESS, True),
+        (validators.ADDRESS, -1),
+    ],
+)
+def test_what_does_not(kind, given):
+    with pytest.raises(ValueError):
+        kind.check(given)
+
+
+@pytest.mark.parametrize(
+    "kind, text, parsed",
+    [
+        (validators.whole(1), " 3 ", 3),
+        (validators.whole(1), "three", "three"),
+        (validators.seconds(), "2.5", 2.5),
+        (validators.seconds(), "soon", "soon"),
+        (validators.FLAG, "Yes", True),
+        (validators.FLAG, "0", False),
+        (validators.FLAG, "", False),
+        (validators.FLAG, "maybe", "maybe"),
+        (validators.names(), "a, b c", ["a", "b", "c"]),
+        (validators.names(), "", []),
+        (validators.QUEUES, "a,3 b", ["a,3", "b"]),
+        (validators.text(), "x", "x"),
+    ],
+)
+def test_how_text_is_read(kind, text, parsed):
+    assert kind.parse(text) == parsed
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://host",
+        "redis://host/",
+        "redis://host:1/15",
+        "rediss://user:p%2Fq@host/2?db=3",
+        "redis://[::1]:6379/0",
+        "redis://host?db=4",
+        "unix:///run/redis.sock",
+        "unix:///run/redis.sock?db=0",
+    ],
+)
+def test_a_url_may_name_its_database(url):
+    assert validators.URL.check(url) == url
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://host:1/abc",
+        "redis://host/0/1",
+        "redis://host/-1",
+        "redis://host/0x1",
+        "redis://host?db=abc",
+        "redis://host/0?db=",
+        "unix:///run/redis.sock?db=one",
+    ],
+)
+def test_a_database_that_is_no_number_is_not_taken_for_database_0(url):
+    with pytest.raises(ValueError, match=r"the database, after the host or in \?db=, is a number"):
+        validators.URL.check(url)
+
+
+@pytest.mark.parametrize("url", ["redis://host:port/0", "redis://[::1/0", "redis://user:hunter2/3@host/0"])
+def test_a_url_that_cannot_be_read_is_refused_and_not_repeated(url):
+    with pytest.raises(ValueError, match="host and port cannot be read") as caught:
+        validators.URL.check(url)
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text, number", [("3", 3), ("0", 0), ("auto", 10), ("0.25", 2), ("0.01", 1), ("1.5", 15), ("2.0", 20)]
+)
+def test_processes_are_counted_or_follow_the_cores(monkeypatch, text, number):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(10)), raising=False)
+    assert validators.processes().check(validators.processes().parse(text)) == number
+
+
+@pytest.mark.parametrize("cores, number", [(6, 6), (None, 1)])
+def test_where_a_process_may_use_all_cores_they_are_counted(monkeypatch, cores, number):
+    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: cores)
+    assert validators.processes().check("auto") == number
+
+
+@pytest.mark.parametrize("given", [-1, 1001, True, 0.0, -0.5, 1e9, float("nan"), "many", None])
+def test_what_is_no_number_of_processes(given):
+    with pytest.raises(ValueError):
+        validators.processes().check(given)
+
+
+def test_groups_of_the_environment_are_divided_by_semicolons():
+    assert validators.GROUPS.check(validators.GROUPS.parse("high,2 low; * ;")) == ("high,2 low", "*")

@@ -1,0 +1,19 @@
+"""Pages of extensions are plain data."""
+
+from __future__ import annotations
+
+import pytest
+
+from offsider.config.web_tab import WebTab
+from offsider.core.errors import ConfigurationError
+
+
+def test_a_web_tab_is_plain_data():
+    tab = WebTab("batches", "Batches", "/batches")
+    assert (tab.name, tab.title, tab.path, tab.routes) == ("batches", "Batches", "/batches", {})
+
+
+@pytest.mark.parametrize("path", ["", "batches", "/", "/batches/", "/a b", "/@main", "/{name}"])
+def test_its_path_is_one_that_can_be_told_from_others(path):
+    with pytest.raises(ConfigurationError, match="the web tab 'batches': path is written as /batches"):
+        WebTab("batches", "Batches", path)

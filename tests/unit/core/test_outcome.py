@@ -1,0 +1,13 @@
+"""Outcomes have the names that events tell."""
+
+from typing import get_args
+
+from offsider.core.outcome import Outcome
+
+
+def test_every_outcome_has_a_name_of_its_own():
+    names = {kind.name for kind in get_args(Outcome)}
+    assert names == {
+        *("succeeded", "failed", "rescheduled", "stranded", "deferred", "dropped", "discarded", "skipped"),
+        *("interrupted", "moved", "malformed"),
+    }

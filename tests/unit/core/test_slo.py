@@ -1,0 +1,100 @@
+"""What was promised of jobs, and how well it is kept."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given, strategies as st
+
+from offsider.core.slo import (
+    ZONE,
+    Score,
+    Target,
+    desired_processes,
+    satisfied_of,
+    summed,
+    utilization,
+)
+
+
+def test_a_score_tells_what_was_kept_and_how_fast_its_budget_is_spent():
+    score = Score(total=1000, failed=4, missed=6)
+    assert score.satisfied == 990
+    assert (score.apdex, score.error_rate) == (0.99, 0.004)
+    assert score.burn(0.995) == pytest.approx(2.0)
+    assert score.budget_left(0.995) == pytest.approx(-1.0)
+    assert Score(1000, 1, 1).budget_left(0.995) == pytest.approx(0.6)
+
+
+def test_without_runs_there_is_nothing_to_tell():
+    nothing = Score()
+    assert (nothing.apdex, nothing.error_rate, nothing.burn(0.9), nothing.budget_left(0.9)) == (None,) * 4
+
+
+def test_counts_that_do_not_fit_make_no_impossible_shares():
+    odd = Score(total=1, failed=2, missed=3)
+    assert (odd.satisfied, odd.apdex, odd.error_rate) == (0, 0.0, 1.0)
+
+
+def test_scores_are_summed():
+    assert summed([Score(10, 1, 2), Score(5, 0, 1)]) == Score(15, 1, 3)
+    assert summed([]) == Score()
+
+
+def test_a_run_is_satisfied_when_it_began_and_ended_in_time():
+    target = Target(queue_seconds=10, run_seconds=5)
+    assert satisfied_of([5, 5.1, 1, 9], [10, 0, 10.1, 99], target) == 1
+    assert satisfied_of([5, 9], [1e9, 0], Target(math.inf, 5)) == 1
+
+
+def test_utilization_is_the_share_of_the_time_of_threads():
+    assert utilization(30, 100) == 0.3
+    assert utilization(0, 0) is None
+
+
+@pytest.mark.parametrize(
+    "alive,pressure,used,wanted",
+    [
+        (4, 0.0, 0.30, 4),  # in the zone, nobody waits
+        (4, 1.0, 0.43, 4),  # at the very edge of both
+        (4, 1.5, 0.30, 6),  # late
+        (4, 90.0, 0.30, 8),  # however late: twice as many
+        (4, 0.0, 0.66, 8),  # overused
+        (4, 1.2, 0.66, 8),  # the stronger reason counts
+        (10, 0.0, 0.10, 4),  # too many
+        (10, 0.9, 0.10, 10),  # too many, but jobs wait
+        (10, 0.0, 0.0, 1),  # idle: the least there may be
+        (0, 0.0, 0.0, 1),
+        (0, 0.1, 0.0, 1),
+        (30, 9.0, 1.0, 50),  # the most there may be
+    ],
+)
+def test_the_desired_processes_follow_from_waits_and_utilization(alive, pressure, used, wanted):
+    assert desired_processes(alive, waiting=pressure > 0, pressure=pressure, used=used, least=1, most=50) == wanted
+
+
+def test_a_shard_may_go_down_to_nothing_and_comes_back_when_a_job_waits():
+    assert desired_processes(3, waiting=False, pressure=0.0, used=0.0, least=0, most=9) == 0
+    assert desired_processes(0, waiting=False, pressure=0.0, used=0.0, least=0, most=9) == 0
+    assert desired_processes(0, waiting=True, pressure=0.01, used=0.0, least=0, most=9) == 1
+
+
+@pytest.mark.parametrize("alive", [0, 1, 3])
+def test_jobs_that_may_wait_for_ever_keep_one_process_all_the_same(alive):
+    assert desired_processes(alive, waiting=True, pressure=0.0, used=0.0, least=0, most=9) == 1
+
+
+@given(st.integers(1, 400), st.floats(0, 1), st.floats(0, 0.5))
+def test_under_the_same_load_the_answer_settles(alive, load_share, pressure):
+    """The work stays the same: what another count of processes makes of it asks for no further change."""
+    work = alive * load_share
+    for _ in range(4):
+        alive = desired_processes(
+            alive, waiting=pressure > 0, pressure=pressure, used=min(1.0, work / alive), least=1, most=500
+        )
+    settled = desired_processes(
+        alive, waiting=pressure > 0, pressure=pressure, used=min(1.0, work / alive), least=1, most=500
+    )
+    assert settled == alive
+    assert work / alive <= ZONE[1] or alive == 500

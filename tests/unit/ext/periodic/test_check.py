@@ -1,0 +1,94 @@
+"""Mistakes of a register are found before its first tick."""
+
+from __future__ import annotations
+
+import pytest
+
+from offsider import Config, job
+from offsider.core.errors import ConfigurationError
+from offsider.ext.periodic import Periodic
+from offsider.ext.periodic.check import examine
+from offsider.jobs import registry
+
+
+@pytest.fixture(autouse=True)
+def forgotten_jobs():
+    with registry.isolated():
+        yield
+
+
+@pytest.fixture
+def periodic():
+    return Periodic()
+
+
+def problems(periodic: Periodic, **options) -> list[str]:
+    config = Config()
+    config.use(periodic)
+    return [problem for _, problem in examine(config, **options)]
+
+
+def test_a_valid_registry_has_no_errors(periodic):
+    @job(name="shop.clean")
+    def clean(days: int, *, hard: bool = False) -> None: ...
+
+    periodic.register("@daily", clean, args=[3], kwargs={"hard": True})
+    assert problems(periodic) == [""]
+
+
+def test_arguments_that_do_not_match_are_reported(periodic):
+    @job(name="shop.clean")
+    def clean(days: int) -> None: ...
+
+    periodic.register("@daily", clean)
+    assert "days" in problems(periodic)[0]
+
+
+def test_an_unknown_job_is_reported_unless_foreign_jobs_are_allowed(periodic):
+    @job(name="shop.clean")
+    def clean() -> None: ...
+
+    periodic.register("@daily", "shop.cleen")
+    assert problems(periodic) == ["job shop.cleen is not declared here (did you mean 'shop.clean'?)"]
+    assert problems(periodic, foreign=True) == [""]
+
+
+def test_keyword_arguments_of_a_foreign_job_are_reported(periodic):
+    periodic.register("@daily", "HardJob", kwargs={"a": 1})
+    assert "takes no keyword arguments" in problems(periodic, foreign=True)[0]
+
+
+def test_an_invalid_declaration_is_reported(periodic):
+    @job(name="shop.clean", retry=-1)
+    def clean() -> None: ...
+
+    periodic.register("@daily", clean)
+    assert "retry" in problems(periodic)[0]
+
+
+def test_jobs_of_every_server_are_checked(periodic):
+    @job(name="shop.clean", urgency="throttled")
+    def clean() -> None: ...
+
+    config = Config()
+    config.add_server("bulk", url="redis://bulk/0")
+    config.routing.rules = [["urgency=throttled", "bulk", "bulk"]]
+    config.use(periodic)
+    periodic.register("@daily", clean)
+    periodic.register("@daily", "shop.nope", server="bulk")
+    told = [(entry.name, problem) for entry, problem in examine(config)]
+    assert told == [("shop.clean", ""), ("shop.nope", "job shop.nope is not declared here")]
+
+
+@pytest.mark.parametrize("foreign", [False, True])
+def test_an_unknown_server_is_reported(periodic, foreign):
+    periodic.register("@daily", "HardJob", server="blk")
+    assert "there is no server 'blk'" in problems(periodic, foreign=foreign)[0]
+
+
+def test_no_worker_starts_with_a_periodic_job_for_an_unknown_server(periodic):
+    config = Config()
+    config.use(periodic)
+    periodic.register("@daily", "HardJob", server="blk", name="hard")
+    with pytest.raises(ConfigurationError, match="periodic job 'hard': there is no server 'blk'"):
+        [make(config) for make in config.services]

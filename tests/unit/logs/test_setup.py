@@ -1,0 +1,619 @@
+"""The log: who writes where, what a line tells, and that no value can forge one."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import os
+import re
+import select
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import pytest
+
+from offsider.config.config import Config
+from offsider.logs.setup import (
+    base36,
+    describe,
+    job_level,
+    log_fields,
+    logger,
+    setup_logging,
+    thread_id,
+    timestamp,
+    write_info,
+)
+from offsider.runtime.context import JobContext, running
+from offsider.runtime.propagation import context
+from tests.waiting import wait_for
+
+
+@pytest.fixture(autouse=True)
+def untouched_logger():
+    before = (logger.handlers[:], logger.level, logger.propagate)
+    yield
+    logger.handlers[:], logger.propagate = before[0], before[2]
+    logger.setLevel(before[1])
+
+
+def log_to(style, level="info", stream=None):
+    config = Config()
+    config.log.format = style
+    config.log.level = level
+    stream = stream or io.StringIO()
+    setup_logging(config.log, stream)
+    return stream
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def job(**log):
+    return JobContext({"class": "Hard", "args": [], "jid": "ab12", "tags": ["x", "y"]}, "default", log=log)
+
+
+def test_the_library_installs_no_handler():
+    assert logger.name == "offsider"
+    assert logger.handlers == []
+
+
+def test_a_plain_line():
+    stream = log_to("plain")
+    logger.info("hello %s", "world")
+    assert re.fullmatch(
+        r"INFO  \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z pid=\d+ tid=[0-9a-z]+: hello world\n", stream.getvalue()
+    )
+
+
+def test_a_line_of_a_job_tells_which_and_what_it_added():
+    stream = log_to("without_timestamp")
+    with running(job(rows=7)), log_fields(request="r1"):
+        logger.warning("slow", extra={"fields": {"elapsed": 0.5004}})
+    assert re.fullmatch(
+        r"WARN  pid=\d+ tid=\w+ request=r1 jid=ab12 class=Hard tags=x,y rows=7 elapsed=0\.5: slow\n",
+        stream.getvalue(),
+    )
+
+
+def test_a_job_without_tags_shows_none():
+    stream = log_to("without_timestamp")
+    with running(JobContext({"class": "Hard", "args": [], "jid": "ab12"}, "default")):
+        logger.info("x")
+    assert stream.getvalue().endswith(" jid=ab12 class=Hard: x\n")
+
+
+def test_a_line_of_an_active_job_names_the_class_that_it_wraps():
+    wrapper = {"class": "Sidekiq::ActiveJob::Wrapper", "wrapped": "MailJob", "args": [], "jid": "ab12"}
+    stream = log_to("without_timestamp")
+    with running(JobContext(wrapper, "default")):
+        logger.info("x")
+    assert stream.getvalue().endswith(" jid=ab12 class=MailJob: x\n")
+    stream = log_to("structured")
+    with running(JobContext(wrapper, "default")):
+        logger.info("x")
+    assert json.loads(stream.getvalue())["class"] == "MailJob"
+
+
+def test_a_logger_class_of_the_application_is_left_alone():
+    text = (
+        "import logging\n"
+        "class Own(logging.Logger): pass\n"
+        "logging.setLoggerClass(Own)\n"
+        "from offsider.logs.setup import logger\n"
+        "assert type(logger) is Own"
+    )
+    subprocess.run([sys.executable, "-c", text], check=True, timeout=60)
+
+
+def test_a_traceback_that_cannot_be_formatted_is_said_to_be_so(monkeypatch):
+    def fail(error):
+        raise RecursionError
+
+    stream = log_to("without_timestamp")
+    monkeypatch.setattr("traceback.format_exception", fail)
+    logger.error("x", exc_info=ValueError("boom"))
+    assert "(its traceback cannot be shown: RecursionError)" in stream.getvalue()
+
+
+def test_json_is_one_object_a_line():
+    stream = log_to("json")
+    with running(job()):
+        logger.critical("two\nlines", extra={"fields": {"what": object}})
+    [line] = stream.getvalue().splitlines()
+    entry = json.loads(line)
+    assert list(entry) == ["ts", "pid", "tid", "lvl", "msg", "ctx"]
+    assert (entry["lvl"], entry["msg"]) == ("FATAL", "two\nlines")
+    assert entry["ctx"] == {"jid": "ab12", "class": "Hard", "tags": "x,y", "what": "<class 'object'>"}
+    assert entry["tid"] == thread_id()
+
+
+def test_json_keeps_a_traceback_apart():
+    stream = log_to("json")
+    logger.error("failed", exc_info=ValueError("boom"))
+    assert json.loads(stream.getvalue())["err"] == "ValueError: boom"
+
+
+def test_json_writes_what_is_no_json_as_text():
+    stream = log_to("json")
+    logger.info("x", extra={"fields": {"a": float("nan"), "b": {(1, 2): 3}, "c": 1}})
+    assert json.loads(stream.getvalue())["ctx"] == {"a": "nan", "b": "{(1, 2): 3}", "c": 1}
+
+
+def test_a_structured_line_is_flat():
+    stream = log_to("structured")
+    with running(job(rows=7)), log_fields(request="r1"):
+        logger.warning("two\n%s", "lines", extra={"fields": {"elapsed": 0.5}})
+    entry = json.loads(stream.getvalue())
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", entry.pop("time"))
+    assert entry == {
+        "severity": "WARN",
+        "pid": os.getpid(),
+        "tid": thread_id(),
+        "message": "two\nlines",
+        "class": "Hard",
+        "jid": "ab12",
+        "queue": "default",
+        "tags": ["x", "y"],
+        "correlation_id": "ab12",
+        "request": "r1",
+        "rows": 7,
+        "elapsed": 0.5,
+    }
+    assert stream.getvalue().count("\n") == 1
+
+
+def test_outside_of_jobs_a_structured_line_tells_the_open_block():
+    stream = log_to("structured")
+    with context(user="ann", correlation_id="c1"):
+        logger.info("x")
+    logger.info("y")
+    first, second = map(json.loads, stream.getvalue().splitlines())
+    assert (first["meta.user"], first["correlation_id"]) == ("ann", "c1")
+    assert set(second) == {"time", "severity", "pid", "tid", "message"}
+
+
+def test_no_field_of_a_job_can_pass_for_one_of_ours():
+    stream = log_to("structured")
+    with running(job(severity="FATAL", jid="other", message="forged")):
+        logger.info("x")
+    entry = json.loads(stream.getvalue())
+    assert (entry["severity"], entry["jid"], entry["message"]) == ("INFO", "ab12", "x")
+
+
+@pytest.mark.parametrize("arguments", [False, True])
+def test_a_structured_error_tells_its_job_and_arguments_only_when_asked(arguments):
+    config = Config()
+    config.log.format, config.log.arguments = "structured", arguments
+    stream = io.StringIO()
+    setup_logging(config.log, stream)
+    payload = {"class": "Hard", "args": ["secret"], "jid": "ab", "queue": "low", "meta.user": "ann"}
+
+    def fail():
+        raise LookupError("gone")
+
+    try:
+        fail()
+    except LookupError as error:
+        config.handle_error(error, {"job": payload})
+    entry = json.loads(stream.getvalue())
+    assert (entry["severity"], entry["message"]) == ("WARN", "LookupError: gone")
+    assert (entry["class"], entry["jid"], entry["queue"], entry["meta.user"]) == ("Hard", "ab", "low", "ann")
+    assert (entry["error_class"], entry["error_message"]) == ("LookupError", "gone")
+    assert ":in `fail'" in entry["error_backtrace"][0]
+    assert ("secret" in stream.getvalue()) is arguments
+
+
+def test_colour_is_for_terminals(monkeypatch):
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    terminal = log_to("pretty", stream=Terminal())
+    logger.error("red")
+    assert terminal.getvalue().startswith("\x1b[31mERROR\x1b[0m ")
+    pipe = log_to("pretty")
+    logger.error("plain")
+    assert pipe.getvalue().startswith("ERROR ")
+    monkeypatch.setenv("NO_COLOR", "1")
+    dull = log_to("pretty", stream=Terminal())
+    logger.error("plain")
+    assert dull.getvalue().startswith("ERROR ")
+
+
+def test_no_value_can_forge_a_line_or_reach_the_terminal():
+    stream = log_to("without_timestamp")
+    evil = "x\nERROR pid=1 tid=1: forged \x1b[2J\r\u2028"
+    with running(job(name=evil)):
+        logger.info("message %s", evil)
+    first, second = stream.getvalue().splitlines()
+    assert "name=x\\nERROR" in first
+    assert "\\x1b[2J\\r\\u2028" in first
+    assert second.startswith("  ERROR pid=1")
+    assert "\x1b" not in stream.getvalue()
+
+
+def test_a_traceback_is_set_in():
+    stream = log_to("without_timestamp")
+    try:
+        int("a\nb")
+    except ValueError:
+        logger.exception("failed")
+    lines = stream.getvalue().splitlines()
+    assert lines[0].endswith(": failed")
+    assert lines[1] == "  Traceback (most recent call last):"
+    assert lines[-1] == "  ValueError: invalid literal for int() with base 10: 'a\\nb'"
+    assert all(line.startswith("  ") for line in lines[1:])
+
+
+class Nasty(Exception):
+    def __str__(self):
+        raise RuntimeError("no")
+
+    __repr__ = __str__
+
+
+def test_things_whose_str_raises_do_not_break_a_line():
+    stream = log_to("without_timestamp")
+    with log_fields(thing=Nasty()):
+        logger.info("about %s", Nasty(), exc_info=Nasty())
+    text = stream.getvalue()
+    assert "thing=<Nasty>" in text
+    assert "its arguments cannot be shown" in text
+
+
+def test_describing_an_error():
+    assert describe(ValueError("boom")) == "ValueError: boom"
+    assert describe(ValueError()) == "ValueError"
+    assert describe(Nasty()) == "Nasty: (its message cannot be shown: str() raised RuntimeError)"
+
+
+def test_a_second_setup_replaces_the_first():
+    first, second = log_to("plain"), log_to("plain")
+    logger.info("x")
+    assert first.getvalue() == ""
+    assert second.getvalue().count("x\n") == 1
+    assert logger.propagate is False
+
+
+def test_the_level_of_the_settings():
+    stream = log_to("plain", "error")
+    logger.warning("no")
+    logger.error("yes")
+    assert stream.getvalue().count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "level, lines", [("debug", ["d", "i", "w"]), ("warning", ["w"]), (None, ["i", "w"]), ("loud", ["i", "w"])]
+)
+def test_a_job_has_its_own_level(level, lines):
+    stream = log_to("without_timestamp")
+    with job_level(level):
+        logger.debug("d")
+        logger.info("i")
+        logger.warning("w")
+    assert [line.rpartition(" ")[2] for line in stream.getvalue().splitlines()] == lines
+    logger.debug("d")
+    assert stream.getvalue().count("\n") == len(lines)
+
+
+def test_disabled_logging_stays_disabled_for_jobs():
+    stream = log_to("plain")
+    logging.disable(logging.CRITICAL)
+    try:
+        with job_level("debug"):
+            logger.error("x")
+    finally:
+        logging.disable(logging.NOTSET)
+    assert stream.getvalue() == ""
+
+
+@pytest.mark.parametrize("number, digits", [(0, "0"), (35, "z"), (36, "10"), (23358, "i0u")])
+def test_base_36(number, digits):
+    assert base36(number) == digits
+    assert int(digits, 36) == number
+
+
+def test_times_are_utc_with_milliseconds():
+    assert timestamp(1795216887.1092) == "2026-11-20T23:21:27.109Z"
+
+
+def test_when_nobody_reads_it_any_more_it_says_so_once_and_fails_nobody():
+    program = """
+        import sys
+        from offsider.config.config import Config
+        from offsider.logs.setup import logger, setup_logging
+        setup_logging(Config().log)
+        logger.info("one")
+        sys.stdin.readline()
+        for _ in range(3):
+            logger.info("two")
+            print("three", flush=True)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(program)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
+        assert process.stdout.readline().endswith("one\n")
+        process.stdout.close()
+        process.stdin.write("go on\n")
+        process.stdin.close()
+        said = process.stderr.read()
+    assert said == "offsider: the reader of the log has exited: no more lines are written\n"
+    assert process.returncode == 0
+
+
+def test_another_error_of_the_stream_is_reported_as_ever(capsys):
+    stream = log_to("plain")
+    stream.close()
+    logger.info("x")
+    assert "--- Logging error ---" in capsys.readouterr().err
+
+
+# ------------------------------------------------------------------- the short way of the job log
+
+
+class Records(logging.Handler):
+    """A handler of an application: it wants records."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def emit(self, record):
+        self.seen.append((record.levelname, record.getMessage(), record.fields))
+
+
+def flushed(stream):
+    for handler in logger.handlers:
+        handler._buffer.flush()
+    return stream.getvalue()
+
+
+def without_time(text):
+    return re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", "now", text)
+
+
+@pytest.mark.parametrize("style", ["plain", "json", "without_timestamp", "pretty", "structured"])
+def test_the_short_way_writes_the_same_line(style):
+    lines = []
+    for way in (write_info, lambda message, fields: logger.info(message, extra={"fields": fields})):
+        stream = log_to(style, stream=Terminal())
+        with log_fields(tenant="a\nb"), running(job(rows=7)):
+            way("done", {"elapsed": 0.25})
+        lines.append(without_time(flushed(stream)))
+    assert lines[0] == lines[1]
+    assert "rows" in lines[0]
+    assert lines[0].count("\n") == 1
+
+
+def test_a_line_comes_within_a_moment_without_being_asked_for():
+    stream = log_to("plain")
+    write_info("done", {})
+    assert stream.getvalue() == "", "lines are written together"
+    wait_for(lambda: "done" in stream.getvalue(), 5)
+
+
+def test_the_order_of_lines_holds_whatever_their_way():
+    stream = log_to("plain")
+    write_info("first", {})
+    logger.warning("second")
+    write_info("third", {})
+    logger.error("fourth")
+    assert re.findall(r": (\w+)$", stream.getvalue(), re.MULTILINE) == ["first", "second", "third", "fourth"]
+
+
+def test_a_handler_that_is_taken_away_has_written_everything():
+    stream = log_to("plain")
+    write_info("first", {})
+    log_to("plain")
+    assert "first" in stream.getvalue()
+
+
+def test_what_the_level_forbids_is_not_written_the_short_way_either():
+    stream = log_to("plain", level="warn")
+    write_info("done", {})
+    assert flushed(stream) == ""
+
+
+def test_the_level_of_a_job_holds_for_the_short_way():
+    stream = log_to("plain", level="warn")
+    with job_level("info"):
+        write_info("done", {})
+    assert "done" in flushed(stream)
+
+
+def test_a_handler_of_the_application_beside_ours_sees_records():
+    stream = log_to("plain")
+    beside = Records()
+    logger.addHandler(beside)
+    write_info("done", {"elapsed": 1})
+    assert beside.seen == [("INFO", "done", {"elapsed": 1})]
+    assert "done" in stream.getvalue(), "and ours writes at once"
+
+
+def test_a_handler_of_the_application_alone_sees_records():
+    logger.handlers[:] = [Records()]
+    logger.setLevel(logging.INFO)
+    write_info("done", {"elapsed": 1})
+    assert logger.handlers[0].seen == [("INFO", "done", {"elapsed": 1})]
+
+
+def test_an_application_that_lets_records_propagate_sees_them(caplog):
+    log_to("plain")
+    logger.propagate = True
+    with caplog.at_level(logging.INFO):
+        write_info("done", {"elapsed": 1})
+    assert [record.getMessage() for record in caplog.records] == ["done"]
+
+
+@pytest.mark.parametrize("where", ["logger", "handler"])
+def test_a_filter_of_the_application_sees_records(where):
+    stream = log_to("plain")
+    seen = []
+
+    def only_second(record):
+        seen.append(record.getMessage())
+        return record.getMessage() == "second"
+
+    place = logger if where == "logger" else logger.handlers[0]
+    place.addFilter(only_second)
+    try:
+        write_info("first", {})
+        write_info("second", {})
+    finally:
+        place.removeFilter(only_second)
+    assert seen == ["first", "second"]
+    assert "first" not in stream.getvalue()
+    assert "second" in stream.getvalue()
+
+
+def test_a_formatter_of_the_application_sees_records():
+    stream = log_to("plain")
+    logger.handlers[0].setFormatter(logging.Formatter("mine: %(message)s"))
+    write_info("done", {})
+    assert stream.getvalue() == "mine: done\n"
+
+
+def test_a_formatter_of_the_application_stays_at_a_second_setup():
+    """The command line sets the log up before the application is loaded, and once more behind it."""
+    log_to("plain")
+    logger.handlers[0].setFormatter(logging.Formatter("mine: %(message)s"))
+    stream = log_to("json")
+    logger.info("x")
+    assert stream.getvalue() == "mine: x\n"
+
+
+def test_a_level_of_the_handler_holds():
+    stream = log_to("plain")
+    logger.handlers[0].setLevel(logging.ERROR)
+    write_info("done", {})
+    assert flushed(stream) == ""
+
+
+def test_a_record_factory_of_the_application_is_asked():
+    stream = log_to("plain")
+    before = logging.getLogRecordFactory()
+    made = []
+
+    def factory(*args, **kwargs):
+        made.append(args)
+        return before(*args, **kwargs)
+
+    logging.setLogRecordFactory(factory)
+    try:
+        write_info("done", {})
+    finally:
+        logging.setLogRecordFactory(before)
+    assert len(made) == 1
+    assert "done" in stream.getvalue()
+
+
+def test_what_the_stream_cannot_carry_is_escaped_on_the_short_way_too():
+    raw = io.BytesIO()
+    stream = io.TextIOWrapper(raw, encoding="ascii")
+    log_to("plain", stream=stream)
+    write_info("done \N{SNOWMAN}", {})
+    logger.handlers[0]._buffer.flush()
+    assert raw.getvalue().endswith(b"done \\u2603\n")
+
+
+def test_a_stream_that_breaks_ends_neither_the_job_nor_the_writer(capsys):
+    class Broken(io.StringIO):
+        broken = True
+
+        def write(self, text):
+            if self.broken:
+                raise OSError(28, "No space left on device")
+            return super().write(text)
+
+    stream = Broken()
+    log_to("plain", stream=stream)
+    write_info("lost", {})
+    handler = logger.handlers[0]
+    wait_for(lambda: not handler._buffer._lines, 5)
+    wait_for(lambda: "No space left" in capsys.readouterr().err, 5)
+    stream.broken = False
+    write_info("found", {})
+    wait_for(lambda: "found" in stream.getvalue(), 5)
+    assert "lost" not in stream.getvalue()
+
+
+class SlowStream(io.StringIO):
+    """A disk or a pipe that takes its time."""
+
+    def write(self, text: str) -> int:
+        time.sleep(0.005)
+        return super().write(text)
+
+
+def test_records_and_the_lines_of_the_buffer_do_not_wait_for_each_other():
+    """The writer took the buffer's lock and then the handler's, a warning the handler's and then the buffer's."""
+    handler = setup_logging(Config().log, SlowStream())
+    done = threading.Event()
+
+    def warn() -> None:
+        for _ in range(20):
+            logger.warning("w")
+
+    def put() -> None:
+        while not done.is_set():
+            handler.put_line("start", {})
+            time.sleep(0.001)
+
+    putting = threading.Thread(target=put, daemon=True)
+    warning = [threading.Thread(target=warn, daemon=True) for _ in range(6)]
+    for thread in (putting, *warning):
+        thread.start()
+    for thread in warning:
+        thread.join(20)
+    done.set()
+    putting.join(20)
+    assert not any(thread.is_alive() for thread in (putting, *warning))
+
+
+def test_a_record_that_recurses_for_ever_is_not_reported_for_ever():
+    class Endless(logging.Formatter):
+        def format(self, record):
+            raise RecursionError
+
+    stream = log_to("plain")
+    logger.handlers[0].setFormatter(Endless())
+    with pytest.raises(RecursionError):
+        logger.warning("x")
+    assert stream.getvalue() == ""
+
+
+def test_what_a_job_prints_appears_with_the_log():
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb") as reader, os.fdopen(writing, "w") as stream:
+        log_to("plain", stream=stream)
+        print("printed", file=stream)
+        write_info("told", {})
+        wait_for(lambda: select.select([reader], [], [], 0)[0])
+        text = reader.readline()
+        text += reader.readline()
+        assert b": told\n" in text
+        assert b"printed\n" in text
+        logger.removeHandler(logger.handlers[0])
+
+
+def test_a_reader_that_stood_still_gets_the_number_of_lines_it_missed():
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "w") as stream:
+        log_to("json", stream=stream)
+        for _ in range(12_000):
+            logger.warning("x" * 100)
+        text = b""
+        while select.select([reading], [], [], 0)[0]:
+            text += os.read(reading, 1_000_000)
+            logger.handlers[0].flush()
+        logger.handlers[0].close()
+        logger.removeHandler(logger.handlers[0])
+    os.close(reading)
+    *lines, last = map(json.loads, text.splitlines())
+    dropped = last["ctx"]["dropped_lines"]
+    assert last["msg"] == f"{dropped} lines of the log dropped: the reader was blocked"
+    assert len(lines) + dropped == 12_000

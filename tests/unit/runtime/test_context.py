@@ -1,0 +1,206 @@
+"""The running job as middleware sees it, and which one is current."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+import time
+
+import pytest
+
+from offsider.core.errors import InvalidOptions, NoCurrentJob
+from offsider.runtime.context import (
+    JobContext,
+    current_job,
+    current_job_or_none,
+    running,
+)
+from offsider.storage.working import Entry, Owner
+
+
+def job(**payload):
+    return JobContext({"class": "Hard", "args": [1], "jid": "ab", **payload}, "default")
+
+
+def test_a_job_in_its_first_run():
+    first = job()
+    assert (first.jid, first.name, list(first.args), first.kwargs) == ("ab", "Hard", [1], {})
+    assert (first.retry_count, first.attempt, first.interrupted_count, list(first.tags)) == (None, 1, 0, [])
+    assert first.stopping is False
+
+
+def test_attempts_count_runs_and_not_interruptions():
+    assert job(retry_count=0).attempt == 2
+    assert job(retry_count=3, interrupted_count=7).attempt == 5
+    assert job(interrupted_count=7).interrupted_count == 7
+
+
+def test_a_foreign_payload_without_jid_has_an_empty_one():
+    assert JobContext({"class": "X", "args": []}, "q").jid == ""
+
+
+def test_where_it_lies_is_known_of_a_job_in_a_private_list_and_who_runs_it_of_every_one_in_a_worker():
+    owner = Owner("host:1:abc", "default")
+    payload = {"class": "X", "args": []}
+    claimed = JobContext(payload, "q", b"raw", owner=owner)
+    assert (claimed.entry, claimed.process) == (Entry(owner, "q", b"raw"), "host:1:abc")
+    popped = JobContext(payload, "q", b"raw", alone_in="host:2:abc")
+    assert (popped.entry, popped.process) == (None, "host:2:abc")
+    assert (job().entry, job().process) == (None, "")
+
+
+def test_stopping_asks_the_worker_each_time():
+    answers = iter([False, True])
+    context = JobContext({"class": "X", "args": []}, "q", is_stopping=lambda: next(answers))
+    assert [context.stopping, context.stopping] == [False, True]
+
+
+def test_the_time_that_is_left_counts_down_to_nothing():
+    limited = job()
+    assert (limited.deadline, limited.time_left_seconds) == (None, None)
+    limited.ends_at = time.monotonic() + 100
+    assert 99 < limited.time_left_seconds <= 100
+    assert abs(limited.deadline - time.time() - 100) < 1
+    limited.ends_at = time.monotonic() - 5
+    assert limited.time_left_seconds == 0
+
+
+def test_outside_of_a_job_there_is_none():
+    assert current_job_or_none() is None
+    with pytest.raises(NoCurrentJob, match="inside a job"):
+        current_job()
+
+
+def fail_in(expected):
+    assert current_job() is expected
+    raise ZeroDivisionError
+
+
+def test_jobs_nest_and_end_also_with_an_error():
+    outer, inner = job(), job(jid="cd")
+    with running(outer):
+        with pytest.raises(ZeroDivisionError), running(inner):
+            fail_in(inner)
+        assert current_job() is outer
+    assert current_job_or_none() is None
+
+
+def test_another_context_has_its_own_job():
+    with running(job()):
+        assert contextvars.Context().run(current_job_or_none) is None
+
+
+# ------------------------------------------------------------------------------------------------------- measuring
+
+
+@pytest.fixture
+def passing(monkeypatch):
+    """A clock that goes on by one second whenever it is read."""
+    ticks = iter(range(1000))
+    monkeypatch.setattr(time, "perf_counter", lambda: float(next(ticks)))
+
+
+def test_a_run_that_has_measured_nothing_has_no_times():
+    assert job().measured_seconds == {}
+
+
+def test_blocks_of_one_name_add_up_and_names_are_apart(passing):
+    run = job()
+    for _ in range(3):
+        with run.measure("db"):
+            pass
+    with run.measure("redis"):
+        pass
+    assert run.measured_seconds == {"db": 3.0, "redis": 1.0}
+
+
+def test_a_block_that_raises_counts(passing):
+    run = job()
+    with pytest.raises(ZeroDivisionError), run.measure("db"):
+        raise ZeroDivisionError
+    assert run.measured_seconds == {"db": 1.0}
+
+
+def test_a_block_inside_of_one_of_its_name_counts_once(passing):
+    run = job()
+    with run.measure("db"), run.measure("redis"), run.measure("db"):
+        pass
+    assert run.measured_seconds == {"db": 3.0, "redis": 1.0}
+
+
+def test_a_job_that_runs_inside_of_another_measures_for_itself(passing):
+    outer, inner = job(), job(jid="cd")
+    with outer.measure("db"), inner.measure("db"):
+        pass
+    assert inner.measured_seconds == {"db": 1.0}
+    assert outer.measured_seconds == {"db": 3.0}
+
+
+def test_what_outlives_the_block_it_was_started_in_measures_for_itself(passing):
+    run = job()
+
+    def measure():
+        with run.measure("db"):
+            pass
+
+    with run.measure("db"):
+        copied = contextvars.copy_context()
+    copied.run(measure)
+    assert run.measured_seconds == {"db": 2.0}
+
+
+def test_threads_that_measure_at_once_lose_nothing():
+    run = job()
+
+    def sequence():
+        for _ in range(2_000):
+            with run.measure("db"):
+                pass
+        ended.append(True)
+
+    ended = []
+    threads = [threading.Thread(target=sequence) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(ended) == 4
+    assert run.measured_seconds["db"] > 0
+
+
+def test_coroutines_side_by_side_add_up(passing):
+    run = job()
+
+    async def query(begun, go):
+        with run.measure("db"):
+            begun.release()
+            await go.wait()
+
+    async def both():
+        go, begun = asyncio.Event(), asyncio.Semaphore(0)
+        tasks = [asyncio.create_task(query(begun, go)) for _ in range(2)]
+        for _ in tasks:
+            await begun.acquire()
+        go.set()
+        await asyncio.gather(*tasks)
+
+    asyncio.run(both())
+    assert run.measured_seconds == {"db": 4.0}, "from 0 to 2 and from 1 to 3"
+
+
+@pytest.mark.parametrize("name", ["", "Db", "my-db", "1db", "d.b", "x" * 41])
+def test_a_name_that_is_no_field_is_refused(name):
+    with pytest.raises(InvalidOptions, match=r"measure: .* is no name"), job().measure(name):
+        pass
+
+
+def test_names_without_end_are_refused(passing):
+    run = job()
+    for number in range(50):
+        with run.measure(f"query_{number}"):
+            pass
+    with run.measure("query_7"):
+        pass
+    with pytest.raises(InvalidOptions, match=r"would be name 51; put what varies into job\.log"), run.measure("more"):
+        pass

@@ -1,0 +1,76 @@
+"""What redis-py raises, by what a caller can do about it."""
+
+import pytest
+from redis import exceptions
+
+from offsider.core.errors import Fenced, QueueFull, RedisRefused, RedisUnavailable
+from offsider.storage.redis_errors import REROUTE, error_code, translate
+
+UNBLOCKED = "UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)"
+
+
+@pytest.mark.parametrize("sent", [True, False])
+@pytest.mark.parametrize(
+    "error",
+    [
+        exceptions.ConnectionError("Connection closed by server."),
+        exceptions.TimeoutError("Timeout reading from socket"),
+    ],
+)
+def test_a_broken_connection_is_ambiguous_when_something_was_sent(error, sent):
+    failure = translate(error, sent=sent, server="redis://host")
+    assert isinstance(failure, RedisUnavailable)
+    assert failure.ambiguous is sent
+    assert "redis://host" in str(failure)
+
+
+def test_a_loading_server_executed_nothing():
+    failure = translate(exceptions.BusyLoadingError("LOADING"), sent=True, server="redis://host")
+    assert isinstance(failure, RedisUnavailable)
+    assert not failure.ambiguous
+
+
+@pytest.mark.parametrize(
+    "error, kind, code",
+    [
+        (exceptions.OutOfMemoryError("command not allowed when used memory > 'maxmemory'."), QueueFull, "OOM"),
+        (exceptions.ReadOnlyError("You can't write against a read only replica."), RedisRefused, "READONLY"),
+        (exceptions.MasterDownError("Link with MASTER is down"), RedisRefused, "MASTERDOWN"),
+        (exceptions.ResponseError(UNBLOCKED), RedisRefused, "UNBLOCKED"),
+        (exceptions.ResponseError("NOREPLICAS Not enough good replicas to write."), RedisRefused, "NOREPLICAS"),
+        (exceptions.NoScriptError("No matching script."), RedisRefused, "NOSCRIPT"),
+        (exceptions.NoPermissionError("this user has no permissions"), RedisRefused, "NOPERM"),
+        (exceptions.AuthenticationError("invalid username-password pair"), RedisRefused, "NOAUTH"),
+        (exceptions.AuthenticationWrongNumberOfArgsError("wrong"), RedisRefused, "NOAUTH"),
+        (exceptions.ExecAbortError("Transaction discarded"), RedisRefused, "EXECABORT"),
+        (exceptions.MovedError("1 127.0.0.1:7000"), RedisRefused, "MOVED"),
+        (exceptions.ClusterCrossSlotError("Keys in request don't hash"), RedisRefused, "CROSSSLOT"),
+        (exceptions.ResponseError("WRONGTYPE Operation against a key"), RedisRefused, "WRONGTYPE"),
+        (exceptions.ResponseError("FENCED this identity was declared dead"), Fenced, "FENCED"),
+        (exceptions.ResponseError("unknown command"), RedisRefused, "ERR"),
+        (exceptions.ResponseError(""), RedisRefused, "ERR"),
+    ],
+)
+def test_an_error_reply_is_refused_with_its_code(error, kind, code):
+    failure = translate(error, sent=True, server="redis://host")
+    assert type(failure) is kind
+    assert failure.code == error_code(error) == code
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        exceptions.MovedError("1 127.0.0.1:7000"),
+        exceptions.AskError("1 127.0.0.1:7000"),
+        exceptions.ClusterCrossSlotError("Keys in request don't hash to the same slot"),
+        exceptions.ClusterDownError("Hash slot not served"),
+    ],
+)
+def test_a_cluster_is_called_one_with_the_way_out(error):
+    assert str(translate(error, sent=True, server="redis://host")) == (
+        "redis://host is a Cluster, which is not supported: use a standalone server, or Sentinel"
+    )
+
+
+def test_roles_that_changed_ask_for_another_connection():
+    assert {"READONLY", "UNBLOCKED", "MASTERDOWN", "NOREPLICAS"} == REROUTE

@@ -1,0 +1,26 @@
+"""Messages for people, programs and the log."""
+
+from __future__ import annotations
+
+from offsider.web.messages import Message, with_gone
+from offsider.web.translation import locales
+
+GERMAN = locales()["de"].translate
+
+
+def test_str_is_english():
+    assert str(Message("done.deleted", count=3)) == "Deleted 3 jobs."
+    assert str(Message("no id: {name}")) == "no id: {name}"
+
+
+def test_text_is_translated():
+    assert Message("done.deleted", count=1234).text(GERMAN) == "Gelöscht: 1.234."
+
+
+def test_jobs_that_were_gone_are_counted_separately():
+    assert str(with_gone("done.deleted", 3, 0)) == "Deleted 3 jobs."
+    assert with_gone("done.deleted", 0, 2).text(GERMAN) == "Gelöscht: 0. Inzwischen verschwunden: 2."
+
+
+def test_placeholders_in_values_are_not_replaced():
+    assert str(Message("queues.paused", name="{name}{count}")) == "Paused: {name}{count}."

@@ -1,0 +1,151 @@
+"""How far to fetch ahead follows what was finished lately, and forgets quickly."""
+
+import pytest
+
+from offsider.worker.fetch.prefetch_size import (
+    AHEAD_SECONDS,
+    FEW_JOBS,
+    MEMORY_SECONDS,
+    MOST_NEAR,
+    ROUND_TRIPS,
+    PrefetchSize,
+)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.seconds = 100.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def finish(pace: PrefetchSize, clock: Clock, per_second: float, seconds: float = 0.1) -> None:
+    """Jobs of one rate, noted each millisecond."""
+    for _ in range(int(seconds * 1000)):
+        clock.seconds += 0.001
+        pace.note(per_second / 1000)  # type: ignore[arg-type]
+
+
+def test_at_first_nothing_is_fetched_ahead(clock):
+    assert PrefetchSize(clock=clock).ahead == 0
+
+
+@pytest.mark.parametrize(
+    "per_second, ahead", [(10, 0), (499, 0), (1000, 2), (5000, 10), (20_000, 40), (500_000, MOST_NEAR)]
+)
+def test_the_prefetch_covers_two_milliseconds_at_the_recent_rate(clock, per_second, ahead):
+    pace = PrefetchSize(clock=clock)
+    finish(pace, clock, per_second)
+    assert pace.ahead == pytest.approx(ahead, abs=1)
+    assert AHEAD_SECONDS == 0.002
+
+
+def test_slow_jobs_are_never_fetched_ahead(clock):
+    """Ten threads with jobs of 25 ms: 400 a second."""
+    pace = PrefetchSize(clock=clock)
+    finish(pace, clock, 400, seconds=1)
+    assert pace.ahead == 0
+
+
+def test_a_rest_is_noticed_within_a_few_milliseconds(clock):
+    pace = PrefetchSize(clock=clock)
+    finish(pace, clock, 20_000)
+    clock.seconds += 5 * MEMORY_SECONDS
+    pace.note(1)
+    assert pace.ahead == 0
+
+
+def test_a_burst_in_no_time_is_no_infinite_rate(clock):
+    pace = PrefetchSize(clock=clock)
+    pace.note(100)
+    pace.note(100)
+    assert pace.ahead <= MOST_NEAR
+
+
+def distant(clock: Clock, round_trip_seconds: float, *, share: float = 1.0) -> PrefetchSize:
+    pace = PrefetchSize(share, clock)
+    pace.note_round_trip(round_trip_seconds, 1)
+    return pace
+
+
+@pytest.mark.parametrize("round_trip_ms, ahead", [(0.05, 20), (0.5, 25), (1, 30), (5, 70)])
+def test_for_a_distant_server_the_prefetch_covers_a_round_trip_as_well(clock, round_trip_ms, ahead):
+    pace = distant(clock, round_trip_ms / 1000)
+    finish(pace, clock, 10_000)
+    assert pace.ahead == pytest.approx(ahead, abs=1)
+
+
+@pytest.mark.parametrize("round_trip_ms, most", [(0.19, 100), (0.21, 500), (5, 500)])
+def test_a_process_fetches_no_more_ahead_than_the_guarantees_say(clock, round_trip_ms, most):
+    pace = distant(clock, round_trip_ms / 1000)
+    finish(pace, clock, 1_000_000)
+    assert pace.ahead == most
+
+
+def test_capsules_of_a_process_share_what_it_may_fetch_ahead(clock):
+    near, far = PrefetchSize(0.25, clock), distant(clock, 0.005, share=0.75)
+    for pace in (near, far):
+        finish(pace, clock, 1_000_000)
+    assert (near.ahead, far.ahead) == (25, 375)
+
+
+def test_jobs_that_arrive_late_from_a_distant_server_are_not_requeued_for_their_age(clock):
+    """The ticker requeues what waits for 20 ms, so no more is fetched than threads finish in 12."""
+    pace = distant(clock, 0.1)
+    finish(pace, clock, 10_000)
+    assert pace.ahead == pytest.approx(120, abs=1)
+
+
+def rounds(pace: PrefetchSize, clock: Clock, *, round_trip: float, job: float, threads: int, count: int) -> int:
+    """Threads run what a claim brought, then wait for the next one; answers how many jobs it brings in the end."""
+    claimed = threads
+    for _ in range(count):
+        clock.seconds += claimed * job + round_trip
+        pace.note(claimed, starved_seconds=round_trip)
+        claimed = min(threads + pace.ahead, 100)
+    return claimed
+
+
+def test_the_rate_grows_though_a_distant_server_keeps_the_threads_waiting(clock):
+    """No-ops of 10 us, 10 threads, 5 ms: counted over all time these were 2,000 jobs/s, and stayed so."""
+    pace = distant(clock, 0.005)
+    assert rounds(pace, clock, round_trip=0.005, job=1e-5, threads=10, count=20) == 100
+    assert pace.ahead > 100
+
+
+def test_one_short_job_does_not_make_a_long_prefetch(clock):
+    pace = distant(clock, 0.005)
+    assert rounds(pace, clock, round_trip=0.005, job=1e-5, threads=1, count=1) <= 3
+
+
+def test_time_in_which_threads_wait_for_the_server_is_no_rest(clock):
+    pace = PrefetchSize(clock=clock)
+    finish(pace, clock, 20_000)
+    before = pace.per_second
+    clock.seconds += 1
+    pace.note(0, starved_seconds=1)
+    assert pace.per_second == pytest.approx(before, rel=0.01)
+
+
+def test_the_round_trip_is_the_shortest_of_the_last(clock):
+    pace = PrefetchSize(clock=clock)
+    assert pace.round_trip_seconds == 0
+    for seconds in (0.004, 0.001, 0.009):
+        pace.note_round_trip(seconds, 2)
+    assert pace.round_trip_seconds == 0.001
+    for _ in range(ROUND_TRIPS):  # the server moved away
+        pace.note_round_trip(0.003, 2)
+    assert pace.round_trip_seconds == 0.003
+
+
+def test_a_script_with_many_jobs_says_nothing_about_the_distance(clock):
+    pace = distant(clock, 0.00005)
+    for _ in range(ROUND_TRIPS):
+        pace.note_round_trip(0.001, FEW_JOBS + 1)
+    assert pace.round_trip_seconds == 0.00005
