@@ -1,4 +1,4 @@
-"""The application of the deployment files: replace it by yours."""
+"""The example application used by the other files; replace it with yours."""
 
 from __future__ import annotations
 
