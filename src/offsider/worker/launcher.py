@@ -105,6 +105,8 @@ class Launcher:
         #: Counts for a health endpoint without a keeper.
         self.totals = Totals()
         self.quieted = False
+        self._stop_begun = False
+        #: Whether jobs should end early; the worker takes no more jobs by then.
         self.stopping = False
         #: Why the worker stops by itself, with an exit code that makes its supervisor restart it; else empty.
         self.broken = ""
@@ -292,17 +294,19 @@ class Launcher:
         A second call waits for the first.
         """
         with self._lock:
-            first = not self.stopping
-            self.stopping = True
+            first = not self._stop_begun
+            self._stop_begun = True
         if not first:
             self._stopped.wait()
             return
         before = self.work_state.ended
         deadline = time.monotonic() + self.config.worker.timeout_seconds
+        self._take_no_more()
+        # Not before: a job that reschedules itself because of the stop would start here again.
+        self.stopping = True
         # In its own thread: the stop must not wait for Redis.
         threading.Thread(target=self._note_stop, name="offsider-stopping", daemon=True).start()
         self._tell_keeper()
-        self._take_no_more()
         self._announce("quiet", deadline)
         self._announce("shutdown", deadline)
         self._wind_down(deadline)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 import redis
 
-from offsider import Config, __version__, current_job, job
+from offsider import Config, Reschedule, __version__, current_job, job
 from offsider.client import Client
 from offsider.config.installation import Installation
 from offsider.core.errors import ConfigurationError, InvalidOptions, RedisUnavailable
@@ -283,6 +283,26 @@ def test_running_jobs_are_told_and_finish(config, launch, raw_redis):
     assert told == [True]
     assert raw_redis.get("stat:processed") == b"1"
     assert raw_redis.llen("queue:default") == 0
+
+
+def test_a_job_rescheduled_because_of_the_stop_does_not_start_here_again(config, launch, raw_redis, monkeypatch):
+    starts: list[float] = []
+
+    @job(name="Saves")
+    def saves() -> None:
+        starts.append(time.monotonic())
+        assert wait_for(lambda: current_job().stopping)
+        raise Reschedule(0)
+
+    launcher = launch()
+    push(config, "Saves")
+    wait_for(lambda: starts)
+    # A busy machine may interrupt the stop for this long between any two steps.
+    monkeypatch.setattr(launcher, "_tell_keeper", lambda: time.sleep(0.2))
+    launcher.stop()
+
+    assert len(starts) == 1
+    assert raw_redis.zcard("schedule") + raw_redis.llen("queue:default") == 1
 
 
 @pytest.mark.parametrize(
