@@ -163,9 +163,8 @@ def test(words: Sequence[str]) -> int:
     if words:
         sequential = any(word.startswith(SEQUENTIAL) for word in words)
         return run("pytest", *(() if sequential else PARALLEL), *words)
-    pytest = ("coverage", "run", "-m", "pytest", *PARALLEL)
     steps: dict[str, Callable[[], int]] = {"lint": lambda: lint([]), "types": lambda: types([])}
-    steps["tests"] = lambda: run(*pytest)
+    steps["tests"] = lambda: run("python", "scripts/run_tests.py", "--coverage", *PARALLEL)
     if complete:  # else the tests that were skipped would be missing in the sum
         steps["coverage"] = covered_packages
     results: dict[str, int] = {}

@@ -4,7 +4,8 @@
 2. Otherwise download the packages of Debian's `forky` from the mirror of this machine's apt into a cache folder, and
    unpack them there with their own libc. This installs nothing and needs no root.
 3. Install requirements/dev.txt (checked by hash) and this project into `.venv-3.14`.
-4. Run pytest there; without arguments the unit tests, and those of storage, client and worker on one server.
+4. Run scripts/run_tests.py there; without arguments the unit tests, and those of storage, client and worker on one
+   server.
 
 If the interpreter is not available, the last line contains SKIPPED and the reason, and the exit code is SKIPPED.
 """
@@ -163,7 +164,7 @@ def main(words: list[str]) -> int:
         return SKIPPED
     prepare(python)
     one_server = ("-n", os.environ.get("OFFSIDER_TEST_WORKERS", "6"), "--dist", "worksteal", "-k", "not redis7")
-    command = [VENV / "bin" / "python", "-m", "pytest", "-q", *(words or (*one_server, *TESTS))]
+    command = [VENV / "bin" / "python", "scripts/run_tests.py", "-q", *(words or (*one_server, *TESTS))]
     path = f"{VENV / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}"
     return subprocess.run(
         command, cwd=ROOT, env=os.environ | {"PATH": path, "VIRTUAL_ENV": str(VENV)}, check=False

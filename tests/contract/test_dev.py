@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from textwrap import dedent
 
 ROOT = Path(__file__).parents[2]
 WORDS = {"demo", "test", "quick", "lint", "types", "bench", "scoreboard", "docs", "lock"}
@@ -50,6 +51,50 @@ def test_ci_says_why_it_skips_an_interpreter_that_cannot_be_had(tmp_path):
     assert ended.returncode == 77
     assert "SKIPPED the tests on CPython 3.14: apt-get is not installed" in ended.stdout
     assert "SKIPPED = 77" in (ROOT / "dev.py").read_text()
+
+
+TESTS = """
+    import pathlib
+
+    def test_passes(): pass
+
+    def test_passes_the_second_time():
+        seen = pathlib.Path(__file__).with_name("seen")
+        if not seen.exists():
+            seen.touch()
+            raise AssertionError("the first time")
+
+    def test_fails(): assert not pathlib.Path(__file__).with_name("broken").exists()
+"""
+
+
+def run_tests(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
+    (folder / "test_them.py").write_text(dedent(text))
+    (folder / "pytest.ini").touch()
+    # Variables of the run around this one are not meant for it.
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "COVERAGE_"))}
+    command = [sys.executable, "scripts/run_tests.py", "-n", "2", "-c", str(folder / "pytest.ini"), str(folder)]
+    return subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, check=False)
+
+
+def test_a_test_that_passes_alone_is_listed_as_flaky(tmp_path):
+    ended = run_tests(tmp_path, TESTS)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "FLAKY, passed when run alone: " in ended.stdout
+    assert ended.stdout.rstrip().endswith("test_them.py::test_passes_the_second_time")
+
+
+def test_a_test_that_fails_twice_fails_the_run(tmp_path):
+    (tmp_path / "broken").touch()
+    ended = run_tests(tmp_path, TESTS)
+    assert ended.returncode == 1
+    assert ended.stdout.rstrip().endswith("test_them.py::test_passes_the_second_time")  # the flaky ones
+
+
+def test_many_failures_are_not_repeated(tmp_path):
+    ended = run_tests(tmp_path, TESTS + "".join(f"\n    def test_{n}(): assert 0" for n in range(6)))
+    assert ended.returncode == 1
+    assert "once more" not in ended.stdout
 
 
 def test_a_program_that_gets_ctrl_c_may_end_in_its_own_way(tmp_path):
