@@ -33,8 +33,8 @@ class Kind:
     secret: bool = False
 
 
-def _refuse() -> ValueError:
-    return ValueError()
+def _refuse(detail: str = "") -> ValueError:
+    return ValueError(detail)
 
 
 def whole(minimum: int, maximum: int | None = None, *, or_zero: bool = False) -> Kind:
@@ -54,18 +54,18 @@ def whole(minimum: int, maximum: int | None = None, *, or_zero: bool = False) ->
 
 
 def processes() -> Kind:
-    """A number of processes: a whole number, ``auto`` for one per core, or a fraction of the cores such as 0.5."""
+    """A number of processes: a whole number, or ``auto`` for one per core."""
 
     def check(value: object) -> int:
         if value == "auto":
             return _cores()
-        if isinstance(value, float) and 0 < value <= _MOST_PROCESSES:
-            return max(1, int(value * _cores()))
-        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _MOST_PROCESSES:
+        if not isinstance(value, int):
+            raise _refuse(f"give a number; auto is {_cores()} on this machine")
+        if isinstance(value, bool) or not 0 <= value <= _MOST_PROCESSES:
             raise _refuse()
         return value
 
-    return Kind("a whole number >= 0, auto (one per core) or a fraction of the cores such as 0.5", check, _parse_number)
+    return Kind("a whole number >= 0, or auto (one per core)", check, _parse_int)
 
 
 def _cores() -> int:
@@ -224,11 +224,6 @@ def _parse_int(value: str) -> object:
         return int(value)
     except ValueError:
         return value
-
-
-def _parse_number(value: str) -> object:
-    whole_number = _parse_int(value)
-    return whole_number if isinstance(whole_number, int) else _parse_float(value)
 
 
 def _parse_float(value: str) -> object:

@@ -158,10 +158,8 @@ def test_a_url_that_cannot_be_read_is_refused_and_not_repeated(url):
     assert "hunter2" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "text, number", [("3", 3), ("0", 0), ("auto", 10), ("0.25", 2), ("0.01", 1), ("1.5", 15), ("2.0", 20)]
-)
-def test_processes_are_counted_or_follow_the_cores(monkeypatch, text, number):
+@pytest.mark.parametrize("text, number", [("3", 3), ("0", 0), ("auto", 10)])
+def test_processes_are_a_number_or_one_per_core(monkeypatch, text, number):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(10)), raising=False)
     assert validators.processes().check(validators.processes().parse(text)) == number
 
@@ -177,6 +175,14 @@ def test_where_a_process_may_use_all_cores_they_are_counted(monkeypatch, cores, 
 def test_what_is_no_number_of_processes(given):
     with pytest.raises(ValueError):
         validators.processes().check(given)
+
+
+@pytest.mark.parametrize("given", [0.5, "0.5", "1.5", 2.0])
+def test_a_fraction_of_the_cores_is_refused_with_their_number(monkeypatch, given):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(10)), raising=False)
+    kind = validators.processes()
+    with pytest.raises(ValueError, match="auto is 10 on this machine"):
+        kind.check(kind.parse(given) if isinstance(given, str) else given)
 
 
 def test_groups_of_the_environment_are_divided_by_semicolons():
