@@ -112,7 +112,7 @@ class FaultProxy:
                     self.refused += 1
                     _break(client)
                     continue
-                between = (client, server, threading.Event())
+                between = (client, server, threading.Event(), threading.Lock())
                 reader = threading.Thread(target=self._requests, args=between, daemon=True)
                 with self._lock:
                     self._open |= {client, server}
@@ -131,28 +131,34 @@ class FaultProxy:
             return socket.create_connection((self._target.hostname or "127.0.0.1", self._target.port or 6379))
         return None
 
-    def _requests(self, client: socket.socket, server: socket.socket, doomed: threading.Event) -> None:
+    def _requests(
+        self, client: socket.socket, server: socket.socket, doomed: threading.Event, sending: threading.Lock
+    ) -> None:
         with suppress(OSError):
             while data := client.recv(1 << 16):
                 while not self._flowing.wait(0.05):
                     if client not in self._open:  # broken meanwhile
                         return
-                fault = self._fault(data)
-                if fault is not None:
-                    doomed.set()
-                    if not fault:
-                        break
-                server.sendall(data)
+                with sending:
+                    fault = self._fault(data)
+                    if fault is not None:
+                        doomed.set()
+                        if not fault:
+                            break
+                    server.sendall(data)
         self._end(client, server)
 
-    def _replies(self, client: socket.socket, server: socket.socket, doomed: threading.Event) -> None:
+    def _replies(
+        self, client: socket.socket, server: socket.socket, doomed: threading.Event, sending: threading.Lock
+    ) -> None:
         with suppress(OSError):
             while data := server.recv(1 << 16):
                 if not self._passing.is_set():
                     self.holding.set()
                     self._passing.wait()
                 if doomed.is_set():
-                    break
+                    with sending:  # this may be the reply to an earlier request
+                        break
                 client.sendall(data)
         self._end(client, server)
 
