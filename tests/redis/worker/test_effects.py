@@ -59,7 +59,7 @@ class Stage:
         def done(reply, outcome):
             self.written.append((reply, type(outcome)))
 
-        job.effects += (Effect(ADD, ["every"], [1], done=done), Effect(ADD, ["end"], [1], at_end=True))
+        job.effects += (Effect(ADD, ["outcome-effect"], [1], done=done), Effect(ADD, ["end"], [1], at_end=True))
         return self.admit(job, call_next)
 
     def act(self):
@@ -75,7 +75,7 @@ def stage(config, declared):
 
 
 def counters(raw_redis):
-    return int(raw_redis.get("every") or 0), int(raw_redis.get("end") or 0)
+    return int(raw_redis.get("outcome-effect") or 0), int(raw_redis.get("end") or 0)
 
 
 def raises(error):
@@ -171,7 +171,7 @@ def test_acknowledgements_with_effects_travel_together(config, stage, raw_redis,
 def test_a_server_that_refuses_an_effect_is_reported_and_the_job_is_done(config, stage, raw_redis):
     errors = []
     config.error_handlers.append(lambda error, context: errors.append((str(error), context["context"])))
-    raw_redis.lpush("every", "no number")
+    raw_redis.lpush("outcome-effect", "no number")
     stage.push()
     with RunningWorker(config):
         wait_for(lambda: stage.written)
@@ -190,7 +190,7 @@ def test_an_error_of_an_extension_after_the_write_is_reported(config, stage, raw
         raise LookupError("broken extension")
 
     def add(job, call_next):
-        job.effects += (Effect(ADD, ["every"], [1], done=breaks),)
+        job.effects += (Effect(ADD, ["outcome-effect"], [1], done=breaks),)
         return call_next(job)
 
     config.admissions.append(add)
@@ -198,7 +198,7 @@ def test_an_error_of_an_extension_after_the_write_is_reported(config, stage, raw
     with RunningWorker(config):
         wait_for(lambda: errors)
     assert errors == ["broken extension"]
-    assert raw_redis.get("every") == b"2"
+    assert raw_redis.get("outcome-effect") == b"2"
 
 
 @pytest.mark.parametrize("error", [None, ValueError("is retried")], ids=["done", "retried"])
@@ -214,7 +214,7 @@ def test_effects_whose_reply_is_lost_run_once(redis_url, declared, raw_redis, er
         if error:
             stage.does = raises(error)
         stage.push()
-        getattr(proxy, fault)(b"every")
+        getattr(proxy, fault)(b"outcome-effect")
         with RunningWorker(config):
             wait_for(lambda: stage.written)
         assert proxy.lost == 1
