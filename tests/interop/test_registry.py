@@ -74,11 +74,10 @@ def test_ruby_lists_our_process_and_its_jobs_and_its_quiet_and_stop_work(
 
 
 LATER = (
-    "is Sidekiq {ruby}, which cannot read payloads written with wire_version = {ours}; set redis.wire_version = {ruby}"
+    "but wire_version is {ours}: it cannot read times and backtraces in that format; "
+    "fix: set redis.wire_version = {ruby}"
 )
-EARLIER = (
-    "are Sidekiq {ruby} or newer, and wire_version = {ours}: their pages may not show our metrics and running jobs"
-)
+EARLIER = "wire_version is {ours}, but all Ruby processes are Sidekiq {ruby} or newer"
 
 
 def test_a_live_sidekiq_makes_our_worker_warn_about_any_other_wire_version(processes, listed, sidekiq_at) -> None:

@@ -15,8 +15,8 @@ from offsider.cli.failure import give_up
 from offsider.cli.sanitize import plain
 from offsider.config.installation import Installation
 from offsider.core.errors import OffsiderError
-from offsider.inspector.doctor import examine, examine_all, worst  # imported here: --help needs none of it
-from offsider.inspector.doctor.finding import warn
+from offsider.inspector.doctor.examination import examine, examine_all  # imported here: --help needs none of it
+from offsider.inspector.doctor.finding import warn, worst
 
 if TYPE_CHECKING:
     from offsider.inspector.doctor import Finding

@@ -205,6 +205,12 @@ def _process(redis: Redis, identity: str, fields: Mapping[str, bytes], leaders: 
     )
 
 
+def version_of(info: bytes) -> str | None:
+    """Return the version that a process reports; empty before Sidekiq 7, None if it is unreadable."""
+    found = _info(info)
+    return _text(found.get("version")) if found else None
+
+
 # Malformed fields are read as empty: one malformed process must not hide the others.
 
 

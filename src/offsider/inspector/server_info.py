@@ -52,7 +52,7 @@ class ServerInfo:
         here = Installation.of(config)
         redis = here.redis
         info = server_info(redis)
-        theirs, took = clocks.look(redis)
+        clock = clocks.compare(redis, here.config.clock)
         return cls(
             store=info.kind or "",
             version=info.version_text,
@@ -64,8 +64,8 @@ class ServerInfo:
             policy=info.policy or "",
             persistence=_persistence(aof=info.aof, rdb=info.rdb),
             role=info.role or "",
-            clock_drift_seconds=theirs - (here.config.clock.now() - took / 2),
-            round_trip_seconds=took,
+            clock_drift_seconds=clock.ahead_seconds,
+            round_trip_seconds=clock.round_trip_seconds,
             url=redis.settings.redacted_url,
             raw=info.fields,
         )

@@ -3,8 +3,25 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 
+from offsider.core.clock import Clock
 from offsider.storage.redis import Redis
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A reading of the server's clock, beside a clock of this machine.
+
+    Attributes:
+        round_trip_seconds: duration of the round trip.
+        now: epoch seconds by the server's clock.
+        ahead_seconds: how far the server's clock is ahead of this machine's; negative if it is behind.
+    """
+
+    round_trip_seconds: float
+    now: float
+    ahead_seconds: float
 
 
 def look(redis: Redis) -> tuple[float, float]:
@@ -12,3 +29,13 @@ def look(redis: Redis) -> tuple[float, float]:
     started = time.perf_counter()
     seconds, microseconds = redis.call("TIME")
     return int(seconds) + int(microseconds) / 1_000_000, time.perf_counter() - started
+
+
+def compare(redis: Redis, clock: Clock, *, times: int = 1) -> Comparison:
+    """Return the fastest of ``times`` readings, which is the most precise one."""
+    return min((_compare(redis, clock) for _ in range(times)), key=lambda reading: reading.round_trip_seconds)
+
+
+def _compare(redis: Redis, clock: Clock) -> Comparison:
+    now, took = look(redis)
+    return Comparison(took, now, now - (clock.now() - took / 2))

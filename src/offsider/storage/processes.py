@@ -97,6 +97,12 @@ def identities(redis: Redis) -> list[str]:
     return readable(redis.call("SMEMBERS", redis.keys.processes))
 
 
+def rubys(redis: Redis) -> list[str]:
+    """Return the registered processes that are no owners of private lists, and so are Ruby's."""
+    owners, listed = redis.pipeline([("HKEYS", redis.keys.owners), ("SMEMBERS", redis.keys.processes)])
+    return [identity for identity in readable(listed) if identity.encode() not in owners]
+
+
 def prune(redis: Redis) -> int:
     """Remove identities whose hash has expired or has the wrong type, once a minute. Returns the number removed."""
     if not redis.call("SET", redis.keys.process_cleanup, "1", "NX", "EX", _CLEANUP_SECONDS):

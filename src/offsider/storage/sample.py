@@ -12,20 +12,6 @@ from offsider.storage.scripts import Command
 MOST_QUEUES = 200
 #: Approximate bytes read from each end of a queue or set.
 MOST_BYTES = 5_000_000
-#: Maximum number of queues that `next_jobs` reads.
-NEXT_MOST_QUEUES = 50
-
-
-def next_jobs(redis: Redis, queues: Sequence[str], *, limit: int) -> list[bytes]:
-    """The next jobs of each queue, the schedule and the retry set: at most ``limit`` from each.
-
-    Skips keys of the wrong type.
-    """
-    keys = redis.keys
-    commands: list[Command] = [("LRANGE", keys.queue(queue), -limit, -1) for queue in queues[:NEXT_MOST_QUEUES]]
-    commands += [("ZRANGE", key, 0, limit - 1) for key in (keys.schedule, keys.retry)]
-    replies = redis.pipeline(commands, raise_errors=False)
-    return [raw for reply in replies if isinstance(reply, list) for raw in cast("list[bytes]", reply)]
 
 
 def sample_jobs(redis: Redis, queues: Sequence[str], *, each: int) -> dict[str, list[bytes]]:

@@ -1,4 +1,4 @@
-"""Version, role and configuration of a server, as far as the ACL of this user allows."""
+"""Version, role, configuration and health of a server, as far as the ACL of this user allows."""
 
 from __future__ import annotations
 
@@ -13,12 +13,15 @@ from offsider.storage.scripts import Command
 #: Oldest supported versions.
 OLDEST: Mapping[str, tuple[int, ...]] = {"redis": (7, 0), "valkey": (7, 2), "dragonfly": (1, 27)}
 
-_QUESTIONS: tuple[Command, ...] = (("HELLO",), ("INFO",), ("CONFIG", "GET", "save"))
+_CONFIGURED = ("save", "appendfsync", "min-replicas-to-write")
+_QUESTIONS: tuple[Command, ...] = (("HELLO",), ("INFO",), *(("CONFIG", "GET", name) for name in _CONFIGURED))
+#: Fields of INFO by type of save.
+_SAVES = {"rdb": "rdb_last_bgsave_status", "aof": "aof_last_write_status", "aof rewrite": "aof_last_bgrewrite_status"}
 
 
 @dataclass(frozen=True)
 class ServerInfo:
-    """A snapshot of the server. Every field but the last two is None if the server refused the question.
+    """A snapshot of the server. Facts that the server does not report are None, or empty if they are several.
 
     Attributes:
         kind: ``"redis"``, ``"valkey"`` or ``"dragonfly"``.
@@ -33,6 +36,12 @@ class ServerInfo:
         used_memory_peak: bytes, maximum since the start.
         uptime_days: whole days since the start.
         connected_clients: current number of connections.
+        max_clients: maximum number of connections.
+        evicted: number of keys evicted since the start, because memory was full.
+        failed_saves: types of saves that failed last time: ``"rdb"``, ``"aof"``, ``"aof rewrite"``.
+        fsync: flush policy of the append-only file: ``appendfsync``.
+        good_replicas: replicas with little lag; only reported if ``min-replicas-to-write`` is set.
+        least_replicas: minimum number of good replicas for writes: ``min-replicas-to-write``.
         fields: the server's fields under their own names; empty if every question was refused.
         forbidden: questions that the ACL did not allow.
     """
@@ -49,6 +58,12 @@ class ServerInfo:
     used_memory_peak: int | None = None
     uptime_days: int | None = None
     connected_clients: int | None = None
+    max_clients: int | None = None
+    evicted: int | None = None
+    failed_saves: tuple[str, ...] = ()
+    fsync: str | None = None
+    good_replicas: int | None = None
+    least_replicas: int | None = None
     fields: Mapping[str, str] = field(default_factory=dict[str, str], repr=False, compare=False)
     forbidden: tuple[str, ...] = ()
 
@@ -67,11 +82,14 @@ def server_info(redis: Redis) -> ServerInfo:
         RedisUnavailable: the server cannot be reached.
         RedisRefused: the login was refused.
     """
-    hello, info, save = redis.pipeline(_QUESTIONS, raise_errors=False)
-    for reply in (hello, info, save):
+    replies = redis.pipeline(_QUESTIONS, raise_errors=False)
+    for reply in replies:
         if isinstance(reply, RedisRefused) and reply.code in {"NOAUTH", "WRONGPASS"}:
             raise reply
+    refused = (question[0] for question, reply in zip(_QUESTIONS, replies, strict=True) if _is_error(reply))
+    hello, info, *configured = replies
     fields = _hello_fields(hello) | _info_fields(info)
+    save, fsync, least_replicas = map(_setting, configured)
     return ServerInfo(
         kind=_kind(fields),
         version=_version(fields),
@@ -79,19 +97,25 @@ def server_info(redis: Redis) -> ServerInfo:
         role=_role(fields),
         policy=fields.get("maxmemory_policy"),
         aof=_flag(fields.get("aof_enabled")),
-        rdb=_saves(save),
+        rdb=None if save is None else bool(save),
         used_memory=_number(fields.get("used_memory")),
         max_memory=_number(fields.get("maxmemory")),
         used_memory_peak=_number(fields.get("used_memory_peak")),
         uptime_days=_number(fields.get("uptime_in_days")),
         connected_clients=_number(fields.get("connected_clients")),
+        max_clients=_number(fields.get("maxclients")),
+        evicted=_number(fields.get("evicted_keys")),
+        failed_saves=tuple(name for name, status in _SAVES.items() if fields.get(status) == "err"),
+        fsync=fsync,
+        good_replicas=_number(fields.get("min_slaves_good_slaves")),
+        least_replicas=_number(least_replicas),
         fields=fields,
-        forbidden=tuple(
-            str(question[0])
-            for question, reply in zip(_QUESTIONS, (hello, info, save), strict=True)
-            if isinstance(reply, OffsiderError)
-        ),
+        forbidden=tuple(dict.fromkeys(map(str, refused))),
     )
+
+
+def _is_error(reply: Any) -> bool:
+    return isinstance(reply, OffsiderError)
 
 
 def _hello_fields(reply: Any) -> dict[str, str]:
@@ -134,11 +158,10 @@ def _flag(value: str | None) -> bool | None:
     return None if value is None else value == "1"
 
 
-def _saves(reply: Any) -> bool | None:
-    if not isinstance(reply, list):
-        return None
-    pair = cast("Sequence[object]", reply)
-    return len(pair) == 2 and bool(pair[1])  # name and value
+def _setting(reply: Any) -> str | None:
+    """Return the value in the reply to CONFIG GET: name and value, or nothing."""
+    pair = cast("Sequence[object]", reply) if isinstance(reply, list) else ()
+    return _text(pair[1]) if len(pair) == 2 else None
 
 
 def _number(value: str | None) -> int | None:

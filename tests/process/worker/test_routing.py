@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from offsider import Client, Config
 from offsider.inspector import rules_in_use
-from offsider.inspector.doctor import examine
+from offsider.inspector.doctor.examination import examine
 from tests.process.stored import push
 from tests.waiting import wait_for
 

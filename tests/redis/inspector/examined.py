@@ -9,7 +9,8 @@ from typing import Any
 import redis
 
 from offsider.config.config import Config
-from offsider.inspector.doctor import Finding, Severity, examine
+from offsider.inspector.doctor import Finding, Severity
+from offsider.inspector.doctor.examination import examine
 
 OURS, RUBYS = "web-1:17:0123456789ab", "web-2:18:ab0123456789"
 

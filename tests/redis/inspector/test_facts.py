@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from offsider.config.installation import Installation
 from offsider.inspector.doctor.facts import gather
-from offsider.storage.server_health import server_health
 from tests.redis.inspector.examined import OURS, RUBYS, push, register
 
 
@@ -17,7 +16,8 @@ def test_everything_is_there(config, raw_redis):
     raw_redis.set("queue:odd", "text")
     raw_redis.sadd("paused", "odd")
     redis = Installation.of(config).redis
-    facts = gather(Installation.of(config), redis, server_health(redis))
+    facts = gather(Installation.of(config), redis, 10.0)
+    assert facts.now == 10.0
     assert facts.ours == {OURS}
     assert facts.queues == {"default": 2, "odd": None}
     assert facts.paused == {"odd"}

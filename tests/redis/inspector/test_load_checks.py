@@ -8,7 +8,8 @@ import time
 import pytest
 
 from offsider.config.config import Config
-from offsider.inspector.doctor import examine, load_checks
+from offsider.inspector.doctor import load_checks
+from offsider.inspector.doctor.examination import examine
 from offsider.inspector.doctor.finding import Severity
 from offsider.inspector.doctor.load_checks import LOAD_CHECKS
 from tests.redis.inspector.examined import OURS, examined, payload, register, severity

@@ -6,7 +6,7 @@ from offsider.config.config import Config
 from offsider.config.installation import Installation
 from offsider.core.errors import RedisUnavailable
 from offsider.inspector import RulesInUse, rules_in_use
-from offsider.inspector.doctor import examine
+from offsider.inspector.doctor.examination import examine
 from offsider.storage.clients import SeenClient, note_command
 from tests.databases import at_database
 from tests.redis.inspector.examined import OURS, RUBYS, register

@@ -7,7 +7,7 @@ import pytest
 from offsider.config.config import Config
 from offsider.config.installation import Installation
 from offsider.inspector import Switches
-from offsider.inspector.doctor import examine
+from offsider.inspector.doctor.examination import examine
 from offsider.inspector.doctor.finding import Severity
 from offsider.storage import switches
 from tests.redis.inspector.examined import examined, severity

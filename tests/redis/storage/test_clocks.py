@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+from offsider.core.clock import Clock
 from offsider.storage import clocks
 
 
@@ -11,3 +12,17 @@ def test_the_clock_and_the_way_to_it(pool):
     now, took = clocks.look(pool)
     assert now == pytest.approx(time.time(), abs=5)
     assert 0 < took < 5
+
+
+class Late(Clock):
+    """A clock that is 90 seconds behind."""
+
+    def now(self) -> float:
+        return time.time() - 90
+
+
+def test_the_servers_clock_beside_one_of_this_machine(pool):
+    compared = clocks.compare(pool, Late(), times=3)
+    assert 0 < compared.round_trip_seconds < 5
+    assert compared.now == pytest.approx(time.time(), abs=5)
+    assert compared.ahead_seconds == pytest.approx(90, abs=5)

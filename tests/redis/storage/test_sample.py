@@ -45,18 +45,3 @@ def test_a_key_of_the_wrong_type_has_no_jobs(pool, raw_redis):
 def test_overdue_jobs_are_counted(pool, raw_redis):
     raw_redis.zadd("schedule", {"a": 10, "b": 20, "c": 30})
     assert sample.overdue(pool, 20) == {"schedule": 2, "retry": 0}
-
-
-def test_next_jobs_reads_the_next_of_each_queue_and_set(pool, raw_redis):
-    raw_redis.lpush("queue:a", b"a1", b"a2", b"a3")
-    raw_redis.lpush("queue:b", b"b1")
-    raw_redis.zadd("schedule", {b"s1": 1, b"s2": 2, b"s3": 3})
-    raw_redis.zadd("retry", {b"r1": 1})
-    found = sample.next_jobs(pool, ["a", "b", "empty"], limit=2)
-    assert sorted(found) == [b"a1", b"a2", b"b1", b"r1", b"s1", b"s2"]
-
-
-def test_next_jobs_skips_keys_of_the_wrong_type(pool, raw_redis):
-    raw_redis.set("queue:a", "x")
-    raw_redis.set("schedule", "x")
-    assert sample.next_jobs(pool, ["a"], limit=2) == []

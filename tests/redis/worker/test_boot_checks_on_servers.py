@@ -91,7 +91,7 @@ def test_unregistered_names_of_stored_jobs_are_listed(redis_url, raw_redis):
     with registry.isolated():
         job(name="Here")(lambda: None)
         [warning] = check_boot(config_for(redis_url))
-    assert "stored jobs have unregistered names: Gone, Renamed (" in warning
+    assert "stored jobs have unregistered names: Gone, Renamed: this worker cannot run them" in warning
 
 
 def test_an_older_ruby_process_needs_another_wire_version(redis_url, raw_redis):
@@ -104,7 +104,7 @@ def test_an_older_ruby_process_needs_another_wire_version(redis_url, raw_redis):
         raw_redis.hset(identity, "info", json.dumps(told))
     raw_redis.hset("offsider:owners", "ours:3:ef", "{}")
     [warning] = check_boot(config_for(redis_url))
-    assert "the process ruby:1:ab is Sidekiq 7" in warning
+    assert "ruby:1:ab is Sidekiq 7.3.10, but wire_version is 8" in warning
     assert "set redis.wire_version = 7" in warning
     assert check_boot(config_for(redis_url, wire_version=7)) == []
 
@@ -114,7 +114,7 @@ def test_ruby_processes_that_are_all_newer_are_warned_of_once(redis_url, raw_red
         raw_redis.sadd("processes", identity)
         raw_redis.hset(identity, "info", json.dumps({"version": version}))
     [warning] = check_boot(config_for(redis_url, wire_version=6))
-    assert "Sidekiq 8 or newer, and wire_version = 6" in warning
+    assert "wire_version is 6, but all Ruby processes are Sidekiq 8 or newer" in warning
     assert warning.endswith("set redis.wire_version = 8")
     assert check_boot(config_for(redis_url, wire_version=8)) == []
 

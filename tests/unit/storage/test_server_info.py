@@ -29,7 +29,11 @@ INFO = b"""# Server\r\nredis_version:7.0.15\r\nredis_mode:standalone\r\nuptime_i
 
 
 def test_a_redis_that_tells_everything():
-    answer = server_info(FakeRedis(hello(server=b"redis", version=b"7.0.15", proto=2), INFO, [b"save", b"3600 1"]))
+    answer = server_info(
+        FakeRedis(
+            hello(server=b"redis", version=b"7.0.15", proto=2), INFO, [b"save", b"3600 1"], [b"appendfsync", b"no"], []
+        )
+    )
     assert answer == ServerInfo(
         kind="redis",
         version=(7, 0, 15),
@@ -43,13 +47,14 @@ def test_a_redis_that_tells_everything():
         used_memory_peak=120,
         uptime_days=3,
         connected_clients=7,
+        fsync="no",
     )
     assert answer.version_text == "7.0.15"
 
 
 def test_hello_alone_is_enough_to_judge():
     replies = hello(server=b"redis", version=b"7.2.1", mode=b"cluster", role=b"replica", modules=[])
-    answer = server_info(FakeRedis(replies, NOPERM, NOPERM))
+    answer = server_info(FakeRedis(replies, NOPERM, NOPERM, NOPERM, NOPERM))
     assert answer == ServerInfo("redis", (7, 2, 1), "cluster", "replica", forbidden=("INFO", "CONFIG"))
 
 
@@ -63,18 +68,18 @@ def test_hello_alone_is_enough_to_judge():
     ],
 )
 def test_kinds_and_their_own_versions(lines, kind, version):
-    answer = server_info(FakeRedis(NOPERM, lines, [b"save", b""]))
+    answer = server_info(FakeRedis(NOPERM, lines, [b"save", b""], [], []))
     assert (answer.kind, answer.version, answer.rdb) == (kind, version, False)
 
 
 def test_an_old_servers_word_for_a_replica():
-    assert server_info(FakeRedis(NOPERM, b"role:slave", NOPERM)).role == "replica"
+    assert server_info(FakeRedis(NOPERM, b"role:slave", NOPERM, NOPERM, NOPERM)).role == "replica"
 
 
 def test_nothing_allowed_means_nothing_known():
-    assert server_info(FakeRedis(NOPERM, NOPERM, NOPERM)) == ServerInfo(forbidden=("HELLO", "INFO", "CONFIG"))
+    assert server_info(FakeRedis(*[NOPERM] * 5)) == ServerInfo(forbidden=("HELLO", "INFO", "CONFIG"))
 
 
 def test_a_refused_login_is_raised():
     with pytest.raises(RedisRefused):
-        server_info(FakeRedis(RedisRefused("NOAUTH Authentication required.", code="NOAUTH"), NOPERM, NOPERM))
+        server_info(FakeRedis(RedisRefused("NOAUTH Authentication required.", code="NOAUTH"), *[NOPERM] * 4))

@@ -1,6 +1,9 @@
-"""Examine servers, workers and stored data: each finding explains a problem, its effect and its fix."""
+"""Examine servers, workers and stored data: each finding explains a problem, its effect and its fix.
 
-from offsider.inspector.doctor.examination import examine, examine_all
-from offsider.inspector.doctor.finding import Finding, Severity, worst
+`examination` runs all checks. A worker runs those in `server_checks.BOOT_CHECKS` before it starts, so this package
+does not import the others.
+"""
 
-__all__ = ["Finding", "Severity", "examine", "examine_all", "worst"]
+from offsider.inspector.doctor.finding import Finding, Severity
+
+__all__ = ["Finding", "Severity"]

@@ -60,7 +60,7 @@ def check_locks(facts: Facts) -> Iterator[Finding]:
 
 def check_due(facts: Facts) -> Iterator[Finding]:
     """Find scheduled jobs and retries that are overdue."""
-    late = {where: jobs for where, jobs in overdue(facts.redis, facts.server_health.now - LATE_SECONDS).items() if jobs}
+    late = {where: jobs for where, jobs in overdue(facts.redis, facts.now - LATE_SECONDS).items() if jobs}
     if late:
         places = ", ".join(f"{counted(jobs, 'job')} of the {where} set" for where, jobs in late.items())
         yield error(

@@ -19,11 +19,14 @@ from offsider.inspector.doctor.load_checks import LOAD_CHECKS
 from offsider.inspector.doctor.migration_checks import MIGRATION_CHECKS
 from offsider.inspector.doctor.process_checks import PROCESS_CHECKS
 from offsider.inspector.doctor.routing_checks import ROUTING_CHECKS
-from offsider.inspector.doctor.server_checks import SERVER_CHECKS
+from offsider.inspector.doctor.server_checks import CLOCK_CHECKS, SERVER_CHECKS, check_scripts
 from offsider.inspector.doctor.switch_checks import SWITCH_CHECKS
+from offsider.storage.clocks import compare
 from offsider.storage.redis import Redis
-from offsider.storage.server_health import server_health
 from offsider.storage.server_info import server_info
+
+#: Readings of the server's clock; the fastest one is used.
+READINGS = 10
 
 #: Input of a check: the facts, or for checks of extensions the server.
 Input = TypeVar("Input", Facts, Installation)
@@ -66,9 +69,11 @@ def _worst_first(findings: Iterable[Finding]) -> list[Finding]:
 def _findings(here: Installation, redis: Redis) -> list[Finding]:
     findings: list[Finding] = []
     try:
-        info, seen = server_info(redis), server_health(redis)
-        findings += [finding for check in SERVER_CHECKS for finding in check(info, seen)]
-        facts = gather(here, redis, seen)
+        info, clock = server_info(redis), compare(redis, here.config.clock, times=READINGS)
+        findings += [finding for check in SERVER_CHECKS for finding in check(info)]
+        findings += [finding for check in CLOCK_CHECKS for finding in check(clock)]
+        findings += check_scripts(redis)
+        facts = gather(here, redis, clock.now)
     except OffsiderError as failure:
         return [*findings, _unreachable(here, failure)]
     process_checks = (*PROCESS_CHECKS, *LOAD_CHECKS, *ROUTING_CHECKS, *SWITCH_CHECKS)

@@ -12,7 +12,6 @@ from offsider.storage.owners import Lists
 from offsider.storage.processes import published_jobs
 from offsider.storage.redis import Redis
 from offsider.storage.sample import lengths
-from offsider.storage.server_health import ServerHealth
 
 #: A process with this queue serves all queues.
 EVERY_QUEUE = "*"
@@ -25,7 +24,7 @@ class Facts:
     Attributes:
         here: the server, with the configuration of the caller.
         redis: connection to the server.
-        server_health: health of the server.
+        now: epoch seconds by the server's clock.
         processes: registered processes, ours and Ruby's.
         owners: owners of private lists, all ours.
         queues: number of jobs by queue; None if the key of the queue has another type.
@@ -35,7 +34,7 @@ class Facts:
 
     here: Installation
     redis: Redis
-    server_health: ServerHealth
+    now: float
     processes: Sequence[Process]
     owners: Sequence[Lists]
     queues: Mapping[str, int | None]
@@ -56,13 +55,13 @@ class Facts:
         ]
 
 
-def gather(here: Installation, redis: Redis, server_health: ServerHealth) -> Facts:
+def gather(here: Installation, redis: Redis, now: float) -> Facts:
     """Read the facts. Raises RedisFailure."""
     processes = list(ProcessSet(here))
     return Facts(
         here=here,
         redis=redis,
-        server_health=server_health,
+        now=now,
         processes=processes,
         owners=owners.registered(redis),
         queues=lengths(redis, queues.names(redis)),

@@ -26,6 +26,7 @@ class Finding:
         why: why it matters; empty if all is well.
         fix: how to fix it, if possible a command; empty if all is well.
         servers: servers with this finding; empty for all examined servers.
+        fatal: whether workers refuse to start because of it.
     """
 
     check: str
@@ -34,6 +35,12 @@ class Finding:
     why: str = ""
     fix: str = ""
     servers: tuple[str, ...] = ()
+    fatal: bool = False
+
+    @property
+    def sentence(self) -> str:
+        """The finding as one line, for a log."""
+        return f"{self.what}: {self.why}; fix: {self.fix}"
 
 
 def ok(check: str, what: str) -> Finding:
@@ -46,6 +53,10 @@ def warn(check: str, what: str, *, why: str, fix: str) -> Finding:
 
 def error(check: str, what: str, *, why: str, fix: str) -> Finding:
     return Finding(check, Severity.ERROR, what, why, fix)
+
+
+def fatal(check: str, what: str, *, why: str, fix: str) -> Finding:
+    return Finding(check, Severity.ERROR, what, why, fix, fatal=True)
 
 
 def worst(findings: Iterable[Finding]) -> Severity:

@@ -81,7 +81,7 @@ def _waits(facts: Facts) -> Mapping[str, float]:
     names = [queue for queue, size in facts.queues.items() if size and queue not in facts.paused]
     served = [queue for queue in names if facts.serving(queue)]
     since = oldest.enqueued_at(facts.redis, served) if served else []
-    return {queue: facts.server_health.now - at for queue, at in zip(served, since, strict=True) if at is not None}
+    return {queue: facts.now - at for queue, at in zip(served, since, strict=True) if at is not None}
 
 
 def _shown(work: Work) -> str:

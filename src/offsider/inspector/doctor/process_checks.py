@@ -8,6 +8,7 @@ from offsider.core.wording import counted
 from offsider.inspector.doctor.facts import Facts
 from offsider.inspector.doctor.finding import Finding, error, ok, warn
 from offsider.inspector.doctor.listing import listed
+from offsider.inspector.doctor.wire_version import check_wire_version
 from offsider.inspector.doctor.worker_command import worker_command
 from offsider.inspector.process import Process
 
@@ -66,7 +67,7 @@ def check_paused(facts: Facts) -> Iterator[Finding]:
 def check_beats(facts: Facts) -> Iterator[Finding]:
     """Find workers with a wrong clock or without a recent heartbeat."""
     for process in facts.processes:
-        age_seconds = facts.server_health.now - process.beat_at
+        age_seconds = facts.now - process.beat_at
         if not process.beat_at:
             continue
         if age_seconds < -DRIFT_SECONDS:
@@ -86,7 +87,7 @@ def _drift(process: Process, how: str) -> Finding:
 
 def check_distance(facts: Facts) -> Iterator[Finding]:
     """Find workers with a slow round trip to the server."""
-    mature = (process for process in facts.processes if facts.server_health.now - process.started_at >= YOUNG_SECONDS)
+    mature = (process for process in facts.processes if facts.now - process.started_at >= YOUNG_SECONDS)
     slow = [process.identity for process in mature if process.round_trip_microseconds > SLOW_MICROSECONDS]
     if slow:
         yield warn(
@@ -114,30 +115,8 @@ def check_interrupts(facts: Facts) -> Iterator[Finding]:
 
 def check_versions(facts: Facts) -> Iterator[Finding]:
     """Check that the Ruby processes on the same server can read and show our data."""
-    written = facts.here.settings.wire_version
-    rubys = [process for process in facts.processes if process.identity not in facts.ours]
-    oldest = min((spoken for process in rubys if (spoken := _wire_version(process)) is not None), default=written)
-    if oldest > written:
-        yield warn(
-            "wire version",
-            f"wire_version is {written}, but all Ruby processes are Sidekiq {oldest} or newer",
-            why="their pages may not show our metrics and running jobs, which newer versions store under other keys",
-            fix=f"set redis.wire_version = {oldest}",
-        )
-    for process in rubys:
-        spoken = _wire_version(process)
-        if spoken is not None and spoken < written:
-            yield error(
-                "wire version",
-                f"{process.identity} is Sidekiq {process.version or '6 or older'}, but wire_version is {written}",
-                why="it cannot read times and backtraces in that format",
-                fix=f"set redis.wire_version = {spoken}, or upgrade Sidekiq",
-            )
-
-
-def _wire_version(process: Process) -> int | None:
-    major = process.version.partition(".")[0] or "6"  # 7.0 was the first to report its version
-    return int(major) if major in {"6", "7", "8"} else None
+    rubys = {process.identity: process.version for process in facts.processes if process.identity not in facts.ours}
+    return check_wire_version(facts.here.settings.wire_version, rubys)
 
 
 PROCESS_CHECKS = (

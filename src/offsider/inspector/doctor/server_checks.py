@@ -1,27 +1,60 @@
-"""Check the server: version, role, persistence, memory, connections, latency, clock and replicas."""
+"""Check the server: version, role, scripts, persistence, memory, connections, latency, clock and replicas.
+
+A worker runs `BOOT_CHECKS` and `check_scripts` before it starts, and refuses to start if a finding is fatal.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from offsider.core.errors import RedisRefused
 from offsider.core.wording import counted
-from offsider.inspector.doctor.finding import Finding, error, ok, warn
-from offsider.storage.server_health import ServerHealth
+from offsider.inspector.doctor.finding import Finding, error, fatal, ok, warn
+from offsider.storage.clocks import Comparison
+from offsider.storage.redis import Redis
+from offsider.storage.scripts import drop_flags, flags_are_accepted
 from offsider.storage.server_info import OLDEST, ServerInfo
 
 FULL_WARN, FULL_ERROR = 0.8, 0.95
 SLOW_WARN_SECONDS, SLOW_ERROR_SECONDS = 0.01, 0.05
 DRIFT_WARN_SECONDS, DRIFT_ERROR_SECONDS = 1.0, 30.0
 MEGABYTE = 1_000_000
+_MAKE_ROOM = "raise maxmemory, add workers, or find out what fills it: offsider queues, and the page Quarantine"
 
 
-def check_version(info: ServerInfo, _: ServerHealth) -> Iterator[Finding]:
-    """Check that the server is supported and new enough."""
+# ------------------------------------------------------------------------------ checked at the start of a worker, too
+def check_role(info: ServerInfo) -> Iterator[Finding]:
+    """Check that the server is a standalone master, which stores all keys and accepts writes."""
+    if info.mode == "cluster":
+        yield fatal(
+            "role",
+            "the server is a Cluster, which is not supported",
+            why="scripts need keys of several nodes, so workers refuse to start",
+            fix="use a standalone server, or Sentinel",
+        )
+    if info.mode == "sentinel":
+        yield fatal(
+            "role",
+            "the server is a Sentinel",
+            why="it stores no jobs, so workers refuse to start",
+            fix="put its address into redis.sentinels, not into redis.url",
+        )
+    if info.role == "replica":
+        yield fatal(
+            "role",
+            "the server is a read-only replica",
+            why="clients cannot push, and workers cannot claim or finish jobs",
+            fix="set redis.url to the master, or set redis.sentinels",
+        )
+
+
+def check_version(info: ServerInfo) -> Iterator[Finding]:
+    """Check that the server is new enough for script flags and the commands of reliable delivery."""
     oldest = OLDEST.get(info.kind or "")
     if info.version is None or oldest is None:
-        yield _unknown("version", "the type or version of the server")
-    elif info.version < oldest:
-        yield error(
+        return
+    if info.version < oldest:
+        yield fatal(
             "version",
             f"{info.kind} {info.version_text} is too old",
             why="workers refuse to start: their scripts need newer commands",
@@ -31,129 +64,181 @@ def check_version(info: ServerInfo, _: ServerHealth) -> Iterator[Finding]:
         yield ok("version", f"{info.kind} {info.version_text}")
 
 
-def check_role(info: ServerInfo, _: ServerHealth) -> Iterator[Finding]:
-    """Check that the server is a standalone master."""
-    if info.mode == "cluster":
-        yield error(
-            "role",
-            "the server is a Cluster",
-            why="scripts need keys of several nodes, so workers refuse to start",
-            fix="use a standalone server, or Sentinel",
-        )
-    if info.role == "replica":
-        yield error(
-            "role",
-            "the server is a read-only replica",
-            why="clients cannot push, and workers cannot claim or finish jobs",
-            fix="set redis.url to the master, or set redis.sentinels",
-        )
+def check_scripts(redis: Redis) -> Iterator[Finding]:
+    """Check that the server runs scripts, which move jobs atomically, also while memory is full.
 
-
-def check_eviction(info: ServerInfo, server_health: ServerHealth) -> Iterator[Finding]:
-    """Check that a full server does not evict jobs."""
-    if info.policy is None:
-        yield _unknown("eviction", "maxmemory-policy")
+    If it rejects script flags, this process continues without them.
+    """
+    try:
+        accepted = flags_are_accepted(redis)
+    except RedisRefused as refusal:
+        yield fatal(
+            "scripts",
+            f"the server does not run Lua scripts for this user ({refusal})",
+            why="workers refuse to start, because reliable fetching requires scripts",
+            fix="ACL SETUSER NAME +@scripting, or use a server with scripts",
+        )
         return
-    if server_health.evicted:
-        yield error(
-            "eviction",
-            f"the server has evicted {server_health.evicted} keys since its start, because its memory was full",
-            why="whole queues may be lost",
-            fix="redis-cli CONFIG SET maxmemory-policy noeviction, and add memory",
+    if not accepted:
+        drop_flags()
+        yield warn(
+            "scripts",
+            "script flags are not supported",
+            why="workers cannot claim, retry or finish jobs while memory is full",
+            fix="keep the memory from filling up, or use Redis or Valkey",
         )
+
+
+def check_eviction(info: ServerInfo) -> Iterator[Finding]:
+    """Check that a full server does not evict jobs."""
     if info.policy == "noeviction":
         yield ok("eviction", "maxmemory-policy is noeviction")
-        return
-    judge = error if info.max_memory else warn
-    yield judge(
-        "eviction",
-        f"maxmemory-policy is {info.policy}",
-        why="a full server evicts jobs instead of rejecting new ones",
-        fix="redis-cli CONFIG SET maxmemory-policy noeviction (and in redis.conf)",
-    )
+    elif info.policy is not None:
+        judge = error if info.max_memory else warn
+        yield judge(
+            "eviction",
+            f"maxmemory-policy is {info.policy}",
+            why="a full server evicts jobs instead of rejecting new ones",
+            fix="redis-cli CONFIG SET maxmemory-policy noeviction (and in redis.conf)",
+        )
 
 
-def check_persistence(info: ServerInfo, server_health: ServerHealth) -> Iterator[Finding]:
+def check_persistence(info: ServerInfo) -> Iterator[Finding]:
     """Check that a restart of the server keeps the jobs."""
-    if info.aof is None:
-        yield _unknown("persistence", "the persistence of the server")
-    elif not info.aof and not info.rdb:
+    if info.aof is False and info.rdb is False:
         yield error(
             "persistence",
             "neither AOF nor RDB is on",
             why="a restart of the server loses all jobs",
             fix="redis-cli CONFIG SET appendonly yes (and in redis.conf)",
         )
-    elif not info.aof:
+
+
+def check_full(info: ServerInfo) -> Iterator[Finding]:
+    """Check whether memory is full. Workers start nevertheless: running jobs frees memory."""
+    if info.max_memory and info.used_memory is not None and info.used_memory >= info.max_memory:
+        yield error(
+            "memory",
+            f"out of memory ({_size(info.used_memory)} of {_size(info.max_memory)} used)",
+            why="pushes fail with QueueFull until workers have finished jobs",
+            fix=_MAKE_ROOM,
+        )
+
+
+def check_forbidden(info: ServerInfo) -> Iterator[Finding]:
+    """Name the facts that this user may not read, or that the server does not report (rule 21)."""
+    facts = {
+        "version": info.version,
+        "role": info.role,
+        "maxmemory-policy": info.policy,
+        "AOF": info.aof,
+        "RDB": info.rdb,
+        "memory": info.used_memory,
+    }
+    unknown = ", ".join(what for what, value in facts.items() if value is None)
+    if unknown:
+        refused = f"this user may not call {', '.join(info.forbidden)}"
+        yield warn(
+            "unknown",
+            f"{refused if info.forbidden else 'the server does not report everything'}: not checked: {unknown}",
+            why="a server that can lose jobs would not be noticed",
+            fix="ACL SETUSER NAME +info +config|get, or check these settings of the server yourself",
+        )
+
+
+BOOT_CHECKS: tuple[Callable[[ServerInfo], Iterator[Finding]], ...] = (
+    check_role,
+    check_version,
+    check_eviction,
+    check_persistence,
+    check_full,
+    check_forbidden,
+)
+
+
+# -------------------------------------------------------------------------------------------- only the doctor's checks
+def check_evicted(info: ServerInfo) -> Iterator[Finding]:
+    """Check that no keys were evicted."""
+    if info.evicted:
+        yield error(
+            "eviction",
+            f"the server has evicted {info.evicted} keys since its start, because its memory was full",
+            why="whole queues may be lost",
+            fix="redis-cli CONFIG SET maxmemory-policy noeviction, and add memory",
+        )
+
+
+def check_durability(info: ServerInfo) -> Iterator[Finding]:
+    """Check that a crash of the server keeps the latest jobs."""
+    if info.rdb and info.aof is False:
         yield warn(
             "persistence",
             "only snapshots (RDB) are written",
             why="a crash loses jobs pushed since the last snapshot, and jobs finished since then run again",
             fix="redis-cli CONFIG SET appendonly yes (and in redis.conf)",
         )
-    elif server_health.fsync == "no":
+    elif info.aof and info.fsync == "no":
         yield warn(
             "persistence",
             "the operating system decides when to flush the append-only file (appendfsync no)",
             why="a power loss loses up to half a minute of jobs",
             fix="redis-cli CONFIG SET appendfsync everysec (and in redis.conf)",
         )
-    else:
+    elif info.aof:
         yield ok("persistence", "the append-only file is on")
 
 
-def check_saves(_: ServerInfo, server_health: ServerHealth) -> Iterator[Finding]:
+def check_saves(info: ServerInfo) -> Iterator[Finding]:
     """Check that the last write to disk succeeded."""
-    if server_health.failed_saves:
+    if info.failed_saves:
         yield error(
             "saves",
-            f"the last write to disk failed ({', '.join(server_health.failed_saves)})",
+            f"the last write to disk failed ({', '.join(info.failed_saves)})",
             why="the server may refuse all writes, and a restart loses unsaved data",
             fix="check the server's log and the free space on its disk",
         )
 
 
-def check_memory(info: ServerInfo, _: ServerHealth) -> Iterator[Finding]:
-    """Check how full the memory is."""
+def check_memory(info: ServerInfo) -> Iterator[Finding]:
+    """Check how full the memory is, below its limit."""
     if info.used_memory is None:
-        yield _unknown("memory", "the memory use")
         return
     used = _size(info.used_memory)
     if not info.max_memory:
         yield ok("memory", f"{used} used, no limit")
         return
     share = info.used_memory / info.max_memory
-    what = f"{used} of {_size(info.max_memory)} used ({f'{share:.0%}' if share <= 1 else 'over the limit'})"
+    what = f"{used} of {_size(info.max_memory)} used ({share:.0%})"
     judge = _judge(share, FULL_WARN, FULL_ERROR)
     if judge is None:
         yield ok("memory", what)
-    else:
+    elif share < 1:
         yield judge(
             "memory",
             what,
             why="if the memory is full, pushes fail with QueueFull until workers have finished jobs",
-            fix="raise maxmemory, add workers, or find out what fills it: offsider queues, and the page Quarantine",
+            fix=_MAKE_ROOM,
         )
 
 
-def check_clients(_: ServerInfo, server_health: ServerHealth) -> Iterator[Finding]:
+def check_clients(info: ServerInfo) -> Iterator[Finding]:
     """Check the number of connections."""
-    if not server_health.clients or not server_health.max_clients:
+    if not info.connected_clients or not info.max_clients:
         return
-    judge = _judge(server_health.clients / server_health.max_clients, FULL_WARN, FULL_ERROR)
+    judge = _judge(info.connected_clients / info.max_clients, FULL_WARN, FULL_ERROR)
     if judge is not None:
         yield judge(
             "clients",
-            f"{server_health.clients} of {server_health.max_clients} connections are open",
+            f"{info.connected_clients} of {info.max_clients} connections are open",
             why="at the limit the server rejects new workers and clients",
             fix="raise maxclients, or lower redis.client_pool_size and the concurrency",
         )
 
 
-def check_latency(_: ServerInfo, server_health: ServerHealth) -> Iterator[Finding]:
+def check_latency(clock: Comparison) -> Iterator[Finding]:
     """Check the round trip from here."""
-    what = f"a round trip takes {server_health.round_trip_seconds * 1000:.2f} ms"
-    judge = _judge(server_health.round_trip_seconds, SLOW_WARN_SECONDS, SLOW_ERROR_SECONDS)
+    what = f"a round trip takes {clock.round_trip_seconds * 1000:.2f} ms"
+    judge = _judge(clock.round_trip_seconds, SLOW_WARN_SECONDS, SLOW_ERROR_SECONDS)
     if judge is None:
         yield ok("latency", what)
     else:
@@ -165,9 +250,9 @@ def check_latency(_: ServerInfo, server_health: ServerHealth) -> Iterator[Findin
         )
 
 
-def check_clock(_: ServerInfo, server_health: ServerHealth) -> Iterator[Finding]:
+def check_clock(clock: Comparison) -> Iterator[Finding]:
     """Compare the clocks of this host and the server."""
-    ahead = server_health.clock_ahead_seconds
+    ahead = clock.ahead_seconds
     judge = _judge(abs(ahead), DRIFT_WARN_SECONDS, DRIFT_ERROR_SECONDS)
     if judge is None:
         yield ok("clock", "the clocks of this host and the server agree")
@@ -180,38 +265,27 @@ def check_clock(_: ServerInfo, server_health: ServerHealth) -> Iterator[Finding]
         )
 
 
-def check_replicas(_: ServerInfo, server_health: ServerHealth) -> Iterator[Finding]:
+def check_replicas(info: ServerInfo) -> Iterator[Finding]:
     """Check that enough replicas are connected for writes."""
-    if server_health.least_replicas and (server_health.good_replicas or 0) < server_health.least_replicas:
+    if info.least_replicas and (info.good_replicas or 0) < info.least_replicas:
         yield error(
             "replicas",
-            f"{server_health.good_replicas or 0} of at least {server_health.least_replicas} replicas are in sync",
+            f"{info.good_replicas or 0} of at least {info.least_replicas} replicas are in sync",
             why="the server rejects all writes (NOREPLICAS) until enough replicas are in sync",
             fix="repair the replicas, or redis-cli CONFIG SET min-replicas-to-write 0",
         )
 
 
-SERVER_CHECKS: tuple[Callable[[ServerInfo, ServerHealth], Iterator[Finding]], ...] = (
-    check_version,
-    check_role,
-    check_eviction,
-    check_persistence,
+SERVER_CHECKS = (
+    *BOOT_CHECKS,
+    check_evicted,
+    check_durability,
     check_saves,
     check_memory,
     check_clients,
-    check_latency,
-    check_clock,
     check_replicas,
 )
-
-
-def _unknown(check: str, what: str) -> Finding:
-    return warn(
-        check,
-        f"{what} is unknown",
-        why="the ACL does not allow this user to read it, so it cannot be checked",
-        fix="allow it: ACL SETUSER NAME +info +config|get",
-    )
+CLOCK_CHECKS = (check_latency, check_clock)
 
 
 def _size(amount: int) -> str:

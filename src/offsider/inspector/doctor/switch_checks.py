@@ -18,12 +18,12 @@ OLD_SECONDS = 3 * _DAY
 def check_switches(facts: Facts) -> Iterator[Finding]:
     """Find kill switches that are old, or not the same on all servers."""
     found = Switches(facts.here).look().switches
-    old = [one for one in found if one.until is None and facts.server_health.now - one.since >= OLD_SECONDS]
+    old = [one for one in found if one.until is None and facts.now - one.since >= OLD_SECONDS]
     partial = [one for one in found if one.missing_on or one.differs_on]
     if old:
         yield warn(
             "old switches",
-            f"kill switches are set for days: {listed([_shown(one, facts.server_health.now) for one in old])}",
+            f"kill switches are set for days: {listed([_shown(one, facts.now) for one in old])}",
             why="jobs of these classes are dropped or deferred and never run; the switch may have been forgotten",
             fix=f"offsider switches clear {old[0].name}; or remove the code that pushes these jobs",
         )

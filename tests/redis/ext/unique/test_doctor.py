@@ -5,7 +5,8 @@ from offsider.config.config import Config
 from offsider.config.installation import Installation
 from offsider.ext.unique import Locks, store
 from offsider.ext.unique.doctor import OLD_SECONDS, check_unique
-from offsider.inspector.doctor import Severity, examine
+from offsider.inspector.doctor import Severity
+from offsider.inspector.doctor.examination import examine
 from offsider.storage.singleton import hold_turn
 
 

@@ -1,0 +1,137 @@
+"""The checks of a server that both a worker and the doctor run, on servers as they describe themselves."""
+
+from __future__ import annotations
+
+import pytest
+
+from offsider.core.errors import RedisRefused
+from offsider.inspector.doctor import Finding, Severity, server_checks
+from offsider.inspector.doctor.server_checks import BOOT_CHECKS, check_scripts
+from offsider.inspector.doctor.wire_version import check_wire_version
+from offsider.storage.server_info import ServerInfo
+
+GOOD = {
+    "kind": "redis",
+    "version": (7, 0, 15),
+    "mode": "standalone",
+    "role": "master",
+    "policy": "noeviction",
+    "aof": True,
+    "rdb": True,
+    "used_memory": 1,
+    "max_memory": 0,
+}
+
+
+def problems(**changes: object) -> list[Finding]:
+    info = ServerInfo(**(GOOD | changes))
+    return [finding for check in BOOT_CHECKS for finding in check(info) if finding.severity]
+
+
+def test_a_good_server_passes():
+    assert problems() == []
+
+
+@pytest.mark.parametrize("kind, version", [("redis", (6, 2, 7)), ("valkey", (7, 0)), ("dragonfly", (1, 26, 9))])
+def test_an_old_server_is_refused(kind, version):
+    [finding] = problems(kind=kind, version=version)
+    assert finding.fatal
+    assert finding.what == f"{kind} {'.'.join(map(str, version))} is too old"
+
+
+@pytest.mark.parametrize(
+    "kind, version", [("redis", (7, 0)), ("redis", (8, 2)), ("valkey", (7, 2, 0)), ("dragonfly", (1, 27)), (None, None)]
+)
+def test_a_new_or_unknown_version_is_accepted(kind, version):
+    assert not any(finding.fatal for finding in problems(kind=kind, version=version))
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"mode": "cluster"}, "is a Cluster, which is not supported"),
+        ({"mode": "sentinel"}, "put its address into redis.sentinels"),
+        ({"role": "replica"}, "read-only replica"),
+    ],
+)
+def test_a_cluster_a_sentinel_and_a_replica_are_refused(changes, message):
+    [finding] = problems(**changes)
+    assert finding.fatal
+    assert message in finding.sentence
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"policy": "allkeys-lru"}, "maxmemory-policy is allkeys-lru: a full server evicts jobs"),
+        ({"aof": False, "rdb": False}, "neither AOF nor RDB is on: a restart of the server loses all jobs"),
+        ({"used_memory": 9, "max_memory": 8}, "out of memory (9 bytes of 8 bytes used): pushes fail"),
+    ],
+)
+def test_risks_are_warned_about(changes, message):
+    [finding] = problems(**changes)
+    assert not finding.fatal
+    assert finding.sentence.startswith(message)
+
+
+def test_risks_that_only_the_doctor_reports():
+    """A worker would log them at each start, for example on every server with the default settings of Redis."""
+    assert problems(aof=False) == []
+    assert problems(used_memory=7, max_memory=8) == []
+    assert problems(evicted=3, fsync="no") == []
+
+
+def test_partly_known_facts_are_named_and_no_risk_is_assumed():
+    assert [finding.check for finding in problems(aof=False, rdb=None)] == ["unknown"]
+    assert [finding.check for finding in problems(used_memory=None, max_memory=8)] == ["unknown"]
+
+
+def test_forbidden_commands_are_named_with_the_checks_that_need_them():
+    [finding] = problems(policy=None, aof=None, rdb=None, forbidden=("INFO", "CONFIG"))
+    assert finding.severity is Severity.WARN
+    assert finding.what == "this user may not call INFO, CONFIG: not checked: maxmemory-policy, AOF, RDB"
+    assert problems(forbidden=("HELLO",)) == []
+
+
+def test_a_server_of_no_known_kind():
+    [finding] = server_checks.check_forbidden(ServerInfo())
+    assert finding.what == (
+        "the server does not report everything: not checked: version, role, maxmemory-policy, AOF, RDB, memory"
+    )
+
+
+class WithoutFlags:
+    """Rejects scripts that have a shebang line."""
+
+    def run(self, script, _keys):
+        if script.text.startswith("#!"):
+            raise RedisRefused("ERR unexpected symbol near '#'", code="ERR")
+
+
+class WithoutScripts:
+    def run(self, *_):
+        raise RedisRefused("NOPERM this user has no permissions", code="NOPERM")
+
+
+def test_a_server_without_script_flags_gets_scripts_without_them(monkeypatch):
+    dropped = []
+    monkeypatch.setattr(server_checks, "drop_flags", lambda: dropped.append(True))
+    [finding] = check_scripts(WithoutFlags())
+    assert finding.sentence.startswith(
+        "script flags are not supported: workers cannot claim, retry or finish jobs while memory is full"
+    )
+    assert dropped == [True]
+
+
+def test_a_server_without_scripts_is_refused():
+    [finding] = check_scripts(WithoutScripts())
+    assert finding.fatal
+    assert finding.what.startswith("the server does not run Lua scripts for this user (NOPERM")
+
+
+@pytest.mark.parametrize("version, older", [("", 6), ("6.5", 6), ("7.3.10", 7), ("8.1.7", None), ("0.1.0", None)])
+def test_versions_of_sidekiq_that_cannot_read_ours(version, older):
+    findings = list(check_wire_version(8, {"ruby:1:ab": version}))
+    assert [finding.fix.split(",")[0] for finding in findings] == (
+        [f"set redis.wire_version = {older}"] if older else []
+    )
