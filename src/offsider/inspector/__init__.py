@@ -1,5 +1,8 @@
 """Looking at what is stored, and acting on it."""
 
+from typing import TYPE_CHECKING
+
+from offsider.core import former_names
 from offsider.inspector.attempts import Attempt, Attempts
 from offsider.inspector.callers import Callers
 from offsider.inspector.chunk import Chunk
@@ -89,3 +92,6 @@ __all__ = [
     "stranded_counts",
     "stranded_jobs",
 ]
+
+if not TYPE_CHECKING:  # type checkers report the former name
+    __getattr__ = former_names.of_module(__name__, {"parked_jobs": "offsider.inspector.stranded_jobs"})

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from offsider.core.former_names import FormerName
 from offsider.inspector.job_filter import JobFilter
 from offsider.storage import counted as stored
 from offsider.storage.redis import Redis
@@ -39,6 +40,8 @@ class Counted:
         done: number of jobs changed by the action so far.
         refused: number of jobs that the action cannot change.
     """
+
+    matched = FormerName("len(counted)", len)
 
     def __init__(self, wanted: JobFilter, *, once: bool, at: float = 0.0) -> None:
         self.wanted = wanted

@@ -13,6 +13,7 @@ from offsider.config.config import Config
 from offsider.config.installation import Installation
 from offsider.core.compression import readable
 from offsider.core.errors import JobKilled, MalformedPayload, RedisRefused
+from offsider.core.former_names import FormerName
 from offsider.core.malformed import listable
 from offsider.core.normalize import normalize
 from offsider.core.payload import JobPayload, decode, stamp
@@ -119,6 +120,7 @@ class JobSet:
     """
 
     name = ""
+    preview = FormerName("count")
 
     def __init__(self, config: Config | Installation | None = None) -> None:
         self._here = Installation.of(config)

@@ -9,6 +9,7 @@ from itertools import islice
 
 from offsider.config.config import Config
 from offsider.config.installation import Installation
+from offsider.core.former_names import FormerName
 from offsider.inspector import callers
 from offsider.inspector.callers import Callers
 from offsider.inspector.chunk import Chunk
@@ -40,6 +41,8 @@ class Queue:
         name: name of the queue, which need not exist.
         config: selects the server; default: the configuration of this process.
     """
+
+    preview = FormerName("count")
 
     def __init__(self, name: str, config: Config | Installation | None = None) -> None:
         self.name = name

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias, TypeVar, overload
 
 from offsider.config.frozen_list import frozen_error
 from offsider.config.suggestions import suggest
+from offsider.core import former_names
 from offsider.core.errors import ConfigurationError
 from offsider.runtime import forks
 from offsider.runtime.context import JobContext
@@ -30,6 +31,7 @@ NEWS = (
     "lost_ownership",
 )
 NAMES = LIFECYCLE + NEWS
+FORMER = {"job_parked": "job_stranded"}
 # Handlers run in reverse order of registration: the last one that started stops first.
 REVERSED = frozenset({"quiet", "shutdown", "exit"})
 
@@ -191,6 +193,9 @@ class Events:
         Raises:
             ConfigurationError: the event is unknown, or the worker has been launched.
         """
+        if name in FORMER:
+            former_names.warn(f"the event {name}", FORMER[name])
+            name = FORMER[name]
         _check_name(name)
         if handler is None:
             return partial(self.on, name)

@@ -1,9 +1,5 @@
 """Former name of `offsider.config`, `offsider.logs` and `offsider.runtime`, for the modules that the docs named."""
 
-import warnings
+from offsider.core.former_names import warn
 
-warnings.warn(
-    "offsider.wiring is split: import events and service from offsider.runtime, web_tab from offsider.config",
-    DeprecationWarning,
-    stacklevel=2,
-)
+warn("offsider.wiring", "offsider.runtime for events and service, offsider.config for push_guard and web_tab")

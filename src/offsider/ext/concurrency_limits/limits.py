@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from offsider.config.installation import Installation
 from offsider.core.errors import InvalidOptions, RedisFailure, RedisUnavailable
+from offsider.core.former_names import FormerName
 from offsider.ext.concurrency_limits import rules, store
 from offsider.ext.concurrency_limits.table import effective
 from offsider.inspector.job_record import JobRecord
@@ -48,6 +49,7 @@ class Limit:
     in_use: int
     held: int
     server: str = "main"
+    parked = FormerName("held")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,8 @@ class Limits:
 
     A change raises RedisFailure if a server rejects it or is unreachable; the other servers are changed.
     """
+
+    parked = FormerName("held")
 
     def __init__(self, config: Config | Installation | None = None, *, everywhere: bool = True) -> None:
         self._here = Installation.of(config)
