@@ -39,7 +39,7 @@ def scheduler_dies(ground: Ground, report: Report) -> None:
     deaths = ground.pick(smoke=10, full=1_000)
     server = ground.server()
     client = ground.client(server.url)
-    fleet = ground.workers(server.url, OFFSIDER_MAX_STRIKES=NO_PILLS)
+    fleet = ground.workers(server.url, OFFSIDER_WORKER_MAX_STRIKES=NO_PILLS)
     acked: list[str] = []
     for _ in range(deaths):
         acked += push_due_jobs(client, server)
@@ -73,7 +73,7 @@ def dies_anywhere(ground: Ground, report: Report) -> None:
     points = ground.pick(smoke=ground.dice.sample(points[:20], 4) + ground.dice.sample(points[80:], 8), full=points)
     server = ground.server()
     client = ground.client(server.url)
-    fleet = ground.workers(server.url, OFFSIDER_MAX_STRIKES=NO_PILLS)
+    fleet = ground.workers(server.url, OFFSIDER_WORKER_MAX_STRIKES=NO_PILLS)
     acked: dict[str, str] = {}
     for point in points:
         for kind in KINDS:

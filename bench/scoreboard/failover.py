@@ -40,7 +40,7 @@ def sentinel_failover(ground: Ground, report: Report) -> None:
             until(sentinel.knows_all, 30, "every Sentinel knows the replica and the others")
         client = ground.client("redis://127.0.0.1/0", sentinels=addresses, sentinel_name=NAME)
         fleet = ground.workers(
-            "redis://127.0.0.1/0", OFFSIDER_SENTINELS=",".join(addresses), OFFSIDER_SENTINEL_NAME=NAME
+            "redis://127.0.0.1/0", OFFSIDER_REDIS_SENTINELS=",".join(addresses), OFFSIDER_REDIS_SENTINEL_NAME=NAME
         )
         for worker in [fleet.start("-c", str(THREADS), wait=False) for _ in range(2)]:
             worker.until_running()

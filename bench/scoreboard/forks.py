@@ -29,7 +29,7 @@ def forked_children(ground: Ground, report: Report) -> None:
     server = ground.server()
     client = ground.client(server.url)
     # The row kills every first child: on a busy machine one job can be hit three times, which makes no poison pill.
-    fleet = ground.workers(server.url, OFFSIDER_MAX_STRIKES="0")
+    fleet = ground.workers(server.url, OFFSIDER_WORKER_MAX_STRIKES="0")
     acked: list[str] = []
 
     def feed() -> None:

@@ -94,8 +94,8 @@ class Ground:
         folder.mkdir()
         settings = {
             VARIABLE: self.ledger.path,
-            "OFFSIDER_LIVENESS_SECONDS": str(liveness_seconds),
-            "OFFSIDER_JOB_LOG": "false",
+            "OFFSIDER_WORKER_LIVENESS_SECONDS": str(liveness_seconds),
+            "OFFSIDER_LOG_JOB_LOG": "false",
             "OFFSIDER_ENV": "production",
             **environ,
         }

@@ -109,7 +109,7 @@ def malformed_payloads(ground: Ground, report: Report) -> None:
     for start in range(0, wanted, 1000):
         server.raw.lpush("queue:default", *raws[start : start + 1000])
     # Raise the limit of the dead set, so that it keeps all of these.
-    fleet = ground.workers(server.url, OFFSIDER_DEAD_MAX_JOBS="20000", OFFSIDER_LOG_LEVEL="critical")
+    fleet = ground.workers(server.url, OFFSIDER_WORKER_DEAD_MAX_JOBS="20000", OFFSIDER_LOG_LEVEL="critical")
     worker = fleet.start("-c", str(THREADS), wait=False)
     until(lambda: not server.raw.llen("queue:default") or not worker.runs, 240, "the queue is empty")
     ground.settled(server)

@@ -112,8 +112,8 @@ def interop_url(sidekiq_at: Sidekiq) -> Iterator[str]:
 def environ(interop_url: str, sidekiq_at: Sidekiq) -> dict[str, str]:
     ours = {
         "REDIS_URL": interop_url,
-        "OFFSIDER_WIRE_VERSION": str(sidekiq_at.wire_version),
-        "OFFSIDER_LIVENESS_SECONDS": "10",
+        "OFFSIDER_REDIS_WIRE_VERSION": str(sidekiq_at.wire_version),
+        "OFFSIDER_WORKER_LIVENESS_SECONDS": "10",
         "PYTHONPATH": str(HERE),
         "LANG": "C.UTF-8",
     }

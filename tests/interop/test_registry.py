@@ -87,6 +87,6 @@ def test_a_live_sidekiq_makes_our_worker_warn_about_any_other_wire_version(proce
 
     spoken = sidekiq_at.wire_version
     for ours in {6, 7, 8} - {spoken}:
-        processes.offsider("-q", "nothing", OFFSIDER_WIRE_VERSION=str(ours))
+        processes.offsider("-q", "nothing", OFFSIDER_REDIS_WIRE_VERSION=str(ours))
         warning = (LATER if ours > spoken else EARLIER).format(ruby=spoken, ours=ours)
         eventually(lambda warning=warning: warning in processes.logs(), f"the warning of {ours}")

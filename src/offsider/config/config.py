@@ -30,7 +30,6 @@ from offsider.config.loading import Loaded, of_shard, read_all
 from offsider.config.routing import MAIN
 from offsider.config.settings import (
     CAPSULES,
-    JOBS,
     PERIODIC,
     SERVERS,
     SHARDS,
@@ -124,7 +123,8 @@ class Config(Hooks):
             cwd: the current folder; by default that of the process.
             beside: the folder of the application.
             overrides: settings of the command line, by ``section.key`` or key.
-            for_worker: whether a worker uses the configuration, which then serves the shard in ``OFFSIDER_SHARD``.
+            for_worker: whether a worker uses the configuration, which then serves the shard in
+                ``OFFSIDER_WORKER_SHARD``.
 
         Raises:
             ConfigurationError: a file or a value is invalid; the message names the file, the key and the expected type.
@@ -159,7 +159,7 @@ class Config(Hooks):
         self._check_open("config.capsules")
         for key, value in (("concurrency", concurrency), ("queues", queues), ("mode", mode)):
             if value is not None:
-                self._assign_capsule(name, key, value, "")
+                self._capsule(name).settings.assign(key, value)
         return self._capsule(name)
 
     # ---------------------------------------------------------------------------------- servers
@@ -288,25 +288,21 @@ class Config(Hooks):
             self._assign(item)
 
     def _assign(self, item: Assignment) -> None:
-        if item.section == JOBS:
-            self.jobs.assign(item.key, item.value, origin=item.origin)
-        elif item.section.startswith(f"{PERIODIC}."):
-            self.periodic.setdefault(item.section.partition(".")[2], {})[item.key] = item.value
-        elif item.section.startswith(f"{CAPSULES}."):
-            name = item.section.partition(".")[2]
-            self._assign_capsule(name, item.key, item.value, item.origin)
-        elif item.section.startswith(f"{SERVERS}."):
-            self._server(item.section.partition(".")[2]).assign(item.key, item.value, origin=item.origin)
-        elif item.section.startswith(f"{SHARDS}."):
-            self._shard(item.section.partition(".")[2]).assign(item.key, item.value, origin=item.origin)
-        elif item.section == RedisSection.section:
-            self._servers[MAIN].assign(item.key, item.value, origin=item.origin)
+        group, _, name = item.section.partition(".")
+        if group == PERIODIC:
+            self.periodic.setdefault(name, {})[item.key] = item.value
         else:
-            section: Section = getattr(self, item.section)
-            section.assign(item.key, item.value, origin=item.origin)
+            self._section(group, name).assign(item.key, item.value, origin=item.origin)
 
-    def _assign_capsule(self, name: str, key: str, value: object, origin: str) -> None:
-        self._capsule(name).settings.assign(key, value, origin=origin)
+    def _section(self, group: str, name: str) -> Section | JobDefaults:
+        if group == CAPSULES:
+            return self._capsule(name).settings
+        if group == SERVERS:
+            return self._server(name)
+        if group == SHARDS:
+            return self._shard(name)
+        # If a worker serves a shard, `redis` may be another server.
+        return self._servers[MAIN] if group == RedisSection.section else getattr(self, group)
 
     def _server(self, name: str) -> RedisSection:
         if name not in self._servers or name == MAIN:

@@ -7,8 +7,9 @@ overrides the rest of that file.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -144,71 +145,50 @@ def from_document(document: Document, environment: str, environ: Mapping[str, st
     yield from _walk(tree, document.origin, environ)
     environments = _table(document.tree.get(ENVIRONMENTS, {}), document.origin, ENVIRONMENTS)
     for name, part in environments.items():
-        origin = f"{document.origin} [{ENVIRONMENTS}.{name}]"
+        applies = name == environment
+        table = _table(part, document.origin, f"{ENVIRONMENTS}.{name}")
         # The parts of other environments are checked too, so that a typo there is reported early.
-        assignments = list(
-            _walk(
-                _table(part, document.origin, f"{ENVIRONMENTS}.{name}"),
-                origin,
-                environ if name == environment else None,
-            )
-        )
-        if name == environment:
-            yield from assignments
+        found = [*_walk(table, f"{document.origin} [{ENVIRONMENTS}.{name}]", environ if applies else None)]
+        yield from found if applies else ()
 
 
 def _walk(tree: Mapping[str, object], origin: str, environ: Mapping[str, str] | None) -> Iterator[Assignment]:
-    for key, value in tree.items():
-        if key in SECTION_NAMES:
-            yield from _section(key, _table(value, origin, key), origin, environ)
-        elif key == JOBS:
-            for name, default in _table(value, origin, key).items():
-                filled = _fill_in(default, origin, environ)
-                read = from_text(name, filled) if isinstance(filled, _Filled) else filled
-                yield Assignment(JOBS, name, read, origin)
-        elif key in _NAMED:
-            yield from _named(key, _table(value, origin, key), origin, environ)
-        elif key == PERIODIC:
-            yield from _periodic(_table(value, origin, key), origin, environ)
+    """Return the assignments of a tree; without ``environ``, for another environment, ``${VAR}`` is left as it is."""
+    for section, key, value in _places(tree, origin):
+        place, parse = _setting(section, key, origin)
+        yield Assignment(*place, _filled(value, origin, environ, parse), origin)
+
+
+def _places(tree: Mapping[str, object], origin: str) -> Iterator[tuple[str, str, object]]:
+    """Return section, key and value of every setting; the section is empty if the file omits it."""
+    for name, value in tree.items():
+        if name in (*SECTION_NAMES, JOBS):
+            yield from ((name, *item) for item in _table(value, origin, name).items())
+        elif name in (*_NAMED, PERIODIC):
+            for each, settings in _table(value, origin, name).items():
+                section = f"{name}.{each}"
+                table = _table(settings, origin, section)
+                if not table and name in _NEEDED:
+                    raise ConfigurationError(f"{origin}: {section} is an empty table; it needs {_NEEDED[name]}")
+                yield from ((section, *item) for item in table.items())
         else:
-            yield _assignment(_known(key, key, origin), value, origin, environ)
+            yield "", name, value
 
 
-def _section(
-    section: str, table: Mapping[str, object], origin: str, environ: Mapping[str, str] | None
-) -> Iterator[Assignment]:
-    for key, value in table.items():
-        yield _assignment(_known(f"{section}.{key}", key, origin), value, origin, environ)
-
-
-def _named(
-    group: str, tables: Mapping[str, object], origin: str, environ: Mapping[str, str] | None
-) -> Iterator[Assignment]:
-    """Return the assignments of a group of named tables with the same settings."""
-    declared = declared_in(_NAMED[group])
-    for name, settings in tables.items():
-        section = f"{group}.{name}"
-        table = _table(settings, origin, section)
-        if not table and group in _NEEDED:
-            raise ConfigurationError(f"{origin}: {section} is an empty table; it needs {_NEEDED[group]}")
-        for key, value in table.items():
-            if key not in declared:
-                raise ConfigurationError(f"{origin}: there is no setting {section}.{key}{suggest(key, declared)}")
-            filled = _typed(declared[key], _fill_in(value, origin, environ))
-            yield Assignment(section, key, filled, origin)
-
-
-def _periodic(table: Mapping[str, object], origin: str, environ: Mapping[str, str] | None) -> Iterator[Assignment]:
-    """Return the assignments of periodic jobs; the extension validates them."""
-    for name, entry in table.items():
-        section = f"{PERIODIC}.{name}"
-        for key, value in _table(entry, origin, section).items():
-            yield Assignment(section, key, _as_text(_fill_in(value, origin, environ)), origin)
-
-
-def _assignment(setting: Setting, value: object, origin: str, environ: Mapping[str, str] | None) -> Assignment:
-    filled = _typed(setting, _fill_in(value, origin, environ))
-    return Assignment(setting.section, setting.key, filled, origin)
+def _setting(section: str, key: str, origin: str) -> tuple[tuple[str, str], Callable[[str], object]]:
+    """Return the section and the key of a setting, and the parser of its text."""
+    group = section.partition(".")[0]
+    if group == JOBS:
+        return (section, key), partial(from_text, key)
+    if group == PERIODIC:  # the extension validates them
+        return (section, key), str
+    if group in _NAMED:
+        declared = declared_in(_NAMED[group])
+        if key not in declared:
+            raise ConfigurationError(f"{origin}: there is no setting {section}.{key}{suggest(key, declared)}")
+        return (section, key), declared[key].kind.parse
+    setting = _known(f"{section}.{key}" if section else key, key, origin)
+    return (setting.section, setting.key), setting.kind.parse
 
 
 def _known(path: str, key: str, origin: str) -> Setting:
@@ -229,37 +209,18 @@ def _table(value: object, origin: str, name: str) -> Mapping[str, object]:
     return cast("Mapping[str, object]", value)
 
 
-# ------------------------------------------------------------------------------------------ ${VARIABLE}
-class _Filled(str):
-    """Text with the value of a variable: it may have to be parsed as a number or a flag."""
+def _filled(
+    value: object, origin: str, environ: Mapping[str, str] | None, parse: Callable[[str], object] = str
+) -> object:
+    """Replace ``${VAR}`` and ``${VAR:-default}`` in texts; ``$${`` is an escaped ``${``.
 
-    __slots__ = ()
-
-
-def _typed(setting: Setting, value: object) -> object:
-    return setting.kind.parse(value) if isinstance(value, _Filled) else value
-
-
-def _as_text(value: object) -> object:
-    """Convert filled-in texts to plain strings, also in lists."""
-    if isinstance(value, list):
-        return [_as_text(item) for item in cast("list[object]", value)]
-    return str(value) if isinstance(value, _Filled) else value
-
-
-def _fill_in(value: object, origin: str, environ: Mapping[str, str] | None) -> object:
-    """Replace ``${VAR}`` and ``${VAR:-default}`` in every string; ``$${`` is an escaped ``${``.
-
-    Without ``environ`` nothing is replaced: the part is for another environment, and its variables may be unset.
+    A text with a variable is parsed as the text of an environment variable would be: it may be a number or a flag.
     """
-    if isinstance(value, str):
-        return _fill_in_text(value, origin, environ) if environ is not None and "${" in value else value
     if isinstance(value, list):
-        return [_fill_in(item, origin, environ) for item in cast("list[object]", value)]
-    return value
+        return [_filled(item, origin, environ) for item in cast("list[object]", value)]
+    if not isinstance(value, str) or environ is None or "${" not in value:
+        return value
 
-
-def _fill_in_text(value: str, origin: str, environ: Mapping[str, str]) -> str:
     def replacement(match: re.Match[str]) -> str:
         if match[0] == "$${":
             return "${"
@@ -267,10 +228,8 @@ def _fill_in_text(value: str, origin: str, environ: Mapping[str, str]) -> str:
             raise ConfigurationError(f"{origin}: ${{NAME}} or ${{NAME:-default}} expected in {value!r}")
         # With a default, an empty variable counts as unset, as in a shell.
         found = environ.get(match[1]) or match[2]
-        if found is None:
-            found = environ.get(match[1])
-        if found is None:
+        if found is None and match[1] not in environ:
             raise ConfigurationError(f"{origin}: the environment variable {match[1]} is not set (in {value!r})")
-        return found
+        return found or ""
 
-    return _Filled(_REFERENCE.sub(replacement, value))
+    return parse(_REFERENCE.sub(replacement, value))

@@ -15,7 +15,7 @@ from offsider.config.environment import (
     odd_variables,
 )
 from offsider.config.files import Assignment, Document, find, from_document
-from offsider.config.settings import CAPSULES, SHARDS, ShardSection, by_name
+from offsider.config.settings import SHARDS, ShardSection, by_name
 from offsider.config.suggestions import suggest
 from offsider.core.errors import ConfigurationError
 
@@ -55,13 +55,11 @@ def read_all(
     written = [*from_platform(environ)]
     if document is not None:
         written += from_document(document, _environment(document, given, environ), environ)
-    prefix = f"{CAPSULES}."
-    capsules = ["default", *(item.section.removeprefix(prefix) for item in written if item.section.startswith(prefix))]
     return Loaded(
         None if document is None else document.path,
         (*(document.notes if document is not None else ()), *odd_variables(environ)),
         tuple(written),
-        (*from_environ(environ, capsules, for_worker=for_worker), *given),
+        (*from_environ(environ, for_worker=for_worker), *given),
     )
 
 

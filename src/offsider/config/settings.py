@@ -1,8 +1,8 @@
 """Declarations of all settings: default, type, names in files and in the environment, help.
 
 The reference pages, the messages about invalid values, the environment variables and the options of the command line
-are generated from these declarations. Key names are unique across all sections, so that files and variables may omit
-the section (``wire_version = 6``, ``OFFSIDER_WIRE_VERSION``).
+are generated from these declarations. Key names are unique across all sections, so that files may omit the section:
+Sidekiq's ``config/sidekiq.yml`` has none.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ ENVIRONMENTS = "environments"
 SECTION_NAMES = ("redis", "worker", "client", "routing", "slo", "log")
 GROUPS = (*SECTION_NAMES, JOBS, CAPSULES, SERVERS, SHARDS, PERIODIC)
 
+#: First part of every environment variable of ours.
+PREFIX = "OFFSIDER_"
 _SHOWN_CHARACTERS = 300
 
 T = TypeVar("T")
@@ -51,7 +53,7 @@ class Setting:
         default: its default value.
         help: its description, for the reference.
         aliases: other names accepted in files.
-        environment: additional environment variables, strongest first.
+        environment: variables of other programs that set it too, strongest first.
         option: the option of the command line, for the reference.
     """
 
@@ -71,8 +73,7 @@ class Setting:
     @property
     def variables(self) -> tuple[str, ...]:
         """The environment variables of the setting, strongest first."""
-        key = self.key.upper()
-        return (f"OFFSIDER_{self.section.upper()}_{key}", f"OFFSIDER_{key}", *self.environment)
+        return (f"{PREFIX}{self.section}_{self.key}".upper(), *self.environment)
 
     def checked(self, value: object, *, origin: str = "", path: str = "") -> Any:
         """Return ``value`` in its final form.
@@ -339,7 +340,6 @@ class WorkerSection(CapsuleSection):
         help="Days that a stranded job waits before it moves to the dead set. 0: such a job is not handed over either; "
         "it fails and is retried.",
         aliases=("park_days",),
-        env=("OFFSIDER_WORKER_PARK_DAYS", "OFFSIDER_PARK_DAYS"),
     )
     max_retries: int = setting(25, validators.whole(0), help="Maximum number of retries of a job with `retry = true`.")
     dead_max_jobs: int = setting(

@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, TypeGuard, cast
 from urllib.parse import parse_qs, urlsplit
 
 from offsider.config.queue_spec import parse_all
@@ -37,15 +37,30 @@ def _refuse(detail: str = "") -> ValueError:
     return ValueError(detail)
 
 
+def _is_whole(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    return _is_whole(value) or isinstance(value, float)
+
+
+def _items(value: object) -> tuple[object, ...]:
+    """Return the items of a list; a single string is a list of one."""
+    if isinstance(value, str):
+        return (value,)
+    if not isinstance(value, list | tuple):
+        raise _refuse()
+    return tuple(cast("tuple[object, ...]", value))
+
+
 def whole(minimum: int, maximum: int | None = None, *, or_zero: bool = False) -> Kind:
     """An int within bounds, or 0 if ``or_zero``."""
 
     def check(value: object) -> int:
-        if or_zero and value == 0 and type(value) is int:
-            return 0
-        if not isinstance(value, int) or isinstance(value, bool) or value < minimum:
+        if not _is_whole(value) or (maximum is not None and value > maximum):
             raise _refuse()
-        if maximum is not None and value > maximum:
+        if value < minimum and not (or_zero and value == 0):
             raise _refuse()
         return value
 
@@ -80,7 +95,7 @@ def seconds(*, minimum: float = 0.0, above: bool = False) -> Kind:
     """A finite number of seconds, as a float."""
 
     def check(value: object) -> float:
-        if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
+        if not _is_number(value) or not math.isfinite(value):
             raise _refuse()
         if value < minimum or (above and value == minimum):
             raise _refuse()
@@ -93,7 +108,7 @@ def share() -> Kind:
     """A fraction above 0 and below 1."""
 
     def check(value: object) -> float:
-        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < 1:
+        if not _is_number(value) or not 0 < value < 1:
             raise _refuse()
         return float(value)
 
@@ -117,7 +132,7 @@ def number_of(*numbers: int) -> Kind:
     """One of several ints."""
 
     def check(value: object) -> int:
-        if not isinstance(value, int) or isinstance(value, bool) or value not in numbers:
+        if not _is_whole(value) or value not in numbers:
             raise _refuse()
         return value
 
@@ -140,19 +155,16 @@ def names(expects: str = "a list of strings") -> Kind:
     """A tuple of strings; a single string is accepted as a list of one."""
 
     def check(value: object) -> tuple[str, ...]:
-        items = (value,) if isinstance(value, str) else value
-        if not isinstance(items, list | tuple):
+        items = _items(value)
+        if not all(isinstance(item, str) and item.strip() for item in items):
             raise _refuse()
-        checked = cast("tuple[object, ...]", tuple(items))  # pyright: ignore[reportUnknownArgumentType]
-        if not all(isinstance(item, str) and item.strip() for item in checked):
-            raise _refuse()
-        return tuple(str(item).strip() for item in checked)
+        return tuple(str(item).strip() for item in items)
 
     return Kind(expects, check, lambda value: re.split(r"[,\s]+", value.strip(", \t\n")) if value.strip(", \n") else [])
 
 
 def _check_address(value: object) -> str:
-    if isinstance(value, int) and not isinstance(value, bool):
+    if _is_whole(value):
         value = str(value)
     if not isinstance(value, str) or not (found := _ADDRESS.fullmatch(value)):
         raise _refuse()
@@ -162,18 +174,12 @@ def _check_address(value: object) -> str:
 
 
 def _check_queues(value: object) -> tuple[str, ...]:
-    items = (value,) if isinstance(value, str) else value
-    if not isinstance(items, list | tuple):
-        raise _refuse()
-    return tuple(map(str, parse_all(cast("tuple[object, ...]", items))))
+    return tuple(map(str, parse_all(_items(value))))
 
 
 def _check_groups(value: object) -> tuple[str, ...]:
-    items = (value,) if isinstance(value, str) else value
-    if not isinstance(items, list | tuple):
-        raise _refuse()
     groups: list[str] = []
-    for item in cast("tuple[object, ...]", tuple(items)):  # pyright: ignore[reportUnknownArgumentType]
+    for item in _items(value):
         if not isinstance(item, str) or not item.strip():
             raise _refuse()
         groups.append(" ".join(map(str, parse_all(item.split()))))

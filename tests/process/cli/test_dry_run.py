@@ -77,10 +77,10 @@ def test_queues_are_listed_one_a_line(folder):
 
 
 def test_what_is_odd_goes_to_the_other_stream(folder):
-    ended = offsider(folder, "worker", "--list-queues", "--select", "name=report", OFFSIDER_RULES="[]")
+    ended = offsider(folder, "worker", "--list-queues", "--select", "name=report", OFFSIDER_ROUTING_RULES="[]")
     assert (ended.stdout, ended.stderr) == ("low\n", "")
     rules = '[["*", "default"]]'
-    ended = offsider(folder, "worker", "--list-queues", "--select", "name=report", OFFSIDER_RULES=rules)
+    ended = offsider(folder, "worker", "--list-queues", "--select", "name=report", OFFSIDER_ROUTING_RULES=rules)
     assert (ended.returncode, ended.stdout) == (0, "default\n")
     assert "serves the queue default with all its jobs, including shop.resize, shop.welcome" in ended.stderr
 

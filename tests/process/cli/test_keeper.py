@@ -115,7 +115,7 @@ def test_a_worker_that_loses_its_keeper_says_so_once_and_goes_on(workers, stored
     assert worker.stopped().count("the keeper is gone") == 1
 
 
-@pytest.mark.parametrize("given", [{"options": ("--no-keeper",)}, {"environ": {"OFFSIDER_KEEPER": "false"}}])
+@pytest.mark.parametrize("given", [{"options": ("--no-keeper",)}, {"environ": {"OFFSIDER_WORKER_KEEPER": "false"}}])
 def test_without_a_keeper_the_worker_says_what_that_means(workers, given):
     worker = workers.start(*given.get("options", ()), environ=given.get("environ"))
     assert "no keeper: if a job holds the interpreter for 45 s" in worker.output

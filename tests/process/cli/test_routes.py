@@ -58,7 +58,7 @@ def test_the_queue_of_a_job_is_explained(folder):
     ],
 )
 def test_what_no_rule_decides_is_explained_too(folder, rules, name, told):
-    ended = offsider(folder, "routes", "explain", name, OFFSIDER_RULES=rules)
+    ended = offsider(folder, "routes", "explain", name, OFFSIDER_ROUTING_RULES=rules)
     assert [line.strip() for line in ended.stdout.splitlines()][: len(told)] == told
 
 
@@ -76,7 +76,7 @@ def test_good_rules_pass_the_check(folder):
 
 def test_rules_of_no_use_and_queues_that_nobody_serves_do_not(folder):
     rules = '[["*", "default"], ["urgency=high", "urgent"]]'
-    ended = offsider(folder, "routes", "check", "-q", "urgent", "-q", "low,3", OFFSIDER_RULES=rules)
+    ended = offsider(folder, "routes", "check", "-q", "urgent", "-q", "low,3", OFFSIDER_ROUTING_RULES=rules)
     assert ended.returncode == 1
     assert ended.stdout.splitlines() == [
         "rule 2 (urgency=high → urgent) never applies: rule 1 selects all of its jobs before it",
@@ -85,13 +85,13 @@ def test_rules_of_no_use_and_queues_that_nobody_serves_do_not(folder):
 
 
 def test_the_groups_of_a_supervisor_serve_in_place_of_the_workers_own_queues(folder):
-    groups = {"OFFSIDER_GROUPS": "urgent cpu,2;other"}
+    groups = {"OFFSIDER_WORKER_GROUPS": "urgent cpu,2;other"}
     ended = offsider(folder, "routes", "check", **groups)
     assert ended.stdout == "no worker serves report, where shop.ReportJob would wait\n"
 
 
 def test_an_unknown_predicate_is_an_error_that_names_the_place(folder):
-    ended = offsider(folder, "routes", "check", OFFSIDER_RULES='[["urgenci=high", "urgent"]]')
+    ended = offsider(folder, "routes", "check", OFFSIDER_ROUTING_RULES='[["urgenci=high", "urgent"]]')
     assert ended.returncode == 1
     assert "rule 1: 'urgenci=high', character 1: unknown predicate 'urgenci'" in ended.stderr
 

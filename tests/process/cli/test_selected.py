@@ -51,7 +51,7 @@ def test_queries_choose_jobs_and_rules_say_where_these_are(folder):
     assert queues(folder, "--select", "urgency=high") == ["urgent"]
     assert queues(folder, "--select", "tags=mail", "--select", "name=report") == ["urgent", "default"]
     assert queues(folder, "--select", "urgency=high", "--negate") == ["default"]
-    assert queues(folder, "--select", "*", OFFSIDER_RULES="[]") == ["default", "low"]
+    assert queues(folder, "--select", "*", OFFSIDER_ROUTING_RULES="[]") == ["default", "low"]
 
 
 def test_a_shard_selects_on_its_own_server(folder):
@@ -62,7 +62,7 @@ def test_a_shard_selects_on_its_own_server(folder):
 def test_queues_that_are_named_win_over_what_a_shard_selects(folder):
     assert queues(folder, "--shard", "urgent", "-q", "a") == ["a"]
     assert queues(folder, "--shard", "urgent", "-G", "a", "-G", "b") == ["a", "b"]
-    assert queues(folder, "--shard", "urgent", OFFSIDER_QUEUES="c") == ["c"]
+    assert queues(folder, "--shard", "urgent", OFFSIDER_WORKER_QUEUES="c") == ["c"]
 
 
 def test_a_query_that_leaves_nothing_to_serve_is_told_with_the_reason(folder):
@@ -92,7 +92,7 @@ def test_an_unknown_shard_is_told_with_those_there_are(folder):
 def test_a_worker_runs_what_was_selected_and_warns_of_jobs_that_it_did_not_choose(workers, ledger, stored, options):
     app = workers.write(CHOSEN)
     rules = '[["urgency=high", "first"], ["tags=mail", "first"], ["*", "last"]]'
-    worker = workers.start("--select", "urgency=high", *options, app=app, environ={"OFFSIDER_RULES": rules})
+    worker = workers.start("--select", "urgency=high", *options, app=app, environ={"OFFSIDER_ROUTING_RULES": rules})
     output = worker.until_says("which it does not select")
     assert "--select 'urgency=high' serves the queue first with all its jobs, including Beside" in output
     left = push(stored, "Calm", queue="last")

@@ -448,11 +448,11 @@ def test_usr2_of_a_worker_without_a_supervisor_says_what_it_needs(workers):
 
 # -------------------------------------------------------------------------------------------- memory
 
-HUNGRY = {"OFFSIDER_MEMORY_MIN_LIFE_SECONDS": "0"}
+HUNGRY = {"OFFSIDER_WORKER_MEMORY_MIN_LIFE_SECONDS": "0"}
 
 
 def test_a_worker_that_holds_too_much_memory_is_replaced_and_says_what_ran(swarm, stored, ledger):
-    environ = {**HUNGRY, "OFFSIDER_MEMORY_HARD_MB": "150"}
+    environ = {**HUNGRY, "OFFSIDER_WORKER_MEMORY_HARD_MB": "150"}
     supervisor = swarm("-c", "1", "-t", "0.5", processes=1, environ=environ)
     jid = push(stored, "Hoard", 200, 60)
     large = wait_for(lambda: ledger.notes("start"))[0].pid
@@ -466,7 +466,7 @@ def test_a_worker_that_holds_too_much_memory_is_replaced_and_says_what_ran(swarm
 
 
 def test_the_soft_limit_has_a_grace(swarm, stored, ledger):
-    environ = {**HUNGRY, "OFFSIDER_MEMORY_SOFT_MB": "150", "OFFSIDER_MEMORY_GRACE_SECONDS": "1"}
+    environ = {**HUNGRY, "OFFSIDER_WORKER_MEMORY_SOFT_MB": "150", "OFFSIDER_WORKER_MEMORY_GRACE_SECONDS": "1"}
     supervisor = swarm("-c", "1", "-t", "0.5", processes=1, environ=environ)
     push(stored, "Hoard", 200, 60)
     supervisor.worker.until_says("it has used more than memory_soft_mb = 150 for", 30)
@@ -475,7 +475,7 @@ def test_the_soft_limit_has_a_grace(swarm, stored, ledger):
 
 
 def test_a_worker_without_a_supervisor_ends_with_a_code_that_asks_for_a_restart(workers, stored, ledger):
-    environ = {**HUNGRY, "OFFSIDER_MEMORY_HARD_MB": "150"}
+    environ = {**HUNGRY, "OFFSIDER_WORKER_MEMORY_HARD_MB": "150"}
     worker = workers.start("-c", "1", "-t", "0.5", text=APP, environ=environ)
     jid = push(stored, "Hoard", 200, 60)
     wait_for(lambda: ledger.notes("start"))

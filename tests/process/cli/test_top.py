@@ -87,7 +87,7 @@ def test_without_textual_it_names_the_extra():
 
 
 def test_a_wrong_configuration_is_told_in_one_line():
-    ended = run("-m", "offsider", "top", OFFSIDER_WIRE_VERSION="5")
+    ended = run("-m", "offsider", "top", OFFSIDER_REDIS_WIRE_VERSION="5")
     assert ended.returncode == 1
     assert "wire_version" in ended.stderr
     assert len(ended.stderr.splitlines()) == 1

@@ -122,7 +122,11 @@ def configure(config):
         (["-r", "plain", "-c", "0"], {}, "-c, --concurrency: worker.concurrency expects a whole number"),
         (["-r", "plain", "-q", "a", "-q", "a"], {}, "the queue 'a' is named twice"),
         (["-r", "plain", "-C", "gone.toml"], {}, "gone.toml: there is no such configuration file"),
-        (["-r", "plain"], {"OFFSIDER_CONCURRENCY": "x"}, "OFFSIDER_CONCURRENCY: worker.concurrency expects"),
+        (
+            ["-r", "plain"],
+            {"OFFSIDER_WORKER_CONCURRENCY": "x"},
+            "OFFSIDER_WORKER_CONCURRENCY: worker.concurrency expects",
+        ),
         (["-r", "plain"], {"REDIS_URL": "redis://127.0.0.1:1/0"}, "redis://127.0.0.1:1/0 cannot be reached"),
         (["-r", "plain"], {"REDIS_URL": "http://u:hunter2@h"}, "redis.url expects a URL that begins with redis://"),
     ],

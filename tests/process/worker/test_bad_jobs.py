@@ -107,7 +107,7 @@ def test_a_job_of_an_unregistered_class_is_stranded_and_logged(workers, stored):
 
 def test_where_no_job_shall_wait_such_a_class_is_retried_and_says_so(workers, stored):
     push(stored, "Nobody::Knows")
-    worker = workers.start(environ={"OFFSIDER_STRANDED_DAYS": "0"})
+    worker = workers.start(environ={"OFFSIDER_WORKER_STRANDED_DAYS": "0"})
     (retry,) = wait_for(lambda: sorted_set(stored, "retry"))
     assert "Nobody::Knows" in retry["error_message"]
     assert retry["retry_count"] == 0
@@ -119,7 +119,7 @@ def test_where_no_job_shall_wait_such_a_class_is_retried_and_says_so(workers, st
 @pytest.mark.parametrize("retry", [False, 0])
 def test_there_it_is_dead_at_once_when_it_has_no_retries(workers, stored, retry):
     push(stored, "Nobody::Knows", retry=retry)
-    workers.start(environ={"OFFSIDER_STRANDED_DAYS": "0"})
+    workers.start(environ={"OFFSIDER_WORKER_STRANDED_DAYS": "0"})
     (dead,) = wait_for(lambda: sorted_set(stored, "dead"))
     assert "UnknownJob" in dead["error_class"]
 

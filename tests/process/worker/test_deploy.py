@@ -89,7 +89,7 @@ def put_off(stored) -> int:
 def test_jobs_of_the_new_release_wait_for_a_new_worker_and_none_is_lost_or_retried(
     workers, stored, ledger, client, fetcher
 ):
-    environ = {"OFFSIDER_FETCHER": fetcher}
+    environ = {"OFFSIDER_WORKER_FETCHER": fetcher}
     old = workers.start("-c", "2", app=workers.write(OLD, "old.py"), environ=environ)
     resize, crop = new_release()
     resize.via(client).enqueue_many([(f"{number}.png", 100) for number in range(JOBS)])

@@ -79,7 +79,7 @@ def test_what_others_stored_cannot_steer_the_terminal(raw_redis):
 
 
 def test_a_wrong_configuration_is_told(monkeypatch):
-    monkeypatch.setenv("OFFSIDER_WIRE_VERSION", "5")
+    monkeypatch.setenv("OFFSIDER_REDIS_WIRE_VERSION", "5")
     result = call()
     assert result.exit_code == 2
     assert "wire_version" in result.output

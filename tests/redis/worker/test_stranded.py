@@ -308,10 +308,9 @@ def test_after_stranded_days_it_is_given_up(jobs, worker_config, mark):
     assert str(given_up.error).endswith("can run it, for 7 days")
 
 
-def test_the_old_name_of_the_setting_still_works(tmp_path):
+def test_the_old_name_of_the_setting_still_works_in_files(tmp_path):
     (tmp_path / "offsider.toml").write_text("[worker]\npark_days = 9\n")
     assert Config.load(environ={}, cwd=tmp_path).worker.stranded_days == 9
-    assert Config.load(environ={"OFFSIDER_PARK_DAYS": "7"}).worker.stranded_days == 7
 
 
 # ------------------------------------------------------------------------------------ reporting

@@ -56,7 +56,7 @@ server = "bulk"
 
 def test_the_environment_chooses_a_shard_for_the_worker_and_for_no_other_command(tmp_path, monkeypatch):
     (tmp_path / "offsider.toml").write_text(HEAVY)
-    monkeypatch.setenv("OFFSIDER_SHARD", "heavy")
+    monkeypatch.setenv("OFFSIDER_WORKER_SHARD", "heavy")
     assert WorkerOptions().load_config().server == "bulk"
     assert load(None, None).server == "main"
 

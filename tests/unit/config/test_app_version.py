@@ -37,7 +37,7 @@ def test_what_is_set_is_the_version_and_empty_is_none():
 
 
 def test_the_environment_names_it(tmp_path):
-    assert Config.load(environ={"OFFSIDER_APP_VERSION": "2.15"}, cwd=tmp_path).client.app_version == "2.15"
+    assert Config.load(environ={"OFFSIDER_CLIENT_APP_VERSION": "2.15"}, cwd=tmp_path).client.app_version == "2.15"
 
 
 def test_else_it_is_the_commit_of_the_current_folder_which_is_looked_up_once(repository, monkeypatch):

@@ -264,8 +264,8 @@ def test_a_shard_stands_above_the_rest_of_the_file(fleet):
     assert (bulk.server, bulk.redis.url, bulk.redis) == ("bulk", "redis://bulk/1", bulk.servers["bulk"])
 
 
-@pytest.mark.parametrize("variable", ["OFFSIDER_SHARD", "OFFSIDER_WORKER_SHARD"])
-def test_the_shard_of_the_environment_is_for_workers_alone(fleet, variable):
+def test_the_shard_of_the_environment_is_for_workers_alone(fleet):
+    variable = "OFFSIDER_WORKER_SHARD"
     assert fleet({variable: "bulk"}, for_worker=True).server == "bulk"
     other = fleet({variable: "bulk"})
     assert (other.server, other.worker.shard, other.warnings) == ("main", "", [])
@@ -281,10 +281,10 @@ def test_groups_of_the_file_are_for_workers_without_a_shard(fleet):
 
 
 def test_the_environment_and_the_command_line_stand_above_a_shard(fleet):
-    assert fleet({"OFFSIDER_CONCURRENCY": "9"}, shard="urgent").worker.concurrency == 9
-    assert fleet({"OFFSIDER_CONCURRENCY": "9"}, shard="urgent", concurrency=2).worker.concurrency == 2
+    assert fleet({"OFFSIDER_WORKER_CONCURRENCY": "9"}, shard="urgent").worker.concurrency == 9
+    assert fleet({"OFFSIDER_WORKER_CONCURRENCY": "9"}, shard="urgent", concurrency=2).worker.concurrency == 2
     assert fleet(shard="urgent", queues=["low"]).worker.queues == ("low",)
-    assert fleet({"OFFSIDER_GROUPS": "a b"}, shard="urgent").worker.groups == ("a b",)
+    assert fleet({"OFFSIDER_WORKER_GROUPS": "a b"}, shard="urgent").worker.groups == ("a b",)
 
 
 def test_a_shard_stands_above_the_queue_groups_of_the_file(tmp_path):

@@ -19,7 +19,7 @@ def unset(monkeypatch, tmp_path):
 
 def test_it_is_read_once_from_the_current_folder(tmp_path, monkeypatch):
     (tmp_path / "offsider.toml").write_text("tag = 'x'")
-    monkeypatch.setenv("OFFSIDER_CONCURRENCY", "3")
+    monkeypatch.setenv("OFFSIDER_WORKER_CONCURRENCY", "3")
     config = default_config()
     assert (config.worker.tag, config.worker.concurrency) == ("x", 3)
     assert default_config() is config

@@ -12,22 +12,39 @@ def load(tmp_path, **environ):
     return Config.load(environ=environ, cwd=tmp_path)
 
 
-def test_a_setting_is_named_by_section_and_key_or_by_key_alone(tmp_path):
-    config = load(tmp_path, OFFSIDER_WORKER_CONCURRENCY="9", OFFSIDER_WIRE_VERSION="6", OFFSIDER_QUEUES="a,2 b")
+def test_a_variable_has_the_section_and_the_key_in_its_name(tmp_path):
+    config = load(
+        tmp_path,
+        OFFSIDER_WORKER_CONCURRENCY="9",
+        OFFSIDER_REDIS_WIRE_VERSION="6",
+        OFFSIDER_WORKER_QUEUES="a,2 b",
+    )
     assert config.worker.concurrency == 9
     assert config.redis.wire_version == 6
     assert config.worker.queues == ("a,2", "b")
+    assert config.warnings == []
 
 
-def test_the_longer_name_wins(tmp_path):
-    assert load(tmp_path, OFFSIDER_CONCURRENCY="3", OFFSIDER_WORKER_CONCURRENCY="4").worker.concurrency == 4
+@pytest.mark.parametrize(
+    "variable, meant",
+    [
+        ("OFFSIDER_CONCURRENCY", "OFFSIDER_WORKER_CONCURRENCY"),
+        ("OFFSIDER_URL", "OFFSIDER_REDIS_URL"),
+        ("OFFSIDER_TIMEOUT", "OFFSIDER_WORKER_TIMEOUT_SECONDS"),
+        ("OFFSIDER_PARK_DAYS", "OFFSIDER_WORKER_STRANDED_DAYS"),
+    ],
+)
+def test_a_variable_without_the_section_sets_nothing_and_its_full_name_is_suggested(tmp_path, variable, meant):
+    [warning] = load(tmp_path, **{variable: "9"}).warnings
+    assert warning == f"the environment variable {variable} sets nothing; did you mean {meant}?"
 
 
 def test_a_wrong_value_names_the_variable(tmp_path):
     with pytest.raises(
-        ConfigurationError, match=r"OFFSIDER_CONCURRENCY: worker\.concurrency expects a whole number .*, got 'many'"
+        ConfigurationError,
+        match=r"OFFSIDER_WORKER_CONCURRENCY: worker\.concurrency expects a whole number .*, got 'many'",
     ):
-        load(tmp_path, OFFSIDER_CONCURRENCY="many")
+        load(tmp_path, OFFSIDER_WORKER_CONCURRENCY="many")
 
 
 @pytest.mark.parametrize(
@@ -86,7 +103,7 @@ def test_the_environments_of_a_file_follow_the_same_order(tmp_path):
 def test_rails_max_threads_is_the_default_of_concurrency_and_no_more(tmp_path):
     assert load(tmp_path, RAILS_MAX_THREADS="12").worker.concurrency == 12
     assert load(tmp_path, RAILS_MAX_THREADS="").worker.concurrency == 5
-    assert load(tmp_path, RAILS_MAX_THREADS="12", OFFSIDER_CONCURRENCY="3").worker.concurrency == 3
+    assert load(tmp_path, RAILS_MAX_THREADS="12", OFFSIDER_WORKER_CONCURRENCY="3").worker.concurrency == 3
     (tmp_path / "offsider.toml").write_text("concurrency = 4")
     assert load(tmp_path, RAILS_MAX_THREADS="12").worker.concurrency == 4
     with pytest.raises(ConfigurationError, match=r"RAILS_MAX_THREADS: worker\.concurrency expects a whole number"):
@@ -146,31 +163,3 @@ class TestDefaultsOfJobs:
     def test_a_misspelt_one_is_warned_about(self, tmp_path):
         [warning] = load(tmp_path, OFFSIDER_JOBS_RETRI="3").warnings
         assert warning == "the environment variable OFFSIDER_JOBS_RETRI sets nothing; did you mean OFFSIDER_JOBS_RETRY?"
-
-
-class TestCapsules:
-    def test_a_capsule_of_the_file_is_found_whatever_the_case(self, tmp_path):
-        (tmp_path / "offsider.toml").write_text("[capsules.My-Exports]\nconcurrency = 5\nqueues = ['exports']")
-        config = load(
-            tmp_path, OFFSIDER_CAPSULES_MY_EXPORTS_CONCURRENCY="1", OFFSIDER_CAPSULES_MY_EXPORTS_QUEUES="a b,2"
-        )
-        assert list(config.capsules) == ["default", "My-Exports"]
-        assert config.capsules["My-Exports"].concurrency == 1
-        assert config.capsules["My-Exports"].queues == ["a", "b"]
-
-    def test_else_it_is_made_in_small_letters(self, tmp_path):
-        config = load(tmp_path, OFFSIDER_CAPSULES_X_CONCURRENCY="1", OFFSIDER_CAPSULES_X_MODE="random")
-        assert config.capsules["x"].concurrency == 1
-        assert config.capsules["x"].mode == "random"
-        assert config.warnings == []
-
-    def test_default_is_the_worker(self, tmp_path):
-        assert load(tmp_path, OFFSIDER_CAPSULES_DEFAULT_CONCURRENCY="2").worker.concurrency == 2
-
-    def test_a_wrong_value_names_the_variable(self, tmp_path):
-        with pytest.raises(ConfigurationError, match=r"OFFSIDER_CAPSULES_X_CONCURRENCY: .*concurrency expects a whole"):
-            load(tmp_path, OFFSIDER_CAPSULES_X_CONCURRENCY="many")
-
-    def test_a_misspelt_key_is_warned_about(self, tmp_path):
-        [warning] = load(tmp_path, OFFSIDER_CAPSULES_X_CONCURENCY="1").warnings
-        assert warning.endswith("did you mean OFFSIDER_CAPSULES_X_CONCURRENCY?")

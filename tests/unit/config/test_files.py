@@ -82,8 +82,8 @@ def test_a_file_may_name_the_environment(load):
 def test_command_line_over_environment_over_file(load):
     text = "concurrency = 1"
     assert load(text).worker.concurrency == 1
-    assert load(text, OFFSIDER_CONCURRENCY="2").worker.concurrency == 2
-    assert load(text, OFFSIDER_CONCURRENCY="2", overrides={"worker.concurrency": 3}).worker.concurrency == 3
+    assert load(text, OFFSIDER_WORKER_CONCURRENCY="2").worker.concurrency == 2
+    assert load(text, OFFSIDER_WORKER_CONCURRENCY="2", overrides={"worker.concurrency": 3}).worker.concurrency == 3
 
 
 def test_the_first_file_found_is_the_one(load, tmp_path):

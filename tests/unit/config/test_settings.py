@@ -30,7 +30,7 @@ def test_every_setting_of_the_connection_is_declared():
 
 
 def test_variables_of_a_setting_strongest_first():
-    assert by_name()["concurrency"].variables == ("OFFSIDER_WORKER_CONCURRENCY", "OFFSIDER_CONCURRENCY")
+    assert by_name()["concurrency"].variables == ("OFFSIDER_WORKER_CONCURRENCY",)
     assert by_name()["redis.url"].variables[-1] == "VALKEY_URL"
 
 
