@@ -1,9 +1,8 @@
-"""Traces, errors and numbers of a real worker: what left the process, and what it belongs to."""
+"""Traces and errors of a real worker: what left the process, and what it belongs to."""
 
 from __future__ import annotations
 
 import json
-import socket
 import textwrap
 
 import pytest
@@ -168,36 +167,3 @@ def test_sentry_is_sent_each_failure_once_and_nothing_that_is_none(workers, clie
     assert transactions["Async"]["tags"]["told.by"] == "Async"
     assert transactions["Skips"]["contexts"]["trace"]["status"] == "ok"
     assert not [event for event in events if "exception" not in event and event.get("type") != "transaction"]
-
-
-COUNTED = """
-    from offsider.integrations.statsd import DogStatsd, Statsd
-
-    def tell(name): ...
-
-    def configure(config):
-        config.use(Statsd(DogStatsd(port=PORT), retain_history=1))
-"""
-
-
-def test_a_daemon_gets_what_happened_to_jobs_and_the_sizes_of_everything(workers, client, stored):
-    client.push({"class": "Plain", "args": [False]})
-    client.push({"class": "Plain", "args": [True]})
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as daemon:
-        daemon.bind(("127.0.0.1", 0))
-        daemon.setblocking(False)
-        got = set()
-
-        def heard():
-            while True:
-                try:
-                    got.add(daemon.recv(4096).decode().partition(":")[0])
-                except BlockingIOError:
-                    return got
-
-        worker = workers.start(text=application(COUNTED, PORT=daemon.getsockname()[1]))
-        wanted = {"count", "success", "failure", "perform", "perform_dist"}
-        wait_for(
-            lambda: heard() >= {f"sidekiq.jobs.{name}" for name in wanted} | {"sidekiq.enqueued", "sidekiq.leader"}, 60
-        )
-        worker.stopped()

@@ -54,7 +54,7 @@ APPLICATION = """
         provider.add_span_processor(SimpleSpanProcessor(Spans()))
         config.use(Sentry())
         config.use(OpenTelemetry(tracer_provider=provider))
-        config.use(Statsd(ToStatsd()))
+        config.use(Statsd(ToStatsd))
         config.use(ConcurrencyLimits(limits={"Limited": -1}))
         config.use(Unique())
         config.client.strict_args = "warn"

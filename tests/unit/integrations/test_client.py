@@ -1,16 +1,31 @@
-"""What arrives at a statsd daemon, and that nobody waits for it."""
+"""What a statsd agent receives from the client of the package datadog, and that no job waits for it."""
 
+import logging
+import os
 import socket
+import subprocess
+import sys
+import textwrap
 import threading
+import time
 
 import pytest
 
-from offsider.integrations.statsd import client as module
-from offsider.integrations.statsd.client import DogStatsd
+from offsider.core.errors import ConfigurationError
+from offsider.integrations.statsd import dogstatsd
+
+#: Far below the seconds of a name lookup, far above a call on a busy machine.
+SOON_SECONDS = 2.0
+
+
+@pytest.fixture(autouse=True)
+def own_address(monkeypatch):
+    for name in [name for name in os.environ if name.startswith("DD_")]:
+        monkeypatch.delenv(name)
 
 
 @pytest.fixture
-def daemon():
+def agent():
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as listening:
         listening.bind(("127.0.0.1", 0))
         listening.settimeout(10)
@@ -18,27 +33,33 @@ def daemon():
 
 
 @pytest.fixture
-def make(daemon):
+def make():
     made = []
 
-    def make(**options):
-        client = DogStatsd(*daemon.getsockname(), **options)
-        made.append(client)
-        return client
+    def make(*address, **options):
+        made.append(dogstatsd(*address, **options))
+        return made[-1]
 
     yield make
     for client in made:
-        client.close()
+        client.stop(timeout=1)
 
 
-def test_each_number_is_a_datagram_in_the_daemons_language(make, daemon):
-    client = make()
+def received(agent, count):
+    lines = []
+    while len(lines) < count:
+        lines += agent.recv(10_000).decode().splitlines()
+    return [line.partition("|c:")[0] for line in lines]  # without the container that these tests may run in
+
+
+def test_names_types_and_tags_are_those_of_sidekiq_pro(make, agent):
+    client = make(*agent.getsockname())
     client.increment("jobs.count", tags=["worker:Mail", "queue:low"])
     client.increment("jobs.count", 3)
     client.gauge("busy", 7)
     client.timing("jobs.perform", 12.5, tags=["worker:Mail"])
     client.distribution("jobs.perform_dist", 0.25, sample_rate=1)
-    assert [daemon.recv(1000).decode() for _ in range(5)] == [
+    assert received(agent, 5) == [
         "sidekiq.jobs.count:1|c|#worker:Mail,queue:low",
         "sidekiq.jobs.count:3|c",
         "sidekiq.busy:7|g",
@@ -47,71 +68,59 @@ def test_each_number_is_a_datagram_in_the_daemons_language(make, daemon):
     ]
 
 
-def test_a_daemon_that_is_not_datadogs_gets_neither_tags_nor_distributions(make, daemon):
-    client = make(datadog=False, prefix="shop.")
-    client.distribution("jobs.perform_dist", 1)
-    client.increment("jobs.count", tags=["worker:Mail"])
-    assert daemon.recv(1000) == b"shop.jobs.count:1|c"
-
-
-def test_a_share_of_the_numbers_tells_which_share_it_is(make, daemon, monkeypatch):
-    drawn = iter([0.5, 0.05])
-    monkeypatch.setattr(module.random, "random", lambda: next(drawn))
-    client = make()
-    client.increment("left.out", sample_rate=0.1)
-    client.increment("sent", sample_rate=0.1, tags=["a:b"])
-    assert daemon.recv(1000) == b"sidekiq.sent:1|c|@0.1|#a:b"
-
-
-def test_a_name_cannot_break_the_line(make, daemon):
-    client = make()
-    client.increment("a:b|c\n", tags=["worker:Mail|#x,y\n"])
-    assert daemon.recv(1000) == b"sidekiq.a_b_c_:1|c|#worker:Mail__x_y_"
-
-
-def test_a_unix_socket_will_do_and_so_will_the_next_one(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "_PAUSE_SECONDS", 0.0)
+def test_the_options_are_those_of_the_package(make, tmp_path):
     path = str(tmp_path / "dsd")
-    client = DogStatsd(path=path)
-    client.increment("nobody.there")
-    for name in ("first", "second"):
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as daemon:
-            daemon.bind(path)
-            daemon.settimeout(10)
-            client.increment("lost.perhaps")  # on the socket of the one that is gone
-            client.increment(name)
-            while not daemon.recv(1000).startswith(f"sidekiq.{name}".encode()):
-                pass
-        (tmp_path / "dsd").unlink()
-    client.close()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as agent:
+        agent.bind(path)
+        agent.settimeout(10)
+        client = make(socket_path=path, namespace="shop", constant_tags=["region:eu"])
+        client.increment("jobs.count", tags=["worker:Mail|#x,y\n"])
+        assert received(agent, 1) == ["shop.jobs.count:1|c|#worker:Mail__x_y_,region:eu"]
 
 
-def test_a_name_that_does_not_resolve_is_looked_up_once_in_a_while_and_fails_nobody(monkeypatch):
-    asked = []
+def test_the_address_may_be_in_the_environment(make, agent, monkeypatch):
+    host, port = agent.getsockname()
+    monkeypatch.setenv("DD_AGENT_HOST", host)
+    monkeypatch.setenv("DD_DOGSTATSD_PORT", str(port))
+    make().increment("jobs.count")
+    assert received(agent, 1) == ["sidekiq.jobs.count:1|c"]
 
-    def unknown(*args, **kwargs):
-        asked.append(args)
-        raise socket.gaierror(socket.EAI_NONAME, "no such host")
 
-    monkeypatch.setattr(module.socket, "getaddrinfo", unknown)
-    client = DogStatsd("nowhere.invalid")
-    for _ in range(10):
+def test_values_are_sent_before_the_client_stops(make, agent):
+    client = make(*agent.getsockname())
+    for _ in range(100):
         client.increment("jobs.count")
-    assert len(asked) == 1
-    client.close()
+    assert client.stop(timeout=10)
+    agent.setblocking(False)
+    assert received(agent, 100) == ["sidekiq.jobs.count:1|c"] * 100
 
 
-def test_a_daemon_that_does_not_keep_up_holds_nobody_up(tmp_path):
+def test_an_agent_that_is_away_gets_later_values_and_is_not_logged(make, tmp_path, caplog):
     path = str(tmp_path / "dsd")
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as daemon:
-        daemon.bind(path)
-        client = DogStatsd(path=path)
-        for _ in range(2000):  # far beyond what a socket holds that nobody reads
-            client.increment("jobs.count")
-        client.close()
+    client = make(socket_path=path)
+    for _ in range(2000):
+        client.increment("lost")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as agent:
+        agent.bind(path)
+        agent.settimeout(10)
+        seen = []
+        deadline = time.monotonic() + 20
+        while "sidekiq.received:1|c" not in seen and time.monotonic() < deadline:
+            client.increment("received")
+            client.flush()
+            seen += received(agent, 1)
+    assert "sidekiq.received:1|c" in seen
+    assert not caplog.records
 
 
-def test_while_a_name_is_looked_up_the_others_do_not_wait(monkeypatch):
+def test_the_log_level_of_the_user_stays(make, monkeypatch):
+    log = logging.getLogger("datadog.dogstatsd")
+    monkeypatch.setattr(log, "level", logging.WARNING)
+    make()
+    assert log.level == logging.WARNING
+
+
+def test_a_name_lookup_blocks_no_job(monkeypatch):
     looking, found = threading.Event(), threading.Event()
 
     def slow(*args, **kwargs):
@@ -119,12 +128,56 @@ def test_while_a_name_is_looked_up_the_others_do_not_wait(monkeypatch):
         assert found.wait(20)
         raise socket.gaierror(socket.EAI_NONAME, "no such host")
 
-    monkeypatch.setattr(module.socket, "getaddrinfo", slow)
-    client = DogStatsd("nowhere.invalid")
-    first = threading.Thread(target=client.increment, args=["first"])
-    first.start()
-    assert looking.wait(20)
-    client.increment("second")  # comes back, with the name still unknown
-    found.set()
-    first.join(20)
-    assert not first.is_alive()
+    monkeypatch.setattr(socket, "getaddrinfo", slow)
+    client = dogstatsd("nowhere.invalid")
+    try:
+        client.increment("first")
+        client.flush()
+        assert looking.wait(20)
+        began = time.monotonic()
+        for _ in range(10_000):  # many payloads
+            client.increment("next")
+        assert time.monotonic() - began < SOON_SECONDS
+        assert client.stop(timeout=0.1) is False
+    finally:
+        found.set()
+
+
+def test_an_agent_that_does_not_read_blocks_no_job(make, tmp_path):
+    path = str(tmp_path / "dsd")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as agent:
+        agent.bind(path)
+        client = make(socket_path=path)
+        began = time.monotonic()
+        for _ in range(10_000):
+            client.increment("jobs.count")
+        client.stop(timeout=10)
+        assert time.monotonic() - began < SOON_SECONDS
+
+
+def test_a_job_that_forks_waits_for_no_thread_and_its_child_starts_none():
+    program = """
+        import os, sys, threading, time
+        from offsider.integrations.statsd import dogstatsd
+        client = dogstatsd("127.0.0.1", 9)
+        client.increment("jobs.count")
+        longest = 0
+        for _ in range(5):
+            began = time.monotonic()
+            child = os.fork()
+            if child == 0:
+                os._exit(threading.active_count())
+            longest = max(longest, time.monotonic() - began)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
+        print(longest < 0.2)
+    """
+    ended = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", textwrap.dedent(program)], capture_output=True, text=True, check=False
+    )
+    assert (ended.returncode, ended.stdout) == (0, "True\n"), ended.stderr
+
+
+def test_without_the_package_the_error_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "datadog.dogstatsd", None)
+    with pytest.raises(ConfigurationError, match=r'pip install "offsider\[statsd\]"'):
+        dogstatsd()

@@ -5,7 +5,7 @@ import pytest
 from offsider.config.config import Config
 from offsider.core.errors import ConfigurationError
 from offsider.core.payload import encode
-from offsider.integrations.statsd import DogStatsd, Statsd
+from offsider.integrations.statsd import Statsd
 from offsider.runtime.context import JobContext
 from offsider.runtime.events import ExecutionFinished, JobPoisoned, JobReclaimed
 
@@ -18,11 +18,15 @@ class Client:
 
     def __init__(self):
         self.sent = []
+        self.stopped = 0
 
     def _note(self, metric, value=1, tags=None, sample_rate=None):
         self.sent.append((metric, value, tuple(tags or ()), sample_rate))
 
     increment = gauge = timing = distribution = _note
+
+    def stop(self, timeout=None):
+        self.stopped += 1
 
 
 @pytest.fixture
@@ -37,7 +41,7 @@ def finish(config, outcome, error=None):
 
 def using(client, **options):
     config = Config()
-    config.use(Statsd(client, **options))
+    config.use(Statsd(lambda: client, **options))
     return config
 
 
@@ -96,9 +100,28 @@ def test_history_is_a_service_where_it_is_wanted(client):
     assert make(Config()).name == "offsider-history"
 
 
-def test_our_own_client_is_open_before_the_first_job_runs(monkeypatch):
-    opened = []
-    monkeypatch.setattr(DogStatsd, "open", lambda self: opened.append(self))  # noqa: PLW0108  # binds the client
-    client = DogStatsd()
-    using(client).events.emit("startup")
-    assert opened == [client]
+def test_each_worker_has_one_client_from_its_start_to_its_end():
+    made = []
+
+    def make():
+        made.append(Client())
+        return made[-1]
+
+    config = Config()
+    config.use(Statsd(make))
+    assert made == [], "a supervisor may fork before the start"
+    config.events.emit("startup")
+    assert len(made) == 1
+    finish(config, "succeeded")
+    config.events.emit("shutdown")
+    assert made[0].stopped == 0, "jobs are still running"
+    finish(config, "succeeded")
+    config.events.emit("exit")
+    assert [(client.stopped, len(client.sent)) for client in made] == [(1, 8)]
+    config.events.emit("startup")
+    assert len(made) == 2, "a second worker in the same program"
+
+
+def test_a_client_in_place_of_a_function_is_refused(client):
+    with pytest.raises(ConfigurationError, match="a function that creates the client"):
+        Statsd(client)

@@ -1,0 +1,106 @@
+"""Workers and a real UDP socket: every value arrives, and a missing agent costs nothing."""
+
+from __future__ import annotations
+
+import socket
+import textwrap
+from collections import Counter
+
+import pytest
+
+from offsider.client import Client
+from offsider.config.config import Config
+from offsider.config.installation import Installation
+from tests.waiting import wait_for
+
+APP = """
+    from offsider import job
+    from offsider.integrations.statsd import Statsd, dogstatsd
+    from tests.process.ledger import note
+
+    @job(name="Runs", retry=False)
+    def runs(fail=False):
+        note("ran")
+        if fail:
+            raise LookupError("gone")
+
+    def configure(config):
+        config.use(Statsd(lambda: dogstatsd(ADDRESS), OPTIONS))
+"""
+JOBS = 300
+
+
+def application(address: str, options: str = "") -> str:
+    return textwrap.dedent(APP).replace("ADDRESS", address).replace("OPTIONS", options)
+
+
+class Agent:
+    """Receives datagrams and sums the counters; the kernel buffers what arrives between two looks."""
+
+    def __init__(self, listening: socket.socket) -> None:
+        self._socket = listening
+        self.port = listening.getsockname()[1]
+        self.counts: Counter[str] = Counter()
+        self.datagrams = 0
+
+    def read(self) -> Counter[str]:
+        while True:
+            try:
+                datagram = self._socket.recv(65_536)
+            except BlockingIOError:
+                return self.counts
+            self.datagrams += 1
+            for line in datagram.decode().splitlines():
+                name, _, rest = line.partition(":")
+                value, kind = rest.split("|")[:2]
+                self.counts[name.removeprefix("sidekiq.")] += int(value) if kind == "c" else 1
+
+
+@pytest.fixture
+def agent():
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as listening:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
+        listening.bind(("127.0.0.1", 0))
+        listening.setblocking(False)
+        yield Agent(listening)
+
+
+@pytest.fixture
+def push(url):
+    config = Config()
+    config.redis.url = url
+    client = Client(config)
+    yield lambda count, *, fail=False: client.push_bulk({"class": "Runs", "args": [[fail]] * count})
+    Installation.of(config).close()
+
+
+@pytest.mark.parametrize("options", [[], ["--processes", "2", "--preload"]], ids=["one", "preloaded"])
+def test_every_run_is_counted_from_the_first_to_the_last(workers, ledger, agent, push, options):
+    push(JOBS)  # waiting at the start
+    worker = workers.start("-c", "5", *options, text=application(f"'127.0.0.1', {agent.port}"))
+    push(JOBS)
+    push(10, fail=True)
+    wait_for(lambda: len(ledger.notes("ran")) == 2 * JOBS + 10, 60)
+    worker.stopped(60)  # at once: what is buffered has to be sent now
+    counts = agent.read()
+    assert counts.pop("jobs.count") == 2 * JOBS + 10
+    assert counts.pop("jobs.failure") == 10
+    assert counts == dict.fromkeys(("jobs.success", "jobs.perform", "jobs.perform_dist"), 2 * JOBS)
+    assert agent.datagrams < JOBS, "many values in one datagram"
+
+
+@pytest.mark.parametrize("address", ["'127.0.0.1', 9", "'agent.invalid'", "socket_path='/nowhere/dsd.socket'"])
+def test_jobs_and_the_stop_do_not_wait_for_an_agent_that_is_away(workers, ledger, push, address):
+    push(JOBS)
+    worker = workers.start("-c", "5", text=application(address))
+    wait_for(lambda: len(ledger.notes("ran")) == JOBS, 60)
+    output = worker.stopped(30)
+    assert "0 requeued, 0 failed" in output
+    assert "WARN" not in output
+    assert "ERROR" not in output
+
+
+def test_one_process_sends_the_sizes_of_queues_and_sets(workers, agent, push):
+    worker = workers.start(text=application(f"'127.0.0.1', {agent.port}", "retain_history=1"))
+    wait_for(lambda: agent.read() >= Counter(["enqueued", "retries", "dead", "scheduled", "busy", "leader"]), 60)
+    worker.stopped()
