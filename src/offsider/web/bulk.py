@@ -12,17 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from offsider.inspector import Counted, JobFilter, JobSet, Quarantine, Queue
 from offsider.web.csrf import is_foreign
 from offsider.web.filters import address, fields_of, filter_data, labels, wanted
 from offsider.web.messages import Message
+from offsider.web.page_request import PageRequest
 from offsider.web.results import Done, Forbidden, NotFound, Page
 from offsider.web.shown_job import moment
-
-if TYPE_CHECKING:
-    from offsider.web.page_request import PageRequest
 
 COUNT_MS = 500
 ACT_MS = 2_000

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlencode
 
 from offsider.config.installation import Installation
 from offsider.inspector import Chunk, ErrorGroups, JobFilter, JobRecord
 from offsider.web.display import LINE_LETTERS, cut
-
-if TYPE_CHECKING:
-    from offsider.web.page_request import PageRequest
+from offsider.web.page_request import PageRequest
 
 PAGE = 25
 #: A step of a scan ends after this time, or after this many matches.

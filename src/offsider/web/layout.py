@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from offsider import __version__
 from offsider.config.installation import Installation
+from offsider.inspector.stats import Stats
 from offsider.web import flash
 from offsider.web.assets import own_assets
 from offsider.web.extension_tabs import current_tab, names_of_assets
@@ -15,7 +16,6 @@ from offsider.web.page_request import THEMES, server_path
 from offsider.web.translation import Locale, locales
 
 if TYPE_CHECKING:
-    from offsider.inspector.stats import Stats
     from offsider.web.page_request import PageRequest
     from offsider.web.results import Page
 

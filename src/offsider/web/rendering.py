@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from offsider.core.errors import RedisFailure
+from offsider.inspector import Stats
 from offsider.logs.setup import describe
 from offsider.web import audit, flash
 from offsider.web.counters import counters
@@ -24,7 +25,6 @@ from offsider.web.translation import preferred
 from offsider.web.whole_paths import with_base
 
 if TYPE_CHECKING:
-    from offsider.inspector import Stats
     from offsider.web.page_request import PageRequest
 
 log = logging.getLogger("offsider.web")

@@ -12,18 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from offsider.config.config import Config
 from offsider.core.errors import ConfigurationError
 from offsider.inspector.job_record import JobRecord
+from offsider.inspector.stats import Stats
 from offsider.integrations.statsd.client import StatsdClient, dogstatsd
 from offsider.integrations.statsd.history import History
-
-if TYPE_CHECKING:
-    from offsider.config.config import Config
-    from offsider.inspector.stats import Stats
-    from offsider.runtime.context import JobContext
-    from offsider.runtime.events import ExecutionFinished, JobPoisoned, JobReclaimed
+from offsider.runtime.context import JobContext
+from offsider.runtime.events import ExecutionFinished, JobPoisoned, JobReclaimed
 
 #: Time for the last values to be sent.
 _STOP_SECONDS = 1.0

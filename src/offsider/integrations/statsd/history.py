@@ -9,6 +9,7 @@ from contextlib import suppress
 from secrets import token_hex
 from typing import TYPE_CHECKING
 
+from offsider.config.config import Config
 from offsider.config.installation import Installation
 from offsider.core.errors import RedisUnavailable
 from offsider.inspector.stats import Stats
@@ -16,7 +17,6 @@ from offsider.runtime.service import Loop
 from offsider.storage.singleton import hold_turn
 
 if TYPE_CHECKING:
-    from offsider.config.config import Config
     from offsider.integrations.statsd.client import StatsdClient
 
 _LEASE = "history"

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from offsider.inspector import Queue
 from offsider.web.display import MOST_LETTERS, cut
 from offsider.web.filters import address
+from offsider.web.page_request import PageRequest
 from offsider.web.results import Page
 from offsider.web.routing import LOOK, Route
 from offsider.web.segments import segment
-
-if TYPE_CHECKING:
-    from offsider.web.page_request import PageRequest
 
 #: Sample sizes; larger ones take longer than a page may.
 _SAMPLES = ("1000", "10000")

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from offsider.inspector import ErrorGroup, ErrorGroups
 from offsider.web.display import MOST_LETTERS, cut
 from offsider.web.filters import MOST_PAGES, PAGE, address, pager
 from offsider.web.messages import Message
+from offsider.web.page_request import PageRequest
 from offsider.web.results import Done, NotFound, Page
 from offsider.web.routing import LOOK, Route
 from offsider.web.ruby import ruby_processes
 from offsider.web.segments import segment
 from offsider.web.shown_job import moment
-
-if TYPE_CHECKING:
-    from offsider.web.page_request import PageRequest
 
 _HOURS = 48
 _HOUR_SECONDS = 3600

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from offsider.config.installation import Installation
 from offsider.core.errors import MalformedPayload, RedisRefused
@@ -28,6 +28,7 @@ from offsider.web.job_lookup import (
     jid_of,
 )
 from offsider.web.messages import Message
+from offsider.web.page_request import PageRequest
 from offsider.web.pages.job_sets import DEAD, SET_PAGES, VERBS
 from offsider.web.pages.queues import queue_path
 from offsider.web.pages.search import results
@@ -36,9 +37,6 @@ from offsider.web.results import BadRequest, Done, NotFound, Page
 from offsider.web.routing import LOOK, Route
 from offsider.web.ruby import ruby_processes
 from offsider.web.shown_job import MOST_ON_PAGES, arguments, moment, shown, start_of
-
-if TYPE_CHECKING:
-    from offsider.web.page_request import PageRequest
 
 #: Maximum characters for "show all".
 _MOST_IN_ALL = 8_000_000

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from offsider.core.errors import MalformedPayload, RedisRefused
 from offsider.inspector import Counted, DeadSet, JobFilter, JobSet, Quarantine, RetrySet, ScheduledSet, SetEntry
@@ -26,12 +26,10 @@ from offsider.web.filters import (
     wanted,
 )
 from offsider.web.messages import Message, with_gone
+from offsider.web.page_request import PageRequest
 from offsider.web.results import Done, Page
 from offsider.web.routing import LOOK, Route
 from offsider.web.shown_job import moment, shown
-
-if TYPE_CHECKING:
-    from offsider.web.page_request import PageRequest
 
 _ORDERS = ("earliest", "latest")
 

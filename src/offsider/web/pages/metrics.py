@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlencode
 
 from offsider.inspector import BOUNDS_MS, PERIODS, DeployMark, FleetMetrics, JobMetrics, JobTotals
@@ -16,13 +16,11 @@ from offsider.web.charts import Columns
 from offsider.web.charts.readable import duration
 from offsider.web.display import MOST_LETTERS, cut
 from offsider.web.filters import address
+from offsider.web.page_request import PageRequest
 from offsider.web.pages.switches import switches_path
 from offsider.web.results import BadRequest, Page
 from offsider.web.routing import LOOK, Route
 from offsider.web.segments import segment
-
-if TYPE_CHECKING:
-    from offsider.web.page_request import PageRequest
 
 #: Number of lines by default, and at most.
 _TOP = 5

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from offsider.inspector import Quarantine, QuarantinedJob
 from offsider.web.bulk import Bulk
 from offsider.web.filters import MOST_PAGES, PAGE, address, pager
 from offsider.web.job_lookup import QUARANTINE
 from offsider.web.messages import with_gone
+from offsider.web.page_request import PageRequest
 from offsider.web.pages.job_sets import sure_of_chosen
 from offsider.web.results import Done, Page
 from offsider.web.routing import LOOK, Route
 from offsider.web.shown_job import moment, shown
-
-if TYPE_CHECKING:
-    from offsider.web.page_request import PageRequest
 
 PATH = "/quarantine"
 

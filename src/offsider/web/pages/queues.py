@@ -6,7 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from offsider.config.installation import Installation
 from offsider.inspector import JobFilter, JobRecord, ProcessSet, Quarantine, Queue, Stats
@@ -28,13 +28,11 @@ from offsider.web.filters import (
 )
 from offsider.web.job_lookup import QUEUE, find_queued, queue_key
 from offsider.web.messages import Message, with_gone
+from offsider.web.page_request import PageRequest
 from offsider.web.results import Done, NotFound, Page
 from offsider.web.routing import LOOK, Route
 from offsider.web.segments import segment
 from offsider.web.shown_job import moment, shown
-
-if TYPE_CHECKING:
-    from offsider.web.page_request import PageRequest
 
 #: A queue with such a name has a page even if it does not exist yet; other names must exist.
 _USUAL_NAME = re.compile(r"[A-Za-z0-9_.:-]{1,200}")

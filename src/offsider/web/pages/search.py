@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from offsider.inspector import Chunk, Found, search_everywhere
 from offsider.web.display import LINE_LETTERS
 from offsider.web.filters import BUDGET_MS, ENOUGH, progress
+from offsider.web.page_request import PageRequest
 from offsider.web.results import Page
 from offsider.web.routing import LOOK, Route
 from offsider.web.shown_job import shown
-
-if TYPE_CHECKING:
-    from offsider.web.page_request import PageRequest
 
 _LONGEST_CURSOR = 500
 

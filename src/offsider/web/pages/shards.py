@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import Future, wait
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from offsider.config.installation import Installation
 from offsider.core.errors import RedisFailure
 from offsider.inspector import ServerLook, Shard, shards_of
 from offsider.web.counters import server_look
 from offsider.web.display import cut
-from offsider.web.page_request import server_path
+from offsider.web.page_request import PageRequest, server_path
 from offsider.web.results import Page
 from offsider.web.routing import LOOK, Route
 from offsider.web.segments import segment
-
-if TYPE_CHECKING:
-    from offsider.web.page_request import PageRequest
 
 #: Maximum wait for hanging servers, as on the page of servers.
 TIMEOUT_SECONDS = 1.5

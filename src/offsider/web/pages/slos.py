@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from offsider.core.characteristics import URGENCIES
 from offsider.core.slo import ZONE, Score
@@ -12,12 +12,10 @@ from offsider.inspector import ClassLevel, Course, FleetMetrics, ServiceLevels, 
 from offsider.inspector.service_levels import WINDOWS, cpu_bound
 from offsider.web.display import MOST_LETTERS, cut
 from offsider.web.filters import address
+from offsider.web.page_request import PageRequest
 from offsider.web.results import Page
 from offsider.web.routing import LOOK, Route
 from offsider.web.segments import segment
-
-if TYPE_CHECKING:
-    from offsider.web.page_request import PageRequest
 
 Row: TypeAlias = "dict[str, Any]"
 

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from offsider.inspector import Switches, SwitchInForce
 from offsider.inspector.switches import known_jobs
 from offsider.web.display import MOST_LETTERS, cut
 from offsider.web.filters import address
 from offsider.web.messages import Message
+from offsider.web.page_request import PageRequest
 from offsider.web.results import BadRequest, Done, Page
 from offsider.web.routing import LOOK, Route
 from offsider.web.segments import segment
 from offsider.web.shown_job import moment
-
-if TYPE_CHECKING:
-    from offsider.web.page_request import PageRequest
 
 PATH = "/switches"
 _LONGEST = 500
