@@ -55,8 +55,7 @@ class Capsule:
         self.settings = settings
         self._copied = client_middleware, server_middleware
         self._lock = threading.Lock()
-        self._client_middleware: ClientChain | None = None
-        self._server_middleware: ServerChain | None = None
+        self._chains: tuple[ClientChain, ServerChain] | None = None
         self._found: tuple[str, ...] = ()
         self._plan: _Plan | None = None
 
@@ -101,16 +100,12 @@ class Capsule:
     @property
     def client_middleware(self) -> ClientChain:
         """Middleware around pushes by jobs of this capsule."""
-        self._copy_chains()
-        assert self._client_middleware is not None  # noqa: S101  # made one line above
-        return self._client_middleware
+        return self._own_chains()[0]
 
     @property
     def server_middleware(self) -> ServerChain:
         """Middleware around the jobs that run here."""
-        self._copy_chains()
-        assert self._server_middleware is not None  # noqa: S101  # made two lines above
-        return self._server_middleware
+        return self._own_chains()[1]
 
     @property
     def connections(self) -> int:
@@ -141,13 +136,16 @@ class Capsule:
         self.server_middleware.freeze()
         self.settings.freeze()
 
-    def _copy_chains(self) -> None:
+    def _own_chains(self) -> tuple[ClientChain, ServerChain]:
         with self._lock:
-            if self._client_middleware is None:
-                where = f"capsule {self.name}"
+            if self._chains is None:
                 client, server = self._copied
-                self._client_middleware = client.copy(what=f"{where}: client_middleware")
-                self._server_middleware = server.copy(what=f"{where}: server_middleware")
+                where = f"capsule {self.name}"
+                self._chains = (
+                    client.copy(what=f"{where}: client_middleware"),
+                    server.copy(what=f"{where}: server_middleware"),
+                )
+            return self._chains
 
     def _planned(self) -> _Plan:
         # Concurrent threads may compute equal plans; a single assignment publishes each, so no lock is needed.

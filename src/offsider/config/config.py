@@ -268,20 +268,16 @@ class Config(Hooks):
 
     # ---------------------------------------------------------------------------------- loading
     def _apply(self, loaded: Loaded) -> None:
-        self._open = True
-        self.file = loaded.file
-        self.warnings += loaded.warnings
-        self._open = False
+        vars(self)["file"] = loaded.file
+        self.warnings.extend(loaded.warnings)
         self._assign_all(loaded.written)
         self._assign_all(loaded.stronger)
         check_servers(self._servers, self.file)
         check_shards(self._shards, self._servers, self.file)
         if self.worker.shard:
             self._assign_all([*of_shard(self.worker.shard, self._shards), *loaded.stronger])
-            self._open = True
-            self.server = self._shards[self.worker.shard].server
-            self.redis = self._servers[self.server]
-            self._open = False
+            server = self._shards[self.worker.shard].server
+            vars(self).update(server=server, redis=self._servers[server])
 
     def _assign_all(self, assignments: Iterable[Assignment]) -> None:
         for item in assignments:

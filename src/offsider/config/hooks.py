@@ -182,9 +182,7 @@ class Hooks:
         for part in vars(self).values():
             if isinstance(part, Chain | Events | Listing):
                 part.freeze()
-        self._open = True
-        self._frozen = True
-        self._open = False
+        vars(self)["_frozen"] = True
 
     def __setattr__(self, name: str, value: object) -> None:
         if not self.__dict__.get("_open", True):

@@ -18,21 +18,15 @@ _find: Find = dict[str, Routable]().get
 _every: Every = tuple
 
 
-def found_by(find: Find) -> None:
-    """Set the function that finds a job by its name."""
-    global _find  # noqa: PLW0603  # a process has one registry
-    _find = find
+def provided_by(find: Find, every: Every) -> None:
+    """Set the functions that find a job by its name and list all jobs."""
+    global _find, _every  # a process has one registry
+    _find, _every = find, every
 
 
 def known_job(name: str) -> Routable | None:
     """Return the job with this stored name or alias; None if it is not declared in this process."""
     return _find(name)
-
-
-def listed_by(every: Every) -> None:
-    """Set the function that lists all jobs."""
-    global _every  # noqa: PLW0603  # see above
-    _every = every
 
 
 def known_jobs() -> Sequence[Routable]:

@@ -9,7 +9,7 @@ from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 
 from offsider.config.config import Config
-from offsider.config.known_jobs import found_by, listed_by
+from offsider.config.known_jobs import provided_by
 from offsider.config.routing import route
 from offsider.core.errors import InvalidOptions, UnknownJob
 from offsider.core.wording import listed
@@ -76,9 +76,6 @@ def peek(name: str) -> Declared | None:
     return _jobs.get(name)
 
 
-found_by(peek)
-
-
 def names() -> frozenset[str]:
     """Return all registered names and aliases."""
     with _lock:
@@ -97,7 +94,7 @@ def all_jobs() -> list[Declared]:
         return list(dict.fromkeys(_jobs.values()))
 
 
-listed_by(all_jobs)
+provided_by(peek, all_jobs)
 
 
 def check_all(config: Config) -> None:
