@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 
 from offsider.config.files import Assignment
 from offsider.config.job_defaults import TEXTUAL, from_text
-from offsider.config.settings import JOBS, PREFIX, Setting, by_name, every_setting
+from offsider.config.settings import JOBS, PREFIX, CapsuleSection, Setting, by_name, declared_in, every_setting
 from offsider.config.suggestions import nearest
 from offsider.core.errors import ConfigurationError
 
@@ -14,6 +15,14 @@ DEFAULT_ENVIRONMENT = "development"
 # Read elsewhere: the path of the embedded server's program, and the password of the web pages.
 FOREIGN = frozenset({"OFFSIDER_VALKEY_SERVER", "OFFSIDER_WEB_USER", "OFFSIDER_WEB_PASSWORD"})
 _OPTION = {f"{PREFIX}JOBS_{option.upper()}": option for option in TEXTUAL}
+_KNOWN = frozenset(variable for setting in every_setting() for variable in setting.variables) | frozenset(_OPTION)
+# Names that earlier releases read. A process that ignored one could push to another server or serve other queues.
+_FORMER = {
+    variable: setting.variables[0]
+    for name, setting in by_name().items()
+    if (variable := f"{PREFIX}{name.replace('.', '_')}".upper()) not in _KNOWN
+}
+_OF_A_CAPSULE = re.compile(f"{PREFIX}CAPSULES_.+_({'|'.join(declared_in(CapsuleSection)).upper()})")
 
 
 def from_environ(environ: Mapping[str, str], *, for_worker: bool = False) -> Iterator[Assignment]:
@@ -22,7 +31,20 @@ def from_environ(environ: Mapping[str, str], *, for_worker: bool = False) -> Ite
     Args:
         environ: the environment.
         for_worker: whether to read the shard. Web processes and other commands may run with a worker's environment.
+
+    Raises:
+        ConfigurationError: a variable has a name that only earlier releases read.
     """
+    for variable in sorted(environ):
+        if variable in _FORMER:
+            raise ConfigurationError(
+                f"the environment variable {variable} is not read: set {_FORMER[variable]} instead"
+            )
+        if _OF_A_CAPSULE.fullmatch(variable):
+            raise ConfigurationError(
+                f"the environment variable {variable} is not read: rename it, and write ${{NEW_NAME}} in the table of "
+                "the capsule"
+            )
     for setting in every_setting():
         if for_worker or setting.path != "worker.shard":
             yield from _of_setting(setting, environ)
@@ -68,11 +90,9 @@ def odd_variables(environ: Mapping[str, str]) -> Iterator[str]:
 
     Not an error: container platforms set variables like ``OFFSIDER_REDIS_PORT`` for a service of that name.
     """
-    known = {variable for setting in every_setting() for variable in setting.variables} | set(_OPTION)
     for variable in sorted(environ):
-        if variable.startswith(PREFIX) and variable not in known | FOREIGN:
-            without_section = by_name().get(variable.removeprefix(PREFIX).lower())
-            match = without_section.variables[0] if without_section else nearest(variable, known)
+        if variable.startswith(PREFIX) and variable not in _KNOWN | FOREIGN:
+            match = nearest(variable, _KNOWN)
             if match:
                 yield f"the environment variable {variable} sets nothing; did you mean {match}?"
 

@@ -43,7 +43,7 @@ def push_kinds(stored, name: str, first: int, count: int, **fields) -> None:
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("fields", [{}, {"soft_timeout": "never", "tags": 7}], ids=["plain", "with odd values"])
 def test_classes_that_nobody_declares_leave_nothing_behind_in_the_worker(workers, stored, ledger, fields):
-    worker = workers.start("-c", "4", text=APP, environ={"OFFSIDER_WORKER_PARK_DAYS": "0"}, measured=False)
+    worker = workers.start("-c", "4", text=APP, environ={"OFFSIDER_WORKER_STRANDED_DAYS": "0"}, measured=False)
     sizes = []
     for part in range(4):
         push_kinds(stored, "Unknown", part * UNKNOWN // 4, UNKNOWN // 4, retry=False, **fields)

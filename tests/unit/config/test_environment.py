@@ -31,12 +31,21 @@ def test_a_variable_has_the_section_and_the_key_in_its_name(tmp_path):
         ("OFFSIDER_CONCURRENCY", "OFFSIDER_WORKER_CONCURRENCY"),
         ("OFFSIDER_URL", "OFFSIDER_REDIS_URL"),
         ("OFFSIDER_TIMEOUT", "OFFSIDER_WORKER_TIMEOUT_SECONDS"),
+        ("OFFSIDER_SHARD", "OFFSIDER_WORKER_SHARD"),
         ("OFFSIDER_PARK_DAYS", "OFFSIDER_WORKER_STRANDED_DAYS"),
+        ("OFFSIDER_WORKER_PARK_DAYS", "OFFSIDER_WORKER_STRANDED_DAYS"),
     ],
 )
-def test_a_variable_without_the_section_sets_nothing_and_its_full_name_is_suggested(tmp_path, variable, meant):
-    [warning] = load(tmp_path, **{variable: "9"}).warnings
-    assert warning == f"the environment variable {variable} sets nothing; did you mean {meant}?"
+def test_a_variable_of_an_earlier_release_is_refused_with_its_new_name(tmp_path, variable, meant):
+    """A client that ignored its prefix, or a worker its queues, would lose sight of jobs."""
+    with pytest.raises(ConfigurationError, match=f"{variable} is not read: set {meant} instead"):
+        load(tmp_path, **{variable: "9"})
+
+
+def test_a_variable_of_a_capsule_is_refused(tmp_path):
+    with pytest.raises(ConfigurationError, match=r"OFFSIDER_CAPSULES_X_MODE is not read: rename it"):
+        load(tmp_path, OFFSIDER_CAPSULES_X_MODE="random")
+    assert load(tmp_path, OFFSIDER_CAPSULES_X_SERVICE_HOST="10.0.0.1").warnings == []
 
 
 def test_a_wrong_value_names_the_variable(tmp_path):
