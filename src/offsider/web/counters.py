@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from offsider.config.installation import Installation
+from offsider.core.errors import RedisFailure
 from offsider.inspector import JobMetrics, ServerInfo, ServerLook, Stats, StrandedJobs, TopJobs, stranded_jobs
-from offsider.web.ttl_cache import TtlCache
+from offsider.web.ttl_cache import cache_of
 
 T = TypeVar("T")
 SERVER_SECONDS = 5.0
 HOUR_SECONDS = 2.0
-
-
-class Counters(TtlCache[Stats]):
-    """Cached counters and sizes."""
+#: Maximum wait for all hanging servers together.
+TIMEOUT_SECONDS = 1.5
 
 
 class Glance(Generic[T]):
@@ -41,68 +40,60 @@ class Glance(Generic[T]):
             return self._under_way
 
 
-class CountersGlance(Glance[Stats]):
-    """The same."""
+class _Glances(dict[Callable[[Installation], Any], Glance[Any]]):
+    """The background reads of one server."""
 
 
-class Looks(TtlCache[ServerLook]):
-    """Cached queues and processes of a server."""
+def read_all(servers: Mapping[str, Installation], read: Callable[[Installation], T]) -> dict[str, T | str]:
+    """Read several servers at once; the result of a server that fails or hangs is the reason."""
+    begun = {name: _glance(here, read).begin() for name, here in servers.items()}
+    wait(begun.values(), TIMEOUT_SECONDS)
+    return {name: _result(reading) for name, reading in begun.items()}
 
 
-class LooksGlance(Glance[ServerLook]):
-    """The same."""
+def _glance(here: Installation, read: Callable[[Installation], T]) -> Glance[T]:
+    glances = here.shared.get(_Glances, _Glances)
+    return glances.get(read) or glances.setdefault(read, Glance(partial(read, here)))
 
 
-class LastHour(TtlCache[TopJobs]):
-    """Cached totals of the last hour."""
-
-
-class Stranded(TtlCache[Sequence[StrandedJobs]]):
-    """Cached stranded jobs."""
-
-
-class Server(TtlCache[ServerInfo]):
-    """Cached output of the command INFO."""
+def _result(reading: Future[Any]) -> Any:
+    if not reading.done():
+        return f"no response within {TIMEOUT_SECONDS} s"
+    try:
+        return reading.result()
+    except RedisFailure as error:
+        return str(error)
 
 
 def counters(here: Installation) -> Stats:
     """Return counters and sizes, up to a second old."""
-    return here.shared.get(Counters, lambda: Counters(partial(Stats.read, here))).get()
+    return cache_of(here, Stats.read).get()
 
 
 def forget(here: Installation) -> None:
     """Expire the counters after a change, so that the next page shows current values."""
-    found = here.shared.peek(Counters)
-    if found is not None:
-        found.forget()
-
-
-def glance(here: Installation) -> Future[Stats]:
-    """The same, for who does not want to wait until they are there."""
-    return here.shared.get(CountersGlance, lambda: CountersGlance(partial(counters, here))).begin()
+    cache_of(here, Stats.read).forget()
 
 
 def looked(here: Installation) -> ServerLook:
     """Return queues and processes from one snapshot, up to a second old."""
-    return here.shared.get(Looks, lambda: Looks(partial(ServerLook.read, here))).get()
-
-
-def server_look(here: Installation) -> Future[ServerLook]:
-    """The same, for who does not want to wait until they are there."""
-    return here.shared.get(LooksGlance, lambda: LooksGlance(partial(looked, here))).begin()
+    return cache_of(here, ServerLook.read).get()
 
 
 def last_hour(here: Installation) -> TopJobs:
     """Return the totals of the last hour, up to two seconds old."""
-    read = partial(JobMetrics.top, "1h", config=here)
-    return here.shared.get(LastHour, lambda: LastHour(read, HOUR_SECONDS)).get()
+    return cache_of(here, _last_hour, HOUR_SECONDS).get()
+
+
+def _last_hour(here: Installation) -> TopJobs:
+    return JobMetrics.top("1h", config=here)
 
 
 def stranded(here: Installation) -> Sequence[StrandedJobs]:
     """Return stranded jobs, up to two seconds old."""
-    return here.shared.get(Stranded, lambda: Stranded(partial(stranded_jobs, here), HOUR_SECONDS)).get()
+    return cache_of(here, stranded_jobs, HOUR_SECONDS).get()
 
 
 def server(here: Installation) -> ServerInfo:
     """Return the output of INFO, up to five seconds old."""
-    return here.shared.get(Server, lambda: Server(partial(ServerInfo.read, here), SERVER_SECONDS)).get()
+    return cache_of(here, ServerInfo.read, SERVER_SECONDS).get()

@@ -5,7 +5,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from functools import partial
+from typing import Any, Generic, TypeVar
+
+from offsider.config.installation import Installation
 
 T = TypeVar("T")
 TTL_SECONDS = 1.0
@@ -45,3 +48,13 @@ class TtlCache(Generic[T]):
         except Exception as error:  # noqa: BLE001  # cached and raised to all callers
             self._error = error
         self._until = time.monotonic() + self._seconds
+
+
+class _Caches(dict[Callable[[Installation], Any], TtlCache[Any]]):
+    """The caches of one server."""
+
+
+def cache_of(here: Installation, read: Callable[[Installation], T], seconds: float = TTL_SECONDS) -> TtlCache[T]:
+    """Return the cache of a server for the result of a function, one for all threads."""
+    caches = here.shared.get(_Caches, _Caches)
+    return caches.get(read) or caches.setdefault(read, TtlCache(partial(read, here), seconds))

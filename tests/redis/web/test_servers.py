@@ -11,10 +11,9 @@ import pytest
 
 from offsider.config.config import Config
 from offsider.config.installation import Installation
-from offsider.web import bulkhead
+from offsider.web import bulkhead, counters
 from offsider.web.app import WebApp
 from offsider.web.options import WebOptions
-from offsider.web.pages import servers
 from offsider.web.request import Request
 from tests.waiting import wait_for
 
@@ -31,7 +30,7 @@ def hanging():
 
 
 def test_a_hanging_server_does_not_delay_the_page(config, hanging, monkeypatch):
-    monkeypatch.setattr(servers, "TIMEOUT_SECONDS", 0.05)
+    monkeypatch.setattr(counters, "TIMEOUT_SECONDS", 0.05)
     app = WebApp(WebOptions({"main": Installation.of(config), "hangs": Installation.of(hanging)}))
     request = Request("GET", "/servers", headers={"host": "localhost", "accept": "application/json"})
     main = wait_for(lambda: (told := json.loads(app.respond(request).body)["servers"])[0]["stats"] and told)

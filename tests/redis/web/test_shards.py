@@ -9,10 +9,10 @@ import socket
 import pytest
 
 from offsider.config.installation import Installation
+from offsider.web import counters
 from offsider.web.app import WebApp
 from offsider.web.mounting import named
 from offsider.web.options import WebOptions
-from offsider.web.pages import shards
 from offsider.web.request import Request
 from tests.redis.inspector.test_shards import add_jobs, add_process, config_of, nothing_declared, other
 from tests.waiting import wait_for
@@ -75,7 +75,7 @@ def hanging():
 
 
 def test_a_hanging_or_unreachable_server_does_not_hide_others(config_of, raw_redis, hanging, monkeypatch):
-    monkeypatch.setattr(shards, "TIMEOUT_SECONDS", 0.05)
+    monkeypatch.setattr(counters, "TIMEOUT_SECONDS", 0.05)
     add_process(raw_redis, 1, "near", "a")
     gone = named(config_of(SHARDS, "redis://:secret@127.0.0.1:1/0"))
     near, far = wait_for(lambda: (told := ask(gone))[0]["processes"] and "no answer" not in told[1]["error"] and told)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from offsider.config.installation import Installation
 from offsider.prometheus.fleet import read_families
 from offsider.prometheus.text import CONTENT_TYPE, text_of
 from offsider.web.page_request import PageRequest
 from offsider.web.pages import metrics
 from offsider.web.results import Answer, Text
 from offsider.web.routing import Route
-from offsider.web.ttl_cache import TtlCache
+from offsider.web.ttl_cache import cache_of
 
 _PAGES = ("text/html", "application/json")
 _SCRAPERS = ("application/openmetrics-text", "text/plain")
@@ -26,13 +27,11 @@ def show(request: PageRequest) -> Answer:
     """Return all metrics, up to a second old, however often they are scraped."""
     if request.query.get("format"):
         return metrics.index(request)
-    here = request.installation
-    text = here.shared.get(_Scrape, lambda: _Scrape(lambda: text_of(read_families(here))))
-    return Text(text.get(), CONTENT_TYPE)
+    return Text(cache_of(request.installation, _text).get(), CONTENT_TYPE)
 
 
-class _Scrape(TtlCache[str]):
-    """Cached metrics of a server."""
+def _text(here: Installation) -> str:
+    return text_of(read_families(here))
 
 
 ROUTES = [Route("GET", "/metrics", "metrics.scrape", show, wanted=wants_text)]

@@ -3,32 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from concurrent.futures import Future, wait
 from typing import Any
 
 from offsider.config.installation import Installation
-from offsider.core.errors import RedisFailure
-from offsider.inspector import ServerLook, Shard, shards_of
-from offsider.web.counters import server_look
+from offsider.inspector import Shard, shards_of
+from offsider.web.counters import looked, read_all
 from offsider.web.display import cut
 from offsider.web.page_request import PageRequest, server_path
 from offsider.web.results import Page
 from offsider.web.routing import LOOK, Route
 from offsider.web.segments import segment
 
-#: Maximum wait for hanging servers, as on the page of servers.
-TIMEOUT_SECONDS = 1.5
 #: Maximum queues shown; a shard that selects jobs may have more.
 MOST_QUEUES = 30
 
 
 def show(request: PageRequest) -> Page:
-    begun = {server: server_look(_installation_of(request, server)) for server in request.installation.config.servers}
-    wait(begun.values(), TIMEOUT_SECONDS)
-    seen = {server: _seen(look) for server, look in begun.items()}
-    return Page(
-        "shards", "term.shards", {"shards": [_row(request, shard) for shard in shards_of(request.installation, seen)]}
-    )
+    servers = {name: _installation_of(request, name) for name in request.installation.config.servers}
+    found = shards_of(request.installation, read_all(servers, looked))
+    return Page("shards", "term.shards", {"shards": [_row(request, shard) for shard in found]})
 
 
 def _row(request: PageRequest, shard: Shard) -> Mapping[str, Any]:
@@ -69,15 +62,6 @@ def _pages_of(request: PageRequest, server: str) -> str | None:
     """Return the absolute path of a server's pages, which may be another server than this page's."""
     name = _shown_as(request, server)
     return None if name is None else request.http.root + server_path(request.options, name)
-
-
-def _seen(look: Future[ServerLook]) -> ServerLook | str:
-    if not look.done():
-        return f"no response within {TIMEOUT_SECONDS} s"
-    try:
-        return look.result()
-    except RedisFailure as error:
-        return str(error)
 
 
 ROUTES = [Route("GET", "/shards", LOOK, show)]
