@@ -1,14 +1,14 @@
-"""Filters for jobs as query fields, and links between the pages of a list."""
+"""Lists of jobs: filters as query fields, links between pages, and the steps of a scan."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
 from offsider.config.installation import Installation
-from offsider.inspector import Chunk, ErrorGroups, JobFilter, JobRecord
+from offsider.inspector import Chunk, ErrorGroups, JobFilter, JobRecord, JobSet, Queue
 from offsider.web.display import LINE_LETTERS, cut
 from offsider.web.page_request import PageRequest
 
@@ -24,6 +24,7 @@ TEXTS = ("text", "name", "argument", "error", "group", "tag", "caller")
 #: Maximum values per facet.
 _OFFERED = 6
 _MOST_JOBS = 10**12
+_LONGEST_CURSOR = 500
 
 
 def wanted(request: PageRequest) -> JobFilter:
@@ -131,3 +132,47 @@ def progress(request: PageRequest, chunk: Chunk[Any], path: str, **fields: str |
     # Jobs are pushed and run during the scan; never show 101 of 100.
     total = max(chunk.total, scanned) if more else chunk.total
     return {"found": found, "scanned": min(scanned, total), "total": total, "more": more}
+
+
+def listed(
+    request: PageRequest,
+    jobs: JobSet | Queue,
+    path: str,
+    *,
+    size: int,
+    orders: Sequence[str],
+    order: str,
+    row: Callable[[Any], dict[str, Any]],
+    score: Callable[[Any], float] | None = None,
+) -> dict[str, Any]:
+    """Return one page of a list, or one step of a scan if the request has a filter, with links and facets.
+
+    Args:
+        request: page, cursor and filter.
+        jobs: the list.
+        path: path of its page.
+        size: number of its jobs.
+        orders: the order of the jobs, and its opposite.
+        order: the current one; the second of ``orders`` shows the newest jobs first.
+        row: returns the data of a job for the template.
+        score: sorts the matches of a step; default: the order of the scan.
+    """
+    asked, newest_first = wanted(request), order == orders[1]
+    fields = fields_of(asked)
+    if asked.empty:
+        page = request.number("page", default=1, lowest=1, highest=MOST_PAGES)
+        entries = jobs.page((page - 1) * PAGE, PAGE, newest_first=newest_first)
+        around = {"pager": pager(path, page, size, order=order), "search": None}
+    else:
+        chunk = jobs.scan(asked, request.text("cursor", most=_LONGEST_CURSOR), budget_ms=BUDGET_MS, most=ENOUGH)
+        entries = chunk.entries if score is None else sorted(chunk.entries, key=score, reverse=newest_first)
+        around = {"pager": None, "search": progress(request, chunk, path, **fields, order=order)}
+    return around | {
+        "jobs": [row(entry) for entry in entries],
+        "facets": facets(entries, path, asked, order=order),
+        "sampled": len(entries),
+        "order": order,
+        "orders": {name: address(path, **fields, order=name) for name in orders},
+        "labels": labels(request.installation, asked),
+        "filter": filter_data(path, asked, order=order),
+    }

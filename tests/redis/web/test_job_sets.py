@@ -116,7 +116,7 @@ def test_facets_link_to_filters(read, look, raw_redis):
 
 
 @pytest.mark.parametrize(
-    "query", ["page=0", "page=9999999", "order=up", "older=x", "tag=" + "t" * 101, "name=x&cursor=" + "1" * 101]
+    "query", ["page=0", "page=9999999", "order=up", "older=x", "tag=" + "t" * 101, "name=x&cursor=" + "1" * 501]
 )
 def test_parameters_out_of_bounds_are_refused(ask, page, query):
     assert ask(page, query).status == 400

@@ -2,29 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
 from typing import Any, TypeAlias
 
 from offsider.core.errors import MalformedPayload, RedisRefused
-from offsider.inspector import Counted, DeadSet, JobFilter, JobSet, Quarantine, RetrySet, ScheduledSet, SetEntry
+from offsider.inspector import Counted, DeadSet, JobSet, Quarantine, RetrySet, ScheduledSet, SetEntry
 from offsider.web.bulk import Bulk
-from offsider.web.filters import (
-    BUDGET_MS,
-    ENOUGH,
-    MOST_PAGES,
-    PAGE,
-    address,
-    facets,
-    fields_of,
-    filter_data,
-    labels,
-    pager,
-    progress,
-    wanted,
-)
+from offsider.web.filters import address, fields_of, listed, wanted
 from offsider.web.messages import Message, with_gone
 from offsider.web.page_request import PageRequest
 from offsider.web.results import Done, Page
@@ -92,56 +79,24 @@ VERBS = {
 
 def show(page: SetPage, request: PageRequest) -> Page:
     """Show the jobs of a set in pages, or the jobs that match a filter."""
-    jobs, asked = page.kind(request.installation), wanted(request)
+    jobs, fields = page.kind(request.installation), fields_of(wanted(request))
     order = request.choice("order", _ORDERS, page.order)
     data: dict[str, Any] = {
         "set": jobs.name,
         "path": page.path,
         "size": len(jobs),
         "quarantine_size": len(Quarantine(request.installation)),
-        "order": order,
-        "orders": {name: address(page.path, **fields_of(asked), order=name) for name in _ORDERS},
         "verbs": list(page.verbs),
         "selected": {verb: f"{page.path}/selected/{verb}" for verb in page.verbs},
-        "every": {verb: address(f"{page.path}/all", **fields_of(asked), verb=verb) for verb in page.verbs},
-        "labels": labels(request.installation, asked),
-        "filter": filter_data(page.path, asked, order=order),
-    }
-    listed = (
-        _listed(request, page, jobs, order, data["size"])
-        if asked.empty
-        else _matching(request, page, jobs, asked, order)
-    )
-    return Page("job_set", page.title, data | listed, tab=page.path)
-
-
-def _listed(request: PageRequest, page: SetPage, jobs: JobSet, order: str, size: int) -> dict[str, Any]:
-    number = request.number("page", default=1, lowest=1, highest=MOST_PAGES)
-    entries = jobs.page((number - 1) * PAGE, PAGE, newest_first=order == "latest")
-    return {
-        "jobs": _rows(request, jobs, entries),
-        "pager": pager(page.path, number, size, order=order),
-        "search": None,
-        "facets": facets(entries, page.path, JobFilter(), order=order),
-        "sampled": len(entries),
+        "every": {verb: address(f"{page.path}/all", **fields, verb=verb) for verb in page.verbs},
     }
 
+    def row(entry: SetEntry) -> dict[str, Any]:
+        return shown(entry, request.redacted, where=jobs.name, key=entry.key) | {"at": moment(entry.at)}
 
-def _matching(request: PageRequest, page: SetPage, jobs: JobSet, asked: JobFilter, order: str) -> dict[str, Any]:
-    chunk = jobs.scan(asked, request.text("cursor"), budget_ms=BUDGET_MS, most=ENOUGH)
-    return {
-        "jobs": _rows(request, jobs, sorted(chunk.entries, key=attrgetter("score"), reverse=order == "latest")),
-        "pager": None,
-        "search": progress(request, chunk, page.path, **fields_of(asked), order=order),
-        "facets": facets(chunk.entries, page.path, asked, order=order),
-        "sampled": len(chunk.entries),
-    }
-
-
-def _rows(request: PageRequest, jobs: JobSet, entries: Iterable[SetEntry]) -> list[dict[str, Any]]:
-    return [
-        shown(entry, request.redacted, where=jobs.name, key=entry.key) | {"at": moment(entry.at)} for entry in entries
-    ]
+    score = attrgetter("score")
+    data |= listed(request, jobs, page.path, size=data["size"], orders=_ORDERS, order=order, row=row, score=score)
+    return Page("job_set", page.title, data, tab=page.path)
 
 
 def _bulk(page: SetPage, request: PageRequest) -> Bulk:

@@ -4,28 +4,15 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from offsider.config.installation import Installation
-from offsider.inspector import JobFilter, JobRecord, ProcessSet, Quarantine, Queue, Stats
+from offsider.inspector import JobRecord, ProcessSet, Quarantine, Queue, Stats
 from offsider.web.bulk import Bulk
 from offsider.web.counters import counters
-from offsider.web.filters import (
-    BUDGET_MS,
-    ENOUGH,
-    MOST_PAGES,
-    PAGE,
-    address,
-    facets,
-    fields_of,
-    filter_data,
-    labels,
-    pager,
-    progress,
-    wanted,
-)
+from offsider.web.filters import address, fields_of, listed, wanted
 from offsider.web.job_lookup import QUEUE, find_queued, queue_key
 from offsider.web.messages import Message, with_gone
 from offsider.web.page_request import PageRequest
@@ -43,7 +30,6 @@ _SORTED: dict[str, Callable[[dict[str, Any]], Any]] = {
 }
 _ORDERS = ("next", "newest")
 _SERVERS_SHOWN = 20
-_LONGEST_CURSOR = 500
 
 
 def index(request: PageRequest) -> Page:
@@ -72,8 +58,8 @@ def index(request: PageRequest) -> Page:
 
 def show(request: PageRequest) -> Page:
     """Show the jobs of a queue in pages, or the jobs that match a filter."""
-    queue, asked = _queue(request), wanted(request)
-    path = queue_path(queue.name)
+    queue = _queue(request)
+    path, where = queue_path(queue.name), QUEUE + queue.name
     order = request.choice("order", _ORDERS, "next")
     summary = next((each for each in counters(request.installation).queue_summaries if each.name == queue.name), None)
     served_by = _served(request.installation)[queue.name]
@@ -87,49 +73,15 @@ def show(request: PageRequest) -> Page:
         "quarantine_size": len(Quarantine(request.installation)),
         "processes": len(served_by),
         "served_by": served_by[:_SERVERS_SHOWN],
-        "remove_path": address(f"{path}/all", **fields_of(asked)),
-        "order": order,
-        "orders": {name: address(path, **fields_of(asked), order=name) for name in _ORDERS},
-        "labels": labels(request.installation, asked),
-        "filter": filter_data(path, asked, order=order),
+        "remove_path": address(f"{path}/all", **fields_of(wanted(request))),
     }
-    data |= _listed(request, queue, order, data["size"]) if asked.empty else _matching(request, queue, asked, order)
+
+    def row(record: JobRecord) -> dict[str, Any]:
+        shown_job = shown(record, request.redacted, where=where, key=queue_key(record, record.position))
+        return shown_job | {"position": record.position, "latency_seconds": record.latency_seconds}
+
+    data |= listed(request, queue, path, size=data["size"], orders=_ORDERS, order=order, row=row)
     return Page("queue", "term.queue", data, subject=queue.name, tab="/queues")
-
-
-def _listed(request: PageRequest, queue: Queue, order: str, size: int) -> dict[str, Any]:
-    page = request.number("page", default=1, lowest=1, highest=MOST_PAGES)
-    records = queue.page((page - 1) * PAGE, PAGE, newest_first=order == "newest")
-    path = queue_path(queue.name)
-    return {
-        "jobs": _rows(request, queue, records),
-        "pager": pager(path, page, size, order=order),
-        "search": None,
-        "facets": facets(records, path, JobFilter(), order=order),
-        "sampled": len(records),
-    }
-
-
-def _matching(request: PageRequest, queue: Queue, asked: JobFilter, order: str) -> dict[str, Any]:
-    path = queue_path(queue.name)
-    cursor = request.text("cursor", most=_LONGEST_CURSOR)
-    chunk = queue.scan(asked, cursor, budget_ms=BUDGET_MS, most=ENOUGH)
-    return {
-        "jobs": _rows(request, queue, chunk.entries),
-        "pager": None,
-        "search": progress(request, chunk, path, **fields_of(asked), order=order),
-        "facets": facets(chunk.entries, path, asked, order=order),
-        "sampled": len(chunk.entries),
-    }
-
-
-def _rows(request: PageRequest, queue: Queue, records: Iterable[JobRecord]) -> list[dict[str, Any]]:
-    where = QUEUE + queue.name
-    return [
-        shown(record, request.redacted, where=where, key=queue_key(record, record.position))
-        | {"position": record.position, "latency_seconds": record.latency_seconds}
-        for record in records
-    ]
 
 
 def pause(request: PageRequest) -> Done:
