@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
 from offsider.inspector import Quarantine, QuarantinedJob
-from offsider.web.bulk import Bulk
+from offsider.web.bulk import Act, Bulk
 from offsider.web.filters import MOST_PAGES, PAGE, address, pager
 from offsider.web.job_lookup import QUARANTINE
 from offsider.web.messages import with_gone
@@ -18,6 +18,11 @@ from offsider.web.routing import LOOK, Route
 from offsider.web.shown_job import moment, shown
 
 PATH = "/quarantine"
+#: Verb -> message id of the result, the action on one job, and on the counted jobs.
+VERBS = {
+    "restore": ("done.restored", Quarantine.restore, Quarantine.restore_all),
+    "delete": ("done.deleted", Quarantine.delete, Quarantine.delete_all),
+}
 
 
 def show(request: PageRequest) -> Page:
@@ -27,11 +32,11 @@ def show(request: PageRequest) -> Page:
     size = len(quarantine)
     data = {
         "size": size,
-        "every": {verb: address(f"{PATH}/all", verb=verb) for verb in ("restore", "delete")},
+        "every": {verb: address(f"{PATH}/all", verb=verb) for verb in VERBS},
         "days": quarantine.days,
         "jobs": [_row(request, job) for job in quarantine.page((page - 1) * PAGE, PAGE)],
         "pager": pager(PATH, page, size),
-        "selected": {verb: f"{PATH}/selected/{verb}" for verb in ("restore", "delete")},
+        "selected": {verb: f"{PATH}/selected/{verb}" for verb in VERBS},
     }
     return Page("quarantine", "term.quarantine", data, tab=PATH)
 
@@ -41,17 +46,8 @@ def _row(request: PageRequest, job: QuarantinedJob) -> dict[str, Any]:
     return row | {"was_in": job.where, "at": moment(job.at), "until": moment(job.until), "how": job.how}
 
 
-def restore_selected(request: PageRequest) -> Done:
-    """Restore the selected jobs."""
-    return _selected(request, "done.restored", Quarantine.restore)
-
-
-def delete_selected(request: PageRequest) -> Done:
-    """Permanently delete the selected jobs."""
-    return _selected(request, "done.deleted", Quarantine.delete)
-
-
-def _selected(request: PageRequest, done: str, act: Callable[[Quarantine, str], bool]) -> Done:
+def selected(done: str, act: Callable[[Quarantine, str], bool], request: PageRequest) -> Done:
+    """Act on the selected jobs."""
     quarantine = Quarantine(request.installation)
     keys = request.selected("key")
     count = sum(act(quarantine, key) for key in keys)
@@ -60,7 +56,7 @@ def _selected(request: PageRequest, done: str, act: Callable[[Quarantine, str], 
 
 
 def _bulk(request: PageRequest) -> Bulk:
-    actions = {"restore": "jobs.restore", "delete": "jobs.delete"}
+    actions = {verb: f"jobs.{verb}" for verb in VERBS}
     return Bulk(Quarantine(request.installation), PATH, "term.quarantine", actions, tab=PATH, together=())
 
 
@@ -69,27 +65,18 @@ def ask(request: PageRequest) -> Page:
     return _bulk(request).ask(request)
 
 
-def restore_all(request: PageRequest) -> Done:
-    """Restore the counted jobs."""
-    return _bulk(request).act(request, "restore", "done.restored", Quarantine.restore_all)
+def every(verb: str, done: str, act: Act, request: PageRequest) -> Done:
+    """Act on the counted jobs."""
+    return _bulk(request).act(request, verb, done, act)
 
 
-def delete_all(request: PageRequest) -> Done:
-    """Permanently delete the counted jobs."""
-    return _bulk(request).act(request, "delete", "done.deleted", Quarantine.delete_all)
+def _routes() -> Iterator[Route]:
+    yield Route("GET", PATH, LOOK, show)
+    yield Route("GET", f"{PATH}/all", LOOK, ask)
+    for verb, (done, one, all_jobs) in VERBS.items():
+        asks = partial(sure_of_chosen, "term.quarantine") if verb == "delete" else None
+        yield Route("POST", f"{PATH}/selected/{verb}", f"job.{verb}", partial(selected, done, one), asks=asks)
+        yield Route("POST", f"{PATH}/all/{verb}", f"jobs.{verb}", partial(every, verb, done, all_jobs))
 
 
-ROUTES = [
-    Route("GET", PATH, LOOK, show),
-    Route("GET", f"{PATH}/all", LOOK, ask),
-    Route("POST", f"{PATH}/selected/restore", "job.restore", restore_selected),
-    Route(
-        "POST",
-        f"{PATH}/selected/delete",
-        "job.delete",
-        delete_selected,
-        asks=partial(sure_of_chosen, "term.quarantine"),
-    ),
-    Route("POST", f"{PATH}/all/restore", "jobs.restore", restore_all),
-    Route("POST", f"{PATH}/all/delete", "jobs.delete", delete_all),
-]
+ROUTES = [*_routes()]
