@@ -1,9 +1,8 @@
 """Forked children of user code: a child never continues as a copy of the worker's thread.
 
 1. Inside the job's function a child may do what it likes, including pushing jobs. It should exit by itself.
-2. Wherever user code returns to the worker's code, `end_child` is called: after the job, middleware, callbacks,
-   listeners and handlers. A child that returns exits at once: otherwise it would fetch, settle, beat and log as the
-   worker.
+2. Wherever user code returns to the worker's code, `end_child` or `call` ends a child that returns: after the job,
+   middleware, callbacks, listeners and handlers. Otherwise it would fetch, settle, beat and log as the worker.
 3. Before it exits, it reports to the worker through a pipe, so that the worker can log the bug and reap the child.
 """
 
@@ -138,11 +137,16 @@ def end_child(job: object = None) -> None:
 
 
 def call(user_code: Callable[..., T], *arguments: object, job: object = None) -> T:
-    """Call a callback or a handler of the application; see `end_child`."""
+    """Call a callback or a handler of the application; a child that was forked in it exits when it returns.
+
+    A child may itself emit events, for example when it pushes jobs: it goes on.
+    """
+    pid = here.pid
     try:
         return user_code(*arguments)
     finally:
-        end_child(job)
+        if here.pid != pid:
+            end_child(job)
 
 
 def came_back(jid: str = "", name: str = "") -> NoReturn:

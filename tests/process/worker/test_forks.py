@@ -46,7 +46,7 @@ APP = """
 
     def push_some():
         for number in range(3):
-            short.enqueue(number)
+            short.using(tags=["x" * 2000]).enqueue(number)
 
     def once():
         jid = current_job().jid
@@ -114,6 +114,9 @@ APP = """
         note("codes", jid, words)
 
     def configure(config):
+        config.client.large_payload_bytes = 1000
+        config.on("large_payload", lambda news: note("large"))
+
         def forks(job, call_next):
             result = call_next(job)
             if job.name == "Middle":
@@ -266,6 +269,7 @@ def test_a_child_may_push_jobs(workers, stored, ledger):
     push(stored, "Pushes")
     wait_for(lambda: ledger.words("child") == ["0"])
     wait_for(lambda: sorted(ledger.words("end")) == ["0", "1", "2"])
+    assert len(ledger.notes("large")) == 3  # a listener in the child does not end it
     wait_for(lambda: private(stored) == [])
     worker.stopped()
 

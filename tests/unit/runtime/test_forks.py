@@ -130,8 +130,15 @@ def test_a_child_ends_after_the_code_that_forked_it_and_names_the_job_of_that(mo
     monkeypatch.setattr(forks, "came_back", lambda *told: ended.append(told))
     assert forks.call(len, "ab", job=job) == 2
     assert ended == []
-    monkeypatch.setattr(here, "stray", True)
-    assert forks.call(len, "ab", job=job) == 2
+
+    def fork(text):
+        monkeypatch.setattr(here, "pid", here.pid + 1)
+        monkeypatch.setattr(here, "stray", True)
+        return len(text)
+
+    assert forks.call(fork, "ab", job=job) == 2
+    assert ended == [named]
+    assert forks.call(len, "ab", job=job) == 2  # a listener in the child
     assert ended == [named]
 
 
