@@ -38,7 +38,6 @@ class Children(LoopService):
         self._work_state = work_state
         self._returns: Returns | None = None
         self._unreaped: list[Return] = []
-        self._stopping = False
         super().__init__("offsider-children", self.tick, on_error)
 
     def start(self) -> None:
@@ -48,13 +47,17 @@ class Children(LoopService):
             forks.report_to(self._returns, self._loop.start)
 
     def stop(self) -> None:
-        first, self._stopping = not self._stopping, True
         self._loop.stop()
-        if self._returns is not None and first:
-            if self._loop.alive:
-                self._returns.wake()
-            else:
-                forks.report_no_more(self._returns)
+        if self._returns is not None:
+            self._returns.wake()
+
+    def join(self, timeout_seconds: float | None = None) -> bool:
+        """Wait for the thread to end, then stop receiving reports."""
+        ended = super().join(timeout_seconds)
+        if ended and self._returns is not None:
+            returns, self._returns = self._returns, None
+            forks.report_no_more(returns)
+        return ended
 
     def tick(self) -> float | None:
         """Wait for returned children, log them, and reap those whose jobs have ended."""
@@ -64,9 +67,6 @@ class Children(LoopService):
             self._log(child)
             self._unreaped.append(child)
         self._unreaped = [child for child in self._unreaped if self._runs(child.jid) or not _reaped(child.pid)]
-        if self._stopping:
-            forks.report_no_more(self._returns)
-            return None
         return 0.0
 
     def _log(self, child: Return) -> None:
