@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from copy import copy
+from dataclasses import replace
 from typing import Any, Literal, NamedTuple, cast
 
 from offsider.client.large_payloads import LargePayloads
@@ -22,7 +23,7 @@ from offsider.client.times import due_at
 from offsider.client.via import chosen_server
 from offsider.config.installation import Installation
 from offsider.config.routing import MAIN, Rules, route
-from offsider.core.arguments import are_plain, check_json, colliding_key, explain, odd_keys
+from offsider.core.arguments import Unsafe, are_plain, check_json, colliding_key, explain, odd_keys
 from offsider.core.compression import SMALL_BYTES, compress, is_compressed, readable
 from offsider.core.errors import InvalidArguments, InvalidJob, InvalidOptions
 from offsider.core.normalize import normalize, wrong_shape
@@ -163,13 +164,14 @@ class Preparer:
             return
         if are_plain(payload["args"]) and "kwargs" not in payload:  # most jobs
             return
-        message = _unsafe_argument(payload, job)
-        if message is not None:
-            self._complain(message, payload)
-
-    def _complain(self, message: str, payload: JobPayload) -> None:
+        found = _unsafe_argument(payload, job)
+        if found is None:
+            return
+        name, unsafe = found
         if self.config.client.strict_args == "raise":
-            raise InvalidArguments(message)
+            raise InvalidArguments(explain(payload["class"], name, unsafe))
+        # Without the path: keys of dicts are data, which must not reach a log.
+        message = explain(payload["class"], name, replace(unsafe, path=()))
         logger.warning("%s", message, extra={"fields": about_payload(payload)})
 
     # 1. build
@@ -350,22 +352,27 @@ class Preparer:
             return
         for name, value in payload.items():
             if type(value) in _CONTAINERS and name not in _ARGUMENTS and (keys := odd_keys(value)):
-                self._complain(f"{payload['class']}: {name!r} has the key {keys[0]!r}; JSON keys are strings", payload)
+                kind = type(keys[0]).__name__
+                message = f"{payload['class']}: {name!r} has a key of type {kind}; JSON keys are strings"
+                if self.config.client.strict_args == "raise":
+                    raise InvalidArguments(message)
+                logger.warning("%s", message, extra={"fields": about_payload(payload)})
 
 
 def _last(push: Push) -> Push | None:
     return push
 
 
-def _unsafe_argument(payload: JobPayload, declared: object | None) -> str | None:
+def _unsafe_argument(payload: JobPayload, declared: object | None) -> tuple[str, Unsafe] | None:
+    """Return the name of the first argument that JSON would change, and what it would change."""
     for position, value in enumerate(payload["args"]):
         unsafe = check_json(value)
         if unsafe is not None:
             job = cast("DeclaredJob | None", declared)
             name = f"args[{position}]" if job is None else job.parameter_name(position)
-            return explain(payload["class"], name, unsafe)
+            return name, unsafe
     for name, value in payload.get("kwargs", {}).items():
         unsafe = check_json(value)
         if unsafe is not None:
-            return explain(payload["class"], name, unsafe)
+            return name, unsafe
     return None

@@ -125,6 +125,7 @@ APPLICATION = """
         locked.enqueue_in(3600, password, token=token)
         locked.enqueue_in(3600, password, token=token)
         success.enqueue((password, 1), token={token: 1, 2: password})
+        success.enqueue({password: {1: 2}}, token=token)
         success.enqueue(password + "x" * 1000, token=token)
         note("pushed")
         success.enqueue(password)  # does not fit
