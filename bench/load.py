@@ -20,10 +20,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
+
+import redis
 
 from bench.slots import Slots
 from offsider import Client, Config
-from offsider.config.installation import Installation
 from offsider.embedded import EmbeddedServer
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -85,7 +87,7 @@ def measure(options: argparse.Namespace, folder: Path, server: EmbeddedServer) -
     client.push_bulk({"class": name, "args": ([number, "two", 3] for number in range(options.jobs))})
     print(f"pushed by 1,000      {options.jobs / (time.perf_counter() - started):>10,.0f} /s")
 
-    redis_before, scripts_before = Usage.of(server.pid or 0), scripts_run(config)
+    redis_before, scripts_before = Usage.of(server.pid or 0), scripts_run(server.url)
     worker = start_worker(options, folder, server.url)
     try:
         idle = wait_for_first(slots, worker)
@@ -94,14 +96,15 @@ def measure(options: argparse.Namespace, folder: Path, server: EmbeddedServer) -
     finally:
         worker.send_signal(signal.SIGTERM)
         worker.wait(timeout=60)
-    print(f"jobs a script        {options.jobs / max(1, scripts_run(config) - scripts_before):>10.1f}")
+    print(f"jobs a script        {options.jobs / max(1, scripts_run(server.url) - scripts_before):>10.1f}")
     return report(options, slots, idle, after, redis_after.cpu_seconds - redis_before.cpu_seconds)
 
 
-def scripts_run(config: Config) -> int:
+def scripts_run(url: str) -> int:
     """Return the number of scripts that the server has run so far."""
-    found = [line for line in Installation.of(config).redis.call("INFO", "commandstats").split() if b"evalsha" in line]
-    return int(found[0].partition(b"calls=")[2].partition(b",")[0]) if found else 0
+    untyped: Any = redis.Redis
+    with untyped.from_url(url) as client:
+        return int(client.info("commandstats").get("cmdstat_evalsha", {}).get("calls", 0))
 
 
 def start_worker(

@@ -1,11 +1,13 @@
-"""Compares the working tree with a revision: pushes and no-op jobs of both, in turns in one run.
+"""Compares the working tree with a revision: pushes, drains, pick-up and memory of both, in turns in one run.
 
-    python3 dev.py bench revision HEAD~50 --jobs 100000 --rounds 7
+    python3 dev.py bench revision HEAD~50 --rounds 12
 
 1. The code of the revision is exported into a temporary folder. Jobs, slots and server program are the same for both.
-2. In each round each of the two pushes declared jobs, one by one and in bulk, in its own process, and then runs them in
-   a worker process, on its own server. The order alternates between rounds.
-3. The ratio is the median of the ratios within each round, because other load on the machine disturbs both.
+2. In each round each of the two, on its own server: pushes jobs one by one and in bulk in a process; runs no-op jobs,
+   no-op jobs with the job log (INFO), and jobs of 10 ms in a worker process each; and starts single jobs in an idle
+   worker. The order of the two alternates between rounds.
+3. The ratio is the median of the ratios within each round, because other load on the machine disturbs both. It is above
+   1 if the working tree is better.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ import sys
 import tarfile
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -26,34 +29,19 @@ from pathlib import Path
 from bench import load
 from bench.load import ROOT
 from bench.slots import Slots
+from offsider import Client, Config
 from offsider.embedded import EmbeddedServer
 
 SINGLE_PUSHES = 5_000
-
-
-@dataclass(frozen=True)
-class Figures:
-    """One round with one of the two.
-
-    Attributes:
-        one_us: microseconds per single push.
-        bulk_us: microseconds per job of a bulk push.
-        rate: jobs per second in the middle 80 %.
-        worker_us: CPU microseconds of the worker per job.
-    """
-
-    one_us: float
-    bulk_us: float
-    rate: float
-    worker_us: float
-
-
-SHOWN: Mapping[str, Callable[[Figures], float]] = {
-    "pushed one by one, us": lambda figures: figures.one_us,
-    "pushed in bulk, us": lambda figures: figures.bulk_us,
-    "ran, jobs/s": lambda figures: figures.rate,
-    "worker CPU a job, us": lambda figures: figures.worker_us,
-}
+LOGGED_SHARE = 0.3
+SHORT_JOBS, SHORT_MS, SHORT_THREADS = 5_000, 10.0, 50
+PICK_UPS, GAP_SECONDS = 200, 0.01
+#: The figures of one round, by their names. More is better for `RATES`; less is better for the others.
+Figures = Mapping[str, float]
+NO_OPS, LOGGED = "no-ops, jobs/s", "no-ops with INFO log, jobs/s"
+SHORT = f"{SHORT_MS:g} ms at concurrency {SHORT_THREADS}, jobs/s"
+RATES = (NO_OPS, LOGGED, SHORT)
+BAR = 0.97
 
 
 def main() -> int:
@@ -67,21 +55,27 @@ def main() -> int:
         for number in range(options.rounds):
             for kind in [*sources][:: 1 if number % 2 else -1]:
                 runs[kind].append(measure(options, sources[kind]))
-                shown = "  ".join(f"{what} {read(runs[kind][-1]):,.1f}" for what, read in SHOWN.items())
+                shown = "  ".join(f"{what} {value:,.1f}" for what, value in runs[kind][-1].items())
                 print(f"round {number + 1} {kind:<7} {shown}", flush=True)
-    print(f"\n{'median of the rounds':<24}{'before':>12}{'now':>12}{'now / before':>14}")
-    for what, read in SHOWN.items():
-        before, now = ([read(figures) for figures in runs[kind]] for kind in ("before", "now"))
-        ratio = statistics.median(second / first for first, second in zip(before, now, strict=True))
-        print(f"{what:<24}{statistics.median(before):>12,.1f}{statistics.median(now):>12,.1f}{ratio:>14.3f}")
+    print(table(runs["before"], runs["now"]))
     return 0
+
+
+def table(before: Sequence[Figures], now: Sequence[Figures]) -> str:
+    """Return the medians of both, and the medians of their ratios within a round; ``<`` marks one below `BAR`."""
+    lines = [f"\n{'median of the rounds':<40}{'before':>12}{'now':>12}{'ratio':>10}"]
+    for what in before[0]:
+        pairs = [(first[what], second[what]) for first, second in zip(before, now, strict=True)]
+        ratio = statistics.median(new / old if what in RATES else old / new for old, new in pairs)
+        old, new = (statistics.median(values) for values in zip(*pairs, strict=True))
+        lines.append(f"{what:<40}{old:>12,.1f}{new:>12,.1f}{ratio:>10.3f}{' <' if ratio < BAR else ''}")
+    return "\n".join(lines)
 
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="dev.py bench revision", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("revision", help="git revision to compare with")
     parser.add_argument("--jobs", type=int, default=100_000)
-    parser.add_argument("--concurrency", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--push", action="store_true", help=argparse.SUPPRESS)
     return parser.parse_args()
@@ -97,28 +91,84 @@ def export(revision: str, folder: Path) -> Path:
 
 def measure(options: argparse.Namespace, source: Path) -> Figures:
     """Run one round with the code in ``source``."""
+    figures: dict[str, float] = {}
     with tempfile.TemporaryDirectory(prefix="offsider-bench-") as name, EmbeddedServer(Path(name) / "s") as server:
-        folder = Path(name)
-        slots = Slots(folder / "slots", options.jobs)
-        environ = {"PYTHONPATH": f"{source}{os.pathsep}{ROOT}"}
-        one_us, bulk_us = pushed(options, environ, folder, server.url)
-        plain = argparse.Namespace(**{**vars(options), "job_ms": 0, "log_level": "warn"})
-        worker = load.start_worker(plain, folder, server.url, environ)
-        try:
+        ground = Ground(Path(name), server.url, {"PYTHONPATH": f"{source}{os.pathsep}{ROOT}"})
+        slots = Slots(ground.folder / "slots", options.jobs)
+        figures["pushed one by one, us"], figures["pushed in bulk, us"] = pushed(options, ground)
+        with ground.worker() as worker:
             idle = load.wait_for_first(slots, worker)
             load.wait_for_all(slots, options.jobs)
             after = load.Usage.of(worker.pid)
+        figures[NO_OPS] = load.middle_rate(slots.read())
+        figures["worker CPU per no-op, us"] = (after.cpu_seconds - idle.cpu_seconds) / options.jobs * 1e6
+        figures["worker memory after no-ops, MB"] = after.rss_mb
+        figures[LOGGED] = ground.drain(int(options.jobs * LOGGED_SHARE), log_level="info")
+        figures[SHORT] = ground.drain(SHORT_JOBS, concurrency=SHORT_THREADS, job_ms=SHORT_MS)
+        figures["pick-up p50, us"], figures["idle worker, MB"] = picked_up(ground)
+    return figures
+
+
+@dataclass(frozen=True)
+class Ground:
+    """Where one round runs: a folder for its files, the URL of its server, and the environment that names the code."""
+
+    folder: Path
+    url: str
+    environ: Mapping[str, str]
+
+    @contextmanager
+    def worker(self, **plan: float | str) -> Generator[subprocess.Popen[bytes]]:
+        """Run a worker; ``plan`` has options of `bench.load`."""
+        usual = {"concurrency": 10, "job_ms": 0.0, "log_level": "warn"}
+        worker = load.start_worker(argparse.Namespace(**usual | plan), self.folder, self.url, self.environ)
+        try:
+            yield worker
         finally:
             worker.terminate()
             worker.wait(timeout=60)
-        worker_us = (after.cpu_seconds - idle.cpu_seconds) / options.jobs * 1e6
-        return Figures(one_us, bulk_us, load.middle_rate(slots.read()), worker_us)
+
+    def client(self) -> Client:
+        """Return a client of the working tree: the same one for both."""
+        config = Config()
+        config.redis.url = self.url
+        return Client(config)
+
+    def drain(self, jobs: int, **plan: float | str) -> float:
+        """Run jobs that are stored before the worker starts; return jobs per second in the middle 80 %."""
+        slots = Slots(self.folder / "slots", jobs)
+        self.client().push_bulk({"class": "bench.noop", "args": ([number] for number in range(jobs))})
+        with self.worker(**plan) as worker:
+            load.wait_for_first(slots, worker)
+            load.wait_for_all(slots, jobs)
+        return load.middle_rate(slots.read())
 
 
-def pushed(options: argparse.Namespace, environ: Mapping[str, str], folder: Path, url: str) -> tuple[float, float]:
+def picked_up(ground: Ground) -> tuple[float, float]:
+    """Push single jobs to an idle worker; return the median microseconds from push to start, and its memory in MB."""
+    slots, client = Slots(ground.folder / "slots", PICK_UPS + 1), ground.client()
+    with ground.worker() as worker:
+        client.push({"class": "bench.noop", "args": [PICK_UPS]})
+        load.wait_for_first(slots, worker)
+        time.sleep(1)
+        memory = load.Usage.of(worker.pid).rss_mb
+        pushed_at: list[int] = []
+        for number in range(PICK_UPS):
+            pushed_at.append(time.monotonic_ns())
+            client.push({"class": "bench.noop", "args": [number]})
+            time.sleep(GAP_SECONDS)
+        load.wait_for_all(slots, PICK_UPS + 1)
+    starts = [start for start, _, _ in slots.read()]
+    late = [start - at for start, at in zip(starts, pushed_at, strict=False)]
+    return statistics.median(late) / 1000, memory
+
+
+def pushed(options: argparse.Namespace, ground: Ground) -> tuple[float, float]:
     command = [sys.executable, "-m", "bench.revision", options.revision, "--push", "--jobs", str(options.jobs)]
-    further = {"OFFSIDER_BENCH_SLOTS": str(folder / "slots"), "OFFSIDER_REDIS_URL": url, **environ}
-    said = subprocess.run(command, env=os.environ | further, cwd=folder, check=True, capture_output=True, text=True)
+    further = {"OFFSIDER_BENCH_SLOTS": str(ground.folder / "slots"), "OFFSIDER_REDIS_URL": ground.url, **ground.environ}
+    said = subprocess.run(
+        command, env=os.environ | further, cwd=ground.folder, check=True, capture_output=True, text=True
+    )
     one_us, bulk_us = map(float, said.stdout.split())
     return one_us, bulk_us
 
