@@ -28,7 +28,7 @@ def written(summary: Summary | None, digits: int = 0, times: float = 1) -> str:
     if summary is None:
         return "–"  # noqa: RUF001  # a dash, as a table has it
     middle, low, high = (f"{value * times:,.{digits}f}" for value in (summary.median, summary.low, summary.high))
-    span = "" if low == high else f" ({low}–{high})"  # noqa: RUF001
+    span = " (n = 1)" if summary.count == 1 else "" if low == high else f" ({low}–{high})"  # noqa: RUF001
     return f"{'~' if summary.noisy else ''}{middle}{span}"
 
 

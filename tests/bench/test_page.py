@@ -36,7 +36,7 @@ def test_the_pages_have_their_markers(page):
 
 def test_the_report_tells_machine_figures_settings_and_bars():
     text = report(ABOUT, Rows(SAMPLES), CONTESTANTS)
-    for part in ("2 CPUs (a CPU)", "| offsider | ~50,000 |", "**Settings**", "not measured"):
+    for part in ("2 CPUs (a CPU)", "| offsider | ~50,000 (n = 1) |", "**Settings**", "not measured"):
         assert part in text
 
 

@@ -23,14 +23,14 @@ def test_a_range_that_does_not_show_is_left_out():
 
 
 def test_a_disturbed_figure_is_marked_and_a_missing_one_is_a_dash():
-    assert written(Summary(2.0, 2.0, 2.0, 1, noisy=True), 1) == "~2.0"
+    assert written(Summary(2.0, 2.0, 2.0, 1, noisy=True), 1) == "~2.0 (n = 1)"
     assert written(None) == "–"  # noqa: RUF001
 
 
 def test_only_contestants_with_a_figure_are_in_a_table_and_only_tables_with_contestants():
     text = all_tables(ROWS, CONTESTANTS)
     assert "| offsider | 55,000 (50,000–60,000) |" in text  # noqa: RUF001
-    assert "| Huey | ~4,000 |" in text
+    assert "| Huey | ~4,000 (n = 1) |" in text
     assert "SAQ" not in text
     assert "Pushed" not in text
 
