@@ -61,18 +61,14 @@ class HealthServer:
         address: ``host:port``, as in the setting ``worker.health``.
         shard: shard of the workers, included in JSON responses; empty for none.
 
-    Attributes:
-        health: called at each probe for the health of the workers.
-        totals: counters for a scrape.
-
     Raises:
         ConfigurationError: cannot listen on the address.
     """
 
     def __init__(self, address: str, *, shard: str = "") -> None:
         self._shard = shard
-        self.health: Callable[[], Health] = Starting
-        self.totals = Totals()
+        self._health: Callable[[], Health] = Starting
+        self._totals = Totals()
         self._socket = _listening(address)
         self._serving = self._closed = False
         self._open: dict[socket.socket, None] = {}
@@ -84,8 +80,16 @@ class HealthServer:
         """The port that it listens on."""
         return int(self._socket.getsockname()[1])
 
-    def serve(self) -> None:
-        """Start to respond, in threads."""
+    def serve(self, health: Callable[[], Health], totals: Totals) -> None:
+        """Respond in threads. A second call replaces the arguments of the first.
+
+        Args:
+            health: called at each probe for the health of the workers.
+            totals: counters for a scrape.
+        """
+        self._health, self._totals = health, totals
+        if self._serving:
+            return
         self._serving = True
         threading.Thread(target=self._accept, name="offsider-health", daemon=True).start()
 
@@ -123,7 +127,7 @@ class HealthServer:
     def _answer(self, connection: socket.socket) -> None:
         try:
             with connection, suppress(OSError):
-                connection.sendall(response(_read(connection), self.health, self.totals, self._shard))
+                connection.sendall(response(_read(connection), self._health, self._totals, self._shard))
         finally:
             with self._lock:
                 self._open.pop(connection, None)

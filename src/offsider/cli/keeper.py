@@ -18,7 +18,7 @@ from offsider.cli.failure import flush_output
 from offsider.cli.title import title_setter
 from offsider.logs.setup import describe, logger
 from offsider.worker.alive.keeper.channel import Channel
-from offsider.worker.alive.keeper.link import KeeperLink
+from offsider.worker.alive.keeper.link import KeeperProcess
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 IGNORED = ("TERM", "INT", "QUIT", "HUP", "TSTP", "TTIN", "TTOU", "USR1", "USR2")
 
 
-def start_keeper(config: Config, health: HealthServer | None = None) -> KeeperLink | None:
+def start_keeper(config: Config, health: HealthServer | None = None) -> KeeperProcess | None:
     """Start a keeper for this process; return None, with a warning, if it is disabled or the system cannot fork.
 
     Args:
@@ -45,7 +45,7 @@ def start_keeper(config: Config, health: HealthServer | None = None) -> KeeperLi
     channel.only_send()
     if health is not None:
         health.close()
-    return KeeperLink(channel, keeper_pid)
+    return KeeperProcess(channel, keeper_pid)
 
 
 def warn_of_no_keeper(config: Config) -> None:
@@ -92,11 +92,11 @@ def _keep(
         # Imported here, in the keeper only: the worker imports the engine when it needs it.
         from offsider.worker.alive.keeper.keeping import Keeper
 
-        keeper = Keeper(config, channel, starter_pid)
-        if health is not None:
-            health.health, health.totals = lambda: keeper.health, keeper.totals
-            health.serve()
-            keeper.on_no_more = health.close
+        if health is None:
+            keeper = Keeper(config, channel, starter_pid)
+        else:
+            keeper = Keeper(config, channel, starter_pid, on_no_more=health.close)
+            health.serve(lambda: keeper.health, keeper.totals)
         keeper.run()
     except BaseException as error:  # noqa: BLE001  # there is no caller to raise it to; the workers continue without a keeper
         logger.error("the keeper failed: %s", describe(error), exc_info=error)

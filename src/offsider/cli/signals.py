@@ -59,8 +59,6 @@ class SignalQueue:
         #: The signal mask of each thread that forks, from before the fork.
         self._forking = threading.local()
         self.booting = False
-        #: Called before the pipe is read, because its descriptor number may have been reused.
-        self.before_reading: Callable[[], None] = lambda: None
 
     def install(self) -> None:
         """Install the handlers, or reinstall replaced ones; ConfigurationError outside of the main thread."""
@@ -113,21 +111,27 @@ class SignalQueue:
         with suppress(BlockingIOError):  # the pipe is full, so the waiting thread is awake already
             os.write(self._writing, b"\0")
 
-    def wait(self, timeout_seconds: float | None, also: Collection[int] = ()) -> list[str]:
+    def wait(
+        self,
+        timeout_seconds: float | None,
+        also: Collection[int] = (),
+        before_reading: Callable[[], None] = lambda: None,
+    ) -> list[str]:
         """Return the names that arrived, in order; an empty list after the timeout or a `wake`.
 
         Args:
             timeout_seconds: how long to wait.
             also: file descriptors that end the wait too when they become readable.
+            before_reading: called before the pipe is read, because its descriptor number may have been reused.
         """
         try:
             readable, _, _ = select.select([self._reading, *also], [], [], timeout_seconds)
         except OSError:
-            self.before_reading()
+            before_reading()
             raise
         names: list[str] = []
         if self._reading in readable:
-            self.before_reading()
+            before_reading()
             numbers = os.read(self._reading, 4096)
             names = [self._numbers[number] for number in numbers if number in self._numbers]
         return names

@@ -13,7 +13,7 @@ from offsider.cli.application import ITS_OWN, BrokenApplication
 from offsider.cli.boot import Forked, check, configured, load
 from offsider.cli.exit import end_process
 from offsider.cli.failure import explain, give_up
-from offsider.cli.health import HealthServer
+from offsider.cli.health import HealthServer, Starting
 from offsider.cli.keeper import start_keeper
 from offsider.cli.main_loop import MainLoop
 from offsider.cli.options import WorkerOptions, worker_options
@@ -22,7 +22,8 @@ from offsider.cli.signals import SignalQueue, StoppedEarly, send_to_self
 from offsider.cli.supervisor.supervisor import Supervisor
 from offsider.core.errors import OffsiderError
 from offsider.logs.setup import setup_logging
-from offsider.worker.alive.keeper.link import KeeperLink
+from offsider.worker.alive.keeper.link import KeeperProcess
+from offsider.worker.totals import Totals
 
 if TYPE_CHECKING:
     from offsider.config.config import Config
@@ -66,7 +67,7 @@ def _health_server(config: Config) -> HealthServer | None:
 
 def run_worker(
     options: WorkerOptions,
-    keeper: KeeperLink | None = None,
+    keeper: KeeperProcess | None = None,
     forked: Forked | None = None,
     *,
     health: HealthServer | None = None,
@@ -75,7 +76,7 @@ def run_worker(
 
     Args:
         options: the command line.
-        keeper: link to the keeper that was forked before.
+        keeper: the keeper that was forked before.
         forked: data from the supervisor that forked this process.
         health: health endpoint that the worker itself serves if there is no keeper.
 
@@ -86,10 +87,10 @@ def run_worker(
     try:
         with ExitStack() as resources:
             if health is not None:
-                health.serve()
+                health.serve(Starting, Totals())
             running = _start(options, signals, resources, keeper, forked)
             if health is not None:
-                health.health, health.totals = running.health, running.totals
+                health.serve(running.health, running.totals)
             code = running.until_stopped()
     except BaseException as error:
         signals.close()
@@ -103,7 +104,7 @@ def _start(
     options: WorkerOptions,
     signals: SignalQueue,
     resources: ExitStack,
-    keeper: KeeperLink | None,
+    keeper: KeeperProcess | None,
     forked: Forked | None,
 ) -> MainLoop:
     """Boot, and start the launcher."""
@@ -121,9 +122,7 @@ def _start(
     # Imported here: it imports the whole engine, and errors of the application must be reported without that delay.
     from offsider.worker.launcher import Launcher
 
-    launcher = Launcher(config, keeper=keeper)
-    launcher.on_signal = send_to_self
-    signals.before_reading = launcher.look_at_descriptors
+    launcher = Launcher(config, keeper=keeper, on_signal=send_to_self)
     try:
         launcher.start()
     except OffsiderError:

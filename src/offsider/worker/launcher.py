@@ -40,6 +40,7 @@ from offsider.jobs import registry
 from offsider.runtime.leader import Leader
 from offsider.storage import descriptors, owners
 from offsider.worker.alive.isolation import Isolation
+from offsider.worker.alive.keeper.link import KeeperLink, KeeperProcess, Status
 from offsider.worker.alive.liveness import Liveness
 from offsider.worker.alive.ownership import Ownership
 from offsider.worker.alive.sweeper import Sweeper
@@ -70,7 +71,6 @@ if TYPE_CHECKING:
     from offsider.core.series import Series
     from offsider.runtime.service import Service
     from offsider.storage.redis import Redis
-    from offsider.worker.alive.keeper.link import KeeperLink
     from offsider.worker.fetch.fetcher import Fetcher
 
 logger = logging.getLogger("offsider")
@@ -91,16 +91,21 @@ class Launcher:
         config: frozen by `start`.
         embedded: the worker runs inside another program, and ignores signals from Redis.
         keeper: receives the worker's identity and state.
+        on_signal: handles ``TSTP``, ``TERM`` and ``TTIN`` that were sent through Redis; by default the launcher does.
     """
 
-    def __init__(self, config: Config, *, embedded: bool = False, keeper: KeeperLink | None = None) -> None:
+    def __init__(
+        self,
+        config: Config,
+        *,
+        embedded: bool = False,
+        keeper: KeeperProcess | None = None,
+        on_signal: Callable[[str], None] | None = None,
+    ) -> None:
         self.config = config
         self.embedded = embedded
-        self._keeper = keeper
-        if keeper is not None:
-            keeper.state = self.state
-        #: Handles ``TSTP``, ``TERM`` and ``TTIN`` that were sent through Redis.
-        self.on_signal: Callable[[str], None] = self._act_on
+        self._keeper = KeeperLink(keeper, self._status) if keeper is not None else None
+        self._on_signal = on_signal if on_signal is not None else self._act_on
         self.work_state = WorkState(SloTargets(config).target)
         #: Counts for a health endpoint without a keeper.
         self.totals = Totals()
@@ -138,8 +143,6 @@ class Launcher:
         config.freeze()
         registry.check_all(config)
         config.events.emit("startup", once=True)
-        if self._keeper is not None:
-            self._keeper.max_strikes = config.worker.max_strikes
         installation = Installation.of(config)
         if not self.embedded:  # it may end the process, and must not end another program
             descriptors.watch()
@@ -219,21 +222,18 @@ class Launcher:
             ownership,
             self.work_state,
             quiet=lambda: self.quieted,
-            on_signal=lambda signal: self.on_signal(signal),  # noqa: PLW0108 - assigned after the start
+            on_signal=self._on_signal,
             embedded=self.embedded,
             coroutines=lambda: sum(manager.coroutines for manager in self._managers),
             count=self._count if config.worker.health else None,
             beaten=rescue.beaten,
         )
-        watchdog = Watchdog(config, redis, self._fetchers, None if self.embedded else self._give_up)
-        self._stuck = watchdog.stuck
-        if self._keeper is not None:
-            self._keeper.stuck = watchdog.stuck
+        self._watchdog = Watchdog(config, redis, self._fetchers, None if self.embedded else self._give_up)
         self._scheduler = Scheduler(config, redis, Client(config, redis))
         self._services = [
             Liveness(config, ownership, audits, self._keeper),
             Sweeper(config, redis, ownership),
-            watchdog,
+            self._watchdog,
             self._heartbeat,
             self._scheduler,
             *([self._failures] if self._failures is not None else []),
@@ -388,8 +388,12 @@ class Launcher:
         now = time.monotonic()
         life_seconds, beaten_at = self.config.worker.liveness_seconds, self._ownership.beaten_at
         pid = os.getpid()
-        worker = WorkerHealth(pid, self.identity, self.state(), life_seconds, beaten_at, now, tuple(self._stuck()))
+        worker = WorkerHealth(pid, self.identity, self.state(), life_seconds, beaten_at, now, self._watchdog.stuck())
         return HealthState(workers={pid: worker})
+
+    def _status(self) -> Status:
+        # The first report is the registration of the owner, when all parts exist.
+        return Status(self.state(), self._watchdog.stuck(), self.config.worker.max_strikes)
 
     def _tell_keeper(self) -> None:
         if self._keeper is not None:
@@ -418,7 +422,7 @@ class Launcher:
 
     def _give_up(self, reason: str) -> None:
         self.broken = reason
-        self.on_signal("TERM")
+        self._on_signal("TERM")
 
     def _act_on(self, signal: str) -> None:
         # A stop waits for the heartbeat's thread, which calls this, so run the action in a new thread.

@@ -16,6 +16,7 @@ from offsider.core.errors import ConfigurationError
 from offsider.storage.owners import Lists
 from offsider.storage.redis import RedisSettings
 from offsider.worker.alive.keeper.channel import Channel
+from offsider.worker.alive.keeper.link import KeeperLink, Status
 from tests.waiting import wait_for
 
 
@@ -62,7 +63,8 @@ def test_a_worker_has_its_ends_of_what_it_shares_and_no_others(monkeypatch):
     reading, writing = os.pipe()
     channel, signals, let_go = Channel(), SignalQueue(), []
 
-    def work_as(options, link, forked):
+    def work_as(options, keeper, forked):
+        link = KeeperLink(keeper, Status)
         link.owns(Lists("host:1:aaaaaaaaaaaa", {}), 9000, RedisSettings())
         forked.say_ready(3)
         told = ["NOTIFY_SOCKET" in os.environ, link.gone, sibling.parent_link.fileno(), list(options.queue), let_go]

@@ -78,8 +78,13 @@ def starter():
 
 
 @pytest.fixture
-def keeper(worker_config, channel, starter):
-    return Keeper(worker_config, channel, starter.pid)
+def heard():
+    return []
+
+
+@pytest.fixture
+def keeper(worker_config, channel, starter, heard):
+    return Keeper(worker_config, channel, starter.pid, on_no_more=lambda: heard.append("no more"))
 
 
 @pytest.fixture
@@ -300,15 +305,13 @@ def test_a_supervisor_tells_how_many_there_shall_be_and_when_no_more_come(keeper
     assert not keeper.turn()
 
 
-def test_whoever_waits_for_its_end_does_not_wait_for_a_second_look(keeper, worker, parts, raw_redis):
+def test_whoever_waits_for_its_end_does_not_wait_for_a_second_look(keeper, heard, worker, parts, raw_redis):
     push(raw_redis, "Short", 1)
     claim_jobs(parts.redis, worker, 1)
     keeper._channel.send(worker.report())
     keeper.turn()
     worker.end()
     assert keeper.turn()
-    heard = []
-    keeper.on_no_more = lambda: heard.append("no more")
     for _ in range(2):
         keeper._channel.send(encode(Orders(no_more=True)))
     assert not keeper.turn()

@@ -14,7 +14,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from offsider.cli import health as module
-from offsider.cli.health import MOST_CONNECTIONS, REQUEST_BYTES, HealthServer, response
+from offsider.cli.health import MOST_CONNECTIONS, REQUEST_BYTES, HealthServer, Starting, response
 from offsider.core.errors import ConfigurationError
 from offsider.core.series import Series
 from offsider.worker.totals import Totals
@@ -71,20 +71,20 @@ def ask(server, path, method="GET", **headers):
     ],
 )
 def test_each_path_has_its_answer(server, fares, path, status, body):
-    server.health = lambda: fares
-    server.serve()
+    server.serve(lambda: fares, Totals())
     assert ask(server, path)[:2] == (status, body)
 
 
 def test_before_anything_is_known_it_lives_and_is_not_ready(server):
-    server.serve()
+    server.serve(Starting, Totals())
     assert ask(server, "/live")[:2] == (200, "ok\n")
     assert ask(server, "/ready")[:2] == (503, "the worker is starting\n")
+    server.serve(lambda: WELL, Totals())
+    assert ask(server, "/ready")[:2] == (200, "ok\n")
 
 
 def test_it_is_json_for_those_who_want_json(server):
-    server.health = lambda: QUIET
-    server.serve()
+    server.serve(lambda: QUIET, Totals())
     status, body, answer = ask(server, "/ready", Accept="application/json")
     assert status == 503
     assert answer.getheader("Content-Type") == "application/json; charset=utf-8"
@@ -94,15 +94,14 @@ def test_it_is_json_for_those_who_want_json(server):
 
 def test_it_tells_which_shard_the_workers_serve():
     server = HealthServer("127.0.0.1:0", shard="urgent")
-    server.serve()
+    server.serve(Starting, Totals())
     assert json.loads(ask(server, "/live", Accept="application/json")[1])["shard"] == "urgent"
     assert ask(server, "/live")[1] == "ok\n"
     server.close()
 
 
 def test_head_has_the_same_head_and_no_body(server):
-    server.health = lambda: QUIET
-    server.serve()
+    server.serve(lambda: QUIET, Totals())
     status, body, answer = ask(server, "/ready", "HEAD")
     assert (status, body) == (503, "")
     assert int(answer.getheader("Content-Length")) == len("worker 7 is quiet\n1 of 2 workers claim jobs\n")
@@ -112,7 +111,7 @@ def test_head_has_the_same_head_and_no_body(server):
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS"])
 def test_nothing_can_be_done_to_it(server, method):
-    server.serve()
+    server.serve(Starting, Totals())
     status, _, answer = ask(server, "/live", method)
     assert (status, answer.getheader("Allow")) == (405, "GET, HEAD")
 
@@ -165,7 +164,7 @@ def test_a_check_that_fails_itself_is_a_reason():
 
 
 def test_those_who_say_nothing_keep_nobody_from_being_heard(server, monkeypatch):
-    server.serve()
+    server.serve(Starting, Totals())
     silent = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(2 * MOST_CONNECTIONS)]
     started = time.monotonic()
     assert ask(server, "/live")[0] == 200
@@ -178,7 +177,7 @@ def test_those_who_say_nothing_keep_nobody_from_being_heard(server, monkeypatch)
 
 def test_one_who_talks_for_ever_is_cut_off(server, monkeypatch):
     monkeypatch.setattr(module, "REQUEST_SECONDS", 0.2)
-    server.serve()
+    server.serve(Starting, Totals())
     with socket.create_connection(("127.0.0.1", server.port)) as talker:
         talker.settimeout(10)
         talker.sendall(b"GET /live HTTP/1.1\r\n")
@@ -224,7 +223,7 @@ def here_is_ipv6() -> bool:
 
 
 def test_closing_ends_it(server):
-    server.serve()
+    server.serve(Starting, Totals())
     ask(server, "/live")
     port = server.port
     server.close()
@@ -249,15 +248,16 @@ def test_out_of_file_descriptors_it_goes_on_later(server, caplog):
             return getattr(self.real, name)
 
     server._socket = Full(server._socket)
-    server.serve()
+    server.serve(Starting, Totals())
     assert ask(server, "/live")[0] == 200
     assert "cannot accept a connection: OSError: too many open files" in caplog.text
 
 
 def test_a_scrape_is_answered_in_the_text_format(server):
     counted = [Series({"class": "A", "queue": "q"}, processed=3, failed=1)]
-    server.totals.add(1, counted, busy=1, concurrency=10)
-    server.serve()
+    totals = Totals()
+    totals.add(1, counted, busy=1, concurrency=10)
+    server.serve(Starting, totals)
     status, body, answer = ask(server, "/metrics")
     assert (status, answer.headers["Content-Type"]) == (200, "text/plain; version=0.0.4; charset=utf-8")
     families = {family.name: family for family in text_string_to_metric_families(body)}
@@ -267,14 +267,14 @@ def test_a_scrape_is_answered_in_the_text_format(server):
 
 
 def test_a_scrape_before_anything_was_counted_is_answered_too(server):
-    server.serve()
+    server.serve(Starting, Totals())
     assert ask(server, "/metrics")[0] == 200
 
 
 def test_a_scrape_without_the_library_names_the_way_out(server, monkeypatch):
     monkeypatch.delitem(sys.modules, "offsider.prometheus.text", raising=False)
     monkeypatch.setitem(sys.modules, "prometheus_client.core", None)
-    server.serve()
+    server.serve(Starting, Totals())
     status, body, _ = ask(server, "/metrics")
     assert (status, body) == (501, '/metrics needs prometheus-client: pip install "offsider[prometheus]"\n')
     assert ask(server, "/live")[0] == 200

@@ -28,6 +28,9 @@ class FakeLauncher:
         self.calls.append("quiet")
         self.quieted.set()
 
+    def look_at_descriptors(self):
+        pass
+
     def stop(self):
         self.calls.append("stop")
         self.may_stop.wait(10)
@@ -48,7 +51,8 @@ class FakeSignals:
         self.pauses = []
         self.failed = []
 
-    def wait(self, timeout_seconds):
+    def wait(self, timeout_seconds, before_reading):
+        before_reading()
         self.pauses.append(timeout_seconds)
         step = self.script.pop(0) if self.script else []
         return step() or [] if callable(step) else step

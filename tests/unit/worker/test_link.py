@@ -11,7 +11,7 @@ from offsider.core.series import Series
 from offsider.storage.owners import Lists
 from offsider.storage.redis import RedisSettings
 from offsider.worker.alive.keeper.channel import Channel
-from offsider.worker.alive.keeper.link import SERIES_AT_ONCE, KeeperLink
+from offsider.worker.alive.keeper.link import SERIES_AT_ONCE, KeeperLink, KeeperProcess, Status
 from offsider.worker.alive.keeper.messages import Counted, Report, decode
 
 LISTS = Lists("host:1:aaaaaaaaaaaa", {"default": ("low",)})
@@ -33,22 +33,20 @@ def told(channel) -> list[Report]:
 
 
 def test_each_report_is_complete_and_tells_the_state_of_its_moment(channel):
-    link = KeeperLink(channel)
-    states = iter(["ready", "quiet"])
-    link.state = lambda: next(states)
+    states = iter([Status(), Status("quiet", ("its fetch loop stands still",), max_strikes=5)])
+    link = KeeperLink(KeeperProcess(channel), lambda: next(states))
     link.repeat()
     assert told(channel) == []
     link.owns(LISTS, 9000, REDIS)
-    link.stuck = lambda: ["its fetch loop stands still"]
     link.repeat()
     assert told(channel) == [
         Report(os.getpid(), LISTS, 9000, REDIS, "ready"),
-        Report(os.getpid(), LISTS, 9000, REDIS, "quiet", ("its fetch loop stands still",)),
+        Report(os.getpid(), LISTS, 9000, REDIS, "quiet", ("its fetch loop stands still",), 5),
     ]
 
 
 def test_the_last_report_of_a_worker_is_that_it_has_left(channel):
-    link = KeeperLink(channel)
+    link = KeeperLink(KeeperProcess(channel), Status)
     link.owns(LISTS, 9000, REDIS)
     link.left()
     link.repeat()
@@ -56,7 +54,7 @@ def test_the_last_report_of_a_worker_is_that_it_has_left(channel):
 
 
 def test_counts_arrive_in_parts_that_fit_into_datagrams(channel):
-    link = KeeperLink(channel)
+    link = KeeperLink(KeeperProcess(channel), Status)
     link.count([Series({"class": f"A{number}" * 50}, processed=1) for number in range(SERIES_AT_ONCE + 1)], 3, 10)
     first, rest = (decode(channel.receive() or b"") for _ in range(2))
     assert isinstance(first, Counted)
@@ -66,12 +64,12 @@ def test_counts_arrive_in_parts_that_fit_into_datagrams(channel):
 
 
 def test_empty_counts_are_sent_as_well(channel):
-    KeeperLink(channel).count([], 0, 10)
+    KeeperLink(KeeperProcess(channel), Status).count([], 0, 10)
     assert decode(channel.receive() or b"") == Counted(os.getpid(), (), 0, 10)
 
 
 def test_counts_that_do_not_fit_are_sent_the_next_time(channel, monkeypatch):
-    link, room = KeeperLink(channel), [False]
+    link, room = KeeperLink(KeeperProcess(channel), Status), [False]
     send = channel.send
     monkeypatch.setattr(channel, "send", lambda datagram: room[0] and send(datagram))
     link.count([Series({"class": "A"}, processed=1)], 0, 1)
@@ -84,7 +82,7 @@ def test_counts_that_do_not_fit_are_sent_the_next_time(channel, monkeypatch):
 
 def test_no_counts_are_sent_to_a_keeper_that_is_gone(channel):
     channel.only_send()
-    link = KeeperLink(channel)
+    link = KeeperLink(KeeperProcess(channel), Status)
     link.count([Series({"class": "A"})], 0, 1)
     assert link.gone
     link.count([Series({"class": "A"})], 0, 1)
@@ -95,7 +93,7 @@ def test_a_lost_keeper_is_logged_once_and_reaped(channel, caplog):
     if keeper == 0:
         os._exit(0)
     os.waitid(os.P_PID, keeper, os.WEXITED | os.WNOWAIT)
-    link = KeeperLink(channel, keeper)
+    link = KeeperLink(KeeperProcess(channel, keeper), Status)
     channel.only_send()
     with caplog.at_level(logging.WARNING, "offsider"):
         for _ in range(3):

@@ -22,7 +22,7 @@ from offsider.cli.supervisor.parent_link import ParentLink, WorkerEnd, make_pare
 from offsider.core.errors import OffsiderError
 from offsider.logs.setup import logger
 from offsider.worker.alive.keeper.endings import Program
-from offsider.worker.alive.keeper.link import KeeperLink
+from offsider.worker.alive.keeper.link import KeeperProcess
 from offsider.worker.memory_limits import MemoryLimits, MemoryWatch
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from offsider.config.config import Config
     from offsider.worker.alive.keeper.channel import Channel
 
-WorkAs: TypeAlias = "Callable[[WorkerOptions, KeeperLink | None, Forked], int]"
+WorkAs: TypeAlias = "Callable[[WorkerOptions, KeeperProcess | None, Forked], int]"
 
 # systemd accepts notifications of the supervisor only.
 OF_THE_SUPERVISOR = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
@@ -159,11 +159,11 @@ class Forker:
         options = self._with_queues(slot)
         if self._preloaded is not None:
             self._preloaded.random.seed()
-        link = None
+        keeper = None
         if self._channel is not None:
             self._channel.only_send()
-            link = KeeperLink(self._channel)
-        return self._work_as(options, link, Forked(self._preloaded, end.say_ready))
+            keeper = KeeperProcess(self._channel)
+        return self._work_as(options, keeper, Forked(self._preloaded, end.say_ready))
 
     def _with_queues(self, slot: int) -> WorkerOptions:
         """Return the options of one worker; with groups, the queues of its group."""

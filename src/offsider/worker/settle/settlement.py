@@ -45,21 +45,17 @@ class Settlement:
         self._retrier = Retrier(config)
 
     def settle(self, unit: UnitOfWork, run: Run) -> None:
-        """Settle a run in the thread that ran it."""
-        if unit.settled:  # already requeued by the last step of a stop
-            unit.run = run
-            self._fetcher.settle(unit, _LOST)
-        else:
-            self._settle(unit, run)
+        """Settle a run in the thread that ran it; void if the last step of a stop has requeued the job."""
+        self._settle(unit, run, void=unit.settled)
 
     def settle_overrun(self, unit: UnitOfWork, run: Run) -> None:
         """Settle a job that still runs. The caller has marked it as settled, so its thread's own result is void."""
-        self._settle(unit, run)
+        self._settle(unit, run, void=False)
 
-    def _settle(self, unit: UnitOfWork, run: Run) -> None:
+    def _settle(self, unit: UnitOfWork, run: Run, *, void: bool) -> None:
         unit.run = run
         # Callbacks of the job run before the write, so check first that this process still owns the job.
-        lost = isinstance(run.outcome, Failed) and not self._fetcher.owns(unit)
+        lost = void or (isinstance(run.outcome, Failed) and not self._fetcher.owns(unit))
         disposition = _LOST if lost else self.decide(unit, run)
         job = run.job
         if job is not None and job.effects:

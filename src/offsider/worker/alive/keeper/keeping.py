@@ -74,9 +74,18 @@ class Keeper:
         channel: from the workers.
         starter_pid: process that started the keeper: the worker itself, or the supervisor.
         health: updated for the health endpoint.
+        on_no_more: called when no more workers start: another keeper takes over resources that only one process can
+            use.
     """
 
-    def __init__(self, config: Config, channel: Channel, starter_pid: int, health: HealthState | None = None) -> None:
+    def __init__(
+        self,
+        config: Config,
+        channel: Channel,
+        starter_pid: int,
+        health: HealthState | None = None,
+        on_no_more: Callable[[], None] = lambda: None,
+    ) -> None:
         self._channel = channel
         self._starter = Ending(starter_pid)
         self.health = health or HealthState()
@@ -84,8 +93,7 @@ class Keeper:
         self._kept: dict[int, _Kept] = {}
         self._dead: list[_Dead] = []
         self._no_more = False
-        #: Called when no more workers start: another keeper takes over resources that only one process can use.
-        self.on_no_more: Callable[[], None] = lambda: None
+        self._on_no_more = on_no_more
         self._pools: list[Redis] = []
         self._outage = Outage("keeper", config)
         self._selector = selectors.DefaultSelector()
@@ -126,7 +134,7 @@ class Keeper:
     def _obey(self, orders: Orders) -> None:
         self.health.expected = orders.expected
         if orders.no_more and not self._no_more:
-            self.on_no_more()
+            self._on_no_more()
             for dead in self._dead:  # a process waits for the keeper to exit, so the second pass runs at once
                 dead.due = 0.0
         self._no_more = orders.no_more

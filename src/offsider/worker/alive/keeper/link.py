@@ -11,6 +11,7 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 
 from offsider.core.series import Series
 from offsider.storage.owners import Lists
@@ -25,30 +26,45 @@ logger = logging.getLogger("offsider")
 SERIES_AT_ONCE = 50
 
 
+@dataclass(frozen=True)
+class KeeperProcess:
+    """A running keeper.
+
+    Attributes:
+        channel: to the keeper.
+        pid: if it is a child of this process and must be reaped here; 0 if another process started it.
+    """
+
+    channel: Channel
+    pid: int = 0
+
+
+@dataclass(frozen=True)
+class Status:
+    """The part of a report that only the worker knows; see `Report`."""
+
+    state: str = READY
+    stuck: tuple[str, ...] = ()
+    max_strikes: int = 3
+
+
 class KeeperLink:
     """Sends reports of a worker to its keeper. Thread-safe; never blocks, never raises.
 
     Args:
-        channel: to the keeper.
-        keeper_pid: keeper that is a child of this process and must be reaped here; 0 if another process started it.
-
-    Attributes:
-        state: called at each report; returns the worker's state.
-        stuck: called at each report; returns permanent faults of the worker.
-        max_strikes: ``worker.max_strikes``; the keeper leaves poison pills to other workers.
+        keeper: receives the reports.
+        status: called at each report.
     """
 
-    def __init__(self, channel: Channel, keeper_pid: int = 0) -> None:
-        self._channel = channel
-        self._keeper_pid = keeper_pid
+    def __init__(self, keeper: KeeperProcess, status: Callable[[], Status]) -> None:
+        self._channel = keeper.channel
+        self._keeper_pid = keeper.pid
+        self._status = status
         self._lock = threading.Lock()
         self._last: tuple[Lists, int, RedisSettings] | None = None
         self._life_seconds = 0.0
         self._uncounted: list[Series] = []
         self._gone = False
-        self.state: Callable[[], str] = lambda: READY
-        self.stuck: Callable[[], Sequence[str]] = tuple
-        self.max_strikes = 3
 
     @property
     def gone(self) -> bool:
@@ -89,9 +105,8 @@ class KeeperLink:
         if self._last is None or self._gone:
             return
         lists, life_ms, redis = self._last
-        report = Report(
-            os.getpid(), lists, life_ms, redis, state or self.state(), tuple(self.stuck()), self.max_strikes
-        )
+        now = self._status()
+        report = Report(os.getpid(), lists, life_ms, redis, state or now.state, now.stuck, now.max_strikes)
         self._send(encode(report))
 
     def _send(self, datagram: bytes) -> bool:
