@@ -2,11 +2,14 @@
 
     python scripts/house.py [--places]
 
-Prints the figures of the table in docs/internals/architecture.md. ``--places`` lists the imports inside functions.
+Prints the figures of the table in docs/internals/architecture.md. ``--places`` lists what the last three count.
 
 - Code lines exclude blank lines, comments and docstrings.
 - A field is an attribute that a class assigns to itself in one of its methods or declares in its body.
 - An import inside a function counts if it imports offsider.
+- A callback is assigned after construction if an object other than its owner assigns it: a public attribute that the
+  constructor of a public class annotates as a `Callable` or sets to a lambda.
+- A place that writes an outcome is a call of `settle` of a fetcher.
 - The tour counts the modules that the short tour in docs/internals/a-jobs-life.md names, not those under More to read.
 """
 
@@ -19,6 +22,7 @@ import sys
 import tokenize
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeGuard
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "offsider"
@@ -45,10 +49,14 @@ def main() -> int:
         for _, node in classes(trees):
             if node.name == name:
                 print(f"parameters of {name}: {parameters(node)}")
+    late = [place for path, tree in trees.items() for place in assigned_late(path, tree, callbacks(trees))]
+    print(f"callbacks assigned after construction: {len(late)}")
+    writes = [place for path, tree in trees.items() for place in outcome_writes(path, tree)]
+    print(f"places that write an outcome: {len(writes)}")
     inside = [place for path, tree in trees.items() for place in inner_imports(path, tree)]
     print(f"imports of ours inside functions: {len(inside)}")
     if "--places" in sys.argv:
-        print(*inside, sep="\n")
+        print(*late, *writes, *inside, sep="\n")
     return 0
 
 
@@ -115,6 +123,43 @@ def parameters(node: ast.ClassDef) -> int:
             given = method.args
             return len(given.posonlyargs) + len(given.args) + len(given.kwonlyargs) - 1
     return len([one for one in node.body if isinstance(one, ast.AnnAssign)])
+
+
+def callbacks(trees: dict[Path, ast.Module]) -> set[str]:
+    """Return the names of the public callbacks that constructors set."""
+    found: set[str] = set()
+    target: ast.expr
+    for _, node in classes(trees):
+        if node.name.startswith("_"):
+            continue
+        for inner in (inner for method in methods(node) if method.name == "__init__" for inner in ast.walk(method)):
+            if isinstance(inner, ast.AnnAssign):
+                target, is_one = inner.target, "Callable" in ast.unparse(inner.annotation)
+            elif isinstance(inner, ast.Assign):
+                target, is_one = inner.targets[0], isinstance(inner.value, ast.Lambda)
+            else:
+                continue
+            if is_one and is_of_self(target) and not target.attr.startswith("_"):
+                found.add(target.attr)
+    return found
+
+
+def assigned_late(path: Path, tree: ast.Module, names: set[str]) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and not isinstance(node.value, ast.Constant):
+            for one in (one for target in node.targets for one in getattr(target, "elts", [target])):
+                if isinstance(one, ast.Attribute) and one.attr in names and not is_of_self(one):
+                    yield f"{path.relative_to(ROOT)}:{node.lineno} {ast.unparse(one)}"
+
+
+def outcome_writes(path: Path, tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and re.search(r"fetcher\.settle$", ast.unparse(node.func)):
+            yield f"{path.relative_to(ROOT)}:{node.lineno} {ast.unparse(node)}"
+
+
+def is_of_self(node: ast.expr) -> TypeGuard[ast.Attribute]:
+    return isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
 
 
 def count(trees: dict[Path, ast.Module], pattern: str) -> int:
