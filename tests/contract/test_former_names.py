@@ -13,6 +13,7 @@ from offsider.core.former_names import FormerName
 from offsider.ext.concurrency_limits import Limits
 from offsider.ext.concurrency_limits.limits import Limit
 from offsider.inspector import Counted, DeadSet, JobFilter, Queue
+from offsider.inspector.doctor import Finding, Severity
 
 IMPORTED = {
     "offsider.inspector.family.Family": "offsider.prometheus.Family",
@@ -32,6 +33,7 @@ ATTRIBUTES = [
     (lambda: Limit("a", 3, 3, None, paused=False, in_use=1, held=2), "parked", "held"),
     (Limits, "parked", "held"),
     (DeadSet, "preview", "count"),
+    (lambda: Finding("eviction", Severity.WARN, "what", fix="fix"), "way_out", "fix"),
     (lambda: Queue("default"), "preview", "count"),
 ]
 OF_CONFIG = {

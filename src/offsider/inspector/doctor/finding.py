@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 
+from offsider.core.former_names import FormerName
+
 
 class Severity(IntEnum):
     """Severity of a finding; the number is the exit code of ``offsider doctor``."""
@@ -35,6 +37,7 @@ class Finding:
     why: str = ""
     fix: str = ""
     servers: tuple[str, ...] = ()
+    way_out = FormerName("fix")
     fatal: bool = False
 
     @property
