@@ -8,7 +8,7 @@ from offsider.inspector.chunk import Chunk
 from offsider.inspector.job_filter import JobFilter
 from offsider.inspector.job_record import JobRecord
 from offsider.inspector.time_budget import steps
-from offsider.storage import places, queue_walk, queues
+from offsider.storage import extension_lists, queue_walk, queues
 from offsider.storage.queue_walk import Place
 
 
@@ -27,10 +27,10 @@ class HeldList:
     @classmethod
     def keys(cls, config: Config | Installation | None = None) -> list[str]:
         """Return the keys of all such lists with jobs, sorted."""
-        return [*places.lengths(Installation.of(config).redis)]
+        return [*extension_lists.lengths(Installation.of(config).redis)]
 
     def __len__(self) -> int:
-        return places.lengths(self._redis).get(self.key, 0)
+        return extension_lists.lengths(self._redis).get(self.key, 0)
 
     def page(self, start: int, count: int) -> list[JobRecord]:
         """Return up to ``count`` jobs from position ``start`` (from 0), the next job first."""

@@ -12,7 +12,7 @@ from offsider.inspector.job_record import JobRecord
 from offsider.inspector.job_set import DeadSet, RetrySet, ScheduledSet
 from offsider.inspector.quarantine import Quarantine
 from offsider.inspector.queue import Queue
-from offsider.storage import migration, owners, places, queue_walk, working
+from offsider.storage import extension_lists, migration, owners, queue_walk, working
 from offsider.storage.queue_walk import Place
 from offsider.storage.redis import Redis
 
@@ -78,7 +78,7 @@ def _everything(here: Installation) -> Iterator[tuple[str, Iterable[JobRecord]]]
         yield redis.keys.migrating(transit.id), (JobRecord(job.transfer.payload) for job in jobs)
     for queue in Queue.all(here):
         yield f"queue:{queue.name}", queue
-    for key in places.keys_of(redis):
+    for key in extension_lists.keys_of(redis):
         yield key, _in_list(redis, key)
     known = set(running)
     yield "running", (JobRecord(raw) for raw in _claimed(redis) if raw not in known)

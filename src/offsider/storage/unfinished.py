@@ -6,7 +6,7 @@ one transaction.
 
 from __future__ import annotations
 
-from offsider.storage import owners, places, queues
+from offsider.storage import extension_lists, owners, queues
 from offsider.storage.redis import Redis
 
 
@@ -18,7 +18,7 @@ def count_by_queue(redis: Redis) -> dict[str, int]:
     while True:
         names = queues.names(redis)
         working = [key for lists in owners.registered(redis) for key in lists.keys(redis)]
-        further = places.keys_of(redis)
+        further = extension_lists.keys_of(redis)
         listed = [*map(redis.keys.queue, names), *further, *working]
         sizes = [("SCARD", redis.keys.queues), ("SCARD", redis.keys.places)]
         commands = [("MULTI",), *sizes, *(("LLEN", key) for key in listed), ("EXEC",)]

@@ -20,9 +20,9 @@ from offsider.storage.redis import RedisSettings
 from offsider.storage.working import Owner, claim
 from offsider.worker.alive.keeper import keeping
 from offsider.worker.alive.keeper.channel import Channel
-from offsider.worker.alive.keeper.endings import Program
 from offsider.worker.alive.keeper.keeping import Keeper
 from offsider.worker.alive.keeper.messages import Counted, Orders, Report, encode
+from offsider.worker.alive.keeper.process_watch import Program
 from offsider.worker.alive.sweeper import Sweeper
 from tests.process.stored import push
 from tests.waiting import wait_for

@@ -21,8 +21,8 @@ from offsider.cli.failure import flush_output, give_up
 from offsider.cli.supervisor.parent_link import ParentLink, WorkerEnd, make_parent_link
 from offsider.core.errors import OffsiderError
 from offsider.logs.setup import logger
-from offsider.worker.alive.keeper.endings import Program
 from offsider.worker.alive.keeper.link import KeeperProcess
+from offsider.worker.alive.keeper.process_watch import Program
 from offsider.worker.memory_limits import MemoryLimits, MemoryWatch
 
 if TYPE_CHECKING:

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING
 from offsider.core.errors import MalformedPayload
 from offsider.core.normalize import normalize
 from offsider.core.payload import decode, encode, stamp
-from offsider.storage import places, queues
+from offsider.storage import extension_lists, queues
 from offsider.storage.effects import Effect
 from offsider.storage.scripts import Script
 
@@ -450,4 +450,4 @@ def take_out(redis: Redis, name: str, raws: Sequence[bytes]) -> list[bytes]:
 def count_held(redis: Redis) -> int:
     """Return the number of held jobs of all classes."""
     names = Names(redis.keys)
-    return sum(length for key, length in places.lengths(redis).items() if names.class_of(key) is not None)
+    return sum(length for key, length in extension_lists.lengths(redis).items() if names.class_of(key) is not None)

@@ -27,8 +27,8 @@ from offsider.runtime.events import JobReclaimed
 from offsider.storage import owners, rescued
 from offsider.storage.redis import Redis, RedisSettings
 from offsider.storage.rescued import Rescued
-from offsider.worker.alive.keeper.endings import LOOK_SECONDS, Ending
 from offsider.worker.alive.keeper.messages import LEFT, Counted, Orders, Report, decode
+from offsider.worker.alive.keeper.process_watch import POLL_SECONDS, ProcessWatch
 from offsider.worker.alive.liveness import BEATS_PER_LIFE
 from offsider.worker.alive.reclaim import reclaim
 from offsider.worker.health_state import HealthState, WorkerHealth
@@ -51,7 +51,7 @@ class _Kept:
     """A live worker."""
 
     report: Report
-    ending: Ending
+    watch: ProcessWatch
     beat_at: float = 0.0
 
 
@@ -87,7 +87,7 @@ class Keeper:
         on_no_more: Callable[[], None] = lambda: None,
     ) -> None:
         self._channel = channel
-        self._starter = Ending(starter_pid)
+        self._starter = ProcessWatch(starter_pid)
         self.health = health or HealthState()
         self.totals = Totals()
         self._kept: dict[int, _Kept] = {}
@@ -108,10 +108,10 @@ class Keeper:
 
     def turn(self) -> bool:
         """Do everything that is due; False when nothing is left to do, now or later."""
-        starter_ended = self._starter.seen()
+        starter_ended = self._starter.ended()
         if starter_ended:
             self._forget_fd(self._starter)
-        ended = [kept for kept in self._kept.values() if kept.ending.seen()]
+        ended = [kept for kept in self._kept.values() if kept.watch.ended()]
         # Read reports after the check for ended workers: their last reports, such as LEFT, have then arrived.
         self._listen()
         for kept in ended:
@@ -142,10 +142,10 @@ class Keeper:
     def _heard(self, report: Report) -> None:
         kept = self._kept.get(report.pid)
         if kept is None:
-            kept = _Kept(report, Ending(report.pid))
+            kept = _Kept(report, ProcessWatch(report.pid))
             self._kept[report.pid] = kept
-            if kept.ending.fd is not None:
-                self._selector.register(kept.ending.fd, selectors.EVENT_READ)
+            if kept.watch.fd is not None:
+                self._selector.register(kept.watch.fd, selectors.EVENT_READ)
         elif kept.report.lists.identity != report.lists.identity:
             kept.beat_at = 0.0
         kept.report = report
@@ -165,9 +165,9 @@ class Keeper:
         pid = kept.report.pid
         del self._kept[pid]
         self.totals.forget(pid)
-        if kept.ending.by_exec:
+        if kept.watch.by_exec:
             logger.warning("%s replaced its program (os.execv) while jobs were running", kept.report.lists.identity)
-        self._forget_fd(kept.ending)
+        self._forget_fd(kept.watch)
         self.health.workers = {other: worker for other, worker in self.health.workers.items() if other != pid}
         if kept.report.state != LEFT:
             patience_seconds = 2 * kept.report.life_ms / 1000
@@ -203,10 +203,10 @@ class Keeper:
             if dead.looks == 2:
                 self._dead.remove(dead)
 
-    def _forget_fd(self, ending: Ending) -> None:
-        if ending.fd is not None:
-            self._selector.unregister(ending.fd)
-        ending.close()
+    def _forget_fd(self, watch: ProcessWatch) -> None:
+        if watch.fd is not None:
+            self._selector.unregister(watch.fd)
+        watch.close()
 
     # ----------------------------------------------------------------------------------- beats
     def _beat(self) -> None:
@@ -239,7 +239,7 @@ class Keeper:
         now = time.monotonic()
         due = [now + LONGEST_PAUSE_SECONDS, *(dead.due for dead in self._dead)]
         due += [kept.beat_at for kept in self._kept.values() if kept.report.state != LEFT]
-        watched = [self._starter, *(kept.ending for kept in self._kept.values())]
-        if any(ending.must_look for ending in watched):
-            due.append(now + LOOK_SECONDS)
+        watched = [self._starter, *(kept.watch for kept in self._kept.values())]
+        if any(watch.needs_polling for watch in watched):
+            due.append(now + POLL_SECONDS)
         return max(0.0, min(due) - now)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from offsider.worker.alive.keeper.endings import Ending, Program
+from offsider.worker.alive.keeper.process_watch import ProcessWatch, Program
 from tests.waiting import wait_for
 
 needs_maps = pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="an exec is seen by /proc (Linux)")
@@ -28,17 +28,17 @@ def way(request, monkeypatch):
 
 def test_an_end_is_seen_and_stays_seen(way):
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
-        ending = Ending(process.pid)
-        assert not ending.seen()
-        assert ending.must_look
+        watch = ProcessWatch(process.pid)
+        assert not watch.ended()
+        assert watch.needs_polling
         process.kill()
         if way == "looking":
             process.wait()  # a zombie still has its number
-        wait_for(ending.seen)
-    assert ending.seen()
-    ending.close()
-    assert ending.seen()
-    assert not ending.must_look
+        wait_for(watch.ended)
+    assert watch.ended()
+    watch.close()
+    assert watch.ended()
+    assert not watch.needs_polling
 
 
 def test_a_process_of_another_user_counts_as_alive(monkeypatch):
@@ -47,7 +47,7 @@ def test_a_process_of_another_user_counts_as_alive(monkeypatch):
 
     monkeypatch.delattr(os, "pidfd_open", raising=False)
     monkeypatch.setattr(os, "kill", refused)
-    assert not Ending(1).seen()
+    assert not ProcessWatch(1).ended()
 
 
 def test_a_system_that_refuses_pidfds_is_looked_at(monkeypatch):
@@ -55,27 +55,27 @@ def test_a_system_that_refuses_pidfds_is_looked_at(monkeypatch):
         raise PermissionError
 
     monkeypatch.setattr(os, "pidfd_open", refused, raising=False)
-    ending = Ending(os.getpid())
-    assert ending.fd is None
-    assert not ending.seen()
-    assert ending.must_look
+    watch = ProcessWatch(os.getpid())
+    assert watch.fd is None
+    assert not watch.ended()
+    assert watch.needs_polling
 
 
 @needs_maps
 def test_a_process_that_execs_another_program_has_ended(way):
     with subprocess.Popen([sys.executable, "-c", EXEC], stdin=subprocess.PIPE) as process:
-        ending = Ending(process.pid)
-        assert not ending.seen()
-        assert not ending.by_exec
+        watch = ProcessWatch(process.pid)
+        assert not watch.ended()
+        assert not watch.by_exec
         process.stdin.write(b"\n")
         process.stdin.flush()
-        wait_for(ending.seen)
-        assert ending.by_exec
+        wait_for(watch.ended)
+        assert watch.by_exec
         assert process.poll() is None
         process.stdin.close()
         process.wait()
-        assert not ending.by_exec
-    ending.close()
+        assert not watch.by_exec
+    watch.close()
 
 
 @needs_maps

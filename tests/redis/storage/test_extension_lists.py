@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from offsider.storage import places
+from offsider.storage import extension_lists
 from offsider.storage.queue_walk import Place, read_on_list
 
 
 def test_without_extensions_there_is_no_such_list(pool):
-    assert places.keys_of(pool) == []
-    assert places.lengths(pool) == {}
+    assert extension_lists.keys_of(pool) == []
+    assert extension_lists.lengths(pool) == {}
 
 
 def test_lists_that_were_noted_are_counted_and_empty_ones_are_not(pool, raw_redis):
     raw_redis.sadd(pool.keys.places, "offsider:b", "offsider:a", "offsider:empty")
     raw_redis.lpush("offsider:a", "1", "2")
     raw_redis.lpush("offsider:b", "3")
-    assert places.keys_of(pool) == ["offsider:a", "offsider:b", "offsider:empty"]
-    assert places.lengths(pool) == {"offsider:a": 2, "offsider:b": 1}
+    assert extension_lists.keys_of(pool) == ["offsider:a", "offsider:b", "offsider:empty"]
+    assert extension_lists.lengths(pool) == {"offsider:a": 2, "offsider:b": 1}
 
 
 def test_such_a_list_is_walked_through_as_a_queue_is(pool, raw_redis):

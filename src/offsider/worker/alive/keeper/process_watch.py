@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-LOOK_SECONDS = 0.5
+POLL_SECONDS = 0.5
 
 
 class Program:
@@ -45,7 +45,7 @@ class Program:
             self._fd = None
 
 
-class Ending:
+class ProcessWatch:
     """Detects the end of a program that runs when this object is created.
 
     Attributes:
@@ -60,13 +60,13 @@ class Ending:
         self._ended = False
 
     @property
-    def must_look(self) -> bool:
+    def needs_polling(self) -> bool:
         """Whether only polling can detect some kinds of end."""
         return not self._ended and (self.fd is None or self._program.watched)
 
-    def seen(self) -> bool:
+    def ended(self) -> bool:
         """Return whether the program has ended."""
-        self._ended = self._ended or self._look()
+        self._ended = self._ended or self._poll()
         return self._ended
 
     @property
@@ -74,7 +74,7 @@ class Ending:
         """Whether the process still runs, with another program."""
         return self._program.replaced() and not self._process_ended()
 
-    def _look(self) -> bool:
+    def _poll(self) -> bool:
         return self._program.replaced() or self._process_ended()
 
     def _process_ended(self) -> bool:
@@ -99,7 +99,7 @@ def _pidfd(pid: int) -> int | None:
     opener = getattr(os, "pidfd_open", None)  # Linux
     if opener is None:
         return None
-    with suppress(OSError):  # an older kernel, a sandbox, or the process has ended: `seen` polls instead
+    with suppress(OSError):  # an older kernel, a sandbox, or the process has ended: `ended` polls instead
         return int(opener(pid))
     return None
 
