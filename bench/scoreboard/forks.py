@@ -6,7 +6,7 @@ import os
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -36,17 +36,16 @@ def forked_children(ground: Ground, report: Report) -> None:
         if server.raw.llen("queue:default") < 20:
             acked.extend(ground.push(client, 40, ms=10))
 
-    born: set[int] = set()
-    shared = 0
+    born = shared = 0
     hung = False
-    while len(born) < forks and not hung:
+    while born < forks and not hung:
         # Each place twice at most: a supervisor waits longer and longer before it restarts processes that die.
         supervisor = fleet.start("-c", "2", "--processes", str(PROCESSES), "--preload")
         for generation in range(2):
-            living = children_at_work(ground, supervisor.pid, born, feed)
+            living = children_at_work(ground, supervisor.pid, ground.ledger.counts("pids"), feed)
             hung = hung or len(living) < PROCESSES
             shared += shared_connections([supervisor.pid, *children(supervisor.pid)], server.port)
-            born |= living
+            born += len(living)
             for pid in living if generation == 0 else ():
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
@@ -56,17 +55,22 @@ def forked_children(ground: Ground, report: Report) -> None:
     ground.settled(server)
     report.tally = ground.tally(acked, server)
     report.nothing_missing()
-    report.count(f"children that ran a job >= {forks}, got {len(born)}", len(born) >= forks)
+    report.count(f"children that ran a job >= {forks}, got {born}", born >= forks)
     report.count(f"shared connections 0, got {shared}", shared == 0)
-    report.figure("children", len(born))
+    report.figure("children", born)
 
 
-def children_at_work(ground: Ground, supervisor: int, before: set[int], feed: Callable[[], None]) -> set[int]:
-    """Return the living children that have run a job; wait until there are enough, at most 30 s."""
+def children_at_work(ground: Ground, supervisor: int, before: Mapping[str, int], feed: Callable[[], None]) -> set[int]:
+    """Return the living children that have run a job; wait until there are enough, at most 30 s.
+
+    Args:
+        before: jobs run by each process number when these children were not born: the system reuses the numbers.
+    """
     deadline = time.monotonic() + 30
     while True:
         feed()
-        at_work = {int(pid) for pid in ground.ledger.counts("pids")} & {*children(supervisor)} - before
+        ran = ground.ledger.counts("pids")
+        at_work = {pid for pid in children(supervisor) if ran[str(pid)] > before.get(str(pid), 0)}
         if len(at_work) >= PROCESSES or time.monotonic() > deadline:
             return at_work
         time.sleep(0.05)
