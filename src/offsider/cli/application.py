@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING
 
 from offsider.cli.failure import explain
 from offsider.core.errors import ConfigurationError
-from offsider.ext.periodic import Periodic
 
 if TYPE_CHECKING:
     from offsider.config.config import Config
@@ -188,6 +187,8 @@ def _configure(modules: Iterable[ModuleType], config: Config) -> None:
 def _install_periodic(config: Config) -> None:
     """Add the extension for periodic jobs if the configuration file declares some."""
     if config.periodic and "periodic" not in config.extensions:
+        from offsider.ext.periodic import Periodic  # with it come time zones, which most workers do not need
+
         config.use(Periodic())
 
 

@@ -1,34 +1,48 @@
-"""Looking at what is stored, and acting on it."""
+"""Looking at what is stored, and acting on it.
 
+The names are found at first use (PEP 562): a worker needs only the processes, and saves the memory of the rest.
+"""
+
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from offsider.core import former_names
-from offsider.inspector.attempts import Attempt, Attempts
-from offsider.inspector.callers import Callers
-from offsider.inspector.chunk import Chunk
-from offsider.inspector.counted import Counted
-from offsider.inspector.deploys import DeployMark, Deploys
-from offsider.inspector.error_groups import ErrorGroup, ErrorGroups
-from offsider.inspector.held_list import HeldList
-from offsider.inspector.history import History
-from offsider.inspector.job_filter import JobFilter
-from offsider.inspector.job_metrics import BOUNDS_MS, PERIODS, FleetMetrics, JobDetail, JobMetrics, JobTotals, TopJobs
-from offsider.inspector.job_record import JobRecord
-from offsider.inspector.job_set import DeadSet, JobSet, RetrySet, ScheduledSet, SetEntry
-from offsider.inspector.migration import Migration, MigrationReport, Relocation
-from offsider.inspector.process import CapsuleShown, Process, ProcessSet
-from offsider.inspector.quarantine import Quarantine, QuarantinedJob
-from offsider.inspector.queue import Queue
-from offsider.inspector.routing import RulesInUse, rules_in_use
-from offsider.inspector.search import Found, search_everywhere
-from offsider.inspector.server_info import ServerInfo
-from offsider.inspector.service_levels import ClassLevel, ServiceLevels
-from offsider.inspector.shard_load import Course, ShardLoad, ShardLoads
-from offsider.inspector.shards import ServerLook, Shard, Shards, shards_of
-from offsider.inspector.stats import QueueSummary, Stats
-from offsider.inspector.stranded import StrandedJobs, stranded_counts, stranded_jobs
-from offsider.inspector.switches import InvalidSwitch, SwitchedInPart, Switches, SwitchesSeen, SwitchInForce
-from offsider.inspector.work import Work, WorkSet
+
+if TYPE_CHECKING:
+    from offsider.inspector.attempts import Attempt, Attempts
+    from offsider.inspector.callers import Callers
+    from offsider.inspector.chunk import Chunk
+    from offsider.inspector.counted import Counted
+    from offsider.inspector.deploys import DeployMark, Deploys
+    from offsider.inspector.error_groups import ErrorGroup, ErrorGroups
+    from offsider.inspector.held_list import HeldList
+    from offsider.inspector.history import History
+    from offsider.inspector.job_filter import JobFilter
+    from offsider.inspector.job_metrics import (
+        BOUNDS_MS,
+        PERIODS,
+        FleetMetrics,
+        JobDetail,
+        JobMetrics,
+        JobTotals,
+        TopJobs,
+    )
+    from offsider.inspector.job_record import JobRecord
+    from offsider.inspector.job_set import DeadSet, JobSet, RetrySet, ScheduledSet, SetEntry
+    from offsider.inspector.migration import Migration, MigrationReport, Relocation
+    from offsider.inspector.process import CapsuleShown, Process, ProcessSet
+    from offsider.inspector.quarantine import Quarantine, QuarantinedJob
+    from offsider.inspector.queue import Queue
+    from offsider.inspector.routing import RulesInUse, rules_in_use
+    from offsider.inspector.search import Found, search_everywhere
+    from offsider.inspector.server_info import ServerInfo
+    from offsider.inspector.service_levels import ClassLevel, ServiceLevels
+    from offsider.inspector.shard_load import Course, ShardLoad, ShardLoads
+    from offsider.inspector.shards import ServerLook, Shard, Shards, shards_of
+    from offsider.inspector.stats import QueueSummary, Stats
+    from offsider.inspector.stranded import StrandedJobs, stranded_counts, stranded_jobs
+    from offsider.inspector.switches import InvalidSwitch, SwitchedInPart, Switches, SwitchesSeen, SwitchInForce
+    from offsider.inspector.work import Work, WorkSet
 
 __all__ = [
     "BOUNDS_MS",
@@ -93,5 +107,79 @@ __all__ = [
     "stranded_jobs",
 ]
 
-if not TYPE_CHECKING:  # type checkers report the former name
-    __getattr__ = former_names.of_module(__name__, {"parked_jobs": "offsider.inspector.stranded_jobs"})
+_MODULES = {
+    "Attempt": "attempts",
+    "Attempts": "attempts",
+    "BOUNDS_MS": "job_metrics",
+    "Callers": "callers",
+    "CapsuleShown": "process",
+    "Chunk": "chunk",
+    "ClassLevel": "service_levels",
+    "Counted": "counted",
+    "Course": "shard_load",
+    "DeadSet": "job_set",
+    "DeployMark": "deploys",
+    "Deploys": "deploys",
+    "ErrorGroup": "error_groups",
+    "ErrorGroups": "error_groups",
+    "FleetMetrics": "job_metrics",
+    "Found": "search",
+    "HeldList": "held_list",
+    "History": "history",
+    "InvalidSwitch": "switches",
+    "JobDetail": "job_metrics",
+    "JobFilter": "job_filter",
+    "JobMetrics": "job_metrics",
+    "JobRecord": "job_record",
+    "JobSet": "job_set",
+    "JobTotals": "job_metrics",
+    "Migration": "migration",
+    "MigrationReport": "migration",
+    "PERIODS": "job_metrics",
+    "Process": "process",
+    "ProcessSet": "process",
+    "Quarantine": "quarantine",
+    "QuarantinedJob": "quarantine",
+    "Queue": "queue",
+    "QueueSummary": "stats",
+    "Relocation": "migration",
+    "RetrySet": "job_set",
+    "RulesInUse": "routing",
+    "ScheduledSet": "job_set",
+    "ServerInfo": "server_info",
+    "ServerLook": "shards",
+    "ServiceLevels": "service_levels",
+    "SetEntry": "job_set",
+    "Shard": "shards",
+    "ShardLoad": "shard_load",
+    "ShardLoads": "shard_load",
+    "Shards": "shards",
+    "Stats": "stats",
+    "StrandedJobs": "stranded",
+    "SwitchInForce": "switches",
+    "SwitchedInPart": "switches",
+    "Switches": "switches",
+    "SwitchesSeen": "switches",
+    "TopJobs": "job_metrics",
+    "Work": "work",
+    "WorkSet": "work",
+    "rules_in_use": "routing",
+    "search_everywhere": "search",
+    "shards_of": "shards",
+    "stranded_counts": "stranded",
+    "stranded_jobs": "stranded",
+}
+
+if not TYPE_CHECKING:  # type checkers report a former name
+    _former = former_names.of_module(__name__, {"parked_jobs": "offsider.inspector.stranded_jobs"})
+
+    def __getattr__(name: str) -> object:
+        if name not in _MODULES:
+            return _former(name)
+        found = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+        globals()[name] = found
+        return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
