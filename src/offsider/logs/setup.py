@@ -116,9 +116,9 @@ def _short_context(own: Mapping[str, object]) -> dict[str, object]:
     added = _fields.get()
     fields = dict(added) if added else {}
     job = current_job_or_none()
-    if job is not None and is_about(job, own):
+    if job is not None and (("jid" not in own and "class" not in own) or is_about(job, own)):
         fields["jid"] = job.jid
-        fields["class"] = job.shown_name
+        fields["class"] = job.shown_name if "wrapped" in job.payload else job.name
         if job.tags:
             fields["tags"] = ",".join(map(str, job.tags))
         if job.log:

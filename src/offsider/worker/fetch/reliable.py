@@ -122,17 +122,15 @@ class ReliableFetcher(Fetcher):
             if len(ready) <= prefetched.low and self._idle.try_lead():
                 with self._passing_lead():
                     self._leader.attempt(self._leader.top_up)
-            with suppress(IndexError):  # another thread was faster
+            try:  # `suppress` takes a tenth of the time of a no-op's fetch
                 return ready.popleft()
+            except IndexError:  # another thread was faster
+                pass
         return self._line_up()
 
     def settle(self, unit: UnitOfWork, disposition: Disposition) -> None:
         """Write where the job goes. The acknowledgement of a finished job may be sent together with others."""
-        if isinstance(disposition, (Elsewhere, Lost)):
-            self._release(unit)
-            replies = self._writes.effects(self._redis, disposition.effects)
-            self._context.report([Settled(unit, disposition, lost=isinstance(disposition, Lost), replies=replies)])
-        elif isinstance(disposition, Done) and disposition.died is None and unit.run is not None:
+        if isinstance(disposition, Done) and disposition.died is None and unit.run is not None:
             finished = Finished(unit, disposition)
             self._unacknowledged.unsent.append(finished)
             # Effects are not delayed: another job may need the slot that one of them frees.
@@ -140,6 +138,10 @@ class ReliableFetcher(Fetcher):
                 self._send_off(finished)
             elif not self._ticking:
                 self._wake_ticker()
+        elif isinstance(disposition, (Elsewhere, Lost)):
+            self._release(unit)
+            replies = self._writes.effects(self._redis, disposition.effects)
+            self._context.report([Settled(unit, disposition, lost=isinstance(disposition, Lost), replies=replies)])
         else:
             self._settle_now(unit, disposition)
 
