@@ -1,8 +1,8 @@
 """Forked children of user code: a child never continues as a copy of the worker's thread.
 
 1. Inside the job's function a child may do what it likes, including pushing jobs. It should exit by itself.
-2. Wherever user code returns to the worker's code, `end_child` or `call` ends a child that returns: after the job,
-   middleware, callbacks, listeners and handlers. Otherwise it would fetch, settle, beat and log as the worker.
+2. Wherever user code returns to the worker's code, a child that returns exits at once: after the job, middleware,
+   callbacks, listeners and handlers. Otherwise it would fetch, settle, beat and log as the worker.
 3. Before it exits, it reports to the worker through a pipe, so that the worker can log the bug and reap the child.
 """
 
@@ -124,29 +124,22 @@ def report_no_more(returns: Returns) -> None:
     returns.close()
 
 
-def end_child(job: object = None) -> None:
-    """Exit if this process is a forked child of a worker.
-
-    Args:
-        job: payload or context of the job whose code has returned, for the log of the worker.
-    """
-    if here.stray:
-        payload: object = getattr(job, "payload", job)
-        known: Mapping[str, object] = cast("Mapping[str, object]", payload) if isinstance(payload, Mapping) else {}
-        came_back(str(known.get("jid", "")), str(known.get("class", "")))
-
-
 def call(user_code: Callable[..., T], *arguments: object, job: object = None) -> T:
     """Call a callback or a handler of the application; a child that was forked in it exits when it returns.
 
     A child may itself emit events, for example when it pushes jobs: it goes on.
+
+    Args:
+        job: payload or context of the job that the code is called for, for the log of the worker.
     """
     pid = here.pid
     try:
         return user_code(*arguments)
     finally:
-        if here.pid != pid:
-            end_child(job)
+        if here.pid != pid and here.stray:
+            payload: object = getattr(job, "payload", job)
+            known: Mapping[str, object] = cast("Mapping[str, object]", payload) if isinstance(payload, Mapping) else {}
+            came_back(str(known.get("jid", "")), str(known.get("class", "")))
 
 
 def came_back(jid: str = "", name: str = "") -> NoReturn:
