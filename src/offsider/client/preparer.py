@@ -168,10 +168,13 @@ class Preparer:
         if found is None:
             return
         name, unsafe = found
+        if self.config.client.strict_args != "raise":
+            unsafe = replace(unsafe, path=())  # keys of dicts are data, which must not reach a log
+        self._complain(explain(payload["class"], name, unsafe), payload)
+
+    def _complain(self, message: str, payload: JobPayload) -> None:
         if self.config.client.strict_args == "raise":
-            raise InvalidArguments(explain(payload["class"], name, unsafe))
-        # Without the path: keys of dicts are data, which must not reach a log.
-        message = explain(payload["class"], name, replace(unsafe, path=()))
+            raise InvalidArguments(message)
         logger.warning("%s", message, extra={"fields": about_payload(payload)})
 
     # 1. build
@@ -353,10 +356,7 @@ class Preparer:
         for name, value in payload.items():
             if type(value) in _CONTAINERS and name not in _ARGUMENTS and (keys := odd_keys(value)):
                 kind = type(keys[0]).__name__
-                message = f"{payload['class']}: {name!r} has a key of type {kind}; JSON keys are strings"
-                if self.config.client.strict_args == "raise":
-                    raise InvalidArguments(message)
-                logger.warning("%s", message, extra={"fields": about_payload(payload)})
+                self._complain(f"{payload['class']}: {name!r} has a key of type {kind}; JSON keys are strings", payload)
 
 
 def _last(push: Push) -> Push | None:
