@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""One door to the project's tools: makes .venv from the pinned requirements, then runs the real programs.
+"""Run the project's tools: create .venv from the pinned requirements, then start the program.
 
-    python3 dev.py demo [--seconds N]     a small application on its own server; its last line counts what was lost
+    python3 dev.py demo [--seconds N]     a small application on its own server; its last line counts lost jobs
     python3 dev.py test                   lint, types, every test, the lower layers' coverage, the scoreboard,
                                           and on Debian the engine's tests on CPython 3.14 as well
     python3 dev.py test PATH... [-k x]    pytest alone, in parallel, with these arguments (`--` before them is allowed)
@@ -9,9 +9,9 @@
     python3 dev.py lint [--fix]           ruff, its formatter, and the layers (import-linter)
     python3 dev.py types                  mypy and pyright, both strict
     python3 dev.py bench [NAME ...]       a program of bench/
-    python3 dev.py scoreboard [--tier full] [--row R1 ...]   do faults to workers and servers, and count what was lost
-    python3 dev.py docs [--check]         write what the docs take from the code and the tests
-    python3 dev.py lock [--upgrade]       pin requirements/*.txt anew from pyproject.toml
+    python3 dev.py scoreboard [--tier full] [--row R1 ...]   inject faults into workers and servers, and count lost jobs
+    python3 dev.py docs [--check]         write the parts of the docs that are generated from code and tests
+    python3 dev.py lock [--upgrade]       pin requirements/*.txt from pyproject.toml
 
 `--install-system` (or CI=true) lets `test` install the Debian packages it needs. Standard library only.
 """
@@ -33,7 +33,7 @@ ROOT = Path(__file__).resolve().parent
 VENV = ROOT / ".venv"
 BIN = VENV / "bin"
 IN_CI = os.environ.get("CI", "").lower() == "true"
-# program that shows whether the package is there -> Debian package
+# A program of the package -> Debian package
 SYSTEM_PARTS = {
     "redis-server": "redis-server",
     "sidekiq": "ruby-sidekiq",
@@ -50,7 +50,7 @@ SEQUENTIAL = ("-n", "--numprocesses", "--pdb", "--trace", "-s", "--capture=no", 
 # Packages of the lower layers, and the minimum coverage of their lines and branches in percent.
 COVERED_PACKAGES = ("core", "storage", "config", "logs", "runtime", "client", "jobs")
 COVERED_PERCENT = 100
-# With this code scripts/python314.py says that there is no such interpreter for this machine.
+# Exit code of scripts/python314.py if the interpreter is not available.
 SKIPPED = 77
 
 
@@ -65,12 +65,12 @@ def run(*command: str | Path) -> int:
 
 
 def _environ() -> dict[str, str]:
-    """The environment with .venv first on PATH."""
+    """Return the environment with .venv first on PATH."""
     return os.environ | {"PATH": f"{BIN}{os.pathsep}{os.environ.get('PATH', '')}", "VIRTUAL_ENV": str(VENV)}
 
 
 def must(*command: str | Path) -> None:
-    """Run a program that everything after it depends on."""
+    """Run a program; exit if it fails."""
     code = run(*command)
     if code:
         sys.exit(f"dev.py: `{' '.join(str(part) for part in command)}` ended with code {code}")
@@ -80,13 +80,13 @@ def must(*command: str | Path) -> None:
 
 
 def prepare(kind: str) -> None:
-    """Bring .venv up to what requirements/KIND.txt says ("demo" is the small part of "dev")."""
+    """Install requirements/KIND.txt into .venv if necessary; "demo" is the small part of "dev"."""
     marks = {name: VENV / f"installed-{name}" for name in ("demo", "dev")}
     wanted = {name: _fingerprint(name) for name in marks}
     have = {name: mark.read_text() if mark.exists() else "" for name, mark in marks.items()}
     if have["dev"] == wanted["dev"] or have[kind] == wanted[kind]:
         return
-    if not any(have.values()):  # never finished before: a half-made one is not worth repairing
+    if not any(have.values()):  # never finished: make a new one instead of repairing it
         _make_venv()
     pip = (BIN / "python", "-m", "pip", "--disable-pip-version-check", "--quiet")
     print(f"dev.py: installing requirements/{kind}.txt into .venv", flush=True)
@@ -112,7 +112,7 @@ def _make_venv() -> None:
 
 
 def system_packages(*, install: bool) -> bool:
-    """Say which Debian packages the tests miss, or install them; False when they stay missing."""
+    """Print the missing Debian packages, or install them; False if packages are missing afterwards."""
     missing = [package for program, package in SYSTEM_PARTS.items() if not shutil.which(program)]
     if not missing:
         return True
@@ -124,7 +124,7 @@ def system_packages(*, install: bool) -> bool:
     must(*root, "apt-get", "update")
     must(*root, "env", "DEBIAN_FRONTEND=noninteractive", *line.split())
     for service in {"redis-server", "prometheus"} & set(missing):
-        # Debian starts what it installs; the tests start servers of their own.
+        # Debian starts the service at installation; the tests start their own servers.
         run(*root, "service", service, "stop")
         if Path("/run/systemd/system").exists():
             run(*root, "systemctl", "disable", service)
@@ -165,7 +165,7 @@ def test(words: Sequence[str]) -> int:
         return run("pytest", *(() if sequential else PARALLEL), *words)
     steps: dict[str, Callable[[], int]] = {"lint": lambda: lint([]), "types": lambda: types([])}
     steps["tests"] = lambda: run("python", "scripts/run_tests.py", "--coverage", *PARALLEL)
-    if complete:  # else the tests that were skipped would be missing in the sum
+    if complete:  # skipped tests would lower the coverage
         steps["coverage"] = covered_packages
     results: dict[str, int] = {}
     for name, step in steps.items():
@@ -224,7 +224,7 @@ def docs(words: Sequence[str]) -> int:
 
 
 def lock(words: Sequence[str]) -> int:
-    """Names, versions and hashes only: where a package came from is this machine's business."""
+    """Pin names, versions and hashes, without the URLs of this machine's package index."""
     prepare("dev")
     compile_ = ("uv", "pip", "compile", "--quiet", "--universal", "--python-version", "3.11", "--generate-hashes")
     silent = ("--no-annotate", "--no-header", "--no-emit-index-url", "--no-emit-find-links")
@@ -237,25 +237,25 @@ def lock(words: Sequence[str]) -> int:
 
 
 def _all_of(*steps: Sequence[str | Path]) -> int:
-    """Run every step, also after a failure, so that one run tells everything."""
+    """Run every step, also after a failure, so that one run shows all failures."""
     return max([run(*step) for step in steps], default=0)
 
 
 def _shown_at_its_end(*command: str | Path) -> int:
-    """Run a program beside another one, whose output comes first."""
+    """Run a program beside another one, and print its output at the end."""
     ended = subprocess.run(command, cwd=ROOT, env=_environ(), check=False, capture_output=True, text=True)
     print(ended.stdout + ended.stderr, flush=True)
     return ended.returncode
 
 
 def _at_once(*steps: Sequence[str | Path]) -> int:
-    """The same, all at the same time."""
+    """Run all steps at the same time."""
     with ThreadPoolExecutor(len(steps)) as threads:
         return max(program.result() for program in [threads.submit(run, *step) for step in steps])
 
 
 def main() -> int:
-    if sys.version_info < (3, 11):  # noqa: UP036 - an older python3 shall read a sentence, not a traceback
+    if sys.version_info < (3, 11):  # noqa: UP036 - older versions need a message, not a traceback
         sys.exit("dev.py: offsider needs Python 3.11 or newer")
     words = {word.__name__: word for word in (demo, test, quick, lint, types, bench, scoreboard, docs, lock)}
     if len(sys.argv) < 2 or sys.argv[1] not in words:
