@@ -66,10 +66,13 @@ def normalize(payload: JobPayload) -> JobPayload:
 
     Returns the same object if all types are right, the usual case.
     """
-    values = cast("dict[str, object]", payload)
-    odd = [key for key, value in values.items() if key in _READ and type(value) not in _READ[key]]
+    odd: list[str] = []
+    for key, value in payload.items():  # each job runs this: a comprehension or a cast would cost a call
+        if key in _READ and type(value) not in _READ[key]:
+            odd.append(key)
     if not odd:
         return payload
+    values = cast("dict[str, object]", payload)
     known = {**values, **{key: _MEANINGS.get(key, _nothing)(values[key]) for key in odd}}
     return cast(JobPayload, {key: value for key, value in known.items() if value is not None or key not in odd})
 

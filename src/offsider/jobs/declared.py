@@ -130,10 +130,6 @@ class Declared:
         """Create the object whose ``perform`` runs in ``context``; None for functions."""
         return self._make(context) if self._make else None
 
-    def check_fits(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        """Raise InvalidArguments if stored arguments do not match the signature."""
-        self.signature.check_fits(args, kwargs)
-
     def perform(self, instance: object, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Run it. Returns the result, or the coroutine of an ``async def`` job, which the caller must await.
 

@@ -60,7 +60,7 @@ def _perform(job: JobContext) -> object:
     """The innermost step. As in a worker, an ``async def`` job has finished when ``call_next`` returns."""
     declared = job.declared
     assert isinstance(declared, Declared)  # noqa: S101  # set by the only caller
-    declared.check_fits(job.args, job.kwargs)
+    declared.signature.check_fits(job.args, job.kwargs)
     result = declared.perform(declared.make(job), job.args, job.kwargs)
     return _run_to_its_end(result) if inspect.iscoroutine(result) else result
 

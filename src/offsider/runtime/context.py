@@ -38,7 +38,7 @@ class JobContext:
         payload: the decoded payload. Middleware may change it; the stored payload is `raw`.
         queue: the queue that the job was fetched from.
         raw: the bytes that Redis stores.
-        declared: the registered job; None if its class is not registered.
+        declared: the registered job, a `Declared`; None if its class is not registered.
         log: fields added to the log lines of this run: ``current_job().log["rows"] = 7``.
         bound: fields that `bind_context` added inside this run.
         ends_at: end of the time limit in seconds of the monotonic clock; None without a limit. Read it through
@@ -54,7 +54,7 @@ class JobContext:
     payload: JobPayload
     queue: str
     raw: bytes = b""
-    declared: object | None = None
+    declared: Any = None
     log: dict[str, object] = field(default_factory=dict[str, object])
     ends_at: float | None = field(default=None, repr=False, compare=False)
     is_stopping: Callable[[], bool] = field(default=_never, repr=False, compare=False)

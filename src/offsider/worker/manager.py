@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 from offsider.config.installation import Installation
@@ -182,8 +183,8 @@ class Manager:
             for processor in self._processors:
                 processor.given_up = processor.given_up or processor.unit is unit
         unit.settled = True  # a later outcome of its thread is void
-        settle = self._settlement.settle_overrun
-        settling = threading.Thread(target=settle, args=(unit, run), name="offsider-overrun", daemon=True)
+        settle = partial(self._settlement.settle, unit, run, overran=True)
+        settling = threading.Thread(target=settle, name="offsider-overrun", daemon=True)
         settling.start()
         settling.join(OVERRUN_SECONDS)  # if Redis is unavailable, another worker will find the job
         if self._parts.give_up is not None:

@@ -85,7 +85,7 @@ class TestRun:
 
     def test_stored_arguments_that_no_longer_fit_are_told_with_the_signature(self, declare):
         with pytest.raises(InvalidArguments, match=r"the stored arguments \(3 positional\) do not match.*add\(a: int"):
-            declare().declared.check_fits([1, 2, 3], {})
+            declare().declared.signature.check_fits([1, 2, 3], {})
 
 
 class TestWithoutPerform:

@@ -13,9 +13,7 @@ if TYPE_CHECKING:
     from _thread import LockType
 
     from offsider.storage.working import Owner
-    from offsider.worker.disposition import Disposition
     from offsider.worker.fetch.in_flight import InFlight
-    from offsider.worker.unit_of_work import UnitOfWork
 
 #: Acknowledgements in one script.
 MOST_FINISHED = 500
@@ -30,13 +28,9 @@ class Finished(Settled):
         waiter: lock held by the thread that waits until the acknowledgement is sent; the sender releases it.
     """
 
-    __slots__ = ("doubtful", "sent", "waiter")
-
-    def __init__(self, unit: UnitOfWork, disposition: Disposition) -> None:
-        super().__init__(unit, disposition)
-        self.sent = False
-        self.doubtful = False
-        self.waiter: LockType | None = None
+    sent = False
+    doubtful = False
+    waiter: LockType | None = None
 
     def wake(self) -> None:
         """Wake the thread that waits for this acknowledgement, if there is one."""
@@ -91,7 +85,7 @@ class Unacknowledged:
                 one.unit.settled = True
             for place in gone:
                 finished[place].lost = True
-            self._in_flight.remove(one.unit for one in finished)
+            self._in_flight.remove([one.unit for one in finished])
             self.answered.append(finished)
 
     @staticmethod

@@ -189,10 +189,10 @@ class Executor:
         self._middleware(job)
 
     def _perform(self, job: JobContext) -> object:
-        declared = cast("Declared", job.declared)
+        declared: Declared = job.declared
         instance = declared.make(job)
         args, kwargs = job.payload["args"], job.payload.get("kwargs", {})
-        declared.check_fits(args, kwargs)
+        declared.signature.check_fits(args, kwargs)
         limits = None if self._time_limits is None else self._time_limits.of(job, declared)
         if limits is not None:
             return self._perform_within(limits, job, partial(declared.perform, instance, args, kwargs))

@@ -20,7 +20,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, TypeAlias
 
 from offsider.core.errors import InvalidArguments, NoCapableWorker, RedisFailure
 from offsider.core.outcome import Failed, Stranded
@@ -80,7 +80,7 @@ class StrandedJobs:
 
     def admit(self, job: JobContext, call_next: Callable[[JobContext], Outcome]) -> Outcome:
         """Let a job run that this worker can run."""
-        declared = cast("Declared | None", job.declared)
+        declared: Declared | None = job.declared
         if declared is None or job.payload.get("signature") not in declared.signatures:
             stranded = self.judge(job, declared)
             if stranded is not None:
@@ -197,7 +197,7 @@ def why_not(declared: Declared | None, payload: JobPayload) -> str:
     if not isinstance(payload.get("signature"), str) or payload.get("signature") in declared.signatures:
         return ""
     try:
-        declared.check_fits(payload["args"], payload.get("kwargs", {}))
+        declared.signature.check_fits(payload["args"], payload.get("kwargs", {}))
     except InvalidArguments as error:
         return f"{error}{pushed.rstrip(',')}"
     return ""

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from offsider.worker.fetch.fetcher import Fetcher
     from offsider.worker.unit_of_work import Run, UnitOfWork
 
-_DONE = Done()
-_LOST = Lost()
+_DONE: Disposition = Done()
+_LOST: Disposition = Lost()
 
 
 class Settlement:
@@ -44,19 +44,23 @@ class Settlement:
         self._fetcher = fetcher
         self._retrier = Retrier(config)
 
-    def settle(self, unit: UnitOfWork, run: Run) -> None:
-        """Settle a run in the thread that ran it; void if the last step of a stop has requeued the job."""
-        self._settle(unit, run, void=unit.settled)
+    def settle(self, unit: UnitOfWork, run: Run, *, overran: bool = False) -> None:
+        """Settle a run. A run of a settled unit is void: the last step of a stop has requeued the job, or it overran.
 
-    def settle_overrun(self, unit: UnitOfWork, run: Run) -> None:
-        """Settle a job that still runs. The caller has marked it as settled, so its thread's own result is void."""
-        self._settle(unit, run, void=False)
-
-    def _settle(self, unit: UnitOfWork, run: Run, *, void: bool) -> None:
+        Args:
+            overran: the job exceeded its hard limit and still runs. The caller has marked the unit as settled, so that
+                the result of its thread is void.
+        """
         unit.run = run
-        # Callbacks of the job run before the write, so check first that this process still owns the job.
-        lost = void or (isinstance(run.outcome, Failed) and not self._fetcher.owns(unit))
-        disposition = _LOST if lost else self.decide(unit, run)
+        outcome = run.outcome
+        if unit.settled and not overran:
+            disposition = _LOST
+        elif type(outcome) is Succeeded:  # most runs
+            disposition = _DONE
+        elif isinstance(outcome, Failed) and not self._fetcher.owns(unit):
+            disposition = _LOST  # its callbacks would run before the write, which would be refused
+        else:
+            disposition = self.decide(unit, run)
         job = run.job
         if job is not None and job.effects:
             effects, job.effects = job.effects, ()
@@ -65,8 +69,6 @@ class Settlement:
 
     def decide(self, unit: UnitOfWork, run: Run) -> Disposition:
         """Choose where the job goes. Reads and writes nothing on the server."""
-        if type(run.outcome) is Succeeded:  # most runs
-            return _DONE
         try:
             return self._decide(unit, run)
         except Exception as error:  # noqa: BLE001 - a retry would fail here again and again
