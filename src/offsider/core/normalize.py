@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
+from offsider.core.options import LOG_LEVELS
 from offsider.core.payload import JSON_TYPES, JobPayload, json_type, no_job
 
 _Types = frozenset[type]
@@ -43,6 +44,7 @@ _WRITTEN: dict[str, _Types] = {
 # Checked by the worker only: a push may contain these keys with any type.
 _READ: dict[str, _Types] = {**_WRITTEN, "signature": _OPTIONAL_TEXT, "rescheduled_count": _WHOLE}
 _NOT_EMPTY = ("jid", "queue")
+_LEVELS = frozenset((*LOG_LEVELS, "unknown"))  # the last is the highest of Ruby's Logger
 
 
 def wrong_shape(payload: Mapping[str, object]) -> str:
@@ -70,6 +72,9 @@ def normalize(payload: JobPayload) -> JobPayload:
     for key, value in payload.items():  # each job runs this: a comprehension or a cast would cost a call
         if key in _READ and type(value) not in _READ[key]:
             odd.append(key)
+    level = payload.get("log_level")
+    if type(level) is str and level.lower() not in _LEVELS:
+        odd.append("log_level")
     if not odd:
         return payload
     values = cast("dict[str, object]", payload)

@@ -33,6 +33,8 @@ ABSENT = object()
         ("retry_for", False, ABSENT),
         ("retry_count", 2.0, 2),
         ("retry_count", None, ABSENT),
+        ("log_level", "WARN", "WARN"),
+        ("log_level", "unknown", "unknown"),
         ("log_level", 0, "debug"),
         ("log_level", 1, "info"),
         ("log_level", 2, "warn"),
@@ -64,7 +66,7 @@ def test_a_value_means_what_ruby_makes_of_it(key, value, meant):
         *(("jid", value) for value in (True, ["a"])),
         *(("queue", value) for value in (True, {})),
         *(("tags", value) for value in ("a", 0, {})),
-        *(("log_level", value) for value in (True, 1.5, [])),
+        *(("log_level", value) for value in (True, 1.5, [], "NOPE", "")),
         *(("backtrace", value) for value in ([], {})),
     ],
 )
