@@ -146,15 +146,16 @@ def decode_object(raw: bytes) -> Any:
 
 def no_job(payload: Mapping[str, Any]) -> str:
     """Return why an object is not a job: no class, no args, or a wrapper of a malformed payload; empty for a job."""
+    name = payload.get("class")
+    if name and type(name) is str and type(payload.get("args")) is list and name != MALFORMED_CLASS:  # most payloads
+        return ""
     for key, kind in _REQUIRED.items():
         if key not in payload:
             return f"has no {key!r}"
         value = payload[key]
         if type(value) is not kind:
             return f"{key!r} is {json_type(value)}, expected {JSON_TYPES[kind]}"
-    if payload["class"] == MALFORMED_CLASS:
-        return "a wrapper of bytes that are not a job"
-    return "" if payload["class"] else "'class' is empty"
+    return "a wrapper of bytes that are not a job" if name else "'class' is empty"
 
 
 def shown_class(payload: Mapping[str, Any]) -> str:
