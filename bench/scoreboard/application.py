@@ -12,6 +12,7 @@ from typing import Any
 
 from bench.scoreboard import crash, shifted_clock, stuck, ticking
 from bench.scoreboard.effects import VARIABLE, Effects
+from bench.scoreboard.processes import name_of
 from offsider import Config, Discard, Reschedule, current_job, job
 from offsider.runtime.events import JobPoisoned
 
@@ -57,7 +58,7 @@ def work(_number: int = 0, ms: float = 0, _rest: str = "") -> None:
     ran()
     if os.getpid() != _told.get("pid"):
         _told["pid"] = os.getpid()
-        effects.count("pids", str(os.getpid()))
+        effects.count("processes", name_of(os.getpid()))
 
 
 @job(name="scoreboard.AsyncWork")

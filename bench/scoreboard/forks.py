@@ -6,12 +6,12 @@ import os
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 from bench.scoreboard.ground import Ground
-from bench.scoreboard.processes import children
+from bench.scoreboard.processes import children, name_of
 from bench.scoreboard.row import Report, row
 
 PROCESSES = 4
@@ -36,17 +36,18 @@ def forked_children(ground: Ground, report: Report) -> None:
         if server.raw.llen("queue:default") < 20:
             acked.extend(ground.push(client, 40, ms=10))
 
-    born = shared = 0
+    born: set[str] = set()
+    shared = 0
     hung = False
-    while born < forks and not hung:
+    while len(born) < forks and not hung:
         # Each place twice at most: a supervisor waits longer and longer before it restarts processes that die.
         supervisor = fleet.start("-c", "2", "--processes", str(PROCESSES), "--preload")
         for generation in range(2):
-            living = children_at_work(ground, supervisor.pid, ground.ledger.counts("pids"), feed)
+            living = children_at_work(ground, supervisor.pid, born, feed)
             hung = hung or len(living) < PROCESSES
             shared += shared_connections([supervisor.pid, *children(supervisor.pid)], server.port)
-            born += len(living)
-            for pid in living if generation == 0 else ():
+            born |= living.keys()
+            for pid in living.values() if generation == 0 else ():
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
         supervisor.stopped()
@@ -55,22 +56,22 @@ def forked_children(ground: Ground, report: Report) -> None:
     ground.settled(server)
     report.tally = ground.tally(acked, server)
     report.nothing_missing()
-    report.count(f"children that ran a job >= {forks}, got {born}", born >= forks)
+    report.count(f"children that ran a job >= {forks}, got {len(born)}", len(born) >= forks)
     report.count(f"shared connections 0, got {shared}", shared == 0)
-    report.figure("children", born)
+    report.figure("children", len(born))
 
 
-def children_at_work(ground: Ground, supervisor: int, before: Mapping[str, int], feed: Callable[[], None]) -> set[int]:
-    """Return the living children that have run a job; wait until there are enough, at most 30 s.
+def children_at_work(ground: Ground, supervisor: int, before: set[str], feed: Callable[[], None]) -> dict[str, int]:
+    """Return name and number of the living children that have run a job; wait for all of them, at most 30 s.
 
     Args:
-        before: jobs run by each process number when these children were not born: the system reuses the numbers.
+        before: names of children that are known already.
     """
     deadline = time.monotonic() + 30
     while True:
         feed()
-        ran = ground.ledger.counts("pids")
-        at_work = {pid for pid in children(supervisor) if ran[str(pid)] > before.get(str(pid), 0)}
+        ran = ground.ledger.counts("processes").keys() - before
+        at_work = {name: pid for pid in children(supervisor) if (name := name_of(pid)) in ran}
         if len(at_work) >= PROCESSES or time.monotonic() > deadline:
             return at_work
         time.sleep(0.05)

@@ -6,8 +6,10 @@ import os
 import signal
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from tests.process.workers import Worker
+if TYPE_CHECKING:
+    from tests.process.workers import Worker
 
 
 def children(pid: int) -> list[int]:
@@ -19,6 +21,15 @@ def children(pid: int) -> list[int]:
         wanted = {child for child, parent in parents.items() if parent in wanted}
         found += sorted(wanted)
     return found
+
+
+def name_of(pid: int) -> str:
+    """Return the number of a process with the time of its start, because numbers are reused; empty if it has ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text("ascii", errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return f"{pid}@{fields[19]}"
 
 
 def kill_host(*workers: Worker) -> None:
