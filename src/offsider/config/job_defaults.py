@@ -44,6 +44,7 @@ TEXTUAL: Mapping[str, Callable[[str], object]] = {
     "log_level": str,
     "soft_timeout": _seconds,
     "hard_timeout": _seconds,
+    "codec": str,
 }
 
 

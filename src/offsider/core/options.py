@@ -80,6 +80,9 @@ class JobDeclaration(JobOptions, total=False):
     """The client that pushes this job, or a function that returns it. Not stored."""
     shared_with_ruby: bool
     """True: Ruby pushes or runs this job too, so keyword-only parameters are refused at declaration."""
+    codec: Literal["annotations"] | None
+    """``"annotations"``: arguments have the types of their annotations, such as datetime, UUID or a dataclass, and are
+    stored as plain JSON. Default: that of ``config.jobs``, or None."""
     big_payload: bool
     """True: large payloads cause neither a warning nor an error. Default False."""
     urgency: Urgency
@@ -120,7 +123,7 @@ DURATIONS = frozenset({"retry_for", "soft_timeout", "hard_timeout"})
 # Options that are not stored.
 TRANSIENT = frozenset(
     {
-        *("name", "aliases", "retry_in", "on_exhausted", "client", "shared_with_ruby", "big_payload"),
+        *("name", "aliases", "retry_in", "on_exhausted", "client", "shared_with_ruby", "big_payload", "codec"),
         *("wait_replicas", "server", "extra"),
     }
 )

@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from offsider.config.app_version import app_version
 from offsider.config.config import Config
@@ -18,9 +18,12 @@ from offsider.core.options import JobDeclaration, check_options, wire_options
 from offsider.jobs.signature import JobSignature
 from offsider.runtime.context import JobContext
 
+if TYPE_CHECKING:
+    from offsider.jobs.codec import AnnotationCodec
+
 ONLY_DECLARED = frozenset(
     {
-        *("name", "aliases", "retry_in", "on_exhausted", "client", "shared_with_ruby", "big_payload"),
+        *("name", "aliases", "retry_in", "on_exhausted", "client", "shared_with_ruby", "big_payload", "codec"),
         *CHARACTERISTICS,
     }
 )
@@ -74,6 +77,7 @@ class Declared:
         self._run = run
         self._make = make
         self._wire: dict[str, Any] | None = None
+        self._codec = self._codec_named(given.get("codec"))
         self._accepted_by: weakref.WeakSet[Config] = weakref.WeakSet()
         if inspect.isgeneratorfunction(run) or inspect.isasyncgenfunction(run):
             raise InvalidJob(
@@ -135,6 +139,8 @@ class Declared:
 
         Only the returned object shows that a job is ``async def``: decorators can hide it.
         """
+        if self._codec is not None:
+            args, kwargs = self._codec.decode(args, kwargs)
         return self._run(*args, **kwargs) if self._make is None else self._run(instance, *args, **kwargs)
 
     # Pushing it
@@ -146,7 +152,8 @@ class Declared:
 
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         """Return the arguments in stored form. Raises InvalidArguments."""
-        return self.signature.bind(args, kwargs)
+        bound, by_name = self.signature.bind(args, kwargs)
+        return (bound, by_name) if self._codec is None else self._codec.encode(bound, by_name)
 
     def parameter_name(self, position: int) -> str:
         return self.signature.parameter_name(position)
@@ -179,9 +186,20 @@ class Declared:
         for option in ("shared_with_ruby", "big_payload"):
             if not isinstance(self._declaration.get(option, False), bool):
                 raise InvalidOptions(f"{self.name}: {option} must be True or False, got {self._declaration[option]!r}")
+        if "codec" not in self._declaration:
+            self._codec = self._codec_named(config.jobs.get("codec"))
         check_characteristics(self._declaration, job_name=self.name)
         check_all_options(self.options, config, job_name=self.name)
         self._accepted_by.add(config)
+
+    def _codec_named(self, codec: object) -> AnnotationCodec | None:
+        if codec is None:
+            return None
+        if codec != "annotations":
+            raise InvalidOptions(f'{self.name}: codec must be "annotations" or None, got {codec!r}')
+        from offsider.jobs.codec import AnnotationCodec  # it needs msgspec
+
+        return AnnotationCodec(self.name, self._run, self.signature.parameters)
 
 
 def check_all_options(options: Mapping[str, Any], config: Config, *, job_name: str) -> None:

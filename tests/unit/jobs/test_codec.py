@@ -1,0 +1,280 @@
+"""Rich arguments by annotation: plain JSON in the payload, and the annotated types in the job."""
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from enum import Enum
+from typing import Any, Literal, Optional
+from uuid import UUID
+
+import msgspec
+import pytest
+from pydantic import BaseModel, Field
+
+from offsider import Job, job
+from offsider.core.errors import ConfigurationError, InvalidArguments, InvalidJob, InvalidOptions
+
+NOON = datetime(2026, 11, 22, 12, 0, tzinfo=timezone(timedelta(hours=1)))
+KEY = UUID("0ffa38b8-0273-48f1-8fce-163b37bd813f")
+
+
+class Colour(Enum):
+    RED = "red"
+
+
+@dataclass
+class Line:
+    amount: Decimal
+    at: datetime
+    tags: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Tree:
+    key: int
+    children: "list[Tree]"
+
+
+class Point(msgspec.Struct):
+    x: int
+    y: int = 0
+
+
+class Order(BaseModel):
+    number: int = Field(alias="no")
+    at: date
+
+
+@pytest.mark.parametrize(
+    "annotation, value, in_json",
+    [
+        (datetime, NOON, "2026-11-22T12:00:00+01:00"),
+        (date, date(2026, 11, 22), "2026-11-22"),
+        (time, time(12, 30), "12:30:00"),
+        (timedelta, timedelta(minutes=1, milliseconds=500), "PT60.5S"),
+        (UUID, KEY, str(KEY)),
+        (Decimal, Decimal("1.50"), "1.50"),
+        (Colour, Colour.RED, "red"),
+        (Literal["a", "b"], "a", "a"),
+        (Line, Line(Decimal("0.1"), NOON), {"amount": "0.1", "at": "2026-11-22T12:00:00+01:00", "tags": []}),
+        (Tree, Tree(1, [Tree(2, [])]), {"key": 1, "children": [{"key": 2, "children": []}]}),
+        (Point, Point(1), {"x": 1, "y": 0}),
+        (Order, Order(no=3, at=date(2026, 1, 2)), {"no": 3, "at": "2026-01-02"}),
+        (list[Order], [Order(no=3, at=date(2026, 1, 2))], [{"no": 3, "at": "2026-01-02"}]),
+        (dict[UUID, datetime], {KEY: NOON}, {str(KEY): "2026-11-22T12:00:00+01:00"}),
+        (dict[int, Point], {1: Point(2, 3)}, {"1": {"x": 2, "y": 3}}),
+        (tuple[int, date], (1, date(2026, 1, 2)), [1, "2026-01-02"]),
+        (set[int], {7}, [7]),
+        (Sequence[UUID], [KEY], [str(KEY)]),
+        (Mapping[str, Decimal], {"a": Decimal(1)}, {"a": "1"}),
+        (Optional[date], None, None),  # noqa: UP045 - both forms
+        (date | None, date(2026, 1, 2), "2026-01-02"),
+        (Any, [1, {"a": None}], [1, {"a": None}]),
+        (object, "x", "x"),
+        (list[object], ["x", 1], ["x", 1]),
+        (int, 3, 3),
+    ],
+    ids=str,
+)
+def test_a_value_is_stored_as_json_and_comes_back(config, stored, annotation, value, in_json):
+    def echo(given):
+        return given
+
+    echo.__annotations__ = {"given": annotation}
+    declared = job(codec="annotations")(echo)
+    declared.enqueue(value)
+    assert json.loads(stored[0].raw)["args"] == [in_json]
+    assert declared.run_inline(value) == value
+    assert declared.declared.bind([in_json], {}) == ([in_json], {})  # the JSON form may be pushed as well
+
+
+def test_every_kind_of_parameter_is_converted(config, stored):
+    got = []
+
+    @job(codec="annotations")
+    def at_positions(day: date, /, *days: date, key: UUID, **more: Decimal) -> None:
+        got.append((day, days, key, more))
+
+    call = ((NOON.date(), NOON.date()), {"key": KEY, "price": Decimal("1.5")})
+    at_positions.enqueue(*call[0], **call[1])
+    payload = stored[0].payload
+    assert payload["args"] == ["2026-11-22", "2026-11-22"]
+    assert payload["kwargs"] == {"key": str(KEY), "price": "1.5"}
+    at_positions.run_inline(*call[0], **call[1])
+    assert got == [(NOON.date(), (NOON.date(),), KEY, {"price": Decimal("1.5")})]
+
+
+def test_the_default_of_a_skipped_parameter_is_converted(config, stored):
+    @job(codec="annotations")
+    def with_defaults(
+        day: date = date(2026, 1, 2),
+        until: date = None,  # noqa: RUF013
+        *,
+        size: int = 1,
+    ) -> None: ...
+
+    with_defaults.enqueue(until=None, size=2)
+    assert stored[0].payload["args"] == ["2026-01-02", None]
+
+
+def test_methods_of_class_jobs_are_converted_and_subclasses_inherit_the_option(config, stored):
+    class Rich(Job, codec="annotations"):
+        pass
+
+    class Bill(Rich):
+        def perform(self, line: Line) -> Line:
+            return line
+
+    line = Line(Decimal(2), NOON, ["a"])
+    Bill.enqueue(line)
+    assert stored[0].payload["args"] == [{"amount": "2", "at": "2026-11-22T12:00:00+01:00", "tags": ["a"]}]
+    assert Bill.run_inline(line) == line
+
+
+def test_bulk_pushes_convert_tuples_and_calls(config, stored):
+    @job(codec="annotations")
+    def visit(day: date) -> None: ...
+
+    visit.enqueue_many([(date(2026, 1, 2),), visit.call(date(2026, 1, 3))])
+    assert [each.payload["args"] for each in stored] == [["2026-01-02"], ["2026-01-03"]]
+
+
+def test_unknown_fields_of_a_dataclass_are_ignored_and_missing_ones_get_their_defaults(config):
+    @job(codec="annotations")
+    def bill(line: Line) -> Line:
+        return line
+
+    args, _ = bill.declared._codec.decode([{"amount": "1", "at": "2026-11-22T12:00:00+01:00", "new": 1}], {})
+    assert args == [Line(Decimal(1), NOON, [])]
+
+
+@pytest.mark.parametrize(
+    "annotation, value, reason",
+    [
+        (datetime, datetime(2026, 1, 1), "without time zone"),  # noqa: DTZ001 - naive on purpose
+        (datetime, "2026-01-01T00:00:00", "without time zone"),
+        (Line, Line(Decimal(1), datetime(2026, 1, 1)), "without time zone"),  # noqa: DTZ001
+        (date, "secret", "Invalid RFC3339 encoded date"),
+        (UUID, "secret", "Invalid UUID"),
+        (int, "secret", "Expected `int`, got `str`"),
+        (Colour, "secret", "unknown value"),
+        (list[Literal["a"]], ["secret"], "unknown value - at `$[0]`"),
+        (Line, {"amount": "secret"}, "at `$.amount`"),
+        (Line, {"amount": "1"}, "missing required field `at`"),
+        (Order, {"no": "secret", "at": "2026-01-01"}, "not a valid Order"),
+        (list[Order], ["secret"], "not a valid Order"),
+        (int, Exception, "type has no JSON form"),
+    ],
+    ids=str,
+)
+def test_a_value_that_does_not_fit_is_refused_without_being_shown(config, stored, annotation, value, reason):
+    def take(given):
+        raise AssertionError
+
+    take.__annotations__ = {"given": annotation}
+    declared = job(codec="annotations")(take)
+    with pytest.raises(InvalidArguments) as refused:
+        declared.enqueue(value)
+    assert reason in str(refused.value)
+    assert "argument 'given' does not fit its annotation" in str(refused.value)
+    assert "secret" not in str(refused.value)
+    assert refused.value.__suppress_context__
+    assert not stored
+
+
+def test_what_another_program_stored_is_checked_before_the_run(config):
+    @job(codec="annotations")
+    def visit(day: date, at: datetime = NOON) -> None: ...
+
+    for args in (["tomorrow"], ["2026-01-02", "2026-01-02T00:00:00"]):
+        with pytest.raises(InvalidArguments, match=r"visit: argument '(day|at)' does not fit"):
+            visit.declared.perform(None, args, {})
+
+
+class Unknown:
+    pass
+
+
+@dataclass
+class Holder:
+    thing: Unknown
+
+
+class Strict(msgspec.Struct, forbid_unknown_fields=True):
+    x: int
+
+
+@pytest.mark.parametrize(
+    "annotation, why",
+    [
+        (Unknown, "Unknown has no JSON form"),
+        (Holder, "Unknown has no JSON form"),
+        (list[dict[str, Unknown | None]], "Unknown has no JSON form"),
+        (datetime | str, "more than one str-like type"),
+    ],
+    ids=str,
+)
+def test_an_annotation_that_json_cannot_carry_is_refused_at_the_declaration(annotation, why):
+    def take(given):
+        raise AssertionError
+
+    take.__annotations__ = {"given": annotation}
+    with pytest.raises(InvalidJob, match="cannot carry parameter 'given'") as refused:
+        job(codec="annotations")(take)
+    assert why in str(refused.value)
+    assert "pydantic model" in str(refused.value)
+
+
+def test_an_unknown_field_is_not_shown_either(config):
+    @job(codec="annotations")
+    def take(given: Strict) -> None: ...
+
+    with pytest.raises(InvalidArguments, match=r"unknown field$"):
+        take.declared.bind([{"x": 1, "secret": 2}], {})
+
+
+def test_annotations_have_to_be_resolvable_at_the_declaration():
+    def late(given: "Later") -> None: ...  # noqa: F821
+
+    with pytest.raises(InvalidJob, match="name 'Later' is not defined; import it at run time"):
+        job(codec="annotations")(late)
+
+
+def test_another_codec_is_refused():
+    with pytest.raises(InvalidOptions, match='codec must be "annotations" or None'):
+        job(codec="pickle")(lambda: None)
+
+
+def test_the_configuration_may_make_it_the_default(config, stored):
+    @job
+    def visit(day: date) -> date:
+        return day
+
+    @job(codec=None)
+    def plain(day: str) -> None: ...
+
+    config.jobs["codec"] = "annotations"
+    visit.enqueue(date(2026, 1, 2))
+    assert stored[0].payload["args"] == ["2026-01-02"]
+    assert "codec" not in stored[0].payload
+    assert visit.run_inline(date(2026, 1, 2)) == date(2026, 1, 2)
+    with pytest.raises(InvalidArguments):
+        plain.enqueue(date(2026, 1, 2))
+
+
+def test_without_the_option_nothing_changes(config, stored):
+    @job
+    def visit(day: str) -> None: ...
+
+    visit.enqueue(7)
+    assert stored[0].payload["args"] == [7]
+
+
+def test_without_msgspec_the_error_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "msgspec", None)
+    monkeypatch.delitem(sys.modules, "offsider.jobs.codec", raising=False)
+    with pytest.raises(ConfigurationError, match=r"offsider\[codec\]"):
+        job(codec="annotations")(lambda: None)
