@@ -160,7 +160,7 @@ class Load:
 
     def push(self, name: str, args: list[tuple[float, ...]], delay: float | None = None) -> Sequence[str | None]:
         declared: JobFunction[..., None] = getattr(self.declared, name)
-        answers = declared.via(self.client).enqueue_many(args, at=delay)
+        answers = declared.via(self.client).enqueue_many([*map(list, args)], at=delay)
         stored = [jid for jid in answers if jid is not None]
         self.acked += stored
         self.pushed += len(args)

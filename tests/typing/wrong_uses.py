@@ -42,7 +42,12 @@ send.enqueue_at(timedelta(minutes=1), 1)  # error
 send.call("1")  # error
 send.enqueue_many([resize.call("x")])  # error
 send.enqueue_many([1, 2])  # error
-send.enqueue_many([(1,)], bath_size=5)  # error
+send.enqueue_many([(1, "x")], bath_size=5)  # error
+send.enqueue_many([("1", "x")])  # error
+send.enqueue_many([(1, 2)])  # error
+send.enqueue_many([(1, "x", 3)])  # error
+resize.enqueue_many([(1,)])  # error
+resize.run_inline("x").bit_length()  # error
 send.using(que="low")  # error
 send.using(retry="3")  # error
 send.using(name="other")  # error
@@ -61,6 +66,8 @@ Report.enqueue("x", 1, 2)  # error
 Report.enqueue("x", page=2)  # error
 Report.enqueue_in(5, 1)  # error
 Report.enqueue_many([send.call(1)])  # error
+Report.enqueue_many([(1, 2)])  # error
+Report.run_inline("x").upper()  # error
 Report.using(que="low")  # error
 Report.using(queue="low").enqueue(1)  # error
 Report.perform_async(1)  # error

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Sequence
+from collections.abc import Coroutine, Iterable
 from datetime import timedelta
-from typing import Any, ClassVar, Literal, ParamSpec, Protocol, TypeVar, Unpack, cast
+from typing import Any, ClassVar, Literal, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
 
 from offsider.config.suggestions import nearest
 from offsider.core.errors import InvalidJob
 from offsider.core.options import JobDeclaration, JobOptions
 from offsider.core.payload import JobPayload
 from offsider.jobs import registry
-from offsider.jobs.call import Call
+from offsider.jobs.call import BulkOptions, Call, Delay, Jids, Long, Performs1, Performs2, Performs3, Performs4
 from offsider.jobs.clients import ClientSource
 from offsider.jobs.declared import Declared
-from offsider.jobs.enqueuer import Delay, Due, Enqueuer, Moment
+from offsider.jobs.enqueuer import Enqueuer, Moment
 from offsider.runtime.context import JobContext, current_job
 
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
+T = TypeVar("T")
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
+D = TypeVar("D")
 
 _OWN = ("name", "aliases")  # not inherited: each job has its own names
 _HOOKS = ("retry_in", "on_exhausted")
@@ -138,23 +143,43 @@ class Job:
         """Store the job to run at ``when``, an aware datetime or epoch seconds. See `Enqueuer`."""
         return _enqueuer(cls).enqueue_at(when, *args, **kwargs)
 
+    @overload
+    @classmethod
+    def enqueue_many(cls: type[Performs1[A]], calls: Iterable[tuple[A]], **how: Unpack[BulkOptions]) -> Jids: ...
+    @overload
+    @classmethod
+    def enqueue_many(cls: type[Performs2[A, B]], calls: Iterable[tuple[A, B]], **how: Unpack[BulkOptions]) -> Jids: ...
+    @overload
     @classmethod
     def enqueue_many(
-        cls: type[Performs[P, R_co]],
-        calls: Iterable[Call[P] | Sequence[Any]],
-        *,
-        at: Due | None = None,
-        spread_interval: float | timedelta | None = None,
-        batch_size: int | None = None,
-    ) -> list[str | None]:
+        cls: type[Performs3[A, B, C]], calls: Iterable[tuple[A, B, C]], **how: Unpack[BulkOptions]
+    ) -> Jids: ...
+    @overload
+    @classmethod
+    def enqueue_many(
+        cls: type[Performs4[A, B, C, D]], calls: Iterable[tuple[A, B, C, D]], **how: Unpack[BulkOptions]
+    ) -> Jids: ...
+    @overload
+    @classmethod
+    def enqueue_many(
+        cls: type[Performs[P, R_co]], calls: Iterable[Call[P] | list[Any] | Long], **how: Unpack[BulkOptions]
+    ) -> list[str | None]: ...
+    @classmethod
+    def enqueue_many(cls: type[Any], calls: Iterable[Any], **how: Unpack[BulkOptions]) -> list[str | None]:
         """Store many jobs in few round trips and return their jids. See `Enqueuer`."""
-        return _enqueuer(cls).enqueue_many(calls, at=at, spread_interval=spread_interval, batch_size=batch_size)
+        return _enqueuer(cls).enqueue_many(calls, **how)
 
     @classmethod
     def call(cls: type[Performs[P, R_co]], *args: P.args, **kwargs: P.kwargs) -> Call[P]:
         """Create an element for `enqueue_many`. Raises InvalidArguments if the arguments do not match."""
         return _enqueuer(cls).call(*args, **kwargs)
 
+    @overload
+    @classmethod
+    def run_inline(cls: type[Performs[P, Coroutine[Any, Any, T]]], *args: P.args, **kwargs: P.kwargs) -> T | None: ...
+    @overload
+    @classmethod
+    def run_inline(cls: type[Performs[P, R_co]], *args: P.args, **kwargs: P.kwargs) -> R_co | None: ...
     @classmethod
     def run_inline(cls: type[Performs[P, R_co]], *args: P.args, **kwargs: P.kwargs) -> Any:
         """Run the job immediately, without Redis, through JSON and middleware. See `Enqueuer`."""
@@ -181,17 +206,33 @@ class Job:
         """As `enqueue_at`, without blocking the event loop."""
         return await _enqueuer(cls).aenqueue_at(when, *args, **kwargs)
 
+    @overload
+    @classmethod
+    async def aenqueue_many(cls: type[Performs1[A]], calls: Iterable[tuple[A]], **how: Unpack[BulkOptions]) -> Jids: ...
+    @overload
     @classmethod
     async def aenqueue_many(
-        cls: type[Performs[P, R_co]],
-        calls: Iterable[Call[P] | Sequence[Any]],
-        *,
-        at: Due | None = None,
-        spread_interval: float | timedelta | None = None,
-        batch_size: int | None = None,
-    ) -> list[str | None]:
+        cls: type[Performs2[A, B]], calls: Iterable[tuple[A, B]], **how: Unpack[BulkOptions]
+    ) -> Jids: ...
+    @overload
+    @classmethod
+    async def aenqueue_many(
+        cls: type[Performs3[A, B, C]], calls: Iterable[tuple[A, B, C]], **how: Unpack[BulkOptions]
+    ) -> Jids: ...
+    @overload
+    @classmethod
+    async def aenqueue_many(
+        cls: type[Performs4[A, B, C, D]], calls: Iterable[tuple[A, B, C, D]], **how: Unpack[BulkOptions]
+    ) -> Jids: ...
+    @overload
+    @classmethod
+    async def aenqueue_many(
+        cls: type[Performs[P, R_co]], calls: Iterable[Call[P] | list[Any] | Long], **how: Unpack[BulkOptions]
+    ) -> list[str | None]: ...
+    @classmethod
+    async def aenqueue_many(cls: type[Any], calls: Iterable[Any], **how: Unpack[BulkOptions]) -> list[str | None]:
         """As `enqueue_many`, without blocking the event loop."""
-        return await _enqueuer(cls).aenqueue_many(calls, at=at, spread_interval=spread_interval, batch_size=batch_size)
+        return await _enqueuer(cls).aenqueue_many(calls, **how)
 
     # Sidekiq's names
 

@@ -1,13 +1,25 @@
-"""The arguments of one job of a bulk push."""
+"""The arguments of one job of a bulk push, and their types."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, ParamSpec
+from datetime import datetime, timedelta
+from typing import Any, Generic, ParamSpec, Protocol, TypedDict, TypeVar
 
 from offsider.jobs.declared import Declared
 
 P = ParamSpec("P")
+A_contra = TypeVar("A_contra", contravariant=True)
+B_contra = TypeVar("B_contra", contravariant=True)
+C_contra = TypeVar("C_contra", contravariant=True)
+D_contra = TypeVar("D_contra", contravariant=True)
+
+Delay = float | timedelta
+Due = Delay | datetime | Sequence[Delay | datetime]
+Jids = list[str | None]
+#: A tuple for more parameters than type checkers check.
+Long = tuple[Any, Any, Any, Any, Any, *tuple[Any, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,3 +29,63 @@ class Call(Generic[P]):
     declared: Declared
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
+
+
+# The types of tuples in a bulk push: a job that can be called with one, two, three or four positional arguments. A
+# TypeVarTuple would be shorter, but mypy refuses jobs with defaults and optional keywords then.
+
+
+class Takes1(Protocol[A_contra]):
+    """A job that can be called with one positional argument."""
+
+    def call(self, a: A_contra, /) -> Any: ...
+
+
+class Takes2(Protocol[A_contra, B_contra]):
+    """A job that can be called with two positional arguments."""
+
+    def call(self, a: A_contra, b: B_contra, /) -> Any: ...
+
+
+class Takes3(Protocol[A_contra, B_contra, C_contra]):
+    """A job that can be called with three positional arguments."""
+
+    def call(self, a: A_contra, b: B_contra, c: C_contra, /) -> Any: ...
+
+
+class Takes4(Protocol[A_contra, B_contra, C_contra, D_contra]):
+    """A job that can be called with four positional arguments."""
+
+    def call(self, a: A_contra, b: B_contra, c: C_contra, d: D_contra, /) -> Any: ...
+
+
+class Performs1(Protocol[A_contra]):
+    """The same for a job class."""
+
+    def perform(self, a: A_contra, /) -> Any: ...
+
+
+class Performs2(Protocol[A_contra, B_contra]):
+    """The same for a job class."""
+
+    def perform(self, a: A_contra, b: B_contra, /) -> Any: ...
+
+
+class Performs3(Protocol[A_contra, B_contra, C_contra]):
+    """The same for a job class."""
+
+    def perform(self, a: A_contra, b: B_contra, c: C_contra, /) -> Any: ...
+
+
+class Performs4(Protocol[A_contra, B_contra, C_contra, D_contra]):
+    """The same for a job class."""
+
+    def perform(self, a: A_contra, b: B_contra, c: C_contra, d: D_contra, /) -> Any: ...
+
+
+class BulkOptions(TypedDict, total=False):
+    """Keyword arguments of a bulk push; `Enqueuer.enqueue_many` describes them."""
+
+    at: Due | None
+    spread_interval: float | timedelta | None
+    batch_size: int | None

@@ -5,28 +5,31 @@ Options precede the call, as in ``job.using(queue="low").enqueue(1)``, so that t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Generic, ParamSpec, TypeVar, Unpack
+from typing import Any, Generic, ParamSpec, TypeVar, Unpack, overload
 
 from offsider.client import AsyncClient, Client
 from offsider.client.times import expected_time
 from offsider.core.errors import InvalidArguments, InvalidOptions
 from offsider.core.options import JobOptions, merge_options, wire_options
-from offsider.jobs.call import Call
+from offsider.jobs.call import BulkOptions, Call, Delay, Due, Jids, Long, Takes1, Takes2, Takes3, Takes4
 from offsider.jobs.clients import ClientSource, async_client_for, client_for
 from offsider.jobs.declared import ONLY_DECLARED, Declared, check_all_options
 from offsider.jobs.inline import run_prepared
 
 P = ParamSpec("P")
-R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+T = TypeVar("T")
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
+D = TypeVar("D")
 
-Delay = float | timedelta
 Moment = datetime | float
-Due = Delay | datetime | Sequence[Delay | datetime]
 
 
-class Enqueuer(Generic[P, R]):
+class Enqueuer(Generic[P, R_co]):
     """A job with options. Immutable: ``using`` and ``via`` return a new one.
 
     Every method that stores a job raises InvalidJob (InvalidArguments, InvalidOptions) for an invalid push,
@@ -48,11 +51,11 @@ class Enqueuer(Generic[P, R]):
 
     # Options first
 
-    def using(self, **options: Unpack[JobOptions]) -> Enqueuer[P, R]:
+    def using(self, **options: Unpack[JobOptions]) -> Enqueuer[P, R_co]:
         """Return the job with options for a push, which take precedence over the declared ones."""
         return Enqueuer(self.declared, merge_options(self._options, options), self._client)
 
-    def via(self, client: ClientSource) -> Enqueuer[P, R]:
+    def via(self, client: ClientSource) -> Enqueuer[P, R_co]:
         """Return the job with another client, for example for another server. Raises InvalidOptions for None."""
         given: object = client
         if given is None:
@@ -78,9 +81,23 @@ class Enqueuer(Generic[P, R]):
         """
         return self._push(self._later_item(when, args, kwargs))
 
+    @overload
+    def enqueue_many(self: Takes1[A], calls: Iterable[tuple[A]], **how: Unpack[BulkOptions]) -> Jids: ...
+    @overload
+    def enqueue_many(self: Takes2[A, B], calls: Iterable[tuple[A, B]], **how: Unpack[BulkOptions]) -> Jids: ...
+    @overload
+    def enqueue_many(self: Takes3[A, B, C], calls: Iterable[tuple[A, B, C]], **how: Unpack[BulkOptions]) -> Jids: ...
+    @overload
+    def enqueue_many(
+        self: Takes4[A, B, C, D], calls: Iterable[tuple[A, B, C, D]], **how: Unpack[BulkOptions]
+    ) -> Jids: ...
+    @overload
+    def enqueue_many(
+        self, calls: Iterable[Call[P] | list[Any] | Long], **how: Unpack[BulkOptions]
+    ) -> list[str | None]: ...
     def enqueue_many(
         self,
-        calls: Iterable[Call[P] | Sequence[Any]],
+        calls: Iterable[Any],
         *,
         at: Due | None = None,
         spread_interval: float | timedelta | None = None,
@@ -89,7 +106,8 @@ class Enqueuer(Generic[P, R]):
         """Store many jobs in few round trips and return their jids, one for each call.
 
         Args:
-            calls: ``job.call(...)`` values, which type checkers check, or tuples of arguments; may be lazy.
+            calls: ``job.call(...)`` values, or tuples of arguments; may be lazy. Type checkers check both, tuples of up
+                to four arguments if all have the same length.
             at: one time for all, or one for each: seconds or a timedelta from now, an aware datetime.
             spread_interval: start the jobs at random times within this many seconds, or a timedelta (at least 5
                 seconds).
@@ -104,6 +122,10 @@ class Enqueuer(Generic[P, R]):
         self.declared.bind(args, kwargs)
         return Call(self.declared, args, kwargs)
 
+    @overload
+    def run_inline(self: Enqueuer[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs) -> T | None: ...
+    @overload
+    def run_inline(self, *args: P.args, **kwargs: P.kwargs) -> R_co | None: ...
     def run_inline(self, *args: P.args, **kwargs: P.kwargs) -> Any:
         """Run the job immediately, without Redis, and return its result.
 
@@ -129,9 +151,25 @@ class Enqueuer(Generic[P, R]):
         """As `enqueue_at`, without blocking the event loop."""
         return await self._apush(self._later_item(when, args, kwargs))
 
+    @overload
+    async def aenqueue_many(self: Takes1[A], calls: Iterable[tuple[A]], **how: Unpack[BulkOptions]) -> Jids: ...
+    @overload
+    async def aenqueue_many(self: Takes2[A, B], calls: Iterable[tuple[A, B]], **how: Unpack[BulkOptions]) -> Jids: ...
+    @overload
+    async def aenqueue_many(
+        self: Takes3[A, B, C], calls: Iterable[tuple[A, B, C]], **how: Unpack[BulkOptions]
+    ) -> Jids: ...
+    @overload
+    async def aenqueue_many(
+        self: Takes4[A, B, C, D], calls: Iterable[tuple[A, B, C, D]], **how: Unpack[BulkOptions]
+    ) -> Jids: ...
+    @overload
+    async def aenqueue_many(
+        self, calls: Iterable[Call[P] | list[Any] | Long], **how: Unpack[BulkOptions]
+    ) -> list[str | None]: ...
     async def aenqueue_many(
         self,
-        calls: Iterable[Call[P] | Sequence[Any]],
+        calls: Iterable[Any],
         *,
         at: Due | None = None,
         spread_interval: float | timedelta | None = None,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from offsider.jobs.call import Call
-from offsider.jobs.enqueuer import Delay, Moment
+from offsider.jobs.call import Call, Delay
+from offsider.jobs.enqueuer import Moment
 from offsider.testing.enqueued_job import AnyJob, EnqueuedJob
 from offsider.testing.modes import current_recorder
 

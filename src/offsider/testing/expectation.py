@@ -9,9 +9,9 @@ from typing import Any
 
 from offsider.client.times import When, due_at
 from offsider.core.options import wire_options
-from offsider.jobs.call import Call
+from offsider.jobs.call import Call, Delay
 from offsider.jobs.declared import Declared
-from offsider.jobs.enqueuer import Delay, Enqueuer, Moment
+from offsider.jobs.enqueuer import Enqueuer, Moment
 from offsider.testing import difference, wording
 from offsider.testing.enqueued_job import AnyJob, EnqueuedJob, declared_behind, name_of
 

@@ -12,8 +12,8 @@ from offsider.config import test_mode
 from offsider.config.config import Config
 from offsider.core.errors import OffsiderError, Reschedule, TooManyReschedules
 from offsider.core.payload import rescheduled
-from offsider.jobs.call import Call
-from offsider.jobs.enqueuer import Delay, Moment
+from offsider.jobs.call import Call, Delay
+from offsider.jobs.enqueuer import Moment
 from offsider.runtime.middleware import ServerMiddleware
 from offsider.testing import failure, wording
 from offsider.testing.enqueued_job import AnyJob, EnqueuedJob, name_of
