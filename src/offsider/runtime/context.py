@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from offsider.core.errors import InvalidOptions, NoCurrentJob
 from offsider.core.payload import JobPayload, shown_class
@@ -18,6 +18,10 @@ from offsider.storage.working import Entry, Owner
 
 if TYPE_CHECKING:
     from offsider.storage.effects import Effect
+
+
+#: Takes the coroutine of a job and returns one that awaits it.
+CoroutineWrapper: TypeAlias = Callable[[Coroutine[Any, Any, Any]], Coroutine[Any, Any, Any]]
 
 
 def _never() -> bool:
@@ -63,6 +67,7 @@ class JobContext:
     bound: dict[str, str | int | float | bool | None] | None = field(default=None, repr=False, compare=False)
     effects: tuple[Effect, ...] = field(default=(), repr=False, compare=False)
     _spent: dict[str, float] | None = field(default=None, repr=False, compare=False)
+    _wrappers: tuple[CoroutineWrapper, ...] = field(default=(), repr=False, compare=False)
 
     @property
     def jid(self) -> str:
@@ -183,6 +188,23 @@ class JobContext:
             return _NOTHING_MEASURED
         with _spending:
             return dict(self._spent)
+
+    def wrap_coroutine(self, wrapper: CoroutineWrapper) -> None:
+        """Run code on the event loop of an ``async def`` job, in its task: around its coroutine.
+
+        For server middleware, which itself runs in a thread. Call it before ``call_next``; for a plain job it has no
+        effect. The last wrapper is the innermost one.
+
+        Args:
+            wrapper: takes the coroutine of the job and returns one that awaits it.
+        """
+        self._wrappers = (*self._wrappers, wrapper)
+
+    def wrapped(self, coroutine: Coroutine[Any, Any, Any]) -> Coroutine[Any, Any, Any]:
+        """Return the coroutine of the job inside of all wrappers."""
+        for wrapper in reversed(self._wrappers):
+            coroutine = wrapper(coroutine)
+        return coroutine
 
     def _check_measured(self, name: str) -> None:
         if not _MEASURED_NAME.fullmatch(name):

@@ -204,3 +204,26 @@ def test_names_without_end_are_refused(passing):
         pass
     with pytest.raises(InvalidOptions, match=r"would be name 51; put what varies into job\.log"), run.measure("more"):
         pass
+
+
+def test_wrappers_run_around_the_coroutine_of_a_job_and_the_last_one_is_the_innermost():
+    seen = []
+
+    def wrapper(name):
+        async def around(coroutine):
+            seen.append(name)
+            result = await coroutine
+            seen.append(name)
+            return result
+
+        return around
+
+    async def perform():
+        seen.append("job")
+        return 7
+
+    run = job()
+    run.wrap_coroutine(wrapper("outer"))
+    run.wrap_coroutine(wrapper("inner"))
+    assert asyncio.run(run.wrapped(perform())) == 7
+    assert seen == ["outer", "inner", "job", "inner", "outer"]

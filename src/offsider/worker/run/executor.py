@@ -200,7 +200,7 @@ class Executor:
             try:
                 result = declared.perform(instance, args, kwargs)
                 if isinstance(result, CoroutineType):
-                    result = self._async_runner.run(cast("Coroutine[Any, Any, Any]", result))
+                    result = self._async_runner.run(job.wrapped(cast("Coroutine[Any, Any, Any]", result)))
             finally:
                 if here.stray:  # the child must exit before worker code or middleware runs in it
                     came_back(job.jid, job.name)
@@ -219,7 +219,7 @@ class Executor:
             with self.window:
                 result = perform()
                 if isinstance(result, CoroutineType):
-                    result = self._async_runner.run(cast("Coroutine[Any, Any, Any]", result), limited=True)
+                    result = self._async_runner.run(job.wrapped(cast("Coroutine[Any, Any, Any]", result)), limited=True)
         finally:
             if here.stray:
                 came_back(job.jid, job.name)

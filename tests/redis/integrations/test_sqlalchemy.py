@@ -1,0 +1,162 @@
+"""Scoped sessions of SQLAlchemy end with their job: sync and async, succeeded and failed."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+from sqlalchemy import create_engine, text
+from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session, async_sessionmaker, create_async_engine
+from sqlalchemy.orm import Session as PlainSession, scoped_session, sessionmaker
+from sqlalchemy.pool import AsyncAdaptedQueuePool, QueuePool
+
+from offsider import Config, ConfigurationError, job
+from offsider.config.default import set_default_config
+from offsider.integrations.sqlalchemy import RemoveSessions, scope
+from offsider.jobs import registry
+from offsider.worker.embed import EmbeddedWorker
+
+
+@pytest.fixture
+def config(redis_url):
+    config = Config()
+    config.redis.url = redis_url
+    before = set_default_config(config)
+    with registry.isolated():
+        yield config
+    set_default_config(before)
+
+
+@pytest.fixture
+def engine():
+    engine = create_engine("sqlite://", poolclass=QueuePool, connect_args={"check_same_thread": False})
+    yield engine
+    engine.dispose()
+
+
+def run(config, declared, times):
+    """Run a job so often in a worker with one thread."""
+    ran = threading.Semaphore(0)
+
+    @config.on("execution_finished")
+    def count(_run):
+        ran.release()
+
+    config.worker.concurrency = 1
+    with EmbeddedWorker(config):
+        for number in range(times):
+            declared.enqueue(number)
+        for _ in range(times):
+            assert ran.acquire(timeout=20)
+
+
+@pytest.mark.parametrize("scopefunc", [None, scope])
+def test_each_job_has_its_own_session_and_returns_its_connection(config, engine, scopefunc):
+    session = scoped_session(sessionmaker(engine), scopefunc=scopefunc)
+    seen = []
+
+    @job(retry=False)
+    def read(number):
+        session.execute(text("select 1"))
+        seen.append(session())
+        if number == 1:
+            raise ValueError("a session that failed must not reach the next job")
+
+    config.server_middleware.add(RemoveSessions(session))
+    run(config, read, 3)
+
+    assert len({id(one) for one in seen}) == 3
+    assert engine.pool.checkedout() == 0
+
+
+@pytest.mark.parametrize("scopefunc", [scope, asyncio.current_task])
+def test_async_sessions_end_on_the_loop_of_their_job(config, tmp_path, scopefunc):
+    engine = create_async_engine(f"sqlite+aiosqlite:///{tmp_path / 'db'}", poolclass=AsyncAdaptedQueuePool)
+    session = async_scoped_session(async_sessionmaker(engine), scopefunc=scopefunc)
+    seen = []
+
+    @job(retry=False)
+    async def read(number):
+        await session.execute(text("select 1"))
+        seen.append(session())
+        if number == 1:
+            raise ValueError
+        if number == 3:  # the pool can only be closed on this loop
+            assert len(session.registry.registry) == 1
+            assert engine.pool.checkedout() == 1
+            await session.remove()
+            await engine.dispose()
+
+    config.server_middleware.add(RemoveSessions(session))
+    run(config, read, 4)
+
+    assert len({id(one) for one in seen}) == 4
+    assert session.registry.registry == {}
+
+
+def test_concurrent_async_jobs_do_not_share_a_session_scoped_by_job(config, engine):
+    session = scoped_session(sessionmaker(engine), scopefunc=scope)
+    seen, both = [], []
+
+    @job(retry=False)
+    async def read(number):
+        seen.append(session())
+        while len(seen) < 2:
+            await asyncio.sleep(0.001)
+        both.append(session() is seen[number])
+
+    config.server_middleware.add(RemoveSessions(session))
+    run(config, read, 2)
+
+    assert seen[0] is not seen[1]
+    assert session.registry.registry == {}
+
+
+def test_an_async_job_with_a_session_of_the_thread_gets_a_warning_and_the_session_stays(config, engine, caplog):
+    session = scoped_session(sessionmaker(engine))
+    closed = []
+
+    class Watched(PlainSession):
+        def close(self):
+            closed.append(threading.current_thread().name)
+            super().close()
+
+    session = scoped_session(sessionmaker(engine, class_=Watched))
+
+    @job(retry=False)
+    async def read(number):
+        session()
+
+    config.server_middleware.add(RemoveSessions(session))
+    run(config, read, 2)
+
+    assert closed == []
+    assert caplog.text.count("scopefunc=offsider.integrations.sqlalchemy.scope") == 1
+
+
+def test_an_inline_job_ends_its_async_session_too(config, tmp_path):
+    engine = create_async_engine(f"sqlite+aiosqlite:///{tmp_path / 'db'}")
+    session = async_scoped_session(async_sessionmaker(engine), scopefunc=scope)
+    config.server_middleware.add(RemoveSessions(session))
+
+    @job
+    async def read():
+        session()
+
+    read.run_inline()
+    assert session.registry.registry == {}
+
+
+def test_outside_of_a_job_the_scope_is_the_task_or_the_thread():
+    async def inside():
+        return scope() is asyncio.current_task()
+
+    assert asyncio.run(inside())
+    assert scope() == threading.get_ident()
+
+
+@pytest.mark.parametrize("wrong", [(), (sessionmaker(),), (PlainSession(),), (AsyncSession(),)])
+def test_anything_but_a_scoped_session_is_refused(wrong):
+    with pytest.raises(ConfigurationError, match="expects a scoped_session or an async_scoped_session"):
+        RemoveSessions(*wrong)
