@@ -84,6 +84,13 @@ class Declared:
                 f"{self.name} contains yield, so it is a generator, and a worker would never run its body; remove the "
                 f"yield, or enqueue a job for each step ({self.place})"
             )
+        for parameter in self.signature.parameters:
+            # FastAPI is not imported for this.
+            if type(parameter.default).__module__ == "fastapi.params":
+                raise InvalidJob(
+                    f"{self.name}: the parameter {parameter.name} is a dependency of FastAPI: place @inject of "
+                    f"offsider.fastapi below @job ({self.place})"
+                )
         if self.shared_with_ruby and self.signature.keyword_only:
             raise InvalidOptions(
                 f"{self.name} is shared with Ruby, which would drop keyword-only arguments silently: "

@@ -97,19 +97,22 @@ def test_async_sessions_end_on_the_loop_of_their_job(config, tmp_path, scopefunc
 
 def test_concurrent_async_jobs_do_not_share_a_session_scoped_by_job(config, engine):
     session = scoped_session(sessionmaker(engine), scopefunc=scope)
-    seen, both = [], []
+    seen, same = {}, []
+    both = asyncio.Event()
 
     @job(retry=False)
     async def read(number):
-        seen.append(session())
-        while len(seen) < 2:
-            await asyncio.sleep(0.001)
-        both.append(session() is seen[number])
+        seen[number] = session()
+        if len(seen) == 2:
+            both.set()
+        await both.wait()
+        same.append(session() is seen[number])
 
     config.server_middleware.add(RemoveSessions(session))
     run(config, read, 2)
 
     assert seen[0] is not seen[1]
+    assert same == [True, True]
     assert session.registry.registry == {}
 
 
