@@ -30,7 +30,7 @@ def config(redis_url):
 
 
 def connections(raw_redis):
-    return len(raw_redis.client_list())
+    return {client["id"] for client in raw_redis.client_list()}
 
 
 def test_an_application_pushes_from_its_lifespan_and_its_requests_and_closes_its_connections(config, raw_redis):
@@ -58,8 +58,8 @@ def test_an_application_pushes_from_its_lifespan_and_its_requests_and_closes_its
         assert client.app_state["number"] == 2
         assert client.post("/users/2").status_code == 200
         assert client.get("/plain").status_code == 200
-        assert connections(raw_redis) > before
-    wait_for(lambda: connections(raw_redis) == before)
+        assert connections(raw_redis) - before
+    wait_for(lambda: connections(raw_redis) <= before)
     assert [record.args for record in Queue("default", config)] == [[1], [2], [3]]
     callers = [record["meta.caller_id"] for record in Queue("default", config)]
     assert callers == [None, "POST /users/{user_id}", "GET /plain"]
@@ -70,8 +70,8 @@ def test_starlette_has_it_too(config, raw_redis):
     before = connections(raw_redis)
     with TestClient(app) as client:
         assert client.get("/").text == "ok"
-        assert connections(raw_redis) == before + 1
-    wait_for(lambda: connections(raw_redis) == before)
+        assert len(connections(raw_redis) - before) == 1
+    wait_for(lambda: connections(raw_redis) <= before)
 
 
 def test_an_unreachable_server_is_logged_and_the_application_starts(config, caplog):
@@ -105,5 +105,5 @@ def test_an_error_of_the_own_lifespan_closes_the_connections(config, raw_redis):
     before = connections(raw_redis)
     with pytest.raises(OSError, match="no database"), TestClient(FastAPI(lifespan=lifespan(own))):
         pass
-    wait_for(lambda: connections(raw_redis) == before)
+    wait_for(lambda: connections(raw_redis) <= before)
     assert Installation.of(config).redis.call("PING") in {b"PONG", "PONG"}  # pools can be used again
