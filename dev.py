@@ -45,6 +45,8 @@ SYSTEM_PARTS = {
 }
 # Tests wait for processes and servers more than they compute, hence more workers than cores.
 PARALLEL = ("-n", os.environ.get("OFFSIDER_TEST_WORKERS", "4"), "--dist", "worksteal")
+# The tests whose coverage is measured.
+MEASURED = ("tests/unit", "tests/redis", "tests/contract")
 # Options that decide how many processes pytest uses; without them `test PATH` runs in parallel.
 SEQUENTIAL = ("-n", "--numprocesses", "--pdb", "--trace", "-s", "--capture=no", "-h", "--help", "--collect-only")
 # Packages of the lower layers, and the minimum coverage of their lines and branches in percent.
@@ -164,7 +166,10 @@ def test(words: Sequence[str]) -> int:
         sequential = any(word.startswith(SEQUENTIAL) for word in words)
         return run("pytest", *(() if sequential else PARALLEL), *words)
     steps: dict[str, Callable[[], int]] = {"lint": lambda: lint([]), "types": lambda: types([])}
-    steps["tests"] = lambda: run("python", "scripts/run_tests.py", "--coverage", *PARALLEL)
+    tests = ("python", "scripts/run_tests.py", *PARALLEL)
+    # Measuring coverage nearly doubles the CPU time, so tests that start whole programs run without it.
+    steps["tests"] = lambda: run(*tests, "--coverage", *MEASURED)
+    steps["tests of programs"] = lambda: run(*tests, "tests", *(f"--ignore={folder}" for folder in MEASURED))
     if complete:  # skipped tests would lower the coverage
         steps["coverage"] = covered_packages
     results: dict[str, int] = {}
