@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from offsider.cli.application import folder_beside
 from offsider.cli.boot import configured
 from offsider.cli.signals import SignalQueue
+from offsider.config.application import application
 from offsider.logs.setup import logger, setup_logging
 
 if TYPE_CHECKING:
@@ -37,12 +38,13 @@ class Reloader:
 
     Args:
         options: the command line.
-        command: the command to which the options of the worker are added.
+        command: the command to which the options of the worker are added; default: that of the web application.
     """
 
-    def __init__(self, options: WorkerOptions, command: tuple[str, ...] = (sys.executable, "-m", "offsider")) -> None:
+    def __init__(self, options: WorkerOptions, command: tuple[str, ...] = ()) -> None:
         self._options = options
-        self._command = command
+        app = application()
+        self._command = command or ((sys.executable, "-m", "offsider") if app is None else app.command)
         self._child: subprocess.Popen[bytes] | None = None
         self._stopping = False
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from offsider.config.application import Application, application
 from offsider.config.capsule import Capsule
 from offsider.config.checks import (
     check_different_servers,
@@ -23,7 +24,8 @@ from offsider.config.checks import (
     check_shards,
     named_server,
 )
-from offsider.config.files import Assignment
+from offsider.config.environment import from_environ
+from offsider.config.files import Assignment, from_tree
 from offsider.config.hooks import Extension, Hooks
 from offsider.config.job_defaults import JobDefaults
 from offsider.config.loading import Loaded, of_shard, read_all
@@ -114,7 +116,7 @@ class Config(Hooks):
         overrides: Mapping[str, object] | None = None,
         for_worker: bool = False,
     ) -> Config:
-        """Load the configuration. Precedence: command line, environment, file, defaults.
+        """Load the configuration. Precedence: command line, environment, web application, file, defaults.
 
         Args:
             path: the file; by default the first of ``offsider.toml``, ``pyproject.toml`` with ``[tool.offsider]`` and
@@ -135,7 +137,22 @@ class Config(Hooks):
         config._apply(
             read_all(None if path is None else Path(path), folders, environ, overrides or {}, for_worker=for_worker)
         )
+        app = application()
+        if app is not None:
+            app.configure(config)
         return config
+
+    def adopt(self, app: Application) -> None:
+        """Apply the settings and the code of a web application; the environment remains stronger.
+
+        Raises:
+            ConfigurationError: a setting is invalid.
+        """
+        self._assign_all(from_tree(app.settings, app.origin, os.environ))
+        self._assign_all(from_environ(os.environ, for_worker=False))
+        check_servers(self._servers, self.file)
+        check_shards(self._shards, self._servers, self.file)
+        app.configure(self)
 
     # ---------------------------------------------------------------------------------- capsules
     @property

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
+from offsider.config.application import Application, set_application
 from offsider.config.config import Config
 
 Configure = TypeVar("Configure", bound=Callable[[Config], object])
@@ -47,6 +48,24 @@ def set_worker_config(config: Config) -> None:
 def is_of_worker(config: Config) -> bool:
     """Return whether ``config`` belongs to the worker of this process."""
     return config is _worker
+
+
+def use_application(app: Application) -> None:
+    """Make ``app`` the web application of this process, and apply it to the default configuration.
+
+    A worker's configuration gets only the code: its settings were read before.
+
+    Raises:
+        ConfigurationError: a setting is invalid.
+    """
+    with _lock:
+        set_application(app)
+        if _default is None:
+            default_config()
+        elif is_of_worker(_default):
+            app.configure(_default)
+        else:
+            _default.adopt(app)
 
 
 def configure_client(function: Configure) -> Configure:

@@ -152,6 +152,11 @@ def from_document(document: Document, environment: str, environ: Mapping[str, st
         yield from found if applies else ()
 
 
+def from_tree(tree: Mapping[str, object], origin: str, environ: Mapping[str, str]) -> Iterator[Assignment]:
+    """Return every value of a tree in the format of a file, without ``environments``."""
+    return _walk(tree, origin, environ)
+
+
 def _walk(tree: Mapping[str, object], origin: str, environ: Mapping[str, str] | None) -> Iterator[Assignment]:
     """Return the assignments of a tree; without ``environ``, for another environment, ``${VAR}`` is left as it is."""
     for section, key, value in _places(tree, origin):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from offsider.config.application import application
 from offsider.config.environment import (
     DEFAULT_ENVIRONMENT,
     environment_name,
@@ -14,7 +15,7 @@ from offsider.config.environment import (
     from_platform,
     odd_variables,
 )
-from offsider.config.files import Assignment, Document, find, from_document
+from offsider.config.files import Assignment, Document, find, from_document, from_tree
 from offsider.config.settings import SHARDS, ShardSection, by_name
 from offsider.config.suggestions import suggest
 from offsider.core.errors import ConfigurationError
@@ -27,7 +28,7 @@ class Loaded:
     Attributes:
         file: the configuration file that was read, if any.
         warnings: for the log of the command line.
-        written: defaults of the platform, then the file.
+        written: defaults of the platform, the file, then the application.
         stronger: environment variables, then the command line. They also override the shard that a worker serves.
     """
 
@@ -55,6 +56,9 @@ def read_all(
     written = [*from_platform(environ)]
     if document is not None:
         written += from_document(document, _environment(document, given, environ), environ)
+    app = application()
+    if app is not None:
+        written += from_tree(app.settings, app.origin, environ)
     return Loaded(
         None if document is None else document.path,
         (*(document.notes if document is not None else ()), *odd_variables(environ)),
