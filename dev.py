@@ -11,6 +11,7 @@
     python3 dev.py bench [NAME ...]       a program of bench/
     python3 dev.py scoreboard [--tier full] [--row R1 ...]   inject faults into workers and servers, and count lost jobs
     python3 dev.py docs [--check]         write the parts of the docs that are generated from code and tests
+    python3 dev.py docs --build|--serve   build the documentation's site in build/site, or show it while you write
     python3 dev.py lock [--upgrade]       pin requirements/*.txt from pyproject.toml
 
 `--install-system` (or CI=true) lets `test` install the Debian packages it needs. Standard library only.
@@ -224,6 +225,9 @@ def scoreboard(words: Sequence[str]) -> int:
 
 def docs(words: Sequence[str]) -> int:
     prepare("dev")
+    if words and words[0] in {"--build", "--serve"}:
+        # MkDocs Material prints a note about its successor at each start.
+        return run("env", "NO_MKDOCS_2_WARNING=1", "mkdocs", words[0].removeprefix("--"), "--strict", *words[1:])
     writers = sorted(str(path) for path in (ROOT / "scripts").glob("write_*.py"))
     return _all_of(*(("python", writer, *words) for writer in writers))
 
