@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any, assert_type
 
+from fastapi import Depends
+
 from offsider import (
     AsyncClient,
     Client,
@@ -23,6 +25,7 @@ from offsider import (
     current_job,
     job,
 )
+from offsider.fastapi import inject
 
 # Functions
 
@@ -190,3 +193,23 @@ def command(path: str) -> int:
 
 assert_type(command("a"), int)
 assert_type(current_job().measured_seconds["db"], float)
+
+
+# Dependencies of FastAPI
+
+
+@job
+@inject
+def charge(user_id: int, rate: float = Depends(float)) -> float:
+    return rate
+
+
+@job
+@inject
+async def acharge(user_id: int, rate: float = Depends(float)) -> float:
+    return rate
+
+
+charge.enqueue(1)
+acharge.enqueue_in(60, 1)
+assert_type(charge(1, rate=2.0), float)

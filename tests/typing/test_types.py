@@ -36,6 +36,8 @@ def pyright(path: Path, _cache: Path) -> set[int]:
         "extraPaths": ["src"],
         "pythonVersion": "3.11",
         "typeCheckingMode": "strict",
+        "venvPath": str(Path(sys.prefix).parent),
+        "venv": Path(sys.prefix).name,
     }
     # Beside pyproject.toml, because paths in it are relative to it; named by process, as tests run side by side.
     project = ROOT / f".pyright-{path.stem}.json"

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from fastapi import Depends
+
 from offsider import Client, Config, Job, Reschedule, bind_context, context, current_job, job
+from offsider.fastapi import inject
 
 
 @job
@@ -24,6 +27,12 @@ class Report(Job, queue="reports"):
 
 class Empty(Job):
     pass
+
+
+@job
+@inject
+def charge(user_id: int, rate: float = Depends(float)) -> float:
+    return rate
 
 
 client = Client(Config())
@@ -47,6 +56,9 @@ send.enqueue_many([("1", "x")])  # error
 send.enqueue_many([(1, 2)])  # error
 send.enqueue_many([(1, "x", 3)])  # error
 resize.enqueue_many([(1,)])  # error
+charge.enqueue("1")  # error
+charge.enqueue()  # error
+charge.enqueue(1, color="red")  # error
 resize.run_inline("x").bit_length()  # error
 send.using(que="low")  # error
 send.using(retry="3")  # error
