@@ -21,6 +21,8 @@ PAGES = {
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
     "SECURITY.md": "security.md",
+    "examples/fastapi/README.md": "examples/fastapi.md",
+    "examples/flask/README.md": "examples/flask.md",
 }
 LINK = re.compile(r"(?<=\]\()(?![a-z]+:|#)([^)\s#]+)(#[^)\s]*)?(?=\))")
 # An item of a list needs an empty line before the list; code hosts do without.
