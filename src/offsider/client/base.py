@@ -17,7 +17,12 @@ from offsider.runtime.middleware import ClientChain, Push
 
 
 class BaseClient:
-    """The part of a client that does no I/O."""
+    """The part of a client that does no I/O.
+
+    Attributes:
+        installation: the server that the client pushes to, with its connections.
+        config: the configuration of the client.
+    """
 
     def __init__(self, config: Config | Installation, middleware: ClientChain | None = None) -> None:
         self.installation = Installation.of(config)

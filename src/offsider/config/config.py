@@ -229,6 +229,7 @@ class Config(Hooks):
 
     @property
     def extensions(self) -> Mapping[str, Extension]:
+        """The installed extensions, by name."""
         return MappingProxyType(self._extensions)
 
     @property

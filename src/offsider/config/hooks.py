@@ -55,7 +55,9 @@ class Extension(Protocol):
         """Unique among the installed extensions."""
         ...
 
-    def install(self, config: Config) -> None: ...
+    def install(self, config: Config) -> None:
+        """Register the extension's parts. Called once, by ``config.use(extension)``."""
+        ...
 
 
 class Hooks:
@@ -70,6 +72,9 @@ class Hooks:
         reloader: returns a context manager that is entered around each job, for example to release database
             connections.
         after_commit: takes a function and calls it after the commit of the current database transaction; pushes use it.
+        events: the handlers of events; see `on`.
+        info_fields, metric_labels, metric_families, doctor_checks, web_tabs: what extensions add to the process info,
+            the metrics, `offsider doctor` and the web UI. Each has a method that adds one.
         queue_resolver: returns the queue of a push, or None to keep it; runs before client middleware.
         push_guard: stores jobs with a script that may refuse them; called after client middleware.
         clock, random: replaceable in tests.
@@ -175,6 +180,7 @@ class Hooks:
 
     @property
     def frozen(self) -> bool:
+        """Whether the configuration refuses changes: `freeze` was called."""
         return self._frozen
 
     def freeze(self) -> None:

@@ -24,8 +24,8 @@ from offsider.jobs.function import JobFunction
 P = ParamSpec("P")
 R = TypeVar("R")
 
-#: Replacements of dependencies in jobs, for tests, as ``app.dependency_overrides`` has them for requests.
 dependency_overrides: dict[Callable[..., Any], Callable[..., Any]] = {}
+"""Replacements of dependencies in jobs, for tests, as ``app.dependency_overrides`` has them for requests."""
 
 
 def inject(function: Callable[P, R]) -> Callable[P, R]:

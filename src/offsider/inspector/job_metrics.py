@@ -18,8 +18,8 @@ from offsider.inspector.deploys import DeployMark, Deploys
 from offsider.storage import execution_metrics, run_counts
 from offsider.storage.execution_metrics import Counts
 
-#: Period -> minutes.
 PERIODS: Mapping[str, int] = {"1h": 60, "2h": 120, "4h": 240, "8h": 480, "24h": 1440, "48h": 2880, "72h": 4320}
+"""Period -> minutes."""
 #: Data by minute, including histograms, is stored for this long.
 HISTOGRAM_MINUTES = 480
 HISTOGRAM_PERIODS: Mapping[str, int] = {
@@ -27,11 +27,11 @@ HISTOGRAM_PERIODS: Mapping[str, int] = {
 }
 #: Longer periods use data by ten minutes, ten times faster to read, unless Sidekiq 7 runs too, which writes none.
 FEW_MINUTES = 120
-#: Upper bounds of the histogram's buckets in milliseconds; longer runs are in the last bucket, number 25.
 BOUNDS_MS: tuple[int, ...] = (
     20, 30, 45, 65, 100, 150, 225, 335, 500, 750, 1100, 1700, 2500,
     3800, 5750, 8500, 13000, 20000, 30000, 45000, 65000, 100000, 150000, 225000, 335000,
 )  # fmt: skip
+"""Upper bounds of the histogram's buckets in milliseconds; longer runs are in the last bucket, number 25."""
 
 
 @dataclass(slots=True)

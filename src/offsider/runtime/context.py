@@ -86,6 +86,7 @@ class JobContext:
 
     @property
     def args(self) -> Sequence[Any]:
+        """Positional arguments, as stored."""
         return self.payload.get("args", ())
 
     @property
@@ -116,6 +117,7 @@ class JobContext:
 
     @property
     def tags(self) -> Sequence[str]:
+        """Labels of the job in logs and in the web UI."""
         return self.payload.get("tags") or ()
 
     @property

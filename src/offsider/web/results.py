@@ -60,6 +60,7 @@ class Text:
 
 
 Answer: TypeAlias = Page | Done | Text
+"""The result of a page or an action: a page, a redirect with a message, or text."""
 
 
 class WebError(OffsiderError):

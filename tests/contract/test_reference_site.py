@@ -1,0 +1,83 @@
+"""The API reference: a place and a docstring for every public name, and for each attribute of the central classes."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from pathlib import Path
+
+import griffe
+import pytest
+
+ROOT = Path(__file__).parents[2]
+# Modules whose `__all__` is public
+MODULES = (
+    "offsider",
+    "offsider.ext.concurrency_limits",
+    "offsider.ext.periodic",
+    "offsider.ext.unique",
+    "offsider.fastapi",
+    "offsider.flask",
+    "offsider.inspector",
+    "offsider.integrations.statsd",
+    "offsider.testing",
+    "offsider.web",
+)
+CENTRAL = ("offsider.Config", "offsider.JobContext", "offsider.Client", "offsider.AsyncClient")
+# Former names of things that have another place now: they raise a warning, and no page shows them.
+FORMER = {"for_server", "make_redis", "shared_redis", "leads", "close"}
+PAGES = "\n".join(page.read_text() for page in (ROOT / "docs" / "reference").glob("*.md"))
+LISTED = re.findall(r"^::: (offsider\.\S+)$", PAGES, re.MULTILINE)
+# A public name that is imported on the pages of the documentation, outside of modules with `__all__`
+IMPORTED = re.compile(r"^from (offsider\.(?:ext|integrations|worker)\.\w+) import ([\w, ]+)$", re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def package():
+    return griffe.load("offsider", search_paths=[str(ROOT / "src")], allow_inspection=False)
+
+
+def found(package, path):
+    item = package[path.removeprefix("offsider.")]
+    return item.final_target if item.is_alias else item
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_every_public_name_has_a_place_in_the_reference(module):
+    names = importlib.import_module(module).__all__
+    assert [name for name in names if f"{module}.{name}" not in LISTED] == [], "add them to a page of docs/reference/"
+
+
+def test_names_that_the_pages_import_have_a_place_in_the_reference(package):
+    pages = [page.read_text() for page in (ROOT / "docs").rglob("*.md")]
+    used = {
+        f"{module}.{name}" for page in pages for module, names in IMPORTED.findall(page) for name in names.split(", ")
+    }
+    places = {found(package, path).path for path in LISTED}
+    assert len(used) > 8
+    assert sorted(path for path in used if found(package, path).path not in places) == []
+
+
+def test_no_name_has_two_places():
+    assert len(LISTED) > 150
+    assert sorted({name for name in LISTED if LISTED.count(name) > 1}) == []
+
+
+def test_every_name_in_the_reference_has_a_docstring(package):
+    assert [path for path in LISTED if not found(package, path).docstring] == []
+
+
+@pytest.mark.parametrize("path", CENTRAL)
+def test_every_attribute_of_the_central_classes_is_described(package, path):
+    item = found(package, path)
+    texts = [base.docstring.value for base in (item, *item.mro()) if base.docstring]
+    described = {
+        name
+        for text in texts
+        for names in re.findall(r"^ {4}(\w+(?:, \w+)*): ", text, re.MULTILINE)
+        for name in names.split(", ")
+    }
+    public = {name: member for name, member in item.all_members.items() if not name.startswith("_")}
+    assert len(public) > 5
+    lacking = {name for name, member in public.items() if not member.docstring} - described
+    assert lacking - (FORMER if path == "offsider.Config" else set()) == set()
