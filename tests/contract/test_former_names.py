@@ -18,6 +18,8 @@ from offsider.inspector.doctor import Finding, Severity
 IMPORTED = {
     "offsider.inspector.family.Family": "offsider.prometheus.Family",
     "offsider.inspector.family.Sample": "offsider.prometheus.Sample",
+    "offsider.integrations.django.CallerId": "offsider.django.middleware.CallerId",
+    "offsider.integrations.django_pages.pages": "offsider.django.pages.pages",
     "offsider.inspector.parked_jobs": "offsider.inspector.stranded_jobs",
     "offsider.web.Visit": "offsider.web.PageRequest",
     "offsider.wiring.events.JobParked": "offsider.runtime.events.JobStranded",

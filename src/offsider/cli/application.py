@@ -47,14 +47,14 @@ def folder_beside(targets: Sequence[str]) -> Path | None:
 
 
 def load_application(targets: Iterable[str], config: Config) -> list[ModuleType]:
-    """Import every target and let it configure the worker.
+    """Import every target, after that of a web framework, and let it configure the worker.
 
     Raises:
         BrokenApplication: a target is missing or raised an error; the message names the line in the user's code.
     """
     _put_on_path(Path.cwd())
     modules: list[ModuleType] = []
-    for target in targets:
+    for target in (*filter(None, [config.application]), *targets):
         try:
             modules += _import_target(target)
         except BrokenApplication:

@@ -92,7 +92,7 @@ def configured(options: WorkerOptions) -> Config:
     if os.name == "nt":
         raise ConfigurationError("a worker needs a POSIX system (Linux, macOS); on Windows only pushing is supported")
     config = options.load_config(beside=folder_beside(options.require))
-    if not config.worker.require and application() is None:
+    if not config.worker.require and not config.application and application() is None:
         raise ConfigurationError("no application given: offsider worker -r MODULE (a module, a .py file or a folder)")
     if not config.worker.tag:
         config.worker.tag = Path.cwd().name

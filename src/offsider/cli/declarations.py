@@ -39,7 +39,7 @@ def load_declarations(require: Sequence[str], file: str | None, environment: str
     if require:
         overrides["require"] = tuple(require)
     config = Config.load(file, beside=folder_beside(require), overrides=overrides)
-    if not config.worker.require:
+    if not config.worker.require and not config.application:
         raise ConfigurationError("no application given: -r MODULE (a module, a .py file or a folder)")
     set_worker_config(config)
     load_application(config.worker.require, config)

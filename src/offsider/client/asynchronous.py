@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from offsider.client import bulk
-from offsider.client.base import BaseClient, take_replicas
+from offsider.client.base import AfterCommit, BaseClient, take_replicas
 from offsider.client.delivery import Delivery
 from offsider.client.prepared import Prepared
 from offsider.client.sync import Client
@@ -45,20 +46,13 @@ class AsyncClient(BaseClient):
         ``transaction.on_commit`` is called in the thread in which Django runs synchronous code.
         """
         payload, wait_replicas = take_replicas(payload, wait_replicas)
+        payload, defer = self._take_hook(payload)
         push = self.build(payload)
-        defer = self.config.after_commit
         if defer is None:
             return await self.store(push, wait_replicas)
-        jid, when_committed = self._deferred(push, lambda: self._blocking.store(push, wait_replicas))
-        try:
-            defer(when_committed)
-        except Exception as error:
-            if not _is_for_threads(error):
-                raise
-            from asgiref.sync import sync_to_async  # a dependency of Django, which raised the error
-
-            await sync_to_async(defer)(when_committed)
-        return jid
+        deferred = self._deferred([push], lambda: [self._blocking.store(push, wait_replicas)])
+        await _call(defer, deferred)
+        return deferred.jids[0]
 
     async def push_bulk(
         self,
@@ -70,8 +64,16 @@ class AsyncClient(BaseClient):
     ) -> list[str | None]:
         """As `Client.push_bulk`."""
         items, wait_replicas = take_replicas(items, wait_replicas)
+        items, defer = self._take_hook(items)
+        planned = bulk.plan(self._preparer, items, batch_size, spread_interval)
         jids: list[str | None] = []
-        for batch in bulk.plan(self._preparer, items, batch_size, spread_interval).batches(self._preparer):
+        if defer is not None:
+            for pushes in planned.pushes(self._preparer):
+                deferred = self._deferred(pushes, partial(self._blocking.store_all, pushes, wait_replicas))
+                await _call(defer, deferred)
+                jids += deferred.jids
+            return jids
+        for batch in planned.batches(self._preparer):
             stopped = await self._store([job for job in batch if job is not None], wait_replicas)
             jids += [None if job is None or job.jid in stopped else job.jid for job in batch]
         return jids
@@ -110,6 +112,18 @@ class AsyncClient(BaseClient):
         while delivery.commands:
             delivery.take(await redis.pipeline(delivery.commands, raise_errors=False))
         return delivery.stopped
+
+
+async def _call(defer: AfterCommit, callback: Callable[[], None]) -> None:
+    """Call the hook on the loop, or where Django refuses that, in the thread of its synchronous code."""
+    try:
+        defer(callback)
+    except Exception as error:
+        if not _is_for_threads(error):
+            raise
+        from asgiref.sync import sync_to_async  # a dependency of Django, which raised the error
+
+        await sync_to_async(defer)(callback)
 
 
 def _is_for_threads(error: Exception) -> bool:

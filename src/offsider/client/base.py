@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, TypeAlias
 
 from offsider.client.client_registry import ClientRegistry
 from offsider.client.prepared import Prepared, declared_of
 from offsider.client.preparer import Preparer
+from offsider.config import test_mode
 from offsider.config.config import Config
 from offsider.config.installation import Installation
 from offsider.core.errors import InvalidJob
 from offsider.core.options import check_known
 from offsider.core.payload import JobPayload
 from offsider.runtime.middleware import ClientChain, Push
+
+AfterCommit: TypeAlias = Callable[[Callable[[], None]], None]
 
 
 class BaseClient:
@@ -48,14 +51,48 @@ class BaseClient:
         """
         return self._preparer.reenqueue(payload, reason, job=job)
 
-    def _deferred(self, push: Push, store: Callable[[], object]) -> tuple[str, Callable[[], None]]:
-        """Return the jid and the callback of a push after the commit. Invalid arguments raise immediately."""
-        self._preparer.check_for_later(push)
+    def _take_hook(self, payload: Mapping[str, Any]) -> tuple[Mapping[str, Any], AfterCommit | None]:
+        """Return the payload without ``after_commit``, and the hook that this push waits for, if any.
 
-        def when_committed() -> None:
-            store()
+        Raises InvalidOptions if ``after_commit`` is not a bool.
+        """
+        job = declared_of(payload.get("class"))
+        waits = True if job is None else job.after_commit
+        if "after_commit" in payload:
+            rest = dict(payload)
+            waits = rest.pop("after_commit")
+            check_known({"after_commit": waits}, job_name=job.name if job else str(payload.get("class")))
+            payload = rest
+        return payload, self.config.after_commit if waits else None
 
-        return push.payload.get("jid", ""), when_committed
+    def _deferred(self, pushes: Sequence[Push], store: Callable[[], Sequence[str | None]]) -> Deferred:
+        """Return pushes for after the commit. Invalid arguments raise immediately."""
+        for push in pushes:
+            self._preparer.check_for_later(push)
+        deferred = Deferred([push.payload.get("jid", "") for push in pushes], store)
+        if test_mode.current() is not None:
+            test_mode.waiting.add(deferred)
+        return deferred
+
+
+class Deferred:
+    """The callback of pushes that wait for a commit.
+
+    Args:
+        jids: their ids.
+        store: stores them; returns their ids, with None for each job that middleware or the push guard stopped.
+
+    Attributes:
+        jids: the ids; once stored, those that ``store`` returned.
+    """
+
+    def __init__(self, jids: Sequence[str], store: Callable[[], Sequence[str | None]]) -> None:
+        self.jids: Sequence[str | None] = jids
+        self._store = store
+
+    def __call__(self) -> None:
+        test_mode.waiting.discard(self)
+        self.jids = self._store()
 
 
 def check_push(payload: object) -> None:

@@ -5,12 +5,12 @@ Jobs are read from the iterable batch by batch, so a generator of millions of ca
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import islice, repeat
 from random import Random
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 from offsider.client.prepared import CallLike, DeclaredJob, Prepared
 from offsider.client.preparer import Preparer
@@ -23,6 +23,7 @@ BATCH_SIZE = 1_000
 SCHEDULED_BATCH_SIZE = 100  # a long ZADD blocks the server, a long LPUSH does not
 MIN_SPREAD_SECONDS = 5.0  # as in Sidekiq, whose scheduler polls about this often
 _NO_MORE = object()
+Arguments: TypeAlias = tuple[list[Any], dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,20 +50,32 @@ class Bulk:
     def batches(self, preparer: Preparer) -> Iterator[list[Prepared | None]]:
         """Yield batches, with None for each job that middleware stopped."""
         now = preparer.config.clock.now()
-        ahead: list[Any] = []
-        while calls := [*ahead, *islice(self.calls, self.batch_size - len(ahead))]:
-            arguments = [self._arguments(call) for call in calls]
-            pushes = [] if self._are_alike(preparer, arguments) else [self._push(*pair, now) for pair in arguments]
-            if self.timed_singly:  # report surplus times before the last batch is stored
-                ahead = list(islice(self.calls, 1))
-                self._refuse_times_left(ahead)
+        for arguments, pushes in self._split(now, lambda arguments: self._are_alike(preparer, arguments)):
             if pushes:
                 yield [preparer.prepare(push) for push in pushes]
             else:
                 yield [*preparer.prepare_alike(self.template, [args for args, _ in arguments])]
+
+    def pushes(self, preparer: Preparer) -> Iterator[list[Push]]:
+        """Yield batches before client middleware, for pushes that wait for a commit."""
+        for _, pushes in self._split(preparer.config.clock.now(), lambda _: False):
+            yield pushes
+
+    def _split(
+        self, now: float, are_alike: Callable[[list[Arguments]], bool]
+    ) -> Iterator[tuple[list[Arguments], list[Push]]]:
+        """Yield the arguments of each batch, and its pushes unless they are alike."""
+        ahead: list[Any] = []
+        while calls := [*ahead, *islice(self.calls, self.batch_size - len(ahead))]:
+            arguments = [self._arguments(call) for call in calls]
+            pushes = [] if are_alike(arguments) else [self._push(*pair, now) for pair in arguments]
+            if self.timed_singly:  # report surplus times before the last batch is stored
+                ahead = list(islice(self.calls, 1))
+                self._refuse_times_left(ahead)
+            yield arguments, pushes
         self._refuse_times_left(ahead)
 
-    def _are_alike(self, preparer: Preparer, arguments: list[tuple[list[Any], dict[str, Any]]]) -> bool:
+    def _are_alike(self, preparer: Preparer, arguments: list[Arguments]) -> bool:
         """Whether the jobs differ only in positional arguments and jid."""
         if self.is_timed or self.jid is not None or not preparer.passes_unchanged:
             return False

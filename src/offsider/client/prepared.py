@@ -63,6 +63,11 @@ class DeclaredJob(Protocol):
         ...
 
     @property
+    def after_commit(self) -> bool:
+        """Whether its pushes wait for a commit."""
+        ...
+
+    @property
     def big_payload(self) -> bool:
         """Whether its payloads may be large."""
         ...

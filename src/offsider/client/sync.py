@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from offsider.client import bulk
@@ -47,7 +48,8 @@ class Client(BaseClient):
                 ``at`` (seconds or a timedelta from now, an aware datetime, or epoch seconds), your own keys.
             wait_replicas: wait up to a second until this many replicas have the job.
 
-        With ``config.after_commit`` set, the jid is returned now and the push happens in that callback.
+        With ``config.after_commit`` set, and unless ``after_commit`` is False in the payload or the declaration, the
+        jid is returned now and the push happens in that callback.
 
         Raises:
             InvalidJob: the payload is invalid (InvalidArguments, InvalidOptions).
@@ -56,13 +58,13 @@ class Client(BaseClient):
             NotReplicated: the job is stored, but not on ``wait_replicas`` replicas. Do not push it again.
         """
         payload, wait_replicas = take_replicas(payload, wait_replicas)
+        payload, defer = self._take_hook(payload)
         push = self.build(payload)
-        defer = self.config.after_commit
         if defer is None:
             return self.store(push, wait_replicas)
-        jid, when_committed = self._deferred(push, lambda: self.store(push, wait_replicas))
-        defer(when_committed)
-        return jid
+        deferred = self._deferred([push], lambda: [self.store(push, wait_replicas)])
+        defer(deferred)
+        return deferred.jids[0]
 
     def push_bulk(
         self,
@@ -89,15 +91,23 @@ class Client(BaseClient):
                 least 5 seconds).
             wait_replicas: as for `push`, for each batch; NotReplicated then names the last job of the batch.
 
-        Batches are stored one by one: after an error, earlier batches stay stored. ``after_commit`` does not apply to
-        bulk pushes.
+        Batches are stored one by one: after an error, earlier batches stay stored. ``config.after_commit`` gets one
+        callback for each batch; until the commit, the jobs are in memory.
 
         Raises:
             InvalidJob, RedisUnavailable, RedisRefused, NotReplicated: as for `push`.
         """
         items, wait_replicas = take_replicas(items, wait_replicas)
+        items, defer = self._take_hook(items)
+        planned = bulk.plan(self._preparer, items, batch_size, spread_interval)
         jids: list[str | None] = []
-        for batch in bulk.plan(self._preparer, items, batch_size, spread_interval).batches(self._preparer):
+        if defer is not None:
+            for pushes in planned.pushes(self._preparer):
+                deferred = self._deferred(pushes, partial(self.store_all, pushes, wait_replicas))
+                defer(deferred)
+                jids += deferred.jids
+            return jids
+        for batch in planned.batches(self._preparer):
             stopped = self._store([job for job in batch if job is not None], wait_replicas)
             jids += [None if job is None or job.jid in stopped else job.jid for job in batch]
         return jids
@@ -119,6 +129,12 @@ class Client(BaseClient):
             return None
         stopped = self._store([prepared], wait_replicas)
         return None if stopped else prepared.jid
+
+    def store_all(self, pushes: Sequence[Push], wait_replicas: int = 0) -> list[str | None]:
+        """As `store`, for the pushes of one job in one round trip; returns their jids."""
+        batch = [self.prepare(push) for push in pushes]
+        stopped = self._store([job for job in batch if job is not None], wait_replicas)
+        return [None if job is None or job.jid in stopped else job.jid for job in batch]
 
     def _store(self, jobs: Sequence[Prepared], wait_replicas: int) -> Collection[str]:
         """Store jobs; returns the jids of those that the push guard stopped."""

@@ -74,6 +74,8 @@ class Config(Hooks):
         periodic: the tables ``[periodic.NAME]`` of the file, by name, for the extension of periodic jobs.
         shared: objects that users of this configuration share; see `Installation` for its pools.
         file: the configuration file that was read, if any.
+        application: the module that configures it for a web framework, such as ``offsider.django.application`` in a
+            Django project; empty for none.
         warnings: problems that are not errors; the command line logs them.
     """
 
@@ -90,6 +92,7 @@ class Config(Hooks):
         self._extensions: dict[str, Extension] = {}
         self.shared = Shared()
         self.file: Path | None = None
+        self.application = ""
         self.warnings: list[str] = []
         self.redis = RedisSection()
         self.server = MAIN
@@ -287,6 +290,7 @@ class Config(Hooks):
     # ---------------------------------------------------------------------------------- loading
     def _apply(self, loaded: Loaded) -> None:
         vars(self)["file"] = loaded.file
+        vars(self)["application"] = loaded.application
         self.warnings.extend(loaded.warnings)
         self._assign_all(loaded.written)
         self._assign_all(loaded.stronger)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from importlib import import_module
 from typing import TypeVar
 
 from offsider.config.application import Application, set_application
@@ -19,13 +20,18 @@ _worker: Config | None = None
 def default_config() -> Config:
     """Return the default configuration: set by `set_default_config`, or loaded once from files and the environment.
 
+    In a Django project with the app ``offsider.django``, that app also configures it.
+
     Raises:
         ConfigurationError: a file or a variable is invalid.
     """
     global _default  # noqa: PLW0603  # one per process
     with _lock:
         if _default is None:
-            _default = Config.load()
+            made = Config.load()
+            if made.application:
+                import_module(made.application).configure(made)
+            _default = made
         return _default
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from offsider.config.application import application
+from offsider.config.django_settings import APPLICATION, django_project
 from offsider.config.environment import (
     DEFAULT_ENVIRONMENT,
     environment_name,
@@ -28,11 +29,13 @@ class Loaded:
     Attributes:
         file: the configuration file that was read, if any.
         warnings: for the log of the command line.
+        application: module of the Django app that configures the process; empty for none.
         written: defaults of the platform, the file, then the application.
         stronger: environment variables, then the command line. They also override the shard that a worker serves.
     """
 
     file: Path | None
+    application: str
     warnings: tuple[str, ...]
     written: tuple[Assignment, ...]
     stronger: tuple[Assignment, ...]
@@ -52,7 +55,8 @@ def read_all(
         ConfigurationError: a source cannot be read, or sets something unknown.
     """
     given = [_override(name, value) for name, value in overrides.items()]
-    document = find(path, folders)
+    project = django_project(environ)
+    document = project if path is None and project is not None else find(path, folders)
     written = [*from_platform(environ)]
     if document is not None:
         written += from_document(document, _environment(document, given, environ), environ)
@@ -61,6 +65,7 @@ def read_all(
         written += from_tree(app.settings, app.origin, environ)
     return Loaded(
         None if document is None else document.path,
+        "" if project is None else APPLICATION,
         (*(document.notes if document is not None else ()), *odd_variables(environ)),
         tuple(written),
         (*from_environ(environ, for_worker=for_worker), *given),

@@ -6,11 +6,14 @@ import threading
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias
+from weakref import WeakSet
 
 # Receives `client.Prepared` objects; this layer cannot import that class.
 Sink: TypeAlias = Callable[[Sequence[Any]], None]
 
 _lock = threading.Lock()
+#: Pushes that wait for a commit, each with its ``jids``. A rollback releases them.
+waiting: WeakSet[Any] = WeakSet()
 _stack: tuple[Sink | None, ...] = ()
 
 

@@ -48,6 +48,9 @@ class JobOptions(TypedDict, total=False):
     profile yet."""
     profiler_options: Mapping[str, Any]
     """Options of that profiler, also only stored."""
+    after_commit: bool
+    """False: push now, inside of an open database transaction. True (the default) waits for its commit if
+    ``config.after_commit`` is set, as it is in Django. Not stored."""
     wait_replicas: int
     """Wait until this many replicas have confirmed the push. Not stored."""
     server: str
@@ -124,7 +127,7 @@ DURATIONS = frozenset({"retry_for", "soft_timeout", "hard_timeout"})
 TRANSIENT = frozenset(
     {
         *("name", "aliases", "retry_in", "on_exhausted", "client", "shared_with_ruby", "big_payload", "codec"),
-        *("wait_replicas", "server", "extra"),
+        *("after_commit", "wait_replicas", "server", "extra"),
     }
 )
 # Options of bundled extensions, and how to install them, for an error message.
@@ -324,6 +327,7 @@ _CHECKS: dict[str, Callable[[str, Any], None]] = {
     "hard_timeout": _check_duration,
     "profile": _check_text,
     "profiler_options": _check_mapping,
+    "after_commit": _check_switch,
     "wait_replicas": _check_replicas,
     "server": _check_text,
 }

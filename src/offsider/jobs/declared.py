@@ -157,6 +157,11 @@ class Declared:
         """The default number of replicas that a push waits for."""
         return int(self.options.get("wait_replicas", 0))
 
+    @property
+    def after_commit(self) -> bool:
+        """Whether a push waits for the commit of the open transaction by default."""
+        return bool(self.options.get("after_commit", True))
+
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         """Return the arguments in stored form. Raises InvalidArguments."""
         bound, by_name = self.signature.bind(args, kwargs)

@@ -226,7 +226,7 @@ class Enqueuer(Generic[P, R_co]):
             raise InvalidOptions(f"{self.declared.name}: {', '.join(misplaced)} can be declared only, not pushed")
         check_all_options(options, client.config, job_name=self.declared.name)
         stored = wire_options(options)
-        for name in ("wait_replicas", "server"):
+        for name in ("after_commit", "wait_replicas", "server"):
             if name in options:
                 stored[name] = options[name]
         return {**stored, **item}

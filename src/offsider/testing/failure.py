@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from offsider.config import test_mode
 from offsider.config.suggestions import nearest
 from offsider.testing import wording
 from offsider.testing.enqueued_job import EnqueuedJob
@@ -19,7 +20,7 @@ def not_enough(expected: Expectation, jobs: Sequence[EnqueuedJob], wanted: int |
         first = f"not enqueued: {expected}"
     else:
         first = f"expected {wording.count(wanted, 'job')}, found {found}: {expected}"
-    lines = [first, *_listed(jobs), *_run(already_run)]
+    lines = [first, *_listed(jobs), *_run(already_run), *_waiting()]
     if not found:
         lines += _nearest(expected, jobs)
     return "\n".join(lines)
@@ -45,6 +46,16 @@ def _run(already_run: int) -> list[str]:
     if not already_run:
         return []
     return [f"{wording.count(already_run, 'job')} ran already and {'is' if already_run == 1 else 'are'} not counted."]
+
+
+def _waiting() -> list[str]:
+    number = sum(len(each.jids) for each in test_mode.waiting)
+    if not number:
+        return []
+    verb = "waits" if number == 1 else "wait"
+    pushes = wording.count(number, "push") if number == 1 else f"{number} pushes"
+    advice = "In a TestCase of Django, which never commits, use `with self.captureOnCommitCallbacks(execute=True):`"
+    return [f"{pushes} {verb} for the commit of a transaction. {advice}."]
 
 
 def _nearest(expected: Expectation, jobs: Sequence[EnqueuedJob]) -> list[str]:

@@ -31,7 +31,7 @@ def client(redis_url, monkeypatch):
     from django.test import Client
     from django.urls import clear_url_caches, include, path
 
-    from offsider.integrations.django_pages import pages, staff
+    from offsider.django.pages import pages, staff
 
     config = Config()
     config.redis.url = redis_url

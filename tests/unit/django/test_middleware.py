@@ -19,7 +19,7 @@ PROJECT = """
         ALLOWED_HOSTS=["*"],
         ROOT_URLCONF=__name__,
         SECRET_KEY="x",
-        MIDDLEWARE=["offsider.integrations.django.CallerId"],
+        MIDDLEWARE=["offsider.django.middleware.CallerId"],
     )
 
     import django
@@ -76,6 +76,6 @@ def test_routes_of_django_sync_and_async():
 
 def test_without_django_the_error_names_the_way_out(monkeypatch):
     monkeypatch.setitem(sys.modules, "asgiref.sync", None)
-    monkeypatch.delitem(sys.modules, "offsider.integrations.django", raising=False)
+    monkeypatch.delitem(sys.modules, "offsider.django.middleware", raising=False)
     with pytest.raises(ConfigurationError, match=r'pip install "offsider\[django\]"'):
-        import offsider.integrations.django  # noqa: F401
+        import offsider.django.middleware  # noqa: F401

@@ -1,0 +1,55 @@
+"""The table ``OFFSIDER`` of a Django project's settings, read as a configuration file.
+
+Only the settings are imported, not the applications: a supervisor reads the configuration before it forks, and each
+worker imports the applications itself.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, cast
+
+from offsider.config.files import Document
+from offsider.core.errors import ConfigurationError
+
+VARIABLE = "DJANGO_SETTINGS_MODULE"
+TABLE = "OFFSIDER"
+#: The Django app, and its module that configures a process.
+APP = "offsider.django"
+APPLICATION = "offsider.django.application"
+#: Keys of the table that only the app reads.
+OF_THE_APP = frozenset({"configure"})
+
+
+def django_project(environ: Mapping[str, str]) -> Document | None:
+    """Return the table; None without a Django project, or if the app is not in its ``INSTALLED_APPS``.
+
+    Raises:
+        ConfigurationError: the settings cannot be imported, or the table is not a dict.
+    """
+    name = environ.get(VARIABLE)
+    if not name or find_spec("django") is None:
+        return None
+    settings = _settings(name)
+    if not any(app == APP or app.startswith(f"{APP}.") for app in settings.INSTALLED_APPS):
+        return None
+    table: object = getattr(settings, TABLE, {})
+    if not isinstance(table, dict):
+        raise ConfigurationError(f"{name}: {TABLE} must be a dict of settings, got {table!r}")
+    tree = {key: value for key, value in cast("dict[str, object]", table).items() if key not in OF_THE_APP}
+    return Document(Path(f"{name}.{TABLE}"), tree)
+
+
+def _settings(name: str) -> Any:
+    if str(Path.cwd()) not in sys.path:  # as manage.py has it; the program `offsider` does not
+        sys.path.insert(0, str(Path.cwd()))
+    from django.conf import settings
+
+    try:
+        settings.INSTALLED_APPS  # noqa: B018  # the first attribute imports the module
+    except Exception as error:
+        raise ConfigurationError(f"{VARIABLE}={name} cannot be imported: {type(error).__name__}: {error}") from error
+    return settings

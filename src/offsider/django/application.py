@@ -1,0 +1,30 @@
+"""The application that processes of a Django project load: it sets up Django and configures offsider.
+
+A worker loads it like a module of ``-r``. Web processes and ``manage.py`` commands use it at the first push.
+"""
+
+# pyright: basic, reportMissingTypeStubs=false
+# Django has no types.
+from __future__ import annotations
+
+import django
+from django.apps import apps
+from django.conf import settings
+from django.utils.module_loading import import_string
+
+from offsider.config.config import Config
+from offsider.config.django_settings import TABLE
+from offsider.django.connections import connections_of_a_job
+from offsider.django.transactions import after_commit
+
+if not apps.ready:
+    django.setup()
+
+
+def configure(config: Config) -> None:
+    """Close database connections after each job, delay pushes until the commit, and call ``OFFSIDER["configure"]``."""
+    config.reloader = connections_of_a_job
+    config.after_commit = after_commit  # pyright: ignore[reportAttributeAccessIssue]  # a decorator without types
+    own = getattr(settings, TABLE, {}).get("configure")
+    if own:
+        import_string(own)(config)

@@ -1,0 +1,125 @@
+"""The web UI below a URL of a Django project, for its staff.
+
+In the project's ``urls.py``::
+
+    path("jobs/", include(pages()))
+
+`offsider.django.urls` adds the redirect to the login, and permissions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, TypeAlias
+from urllib.parse import quote
+
+from offsider.web.mounting import Servers, named, web_app
+from offsider.web.options import Authorize, WebOptions
+from offsider.web.redaction import Redact
+from offsider.web.request import LARGEST_BODY_BYTES, Request
+
+if TYPE_CHECKING:
+    from offsider.web.app import WebApp
+
+#: Returns the user name for a Django request, or None.
+Who: TypeAlias = Callable[[Any], str | None]
+#: Key of the user name in the request context.
+WHO = "offsider.who"
+#: Key of Django's user there.
+USER = "offsider.user"
+_LETTERS = "/:@!$&'()*+,;=~"
+
+
+def staff(request: Any) -> str | None:
+    """Return the name of a user who may enter the admin site; None for other users."""
+    user = getattr(request, "user", None)
+    if user is None or not user.is_active or not user.is_staff:
+        return None
+    return str(user.get_username())
+
+
+def pages(
+    config: Servers = None,
+    *,
+    authenticate: Who = staff,
+    authorize: Authorize | None = None,
+    redact: Redact | None = None,
+    read_only: bool = False,
+    app_url: str = "",
+    login: bool = False,
+) -> list[Any]:
+    """URL patterns to include.
+
+    Args:
+        config: the server, or several by name; default: the configuration of this process.
+        authenticate: returns the user of a request, or None to deny access; default: `staff`.
+        login: redirect users who are not logged in to the login of the admin site, or to ``LOGIN_URL`` without one.
+        authorize, redact, read_only, app_url: as for `offsider.web.wsgi`.
+    """
+
+    @cache  # at the first request, so that `manage.py check` can report a wrong configuration
+    def app() -> WebApp:
+        options = WebOptions(
+            servers=named(config),
+            authenticate=_who,
+            authorize=authorize,
+            redact=redact,
+            read_only=read_only,
+            check_host=False,  # Django's ALLOWED_HOSTS does
+            app_url=app_url,
+        )
+        return web_app(options)
+
+    # Imported here: Django has no types, and is an extra.
+    http, urls = import_module("django.http"), import_module("django.urls")
+
+    def answer(request: Any, path: str = "") -> Any:
+        who = authenticate(request)
+        if who is None and login and not _is_logged_in(request):
+            return import_module("django.contrib.auth.views").redirect_to_login(request.get_full_path(), _login_url())
+        response = app().respond(_request_of(request, path, who))
+        made: Any = http.HttpResponse(response.body, status=response.status)
+        for name, value in response.headers:
+            made[name] = value
+        return made
+
+    # The web UI checks the origin of each change itself, without tokens.
+    exempt = import_module("django.views.decorators.csrf").csrf_exempt(answer)
+    return [urls.re_path(r"^(?P<path>.*)$", exempt, name="pages")]
+
+
+def _is_logged_in(request: Any) -> bool:
+    user = getattr(request, "user", None)
+    return user is not None and user.is_authenticated
+
+
+def _login_url() -> str:
+    urls = import_module("django.urls")
+    try:
+        return str(urls.reverse("admin:login"))
+    except urls.NoReverseMatch:
+        return str(import_module("django.shortcuts").resolve_url(import_module("django.conf").settings.LOGIN_URL))
+
+
+def _who(request: Request) -> str | None:
+    return request.context[WHO] or None
+
+
+def _request_of(request: Any, path: str, who: str | None) -> Request:
+    root = request.path[: len(request.path) - len(path)].rstrip("/")
+    length = str(request.META.get("CONTENT_LENGTH") or "0")
+    too_large = not length.isdecimal() or int(length) > LARGEST_BODY_BYTES
+    return Request(
+        method=request.method or "GET",
+        path="/" + quote(path, safe=_LETTERS),
+        root=quote(root, safe=_LETTERS),
+        query=request.META.get("QUERY_STRING", ""),
+        headers={name.lower(): value for name, value in request.headers.items()},
+        body=b"" if too_large else request.body,
+        scheme=request.scheme or "http",
+        client=request.META.get("REMOTE_ADDR", ""),
+        context={**request.META, WHO: who, USER: getattr(request, "user", None)},
+        too_large=too_large,
+    )

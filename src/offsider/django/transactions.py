@@ -1,0 +1,38 @@
+"""Delays pushes until the commit of the open transactions."""
+
+# pyright: basic, reportMissingTypeStubs=false
+# Django has no types.
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from django.db import connections, transaction
+from django.utils.asyncio import async_unsafe
+
+
+@async_unsafe("A push inside of a transaction belongs to the thread of that transaction.")
+def after_commit(callback: Callable[[], None]) -> None:
+    """Call ``callback`` when all open transactions of this thread are committed; now if none is open.
+
+    If one of them is rolled back, also to a savepoint before the push, it is never called.
+    """
+    pending = [connection for connection in connections.all(initialized_only=True) if _is_open(connection)]
+    if not pending:  # in a TestCase, `captureOnCommitCallbacks` gets it
+        transaction.on_commit(callback)
+        return
+    left = len(pending)
+
+    def one_committed() -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            callback()
+
+    for connection in pending:
+        connection.on_commit(one_committed)
+
+
+def _is_open(connection: Any) -> bool:
+    """Whether the application opened a transaction; a ``TestCase`` opens one around each test."""
+    return any(not getattr(block, "_from_testcase", False) for block in connection.atomic_blocks)

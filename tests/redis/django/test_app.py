@@ -1,0 +1,271 @@
+"""The app `offsider.django` in a project of its own, run through manage.py as its users do."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+FILES = {
+    "manage.py": """
+        import os, sys
+        os.environ.setdefault("DJANGO_SETTINGS_MODULE", "shop.settings")
+        from django.core.management import execute_from_command_line
+        execute_from_command_line(sys.argv)
+    """,
+    "shop/__init__.py": "",
+    "shop/settings.py": """
+        import os
+        SECRET_KEY = "of the tests"
+        ALLOWED_HOSTS = ["*"]
+        ROOT_URLCONF = "shop.urls"
+        USE_TZ = True
+        DATABASES = {
+            name: {"ENGINE": "django.db.backends.sqlite3", "NAME": f"{name}.sqlite3"} for name in ("default", "other")
+        }
+        INSTALLED_APPS = [
+            "django.contrib.admin", "django.contrib.auth", "django.contrib.contenttypes",
+            "django.contrib.sessions", "django.contrib.messages", "shop", "offsider.django",
+        ]
+        MIDDLEWARE = [
+            "django.contrib.sessions.middleware.SessionMiddleware",
+            "django.contrib.auth.middleware.AuthenticationMiddleware",
+            "django.contrib.messages.middleware.MessageMiddleware",
+        ]
+        TEMPLATES = [{
+            "BACKEND": "django.template.backends.django.DjangoTemplates", "APP_DIRS": True,
+            "OPTIONS": {"context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ]},
+        }]
+        OFFSIDER = {"url": os.environ["SHOP_REDIS"], "queues": ["shop"], "configure": "shop.background.configure"}
+    """,
+    "shop/background.py": """
+        def configure(config):
+            config.worker.tag = "the shop"
+    """,
+    "shop/urls.py": """
+        from django.contrib import admin
+        from django.urls import include, path
+        urlpatterns = [path("admin/", admin.site.urls), path("offsider/", include("offsider.django.urls"))]
+    """,
+    "shop/jobs.py": """
+        from offsider import job
+        @job(queue="shop")
+        def confirm(order_id: int) -> None:
+            from django.contrib.auth.models import User
+            User.objects.create_user(f"customer-{order_id}")
+    """,
+    "shop/tasks.py": """
+        from offsider import job
+        @job(queue="shop")
+        async def ship(order_id: int) -> None: ...
+    """,
+    "shop/tests.py": """
+        import asyncio
+        from django.contrib.auth.models import Permission, User
+        from django.db import connections, transaction
+        from django.test import TestCase, TransactionTestCase
+        from offsider import testing
+        from offsider.config.default import default_config
+        from shop.jobs import confirm
+        from shop.tasks import ship
+
+        class Pushes(TestCase):
+            databases = {"default", "other"}
+
+            def test_on_commit_works_with_the_helper_of_django(self):
+                with testing.fake() as pushed:
+                    with self.captureOnCommitCallbacks(execute=True):
+                        with transaction.atomic():
+                            jid = confirm.enqueue(7)
+                            jids = confirm.enqueue_many([(8,), (9,)])
+                        self.assertEqual(len(pushed), 0)
+                    self.assertEqual([each.jid for each in pushed], [jid, *jids])
+                    confirm.using(after_commit=False).enqueue(10)
+                    self.assertEqual(len(pushed), 4)
+
+            def test_without_the_helper_the_failure_explains_it(self):
+                with testing.fake():
+                    confirm.enqueue(7)
+                    with self.assertRaisesRegex(AssertionError, "1 push waits .*captureOnCommitCallbacks"):
+                        testing.assert_enqueued(confirm, 7)
+
+        class Commits(TransactionTestCase):
+            databases = {"default", "other"}
+
+            def test_a_push_waits_for_the_outermost_commit_of_every_database(self):
+                with testing.fake() as pushed:
+                    with transaction.atomic("other"):
+                        with transaction.atomic():
+                            with transaction.atomic():
+                                confirm.enqueue(7)
+                            confirm.enqueue_many([(8,), (9,)])
+                            assert len(pushed) == 0
+                        assert len(pushed) == 0
+                    assert len(pushed) == 3
+
+            def test_a_rollback_of_either_or_to_a_savepoint_drops_the_push(self):
+                with testing.fake() as pushed:
+                    for outer, inner in (("default", "other"), ("other", "default"), ("default", "default")):
+                        with transaction.atomic(outer):
+                            try:
+                                with transaction.atomic(inner):
+                                    confirm.enqueue(7)
+                                    confirm.enqueue_many([(8,), (9,)])
+                                    raise KeyError
+                            except KeyError:
+                                pass
+                    assert len(pushed) == 0
+
+            def test_outside_of_a_transaction_a_push_happens_now(self):
+                with testing.fake() as pushed:
+                    confirm.enqueue(7)
+                    assert len(pushed) == 1
+
+            async def test_async_pushes_wait_for_the_transaction_of_the_thread(self):
+                from asgiref.sync import sync_to_async
+                with testing.fake() as pushed:
+                    atomic = transaction.atomic()
+                    await sync_to_async(atomic.__enter__)()
+                    await confirm.aenqueue(7)
+                    await confirm.aenqueue_many([(8,), (9,)])
+                    assert len(pushed) == 0
+                    await sync_to_async(atomic.__exit__)(None, None, None)
+                    assert len(pushed) == 3
+
+        class Settings(TestCase):
+            def test_the_table_and_its_function_configure_the_process(self):
+                self.assertEqual(list(default_config().worker.queues), ["shop"])
+                assert default_config().worker.tag == "the shop"
+
+        class Pages(TestCase):
+            def user(self, *codenames, **fields):
+                user = User.objects.create_user("kim", **fields)
+                user.user_permissions.set(Permission.objects.filter(codename__in=codenames))
+                self.client.force_login(user)
+
+            def act(self):
+                form, ours = "application/x-www-form-urlencoded", {"sec-fetch-site": "same-origin"}
+                return self.client.post("/offsider/queues/shop/pause", "", content_type=form, headers=ours)
+
+            def test_strangers_are_redirected_to_the_login_of_the_admin_site(self):
+                response = self.client.get("/offsider/queues")
+                self.assertRedirects(response, "/admin/login/?next=/offsider/queues", fetch_redirect_response=False)
+
+            def test_without_a_permission_staff_may_not_look(self):
+                self.user(is_staff=True)
+                assert self.client.get("/offsider/").status_code == 403
+
+            def test_who_may_view_may_not_act(self):
+                self.user("view_jobs", is_staff=True)
+                assert self.client.get("/offsider/").status_code == 200
+                assert self.act().status_code == 403
+
+            def test_who_may_change_may_act(self):
+                self.user("change_jobs", is_staff=True)
+                assert self.client.get("/offsider/").status_code == 200
+                assert self.act().status_code == 303
+
+            def test_customers_may_not_look_whatever_their_permissions(self):
+                self.user("change_jobs")
+                assert self.client.get("/offsider/").status_code == 403
+
+            def test_the_admin_index_links_to_the_pages_with_counters(self):
+                self.user("view_jobs", is_staff=True)
+                confirm.using(after_commit=False).enqueue(7)
+                index = self.client.get("/admin/")
+                self.assertContains(index, "Background jobs (1 enqueued, 0 retries, 0 dead)")
+                self.assertRedirects(
+                    self.client.get("/admin/offsider/jobs/"), "/offsider/", fetch_redirect_response=False
+                )
+    """,
+}
+
+
+class Project:
+    """A folder with a Django project.
+
+    Args:
+        folder: an empty folder.
+        redis: URL of its server.
+    """
+
+    def __init__(self, folder: Path, redis: str) -> None:
+        self.folder = folder
+        self.environ = os.environ | {"SHOP_REDIS": redis, "PYTHONDONTWRITEBYTECODE": "1"}
+        for name, text in FILES.items():
+            (folder / name).parent.mkdir(exist_ok=True)
+            (folder / name).write_text(textwrap.dedent(text))
+
+    def run(self, *words: str, module: str = "manage.py", **environ: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, *(("-m", module) if module == "offsider" else (module,)), *words]
+        return subprocess.run(
+            command,
+            cwd=self.folder,
+            env=self.environ | environ,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+
+@pytest.fixture
+def project(tmp_path, redis_url):
+    return Project(tmp_path, redis_url)
+
+
+def test_the_tests_of_a_project_pass(project):
+    ended = project.run("test", "-v", "0")
+    assert ended.returncode == 0, ended.stderr
+
+
+def test_the_checks_pass_and_no_migration_is_missing(project):
+    ended = project.run("check", "--fail-level", "WARNING")
+    assert (ended.returncode, ended.stdout) == (0, "System check identified no issues (0 silenced).\n"), ended.stderr
+    ended = project.run("makemigrations", "--check", "--dry-run")
+    assert (ended.returncode, ended.stdout) == (0, "No changes detected\n"), ended.stderr
+
+
+@pytest.mark.parametrize(
+    "table, message",
+    [
+        ('{"concurency": 3}', "(offsider.E001) shop.settings.OFFSIDER: there is no setting concurency"),
+        ('["worker"]', "(offsider.E001) shop.settings: OFFSIDER must be a dict of settings"),
+        ('{"configure": "shop.nothing"}', "(offsider.E002) OFFSIDER['configure'] must be the path of a function"),
+        ('{"routing": {"rules": [["*", "default", "far"]]}}', "(offsider.E003) routing.rules, rule 1"),
+    ],
+)
+def test_a_wrong_table_fails_the_check(project, table, message):
+    with (project.folder / "shop" / "settings.py").open("a") as file:
+        file.write(f"OFFSIDER = {table}\n")
+    ended = project.run("check")
+    assert ended.returncode == 1
+    assert message in ended.stderr
+
+
+def test_a_file_beside_the_table_is_a_warning(project):
+    (project.folder / "offsider.toml").write_text("concurrency = 3\n")
+    assert "(offsider.W002) offsider.toml is not read" in project.run("check").stderr
+
+
+def test_both_programs_find_settings_and_jobs(project):
+    found = project.run("offsider", "jobs", "list")
+    assert "shop.jobs.confirm" in found.stdout
+    assert "shop.tasks.ship" in found.stdout
+    found = project.run("worker", "--list-queues", module="offsider", DJANGO_SETTINGS_MODULE="shop.settings")
+    assert (found.stdout, found.returncode) == ("shop\n", 0), found.stderr
+
+
+def test_settings_that_cannot_be_imported_are_one_line(project):
+    found = project.run("stats", module="offsider", DJANGO_SETTINGS_MODULE="shop.setings")
+    assert found.returncode != 0
+    assert "DJANGO_SETTINGS_MODULE=shop.setings cannot be imported: ModuleNotFoundError" in found.stderr
+    assert "Traceback" not in found.stderr

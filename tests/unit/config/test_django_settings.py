@@ -1,0 +1,91 @@
+"""The table of a Django project as a configuration file, with stand-in settings: Django is set up once per process."""
+
+from types import ModuleType, SimpleNamespace
+
+import django.conf
+import pytest
+
+from offsider import Config, ConfigurationError
+from offsider.config.default import default_config, set_default_config
+
+ENVIRON = {"DJANGO_SETTINGS_MODULE": "shop.settings"}
+
+
+@pytest.fixture
+def settings(monkeypatch):
+    settings = SimpleNamespace(INSTALLED_APPS=["offsider.django"], OFFSIDER={"concurrency": 3, "configure": "shop.it"})
+    monkeypatch.setattr(django.conf, "settings", settings)
+    return settings
+
+
+def test_the_table_is_the_configuration_file(settings, tmp_path):
+    (tmp_path / "offsider.toml").write_text("concurrency = 7\n")
+    config = Config.load(environ=ENVIRON, cwd=tmp_path)
+    assert (config.worker.concurrency, str(config.file)) == (3, "shop.settings.OFFSIDER")
+    assert config.application == "offsider.django.application"
+
+
+def test_the_environment_and_the_command_line_override_it(settings):
+    assert Config.load(environ=ENVIRON | {"OFFSIDER_WORKER_CONCURRENCY": "4"}).worker.concurrency == 4
+    assert Config.load(environ=ENVIRON, overrides={"concurrency": 5}).worker.concurrency == 5
+
+
+def test_a_given_file_replaces_it_but_the_app_still_configures(settings, tmp_path):
+    (tmp_path / "other.toml").write_text("concurrency = 7\n")
+    config = Config.load(tmp_path / "other.toml", environ=ENVIRON)
+    assert (config.worker.concurrency, config.application) == (7, "offsider.django.application")
+
+
+@pytest.mark.parametrize("apps", [[], ["offsider"], ["offsider.djangoes"]])
+def test_without_the_app_the_project_is_not_read(settings, apps):
+    settings.INSTALLED_APPS = apps
+    assert Config.load(environ=ENVIRON).application == ""
+
+
+def test_without_a_settings_module_no_settings_are_read(settings):
+    assert Config.load(environ={}).application == ""
+
+
+def test_the_app_may_be_named_by_its_class(settings):
+    settings.INSTALLED_APPS = ["offsider.django.apps.OffsiderConfig"]
+    assert Config.load(environ=ENVIRON).worker.concurrency == 3
+
+
+def test_a_table_that_is_none_is_an_error(settings):
+    settings.OFFSIDER = ["worker"]
+    with pytest.raises(
+        ConfigurationError, match=r"shop\.settings: OFFSIDER must be a dict of settings, got \['worker'\]"
+    ):
+        Config.load(environ=ENVIRON)
+
+
+def test_a_wrong_key_names_the_table(settings):
+    settings.OFFSIDER = {"concurency": 3}
+    with pytest.raises(ConfigurationError, match=r"shop\.settings\.OFFSIDER: there is no setting concurency"):
+        Config.load(environ=ENVIRON)
+
+
+def test_settings_that_cannot_be_imported_are_an_error(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)  # not on the path yet, as for the program `offsider`
+    monkeypatch.setattr("sys.path", ["/usr/nothing"])
+
+    class Broken:
+        @property
+        def INSTALLED_APPS(self):  # noqa: N802
+            raise ModuleNotFoundError("No module named 'shop'")
+
+    monkeypatch.setattr(django.conf, "settings", Broken())
+    with pytest.raises(ConfigurationError, match=r"DJANGO_SETTINGS_MODULE=shop\.settings cannot be imported: Mod"):
+        Config.load(environ=ENVIRON)
+
+
+def test_the_app_configures_the_default_configuration(settings, monkeypatch):
+    application = ModuleType("offsider.django.application")
+    application.configure = lambda config: setattr(config.worker, "tag", "the shop")
+    monkeypatch.setitem(__import__("sys").modules, "offsider.django.application", application)
+    monkeypatch.setenv("DJANGO_SETTINGS_MODULE", "shop.settings")
+    before = set_default_config(None)
+    try:
+        assert default_config().worker.tag == "the shop"
+    finally:
+        set_default_config(before)
