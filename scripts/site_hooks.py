@@ -21,6 +21,7 @@ PAGES = {
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
     "SECURITY.md": "security.md",
+    "examples/django/README.md": "examples/django.md",
     "examples/fastapi/README.md": "examples/fastapi.md",
     "examples/flask/README.md": "examples/flask.md",
 }
