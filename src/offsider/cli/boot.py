@@ -72,7 +72,10 @@ def load(options: WorkerOptions, resources: ExitStack) -> Config:
     config = configured(options)
     setup_logging(config.log)
     if options.embedded:
+        ignored = os.environ.get("REDIS_URL")
         config.redis.url = start_embedded_server(resources)
+        if ignored:
+            config.warnings.append("--embedded uses its own server, not REDIS_URL: pushes of other processes miss it")
     load_application(config.worker.require, config)
     # Again, because the application may have changed the format or the level.
     setup_logging(config.log)

@@ -16,6 +16,10 @@ from offsider.logs.setup import describe
 
 _PACKAGE = str(Path(__file__).resolve().parents[1])
 _NOT_THE_USERS = ("<frozen", _PACKAGE, *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")))
+# Every model that is imported before django.setup() raises AppRegistryNotReady.
+DJANGO_SETUP = (
+    "  Django is not set up: set DJANGO_SETTINGS_MODULE and call django.setup() before the models are imported"
+)
 
 
 def give_up(message: str, error: BaseException | None = None, *, verbose: bool = False) -> int:
@@ -29,6 +33,8 @@ def give_up(message: str, error: BaseException | None = None, *, verbose: bool =
 def explain(what: str, error: BaseException) -> str:
     """Return a message with the failed step, the error, and the line of the user's code that raised it."""
     lines = [f"{what}: {_first_line(error)}"]
+    if type(error).__name__ == "AppRegistryNotReady":
+        lines.append(DJANGO_SETUP)
     line = user_line(error)
     if line is not None:
         lines.append(f"  at {line}")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
 import click
 
 from offsider import __version__
+from offsider.config.suggestions import suggest
 
 # subcommand -> module in offsider.cli that defines the click command of the same name
 COMMANDS = {
@@ -32,6 +35,19 @@ COMMANDS = {
     "version": "version",
 }
 
+# Users of Celery name their application so.
+CELERY_APP = "no such option '-A': name the module of your jobs with -r (offsider worker -r app.jobs)"
+
+
+@contextmanager
+def _naming_the_application() -> Generator[None]:
+    try:
+        yield
+    except click.NoSuchOption as error:
+        if error.option_name == "-A":
+            raise click.UsageError(CELERY_APP, error.ctx) from error
+        raise
+
 
 class LazyGroup(click.Group):
     """Imports a subcommand only when it is called, so that it does not pay for the imports of the others."""
@@ -45,6 +61,23 @@ class LazyGroup(click.Group):
             return None
         found: Any = getattr(import_module(f"offsider.cli.{module}"), cmd_name)
         return found if isinstance(found, click.Command) else None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the subcommand; the error about an unknown one names the most similar one."""
+        name = args[0]
+        if name not in COMMANDS and not ctx.resilient_parsing and (hint := suggest(name, COMMANDS)):
+            ctx.fail(f"no such command {name!r}{hint}")
+        return super().resolve_command(ctx, args)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        with _naming_the_application():
+            return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> object:
+        with _naming_the_application():  # options of the subcommand
+            return super().invoke(ctx)
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

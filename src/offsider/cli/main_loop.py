@@ -1,8 +1,8 @@
 """The main thread of a running worker: it waits for signals and handles them.
 
 1. Send READY to systemd when the launcher has started.
-2. Handle signals one by one, including those sent through Redis: TSTP quiets, TERM and INT stop, TTIN dumps stacks,
-   USR2 from a supervisor drains (exit once no job runs).
+2. Handle signals one by one, including those sent through Redis: TSTP quiets, TERM and INT stop, a second INT stops at
+   once, TTIN dumps stacks, USR2 from a supervisor drains (exit once no job runs).
 3. Run a stop in a separate thread, so that a dump still works while the stop waits for jobs.
 4. In between: update the process title every second, notify systemd's watchdog, and, without a supervisor, check the
    memory.
@@ -60,12 +60,13 @@ class MainLoop:
         self._supervised = supervised
         self._idle_checks = 0
         self._draining = False
+        self._interrupts = 0
         limits = MemoryLimits.of(launcher.config.worker)
         self._memory = MemoryWatch(limits, time.monotonic()) if limits.any and not supervised else None
         self._memory_due = 0.0
         self._actions: dict[str, Callable[[], None]] = {
             "TERM": self._stop,
-            "INT": self._stop,
+            "INT": self._interrupt,
             "TSTP": self._quiet,
             "TTIN": self._dump,
             "USR2": self._end_when_idle,
@@ -133,6 +134,17 @@ class MainLoop:
             self._log_running_jobs()
             self._stopper = threading.Thread(target=self._stop_launcher, name="offsider-stop")
             self._stopper.start()
+
+    def _interrupt(self) -> None:
+        self._interrupts += 1
+        if self._interrupts == 1:
+            self._stop()
+            logger.info("press Ctrl-C again to stop at once: running jobs are requeued")
+        else:
+            # Only INT: a terminal sends it to the workers of a supervisor too, which sends them TERM.
+            logger.info("stopping at once: running jobs are requeued")
+            self._deadline = min(self._deadline, time.monotonic() + LAST_SECONDS)
+            self._launcher.hurry()
 
     def _stop_launcher(self) -> None:
         try:

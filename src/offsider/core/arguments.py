@@ -14,7 +14,7 @@ import math
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from typing import TypeAlias, cast
 
 from offsider.core.payload import MAX_NESTING, encode_text
@@ -215,4 +215,8 @@ def _way_out(value: object) -> str:
     for kinds, advice in _WAYS_OUT:
         if isinstance(value, kinds):
             return advice
+    if is_dataclass(value) and not isinstance(value, type):
+        return "pass dataclasses.asdict(value), and build the object in the job"
+    if hasattr(type(value), "model_dump"):
+        return 'pass value.model_dump(mode="json"), and validate it in the job'
     return "pass an id or a dict of plain values, and load the object in the job"

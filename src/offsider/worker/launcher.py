@@ -77,6 +77,8 @@ logger = logging.getLogger("offsider")
 
 SERVICE_CONNECTIONS = 10
 SETTLE_SECONDS = 2.5
+# Maximum delay of a stop at once.
+HURRY_SECONDS = 0.05
 SERVICES_END_SECONDS = 0.2
 #: Maximum time from the deadline to the return of `stop`, even if Redis is unavailable; documented is timeout + 4 s.
 LAST_SECONDS = 3.3
@@ -111,6 +113,7 @@ class Launcher:
         self.totals = Totals()
         self.quieted = False
         self._stop_begun = False
+        self._hurried = False
         #: Whether jobs should end early; the worker takes no more jobs by then.
         self.stopping = False
         #: Why the worker stops by itself, with an exit code that makes its supervisor restart it; else empty.
@@ -319,6 +322,10 @@ class Launcher:
         logger.info("stopped: %s", ended.since(before))
         self._stopped.set()
 
+    def hurry(self) -> None:
+        """Give running jobs no more time in the current or next stop: they are interrupted and requeued."""
+        self._hurried = True
+
     def _note_stop(self) -> None:
         """Record the stop: if this process is killed now, its jobs get no strike."""
         if self._registered:
@@ -336,11 +343,15 @@ class Launcher:
 
     def _wind_down(self, deadline: float) -> None:
         for manager in self._managers:
-            manager.wait(deadline)
+            # In short waits, because `hurry` may end them.
+            while not self._hurried and time.monotonic() < deadline:
+                if manager.wait(min(deadline, time.monotonic() + HURRY_SECONDS)):
+                    break
         still = [manager for manager in self._managers if not manager.wait(0)]
         if not still:
             return
-        logger.info("the deadline has passed: interrupting the jobs that still run")
+        if not self._hurried:
+            logger.info("the deadline has passed: interrupting the jobs that still run")
         for manager in still:
             manager.interrupt()
         settled_by = time.monotonic() + SETTLE_SECONDS

@@ -38,6 +38,18 @@ def test_a_stop_ends_with_exit_code_0(workers, name):
     assert "stopping: running jobs have 25 s" in worker.output
 
 
+@pytest.mark.parametrize("call", [("Long", 30), ("Short", 0, 30)], ids=["interruptible", "in C code"])
+def test_ctrl_c_twice_requeues_running_jobs_at_once(workers, stored, call):
+    worker = workers.start("-c", "2", "-t", "60")
+    push(stored, *call)
+    wait_for(lambda: workers.ledger.notes("start"))
+    worker.send("INT")
+    worker.until_says("press Ctrl-C again to stop at once")
+    worker.send("INT")
+    assert worker.ended(10) == 0, worker.output
+    assert stored.llen("queue:default") == 1
+
+
 def test_a_stop_that_hangs_in_the_application_ends_in_time_all_the_same(workers):
     worker = workers.start(
         "-t",
@@ -212,8 +224,9 @@ def test_the_process_title_shows_tag_and_busy_threads(workers, stored):
 
 
 def test_an_embedded_server_comes_and_goes_with_the_worker(workers):
-    worker = workers.start("--embedded", text=JOB, environ={"REDIS_URL": None})
+    worker = workers.start("--embedded", text=JOB, environ={"REDIS_URL": "redis://127.0.0.1:1/0"})
     worker.until_says("embedded server: ")
+    worker.until_says("--embedded uses its own server, not REDIS_URL")
     url = re.search(r"embedded server: (\S+)", worker.output)[1]
     with redis.Redis.from_url(url) as client:
         push(client, "Noting")

@@ -36,6 +36,13 @@ def test_a_syntax_error_shows_its_own_line():
     assert text == "cannot load app: SyntaxError: invalid syntax\n  at /elsewhere/app.py:3: def x(:"
 
 
+def test_models_that_are_imported_too_early_say_how_to_set_django_up(run_file):
+    error = run_file("from django.contrib.auth.models import User")
+    if type(error).__name__ == "ImproperlyConfigured":
+        error = run_file("from django.core.exceptions import AppRegistryNotReady\nraise AppRegistryNotReady('early')")
+    assert "call django.setup() before the models are imported" in explain("cannot load app", error)
+
+
 def test_an_exit_is_explained():
     assert "the application called sys.exit(3)" in explain("x", SystemExit(3))
 

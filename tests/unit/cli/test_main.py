@@ -31,7 +31,23 @@ def test_the_version_is_shown(words):
 def test_an_unknown_word_is_a_usage_error():
     result = call("wroker")
     assert result.exit_code == 2
-    assert "No such command" in result.output
+    assert "no such command 'wroker' (did you mean 'worker'?)" in result.output
+    result = call("xyzzy")
+    assert result.exit_code == 2
+    assert "No such command 'xyzzy'" in result.output
+
+
+@pytest.mark.parametrize("words", [["worker", "-A", "app"], ["-A", "app", "worker"]])
+def test_the_option_of_celery_for_the_application_names_ours(words):
+    result = call(*words)
+    assert result.exit_code == 2
+    assert "name the module of your jobs with -r" in result.output
+
+
+def test_another_unknown_option_is_a_usage_error():
+    result = call("worker", "--requir", "app")
+    assert result.exit_code == 2
+    assert "--require" in result.output
 
 
 def test_the_module_is_the_command():

@@ -35,6 +35,10 @@ class FakeLauncher:
         self.calls.append("stop")
         self.may_stop.wait(10)
 
+    def hurry(self):
+        self.calls.append("hurry")
+        self.may_stop.set()
+
     def running_jobs(self):
         return self.jobs.pop(0) if self.jobs else []
 
@@ -92,6 +96,22 @@ def test_a_life_quiet_dump_stop_and_a_dump_while_stopping(told, log):
     assert told == ["READY=1", "STOPPING=1"]
     assert "ignoring the signal USR1" in log.text
     assert 20 < running.seconds_left() < 25 + 4
+
+
+def test_a_second_ctrl_c_stops_at_once_and_the_first_announces_it(told, log):
+    launcher = FakeLauncher()
+    running = MainLoop(launcher, FakeSignals(["INT"], ["INT"]))
+    assert running.until_stopped() == 0
+    assert launcher.calls == ["stop", "hurry"]
+    assert running.seconds_left() <= running_module.LAST_SECONDS
+    assert "press Ctrl-C again to stop at once" in log.text
+    assert "stopping at once" in log.text
+
+
+def test_one_ctrl_c_during_a_stop_by_term_leaves_running_jobs_their_time(told):
+    launcher = FakeLauncher()
+    MainLoop(launcher, FakeSignals(["TERM"], ["INT"], ["TERM"], launcher.may_stop.set)).until_stopped()
+    assert launcher.calls == ["stop"]
 
 
 def test_a_worker_that_stopped_because_it_was_broken_says_so_by_its_code(told):

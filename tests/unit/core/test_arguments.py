@@ -1,12 +1,14 @@
 """Strict arguments: what JSON does not carry unchanged is found, and explained."""
 
 import collections
+import dataclasses
 import datetime as dt
 import decimal
 import enum
 import json
 import uuid
 
+import pydantic
 import pytest
 from hypothesis import given, strategies as st
 
@@ -56,6 +58,15 @@ class Colour(enum.StrEnum):
     RED = "red"
 
 
+@dataclasses.dataclass
+class Point:
+    x: int
+
+
+class Model(pydantic.BaseModel):
+    x: int
+
+
 class Text(str):
     __slots__ = ()
 
@@ -78,6 +89,9 @@ class Text(str):
         (float("nan"), "finite"),
         (float("-inf"), "finite"),
         (object(), "pass an id"),
+        (Point(1), "dataclasses.asdict(value)"),
+        (Model(x=1), 'value.model_dump(mode="json")'),
+        (Point, "pass an id"),
         ({1: "a"}, "string keys"),
         ({None: "a"}, "string keys"),
         ({"\ud800": 1}, "a key that contains a lone surrogate"),
