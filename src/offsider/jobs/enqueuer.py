@@ -134,7 +134,10 @@ class Enqueuer(Generic[P, R_co]):
         function skips all this. Returns None if client middleware stopped the job, or it raised Skip or Discard.
         """
         client = client_for(self.declared, self._client)
-        prepared = client.prepare(client.build(self._checked(client, self._now_item(args, kwargs))))
+        item = self._checked(client, self._now_item(args, kwargs))
+        for option in ("after_commit", "wait_replicas"):  # of a push, and not of the payload
+            item.pop(option, None)
+        prepared = client.prepare(client.build(item))
         return None if prepared is None else run_prepared(client.config, prepared, self.declared)
 
     # The same for code on an event loop
