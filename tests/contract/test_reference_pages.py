@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from pathlib import Path
 
 import pytest
 
 from offsider.cli.main import COMMANDS
 from offsider.config.settings import every_setting
+from offsider.core.options import JobDeclaration
 
 ROOT = Path(__file__).parents[2]
 
@@ -28,6 +30,26 @@ def test_the_pages_are_current(writer):
 def test_every_setting_is_on_the_page():
     page = (ROOT / "docs" / "configuration.md").read_text()
     assert [setting.path for setting in every_setting() if f"| `{setting.key}` |" not in page] == []
+
+
+def test_the_settings_shown_first_exist_with_these_defaults():
+    page = (ROOT / "docs" / "configuration.md").read_text()
+    first = page.partition("## The ten settings you will touch")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| `([a-z_.]+)` \| (?:none|`([^`]*)`) \|", first, re.MULTILINE)
+    defaults = {setting.path: setting.default for setting in every_setting()}
+    defaults["worker.queues"] = "default"  # served if nothing else is set
+    assert len(rows) == 10
+    for path, shown in rows:
+        default = defaults[path]
+        written = f"{default:g}" if isinstance(default, float) else str(default)
+        assert shown == ("" if default in {"", ()} else written), path
+
+
+def test_every_option_of_a_job_has_a_row_on_the_page():
+    rows = re.findall(r"^\| (`[^|]*`) \|", (ROOT / "docs" / "jobs.md").read_text(), re.MULTILINE)
+    listed = re.findall(r"`(\w+)`", " ".join(rows))
+    assert sorted(set(JobDeclaration.__annotations__) - set(listed)) == []
+    assert len(JobDeclaration.__annotations__) > 30
 
 
 def test_every_word_is_on_the_page():
