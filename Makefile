@@ -1,5 +1,5 @@
 # One-line aliases; the words themselves are in dev.py.
-.PHONY: demo test quick lint types bench scoreboard docs lock
+.PHONY: demo test quick lint types bench scoreboard docs release lock
 demo:  ; python3 dev.py demo
 test:  ; python3 dev.py test
 quick: ; python3 dev.py quick
@@ -8,4 +8,5 @@ types: ; python3 dev.py types
 bench: ; python3 dev.py bench
 scoreboard: ; python3 dev.py scoreboard
 docs:  ; python3 dev.py docs
+release: ; python3 dev.py release --check
 lock:  ; python3 dev.py lock

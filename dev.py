@@ -12,6 +12,7 @@
     python3 dev.py scoreboard [--tier full] [--row R1 ...]   inject faults into workers and servers, and count lost jobs
     python3 dev.py docs [--check]         write the parts of the docs that are generated from code and tests
     python3 dev.py docs --build|--serve   build the documentation's site in build/site, or show it while you write
+    python3 dev.py release --check        build the sdist and the wheel, and try the wheel with each extra
     python3 dev.py lock [--upgrade]       pin requirements/*.txt from pyproject.toml
 
 `--install-system` (or CI=true) lets `test` install the Debian packages it needs. Standard library only.
@@ -232,6 +233,13 @@ def docs(words: Sequence[str]) -> int:
     return _all_of(*(("python", writer, *words) for writer in writers))
 
 
+def release(words: Sequence[str]) -> int:
+    if list(words) != ["--check"]:
+        sys.exit("dev.py release: the only option is --check, which publishes nothing")
+    prepare("dev")
+    return run("python", "scripts/check_release.py")
+
+
 def lock(words: Sequence[str]) -> int:
     """Pin names, versions and hashes, without the URLs of this machine's package index."""
     prepare("dev")
@@ -266,7 +274,7 @@ def _at_once(*steps: Sequence[str | Path]) -> int:
 def main() -> int:
     if sys.version_info < (3, 11):  # noqa: UP036 - older versions need a message, not a traceback
         sys.exit("dev.py: offsider needs Python 3.11 or newer")
-    words = {word.__name__: word for word in (demo, test, quick, lint, types, bench, scoreboard, docs, lock)}
+    words = {word.__name__: word for word in (demo, test, quick, lint, types, bench, scoreboard, docs, release, lock)}
     if len(sys.argv) < 2 or sys.argv[1] not in words:
         print(__doc__)
         return 0 if sys.argv[1:] in ([], ["-h"], ["--help"]) else 2

