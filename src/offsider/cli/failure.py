@@ -18,7 +18,8 @@ _PACKAGE = str(Path(__file__).resolve().parents[1])
 _NOT_THE_USERS = ("<frozen", _PACKAGE, *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")))
 # Every model that is imported before django.setup() raises AppRegistryNotReady.
 DJANGO_SETUP = (
-    "  Django is not set up: set DJANGO_SETTINGS_MODULE and call django.setup() before the models are imported"
+    "  Django is not set up: add offsider.django to INSTALLED_APPS and set DJANGO_SETTINGS_MODULE, or call "
+    "django.setup() before the models are imported"
 )
 
 

@@ -211,12 +211,15 @@ _WAYS_OUT: tuple[tuple[type | tuple[type, ...], str], ...] = (
 )
 
 
+_CODEC = 'or annotate the parameter and declare the job with codec="annotations"'
+
+
 def _way_out(value: object) -> str:
     for kinds, advice in _WAYS_OUT:
         if isinstance(value, kinds):
             return advice
     if is_dataclass(value) and not isinstance(value, type):
-        return "pass dataclasses.asdict(value), and build the object in the job"
+        return f"pass dataclasses.asdict(value), and build the object in the job; {_CODEC}"
     if hasattr(type(value), "model_dump"):
-        return 'pass value.model_dump(mode="json"), and validate it in the job'
+        return f'pass value.model_dump(mode="json"), and validate it in the job; {_CODEC}'
     return "pass an id or a dict of plain values, and load the object in the job"
