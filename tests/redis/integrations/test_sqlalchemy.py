@@ -6,10 +6,10 @@ import asyncio
 import threading
 
 import pytest
-from sqlalchemy import create_engine, text
+from sqlalchemy import create_engine, event, text
 from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session, async_sessionmaker, create_async_engine
 from sqlalchemy.orm import Session as PlainSession, scoped_session, sessionmaker
-from sqlalchemy.pool import AsyncAdaptedQueuePool, QueuePool
+from sqlalchemy.pool import NullPool, QueuePool
 
 from offsider import Config, ConfigurationError, job
 from offsider.config.default import set_default_config
@@ -72,9 +72,11 @@ def test_each_job_has_its_own_session_and_returns_its_connection(config, engine,
 
 @pytest.mark.parametrize("scopefunc", [scope, asyncio.current_task])
 def test_async_sessions_end_on_the_loop_of_their_job(config, tmp_path, scopefunc):
-    engine = create_async_engine(f"sqlite+aiosqlite:///{tmp_path / 'db'}", poolclass=AsyncAdaptedQueuePool)
+    engine = create_async_engine(f"sqlite+aiosqlite:///{tmp_path / 'db'}", poolclass=NullPool)
     session = async_scoped_session(async_sessionmaker(engine), scopefunc=scopefunc)
-    seen = []
+    seen, opened, closed = [], [], []
+    event.listen(engine.sync_engine, "connect", lambda *_: opened.append(threading.get_ident()))
+    event.listen(engine.sync_engine, "close", lambda *_: closed.append(threading.get_ident()))
 
     @job(retry=False)
     async def read(number):
@@ -82,17 +84,14 @@ def test_async_sessions_end_on_the_loop_of_their_job(config, tmp_path, scopefunc
         seen.append(session())
         if number == 1:
             raise ValueError
-        if number == 3:  # the pool can only be closed on this loop
-            assert len(session.registry.registry) == 1
-            assert engine.pool.checkedout() == 1
-            await session.remove()
-            await engine.dispose()
 
     config.server_middleware.add(RemoveSessions(session))
     run(config, read, 4)
 
     assert len({id(one) for one in seen}) == 4
     assert session.registry.registry == {}
+    assert len(opened) == 4
+    assert opened == closed
 
 
 def test_concurrent_async_jobs_do_not_share_a_session_scoped_by_job(config, engine):
