@@ -36,4 +36,4 @@ def test_our_worker_tells_what_ruby_has_stamped(ruby, processes) -> None:
 
     [line] = eventually(told, "a line of the log")
     assert (line["meta.caller_id"], line["correlation_id"]) == ("OrdersController#create", "c2")
-    assert line["scheduling_latency_s"] >= 0
+    assert 0 <= line["scheduling_latency_s"] < 120

@@ -39,5 +39,5 @@ def test_lines_of_jobs_and_of_the_worker_go_through_one_chain(workers, stored):
     assert statuses == ["start", "fail"]
     failed = next(entry for entry in mine if entry.get("job_status") == "fail")
     assert (failed["error_class"], failed["error_message"]) == ("ValueError", "boom")
-    assert failed["db_duration_s"] >= 0
+    assert 0 <= failed["db_duration_s"] < 60
     assert any("ValueError: boom" in entry.get("exception", "") for entry in mine if entry["level"] == "warning")

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING
 from offsider.core.errors import MalformedPayload
 from offsider.core.normalize import normalize
 from offsider.core.payload import decode, encode, stamp
-from offsider.storage import extension_lists, queues
+from offsider.storage import queues
 from offsider.storage.effects import Effect
 from offsider.storage.scripts import Script
 
@@ -445,9 +445,3 @@ def take_out(redis: Redis, name: str, raws: Sequence[bytes]) -> list[bytes]:
     key = Names(redis.keys).held(name)
     replies = redis.pipeline([("LREM", key, -1, raw) for raw in raws]) if raws else []
     return [raw for raw, gone in zip(raws, replies, strict=True) if gone]
-
-
-def count_held(redis: Redis) -> int:
-    """Return the number of held jobs of all classes."""
-    names = Names(redis.keys)
-    return sum(length for key, length in extension_lists.lengths(redis).items() if names.class_of(key) is not None)

@@ -10,7 +10,8 @@
    - the registry finds the job, by its class name only;
    - the application's server middleware runs around `perform`, which runs inside the interruptible window.
 
-An exception of the last two becomes the outcome. Nothing here writes to Redis: the fetcher does, with the outcome.
+An exception of any entry becomes the outcome. Nothing here writes to Redis, except an admission that returns `Moved`:
+the fetcher does, with the outcome.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ class Settlement:
         self._fetcher.settle(unit, disposition)
 
     def decide(self, unit: UnitOfWork, run: Run) -> Disposition:
-        """Choose where the job goes. Reads and writes nothing on the server."""
+        """Choose where the job goes. Sends no command itself, but calls the job's callbacks."""
         try:
             return self._decide(unit, run)
         except Exception as error:  # noqa: BLE001 - a retry would fail here again and again
