@@ -18,8 +18,12 @@ def after_commit(callback: Callable[[], None]) -> None:
     If one of them is rolled back, also to a savepoint before the push, it is never called.
     """
     pending = [connection for connection in connections.all(initialized_only=True) if _is_open(connection)]
-    if not pending:  # in a TestCase, `captureOnCommitCallbacks` gets it
-        transaction.on_commit(callback)
+    if not pending:
+        default = transaction.get_connection()
+        if default.in_atomic_block:  # of a TestCase: `captureOnCommitCallbacks` gets it
+            default.on_commit(callback)
+        else:  # `on_commit` would connect to the database first
+            callback()
         return
     left = len(pending)
 
@@ -35,4 +39,6 @@ def after_commit(callback: Callable[[], None]) -> None:
 
 def _is_open(connection: Any) -> bool:
     """Whether the application opened a transaction; a ``TestCase`` opens one around each test."""
+    if not connection.in_atomic_block:  # opened by hand, after `set_autocommit(False)`: `on_commit` refuses it
+        return connection.connection is not None and not connection.autocommit
     return any(not getattr(block, "_from_testcase", False) for block in connection.atomic_blocks)

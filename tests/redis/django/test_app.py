@@ -71,7 +71,7 @@ FILES = {
         import asyncio
         from django.contrib.auth.models import Permission, User
         from django.db import connections, transaction
-        from django.test import TestCase, TransactionTestCase
+        from django.test import SimpleTestCase, TestCase, TransactionTestCase
         from offsider import testing
         from offsider.config.default import default_config
         from shop.jobs import confirm
@@ -97,8 +97,26 @@ FILES = {
                     with self.assertRaisesRegex(AssertionError, "1 push waits .*captureOnCommitCallbacks"):
                         testing.assert_enqueued(confirm, 7)
 
+        class NoDatabase(SimpleTestCase):
+            def test_a_push_outside_of_a_transaction_needs_no_database(self):
+                with testing.fake() as pushed:
+                    confirm.enqueue(7)
+                    assert len(pushed) == 1
+
         class Commits(TransactionTestCase):
             databases = {"default", "other"}
+
+            def test_a_transaction_opened_by_hand_is_refused_with_the_error_of_django(self):
+                connection = connections["other"]
+                connection.ensure_connection()
+                connection.set_autocommit(False)
+                try:
+                    with testing.fake() as pushed:
+                        with self.assertRaisesRegex(transaction.TransactionManagementError, "on_commit"):
+                            confirm.enqueue(7)
+                        assert len(pushed) == 0
+                finally:
+                    connection.set_autocommit(True)
 
             def test_a_push_waits_for_the_outermost_commit_of_every_database(self):
                 with testing.fake() as pushed:
