@@ -15,13 +15,14 @@ from offsider.config.installation import Installation
 from offsider.core.errors import RedisFailure
 from offsider.django.models import Jobs
 from offsider.inspector import Stats
-from offsider.web.ttl_cache import cache_of
 
 CACHE_SECONDS = 5.0
 
 
 def title() -> str:
     """Return the text of the link. The counters are up to five seconds old."""
+    from offsider.web.ttl_cache import cache_of  # a project without the web UI may lack its packages
+
     try:
         stats = cache_of(Installation.of(None), Stats.read, CACHE_SECONDS).get()
     except RedisFailure:

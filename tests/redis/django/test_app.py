@@ -274,6 +274,18 @@ def test_a_file_beside_the_table_is_a_warning(project):
     assert "(offsider.W002) offsider.toml is not read" in project.run("check").stderr
 
 
+def test_a_project_without_jinja2_and_the_pages_starts_with_a_warning(project):
+    (project.folder / "shop" / "urls.py").write_text(
+        "from django.contrib import admin\nfrom django.urls import path\n"
+        "urlpatterns = [path('admin/', admin.site.urls)]\n"
+    )
+    manage = project.folder / "manage.py"
+    manage.write_text("import sys\nsys.modules['jinja2'] = None\n" + manage.read_text())
+    ended = project.run("check")
+    assert (ended.returncode, "Traceback" in ended.stderr) == (0, False), ended.stderr
+    assert "(offsider.W003) The web UI needs jinja2." in ended.stderr
+
+
 def test_both_programs_find_settings_and_jobs(project):
     found = project.run("offsider", "jobs", "list")
     assert "shop.jobs.confirm" in found.stdout
