@@ -20,6 +20,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from offsider.cli.failure import explain
+from offsider.config.application import application
 from offsider.core.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -44,6 +45,11 @@ def folder_beside(targets: Sequence[str]) -> Path | None:
             return path.parent
         return _folder_of_module(target)
     return None
+
+
+def has_application(config: Config) -> bool:
+    """Whether there is something to load or loaded already: a module of ``-r``, or the application of a framework."""
+    return bool(config.worker.require or config.application or application())
 
 
 def load_application(targets: Iterable[str], config: Config) -> list[ModuleType]:

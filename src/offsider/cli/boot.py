@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from offsider import __version__
-from offsider.cli.application import folder_beside, load_application
-from offsider.config.application import application
+from offsider.cli.application import folder_beside, has_application, load_application
 from offsider.config.default import set_worker_config
 from offsider.core.errors import ConfigurationError
 from offsider.embedded import EmbeddedServer
@@ -95,7 +94,7 @@ def configured(options: WorkerOptions) -> Config:
     if os.name == "nt":
         raise ConfigurationError("a worker needs a POSIX system (Linux, macOS); on Windows only pushing is supported")
     config = options.load_config(beside=folder_beside(options.require))
-    if not config.worker.require and not config.application and application() is None:
+    if not has_application(config):
         raise ConfigurationError("no application given: offsider worker -r MODULE (a module, a .py file or a folder)")
     if not config.worker.tag:
         config.worker.tag = Path.cwd().name

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from offsider.cli.application import folder_beside, load_application
+from offsider.cli.application import folder_beside, has_application, load_application
 from offsider.cli.connection import connection_options
 from offsider.config.config import Config
 from offsider.config.default import set_worker_config
@@ -39,7 +39,7 @@ def load_declarations(require: Sequence[str], file: str | None, environment: str
     if require:
         overrides["require"] = tuple(require)
     config = Config.load(file, beside=folder_beside(require), overrides=overrides)
-    if not config.worker.require and not config.application:
+    if not has_application(config):
         raise ConfigurationError("no application given: -r MODULE (a module, a .py file or a folder)")
     set_worker_config(config)
     load_application(config.worker.require, config)
