@@ -56,6 +56,8 @@ class BaseClient:
 
         Raises InvalidOptions if ``after_commit`` is not a bool.
         """
+        if self.config.after_commit is None and "after_commit" not in payload:
+            return payload, None
         job = declared_of(payload.get("class"))
         waits = True if job is None else job.after_commit
         if "after_commit" in payload:

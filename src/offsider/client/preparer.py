@@ -114,8 +114,11 @@ class Preparer:
         jobs: list[Prepared] = []
         for args, jid in zip(calls, new_jids(len(calls)), strict=True):
             payload = cast(JobPayload, {**shared, "args": args, "jid": jid})
-            self._check_arguments(payload, job)
-            raw = self._fill(bytes_of, payload)
+            if are_plain(args):  # most jobs: nothing to check, and nothing that cannot be encoded
+                raw = bytes_of.fill(args, jid)
+            else:
+                self._check_arguments(payload, job)
+                raw = self._fill(bytes_of, payload)
             if len(raw) > SMALL_BYTES:
                 raw = self._large.looked_at(payload, raw, job)
             jobs.append(Prepared(payload, raw, queue, None, server=template.server))

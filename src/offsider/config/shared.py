@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import TypeVar, cast
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -18,18 +18,18 @@ class Shared:
 
     def __init__(self) -> None:
         self._lock = threading.RLock()  # a factory may ask for another type
-        self._objects: dict[type, object] = {}
+        self._objects: dict[type, Any] = {}  # an object of each type; not `object`, because a cast costs a call
 
     def get(self, kind: type[T], make: Callable[[], T]) -> T:
         """Return the object of this type; make it if there is none."""
-        found = self.peek(kind)
+        found: T | None = self._objects.get(kind)
         if found is None:
             with self._lock:
-                found = self.peek(kind)
+                found = self._objects.get(kind)
                 if found is None:
                     found = self._objects[kind] = make()
         return found
 
     def peek(self, kind: type[T]) -> T | None:
         """Return the object of this type, or None."""
-        return cast("T | None", self._objects.get(kind))
+        return self._objects.get(kind)

@@ -117,10 +117,12 @@ def _short_context(own: Mapping[str, object]) -> dict[str, object]:
     fields = dict(added) if added else {}
     job = current_job_or_none()
     if job is not None and (("jid" not in own and "class" not in own) or is_about(job, own)):
-        fields["jid"] = job.jid
-        fields["class"] = job.shown_name if "wrapped" in job.payload else job.name
-        if job.tags:
-            fields["tags"] = ",".join(map(str, job.tags))
+        payload = job.payload  # read here, and not by properties: each of them would cost every line a call
+        fields["jid"] = payload.get("jid", "")
+        fields["class"] = job.shown_name if "wrapped" in payload else payload.get("class", "")
+        tags = payload.get("tags")
+        if tags:
+            fields["tags"] = ",".join(map(str, tags))
         if job.log:
             fields |= job.log
     fields |= own
@@ -464,8 +466,9 @@ def _indented(text: str, indent: str = "  ") -> str:
 def _field(value: object) -> str:
     if type(value) is str and value.isascii() and value.isprintable():
         return value
-    text = f"{value:.3f}".rstrip("0").rstrip(".") if isinstance(value, float) else shown(value)
-    return _CONTROL.sub(_escape, text)
+    if isinstance(value, float):
+        return f"{value:.3f}".rstrip("0").rstrip(".")
+    return _CONTROL.sub(_escape, shown(value))
 
 
 def _escape(match: re.Match[str]) -> str:

@@ -197,9 +197,10 @@ class RunCounts:
         waits: list[float] = []
         for unit in units:
             run = unit.run
-            if run is None or run.job is None or run.job.declared is None:
+            job = None if run is None else run.job
+            if run is None or job is None or job.declared is None:
                 continue  # an unregistered class: payloads could contain any number of them
-            payload = run.job.payload
+            payload = job.payload
             shown = shown_class(payload) if "wrapped" in payload else payload["class"]
             if shown != name or unit.queue != queue:
                 queue, name = unit.queue, shown
@@ -214,7 +215,7 @@ class RunCounts:
             else:
                 untimed.append(((queue, name), run))
             if "retry_count" in payload:
-                tried_before.append(run.job.jid)
+                tried_before.append(job.jid)
         with self._lock:
             for kind, (same, waits_of_same) in alike.items():
                 self._of(kind).count_finished(same, waits_of_same)

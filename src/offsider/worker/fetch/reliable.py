@@ -130,7 +130,7 @@ class ReliableFetcher(Fetcher):
 
     def settle(self, unit: UnitOfWork, disposition: Disposition) -> None:
         """Write where the job goes. The acknowledgement of a finished job may be sent together with others."""
-        if isinstance(disposition, Done) and disposition.died is None and unit.run is not None:
+        if type(disposition) is Done and disposition.died is None and unit.run is not None:
             finished = Finished(unit, disposition)
             self._unacknowledged.unsent.append(finished)
             # Effects are not delayed: another job may need the slot that one of them frees.

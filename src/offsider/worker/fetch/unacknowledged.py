@@ -66,26 +66,25 @@ class Unacknowledged:
 
     def take(self, owner: Owner) -> list[Finished]:
         """Take the oldest, at most `MOST_FINISHED`. Jobs of an earlier, fenced identity are void."""
-        taken: list[Finished] = []
-        void: list[Finished] = []
-        with suppress(IndexError):
-            while len(taken) < MOST_FINISHED:
-                one = self.unsent.popleft()
-                its = one.unit.owner
-                (taken if its is owner or its == owner else void).append(one)
+        next_one = self.unsent.popleft
+        taken = [next_one() for _ in range(min(len(self.unsent), MOST_FINISHED))]  # without the turn, nobody takes any
+        void = [one for one in taken if one.unit.owner is not owner and one.unit.owner != owner]
         if void:
             self.confirm(void, range(len(void)))
+            taken = [one for one in taken if not one.lost]
         return taken
 
     def confirm(self, finished: Sequence[Finished], gone: Sequence[int] = ()) -> None:
         """Record the reply to acknowledgements; another process owns the jobs at the positions in ``gone``."""
         if finished:
-            self.mark_sent(finished)
-            for one in finished:
-                one.unit.settled = True
+            if not finished[-1].sent:  # those of one request are sent together
+                self.mark_sent(finished)
+            units = [one.unit for one in finished]
+            for unit in units:
+                unit.settled = True
             for place in gone:
                 finished[place].lost = True
-            self._in_flight.remove([one.unit for one in finished])
+            self._in_flight.remove(units)
             self.answered.append(finished)
 
     @staticmethod

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from offsider.config.config import Config
     from offsider.runtime.context import JobContext
 
+# Without the level of a job, which applies only once the job runs.
+_is_enabled = logging.Logger.isEnabledFor
 _NO_FIELDS: Mapping[str, object] = MappingProxyType({})
 
 
@@ -52,7 +54,7 @@ class JobLogger:
 
     def wants(self, job: JobContext) -> bool:
         """Return whether this job has to run inside `around`: its run is logged, or its payload has a log level."""
-        return "log_level" in job.payload or not (self._silent or not logger.isEnabledFor(logging.INFO))
+        return "log_level" in job.payload or not (self._silent or not _is_enabled(logger, logging.INFO))
 
     def around(self, job: JobContext, run: Callable[[JobContext], tuple[Outcome, float]]) -> tuple[Outcome, float]:
         """Run a job at the log level of its payload, and log one line before and one line after.

@@ -60,11 +60,12 @@ class Reporter:
             run = one.unit.run
             if run is None:  # it never started
                 continue
-            if one.disposition.effects and not one.lost:
-                self._effects_written(one, run)
             if one.lost:
                 self._lost(one.unit, run)
-            elif type(run.outcome) is Succeeded:
+                continue
+            if one.disposition.effects:
+                self._effects_written(one, run)
+            if type(run.outcome) is Succeeded:
                 succeeded.append(one.unit)
             else:
                 self._report(one.unit, run, one.disposition)
