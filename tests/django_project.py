@@ -12,6 +12,7 @@ import django
 from django.conf import settings
 
 URLS = "offsider_test_urls"
+BACKEND = "offsider.django.task_backend.TaskBackend"
 
 
 @cache
@@ -26,6 +27,11 @@ def set_up() -> Path:
         ALLOWED_HOSTS=["shop.example.com"],
         SECRET_KEY="of the tests",
         USE_TZ=True,
+        TASKS={
+            "default": {"BACKEND": BACKEND, "QUEUES": [], "OPTIONS": {"retry": 3}},
+            "once": {"BACKEND": BACKEND, "OPTIONS": {"retry": False, "tags": ["once"]}},
+            "urgent": {"BACKEND": BACKEND, "QUEUES": [], "OPTIONS": {"priorities": {10: "high", -100: "low"}}},
+        },
         MIDDLEWARE=["django.middleware.common.CommonMiddleware", "django.middleware.csrf.CsrfViewMiddleware"],
     )
     django.setup()

@@ -25,6 +25,8 @@ def configure(config: Config) -> None:
     """Close database connections after each job, delay pushes until the commit, and call ``OFFSIDER["configure"]``."""
     config.reloader = connections_of_a_job
     config.after_commit = after_commit  # pyright: ignore[reportAttributeAccessIssue]  # a decorator without types
+    for alias in getattr(settings, "TASKS", {}).values():  # of django.tasks: ours declares its job
+        import_string(alias["BACKEND"])
     own = getattr(settings, TABLE, {}).get("configure")
     if own:
         import_string(own)(config)

@@ -31,6 +31,7 @@ FILES = {
             "django.contrib.admin", "django.contrib.auth", "django.contrib.contenttypes",
             "django.contrib.sessions", "django.contrib.messages", "shop", "offsider.django",
         ]
+        TASKS = {"default": {"BACKEND": "offsider.django.task_backend.TaskBackend", "QUEUES": []}}
         MIDDLEWARE = [
             "django.contrib.sessions.middleware.SessionMiddleware",
             "django.contrib.auth.middleware.AuthenticationMiddleware",
@@ -67,6 +68,16 @@ FILES = {
         @job(queue="shop")
         async def ship(order_id: int) -> None: ...
     """,
+    "shop/emails.py": """
+        try:
+            from django.tasks import task
+        except ImportError:
+            from django_tasks import task
+        sent = []
+        @task(queue_name="shop")
+        def send(address):
+            sent.append(address)
+    """,
     "shop/tests.py": """
         import asyncio
         from django.contrib.auth.models import Permission, User
@@ -96,6 +107,13 @@ FILES = {
                     confirm.enqueue(7)
                     with self.assertRaisesRegex(AssertionError, "1 push waits .*captureOnCommitCallbacks"):
                         testing.assert_enqueued(confirm, 7)
+
+            def test_tasks_of_django_are_jobs(self):
+                from shop import emails
+                with testing.fake() as pushed, self.captureOnCommitCallbacks(execute=True):
+                    emails.send.enqueue("ann@example.com")
+                pushed.drain()
+                self.assertEqual(emails.sent, ["ann@example.com"])
 
         class NoDatabase(SimpleTestCase):
             def test_a_push_outside_of_a_transaction_needs_no_database(self):
@@ -290,6 +308,7 @@ def test_both_programs_find_settings_and_jobs(project):
     found = project.run("offsider", "jobs", "list")
     assert "shop.jobs.confirm" in found.stdout
     assert "shop.tasks.ship" in found.stdout
+    assert "offsider.django.task" in found.stdout  # though no module with tasks is imported yet
     found = project.run("worker", "--list-queues", module="offsider", DJANGO_SETTINGS_MODULE="shop.settings")
     assert (found.stdout, found.returncode) == ("shop\n", 0), found.stderr
 

@@ -1,0 +1,259 @@
+"""Django's tasks framework: ``TASKS = {"default": {"BACKEND": "offsider.django.task_backend.TaskBackend"}}``.
+
+The same code serves ``django.tasks`` (Django 6) and its backport ``django_tasks``.
+
+1. `TaskBackend.enqueue` pushes one job, ``offsider.django.task``, with the path and the arguments of the task.
+2. A worker looks the path up in the modules that the application has imported. It never imports a module because a
+   payload names it, and runs nothing but tasks.
+"""
+
+# pyright: basic, reportMissingTypeStubs=false
+# Django has no types.
+from __future__ import annotations
+
+import inspect
+import sys
+import traceback
+from collections.abc import Coroutine, Iterator, Mapping
+from datetime import UTC, datetime
+from functools import cached_property
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, Literal
+
+import django
+from asgiref.sync import sync_to_async
+from django.apps import apps
+from django.core.checks import CheckMessage, Error
+from django.utils import timezone
+
+from offsider.config.default import default_config
+from offsider.core.errors import ConfigurationError, InvalidOptions, OffsiderError, UnknownJob
+from offsider.core.options import check_queue_name, wire_options
+from offsider.core.payload import JobPayload, new_jid, read_stamp
+from offsider.django.connections import connections_of_a_job
+from offsider.jobs.clients import async_client_for, client_for
+from offsider.jobs.declared import check_all_options
+from offsider.jobs.function import job
+from offsider.runtime.context import JobContext, current_job
+
+_PACKAGE = "django.tasks" if find_spec("django.tasks") else "django_tasks"
+try:
+    _base = import_module(f"{_PACKAGE}.base")
+except ImportError as error:
+    raise ConfigurationError(
+        f"offsider.django.task_backend needs Django 6, or the backport for Django {django.get_version()}: "
+        "pip install django-tasks"
+    ) from error
+_BaseTaskBackend: Any = import_module(f"{_PACKAGE}.backends.base").BaseTaskBackend
+_signals = import_module(f"{_PACKAGE}.signals")
+
+#: The name of the job that runs tasks.
+NAME = "offsider.django.task"
+#: The key of ``OPTIONS`` that is not an option of a push.
+PRIORITIES = "priorities"
+#: Options of a push that are not stored in the payload.
+_UNSTORED = ("after_commit", "wait_replicas", "server")
+
+
+class ReturnValueError(OffsiderError, TypeError):
+    """A task returned a value that is not JSON. It has done its work, so it is not retried."""
+
+
+class TaskBackend(_BaseTaskBackend):
+    """Runs the tasks of an alias of ``TASKS`` in the workers of offsider.
+
+    ``OPTIONS`` has the options of a push, such as ``{"retry": 5, "after_commit": False}``, and ``priorities``: the
+    lowest priority of each queue, such as ``{10: "high", -100: "low"}``. Tasks of priority 0, and without
+    ``priorities`` all tasks, are pushed to their ``queue_name``.
+
+    A failed task is retried as any job. Its status is ``FAILED`` after the last retry. Results are not stored, so
+    ``get_result`` raises NotImplementedError.
+    """
+
+    supports_defer = True
+    supports_async_task = True
+
+    def __init__(self, alias: str, params: Mapping[str, Any]) -> None:
+        super().__init__(alias, params)
+        self.supports_priority = bool(self.options.get(PRIORITIES))
+
+    def enqueue(self, task: Any, args: Any, kwargs: Any) -> Any:
+        """Push a task and return its result, with the jid as ``id``. The push waits for the commit.
+
+        Raises:
+            InvalidTask: the task does not fit the backend.
+            TypeError: an argument is not JSON.
+            OffsiderError: as `Enqueuer.enqueue`.
+        """
+        result = self._result(task, args, kwargs)
+        client_for(run_task.declared, None).push(self._item(result))
+        _signals.task_enqueued.send(type(self), task_result=result)
+        return result
+
+    async def aenqueue(self, task: Any, args: Any, kwargs: Any) -> Any:
+        """As `enqueue`, without blocking the event loop."""
+        result = self._result(task, args, kwargs)
+        await async_client_for(run_task.declared, None).push(self._item(result))
+        await sync_to_async(_signals.task_enqueued.send)(type(self), task_result=result)
+        return result
+
+    def check(self, **kwargs: Any) -> Iterator[CheckMessage]:
+        """Check the table of the alias, for ``manage.py check``."""
+        yield from super().check(**kwargs)
+        what = f"TASKS[{self.alias!r}]"
+        if not apps.is_installed("offsider.django"):
+            hint = 'INSTALLED_APPS += ["offsider.django"]'
+            yield Error(f"{what} needs the app offsider.django.", hint=hint, id="offsider.E004")
+        try:
+            _ = self._options, self._queues
+        except OffsiderError as error:
+            hint = f"OPTIONS has the options of a push, and {PRIORITIES!r}."
+            yield Error(str(error), hint=hint, id="offsider.E005")
+
+    @property
+    def _what(self) -> str:
+        return f"TASKS[{self.alias!r}]['OPTIONS']"
+
+    @cached_property
+    def _options(self) -> dict[str, Any]:
+        """The options of a push, in stored form."""
+        given = {key: value for key, value in self.options.items() if key != PRIORITIES}
+        check_all_options(given, default_config(), job_name=self._what)
+        if given.get("retry") is False:  # the same, but with a callback for the signal
+            given |= {"retry": 0, "dead": False}
+        return wire_options(given) | {key: given[key] for key in _UNSTORED if key in given}
+
+    @cached_property
+    def _queues(self) -> list[tuple[int, str]]:
+        """Lowest priority and queue, the highest first."""
+        queues: Any = self.options.get(PRIORITIES, {})
+        if not isinstance(queues, Mapping) or not all(isinstance(lowest, int) for lowest in queues):
+            raise InvalidOptions(f"{self._what}: {PRIORITIES} expects a dict of int and queue, got {queues!r}")
+        named = {lowest: check_queue_name(queue, what=f"{self._what}: queue") for lowest, queue in queues.items()}
+        return sorted(({0: ""} | named).items(), reverse=True)
+
+    def _queue_of(self, task: Any) -> str:
+        return next((queue for lowest, queue in self._queues if task.priority >= lowest), "") or task.queue_name
+
+    def _result(self, task: Any, args: Any, kwargs: Any) -> Any:
+        self.validate_task(task)
+        return _result(task, new_jid(), self.alias, args, kwargs, enqueued_at=timezone.now())
+
+    def _item(self, result: Any) -> dict[str, Any]:
+        task, due = result.task, result.task.run_after
+        how = {"backend": self.alias, "priority": task.priority, "queue_name": task.queue_name}
+        if due is not None:
+            how["run_after"] = due.isoformat()
+            if timezone.is_naive(due):  # without USE_TZ
+                due = timezone.make_aware(due)
+        return {
+            **self._options,
+            "class": run_task.declared,
+            "args": [task.module_path, result.args, result.kwargs, how],
+            "queue": self._queue_of(task),
+            "jid": result.id,
+            "wrapped": task.module_path,
+            "display_class": task.module_path,
+            "at": due,
+        }
+
+
+def find_task(path: str) -> Any:
+    """Return the task at ``module.name``. Raises UnknownJob if the module is not imported, or has no such task."""
+    module, _, name = path.rpartition(".")
+    found = getattr(sys.modules.get(module), name, None)
+    if not isinstance(found, _base.Task):
+        raise UnknownJob(
+            path,
+            f"this worker knows no task {path!r}: declare it in tasks.py of an app, or import its module there",
+        )
+    return found
+
+
+def _retry_in(_count: int, error: BaseException, _payload: JobPayload) -> Literal["kill"] | None:
+    return "kill" if isinstance(error, ReturnValueError) else None
+
+
+def _exhausted(payload: JobPayload, error: BaseException) -> None:
+    try:
+        result = _running(JobContext(payload, payload.get("queue", "")))
+    except UnknownJob:  # it never started, so nothing waits for its end
+        return
+    kind = type(error)
+    lines = "".join(traceback.format_exception(error))
+    result.errors.append(
+        _base.TaskError(exception_class_path=f"{kind.__module__}.{kind.__qualname__}", traceback=lines)
+    )
+    _change(result, status=_base.TaskResultStatus.FAILED, finished_at=timezone.now())
+    with connections_of_a_job():
+        try:
+            raise error  # noqa: TRY301  # receivers of the signal find it in sys.exc_info()
+        except BaseException:  # noqa: BLE001  # the task may have raised SystemExit
+            _send(_signals.task_finished, result)
+
+
+@job(name=NAME, retry_in=_retry_in, on_exhausted=_exhausted)
+def run_task(path: str, args: list[Any], kwargs: dict[str, Any], how: dict[str, Any]) -> Any:  # noqa: ARG001  # of the payload
+    """Run a task. Returns its return value, or the coroutine of an async task."""
+    result = _running(current_job())
+    task = result.task
+    _send(_signals.task_started, result)
+    context = (_base.TaskContext(task_result=result),) if task.takes_context else ()
+    returned = task.func(*context, *args, **kwargs)
+    return _awaited(result, returned) if inspect.iscoroutine(returned) else _succeeded(result, returned)
+
+
+async def _awaited(result: Any, coroutine: Coroutine[Any, Any, Any]) -> Any:
+    returned = await coroutine
+    return await sync_to_async(_succeeded)(result, returned)  # receivers of the signal may use the database
+
+
+def _succeeded(result: Any, returned: Any) -> Any:
+    try:
+        value = _base.normalize_json(returned)
+    except (TypeError, ValueError) as error:
+        raise ReturnValueError(str(error)) from error
+    _change(result, status=_base.TaskResultStatus.SUCCESSFUL, finished_at=timezone.now(), _return_value=value)
+    _send(_signals.task_finished, result)
+    return value
+
+
+def _running(run: JobContext) -> Any:
+    """Return the result of the task that ``run`` runs, in its state at the start."""
+    path, args, kwargs, how = run.args
+    due = how.get("run_after")
+    task = find_task(path).using(**{**how, "run_after": due and datetime.fromisoformat(due)})
+    enqueued_at = datetime.fromtimestamp(read_stamp(run.payload.get("created_at")) or 0, UTC)
+    result = _result(task, run.jid, how["backend"], args, kwargs, enqueued_at=enqueued_at)
+    now = timezone.now()
+    _change(result, status=_base.TaskResultStatus.RUNNING, started_at=now, last_attempted_at=now)
+    # The payload has the number of earlier attempts, but not their workers.
+    result.worker_ids.extend(["unknown"] * (run.attempt - 1) + [run.process])
+    return result
+
+
+def _result(task: Any, jid: str, alias: str, args: Any, kwargs: Any, *, enqueued_at: datetime) -> Any:
+    return _base.TaskResult(
+        task=task,
+        id=jid,
+        status=_base.TaskResultStatus.READY,
+        enqueued_at=enqueued_at,
+        started_at=None,
+        last_attempted_at=None,
+        finished_at=None,
+        args=args,
+        kwargs=kwargs,
+        backend=alias,
+        errors=[],
+        worker_ids=[],
+    )
+
+
+def _change(result: Any, **fields: Any) -> None:
+    for name, value in fields.items():
+        object.__setattr__(result, name, value)  # results are frozen for users
+
+
+def _send(signal: Any, result: Any) -> None:
+    signal.send(type(result.task.get_backend()), task_result=result)
