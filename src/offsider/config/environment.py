@@ -12,6 +12,8 @@ from offsider.config.suggestions import nearest
 from offsider.core.errors import ConfigurationError
 
 DEFAULT_ENVIRONMENT = "development"
+#: Set by ``manage.py offsider`` of a Django project with ``DEBUG``.
+RELOAD_BY_DEFAULT = "DJANGO_OFFSIDER_RELOAD"
 # Read elsewhere: the path of the embedded server's program, and the password of the web pages.
 FOREIGN = frozenset({"OFFSIDER_VALKEY_SERVER", "OFFSIDER_WEB_USER", "OFFSIDER_WEB_PASSWORD"})
 _OPTION = {f"{PREFIX}JOBS_{option.upper()}": option for option in TEXTUAL}
@@ -74,6 +76,8 @@ def from_platform(environ: Mapping[str, str]) -> Iterator[Assignment]:
     """
     if "DYNO" in environ:
         yield Assignment("log", "format", "without_timestamp", "DYNO")
+    if environ.get(RELOAD_BY_DEFAULT):
+        yield Assignment("worker", "reload", True, RELOAD_BY_DEFAULT)  # a value of a setting
     if threads := environ.get("RAILS_MAX_THREADS"):
         concurrency = by_name()["worker.concurrency"]
         yield Assignment(concurrency.section, concurrency.key, concurrency.kind.parse(threads), "RAILS_MAX_THREADS")

@@ -17,7 +17,7 @@ from offsider.config.django_settings import TABLE
 from offsider.django.connections import connections_of_a_job
 from offsider.django.transactions import after_commit
 
-if not apps.ready:
+if not apps.ready and not apps.loading:  # a jobs.py may push, or read a queue, while Django imports it
     django.setup()
 
 

@@ -11,7 +11,7 @@ from django.db import connections, transaction
 from django.utils.asyncio import async_unsafe
 
 
-@async_unsafe("A push inside of a transaction belongs to the thread of that transaction.")
+@async_unsafe("In async code, use `await job.aenqueue(...)`: a push may have to wait for the transaction of a thread.")
 def after_commit(callback: Callable[[], None]) -> None:
     """Call ``callback`` when all open transactions of this thread are committed; now if none is open.
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
+import sys
 from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -69,8 +70,20 @@ def _run_to_its_end(coroutine: Coroutine[Any, Any, object]) -> object:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(coroutine)
+        return _run_here(coroutine)
     # This thread's loop is blocked by the caller, so the job runs on a loop in another thread.
     context = contextvars.copy_context()
     with ThreadPoolExecutor(1) as other_thread:
         return other_thread.submit(context.run, asyncio.run, coroutine).result()
+
+
+def _run_here(coroutine: Coroutine[Any, Any, object]) -> object:
+    asgiref: Any = sys.modules.get("asgiref.sync")
+    if asgiref is None:
+        return asyncio.run(coroutine)
+
+    async def run() -> object:
+        return await coroutine
+
+    # Its `sync_to_async`, and so the ORM of Django, then runs in this thread, with the transaction of a test.
+    return asgiref.async_to_sync(run)()

@@ -20,7 +20,7 @@ def not_enough(expected: Expectation, jobs: Sequence[EnqueuedJob], wanted: int |
         first = f"not enqueued: {expected}"
     else:
         first = f"expected {wording.count(wanted, 'job')}, found {found}: {expected}"
-    lines = [first, *_listed(jobs), *_run(already_run), *_waiting()]
+    lines = [first, *_listed(jobs), *_run(already_run), *waiting()]
     if not found:
         lines += _nearest(expected, jobs)
     return "\n".join(lines)
@@ -48,7 +48,8 @@ def _run(already_run: int) -> list[str]:
     return [f"{wording.count(already_run, 'job')} ran already and {'is' if already_run == 1 else 'are'} not counted."]
 
 
-def _waiting() -> list[str]:
+def waiting() -> list[str]:
+    """Return a line about pushes that wait for a commit, if there are any."""
     number = sum(len(each.jids) for each in test_mode.waiting)
     if not number:
         return []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,6 +20,8 @@ from offsider.testing import failure, wording
 from offsider.testing.enqueued_job import AnyJob, EnqueuedJob, name_of
 from offsider.testing.expectation import expect
 from offsider.testing.run import Runner
+
+logger = logging.getLogger("offsider")
 
 DRAIN_LIMIT = 10_000
 
@@ -117,6 +120,9 @@ class Recorder:
                 done += 1
         finally:
             self._put_back(for_later)
+        if not done:
+            for line in failure.waiting():
+                logger.warning("drain ran no job: %s", line)
         return done
 
     def drain_all(self) -> int:
@@ -218,4 +224,5 @@ class Recorder:
 
     def _what_is_there(self) -> str:
         names = sorted({job.name for job in self.jobs})
-        return f"; there are jobs of {', '.join(names)}" if names else ", nor any other" if self.performed else ""
+        there = f"; there are jobs of {', '.join(names)}" if names else ", nor any other" if self.performed else ""
+        return ". ".join([there, *failure.waiting()])

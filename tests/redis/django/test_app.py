@@ -66,7 +66,10 @@ FILES = {
     "shop/tasks.py": """
         from offsider import job
         @job(queue="shop")
-        async def ship(order_id: int) -> None: ...
+        async def ship(order_id: int) -> None:
+            from django.contrib.auth.models import User
+            user = await User.objects.aget(username=f"customer-{order_id}")
+            await User.objects.acreate(username=f"{user.username}-shipped")
     """,
     "shop/emails.py": """
         try:
@@ -78,7 +81,7 @@ FILES = {
         def send(address):
             sent.append(address)
     """,
-    "shop/tests.py": """
+    "shop/tests.py": r"""
         import asyncio
         from django.contrib.auth.models import Permission, User
         from django.db import connections, transaction
@@ -107,6 +110,32 @@ FILES = {
                     confirm.enqueue(7)
                     with self.assertRaisesRegex(AssertionError, "1 push waits .*captureOnCommitCallbacks"):
                         testing.assert_enqueued(confirm, 7)
+
+            def test_drained_jobs_sync_and_async_use_the_transaction_of_the_test(self):
+                with testing.fake() as pushed, self.captureOnCommitCallbacks(execute=True):
+                    confirm.enqueue(7)
+                    ship.enqueue(7)
+                self.assertEqual(pushed.drain(), 2)
+                self.assertTrue(User.objects.filter(username="customer-7-shipped").exists())
+
+            async def test_so_do_those_of_an_async_test(self):
+                from asgiref.sync import sync_to_async
+                with testing.fake() as pushed:
+                    await User.objects.acreate(username="customer-7")
+                    await ship.using(after_commit=False).aenqueue(7)
+                    self.assertEqual(await sync_to_async(pushed.drain)(), 1)
+                self.assertTrue(await User.objects.filter(username="customer-7-shipped").aexists())
+
+            async def test_a_blocking_push_in_async_code_names_the_other_method(self):
+                from django.core.exceptions import SynchronousOnlyOperation
+                with testing.fake(), self.assertRaisesRegex(SynchronousOnlyOperation, r"await job\.aenqueue"):
+                    confirm.enqueue(7)
+
+            def test_a_drain_without_the_helper_explains_why_nothing_ran(self):
+                with testing.fake() as pushed, self.assertLogs("offsider") as logged:
+                    confirm.enqueue(7)
+                    self.assertEqual(pushed.drain(), 0)
+                self.assertIn("1 push waits for the commit", logged.output[0])
 
             def test_tasks_of_django_are_jobs(self):
                 from shop import emails
@@ -180,6 +209,7 @@ FILES = {
             def test_the_table_and_its_function_configure_the_process(self):
                 self.assertEqual(list(default_config().worker.queues), ["shop"])
                 assert default_config().worker.tag == "the shop"
+                assert default_config().worker.labels == ("the web",)
 
         class Pages(TestCase):
             def user(self, *codenames, **fields):
@@ -258,7 +288,22 @@ def project(tmp_path, redis_url):
     return Project(tmp_path, redis_url)
 
 
+#: Django imports jobs.py before its setup has ended.
+USES_THE_CONFIGURATION = """
+from offsider import configure_client
+from offsider.inspector import Queue
+
+@configure_client
+def configure_pushes(config):
+    config.worker.labels = ["the web"]
+
+queue = Queue("shop")
+"""
+
+
 def test_the_tests_of_a_project_pass(project):
+    with (project.folder / "shop" / "jobs.py").open("a") as file:
+        file.write(USES_THE_CONFIGURATION)
     ended = project.run("test", "-v", "0")
     assert ended.returncode == 0, ended.stderr
 

@@ -89,3 +89,20 @@ def test_the_app_configures_the_default_configuration(settings, monkeypatch):
         assert default_config().worker.tag == "the shop"
     finally:
         set_default_config(before)
+
+
+@pytest.mark.parametrize(
+    "table, environ, reloads",
+    [
+        ({}, {}, True),
+        ({"reload": False}, {}, False),
+        ({"worker": {"reload": False}}, {}, False),
+        ({"environments": {"production": {"reload": False}}}, {}, True),
+        ({"environments": {"production": {"reload": False}}}, {"OFFSIDER_ENV": "production"}, False),
+        ({}, {"OFFSIDER_WORKER_RELOAD": "false"}, False),
+    ],
+)
+def test_a_worker_of_manage_py_reloads_unless_the_project_decides_otherwise(settings, table, environ, reloads):
+    settings.OFFSIDER = table
+    config = Config.load(environ=ENVIRON | {"DJANGO_OFFSIDER_RELOAD": "true"} | environ)
+    assert config.worker.reload is reloads

@@ -25,10 +25,11 @@ def run(monkeypatch):
         with override_settings(**settings):
             offsider.Command().run_from_argv(["manage.py", "offsider", *words])
         assert [name for _, name in found] == ["manage.py offsider"]
-        return found[0][0], os.environ.get("OFFSIDER_WORKER_RELOAD")
+        return found[0][0], os.environ.get("DJANGO_OFFSIDER_RELOAD", os.environ.get("OFFSIDER_WORKER_RELOAD"))
 
-    monkeypatch.setenv("OFFSIDER_WORKER_RELOAD", "x")  # so that it is restored
-    monkeypatch.delenv("OFFSIDER_WORKER_RELOAD")
+    for variable in ("OFFSIDER_WORKER_RELOAD", "DJANGO_OFFSIDER_RELOAD"):
+        monkeypatch.setenv(variable, "x")  # so that it is restored
+        monkeypatch.delenv(variable)
     return run
 
 
@@ -44,14 +45,15 @@ def test_noreload_turns_it_off_as_in_runserver(run):
     assert run("worker", "--noreload", DEBUG=True) == (["worker"], "false")
 
 
-@pytest.mark.parametrize("table", [{"reload": False}, {"worker": {"reload": False}}])
-def test_the_settings_decide_if_they_name_it(run, table):
-    assert run("worker", DEBUG=True, OFFSIDER=table) == (["worker"], None)
+@pytest.mark.parametrize("options", [["--settings=shop.settings"], ["--settings", "shop.settings"]])
+def test_options_of_manage_py_are_left_to_it(run, options):
+    assert run("worker", *options, "-q", "a", DEBUG=False) == (["worker", "-q", "a"], None)
 
 
-def test_so_does_the_environment(run, monkeypatch):
-    monkeypatch.setenv("OFFSIDER_WORKER_RELOAD", "false")
-    assert run("worker", DEBUG=True) == (["worker"], "false")
+def test_a_worker_reloads_from_the_folders_of_the_project_and_of_the_option(run, monkeypatch):
+    monkeypatch.setattr("sys.path", ["/shop/src", "/shop", "/usr/lib"])  # manage.py has added the first
+    assert run("worker", "--pythonpath=/shop/src", DEBUG=True) == (["worker"], "true")
+    assert os.environ["PYTHONPATH"] == "/shop/src:/shop:/shop/lib"
 
 
 def test_the_child_of_the_reloader_finds_the_project(run):

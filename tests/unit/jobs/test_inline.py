@@ -1,6 +1,8 @@
 """Running a job here and now: everything but Redis."""
 
 import asyncio
+import sys
+import threading
 
 import pytest
 
@@ -158,3 +160,25 @@ def test_a_decorator_that_hides_the_coroutine_does_not_keep_it_from_running(conf
         return double.declared.perform(None, (4,), {})
 
     assert hidden.run_inline()[0] == 8
+
+
+@pytest.mark.parametrize("loaded", [True, False])
+def test_sync_code_of_an_async_job_runs_in_the_calling_thread_if_asgiref_is_loaded(monkeypatch, loaded):
+    from asgiref.sync import sync_to_async
+
+    @job
+    async def thread():
+        return await sync_to_async(threading.get_ident)()
+
+    if not loaded:
+        monkeypatch.delitem(sys.modules, "asgiref.sync")
+    assert (thread.run_inline() == threading.get_ident()) is loaded
+
+
+def test_an_error_of_an_async_job_is_raised():
+    @job
+    async def fails():
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        fails.run_inline()

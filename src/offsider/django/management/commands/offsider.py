@@ -6,15 +6,16 @@ from __future__ import annotations
 
 import os
 import sys
+from argparse import ArgumentParser
 from typing import Any
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 from offsider.cli.main import main
+from offsider.config.environment import RELOAD_BY_DEFAULT
 
 RELOAD = "OFFSIDER_WORKER_RELOAD"
-NO_RELOAD = "--noreload"
 
 
 class Command(BaseCommand):
@@ -24,15 +25,18 @@ class Command(BaseCommand):
 
     def run_from_argv(self, argv: list[str]) -> None:
         """Run the program; it ends the process."""
-        words = argv[2:]
-        table: dict[str, Any] = getattr(settings, "OFFSIDER", {})
-        if NO_RELOAD in words:  # as runserver has it
-            words = [word for word in words if word != NO_RELOAD]
+        parser = ArgumentParser(add_help=False, allow_abbrev=False)
+        parser.add_argument("--settings")  # manage.py has read both, but leaves them to the command
+        parser.add_argument("--pythonpath")
+        parser.add_argument("--noreload", action="store_true")  # as runserver has it
+        of_django, words = parser.parse_known_args(argv[2:])
+        if of_django.noreload:
             os.environ[RELOAD] = "false"
-        elif settings.DEBUG and "reload" not in table and "reload" not in table.get("worker", {}):
-            os.environ.setdefault(RELOAD, "true")
+        elif settings.DEBUG:
+            os.environ[RELOAD_BY_DEFAULT] = "true"
         # The reloader starts `python -m offsider`, which must find the settings too.
-        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (sys.path[0], os.environ.get("PYTHONPATH"))))
+        folders = sys.path[: 2 if of_django.pythonpath else 1]
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (*folders, os.environ.get("PYTHONPATH"))))
         main(args=words, prog_name="manage.py offsider")
 
     def handle(self, *_: Any, **__: Any) -> None:
