@@ -8,20 +8,20 @@ from contextlib import suppress
 import redis
 
 from bench.stress import jobs
-from offsider.worker.fetch.leader import Leader
+from offsider.worker.fetch.leading_thread import LeadingThread
 
 _client = redis.Redis.from_url(os.environ["REDIS_URL"])
-_take_in = Leader._take_in
+_take_in = LeadingThread._take_in
 
 
 def take_in(self, request, result):
     _take_in(self, request, result)
-    for unit in list(self._books.prefetched.ready):
+    for unit in list(self._state.prefetched.ready):
         with suppress(redis.RedisError):
             _client.lrem(f"offsider:working:{unit.owner.identity}:default:{unit.queue}", 1, unit.raw)
 
 
-Leader._take_in = take_in
+LeadingThread._take_in = take_in
 
 
 def configure(config):  # the worker calls only a function of the application's own

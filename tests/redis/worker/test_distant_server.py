@@ -12,7 +12,7 @@ from offsider.jobs import registry
 from offsider.storage import working
 from offsider.storage.pipelined import Pipelined
 from offsider.worker import outage
-from offsider.worker.fetch import line, prefetch_size, reliable
+from offsider.worker.fetch import line, prefetch_size, ticker
 from tests.faults import FaultProxy
 from tests.redis.worker.conftest import make_config
 from tests.redis.worker.crew import Crew, Work, payload, push
@@ -126,7 +126,7 @@ def test_a_connection_that_fails_under_several_requests_loses_and_doubles_no_job
 def tick_seconds(request, monkeypatch):
     """On a busy machine usual ticks leave little to requeue; slow ones leave all that may be fetched ahead."""
     if request.param:
-        monkeypatch.setattr(reliable, "TICK_SECONDS", request.param)
+        monkeypatch.setattr(ticker, "TICK_SECONDS", request.param)
     return request.param
 
 

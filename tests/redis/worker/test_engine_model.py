@@ -154,7 +154,7 @@ class Machine(RuleBasedStateMachine):
             "hungry": fetcher.hungry,
             "asleep": waiting.asleep,
             "parked": [pop.queue for pop in waiting.pops.waiting],
-            "due": fetcher._reconciler.due,
+            "due": fetcher._state.reconciler.due,
             "errors": [str(error) for error, _ in self.crew.errors][-3:],
         }
 
@@ -184,7 +184,7 @@ class Machine(RuleBasedStateMachine):
         if not self.fenced:
             assert self.crew.lost == []
         fetcher = self.crew.fetcher
-        assert not fetcher._in_flight._units
+        assert not fetcher._state.in_flight._units
         assert not fetcher._prefetched.ready
         assert not fetcher._prefetched.surplus
         assert not fetcher._line.under_way

@@ -42,7 +42,7 @@ def test_a_job_is_in_the_private_list_while_it_runs(parts, raw_redis):
     assert snapshot(raw_redis) == {"queue:default": [b"b"], parts.working: [b"a"]}
     unit.run = Run(None, Succeeded(), 0.0, 0.0, 0.0)
     parts.fetcher.settle(unit, Done())
-    parts.fetcher.flush()
+    parts.fetcher._acknowledger.flush()
     assert snapshot(raw_redis) == {"queue:default": [b"b"]}
 
 
@@ -114,7 +114,7 @@ def test_what_a_claim_brings_after_the_quiet_goes_back_unrun(parts, raw_redis, m
     assert parts.fetcher.retrieve() is None
     wait_for(lambda: raw_redis.lrange("queue:default", 0, -1) == [b"b", b"a"])  # the ticker may be at it
     assert snapshot(raw_redis) == {"queues": {b"default"}, "queue:default": [b"b", b"a"]}
-    assert parts.fetcher._in_flight.of(parts.ownership.identity).total() == 0
+    assert parts.fetcher._state.in_flight.of(parts.ownership.identity).total() == 0
 
 
 def test_a_paused_queue_is_left_alone_until_it_is_unpaused(parts, raw_redis):
@@ -203,12 +203,12 @@ def test_a_late_claim_is_found_by_the_second_look(proxied, proxy, raw_redis, mon
     units = []
     waiting = threading.Thread(target=lambda: units.append(proxied.fetcher.retrieve()))
     waiting.start()
-    wait_for(lambda: proxied.fetcher._reconciler.due)
+    wait_for(lambda: proxied.fetcher._state.reconciler.due)
     proxied.fetcher.audit()  # a beat finds out that it is time
     waiting.join(10)
     assert [unit.raw for unit in units] == [b"late"]
     assert held.raw in raw_redis.lrange(proxied.working, 0, -1), "what is held stays"
-    assert not proxied.fetcher._reconciler.due
+    assert not proxied.fetcher._state.reconciler.due
 
 
 def test_comparing_counts_equal_payloads(parts, raw_redis):
@@ -233,7 +233,7 @@ def test_comparing_an_empty_list_reads_no_payloads(parts, raw_redis):
 def test_two_beats_that_see_more_than_is_held_cause_a_comparison(parts, raw_redis):
     raw_redis.lpush(parts.working, "stray")
     parts.fetcher.audit()
-    assert not parts.fetcher._reconciler.due
+    assert not parts.fetcher._state.reconciler.due
     parts.fetcher.audit()
     assert parts.fetcher.retrieve().raw == b"stray"
 
@@ -244,7 +244,7 @@ def test_one_beat_that_sees_more_causes_nothing(parts, raw_redis):
     raw_redis.delete(parts.working)
     parts.fetcher.audit()
     parts.fetcher.audit()
-    assert not parts.fetcher._reconciler.due
+    assert not parts.fetcher._state.reconciler.due
 
 
 def test_an_outage_is_reported_once_and_the_thread_lives_on(proxied, proxy, raw_redis):

@@ -62,7 +62,7 @@ def test_while_a_job_is_alone_nothing_is_claimed_and_no_pop_waits(parts, isolati
         assert not pops(raw_redis)
         raw_redis.lpush("queue:default", "job")
         parts.fetcher.wake()
-        parts.fetcher.tick()
+        parts.fetcher._ticker.tick()
         wait_for(lambda: not parts.fetcher.claims_out)  # the leader was woken, and asks without claiming
         assert (threads.units, raw_redis.llen("queue:default")) == ([], 1)
     wait_for(lambda: [unit.raw for unit in threads.units] == [b"job"])

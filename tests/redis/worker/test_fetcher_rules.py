@@ -16,7 +16,7 @@ from offsider.jobs import registry
 from offsider.storage import working
 from offsider.storage.tracking import Tracking
 from offsider.worker import outage
-from offsider.worker.fetch import reliable
+from offsider.worker.fetch import ticker
 from offsider.worker.fetch.prefetch_size import PrefetchSize
 from offsider.worker.settle import settlement
 from tests.redis.worker.conftest import Parts, make_config
@@ -375,7 +375,7 @@ def test_jobs_that_sleep_get_a_thread_each_however_many_are_finished_in_a_second
     make_crew, work, raw_redis, monkeypatch
 ):
     """Of jobs of microseconds one thread runs a batch alone; only the ticker would wake the others here."""
-    monkeypatch.setattr(reliable, "TICK_SECONDS", 5.0)
+    monkeypatch.setattr(ticker, "TICK_SECONDS", 5.0)
     crew = make_crew(concurrency=10)
     crew.fetcher._line.prefetch = FarAheadAtSpeed(80)
     work.does = dict.fromkeys(range(300), partial(time.sleep, 0.005))
@@ -435,7 +435,7 @@ def unwatched(worker_config):
 
 def older_than_a_tick(fetcher) -> None:
     born = fetcher._prefetched.ready[0].claimed_at
-    wait_for(lambda: time.monotonic() - born > reliable.TICK_SECONDS)
+    wait_for(lambda: time.monotonic() - born > ticker.TICK_SECONDS)
 
 
 def test_what_nobody_takes_goes_back_in_its_order_and_what_a_free_thread_is_about_to_take_stays(unwatched, raw_redis):
@@ -444,11 +444,11 @@ def test_what_nobody_takes_goes_back_in_its_order_and_what_a_free_thread_is_abou
     assert unwatched.retrieve().raw == payload(0)
     unwatched._idle.count = 1
     older_than_a_tick(unwatched)
-    unwatched.tick()
+    unwatched._ticker.tick()
     assert [unit.raw for unit in unwatched._prefetched.ready] == [payload(1)]
     assert raw_redis.lrange("queue:default", 0, -1) == [payload(4), payload(3), payload(2)]
     unwatched._idle.count = 0
-    unwatched.tick()
+    unwatched._ticker.tick()
     assert raw_redis.lrange("queue:default", 0, -1) == [payload(number) for number in (4, 3, 2, 1)]
 
 
@@ -482,7 +482,7 @@ def test_no_thread_claims_while_jobs_are_requeued(unwatched, raw_redis, monkeypa
         put_back(*args)
 
     monkeypatch.setattr(working, "put_back", slowly)
-    ticking = threading.Thread(target=unwatched.tick)
+    ticking = threading.Thread(target=unwatched._ticker.tick)
     ticking.start()
     assert entered.wait(20)
     taken = []
@@ -500,10 +500,10 @@ def test_nothing_is_given_back_beside_a_leader_but_for_one_who_hangs(unwatched, 
     unwatched.retrieve()
     older_than_a_tick(unwatched)
     with unwatched._idle._lead:
-        unwatched.tick()
+        unwatched._ticker.tick()
         assert raw_redis.llen("queue:default") == 0
-        monkeypatch.setattr(reliable, "HUNG_SECONDS", 0.0)
-        unwatched.tick()
+        monkeypatch.setattr(ticker, "HUNG_SECONDS", 0.0)
+        unwatched._ticker.tick()
     assert raw_redis.llen("queue:default") == 3
 
 
@@ -513,7 +513,7 @@ def test_what_was_asked_for_ahead_goes_back_behind_what_came_before_it(unwatched
     older_than_a_tick(unwatched)
     with unwatched._idle._lead:
         assert unwatched._leader.ask_ahead(4)
-    unwatched.tick()
+    unwatched._ticker.tick()
     assert raw_redis.lrange("queue:default", 0, -1) == [payload(number) for number in range(9, 0, -1)]
 
 
@@ -595,7 +595,7 @@ def test_what_was_done_under_an_identity_that_was_given_up_meanwhile_is_void(mak
     crew.start()
     wait_for(lambda: crew.counted() == 1)
     assert crew.lost == [f"{0:024x}"]
-    assert crew.fetcher._in_flight.of(fenced).total() == 0
+    assert crew.fetcher._state.in_flight.of(fenced).total() == 0
 
 
 # --------------------------------------------------------------------------------------- outages

@@ -88,7 +88,7 @@ class Settling:
             context = None
         self.settlement.settle(unit, Run(context, outcome, 0.0, 0.0, 0.0))
         if self.settlement.decide(unit, unit.run) == Done():
-            self.parts.fetcher.flush()
+            self.parts.fetcher._acknowledger.flush()
             if not unit.settled:  # the reply was lost: whoever leads next finds out
                 self._lead()
                 wait_for(lambda: unit.settled)
@@ -137,7 +137,7 @@ def test_what_is_done_is_gone(settling, raw_redis, outcome):
     assert settling.settle(unit, outcome) == ("died" if outcome is DISCARDED else "written")
     assert stored(raw_redis) == {}
     assert unit.settled
-    assert settling.parts.fetcher._in_flight.of(settling.parts.ownership.identity).total() == 0
+    assert settling.parts.fetcher._state.in_flight.of(settling.parts.ownership.identity).total() == 0
     assert len(settling.deaths) == (outcome is DISCARDED)
     assert settling.work_state.take_counts() == (1, 0)
 
@@ -219,7 +219,7 @@ def test_what_middleware_has_moved_is_let_go_of_and_nobody_counts_it(settling, r
     assert settling.settle(unit, Moved("elsewhere")) == "moved"
     assert stored(raw_redis) == before
     assert unit.settled
-    assert settling.parts.fetcher._in_flight.of(settling.parts.ownership.identity).total() == 0
+    assert settling.parts.fetcher._state.in_flight.of(settling.parts.ownership.identity).total() == 0
     assert settling.work_state.take_counts() == (0, 0)
     assert (settling.lost, settling.deaths, caplog.records) == ([], [], [])
 
@@ -274,7 +274,7 @@ def test_the_outcome_of_a_job_owned_by_another_process_is_void(settling, raw_red
     warned = [record for record in caplog.records if "lost ownership" in record.getMessage()]
     assert [record.levelname for record in warned] == ["WARNING"]
     assert unit.settled
-    assert settling.parts.fetcher._in_flight.of(unit.entry.owner.identity).total() == 0
+    assert settling.parts.fetcher._state.in_flight.of(unit.entry.owner.identity).total() == 0
 
 
 def test_two_jobs_of_equal_bytes_are_settled_one_by_one(settling, raw_redis):

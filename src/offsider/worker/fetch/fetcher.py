@@ -74,9 +74,6 @@ class Fetcher(ABC):
     defaults for fetchers that store nothing between `retrieve` and `settle`.
     """
 
-    #: Jobs that were requeued before their start, because the worker is stopping.
-    unstarted = 0
-
     @abstractmethod
     def retrieve(self) -> UnitOfWork | None:
         """Wait for the next job. None once the fetcher is quiet."""
@@ -117,6 +114,11 @@ class Fetcher(ABC):
 
     def rebuild(self) -> None:  # noqa: B027 - a default
         """Close all connections, and wake waiting threads. The watchdog calls it."""
+
+    @property
+    def unstarted(self) -> int:
+        """Number of jobs that were requeued before their start, because the worker is stopping."""
+        return 0
 
     @property
     def claims_out(self) -> bool:

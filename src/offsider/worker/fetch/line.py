@@ -15,7 +15,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from offsider.core.errors import Fenced, RedisFailure, RedisRefused, RedisUnavailable
@@ -27,12 +27,8 @@ if TYPE_CHECKING:
     from offsider.storage.effects import Placed
     from offsider.storage.working import ClaimReply, Owner
     from offsider.worker.fetch.fetcher import FetcherContext
-    from offsider.worker.fetch.idle_threads import IdleThreads
-    from offsider.worker.fetch.in_flight import InFlight
-    from offsider.worker.fetch.prefetched import Prefetched
-    from offsider.worker.fetch.reconcile import Reconciler
-    from offsider.worker.fetch.server_wait import ServerWait
-    from offsider.worker.fetch.unacknowledged import Finished, Unacknowledged
+    from offsider.worker.fetch.state import FetcherState
+    from offsider.worker.fetch.unacknowledged import Finished
 
 #: Maximum number of requests without a reply, for a distant server.
 MOST_UNDER_WAY = 16
@@ -73,22 +69,10 @@ class Request:
         return [(one.unit.queue, one.unit.raw) for one in self.finished]
 
 
-@dataclass(frozen=True, slots=True)
-class Books:
-    """A fetcher's records of its own jobs; ``quiet`` is set when it takes no more of them."""
-
-    in_flight: InFlight
-    prefetched: Prefetched
-    unacknowledged: Unacknowledged
-    reconciler: Reconciler
-    quiet: threading.Event = field(default_factory=threading.Event)
-
-
 class Line:
     """The requests of one capsule.
 
     Args:
-        idle: the threads that wait for a job.
         arrived: called with each reply to a claim, by the thread that has the turn.
 
     Attributes:
@@ -101,15 +85,13 @@ class Line:
     def __init__(
         self,
         context: FetcherContext,
-        wait: ServerWait,
-        books: Books,
-        idle: IdleThreads,
+        state: FetcherState,
         arrived: Callable[[Request, ClaimReply], None],
     ) -> None:
         self._context = context
-        self._wait = wait
-        self._books = books
-        self._idle = idle
+        self._state = state
+        self._wait = state.wait
+        self._idle = state.idle
         self._arrived = arrived
         self._turn = threading.Lock()
         self._wire = Pipelined(context.redis)
@@ -150,9 +132,9 @@ class Line:
     def wanted(self, more: int = 0) -> int:
         """Return how many jobs to claim next: one for each waiting thread, and some to prefetch."""
         # Checked with the turn, so that `busy` shows this claim to others.
-        if self._books.quiet.is_set() or not self._context.claims_allowed():
+        if self._state.quiet.is_set() or not self._context.claims_allowed():
             return 0
-        ahead = self._room() - len(self._books.prefetched.ready)
+        ahead = self._room() - len(self._state.prefetched.ready)
         return max(0, min(self._idle.count + more + ahead, working.BATCH))
 
     def _room(self) -> int:
@@ -220,7 +202,7 @@ class Line:
             except RedisFailure as error:
                 self._keep(request, error)
                 raise
-            self._books.unacknowledged.mark_sent(request.finished)
+            self._state.unacknowledged.mark_sent(request.finished)
             self._under_way.append(request)
             self._set_low()
 
@@ -241,7 +223,7 @@ class Line:
                 # Nothing was executed, for example after a restart of the server. The next request sends the script.
                 if not isinstance(error, RedisRefused) or error.code != "NOSCRIPT":
                     raise
-                self._books.unacknowledged.stuck = False
+                self._state.unacknowledged.stuck = False
                 return None
 
     def collect_arrived(self) -> None:
@@ -256,10 +238,10 @@ class Line:
 
     def compare(self) -> None:
         """Compare the private lists with the jobs in flight. The caller has the lead and has collected all replies."""
-        unacknowledged = self._books.unacknowledged
+        unacknowledged = self._state.unacknowledged
         with self._turn:
             # An atomic copy: other threads append concurrently.
-            unacknowledged.remove(self._books.reconciler.run(unacknowledged.unsent.copy()))
+            unacknowledged.remove(self._state.reconciler.run(unacknowledged.unsent.copy()))
 
     def note_start(self) -> None:
         """Record that jobs start without a round trip; jobs finished before the sleep no longer count for the rate."""
@@ -280,7 +262,7 @@ class Line:
 
     def doubt(self, again_after_seconds: float = 0.0) -> None:
         """Compare the lists before the next claim, and again a little later, because a reply was lost."""
-        self._books.reconciler.doubt(max(SECOND_LOOK_SECONDS, again_after_seconds))
+        self._state.reconciler.doubt(max(SECOND_LOOK_SECONDS, again_after_seconds))
         self._wait.wake()
 
     def rebuild(self) -> None:
@@ -296,7 +278,7 @@ class Line:
         context, owner = self._context, self.owner()
         order = context.capsule.fetch_order(context.config.random) if leading else ()
         # Before a comparison nothing is acknowledged: the server may have executed the acknowledgement already.
-        finished = () if self._books.reconciler.due else self._books.unacknowledged.take(owner)
+        finished = () if self._state.reconciler.due else self._state.unacknowledged.take(owner)
         self._note_rate(finished)
         effects = [
             (place, effect)
@@ -308,21 +290,21 @@ class Line:
 
     def _answered(self, request: Request, ask: Callable[[], ClaimReply], *, timed: bool = True) -> ClaimReply:
         began, idle = time.monotonic(), self._idle.count
-        books = self._books
+        state = self._state
         try:
             result = ask()
         except Fenced:
-            books.unacknowledged.confirm(request.finished, range(len(request.finished)))
+            state.unacknowledged.confirm(request.finished, range(len(request.finished)))
             # Other processes own the unstarted jobs as well.
-            books.in_flight.remove(books.prefetched.take_of(request.owner))
+            state.in_flight.remove(state.prefetched.take_of(request.owner))
             self.dry = False
             self._context.ownership.renew(request.owner.identity)
             return NOTHING
         self.answered_at = now = time.monotonic()
         for (place, _), reply in zip(request.effects, result.replies, strict=True):
             request.finished[place].replies = (*request.finished[place].replies, reply)
-        books.unacknowledged.confirm(request.finished, result.gone)
-        books.unacknowledged.stuck = books.reconciler.due and bool(books.unacknowledged.unsent)
+        state.unacknowledged.confirm(request.finished, result.gone)
+        state.unacknowledged.stuck = state.reconciler.due and bool(state.unacknowledged.unsent)
         # Estimate the time without a job from the average number of idle threads during the wait for this reply.
         self._starved_seconds += (now - began) * (idle + self._idle.count) / 2 / self._context.capsule.concurrency
         if timed and now - began > (now - request.at) / 2:  # otherwise the reply arrived before it was read
@@ -341,14 +323,14 @@ class Line:
         # Many threads with sleeping jobs reach a high rate together, but each of these jobs needs its own thread.
         last = finished[-1].unit.run if finished else None
         short = last is None or last.duration_seconds < MERGED_BELOW_SECONDS
-        self._books.prefetched.rapid = short and self.prefetch.per_second >= RAPID
+        self._state.prefetched.rapid = short and self.prefetch.per_second >= RAPID
 
     def _set_low(self) -> None:
         """Set the number of remaining jobs at which the next request is worth its cost."""
         ahead = self.prefetch.ahead
         # For a distant server several requests are under way, so each may deliver fewer jobs.
         worth_it = min(ahead // 4 if self.prefetch.far else ahead - ahead // 2, working.BATCH)
-        self._books.prefetched.low = -1 if ahead < MANY or self.full else self._room() - worth_it
+        self._state.prefetched.low = -1 if ahead < MANY or self.full else self._room() - worth_it
 
     def _keep(self, request: Request, error: RedisFailure) -> None:
         """Keep the acknowledgements of a failed request for the next one.
@@ -356,7 +338,7 @@ class Line:
         If its connection is closed, also keep those of the other requests under way on it.
         """
         self.dry = False
-        unacknowledged = self._books.unacknowledged
+        unacknowledged = self._state.unacknowledged
         ambiguous = isinstance(error, RedisUnavailable) and error.ambiguous
         if not self._wire.awaits:  # its connection is closed, and all replies are lost
             ambiguous = ambiguous or bool(self._under_way)

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from offsider.core.errors import RedisFailure, RedisUnavailable
 from offsider.storage import working
 from offsider.worker import outage
-from offsider.worker.fetch.line import NOTHING, Books, Line, Request
+from offsider.worker.fetch.line import MANY, NOTHING, Line, Request
 from offsider.worker.outage import Outage
 from offsider.worker.unit_of_work import UnitOfWork
 
 if TYPE_CHECKING:
     from offsider.storage.working import ClaimReply
     from offsider.worker.fetch.fetcher import FetcherContext
-    from offsider.worker.fetch.idle_threads import IdleThreads
-    from offsider.worker.fetch.server_wait import ServerWait
+    from offsider.worker.fetch.state import FetcherState
 
 REFUSED_SECONDS = 0.05
 
 
-class Leader:
+class LeadingThread:
     """Operations of the thread that has the lead of one capsule. Other threads may only call `attempt`.
 
     Args:
@@ -35,18 +35,16 @@ class Leader:
     def __init__(
         self,
         context: FetcherContext,
-        wait: ServerWait,
-        books: Books,
-        idle: IdleThreads,
+        state: FetcherState,
         arrived: Callable[[], None],
     ) -> None:
         self._context = context
-        self._wait = wait
-        self._books = books
-        self._idle = idle
+        self._state = state
+        self._wait = state.wait
+        self._idle = state.idle
         self._wake_ticker = arrived
         self._outage = Outage(f"fetcher of capsule {context.capsule.name}", context.config)
-        self.line = Line(context, wait, books, idle, self._take_in)
+        self.line = Line(context, state, self._take_in)
         self._failed_at = -outage.RETRY_SECONDS
 
     @property
@@ -69,14 +67,36 @@ class Leader:
         self._outage.over()
         return True
 
+    @contextmanager
+    def passing_lead(self) -> Generator[None]:
+        """Pass the lead on at the end of the block; the caller has the lead."""
+        try:
+            yield
+        finally:
+            self.pass_lead()
+
+    def pass_lead(self) -> None:
+        """Release the lead, and wake as many sleepers as there is work for."""
+        self._idle.pass_lead(self._to_wake)
+
+    def _to_wake(self) -> int:
+        """Return the number of sleepers to wake: one to lead, and one for each job that is ready.
+
+        If jobs take microseconds, one thread runs several of them before another could wake up. If one of these jobs
+        takes longer than expected, the ticker wakes the others.
+        """
+        prefetched = self._state.prefetched
+        ready = len(prefetched.ready)
+        return 0 if prefetched.rapid and ready >= MANY else 1 + ready
+
     def fetch(self) -> None:
         """Wait until a thread has work: a job, or replies to report."""
         try:
-            if self._books.reconciler.due:
+            if self._state.reconciler.due:
                 self.reconcile()
             result = self._next_reply()
             if result is None:
-                stale = bool(self._books.unacknowledged.unsent) or not self.line.dry
+                stale = bool(self._state.unacknowledged.unsent) or not self.line.dry
                 result = self.line.ack_and_claim() if stale else self.line.last
             while not result.refused and self._may_sleep() and not self._has_news():
                 self._sleep(result)
@@ -90,23 +110,23 @@ class Leader:
             if isinstance(error, RedisUnavailable) and error.ambiguous:
                 self.line.doubt()
             self._note_failed(error)
-            self._books.quiet.wait(outage.RETRY_SECONDS)
+            self._state.quiet.wait(outage.RETRY_SECONDS)
             return
         self._outage.over()
-        if result.refused and not self._books.prefetched.ready:
+        if result.refused and not self._state.prefetched.ready:
             self._outage.noticed(working.refusal(result.refused))
-            self._books.quiet.wait(REFUSED_SECONDS)
+            self._state.quiet.wait(REFUSED_SECONDS)
 
     def top_up(self) -> None:
         """Request more jobs while some are still ready to run."""
         self.line.collect_arrived()
-        if len(self._books.prefetched.ready) <= self._books.prefetched.low:
+        if len(self._state.prefetched.ready) <= self._state.prefetched.low:
             self.ask_ahead(1)
 
     def ask_ahead(self, more: int = 0) -> bool:
         """Write the next request without waiting for its reply. False if that is not possible now."""
         pops = self._wait.pops
-        if self.line.full or self._books.reconciler.due or pops.waiting or pops.brought:
+        if self.line.full or self._state.reconciler.due or pops.waiting or pops.brought:
             return False
         self.line.ask(more)
         self._wake_ticker()
@@ -122,7 +142,7 @@ class Leader:
 
     def catch_up(self) -> None:
         """Make all comparisons that are due, write all acknowledgements, and read all replies."""
-        if self._books.reconciler.due:
+        if self._state.reconciler.due:
             self.reconcile()
         self.line.ack_and_claim(claim=False)
 
@@ -143,11 +163,11 @@ class Leader:
         return result
 
     def _has_news(self) -> bool:
-        prefetched = self._books.prefetched
-        return bool(prefetched.ready or prefetched.surplus or self._books.unacknowledged.answered)
+        prefetched = self._state.prefetched
+        return bool(prefetched.ready or prefetched.surplus or self._state.unacknowledged.answered)
 
     def _may_sleep(self) -> bool:
-        return not (self._books.unacknowledged.unsent or self._books.quiet.is_set() or self._books.reconciler.due)
+        return not (self._state.unacknowledged.unsent or self._state.quiet.is_set() or self._state.reconciler.due)
 
     def _sleep(self, result: ClaimReply) -> None:
         context = self._context
@@ -168,24 +188,24 @@ class Leader:
         """
         pops = self._wait.pops
         told = pops.brought and self._wait.knows_pauses
-        if not told or self._books.reconciler.due or not self.line.wanted():
+        if not told or self._state.reconciler.due or not self.line.wanted():
             return False
         return self._idle.count - len(pops.brought) >= len(pops.waiting)
 
     def _take_in(self, request: Request, result: ClaimReply) -> None:
         """Make jobs available to threads: jobs from pops first, because they arrived before those of the claim."""
         self._heed_pops()
-        now, owner, books = request.at, request.owner, self._books
+        now, owner, state = request.at, request.owner, self._state
         popped = self._wait.pops.take()
         units = [UnitOfWork(entry.queue, entry.raw, owner, now) for entry in popped if entry.owner == owner]
         units += [UnitOfWork(queue, raw, owner, now) for queue, raw in result.claimed]
         if not units:
             return
-        books.in_flight.add(units)
+        state.in_flight.add(units)
         self._wait.found()
         if popped:
             units = self._allowed(units, result.paused, request.order)
-        books.prefetched.ready.extend(units)
+        state.prefetched.ready.extend(units)
         self._wake_ticker()
 
     def _allowed(self, units: list[UnitOfWork], paused: frozenset[str], order: Sequence[str]) -> list[UnitOfWork]:
@@ -193,7 +213,7 @@ class Leader:
 
         This is necessary because a pop ignores pauses and more important queues.
         """
-        surplus = self._books.prefetched.surplus
+        surplus = self._state.prefetched.surplus
         surplus.extend(unit for unit in units if unit.queue in paused)
         places = {queue: place for place, queue in enumerate(order)}
         units = sorted((unit for unit in units if unit.queue not in paused), key=lambda unit: places.get(unit.queue, 0))
