@@ -113,5 +113,5 @@ class Malformed:
 
 
 #: Outcomes without a run: nothing is counted, and no retry is used up.
-NotBegun = Stranded | Deferred | Dropped
-Outcome = Succeeded | Failed | Rescheduled | NotBegun | Discarded | Skipped | Interrupted | Moved | Malformed
+NotBegun = Stranded | Deferred | Dropped | Moved
+Outcome = Succeeded | Failed | Rescheduled | NotBegun | Discarded | Skipped | Interrupted | Malformed

@@ -12,8 +12,8 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'es' if noun.endswith('s') else 's'}"
 
 
-def listed(names: Iterable[str], most: int = 3) -> str:
-    """``a, b, c and 2 more``: sorted, with up to ``most`` names."""
-    every = sorted(names)
+def listed(names: Iterable[str], most: int = 5) -> str:
+    """``a, b, c and 2 more``: the first ``most`` names, in their order."""
+    every = list(names)
     more = f" and {len(every) - most} more" if len(every) > most else ""
     return f"{', '.join(every[:most])}{more}"

@@ -58,7 +58,7 @@ def _of_shard(config: Config) -> list[Query]:
 
 def _nothing(selection: Selection, jobs: int, config: Config, *, negate: bool) -> str:
     if selection.elsewhere:
-        places = listed(map(str, selection.elsewhere))
+        places = listed(sorted(map(str, selection.elsewhere)))
         return (
             f"leaves nothing to serve: its jobs go to {places}, and this worker serves {config.server}; choose a "
             "shard of that server (--shard)"
@@ -76,12 +76,12 @@ def _nothing(selection: Selection, jobs: int, config: Config, *, negate: bool) -
 def _warnings(what: str, selection: Selection, config: Config, *, negate: bool) -> list[str]:
     verb = "leaves out" if negate else "serves"
     mixed = [
-        f"{what} {verb} the queue {each.queue} with all its jobs, including {listed(each.others)}, which it does not "
-        "select: route them to another queue"
+        f"{what} {verb} the queue {each.queue} with all its jobs, including {listed(sorted(each.others))}, which it "
+        "does not select: route them to another queue"
         for each in selection.mixed
     ]
     elsewhere = [
-        f"{what} does not serve {each}, where {listed(each.chosen)} would wait: this worker serves the server "
+        f"{what} does not serve {each}, where {listed(sorted(each.chosen))} would wait: this worker serves the server "
         f"{config.server}"
         for each in selection.elsewhere
     ]

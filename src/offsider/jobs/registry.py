@@ -127,7 +127,7 @@ def _tell_doubts(jobs: Iterable[Declared]) -> None:
         if len(names) == 1:
             logger.warning("%s %s", names[0], doubt)
         else:
-            logger.warning("each of %d jobs %s: %s", len(names), doubt, listed(names))
+            logger.warning("each of %d jobs %s: %s", len(names), doubt, listed(sorted(names)))
 
 
 @contextmanager

@@ -62,4 +62,4 @@ def _unserved(
     rules: Rules, jobs: Sequence[Declared], defaults: Mapping[str, object], served: Mapping[str, Collection[str]]
 ) -> Iterator[str]:
     for each in unserved(Routes(jobs, rules, defaults).destinations(), served):
-        yield f"no worker serves {each}, where {listed(each.chosen)} would wait"
+        yield f"no worker serves {each}, where {listed(sorted(each.chosen))} would wait"

@@ -73,10 +73,10 @@ def wrong_with(plans: Sequence[ShardPlan], found: Sequence[Destination], beside:
             for other in (each for each in found if each.queue == queue):
                 yield (
                     f"the shard {plan.name} serves the server {plan.section.server}, but the jobs of its queue "
-                    f"{queue} go to the server {other.server}: {listed(other.chosen)}"
+                    f"{queue} go to the server {other.server}: {listed(sorted(other.chosen))}"
                 )
     for each in unserved(found, served_by(plans, beside)):
-        yield f"no shard serves {each}, where {listed(each.chosen)} would wait"
+        yield f"no shard serves {each}, where {listed(sorted(each.chosen))} would wait"
 
 
 def _unused(plan: ShardPlan, found: Sequence[Destination]) -> list[str]:
@@ -93,9 +93,9 @@ def worth_knowing(plans: Sequence[ShardPlan], found: Sequence[Destination]) -> I
             serving.setdefault((plan.section.server, queue), []).append(plan.name)
     for (server, queue), names in sorted(serving.items()):
         if len(names) > 1:
-            yield f"{Destination(server, queue)} is served by {len(names)} shards: {listed(names, len(names))}"
+            yield f"{Destination(server, queue)} is served by {len(names)} shards: {listed(sorted(names), len(names))}"
     anywhere = {each.queue for each in found}
     for plan in plans:
         unused = [queue for queue in _unused(plan, found) if queue not in anywhere]
         if unused:
-            yield f"no declared job goes to {listed(unused)}, which the shard {plan.name} serves"
+            yield f"no declared job goes to {listed(sorted(unused))}, which the shard {plan.name} serves"

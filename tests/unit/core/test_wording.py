@@ -14,10 +14,11 @@ def test_only_one_is_singular(number, said):
     "names, said",
     [
         ([], ""),
-        (["b", "a"], "a, b"),
-        (["d", "c", "b", "a"], "a, b, c and 1 more"),
-        (iter("edcba"), "a, b, c and 2 more"),
+        (["b", "a"], "b, a"),
+        (list("edcba"), "e, d, c, b, a"),
+        (iter("fedcba"), "f, e, d, c, b and 1 more"),
+        ([str(number) for number in range(12)], "0, 1, 2, 3, 4 and 7 more"),
     ],
 )
-def test_of_many_names_the_first_are_told(names, said):
+def test_of_many_names_the_first_are_listed(names, said):
     assert listed(names) == said

@@ -147,7 +147,7 @@ def test_many_jobs_of_the_same_doubt_are_told_in_one_line(caplog):
     registry.check_all(Config())
     (told,) = [record.getMessage() for record in caplog.records]
     assert told.startswith("each of 40 jobs is of high urgency and is limited by memory")
-    assert told.endswith(": charge00, charge01, charge02 and 37 more")
+    assert told.endswith(": charge00, charge01, charge02, charge03, charge04 and 35 more")
 
 
 def test_other_modules_keep_their_names():

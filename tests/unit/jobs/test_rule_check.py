@@ -70,7 +70,7 @@ def test_a_value_that_no_job_can_have_is_told(jobs):
 
 
 def test_queues_that_nobody_serves_are_told_with_their_jobs(jobs):
-    for number in range(3):
+    for number in range(5):
 
         @job(name=f"more{number}", urgency="high")
         def declared(): ...
@@ -79,7 +79,7 @@ def test_queues_that_nobody_serves_are_told_with_their_jobs(jobs):
     rules = [["urgency=high", "urgent"], ["*", ""]]
     assert found(registry.all_jobs(), *rules, served=["report"]) == [
         "no worker serves resize, where resize would wait",
-        "no worker serves urgent, where more0, more1, more2 and 1 more would wait",
+        "no worker serves urgent, where more0, more1, more2, more3, more4 and 1 more would wait",
     ]
 
 

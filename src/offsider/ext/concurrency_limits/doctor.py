@@ -45,7 +45,7 @@ def check_limits(here: Installation) -> Iterator[Finding]:
 
 def _unwatched(here: Installation, held: list[Limit]) -> Iterator[Finding]:
     if held and not is_held(here.redis, TURN):
-        count, names = sum(limit.held for limit in held), listed(limit.name for limit in held)
+        count, names = sum(limit.held for limit in held), listed(sorted(limit.name for limit in held))
         yield warn(
             "limits",
             f"{counted(count, 'held job')} of {names}, but no worker resumes held jobs",
@@ -58,7 +58,7 @@ def _unwatched(here: Installation, held: list[Limit]) -> Iterator[Finding]:
     if stuck:
         yield warn(
             "limits",
-            f"jobs of {listed(stuck)} are held although no slot is in use",
+            f"jobs of {listed(sorted(stuck))} are held although no slot is in use",
             why="they should have been resumed within a second, unless their queue is paused",
             fix="run offsider queues: is their queue paused? do workers of these classes use the extension?",
         )
@@ -67,7 +67,7 @@ def _unwatched(here: Installation, held: list[Limit]) -> Iterator[Finding]:
 def _paused(names: list[str]) -> Finding:
     return warn(
         "limits",
-        f"jobs of {listed(names)} are held because the class is paused",
+        f"jobs of {listed(sorted(names))} are held because the class is paused",
         why="no job of a paused class runs until you resume the class",
         fix=f"offsider limits resume {names[0]}",
     )

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from offsider.core.wording import counted
+from offsider.core.wording import counted, listed
 from offsider.inspector.doctor.facts import Facts
 from offsider.inspector.doctor.finding import Finding, error, ok, warn
-from offsider.inspector.doctor.listing import listed
 from offsider.inspector.doctor.worker_command import worker_command
 from offsider.storage import owners, stuck_keys
 from offsider.storage.keyspace import walk

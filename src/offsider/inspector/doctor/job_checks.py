@@ -6,10 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 
-from offsider.core.wording import counted
+from offsider.core.wording import counted, listed
 from offsider.inspector.doctor.facts import Facts
 from offsider.inspector.doctor.finding import Finding, error, ok, warn
-from offsider.inspector.doctor.listing import listed
 from offsider.inspector.history import History
 from offsider.inspector.job_record import JobRecord
 from offsider.inspector.stranded import stranded_jobs

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from offsider.config.routing import UNROUTED
+from offsider.core.wording import listed
 from offsider.inspector.doctor.facts import Facts
 from offsider.inspector.doctor.finding import Finding, ok, warn
-from offsider.inspector.doctor.listing import listed
 from offsider.inspector.routing import RulesInUse, rules_in_use
 
 

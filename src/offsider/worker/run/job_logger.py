@@ -23,7 +23,6 @@ from offsider.core.outcome import (
     Failed,
     Interrupted,
     Moved,
-    NotBegun,
     Outcome,
     Rescheduled,
     Skipped,
@@ -194,13 +193,17 @@ def _measured(job: JobContext) -> dict[str, object]:
     return {f"{name}_duration_s": round(seconds, 6) for name, seconds in job.measured_seconds.items()}
 
 
-def _details(outcome: Outcome) -> Mapping[str, object]:
+def _details(outcome: Outcome) -> Mapping[str, object]:  # noqa: PLR0911 - one for each
     match outcome:
         case Rescheduled(delay_seconds, reason, _):
             again: dict[str, object] = {"again_in": delay_seconds}
             return again | {"rescheduled": reason} if reason else again
-        case Stranded() | Deferred() | Dropped():
-            return _why_not_begun(outcome)
+        case Stranded(_, delay_seconds, reason):
+            return {"again_in": round(delay_seconds, 3), _status(outcome).replace(" ", "_"): reason}
+        case Deferred(delay_seconds, reason):
+            return {"again_in": delay_seconds, "deferred": reason}
+        case Dropped(reason, keep):
+            return {"dropped": reason, "kept": keep}
         case Discarded(error):
             return {"discarded": str(error) or True}
         case Moved(place):
@@ -209,13 +212,3 @@ def _details(outcome: Outcome) -> Mapping[str, object]:
             return {"skipped": reason or True}
         case _:
             return _NO_FIELDS
-
-
-def _why_not_begun(outcome: NotBegun) -> Mapping[str, object]:
-    match outcome:
-        case Stranded(_, delay_seconds, reason):
-            return {"again_in": round(delay_seconds, 3), _status(outcome).replace(" ", "_"): reason}
-        case Deferred(delay_seconds, reason):
-            return {"again_in": delay_seconds, "deferred": reason}
-        case Dropped(reason, keep):
-            return {"dropped": reason, "kept": keep}

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from offsider.runtime.context import JobContext
     from offsider.worker.disposition import Disposition
 
-MESSAGE_CHARACTERS = 10_000
+MOST_MESSAGE_CHARACTERS = 10_000
 
 
 class Retrier:
@@ -155,7 +155,7 @@ def message_of(error: BaseException) -> str:
         text = str(error)
     except Exception as own:  # noqa: BLE001 - an error whose str() raises is still an error of the job
         text = f"(the message of this error cannot be shown: its __str__ raised {type(own).__name__})"
-    return text[:MESSAGE_CHARACTERS].encode("utf-8", "replace").decode("utf-8")
+    return text[:MOST_MESSAGE_CHARACTERS].encode("utf-8", "replace").decode("utf-8")
 
 
 def class_of(error: BaseException) -> str:
