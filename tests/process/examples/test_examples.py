@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import signal
-import subprocess
-import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,51 +13,23 @@ import pytest
 
 from offsider.embedded.address import free_port
 from tests.docs.snippets import ROOT, snippets
-from tests.process.workers import MEASURED
+from tests.process.examples.terminal import Terminal
 from tests.waiting import wait_for
 
 EXAMPLES = ROOT / "examples"
 
 
-class Example:
+class Example(Terminal):
     """One example in a folder of its own, with the commands of its README."""
 
     def __init__(self, name: str, folder: Path, url: str) -> None:
         shutil.copytree(EXAMPLES / name, folder)
+        super().__init__(folder, REDIS_URL=url, REPORT_SECONDS="0.5")
         port = str(free_port())
         blocks = [each.text for each in snippets((folder / "README.md").read_text()) if each.language == "bash"]
         (self.setup, self.web, self.worker, self.create, self.show, self.kill) = (
             block.replace("8000", port) for block in blocks
         )
-        self._folder = folder
-        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        self._environ = {key: value for key, value in os.environ.items() if key != MEASURED}
-        self._environ |= {"REDIS_URL": url, "PATH": path, "REPORT_SECONDS": "0.5", "PYTHONDONTWRITEBYTECODE": "1"}
-        self._started: list[subprocess.Popen[bytes]] = []
-
-    def run(self, command: str) -> str:
-        ended = subprocess.run(
-            ["bash", "-euc", command], cwd=self._folder, env=self._environ, capture_output=True, text=True, check=False
-        )
-        assert ended.returncode == 0, ended.stderr + self.log
-        return ended.stdout
-
-    def start(self, command: str, **environ: str) -> subprocess.Popen[bytes]:
-        with (self._folder / "log").open("ab") as log:
-            process = subprocess.Popen(
-                ["bash", "-euc", command],
-                cwd=self._folder,
-                env=self._environ | environ,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-        self._started.append(process)
-        return process
-
-    @property
-    def log(self) -> str:
-        return (self._folder / "log").read_text(errors="replace")
 
     def report(self) -> dict[str, object]:
         return json.loads(self.run(self.show))
@@ -69,12 +38,6 @@ class Example:
         with suppress(AssertionError):
             return "detail" in self.run(self.show) or True
         return False
-
-    def close(self) -> None:
-        for process in self._started:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
 
 
 @pytest.mark.parametrize("name", ["django", "fastapi", "flask"])
