@@ -102,6 +102,9 @@ def _import_target(target: str) -> list[ModuleType]:
         if not path.is_file():
             raise BrokenApplication(f"cannot load {target}: file not found")
         return [_import_file(path.resolve())]
+    if ":" in target:
+        module = target.partition(":")[0]
+        raise BrokenApplication(f"cannot load {target}: name only the module, as in -r {module}")
     return [_import_module(target)]
 
 

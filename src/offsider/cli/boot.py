@@ -25,6 +25,7 @@ from offsider.config.default import set_worker_config
 from offsider.core.errors import ConfigurationError
 from offsider.embedded import EmbeddedServer
 from offsider.jobs.query_queues import serve_selected
+from offsider.jobs.registry import all_jobs
 from offsider.logs.setup import logger, setup_logging
 from offsider.worker.boot_checks import check_boot
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     from offsider.cli.options import WorkerOptions
     from offsider.config.config import Config
+    from offsider.runtime.middleware import Push
 
 EMBEDDED_FOLDER = ".offsider"
 
@@ -75,11 +77,27 @@ def load(options: WorkerOptions, resources: ExitStack) -> Config:
         config.redis.url = start_embedded_server(resources)
         if ignored:
             config.warnings.append("--embedded uses its own server, not REDIS_URL: pushes of other processes miss it")
+    config.client_middleware.prepend(_warn_of_push)
     load_application(config.worker.require, config)
+    config.client_middleware.remove(_warn_of_push)
+    if not all_jobs():
+        config.warnings.append(
+            "the application declares no jobs: name the modules of your jobs with -r, or import them there"
+        )
     # Again, because the application may have changed the format or the level.
     setup_logging(config.log)
     config.warnings.extend(serve_selected(config, options.queries(), negate=options.negate))
     return config
+
+
+def _warn_of_push(push: Push, call_next: Callable[[Push], Push | None]) -> Push | None:
+    """Client middleware while the application is loaded: such a push is repeated at each start of a process."""
+    logger.warning(
+        "%s was pushed while the application was loaded, so each start of a process pushes it again: "
+        'move the push into a function, or below `if __name__ == "__main__":`',
+        push.payload["class"],
+    )
+    return call_next(push)
 
 
 def check(config: Config) -> None:

@@ -35,17 +35,23 @@ COMMANDS = {
     "version": "version",
 }
 
-# Users of Celery name their application so.
-CELERY_APP = "no such option '-A': name the module of your jobs with -r (offsider worker -r app.jobs)"
+# What users of other systems write, and what to write here.
+APPLICATION = "name the module of your jobs with -r (offsider worker -r app.jobs)"
+OF_OTHERS = {"-A": APPLICATION, "-Q": "name each queue with -q (offsider worker -r app.jobs -q default -q mails)"}
 
 
 @contextmanager
-def _naming_the_application() -> Generator[None]:
+def _explaining_usage() -> Generator[None]:
     try:
         yield
     except click.NoSuchOption as error:
-        if error.option_name == "-A":
-            raise click.UsageError(CELERY_APP, error.ctx) from error
+        if error.option_name in OF_OTHERS:
+            message = f"no such option {error.option_name!r}: {OF_OTHERS[error.option_name]}"
+            raise click.UsageError(message, error.ctx) from error
+        raise
+    except click.UsageError as error:
+        if error.ctx and error.ctx.info_name == "worker" and "unexpected extra argument" in error.message:
+            raise click.UsageError(f"{error.message}: {APPLICATION}", error.ctx) from error
         raise
 
 
@@ -72,11 +78,11 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        with _naming_the_application():
+        with _explaining_usage():
             return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> object:
-        with _naming_the_application():  # options of the subcommand
+        with _explaining_usage():  # options of the subcommand
             return super().invoke(ctx)
 
 

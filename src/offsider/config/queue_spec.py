@@ -49,7 +49,9 @@ class QueueSpec:
         if isinstance(weight, str) and weight.isascii() and weight.isdigit():
             weight = int(weight)
         if not isinstance(weight, int) or isinstance(weight, bool) or not 0 <= weight <= MAX_WEIGHT:
-            raise ConfigurationError(f"a queue's weight is a whole number from 0 to {MAX_WEIGHT}, got {given!r}")
+            raise ConfigurationError(
+                f"a queue's weight is a whole number from 0 to {MAX_WEIGHT}, got {given!r}; list each queue separately"
+            )
         return cls(str(name), weight)
 
     def __str__(self) -> str:

@@ -84,6 +84,8 @@ class Declared:
                 f"{self.name} contains yield, so it is a generator, and a worker would never run its body; remove the "
                 f"yield, or enqueue a job for each step ({self.place})"
             )
+        if make is None:
+            self._refuse_what_needs_an_object()
         for parameter in self.signature.parameters:
             # FastAPI is not imported for this.
             if type(parameter.default).__module__ == "fastapi.params":
@@ -99,6 +101,19 @@ class Declared:
 
     def __repr__(self) -> str:
         return f"<job {self.name}>"
+
+    def _refuse_what_needs_an_object(self) -> None:
+        first = next((parameter.name for parameter in self.signature.parameters), "")
+        if isinstance(self.target, type):
+            kind = "a class"
+        elif first in {"self", "cls"} and "." in self.qualname.rpartition("<locals>.")[2]:
+            kind = "a method, and a worker has no object to call it on"
+        else:
+            return
+        raise InvalidJob(
+            f"{self.name} is {kind}: declare a function, or derive a class with the method perform from offsider.Job "
+            f"instead of using @job ({self.place})"
+        )
 
     @property
     def place(self) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Generic, ParamSpec, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, overload
 
 from offsider.client import AsyncClient, Client
 from offsider.client.times import expected_time
@@ -27,6 +27,20 @@ C = TypeVar("C")
 D = TypeVar("D")
 
 Moment = datetime | float
+
+#: Methods of other systems, and ours.
+OF_OTHERS = {
+    "apply_async": "enqueue, enqueue_in, enqueue_at or using(...).enqueue",
+    "apply": "run_inline",
+    "delay": "enqueue",
+    "perform_bulk": "enqueue_many",
+    "result": "nothing: results are not stored",
+    "retry": "an exception, or raise Reschedule(seconds)",
+    "s": "call",
+    "schedule": "enqueue_in or enqueue_at",
+    "send": "enqueue",
+    "send_with_options": "using(...).enqueue or enqueue_in",
+}
 
 
 class Enqueuer(Generic[P, R_co]):
@@ -48,6 +62,13 @@ class Enqueuer(Generic[P, R_co]):
     def options(self) -> Mapping[str, Any]:
         """The options of ``using``, without those of the declaration."""
         return self._options
+
+    if not TYPE_CHECKING:  # type checkers report the attribute
+
+        def __getattr__(self, name: str) -> object:
+            hint = f": use {OF_OTHERS[name]}" if name in OF_OTHERS else ""
+            message = f"{type(self).__name__!r} object has no attribute {name!r}{hint}"
+            raise AttributeError(message, name=name, obj=self)
 
     # Options first
 

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Generic, ParamSpec, TypeVar, Unpack, overload
 
+from offsider.core.errors import InvalidJob
 from offsider.core.options import JobDeclaration
 from offsider.jobs import registry
 from offsider.jobs.declared import Declared
@@ -57,8 +58,10 @@ def job(
 
     Raises:
         InvalidOptions: another job has this name; keyword-only parameters with ``shared_with_ruby``.
-        InvalidJob: the function is a generator, whose body no worker would run.
+        InvalidJob: it is a generator, whose body no worker would run, a class or a method; or options without names.
     """
+    if function is not None and not callable(function):
+        raise InvalidJob(f"@job takes options by name, got {function!r}: write @job(queue={str(function)!r})")
 
     def declare(function: Callable[P, R]) -> JobFunction[P, R]:
         declared = Declared(function, function, declaration)

@@ -74,8 +74,9 @@ def translate(error: RedisError, *, sent: bool, server: str) -> OffsiderError:
             ambiguous=False,
         )
     if code != "NOAUTH" and isinstance(error, (exceptions.ConnectionError, exceptions.TimeoutError)):
-        way_out = "" if sent else " (start it, or set REDIS_URL or its url in the configuration to another server)"
-        return RedisUnavailable(f"{server} cannot be reached: {error}{way_out}", ambiguous=sent)
+        tls = ", or redis:// in its URL if it does not use TLS" if server.startswith("rediss:") else ""
+        way_out = f" (start it, or set REDIS_URL or its url in the configuration to another server{tls})"
+        return RedisUnavailable(f"{server} cannot be reached: {error}{'' if sent else way_out}", ambiguous=sent)
     if code == "OOM":
         return QueueFull(
             f"{server} is out of memory and refuses writes: raise maxmemory, or let the workers drain the queues",
@@ -84,6 +85,8 @@ def translate(error: RedisError, *, sent: bool, server: str) -> OffsiderError:
     if code == "FENCED":
         return Fenced(f"{server}: this identity was declared dead", code=code)
     said = IS_CLUSTER if code in CLUSTER else f"refused the command: {error}"
+    if isinstance(error, exceptions.InvalidResponse):
+        said = f"is not a Redis server ({error}): set REDIS_URL or its url in the configuration"
     return RedisRefused(f"{server} {said}", code=code)
 
 

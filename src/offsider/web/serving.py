@@ -53,7 +53,9 @@ def listening(host: str, port: int) -> socket.socket:
         family, _, _, _, where = found[0]
         listener = socket.create_server((str(where[0]), int(where[1])), family=family, backlog=256)
     except OSError as error:
-        raise ConfigurationError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
+        raise ConfigurationError(
+            f"cannot listen on {host}:{port}: {error.strerror or error}; choose another address with --host and --port"
+        ) from error
     # Connections inherit the option. asyncio sets it only for sockets that it creates; without it a response waits
     # 40 ms for the acknowledgement of its headers.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -9,10 +9,12 @@ from contextlib import ExitStack
 
 import pytest
 
-from offsider.cli.boot import boot, configured
+from offsider.cli.boot import boot, configured, load
 from offsider.cli.options import WorkerOptions
+from offsider.config import test_mode
 from offsider.config.default import default_config, set_default_config
 from offsider.core.errors import ConfigurationError
+from offsider.jobs import registry
 
 
 @pytest.fixture(autouse=True)
@@ -36,8 +38,11 @@ def test_boot_loads_configures_and_checks(redis_url, raw_redis, tmp_path, monkey
     monkeypatch.setenv("REDIS_URL", redis_url)
     monkeypatch.setenv("OFFSIDER_WORKER_CONCURENCY", "3")
     raw_redis.lpush("queue:default", b'{"class":"Gone","args":[]}')
-    (tmp_path / "bootapp.py").write_text("def configure(config):\n    config.log.format = 'without_timestamp'\n")
-    with ExitStack() as resources:
+    (tmp_path / "bootapp.py").write_text(
+        "from offsider import job\n@job\ndef known(): ...\n"
+        "def configure(config):\n    config.log.format = 'without_timestamp'\n"
+    )
+    with registry.isolated(), ExitStack() as resources:
         config = boot(WorkerOptions(require=("bootapp",)), resources)
     assert config.log.format == "without_timestamp"
     assert default_config() is config
@@ -46,6 +51,28 @@ def test_boot_loads_configures_and_checks(redis_url, raw_redis, tmp_path, monkey
     assert greeting.startswith("INFO  pid=")
     assert "did you mean OFFSIDER_WORKER_CONCURRENCY?" in odd
     assert "unregistered names: Gone" in gone
+
+
+def test_an_application_without_jobs_is_warned_about(tmp_path, monkeypatch):
+    (tmp_path / "jobless.py").write_text("import sys\n")
+    monkeypatch.setattr(registry, "_jobs", {})
+    with ExitStack() as resources:
+        config = load(WorkerOptions(require=("jobless",)), resources)
+    assert config.warnings == [
+        "the application declares no jobs: name the modules of your jobs with -r, or import them there"
+    ]
+
+
+def test_a_push_while_the_application_is_loaded_is_warned_about(tmp_path, capsys):
+    (tmp_path / "pushing.py").write_text("from offsider import job\n@job\ndef greet(): ...\ngreet.enqueue()\n")
+    pushed = []
+    with registry.isolated(), test_mode.diverted(pushed.extend), ExitStack() as resources:
+        load(WorkerOptions(require=("pushing",)), resources)
+        sys.modules["pushing"].greet.enqueue()
+    assert len(pushed) == 2
+    (warning,) = capsys.readouterr().out.splitlines()
+    assert "pushing.greet was pushed while the application was loaded" in warning
+    assert "below `if __name__ ==" in warning
 
 
 def test_the_tag_is_the_folders_name(tmp_path):

@@ -108,6 +108,7 @@ def test_one_function_is_called_once_and_foreign_ones_never(write):
         ({}, "nowhere", "cannot load nowhere: no module 'nowhere' in the current folder or on PYTHONPATH"),
         ({}, "nowhere.jobs", "no module 'nowhere'"),
         ({"a1": ""}, "a1.jobs", "no module"),
+        ({}, "nowhere:app", "cannot load nowhere:app: name only the module, as in -r nowhere"),
         ({}, "gone.py", "cannot load gone.py: file not found"),
         (
             {"a2": "\nimport not_there_at_all\n"},

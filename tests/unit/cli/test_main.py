@@ -44,6 +44,17 @@ def test_the_option_of_celery_for_the_application_names_ours(words):
     assert "name the module of your jobs with -r" in result.output
 
 
+def test_the_option_of_celery_for_queues_names_ours():
+    assert "name each queue with -q" in call("worker", "-r", "app", "-Q", "mails").output
+
+
+def test_an_application_without_its_option_names_the_option():
+    result = call("worker", "app")
+    assert result.exit_code == 2
+    assert "unexpected extra argument (app): name the module of your jobs with -r" in result.output
+    assert "-r" not in call("version", "app").output
+
+
 def test_another_unknown_option_is_a_usage_error():
     result = call("worker", "--requir", "app")
     assert result.exit_code == 2

@@ -59,6 +59,11 @@ def test_anything_else_is_refused(written):
         QueueSpec.parse(written)
 
 
+def test_queues_in_one_word_are_refused_with_the_next_step():
+    with pytest.raises(ConfigurationError, match="got 'default,mails'; list each queue separately"):
+        QueueSpec.parse("default,mails")
+
+
 def test_a_queue_named_twice_is_refused():
     with pytest.raises(ConfigurationError, match="'low' is named twice"):
         parse_all(["low,3", "high", "low"])

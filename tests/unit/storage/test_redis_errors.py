@@ -72,5 +72,18 @@ def test_a_cluster_is_called_one_with_the_way_out(error):
     )
 
 
+def test_an_address_that_cannot_be_reached_comes_with_the_next_step():
+    error = exceptions.TimeoutError("Timeout connecting to server")
+    plain = str(translate(error, sent=False, server="redis://host"))
+    assert plain.endswith("(start it, or set REDIS_URL or its url in the configuration to another server)")
+    tls = str(translate(error, sent=False, server="rediss://host"))
+    assert tls.endswith("to another server, or redis:// in its URL if it does not use TLS)")
+
+
+def test_another_program_at_the_port_is_called_no_redis_server():
+    failure = translate(exceptions.InvalidResponse('Protocol error, got "<"'), sent=True, server="redis://host")
+    assert str(failure).startswith('redis://host is not a Redis server (Protocol error, got "<"): set REDIS_URL')
+
+
 def test_roles_that_changed_ask_for_another_connection():
     assert {"READONLY", "UNBLOCKED", "MASTERDOWN", "NOREPLICAS"} == REROUTE

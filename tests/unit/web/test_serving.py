@@ -70,5 +70,5 @@ def test_a_port_in_use_is_reported():
         assert address(first, "127.0.0.1") == f"http://127.0.0.1:{port}/"
         assert address(first, "0.0.0.0") == f"http://localhost:{port}/"
         assert address(first, "::1") == f"http://[::1]:{port}/"
-        with pytest.raises(ConfigurationError, match=f"cannot listen on 127.0.0.1:{port}"):
+        with pytest.raises(ConfigurationError, match=f"cannot listen on 127.0.0.1:{port}: .* choose another .* --port"):
             listening("127.0.0.1", port)
