@@ -3,7 +3,8 @@
 
     python3 dev.py demo [--seconds N]     a small application on its own server; its last line counts lost jobs
     python3 dev.py test                   lint, types, every test, the lower layers' coverage, the scoreboard,
-                                          and on Debian the engine's tests on CPython 3.14 as well
+                                          those of Django also with 4.2, and on Debian the engine's tests and those
+                                          of Django (with 6) on CPython 3.14
     python3 dev.py test PATH... [-k x]    pytest alone, in parallel, with these arguments (`--` before them is allowed)
     python3 dev.py quick [REVISION]       lint, types and the tests nearest to your change (since REVISION), in 90 s
     python3 dev.py lint [--fix]           ruff, its formatter, and the layers (import-linter)
@@ -44,6 +45,7 @@ SYSTEM_PARTS = {
     "chromium": "chromium",
     "promtool": "prometheus",
     "patchelf": "patchelf",
+    "pg_createcluster": "postgresql",
 }
 # Tests wait for processes and servers more than they compute, hence more workers than cores.
 PARALLEL = ("-n", os.environ.get("OFFSIDER_TEST_WORKERS", "4"), "--dist", "worksteal")
@@ -127,7 +129,7 @@ def system_packages(*, install: bool) -> bool:
     root = [] if os.geteuid() == 0 else ["sudo", "-n"]
     must(*root, "apt-get", "update")
     must(*root, "env", "DEBIAN_FRONTEND=noninteractive", *line.split())
-    for service in {"redis-server", "prometheus"} & set(missing):
+    for service in {"redis-server", "prometheus", "postgresql"} & set(missing):
         # Debian starts the service at installation; the tests start their own servers.
         run(*root, "service", service, "stop")
         if Path("/run/systemd/system").exists():
@@ -182,10 +184,13 @@ def test(words: Sequence[str]) -> int:
     began = time.monotonic()
     # Together, since both wait more than they compute.
     with ThreadPoolExecutor(1) as beside:
-        older = beside.submit(_shown_at_its_end, "python", "scripts/python314.py")
+        others = {
+            name: beside.submit(_shown_at_its_end, "python", f"scripts/{script}.py")
+            for name, script in (("django 4.2", "django42"), ("python 3.14", "python314"))
+        }
         results["scoreboard"] = scoreboard([])
-        results["python 3.14"] = older.result()
-    print(f"dev.py: scoreboard and python 3.14 took {time.monotonic() - began:.0f} s", flush=True)
+        results |= {name: other.result() for name, other in others.items()}
+    print(f"dev.py: scoreboard, {' and '.join(others)} took {time.monotonic() - began:.0f} s", flush=True)
     skipped = [name for name, code in results.items() if code == SKIPPED]
     failed = [name for name, code in results.items() if code not in {0, SKIPPED}]
     passed = [name for name, code in results.items() if code == 0]
@@ -250,6 +255,7 @@ def lock(words: Sequence[str]) -> int:
     return _all_of(
         (*pin, *words, "--extra", "dev", "--output-file", "requirements/dev.txt"),
         (*pin, *same, "--extra", "demo", "--output-file", "requirements/demo.txt"),
+        (*compile_, *silent, *words, "requirements/django-4.2.in", "--output-file", "requirements/django-4.2.txt"),
     )
 
 

@@ -4,8 +4,8 @@
 2. Otherwise download the packages of Debian's `forky` from the mirror of this machine's apt into a cache folder, and
    unpack them there with their own libc. This installs nothing and needs no root.
 3. Install requirements/dev.txt (checked by hash) and this project into `.venv-3.14`.
-4. Run scripts/run_tests.py there; without arguments the unit tests, and those of storage, client and worker on one
-   server.
+4. Run scripts/run_tests.py there; without arguments the unit tests, and those of storage, client, worker and Django (6)
+   on one server.
 
 If the interpreter is not available, the last line contains SKIPPED and the reason, and the exit code is SKIPPED.
 """
@@ -29,6 +29,7 @@ TESTS = (
     "tests/redis/storage",
     "tests/redis/client",
     "tests/redis/worker",
+    "tests/redis/django",
     "tests/process/worker/test_time_limits.py",
 )
 #: Exits with 0 if the interpreter is complete and has the GIL; the tests do not cover free-threaded builds.

@@ -7,6 +7,7 @@ Fixtures
     server          that server itself (an EmbeddedServer: folder, pid, url)
     embedded_url    URL of the empty Valkey alone, where one server says enough
     make_server     makes further servers: make_server(maxmemory="2mb"), make_server(kind="valkey", port=0)
+    postgresql_host the host of the session's PostgreSQL, for psycopg: the user is `postgres`; make your database
     tls_server      a redis7 that speaks TLS: .url, .ca_file, .cert_file, .key_file
 
 A part that is missing on this machine skips its tests with the reason; under CI=true such a skip is a failure.
@@ -29,6 +30,7 @@ from hypothesis import HealthCheck, settings
 from offsider.embedded import EmbeddedServer, wheel_binary
 from offsider.embedded.address import free_port
 from offsider.worker.run.interrupt import OBSTACLE
+from tests import postgresql
 from tests.certificates import Certificates, make_certificates
 from tests.parts import HOW_TO_GET, is_here
 from tests.threads import our_threads
@@ -138,6 +140,13 @@ def embedded_url(server_of: Callable[[str], EmbeddedServer]) -> str:
 def raw_redis(redis_url: str) -> Iterator[redis.Redis]:
     with redis.Redis.from_url(redis_url) as client:
         yield client
+
+
+@pytest.fixture(scope="session")
+def postgresql_host() -> Iterator[str]:
+    need("postgresql")
+    with postgresql.server() as host:
+        yield host
 
 
 def emptied(server: EmbeddedServer) -> EmbeddedServer:

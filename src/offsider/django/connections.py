@@ -4,11 +4,14 @@
 # Django has no types.
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Coroutine, Generator
 from contextlib import contextmanager
+from typing import Any
 
 from asgiref.sync import SyncToAsync, ThreadSensitiveContext
 from django.db import close_old_connections, connections
+
+from offsider.runtime.context import current_job_or_none
 
 
 @contextmanager
@@ -17,7 +20,17 @@ def connections_of_a_job() -> Generator[None, None, None]:
 
     An ``async def`` job runs database calls in a thread of its own, as an async view does; its connections are closed
     with that thread, or returned to their pool. In a shared thread, one job could close another job's connection.
+    The worker's own thread may end after such a job, so its connections are closed regardless of their age.
     """
+    run, close = current_job_or_none(), close_old_connections
+
+    def noting(coroutine: Coroutine[Any, Any, Any]) -> Coroutine[Any, Any, Any]:
+        nonlocal close
+        close = connections.close_all
+        return coroutine
+
+    if run is not None:
+        run.wrap_coroutine(noting)
     close_old_connections()
     threads = ThreadSensitiveContext()
     token = SyncToAsync.thread_sensitive_context.set(threads)
@@ -29,4 +42,4 @@ def connections_of_a_job() -> Generator[None, None, None]:
         if executor is not None:  # the job made database calls from a coroutine
             executor.submit(connections.close_all)
             executor.shutdown(wait=False)  # a query of a cancelled job may still run there
-        close_old_connections()
+        close()
