@@ -23,6 +23,12 @@ MODULES = (
     "offsider.testing",
     "offsider.web",
 )
+#: Public in their module only
+INNER = {
+    "offsider.django.middleware.caller_of",
+    "offsider.django.task_backend.find_task",
+    "offsider.django.task_backend.run_task",
+}
 CENTRAL = ("offsider.Config", "offsider.JobContext", "offsider.Client", "offsider.AsyncClient")
 # Former names of things that have another place now: they raise a warning, and no page shows them.
 FORMER = {"for_server", "make_redis", "shared_redis", "leads", "close"}
@@ -56,6 +62,20 @@ def test_names_that_the_pages_import_have_a_place_in_the_reference(package):
     places = {found(package, path).path for path in LISTED}
     assert len(used) > 8
     assert sorted(path for path in used if found(package, path).path not in places) == []
+
+
+def test_public_names_of_the_django_app_have_a_place_in_the_reference(package):
+    """Its modules have no ``__all__``: Django imports most of them itself, under names of its own choice."""
+    of_django = {"admin", "apps", "checks", "management", "migrations", "models"}
+    names = {
+        member.path
+        for name, module in package["django"].modules.items()
+        if name not in of_django
+        for member in module.members.values()
+        if not member.is_alias and member.is_public and (member.is_function or member.is_class)
+    }
+    assert len(names) > 8
+    assert sorted(names - set(LISTED) - INNER) == []
 
 
 def test_no_name_has_two_places():

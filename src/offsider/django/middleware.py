@@ -15,7 +15,7 @@ from offsider.runtime.propagation import edge
 try:
     from asgiref.sync import iscoroutinefunction, markcoroutinefunction
 except ImportError as error:
-    raise missing("django", "django") from error
+    raise missing("offsider.django", "django") from error
 
 
 class CallerId:

@@ -15,8 +15,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import quote
 
-from offsider.web.mounting import Servers, named, web_app
-from offsider.web.options import Authorize, WebOptions
+from offsider.web.mounting import WHO, Servers, behind, checked_name
+from offsider.web.options import Authorize
 from offsider.web.redaction import Redact
 from offsider.web.request import LARGEST_BODY_BYTES, Request
 
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 #: Returns the user name for a Django request, or None.
 Who: TypeAlias = Callable[[Any], str | None]
-#: Key of the user name in the request context.
-WHO = "offsider.who"
 #: Key of Django's user there.
 USER = "offsider.user"
 _LETTERS = "/:@!$&'()*+,;=~"
@@ -61,22 +59,13 @@ def pages(
 
     @cache  # at the first request, so that `manage.py check` can report a wrong configuration
     def app() -> WebApp:
-        options = WebOptions(
-            servers=named(config),
-            authenticate=_who,
-            authorize=authorize,
-            redact=redact,
-            read_only=read_only,
-            check_host=False,  # Django's ALLOWED_HOSTS does
-            app_url=app_url,
-        )
-        return web_app(options)
+        return behind(config, authorize=authorize, redact=redact, read_only=read_only, app_url=app_url)
 
     # Imported here: Django has no types, and is an extra.
     http, urls = import_module("django.http"), import_module("django.urls")
 
     def answer(request: Any, path: str = "") -> Any:
-        who = authenticate(request)
+        who = checked_name(authenticate(request), authenticate)
         if who is None and login and not _is_logged_in(request):
             return import_module("django.contrib.auth.views").redirect_to_login(request.get_full_path(), _login_url())
         response = app().respond(_request_of(request, path, who))
@@ -101,10 +90,6 @@ def _login_url() -> str:
         return str(urls.reverse("admin:login"))
     except urls.NoReverseMatch:
         return str(import_module("django.shortcuts").resolve_url(import_module("django.conf").settings.LOGIN_URL))
-
-
-def _who(request: Request) -> str | None:
-    return request.context[WHO] or None
 
 
 def _request_of(request: Any, path: str, who: str | None) -> Request:

@@ -15,13 +15,14 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, cast
 
 from offsider.core.errors import ConfigurationError, InvalidJob
+from offsider.integrations.missing import missing
 
 try:
     import fastapi
     from fastapi import params
     from starlette.requests import Request
 except ImportError as error:
-    raise ConfigurationError('offsider.fastapi needs more: pip install "offsider[fastapi]"') from error
+    raise missing("offsider.fastapi", "fastapi") from error
 
 
 def _moved(what: str) -> ConfigurationError:

@@ -6,20 +6,16 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
 
-from offsider.core.errors import ConfigurationError
+from offsider.integrations.missing import missing
 from offsider.web.asgi_adapter import AsgiApp, Receive, Scope, Send
-from offsider.web.mounting import Servers, named, web_app
-from offsider.web.options import Authorize, WebOptions
+from offsider.web.mounting import WHO, Servers, behind, checked_name
+from offsider.web.options import Authorize
 from offsider.web.redaction import Redact
-from offsider.web.request import Request as WebRequest
 
 try:
     from fastapi import APIRouter, Depends, Request, Response
 except ImportError as error:
-    raise ConfigurationError('offsider.fastapi needs more: pip install "offsider[fastapi]"') from error
-
-#: Key of the user name in the scope.
-WHO = "offsider.who"
+    raise missing("offsider.fastapi", "fastapi") from error
 
 
 def pages(
@@ -39,25 +35,13 @@ def pages(
         config: the server, or several by name; default: the configuration of this process.
         authorize, redact, read_only, app_url: as for `offsider.web.asgi`.
     """
-    options = WebOptions(
-        servers=named(config),
-        authenticate=_who,
-        authorize=authorize,
-        redact=redact,
-        read_only=read_only,
-        check_host=False,  # a matter of the application: TrustedHostMiddleware
-        app_url=app_url,
-    )
-    asgi = AsgiApp(web_app(options))
+    asgi = AsgiApp(behind(config, authorize=authorize, redact=redact, read_only=read_only, app_url=app_url))
     router = APIRouter(include_in_schema=False)
 
     # The router converts no result: the response below writes itself.
     @router.api_route("/{path:path}", methods=["GET", "HEAD", "POST"], response_model=None)
     async def page(path: str, request: Request, who: Any = Depends(user)) -> Response:  # noqa: B008
-        if who is not None and not isinstance(who, str):
-            name = getattr(user, "__qualname__", repr(user))
-            raise ConfigurationError(f"{name} must return the name of the user or None, got {type(who).__name__}")
-        return _Page(asgi, {**_mounted(request.scope, path), WHO: who})
+        return _Page(asgi, {**_mounted(request.scope, path), WHO: checked_name(who, user)})
 
     return router
 
@@ -84,7 +68,3 @@ def _mounted(scope: Scope, path: str) -> Scope:
     # A proxy has removed the root path.
     raw = quote(root).encode() + scope["raw_path"] if scope.get("raw_path") else b""
     return {**scope, "root_path": root + mount, "path": root + whole, "raw_path": raw}
-
-
-def _who(request: WebRequest) -> str | None:
-    return request.context[WHO] or None

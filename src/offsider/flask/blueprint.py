@@ -5,21 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from offsider.core.errors import ConfigurationError
-from offsider.web.mounting import Servers, named, web_app
-from offsider.web.options import Authorize, WebOptions
+from offsider.integrations.missing import missing
+from offsider.web.mounting import WHO, Servers, behind, checked_name
+from offsider.web.options import Authorize
 from offsider.web.redaction import Redact
-from offsider.web.request import Request
 from offsider.web.wsgi_adapter import request_of
 
 try:
     from flask import Blueprint, Response, request
     from werkzeug.wrappers import Response as BaseResponse
 except ImportError as error:
-    raise ConfigurationError('offsider.flask needs more: pip install "offsider[flask]"') from error
-
-#: Key of the user name in the environ.
-WHO = "offsider.who"
+    raise missing("offsider.flask", "flask") from error
 
 
 def pages(
@@ -39,16 +35,7 @@ def pages(
         config: the server, or several by name; default: the configuration of this process.
         authorize, redact, read_only, app_url: as for `offsider.web.wsgi`.
     """
-    options = WebOptions(
-        servers=named(config),
-        authenticate=_who,
-        authorize=authorize,
-        redact=redact,
-        read_only=read_only,
-        check_host=False,  # a matter of the application: TRUSTED_HOSTS
-        app_url=app_url,
-    )
-    app = web_app(options)
+    app = behind(config, authorize=authorize, redact=redact, read_only=read_only, app_url=app_url)
     blueprint = Blueprint("offsider", __name__)
 
     @blueprint.route("/", defaults={"path": ""}, methods=["GET", "HEAD", "POST"])
@@ -57,19 +44,10 @@ def pages(
         who = user()
         if isinstance(who, BaseResponse):
             return who
-        if who is not None and not isinstance(who, str):
-            name = getattr(user, "__qualname__", repr(user))
-            raise ConfigurationError(
-                f"{name} must return the user's name, None or a response, got {type(who).__name__}"
-            )
-        made = app.respond(request_of(_below(request.environ, path) | {WHO: who}))
+        made = app.respond(request_of(_below(request.environ, path) | {WHO: checked_name(who, user)}))
         return Response(made.body, made.status, list(made.headers))
 
     return blueprint
-
-
-def _who(visit: Request) -> str | None:
-    return visit.context[WHO] or None
 
 
 def _below(environ: dict[str, Any], path: str) -> dict[str, Any]:

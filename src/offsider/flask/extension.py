@@ -12,6 +12,7 @@ from offsider.config.application import Application, application
 from offsider.config.config import Config
 from offsider.config.default import default_config, is_of_worker, use_application
 from offsider.core.errors import ConfigurationError
+from offsider.integrations.missing import missing
 from offsider.integrations.wsgi import CallerId
 from offsider.runtime.context import JobContext
 
@@ -20,7 +21,7 @@ try:
     from flask import Flask
     from flask.cli import ScriptInfo
 except ImportError as error:
-    raise ConfigurationError('offsider.flask needs more: pip install "offsider[flask]"') from error
+    raise missing("offsider.flask", "flask") from error
 
 logger = logging.getLogger("offsider")
 

@@ -5,6 +5,6 @@ from __future__ import annotations
 from offsider.core.errors import ConfigurationError
 
 
-def missing(integration: str, extra: str) -> ConfigurationError:
+def missing(package: str, extra: str) -> ConfigurationError:
     """Return the error with the command that installs the library."""
-    return ConfigurationError(f'offsider.integrations.{integration} needs more: pip install "offsider[{extra}]"')
+    return ConfigurationError(f'{package} needs more: pip install "offsider[{extra}]"')

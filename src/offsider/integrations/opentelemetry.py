@@ -29,7 +29,7 @@ try:
     from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 except ImportError as error:
-    raise missing("opentelemetry", "otel") from error
+    raise missing("offsider.integrations.opentelemetry", "otel") from error
 
 SYSTEM = "sidekiq"
 FIELDS = ("traceparent", "tracestate")

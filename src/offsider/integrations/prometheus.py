@@ -13,7 +13,7 @@ try:
     from prometheus_client.core import Metric
     from prometheus_client.registry import Collector
 except ImportError as error:
-    raise missing("prometheus", "prometheus") from error
+    raise missing("offsider.integrations.prometheus", "prometheus") from error
 
 from offsider.prometheus.fleet import read_families
 from offsider.prometheus.text import metric_of

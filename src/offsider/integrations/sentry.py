@@ -26,7 +26,7 @@ try:
     import sentry_sdk
     from sentry_sdk.utils import current_stacktrace
 except ImportError as error:
-    raise missing("sentry", "sentry") from error
+    raise missing("offsider.integrations.sentry", "sentry") from error
 
 if TYPE_CHECKING:
     from sentry_sdk.tracing import Span

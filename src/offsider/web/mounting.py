@@ -18,6 +18,8 @@ from offsider.web.wsgi_adapter import WsgiApp
 if TYPE_CHECKING:
     from offsider.web.app import WebApp
 
+#: Key of the user's name in the context of requests, for `behind`.
+WHO = "offsider-user"
 Servers: TypeAlias = Config | Mapping[str, Config | Installation] | None
 #: Name of a single server without a name.
 ONLY = "redis"
@@ -84,6 +86,30 @@ def wsgi(
         app_url=app_url,
     )
     return WsgiApp(web_app(guarded(options, insecure=insecure)))
+
+
+def behind(
+    config: Servers, *, authorize: Authorize | None, redact: Redact | None, read_only: bool, app_url: str
+) -> WebApp:
+    """Make the web UI for a framework that checks users and hosts itself, and passes the user's name as `WHO`."""
+    options = WebOptions(
+        servers=named(config),
+        authenticate=lambda request: request.context[WHO] or None,
+        authorize=authorize,
+        redact=redact,
+        read_only=read_only,
+        check_host=False,
+        app_url=app_url,
+    )
+    return web_app(options)
+
+
+def checked_name(who: object, source: object) -> str | None:
+    """Return the name that the function ``source`` of the application returned. ConfigurationError if it is no name."""
+    if who is None or isinstance(who, str):
+        return who
+    name = getattr(source, "__qualname__", repr(source))
+    raise ConfigurationError(f"{name} must return the user's name or None, got {type(who).__name__}")
 
 
 def web_app(options: WebOptions) -> WebApp:

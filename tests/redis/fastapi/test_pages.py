@@ -107,7 +107,7 @@ def test_a_user_object_is_refused_so_that_it_is_not_logged(config):
     def user() -> object:
         return {"name": "kim", "password": "secret"}
 
-    with pytest.raises(ConfigurationError, match="user must return the name of the user or None, got dict"):
+    with pytest.raises(ConfigurationError, match="user must return the user's name or None, got dict"):
         TestClient(application(config, user)).get("/jobs/")
 
 

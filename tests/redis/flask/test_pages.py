@@ -87,5 +87,5 @@ def test_a_callable_may_abort(config):
 
 
 def test_a_user_object_is_refused_so_that_it_is_not_logged(config):
-    with pytest.raises(Exception, match="must return the user's name, None or a response, got dict"):
+    with pytest.raises(Exception, match="must return the user's name or None, got dict"):
         client(config, lambda: {"password": "secret"}).get("/jobs/")

@@ -5,6 +5,6 @@ from offsider.integrations.missing import missing
 
 
 def test_it_names_the_integration_and_the_way_out():
-    error = missing("opentelemetry", "otel")
+    error = missing("offsider.integrations.opentelemetry", "otel")
     assert isinstance(error, ConfigurationError)
     assert str(error) == 'offsider.integrations.opentelemetry needs more: pip install "offsider[otel]"'

@@ -39,7 +39,7 @@ def dogstatsd(host: str | None = None, port: int | None = None, **options: Any) 
     try:
         package: Any = import_module("datadog.dogstatsd")  # takes 70 ms: only workers need it
     except ImportError as error:
-        raise missing("statsd", "statsd") from error
+        raise missing("offsider.integrations.statsd", "statsd") from error
     defaults = {
         "namespace": "sidekiq",
         "disable_buffering": False,
