@@ -1,9 +1,10 @@
 """Import the application that a worker runs: modules, ``.py`` files and folders.
 
 1. Put the current folder on the import path, as ``python -m`` does.
-2. Import each target. A file is imported under its name in its package, so that its jobs have the same stored names
+2. Let the web application configure the worker, if there is one.
+3. Import each target. A file is imported under its name in its package, so that its jobs have the same stored names
    as those that the web process pushes. For a folder, import every module directly inside.
-3. Call the function ``configure(config)`` of each imported module that has one, in import order.
+4. Call the function ``configure(config)`` of each imported module that has one, in import order.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from offsider.cli.failure import explain
-from offsider.config.application import application
 from offsider.core.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -49,18 +49,23 @@ def folder_beside(targets: Sequence[str]) -> Path | None:
 
 def has_application(config: Config) -> bool:
     """Whether there is something to load or loaded already: a module of ``-r``, or the application of a framework."""
-    return bool(config.worker.require or config.application or application())
+    return bool(config.worker.require or config.application)
 
 
 def load_application(targets: Iterable[str], config: Config) -> list[ModuleType]:
-    """Import every target, after that of a web framework, and let it configure the worker.
+    """Let the web application configure the worker, then import every target and let it do the same.
 
     Raises:
         BrokenApplication: a target is missing or raised an error; the message names the line in the user's code.
     """
     _put_on_path(Path.cwd())
     modules: list[ModuleType] = []
-    for target in (*filter(None, [config.application]), *targets):
+    if config.application is not None:
+        try:
+            config.application.configure(config)
+        except ITS_OWN as error:
+            raise BrokenApplication(explain(f"cannot load {config.application.origin}", error)) from error
+    for target in targets:
         try:
             modules += _import_target(target)
         except BrokenApplication:

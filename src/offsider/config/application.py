@@ -1,6 +1,8 @@
-"""The web application of this process: its settings and code apply to every configuration that is loaded.
+"""The web application of this process: its settings apply to every configuration that is loaded.
 
-A framework starts ``flask offsider worker`` with the application loaded, so the worker has the same settings.
+1. An extension such as that of Flask sets it, or the environment names it: the settings module of a Django project.
+2. `Config.load` reads its settings.
+3. Its code configures the default configuration, and the one of a command, when that loads the application.
 """
 
 from __future__ import annotations
@@ -19,14 +21,17 @@ class Application:
         origin: the place of its settings, for messages.
         settings: as in a configuration file, ``{"redis": {"url": …}}``; stronger than the file, weaker than the
             environment.
-        configure: called with each loaded `Config`, for middleware.
+        configure: imports the rest of the application and adds middleware to a `Config`.
         command: the command that starts the commands of offsider with this application.
+        replaces_file: the settings replace the configuration file, unless one is named; they may have
+            ``environments``.
     """
 
     origin: str
     settings: Mapping[str, Any]
     configure: Callable[[Any], object]
     command: tuple[str, ...] = (sys.executable, "-m", "offsider")
+    replaces_file: bool = False
 
 
 _application: Application | None = None

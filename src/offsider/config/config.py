@@ -15,7 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from offsider.config.application import Application, application
+from offsider.config.application import Application
 from offsider.config.capsule import Capsule
 from offsider.config.checks import (
     check_different_servers,
@@ -74,8 +74,7 @@ class Config(Hooks):
         periodic: the tables ``[periodic.NAME]`` of the file, by name, for the extension of periodic jobs.
         shared: objects that users of this configuration share; see `Installation` for its pools.
         file: the configuration file that was read, if any.
-        application: the module that configures it for a web framework, such as ``offsider.django.application`` in a
-            Django project; empty for none.
+        application: the web application that configures it: a Django project or a Flask application; None for none.
         warnings: problems that are not errors; the command line logs them.
     """
 
@@ -92,7 +91,7 @@ class Config(Hooks):
         self._extensions: dict[str, Extension] = {}
         self.shared = Shared()
         self.file: Path | None = None
-        self.application = ""
+        self.application: Application | None = None
         self.warnings: list[str] = []
         self.redis = RedisSection()
         self.server = MAIN
@@ -140,9 +139,6 @@ class Config(Hooks):
         config._apply(
             read_all(None if path is None else Path(path), folders, environ, overrides or {}, for_worker=for_worker)
         )
-        app = application()
-        if app is not None:
-            app.configure(config)
         return config
 
     def adopt(self, app: Application) -> None:

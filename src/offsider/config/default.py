@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from importlib import import_module
 from typing import TypeVar
 
 from offsider.config.application import Application, set_application
@@ -20,7 +19,7 @@ _worker: Config | None = None
 def default_config() -> Config:
     """Return the default configuration: set by `set_default_config`, or loaded once from files and the environment.
 
-    In a Django project with the app ``offsider.django``, that app also configures it.
+    The web application, if any, configures it.
 
     Raises:
         ConfigurationError: a file or a variable is invalid.
@@ -29,8 +28,8 @@ def default_config() -> Config:
     with _lock:
         if _default is None:
             made = Config.load()
-            if made.application:
-                import_module(made.application).configure(made)
+            if made.application is not None:
+                made.application.configure(made)
             _default = made
         return _default
 

@@ -1,4 +1,4 @@
-"""The table ``OFFSIDER`` of a Django project's settings, read as a configuration file.
+"""A Django project as the application of the process: the table ``OFFSIDER`` of its settings, and its app.
 
 Only the settings are imported, not the applications: a supervisor reads the configuration before it forks, and each
 worker imports the applications itself.
@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
 
-from offsider.config.files import Document
+from offsider.config.application import Application
 from offsider.core.errors import ConfigurationError
 
 VARIABLE = "DJANGO_SETTINGS_MODULE"
@@ -24,8 +25,8 @@ APPLICATION = "offsider.django.application"
 OF_THE_APP = frozenset({"configure"})
 
 
-def django_project(environ: Mapping[str, str]) -> Document | None:
-    """Return the table; None without a Django project, or if the app is not in its ``INSTALLED_APPS``.
+def django_project(environ: Mapping[str, str]) -> Application | None:
+    """Return the project; None without one, or if the app is not in its ``INSTALLED_APPS``.
 
     Raises:
         ConfigurationError: the settings cannot be imported, or the table is not a dict.
@@ -40,7 +41,11 @@ def django_project(environ: Mapping[str, str]) -> Document | None:
     if not isinstance(table, dict):
         raise ConfigurationError(f"{name}: {TABLE} must be a dict of settings, got {table!r}")
     tree = {key: value for key, value in cast("dict[str, object]", table).items() if key not in OF_THE_APP}
-    return Document(Path(f"{name}.{TABLE}"), tree)
+    return Application(f"{name}.{TABLE}", tree, _configure, replaces_file=True)
+
+
+def _configure(config: object) -> None:
+    import_module(APPLICATION).configure(config)
 
 
 def _settings(name: str) -> Any:

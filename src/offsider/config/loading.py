@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from offsider.config.application import application
-from offsider.config.django_settings import APPLICATION, django_project
+from offsider.config.application import Application, application
+from offsider.config.django_settings import django_project
 from offsider.config.environment import (
     DEFAULT_ENVIRONMENT,
     environment_name,
@@ -29,13 +29,13 @@ class Loaded:
     Attributes:
         file: the configuration file that was read, if any.
         warnings: for the log of the command line.
-        application: module of the Django app that configures the process; empty for none.
+        application: the web application that configures the process, if any.
         written: defaults of the platform, the file, then the application.
         stronger: environment variables, then the command line. They also override the shard that a worker serves.
     """
 
     file: Path | None
-    application: str
+    application: Application | None
     warnings: tuple[str, ...]
     written: tuple[Assignment, ...]
     stronger: tuple[Assignment, ...]
@@ -55,17 +55,19 @@ def read_all(
         ConfigurationError: a source cannot be read, or sets something unknown.
     """
     given = [_override(name, value) for name, value in overrides.items()]
-    project = django_project(environ)
-    document = project if path is None and project is not None else find(path, folders)
+    app = application() or django_project(environ)
+    if path is None and app is not None and app.replaces_file:
+        document: Document | None = Document(Path(app.origin), app.settings)
+    else:
+        document = find(path, folders)
     written = [*from_platform(environ)]
     if document is not None:
         written += from_document(document, _environment(document, given, environ), environ)
-    app = application()
-    if app is not None:
+    if app is not None and not app.replaces_file:
         written += from_tree(app.settings, app.origin, environ)
     return Loaded(
         None if document is None else document.path,
-        "" if project is None else APPLICATION,
+        app,
         (*(document.notes if document is not None else ()), *odd_variables(environ)),
         tuple(written),
         (*from_environ(environ, for_worker=for_worker), *given),

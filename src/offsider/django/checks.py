@@ -32,7 +32,7 @@ def _found() -> Iterator[CheckMessage]:
         hint = f"{TABLE} has the keys of offsider.toml, such as {{'url': 'redis://localhost', 'concurrency': 10}}."
         yield Error(str(error), hint=hint, id="offsider.E001")
         return
-    if not config.application:
+    if config.application is None:
         yield Warning(
             f"{TABLE} is not read, because {VARIABLE} is not set.",
             hint=f"Set the environment variable {VARIABLE} to the module of the settings.",

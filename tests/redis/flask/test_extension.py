@@ -99,7 +99,7 @@ def test_each_job_of_a_worker_has_its_own_context(redis_url, kind):
         ran.release()
 
     work = declared(kind, seen)
-    with EmbeddedWorker(Config.load()):
+    with EmbeddedWorker():
         for error in ("", "no", ""):
             work.enqueue(error)
             assert ran.acquire(timeout=20)

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from offsider import Config, ConfigurationError
+from offsider.cli.application import BrokenApplication, load_application
 from offsider.cli.boot import configured
 from offsider.cli.options import WorkerOptions
 from offsider.cli.reload import Reloader
@@ -36,7 +37,7 @@ def test_its_settings_are_stronger_than_the_file_and_weaker_than_the_environment
     assert (config.worker.concurrency, config.worker.tag, config.redis.url) == (2, "file", "redis://environ")
     assert Config.load(environ={"HOST": "app"}).redis.url == "redis://app"
     assert Config.load(environ={"HOST": "x"}, overrides={"concurrency": 3}).worker.concurrency == 3
-    assert seen[0] is config
+    assert (seen, config.application) == ([], application())
 
 
 def test_the_default_configuration_has_them_whether_it_was_loaded_before_or_not(monkeypatch):
@@ -80,3 +81,19 @@ def test_the_reloader_starts_the_command_of_the_application():
     assert Reloader(WorkerOptions())._command == (sys.executable, "-m", "offsider")
     use_application(an_application())
     assert Reloader(WorkerOptions())._command == ("python", "app")
+
+
+def test_a_command_lets_the_application_configure_before_its_modules():
+    set_application(an_application(seen := []))
+    config = Config.load()
+    assert load_application([], config) == []
+    assert seen == [config]
+
+
+def test_an_application_that_cannot_be_loaded_is_named():
+    def fails(_config):
+        raise KeyError("no such section")
+
+    set_application(Application("SETTINGS", {}, fails))
+    with pytest.raises(BrokenApplication, match="cannot load SETTINGS: KeyError: 'no such section'"):
+        load_application([], Config.load())

@@ -22,7 +22,7 @@ def test_the_table_is_the_configuration_file(settings, tmp_path):
     (tmp_path / "offsider.toml").write_text("concurrency = 7\n")
     config = Config.load(environ=ENVIRON, cwd=tmp_path)
     assert (config.worker.concurrency, str(config.file)) == (3, "shop.settings.OFFSIDER")
-    assert config.application == "offsider.django.application"
+    assert config.application.origin == "shop.settings.OFFSIDER"
 
 
 def test_the_environment_and_the_command_line_override_it(settings):
@@ -33,17 +33,17 @@ def test_the_environment_and_the_command_line_override_it(settings):
 def test_a_given_file_replaces_it_but_the_app_still_configures(settings, tmp_path):
     (tmp_path / "other.toml").write_text("concurrency = 7\n")
     config = Config.load(tmp_path / "other.toml", environ=ENVIRON)
-    assert (config.worker.concurrency, config.application) == (7, "offsider.django.application")
+    assert (config.worker.concurrency, config.application.origin) == (7, "shop.settings.OFFSIDER")
 
 
 @pytest.mark.parametrize("apps", [[], ["offsider"], ["offsider.djangoes"]])
 def test_without_the_app_the_project_is_not_read(settings, apps):
     settings.INSTALLED_APPS = apps
-    assert Config.load(environ=ENVIRON).application == ""
+    assert Config.load(environ=ENVIRON).application is None
 
 
 def test_without_a_settings_module_no_settings_are_read(settings):
-    assert Config.load(environ={}).application == ""
+    assert Config.load(environ={}).application is None
 
 
 def test_the_app_may_be_named_by_its_class(settings):
