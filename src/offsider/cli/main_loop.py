@@ -2,7 +2,7 @@
 
 1. Send READY to systemd when the launcher has started.
 2. Handle signals one by one, including those sent through Redis: TSTP quiets, TERM and INT stop, a second INT stops at
-   once, TTIN dumps stacks, USR2 from a supervisor drains (exit once no job runs).
+   once, TTIN dumps stacks, USR2 from a supervisor drains (exit once no job runs), and ends a stop at once.
 3. Run a stop in a separate thread, so that a dump still works while the stop waits for jobs.
 4. In between: update the process title every second, notify systemd's watchdog, and, without a supervisor, check the
    memory.
@@ -142,9 +142,12 @@ class MainLoop:
             logger.info("press Ctrl-C again to stop at once: running jobs are requeued")
         else:
             # Only INT: a terminal sends it to the workers of a supervisor too, which sends them TERM.
-            logger.info("stopping at once: running jobs are requeued")
-            self._deadline = min(self._deadline, time.monotonic() + LAST_SECONDS)
-            self._launcher.hurry()
+            self._hurry()
+
+    def _hurry(self) -> None:
+        logger.info("stopping at once: running jobs are requeued")
+        self._deadline = min(self._deadline, time.monotonic() + LAST_SECONDS)
+        self._launcher.hurry()
 
     def _stop_launcher(self) -> None:
         try:
@@ -159,6 +162,9 @@ class MainLoop:
     def _end_when_idle(self) -> None:
         if not self._supervised:
             logger.warning("ignoring USR2: a rolling restart needs a supervisor (--processes)")
+            return
+        if self._stopper is not None:
+            self._hurry()
             return
         self._draining = True
         self._log_running_jobs()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from offsider.config import test_mode
 from offsider.config.suggestions import nearest
-from offsider.testing import wording
+from offsider.core.wording import counted
 from offsider.testing.enqueued_job import EnqueuedJob
 from offsider.testing.expectation import Expectation
 
@@ -19,7 +19,7 @@ def not_enough(expected: Expectation, jobs: Sequence[EnqueuedJob], wanted: int |
     if wanted is None:
         first = f"not enqueued: {expected}"
     else:
-        first = f"expected {wording.count(wanted, 'job')}, found {found}: {expected}"
+        first = f"expected {counted(wanted, 'job')}, found {found}: {expected}"
     lines = [first, *_listed(jobs), *_run(already_run), *waiting()]
     if not found:
         lines += _nearest(expected, jobs)
@@ -28,14 +28,14 @@ def not_enough(expected: Expectation, jobs: Sequence[EnqueuedJob], wanted: int |
 
 def unexpected(expected: Expectation, jobs: Sequence[EnqueuedJob]) -> str:
     """Return the message for an unexpected job."""
-    found = wording.count(sum(map(expected.matches, jobs)), "time")
+    found = counted(sum(map(expected.matches, jobs)), "time")
     return "\n".join([f"enqueued {found}, and should not be: {expected}", *_listed(jobs)])
 
 
 def _listed(jobs: Sequence[EnqueuedJob]) -> list[str]:
     if not jobs:
         return ["Nothing is enqueued."]
-    lines = [f"Enqueued, oldest first ({wording.count(len(jobs), 'job')}):"]
+    lines = [f"Enqueued, oldest first ({counted(len(jobs), 'job')}):"]
     lines += [f"  {number}. {job}" for number, job in enumerate(jobs[:MOST_SHOWN], 1)]
     if len(jobs) > MOST_SHOWN:
         lines.append(f"  ... and {len(jobs) - MOST_SHOWN} more")
@@ -45,7 +45,7 @@ def _listed(jobs: Sequence[EnqueuedJob]) -> list[str]:
 def _run(already_run: int) -> list[str]:
     if not already_run:
         return []
-    return [f"{wording.count(already_run, 'job')} ran already and {'is' if already_run == 1 else 'are'} not counted."]
+    return [f"{counted(already_run, 'job')} ran already and {'is' if already_run == 1 else 'are'} not counted."]
 
 
 def waiting() -> list[str]:
@@ -54,9 +54,8 @@ def waiting() -> list[str]:
     if not number:
         return []
     verb = "waits" if number == 1 else "wait"
-    pushes = wording.count(number, "push") if number == 1 else f"{number} pushes"
     advice = "In a TestCase of Django, which never commits, use `with self.captureOnCommitCallbacks(execute=True):`"
-    return [f"{pushes} {verb} for the commit of a transaction. {advice}."]
+    return [f"{counted(number, 'push')} {verb} for the commit of a transaction. {advice}."]
 
 
 def _nearest(expected: Expectation, jobs: Sequence[EnqueuedJob]) -> list[str]:

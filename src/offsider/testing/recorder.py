@@ -13,10 +13,11 @@ from offsider.config import test_mode
 from offsider.config.config import Config
 from offsider.core.errors import OffsiderError, Reschedule, TooManyReschedules
 from offsider.core.payload import rescheduled
+from offsider.core.wording import counted
 from offsider.jobs.call import Call, Delay
 from offsider.jobs.enqueuer import Moment
 from offsider.runtime.middleware import ServerMiddleware
-from offsider.testing import failure, wording
+from offsider.testing import failure
 from offsider.testing.enqueued_job import AnyJob, EnqueuedJob, name_of
 from offsider.testing.expectation import expect
 from offsider.testing.run import Runner
@@ -92,7 +93,7 @@ class Recorder:
         return True  # also if it is empty
 
     def __repr__(self) -> str:
-        return f"<Recorder of {wording.count(len(self), 'job')}>"
+        return f"<Recorder of {counted(len(self), 'job')}>"
 
     # ------------------------------------------------------------------------------------ running
     def drain(self, job: AnyJob | None = None, *, only_due: bool = False, limit: int = DRAIN_LIMIT) -> int:

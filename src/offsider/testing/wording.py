@@ -37,8 +37,3 @@ def moment(epoch_seconds: float) -> str:
     except (OverflowError, ValueError, OSError):
         return f"at {epoch_seconds!r}"
     return f"at {when:%Y-%m-%d %H:%M:%S} UTC"
-
-
-def count(number: int, noun: str) -> str:
-    """Format as ``1 job``, ``2 jobs``."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -314,6 +314,17 @@ def test_ctrl_c_reaches_everybody_and_ends_in_order(swarm):
     assert supervisor.worker.output.count("stopping: running jobs have") == 2
 
 
+def test_a_second_interrupt_of_the_supervisor_alone_stops_its_workers_at_once(swarm, stored, ledger):
+    supervisor = swarm("-c", "1", "-t", "60")
+    push(stored, "Long", 30)
+    wait_for(lambda: ledger.notes("start"))
+    supervisor.worker.send("INT")
+    supervisor.worker.until_says("running now: Long")
+    supervisor.worker.send("INT")
+    assert supervisor.worker.ended(10) == 0, supervisor.worker.output
+    assert stored.llen("queue:default") == 1
+
+
 def test_quiet_and_dump_are_for_all_workers(swarm, stored, ledger):
     supervisor = swarm("-c", "1")
     supervisor.worker.send("TTIN")

@@ -155,6 +155,18 @@ def test_a_worker_that_flask_did_not_start_warns_about_the_settings(caplog):
     assert config.worker.concurrency == Config().worker.concurrency
 
 
+def test_commands_about_declarations_know_the_jobs_of_the_application():
+    @job(queue="mails", name="welcome", urgency="high")
+    def welcome(user_id: int) -> None: ...
+
+    runner = create_app(routing={"rules": [["urgency=high", "urgent"], ["*", "default"]]}).test_cli_runner()
+    listed = runner.invoke(args=["offsider", "jobs", "list"])
+    assert listed.exit_code == 0, listed.output
+    assert any(line.split()[:3] == ["welcome", "urgent", "high"] for line in listed.output.splitlines()), listed.output
+    explained = runner.invoke(args=["offsider", "routes", "explain", "welcome"])
+    assert "urgency=high" in explained.output
+
+
 def test_flask_has_all_commands(redis_url):
     runner = create_app(redis={"url": redis_url}).test_cli_runner()
     listed = runner.invoke(args=["offsider", "--help"]).output

@@ -187,3 +187,10 @@ def test_too_much_memory_is_looked_after_here_or_by_the_supervisor(told, log, mo
     assert launcher.calls == ["stop"]
     assert ("this process must exit: it uses 300 MB" in log.text) is not supervised
     assert "running now: Hoard jid=1" in log.text
+
+
+def test_usr2_of_a_supervisor_during_a_stop_ends_it_at_once(told, log):
+    launcher = FakeLauncher()
+    assert MainLoop(launcher, FakeSignals(["TERM"], ["USR2"]), supervised=True).until_stopped() == 0
+    assert launcher.calls == ["stop", "hurry"]
+    assert "stopping at once" in log.text

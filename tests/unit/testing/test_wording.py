@@ -30,7 +30,3 @@ def test_a_moment_is_in_utc_or_a_bare_number():
     assert wording.moment(0) == "at 1970-01-01 00:00:00 UTC"
     assert wording.moment(1e18) == "at 1e+18"
     assert wording.moment(math.inf) == "at inf"
-
-
-def test_counts_have_their_plural():
-    assert [wording.count(number, "job") for number in (0, 1, 2)] == ["0 jobs", "1 job", "2 jobs"]

@@ -4,8 +4,8 @@
 2. With ``preload``: load the application, and refuse to fork if it has started threads.
 3. Fork the workers. They report over their parent links when they run.
 4. Sleep until a signal or a message of a worker arrives, or an action is due: restart, replace, kill.
-5. TERM and INT stop all workers, TSTP quiets them, TTIN makes them dump stacks. USR2 replaces them all by workers with
-   new code: this process executes itself again and keeps its ID.
+5. TERM and INT stop all workers, a second INT at once, TSTP quiets them, TTIN makes them dump stacks. USR2
+   replaces them all by workers with new code: this process executes itself again and keeps its ID.
 6. When the last worker has exited, the keeper requeues the jobs of killed workers, and the supervisor exits.
 
 The supervisor reaps every child, including orphans of jobs if it is PID 1. If only the keeper exits, only the keeper
@@ -81,6 +81,7 @@ class Supervisor:
         size = config.worker.processes or len(config.worker.groups)
         self._workers = Children(self._forker, size, lambda: self._config.worker.timeout_seconds)
         self._stop_by: float | None = None
+        self._interrupts = 0
         self._quieted = False
         self._broken = False
         self._reported_ready = False
@@ -217,6 +218,10 @@ class Supervisor:
     def _act_on(self, name: str) -> None:
         if name in STOPS:
             self._stop()
+            self._interrupts += name == "INT"
+            if self._interrupts > 1:
+                # A terminal sends INT to the workers too, `kill` does not. To a stopping worker USR2 means: at once.
+                self._workers.send("USR2")
         elif name == "TSTP":
             self._quiet()
         elif name == "TTIN":
