@@ -96,7 +96,7 @@ def updated(page: str, written: dict[str, str]) -> str:
 def outdated() -> Iterator[tuple[Path, str]]:
     """Yield each page that differs from the code, with its new text."""
     written = parts()
-    for path in sorted((ROOT / "docs").glob("*.md")):
+    for path in sorted((ROOT / "docs").rglob("*.md")):
         page = path.read_text()
         if (wanted := updated(page, written)) != page:
             yield path, wanted

@@ -53,7 +53,7 @@ def test_every_option_of_a_job_has_a_row_on_the_page():
 
 
 def test_every_word_is_on_the_page():
-    page = (ROOT / "docs" / "command-line.md").read_text()
+    page = (ROOT / "docs" / "reference" / "commands.md").read_text()
     assert [word for word in COMMANDS if f"## `offsider {word}`" not in page] == []
 
 
