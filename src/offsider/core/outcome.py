@@ -112,6 +112,13 @@ class Malformed:
     name = "malformed"
 
 
+@dataclass(frozen=True, slots=True)
+class NotAlone:
+    """The job must run alone, but other jobs run in this process; it moves to the tail of its queue."""
+
+    name = "not alone"
+
+
 #: Outcomes without a run: nothing is counted, and no retry is used up.
-NotBegun = Stranded | Deferred | Dropped | Moved
+NotBegun = Stranded | Deferred | Dropped | Moved | NotAlone
 Outcome = Succeeded | Failed | Rescheduled | NotBegun | Discarded | Skipped | Interrupted | Malformed

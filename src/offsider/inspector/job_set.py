@@ -24,7 +24,7 @@ from offsider.inspector.job_record import JobRecord
 from offsider.inspector.time_budget import steps
 from offsider.runtime.events import JobRemoved
 from offsider.storage import attempts, job_sets, quarantine
-from offsider.storage.job_sets import Move, Moved
+from offsider.storage.job_sets import Move, MoveResult
 from offsider.storage.queue_walk import digest
 
 KILLED = "killed by hand"
@@ -248,7 +248,7 @@ class JobSet:
     ) -> int:
         """`SetEntry.kill` for every matching job; see `retry_all`."""
 
-        def kill(batch: list[SetEntry]) -> list[Moved]:
+        def kill(batch: list[SetEntry]) -> list[MoveResult]:
             members = [(entry.raw, self._listable(entry)) for entry in batch]
             killed = job_sets.kill_many(self._redis, self._key, members, self._limits)
             return self._emit_removed(batch, killed, "kill", reason)
@@ -260,7 +260,7 @@ class JobSet:
         if wanted is None or (isinstance(wanted, JobFilter) and wanted.empty):
             return self.clear()
 
-        def delete(batch: list[SetEntry]) -> list[Moved]:
+        def delete(batch: list[SetEntry]) -> list[MoveResult]:
             removed = job_sets.remove_many(self._redis, self._key, [entry.raw for entry in batch])
             return self._emit_removed(batch, removed, "delete")
 
@@ -295,10 +295,10 @@ class JobSet:
             return job_sets.remove(self._redis, self._key, member)
         move = Move(member, prepared.raw, prepared.queue)
         moved = job_sets.enqueue(self._redis, self._key, [move], only_due=False)[0]
-        if moved is Moved.REFUSED:
+        if moved is MoveResult.REFUSED:
             msg = f"queue:{prepared.queue} is not a list and cannot store jobs; the job stays in {self.name}"
             raise RedisRefused(msg, code="WRONGTYPE")
-        return moved is Moved.DONE
+        return moved is MoveResult.DONE
 
     def reschedule(self, entry: SetEntry, at: float) -> bool:
         """Change the score of a job."""
@@ -310,16 +310,16 @@ class JobSet:
     def kill(self, entry: SetEntry, reason: str = KILLED) -> bool:
         """Move a job to the dead set; a malformed payload is wrapped."""
         killed = job_sets.kill(self._redis, self._key, entry.raw, self._listable(entry), self._limits)
-        return self._emit_removed([entry], [killed], "kill", reason) == [Moved.DONE]
+        return self._emit_removed([entry], [killed], "kill", reason) == [MoveResult.DONE]
 
     def quarantine(self, entry: SetEntry) -> bool:
         """Move a job to the quarantine."""
-        return self._quarantine_many([entry]) == [Moved.DONE]
+        return self._quarantine_many([entry]) == [MoveResult.DONE]
 
     def delete(self, entry: SetEntry) -> bool:
         """Delete a job."""
         return self._emit_removed([entry], [job_sets.remove(self._redis, self._key, entry.raw)], "delete") == [
-            Moved.DONE
+            MoveResult.DONE
         ]
 
     # Helpers
@@ -357,7 +357,7 @@ class JobSet:
     def _act_on_all(
         self,
         wanted: JobFilter | Counted | None,
-        act: Callable[[list[SetEntry]], list[Moved]],
+        act: Callable[[list[SetEntry]], list[MoveResult]],
         budget_ms: float | None,
     ) -> int:
         counted = wanted if isinstance(wanted, Counted) else self.count(wanted)
@@ -371,7 +371,7 @@ class JobSet:
                 counted.record(
                     *(
                         [entry.raw for entry, moved in zip(batch, how, strict=True) if moved is each]
-                        for each in (Moved.DONE, Moved.REFUSED, Moved.GONE)
+                        for each in (MoveResult.DONE, MoveResult.REFUSED, MoveResult.GONE)
                     )
                 )
             counted.cursor = cursor
@@ -381,8 +381,8 @@ class JobSet:
         counted.finished = not counted.cursor
         return counted.done
 
-    def _enqueue_many(self, batch: list[SetEntry], change: Callable[[bytes], JobPayload]) -> list[Moved]:
-        how = dict.fromkeys((entry.raw for entry in batch), Moved.REFUSED)
+    def _enqueue_many(self, batch: list[SetEntry], change: Callable[[bytes], JobPayload]) -> list[MoveResult]:
+        how = dict.fromkeys((entry.raw for entry in batch), MoveResult.REFUSED)
         moves: list[Move] = []
         stopped: list[bytes] = []
         for entry in batch:
@@ -400,13 +400,13 @@ class JobSet:
         moved = job_sets.enqueue(self._redis, self._key, moves, only_due=False) if moves else []
         removed = job_sets.remove_many(self._redis, self._key, stopped) if stopped else []
         how |= {move.member: each for move, each in zip(moves, moved, strict=True)}
-        how |= {raw: Moved.DONE if gone else Moved.GONE for raw, gone in zip(stopped, removed, strict=True)}
+        how |= {raw: MoveResult.DONE if gone else MoveResult.GONE for raw, gone in zip(stopped, removed, strict=True)}
         return list(how.values())
 
     def _prepare(self, payload: JobPayload) -> Prepared | None:
         return self._client.reenqueue(payload, "schedule" if self.name == "schedule" else "retry")
 
-    def _quarantine_many(self, batch: list[SetEntry]) -> list[Moved]:
+    def _quarantine_many(self, batch: list[SetEntry]) -> list[MoveResult]:
         members = [(entry.raw, entry.score) for entry in batch]
         days, now = self._here.config.worker.quarantine_days, self._here.config.clock.now()
         moved = quarantine.put_from_set(self._redis, self.name, members, days=days, at=now, how="quarantine")
@@ -424,7 +424,7 @@ class JobSet:
                 self._announce(member, "clear")
         return taken
 
-    def _emit_removed(self, batch: list[SetEntry], gone: list[bool], how: str, reason: str = "") -> list[Moved]:
+    def _emit_removed(self, batch: list[SetEntry], gone: list[bool], how: str, reason: str = "") -> list[MoveResult]:
         """Emit events for the removed jobs, and return the outcome of each."""
         for entry, has_gone in zip(batch, gone, strict=True):
             if has_gone:
@@ -434,7 +434,7 @@ class JobSet:
         if how == "delete":
             removed = (entry.jid for entry, has_gone in zip(batch, gone, strict=True) if has_gone)
             attempts.forget(self._redis, [jid for jid in removed if jid])
-        return [Moved.DONE if has_gone else Moved.GONE for has_gone in gone]
+        return [MoveResult.DONE if has_gone else MoveResult.GONE for has_gone in gone]
 
     def _call_death_handlers(self, payload: JobPayload, killed: JobKilled) -> None:
         for handler in self._here.config.death_handlers:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from offsider.core.errors import OffsiderError, RedisRefused
-from offsider.storage.job_sets import Move, Moved, enqueue_call
+from offsider.storage.job_sets import Move, MoveResult, enqueue_call
 from offsider.storage.keys import Keys
 from offsider.storage.redis import Redis
 from offsider.storage.redis_errors import error_code
@@ -65,7 +65,7 @@ class DueJobs:
 
 def turn(
     send: SendCommands, keys: Keys, lease: Lease, batches: Sequence[tuple[str, Sequence[Move]]], limit: int
-) -> tuple[list[list[Moved] | OffsiderError], DueJobs]:
+) -> tuple[list[list[MoveResult] | OffsiderError], DueJobs]:
     """Move batches out of their sets, then read the due jobs of the retry set and the schedule.
 
     Args:
@@ -109,8 +109,8 @@ def _is_unknown(reply: Any) -> bool:
     return isinstance(reply, RedisRefused) and reply.code == "NOSCRIPT"
 
 
-def _moved(reply: Any) -> list[Moved] | OffsiderError:
-    return reply if isinstance(reply, OffsiderError) else [Moved(int(one)) for one in reply]
+def _moved(reply: Any) -> list[MoveResult] | OffsiderError:
+    return reply if isinstance(reply, OffsiderError) else [MoveResult(int(one)) for one in reply]
 
 
 def _due_jobs(answer: list[Any]) -> DueJobs:

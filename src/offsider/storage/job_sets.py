@@ -38,7 +38,7 @@ class Move:
     queue: str
 
 
-class Moved(Enum):
+class MoveResult(Enum):
     """The result of a move."""
 
     DONE = 1
@@ -46,13 +46,15 @@ class Moved(Enum):
     REFUSED = -1
 
 
-def enqueue(redis: Redis, sorted_set: str, moves: Sequence[Move], *, only_due: bool) -> list[Moved]:
+def enqueue(redis: Redis, sorted_set: str, moves: Sequence[Move], *, only_due: bool) -> list[MoveResult]:
     """Move jobs to their queues.
 
     Args:
         only_due: skip jobs that are not due, for example because their score was raised after they were read.
     """
-    return [Moved(int(reply)) for reply in redis.run(*enqueue_call(redis.keys, sorted_set, moves, only_due=only_due))]
+    return [
+        MoveResult(int(reply)) for reply in redis.run(*enqueue_call(redis.keys, sorted_set, moves, only_due=only_due))
+    ]
 
 
 def enqueue_call(keys: Keys, sorted_set: str, moves: Sequence[Move], *, only_due: bool) -> Call:

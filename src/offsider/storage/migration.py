@@ -19,7 +19,7 @@ from urllib.parse import unquote
 
 from offsider.core.errors import MalformedPayload
 from offsider.core.payload import decode_object
-from offsider.storage.job_sets import Moved
+from offsider.storage.job_sets import MoveResult
 from offsider.storage.queues import readable
 from offsider.storage.redis import Redis
 from offsider.storage.scripts import Argument, Script
@@ -66,7 +66,7 @@ class InTransit:
     transfer: Transfer
 
 
-def move(redis: Redis, key: str, steps: Sequence[Step]) -> list[Moved]:
+def move(redis: Redis, key: str, steps: Sequence[Step]) -> list[MoveResult]:
     """Move jobs of a list, in the order in which they run, or of a sorted set.
 
     A job of a list is GONE unless it is the next job of the list when the script reaches it.
@@ -82,7 +82,7 @@ def move(redis: Redis, key: str, steps: Sequence[Step]) -> list[Moved]:
         else:
             targets.append(keys.prefix + step.where if step.where else key)
             arguments += (step.raw, step.payload, step.where.removeprefix(QUEUE), "")
-    return [Moved(reply) for reply in redis.run(MOVE, targets, arguments)]
+    return [MoveResult(reply) for reply in redis.run(MOVE, targets, arguments)]
 
 
 def next_jobs(redis: Redis, key: str, count: int, turned: int, first: bytes | None) -> list[bytes]:

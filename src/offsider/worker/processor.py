@@ -18,11 +18,12 @@ from contextvars import Context
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from offsider.core.outcome import NotAlone
 from offsider.core.payload import interrupted
 from offsider.jobs.clients import Clients, pushing_with
 from offsider.logs.setup import thread_id
 from offsider.runtime.forks import came_back, here
-from offsider.worker.disposition import Last
+from offsider.worker.unit_of_work import Run
 
 if TYPE_CHECKING:
     from offsider.core.clock import Clock
@@ -134,7 +135,7 @@ class Processor:
             if granted:
                 self._process(unit)
             else:
-                self._fetcher.settle(unit, Last())
+                self._settlement.settle(unit, Run(None, NotAlone(), self._clock.now(), 0.0, None))
         self._unit = None
 
     def _process(self, unit: UnitOfWork) -> None:

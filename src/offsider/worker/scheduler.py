@@ -29,7 +29,7 @@ from offsider.logs.structured import about_raw
 from offsider.runtime.service import LoopService
 from offsider.storage import due_jobs, job_sets
 from offsider.storage.due_jobs import DueJobs, Lease
-from offsider.storage.job_sets import Move, Moved
+from offsider.storage.job_sets import Move, MoveResult
 from offsider.worker.alive.ownership import new_identity
 from offsider.worker.key_watch import KeyWatch
 from offsider.worker.outage import Outage
@@ -124,9 +124,9 @@ class Scheduler(LoopService):
             self._put_off_refused(sorted_set, moves, result)
         return now
 
-    def _put_off_refused(self, sorted_set: str, moves: Sequence[Move], results: Sequence[Moved]) -> None:
+    def _put_off_refused(self, sorted_set: str, moves: Sequence[Move], results: Sequence[MoveResult]) -> None:
         for move, moved in zip(moves, results, strict=True):
-            if moved is Moved.REFUSED:
+            if moved is MoveResult.REFUSED:
                 fields = about_raw(move.member, move.queue)
                 logger.error("queue:%s is not a list; its due job waits a minute", move.queue, extra={"fields": fields})
                 self._put_off(sorted_set, move.member)

@@ -28,7 +28,7 @@ from offsider.storage import (
 from offsider.storage.activity import Activity
 from offsider.storage.due_jobs import Due, Lease
 from offsider.storage.error_groups import Noted
-from offsider.storage.job_sets import Move, Moved
+from offsider.storage.job_sets import Move, MoveResult
 from offsider.storage.migration import Step
 from offsider.storage.owners import Lists
 from offsider.storage.quarantine import Seen
@@ -71,7 +71,11 @@ def walk(redis: Redis) -> None:
     _settle(redis)
     _look(redis, [b"bad", b"due", b"gone"])
     moves = [Move(b"due", b"due now", "low"), Move(b"nobody", b"x", "low"), Move(b"later", b"x", "low")]
-    assert job_sets.enqueue(redis, keys.schedule, moves, only_due=True) == [Moved.DONE, Moved.GONE, Moved.GONE]
+    assert job_sets.enqueue(redis, keys.schedule, moves, only_due=True) == [
+        MoveResult.DONE,
+        MoveResult.GONE,
+        MoveResult.GONE,
+    ]
     assert job_sets.kill(redis, keys.schedule, b"bad", b"bad", LIMITS)
     assert not job_sets.drop(redis, keys.schedule, b"nobody")
     assert job_sets.defer(redis, keys.schedule, b"gone", 60)
@@ -138,9 +142,9 @@ def _migrate(redis: Redis) -> None:
     """Jobs move to a queue and back, and the others leave for the same server as if it were another one."""
     key = redis.keys.queue("moving")
     steps = [Step(b"moving 1", b"moved 1", "queue:moved"), Step(b"moving 2", b'{"moved":2}', "queue:moved", "here")]
-    assert migration.move(redis, key, steps) == [Moved.DONE] * 2
+    assert migration.move(redis, key, steps) == [MoveResult.DONE] * 2
     steps = [Step(b"moving 3", b"moved 3"), Step(b"moving 4", b'{"moved":4}', "moving", "here")]
-    assert migration.move(redis, redis.keys.prefix + "moving", steps) == [Moved.DONE] * 2
+    assert migration.move(redis, redis.keys.prefix + "moving", steps) == [MoveResult.DONE] * 2
     (here,) = migration.transits(redis)
     jobs = migration.in_transit(redis, here)
     for _ in range(2):
@@ -152,7 +156,7 @@ def _look(redis: Redis, due: list[bytes]) -> None:
     exchange = partial(redis.pipeline, raise_errors=False)
     gone = (redis.keys.schedule, [Move(b"nobody", b"x", "low")])
     moved, now = due_jobs.turn(exchange, redis.keys, Lease("host:1:scheduler", 60_000), [gone], 10)
-    assert moved == [[Moved.GONE]]
+    assert moved == [[MoveResult.GONE]]
     assert [one.members for one in now.sets if isinstance(one, Due)] == [[], due]
     _, other = due_jobs.turn(exchange, redis.keys, Lease("host:2:scheduler", 60_000), [], 10)
     assert not other.held

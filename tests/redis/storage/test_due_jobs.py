@@ -7,7 +7,7 @@ import pytest
 from offsider.core.errors import RedisRefused
 from offsider.storage import due_jobs
 from offsider.storage.due_jobs import Due, Lease
-from offsider.storage.job_sets import ENQUEUE, Move, Moved
+from offsider.storage.job_sets import ENQUEUE, Move, MoveResult
 from tests.snapshot import snapshot
 
 FUTURE = 9e9
@@ -75,7 +75,7 @@ def test_moves_come_before_the_look(pool, raw_redis):
     moved, seen = turn(
         pool, ("retry", [Move(b"old", b"new", "low")]), ("schedule", [Move(b"early", b"x", "low")]), limit=1
     )
-    assert moved == [[Moved.DONE], [Moved.GONE]]
+    assert moved == [[MoveResult.DONE], [MoveResult.GONE]]
     assert seen.sets[0].members == [b"next"]
     assert raw_redis.lrange("queue:low", 0, -1) == [b"new"]
 
@@ -85,7 +85,7 @@ def test_a_batch_that_is_refused_does_not_hold_up_the_other(pool, raw_redis):
     raw_redis.zadd("schedule", {"old": 1.0})
     moved, _ = turn(pool, ("retry", [Move(b"x", b"x", "low")]), ("schedule", [Move(b"old", b"new", "low")]))
     assert isinstance(moved[0], RedisRefused)
-    assert moved[1] == [Moved.DONE]
+    assert moved[1] == [MoveResult.DONE]
 
 
 def test_scripts_that_the_server_does_not_know_are_sent_as_text_and_the_look_comes_last(pool, raw_redis):
@@ -93,7 +93,7 @@ def test_scripts_that_the_server_does_not_know_are_sent_as_text_and_the_look_com
     raw_redis.script_load(due_jobs.DUE_JOBS.text)
     raw_redis.zadd("retry", {"old": 1.0})
     moved, seen = turn(pool, ("retry", [Move(b"old", b"new", "low")]))
-    assert moved == [[Moved.DONE]]
+    assert moved == [[MoveResult.DONE]]
     assert not seen.is_due
     assert raw_redis.script_exists(ENQUEUE.sha) == [True]
 

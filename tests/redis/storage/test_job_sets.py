@@ -4,7 +4,7 @@ import pytest
 
 from offsider.core.errors import RedisRefused
 from offsider.storage import job_sets
-from offsider.storage.job_sets import Move, Moved
+from offsider.storage.job_sets import Move, MoveResult
 from offsider.storage.working import DeadSetLimits
 from tests.snapshot import snapshot
 
@@ -23,7 +23,7 @@ def now(raw_redis) -> float:
 def test_a_due_job_moves_to_the_tail_of_its_queue(pool, raw_redis):
     raw_redis.zadd("retry", {"old": 1.0, "other": 2.0})
     raw_redis.lpush("queue:low", "waiting")
-    assert job_sets.enqueue(pool, "retry", [Move(b"old", b"new", "low")], only_due=True) == [Moved.DONE]
+    assert job_sets.enqueue(pool, "retry", [Move(b"old", b"new", "low")], only_due=True) == [MoveResult.DONE]
     assert snapshot(raw_redis) == {
         "queues": {b"low"},
         "queue:low": [b"new", b"waiting"],
@@ -33,27 +33,27 @@ def test_a_due_job_moves_to_the_tail_of_its_queue(pool, raw_redis):
 
 def test_a_job_that_is_gone_is_not_pushed(pool, raw_redis):
     """Another poller was faster: its removal of the member has won."""
-    assert job_sets.enqueue(pool, "retry", [Move(b"old", b"new", "low")], only_due=True) == [Moved.GONE]
+    assert job_sets.enqueue(pool, "retry", [Move(b"old", b"new", "low")], only_due=True) == [MoveResult.GONE]
     assert snapshot(raw_redis) == {}
 
 
 def test_a_job_whose_score_was_edited_is_left_alone(pool, raw_redis):
     """The bytes are the same, only the time has changed (rule 13)."""
     raw_redis.zadd("schedule", {"job": FUTURE})
-    assert job_sets.enqueue(pool, "schedule", [Move(b"job", b"new", "low")], only_due=True) == [Moved.GONE]
+    assert job_sets.enqueue(pool, "schedule", [Move(b"job", b"new", "low")], only_due=True) == [MoveResult.GONE]
     assert snapshot(raw_redis) == {"schedule": {b"job": FUTURE}}
 
 
 def test_by_hand_a_job_moves_before_its_time(pool, raw_redis):
     raw_redis.zadd("schedule", {"job": FUTURE})
-    assert job_sets.enqueue(pool, "schedule", [Move(b"job", b"new", "low")], only_due=False) == [Moved.DONE]
+    assert job_sets.enqueue(pool, "schedule", [Move(b"job", b"new", "low")], only_due=False) == [MoveResult.DONE]
     assert snapshot(raw_redis) == {"queues": {b"low"}, "queue:low": [b"new"]}
 
 
 def test_the_order_of_a_batch_is_kept(pool, raw_redis):
     raw_redis.zadd("schedule", {f"{n}": n for n in range(1, 101)})
     moves = [Move(f"{n}".encode(), f"{n}".encode(), "low") for n in range(1, 101)]
-    assert set(job_sets.enqueue(pool, "schedule", moves, only_due=True)) == {Moved.DONE}
+    assert set(job_sets.enqueue(pool, "schedule", moves, only_due=True)) == {MoveResult.DONE}
     assert [int(raw) for raw in reversed(raw_redis.lrange("queue:low", 0, -1))] == list(range(1, 101))
 
 
@@ -61,7 +61,11 @@ def test_a_queue_that_is_no_list_keeps_neither_job_nor_the_others(pool, raw_redi
     raw_redis.set("queue:bad", "wrong")
     raw_redis.zadd("schedule", {"a": 1, "b": 2, "c": 3})
     moves = [Move(b"a", b"a", "low"), Move(b"b", b"b", "bad"), Move(b"c", b"c", "low")]
-    assert job_sets.enqueue(pool, "schedule", moves, only_due=True) == [Moved.DONE, Moved.REFUSED, Moved.DONE]
+    assert job_sets.enqueue(pool, "schedule", moves, only_due=True) == [
+        MoveResult.DONE,
+        MoveResult.REFUSED,
+        MoveResult.DONE,
+    ]
     stored = snapshot(raw_redis)
     assert stored["queue:low"] == [b"c", b"a"]
     assert stored["schedule"] == {b"b": 2.0}
@@ -71,7 +75,7 @@ def test_a_queue_that_is_no_list_keeps_neither_job_nor_the_others(pool, raw_redi
 def test_a_set_of_queues_of_the_wrong_type_does_not_stop_a_move(pool, raw_redis):
     raw_redis.set("queues", "wrong")
     raw_redis.zadd("schedule", {"a": 1})
-    assert job_sets.enqueue(pool, "schedule", [Move(b"a", b"a", "low")], only_due=True) == [Moved.DONE]
+    assert job_sets.enqueue(pool, "schedule", [Move(b"a", b"a", "low")], only_due=True) == [MoveResult.DONE]
 
 
 # ------------------------------------------------------------------------------- kill and bury

@@ -7,7 +7,7 @@ import redis as redis_py
 
 from offsider.core.errors import QueueFull, RedisRefused
 from offsider.storage import migration
-from offsider.storage.job_sets import Moved
+from offsider.storage.job_sets import MoveResult
 from offsider.storage.migration import Step, Transit
 from offsider.storage.redis import Redis, RedisSettings
 from offsider.storage.store_once import Transfer
@@ -40,7 +40,7 @@ def test_jobs_move_in_their_order_and_those_that_stay_go_behind_the_others(pool,
     stock(raw_redis, 6)
     raw_redis.lpush("queue:high", "first")
     steps = [step(0), stays(1), step(2, "other"), step(3)]
-    assert migration.move(pool, "queue:low", steps) == [Moved.DONE] * 4
+    assert migration.move(pool, "queue:low", steps) == [MoveResult.DONE] * 4
     assert waiting(raw_redis) == [b"job 4", b"job 5", b"job 1"]
     assert waiting(raw_redis, "high") == [b"first", b"moved 0", b"moved 3"]
     assert waiting(raw_redis, "other") == [b"moved 2"]
@@ -50,32 +50,34 @@ def test_jobs_move_in_their_order_and_those_that_stay_go_behind_the_others(pool,
 def test_jobs_that_workers_took_before_are_gone_and_the_others_move(pool, raw_redis):
     stock(raw_redis, 5)
     raw_redis.rpop("queue:low", 2)
-    assert migration.move(pool, "queue:low", [step(n) for n in range(4)]) == [Moved.GONE] * 2 + [Moved.DONE] * 2
+    assert (
+        migration.move(pool, "queue:low", [step(n) for n in range(4)]) == [MoveResult.GONE] * 2 + [MoveResult.DONE] * 2
+    )
     assert waiting(raw_redis) == [b"job 4"]
 
 
 def test_nothing_moves_when_a_worker_gave_a_job_back(pool, raw_redis):
     stock(raw_redis, 2)
     raw_redis.rpush("queue:low", "back")
-    assert migration.move(pool, "queue:low", [step(0), step(1)]) == [Moved.GONE] * 2
+    assert migration.move(pool, "queue:low", [step(0), step(1)]) == [MoveResult.GONE] * 2
     assert waiting(raw_redis) == [b"back", b"job 0", b"job 1"]
 
 
 def test_nothing_moves_from_a_queue_that_is_empty_by_now(pool, raw_redis):
-    assert migration.move(pool, "queue:low", [step(0), stays(1)]) == [Moved.GONE] * 2
+    assert migration.move(pool, "queue:low", [step(0), stays(1)]) == [MoveResult.GONE] * 2
     assert snapshot(raw_redis) == {}
 
 
 def test_a_queue_that_is_no_list_takes_no_job_and_loses_none(pool, raw_redis):
     stock(raw_redis, 3)
     raw_redis.set("queue:high", "wrong")
-    assert migration.move(pool, "queue:low", [step(0), step(1, "other")]) == [Moved.REFUSED, Moved.DONE]
+    assert migration.move(pool, "queue:low", [step(0), step(1, "other")]) == [MoveResult.REFUSED, MoveResult.DONE]
     assert waiting(raw_redis) == [b"job 2", b"job 0"]
 
 
 def test_a_job_with_new_bytes_stays_in_its_list(pool, raw_redis):
     stock(raw_redis, 3)
-    assert migration.move(pool, "queue:low", [Step(b"job 0", b"other 0")]) == [Moved.DONE]
+    assert migration.move(pool, "queue:low", [Step(b"job 0", b"other 0")]) == [MoveResult.DONE]
     assert waiting(raw_redis) == [b"job 1", b"job 2", b"other 0"]
     assert not raw_redis.exists("queues")
 
@@ -100,13 +102,13 @@ def test_members_keep_the_very_score(pool, raw_redis):
     scores = {"a": 1700000000.1234567, "b": float("inf"), "c": -0.1}
     raw_redis.zadd("retry", scores)
     steps = [Step(b"a", b"A"), Step(b"gone", b"G"), Step(b"b", b"B"), Step(b"c")]
-    assert migration.move(pool, "retry", steps) == [Moved.DONE, Moved.GONE, Moved.DONE, Moved.DONE]
+    assert migration.move(pool, "retry", steps) == [MoveResult.DONE, MoveResult.GONE, MoveResult.DONE, MoveResult.DONE]
     assert snapshot(raw_redis) == {"retry": {b"A": scores["a"], b"B": scores["b"], b"c": scores["c"]}}
 
 
 def test_a_member_is_not_written_over_its_double(pool, raw_redis):
     raw_redis.zadd("retry", {"a": 1, "A": 2})
-    assert migration.move(pool, "retry", [Step(b"a", b"A")]) == [Moved.REFUSED]
+    assert migration.move(pool, "retry", [Step(b"a", b"A")]) == [MoveResult.REFUSED]
     assert snapshot(raw_redis) == {"retry": {b"a": 1, b"A": 2}}
 
 
@@ -122,10 +124,10 @@ def test_jobs_in_transit_keep_their_order_and_their_scores(pool, raw_redis):
     raw_redis.lpush("queue:low", "job 0", "job 1")
     raw_redis.zadd("retry", {"job 2": 3.25})
     steps = [Step(b"job 0", job, "queue:high", "bulk"), step(1)]
-    assert migration.move(pool, "queue:low", steps) == [Moved.DONE] * 2
+    assert migration.move(pool, "queue:low", steps) == [MoveResult.DONE] * 2
     assert migration.move(pool, "retry", [Step(b"job 2", b"b", "retry", "bulk"), step(9, server="bulk")]) == [
-        Moved.DONE,
-        Moved.GONE,
+        MoveResult.DONE,
+        MoveResult.GONE,
     ]
     assert migration.transits(pool) == [BULK]
     assert migration.waiting(pool, BULK) == 2
@@ -156,7 +158,7 @@ def test_nothing_leaves_when_it_cannot_be_written(pool, raw_redis, wrong):
             with pytest.raises(RedisRefused):
                 migration.move(pool, key, [step(number, server="bulk")])
         else:
-            assert migration.move(pool, key, [step(number, server="bulk")]) == [Moved.REFUSED]
+            assert migration.move(pool, key, [step(number, server="bulk")]) == [MoveResult.REFUSED]
     assert raw_redis.zrange("retry", 0, -1) == [b"job 3"]
     assert waiting(raw_redis) == [b"job 0"]
 

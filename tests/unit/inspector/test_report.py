@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from offsider.inspector.migration.judge import Stays, Why
 from offsider.inspector.migration.report import OTHERS, MigrationReport, Relocation
-from offsider.storage.job_sets import Moved
+from offsider.storage.job_sets import MoveResult
 
 
 def count(report, job):
-    report.count("queue", [job], [Moved.DONE])
+    report.count("queue", [job], [MoveResult.DONE])
 
 
 def test_what_has_moved_is_the_sum_of_all_ways():

@@ -12,7 +12,7 @@ from offsider.inspector.migration.judge import Judged, Moves
 from offsider.inspector.migration.rewriting import rewritten
 from offsider.runtime.events import JobMoved, JobMoving
 from offsider.storage import migration
-from offsider.storage.job_sets import Moved
+from offsider.storage.job_sets import MoveResult
 from offsider.storage.migration import Step, Transit
 from offsider.storage.store_once import QUEUE, store_once
 
@@ -51,7 +51,7 @@ class Mover:
         self._redis = here.for_server(server).redis
         self._probed: set[str] = {server}
 
-    def move(self, source: Source, page: Sequence[Judged]) -> list[Moved]:
+    def move(self, source: Source, page: Sequence[Judged]) -> list[MoveResult]:
         """Move jobs of a list, the next one first, or of a set. Jobs that stay in a list move to its tail.
 
         Raises:
@@ -66,9 +66,9 @@ class Mover:
             self._deliver(Transit(server, server))
         for at, moving in enumerate(announced):
             if moving is not None:
-                self._here.config.events.emit("job_moved", JobMoved(moving, moved=moved[at] is Moved.DONE))
-            elif isinstance(page[at], Moves) and moved[at] is Moved.DONE:
-                moved[at] = Moved.REFUSED
+                self._here.config.events.emit("job_moved", JobMoved(moving, moved=moved[at] is MoveResult.DONE))
+            elif isinstance(page[at], Moves) and moved[at] is MoveResult.DONE:
+                moved[at] = MoveResult.REFUSED
         return moved
 
     def _step(self, source: Source, job: Judged, moving: JobMoving | None) -> Step:

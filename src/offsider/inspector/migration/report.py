@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from offsider.core.errors import RedisFailure
 from offsider.inspector.migration.judge import Judged, Moves, Stays, Why
-from offsider.storage.job_sets import Moved
+from offsider.storage.job_sets import MoveResult
 
 #: Undeclared classes that are counted by name; the jobs of all others are counted together.
 _MOST_NAMES = 1_000
@@ -78,7 +78,7 @@ class MigrationReport:
         """Number of moved jobs; in a preview, of jobs that would move."""
         return self.relocations.total()
 
-    def count(self, where: str, page: Sequence[Judged], moved: Sequence[Moved]) -> None:
+    def count(self, where: str, page: Sequence[Judged], moved: Sequence[MoveResult]) -> None:
         """Count judged jobs, and the outcomes of the moves."""
         self.looked_at += len(page)
         for job, how in zip(page, moved, strict=True):
@@ -87,11 +87,11 @@ class MigrationReport:
                 self.unreadable += job.why is Why.UNREADABLE
                 if job.why is Why.UNDECLARED:
                     self._count_undeclared(job.name)
-            elif how is Moved.DONE:
+            elif how is MoveResult.DONE:
                 self.relocations[Relocation.of(job, where)] += 1
             else:
-                self.taken += how is Moved.GONE
-                self.refused += how is Moved.REFUSED
+                self.taken += how is MoveResult.GONE
+                self.refused += how is MoveResult.REFUSED
 
     def add(self, other: MigrationReport) -> None:
         """Add the jobs of another report that stay where they are."""

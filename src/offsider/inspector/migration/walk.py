@@ -11,7 +11,7 @@ from offsider.inspector.migration.judge import Judge, Judged, Moves
 from offsider.inspector.migration.moving import Mover, Source
 from offsider.inspector.migration.report import MigrationReport
 from offsider.storage import job_sets, migration, queue_walk
-from offsider.storage.job_sets import Moved
+from offsider.storage.job_sets import MoveResult
 from offsider.storage.migration import BATCH
 from offsider.storage.queue_walk import Place
 
@@ -49,7 +49,7 @@ class Walk:
         report = MigrationReport() if is_read_first else self._report
         for raws in self._pages(source):
             page = self._judged(raws, source)
-            moved = [Moved.DONE] * len(page)
+            moved = [MoveResult.DONE] * len(page)
             if self._mover is not None and any(isinstance(job, Moves) for job in page):
                 if is_read_first:
                     yield from self._rotate(self._mover, source)
@@ -68,9 +68,9 @@ class Walk:
             moved = mover.move(source, page)
             self._report.count(source.where, page, moved)
             for job, how in zip(page, moved, strict=True):
-                if isinstance(job, Moves) and how is Moved.DONE:
+                if isinstance(job, Moves) and how is MoveResult.DONE:
                     rotated += source.queue is None and job.there.server == self._server
-                elif how is not Moved.GONE:
+                elif how is not MoveResult.GONE:
                     rotated += 1
                     first = first or job.raw
             count = _fitting(raws)

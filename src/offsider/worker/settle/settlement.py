@@ -17,6 +17,7 @@ from offsider.core.outcome import (
     Interrupted,
     Malformed,
     Moved,
+    NotAlone,
     Rescheduled,
     Skipped,
     Stranded,
@@ -98,6 +99,8 @@ class Settlement:
                 return Dead(wrap(error, unit.queue, stamp(self._config.clock.now(), self._config.redis.wire_version)))
             case Moved():
                 return Elsewhere()
+            case NotAlone():
+                return Last()
 
 
 def _job(run: Run) -> JobContext:
