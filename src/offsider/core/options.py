@@ -75,8 +75,8 @@ class JobDeclaration(JobOptions, total=False):
     aliases: Sequence[str]
     """Former names of the job, for stored jobs."""
     retry_in: RetryIn
-    """``retry_in(count, error, payload)``: seconds, a timedelta, ``"kill"``, ``"discard"``, or None for the
-    default formula. ``count`` is 0 at the first failure."""
+    """``retry_in(count, error, payload)``: seconds, to which jitter is added; a timedelta for an exact delay;
+    ``"kill"``, ``"discard"``, or None for the default formula. ``count`` is 0 at the first failure."""
     on_exhausted: OnExhausted
     """``on_exhausted(payload, error)`` runs after the last retry; return ``"discard"`` to avoid the dead set."""
     client: Any

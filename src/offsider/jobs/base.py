@@ -95,8 +95,8 @@ class Job:
     ) -> float | timedelta | Literal["kill", "discard"] | None:
         """Override it to choose the delay until the next attempt.
 
-        Return seconds or a timedelta, ``"kill"`` for the dead set, ``"discard"`` to discard the job, or None for the
-        default formula. ``count`` is 0 at the first failure.
+        Return seconds, to which jitter is added; a timedelta for an exact delay; ``"kill"`` for the dead set;
+        ``"discard"`` to discard the job; or None for the default formula. ``count`` is 0 at the first failure.
         """
         return None
 

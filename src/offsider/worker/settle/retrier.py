@@ -7,7 +7,8 @@ The rules are Sidekiq's (parity.md, rows C2-C6, C11, C12, D1-D7):
    ``retry_count`` from 0.
 3. A job is exhausted after ``retry`` retries, that is after ``retry`` + 1 failed runs, or ``retry_for`` seconds after
    ``failed_at``.
-4. The job's ``retry_in`` returns a delay, ``"kill"``, ``"discard"``, or None for the default formula.
+4. The job's ``retry_in`` returns a delay, ``"kill"``, ``"discard"``, or None for the default formula. A number gets
+   jitter, as in Sidekiq; a timedelta is exact.
 5. A job that was stranded for too long has never run: it is exhausted regardless of ``retry``.
 6. For an exhausted job ``on_exhausted`` may return ``"discard"``. Otherwise the job moves to the dead set, unless
    ``dead`` is False.
@@ -74,7 +75,7 @@ class Retrier:
             case "discard":
                 return self._discard(payload)
             case float(delay):
-                delay += backoff.jitter(count, self._config.random)
+                pass
             case _:
                 delay = backoff.retry_delay(count, self._config.random)
         return Later("retry", stored, delay)
@@ -125,11 +126,14 @@ class Retrier:
             asked: Any = forks.call(declared.retry_in, count, error, payload, job=payload)
             if asked in ("kill", "discard"):
                 return str(asked)
-            delay = asked.total_seconds() if isinstance(asked, timedelta) else float(asked or 0)
+            is_exact = isinstance(asked, timedelta)
+            delay = asked.total_seconds() if is_exact else float(asked or 0)
         except BaseException as own:  # noqa: BLE001 - a broken retry_in, even one that exits, falls back to the formula
             self._config.handle_error(own, {"context": f"retry_in of {payload['class']}", "job": payload})
             return None
-        return delay if 0 < delay < float("inf") else None
+        if not 0 < delay < float("inf"):
+            return None
+        return delay if is_exact else delay + backoff.jitter(count, self._config.random)
 
     def _exhaust(
         self, payload: JobPayload, stored: bytes, declared: Declared | None, error: BaseException
