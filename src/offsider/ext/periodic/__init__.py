@@ -10,10 +10,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Unpack
 
 from offsider.config.installation import Installation
 from offsider.core.options import JobOptions
+from offsider.ext.periodic.check import refuse_problem
 from offsider.ext.periodic.cron import Cron
 from offsider.ext.periodic.entry import GRACE_SECONDS, Entry
 from offsider.ext.periodic.jobs import PeriodicJob, PeriodicJobs, UnknownPeriodicJob
@@ -48,9 +50,10 @@ class Periodic:
 
     def register(
         self,
-        cron: str,
-        job: object,
+        cron: str | None = None,
+        job: object = None,
         *,
+        every: float | timedelta | None = None,
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
         name: str | None = None,
@@ -59,12 +62,19 @@ class Periodic:
         description: str = "",
         **options: Unpack[JobOptions],
     ) -> Entry:
-        """Push a job at each tick of a cron expression.
+        """Push a job at each tick of a cron expression or of an interval.
+
+        ::
+
+            periodic.register("0 3 * * *", clean_up)
+            periodic.register(job=ping, every=10)
 
         Args:
             cron: minute, hour, day, month and day of the week, or ``@hourly``, ``@daily``, ``@midnight``, ``@weekly``,
                 ``@monthly``, ``@yearly``, ``@annually``.
             job: a job, or the name of a job of another program.
+            every: whole seconds or a timedelta between ticks, instead of ``cron``. Ticks are the multiples since the
+                epoch: ``every=10`` runs at :00, :10, :20 of each minute.
             args, kwargs: its arguments.
             name: unique name; default: the job's name. Keep the name when you change the expression.
             tz: a time zone such as ``"Europe/Berlin"``.
@@ -73,11 +83,13 @@ class Periodic:
             options: of each push, such as ``queue="low"``.
 
         Raises:
-            ConfigurationError: the expression, time zone or an option is invalid, or the name is taken.
+            ConfigurationError: the schedule, time zone or an option is invalid, or the name is taken. A worker raises
+                it at the start for arguments that do not fit the job.
         """
         return self.registry.add(
             cron,
             job,
+            every=every,
             args=args,
             kwargs=kwargs,
             name=name,
@@ -97,5 +109,5 @@ class Periodic:
         here = Installation.of(config)
         self.registry.closed = True
         for entry in entries_of(config).values():
-            entry.check_server(config)
+            refuse_problem(entry, config)
         return PeriodicService(here, list(registered_in(here).values()), Servers.of(here))

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from offsider.config.checks import named_server
 from offsider.config.suggestions import suggest
-from offsider.core.errors import OffsiderError, UnknownJob
+from offsider.core.errors import ConfigurationError, OffsiderError, UnknownJob
 from offsider.ext.periodic.entry import Entry
 from offsider.ext.periodic.registry import entries_of
 from offsider.jobs import registry
@@ -25,9 +26,16 @@ def examine(config: Config, *, foreign: bool = False) -> Sequence[tuple[Entry, s
     return [(entry, _problem(entry, config, foreign=foreign)) for entry in entries_of(config).values()]
 
 
+def refuse_problem(entry: Entry, config: Config) -> None:
+    """Raise ConfigurationError if an entry cannot work. Jobs may be declared in other programs."""
+    problem = _problem(entry, config, foreign=True)
+    if problem:
+        raise ConfigurationError(f"periodic job {entry.name!r}: {problem}")
+
+
 def _problem(entry: Entry, config: Config, *, foreign: bool) -> str:
     try:
-        entry.check_server(config)
+        named_server(entry.server_of(config), config.servers)
         declared = registry.find(entry.job)
         declared.check(config)
         declared.bind(entry.args, entry.kwargs)

@@ -1,21 +1,27 @@
-"""Cron expressions: five fields or an alias such as ``@daily``, in a time zone.
+"""Schedules: a cron expression of five fields, an alias such as ``@daily``, or an interval such as ``@every 10s``.
 
 Daylight saving follows Debian's cron. An entry with a fixed minute and hour runs exactly once a day: at the end of the
 gap if its time does not exist, and at the first occurrence if its time exists twice. An entry with ``*`` as minute or
 hour follows elapsed time: it runs through the gap, and in both occurrences of the repeated hour.
+
+The ticks of an interval are the multiples of its seconds since the epoch, so all processes agree on them without a
+stored start, and a restart does not move them.
 
 The next tick does not depend on where the search starts.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
-from datetime import UTC, datetime, tzinfo
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime, timedelta, tzinfo
+from itertools import count
+from typing import TYPE_CHECKING, cast
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from offsider.config.suggestions import suggest
 from offsider.core.errors import ConfigurationError
+from offsider.core.wording import counted
 
 if TYPE_CHECKING:
     from cronsim import CronSim
@@ -32,14 +38,18 @@ ALIASES = {
 MISSING = 'periodic jobs need more: pip install "offsider[periodic]"'
 #: Start of the search for a first tick; any moment would do.
 _PROBE = datetime(2024, 1, 1, tzinfo=UTC)
+_EVERY = re.compile(r"@every ([1-9][0-9]{0,8})s")
 
 
 class Cron:
     """The ticks of a cron expression in a time zone.
 
     Args:
-        expression: five fields, or one of `ALIASES`.
+        expression: five fields, one of `ALIASES`, or an interval in seconds such as ``@every 10s``.
         tz: name of the time zone, for example ``"Europe/Berlin"``.
+
+    Attributes:
+        interval_seconds: of ``@every``; 0 for other expressions.
 
     Raises:
         ConfigurationError: the expression is invalid or has no ticks, the time zone is unknown, or the extra
@@ -50,8 +60,12 @@ class Cron:
         self.expression = expression
         self.tz = tz
         self._zone = zone_of(tz)
-        self._fields = _fields_of(expression)
-        self._words = _explained(expression, self._fields)
+        self.interval_seconds = _interval_of(expression)
+        if self.interval_seconds:
+            self._words = f"Every {counted(self.interval_seconds, 'second')}"
+        else:
+            self._fields = _fields_of(expression)
+            self._words = _explained(expression, self._fields)
 
     def __repr__(self) -> str:
         return f"Cron({self.expression!r}, {self.tz!r})"
@@ -63,6 +77,8 @@ class Cron:
     def ticks_after(self, moment: float) -> Iterator[int]:
         """Yield the ticks after ``moment`` in epoch seconds, in order."""
         last = int(moment // 1)
+        if self.interval_seconds:
+            yield from count(last - last % self.interval_seconds + self.interval_seconds, self.interval_seconds)
         for tick in _simulation(self._fields, datetime.fromtimestamp(last, UTC).astimezone(self._zone)):
             # The library searches by wall-clock time, so it may return earlier ticks in a repeated hour.
             at = int(tick.timestamp())
@@ -98,6 +114,35 @@ def zone_of(name: str) -> tzinfo:
         raise ConfigurationError(f"tz expects the name of a time zone, got {name!r}{hint}") from None
 
 
+def schedule_of(cron: object, every: object) -> str:
+    """Return the expression of an entry, which has either ``cron`` or ``every``.
+
+    Args:
+        cron: an expression, or None.
+        every: whole seconds or a timedelta, or None.
+
+    Raises:
+        ConfigurationError: both or neither, or not an interval.
+    """
+    if every is None and cron is not None:
+        return cast("str", cron)  # `Cron` checks it
+    if cron is not None or every is None:
+        raise ConfigurationError('it needs either cron="0 3 * * *" or every=10, as in register(job=ping, every=10)')
+    seconds = every.total_seconds() if isinstance(every, timedelta) else every
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 1 <= seconds < 1e9 or seconds % 1:
+        raise ConfigurationError(f"every expects whole seconds, at least 1, or a timedelta, got {every!r}")
+    return f"@every {int(seconds)}s"
+
+
+def _interval_of(expression: object) -> int:
+    if not isinstance(expression, str) or not expression.startswith("@every"):
+        return 0
+    found = _EVERY.fullmatch(expression)
+    if found is None:
+        raise ConfigurationError(f"cron: an interval is in seconds, as in @every 10s, got {expression!r}")
+    return int(found[1])
+
+
 def _simulation(fields: str, start: datetime) -> CronSim:
     try:
         from cronsim import CronSim
@@ -117,7 +162,7 @@ def _fields_of(expression: object) -> str:
         return ALIASES[word.lower()]
     parts = word.split()
     if len(parts) != 5:
-        seconds = ": a field for seconds is not supported, a minute is the shortest interval" if len(parts) == 6 else ""
+        seconds = ": a field for seconds is not supported, but intervals are, as in every=10" if len(parts) == 6 else ""
         raise ConfigurationError(
             f"cron expects five fields (minute, hour, day, month, day of the week) or a word such as @daily, got "
             f"{expression!r}{seconds}"

@@ -16,7 +16,7 @@ from offsider.config.suggestions import suggest
 from offsider.core.arguments import check_json
 from offsider.core.errors import ConfigurationError, OffsiderError, UnknownJob
 from offsider.core.options import check_known, check_options, wire_options
-from offsider.ext.periodic.cron import Cron
+from offsider.ext.periodic.cron import Cron, schedule_of
 from offsider.jobs import registry
 
 if TYPE_CHECKING:
@@ -26,11 +26,10 @@ GRACE_SECONDS = 60.0
 #: Sources of entries.
 CODE, FILE, REDIS = "code", "file", "redis"
 #: Keys of ``[periodic.NAME]``, besides options of the job.
-KEYS = ("cron", "job", "tz", "args", "kwargs", "description", "grace_seconds", "server", "enabled")
+KEYS = ("cron", "every", "job", "tz", "args", "kwargs", "description", "grace_seconds", "server", "enabled")
 OPTIONS = ("queue", "retry", "retry_for", "retry_queue", "dead", "backtrace", "tags", "log_level")
 
 _NAME = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
-_EXAMPLES = {"cron": '"0 3 * * *"', "job": '"shop.jobs.clean_up"'}
 
 
 @dataclass(frozen=True)
@@ -39,13 +38,13 @@ class Entry:
 
     Attributes:
         name: unique name.
-        cron: five fields or a word such as ``@daily``.
+        cron: five fields, a word such as ``@daily``, or an interval: ``@every 10s``.
         job: the stored name of the job.
         tz: time zone of ``cron``.
         args, kwargs: the arguments of every push.
         options: further fields of the payload, such as the queue. They override the options of the declared job.
         description: free text.
-        grace_seconds: maximum delay of a tick. Older ticks are skipped and logged.
+        grace_seconds: maximum delay of a tick, for an interval at most its length. Older ticks are skipped and logged.
         source: ``"code"``, ``"file"``, or ``"redis"`` for entries added at run time.
         server: the server to push to; empty: the server of the job itself.
 
@@ -85,7 +84,9 @@ class Entry:
         for value in (*self.args, self.kwargs, self.options):
             _expect(check_json(value) is None, f"{value!r} would not survive JSON")
         check_known(self.options, job_name=self.job)
-        _ = self.ticks
+        interval_seconds = self.ticks.interval_seconds
+        if interval_seconds:  # after an outage only the last tick is pushed, not a burst
+            object.__setattr__(self, "grace_seconds", min(self.grace_seconds, interval_seconds))
 
     @cached_property
     def ticks(self) -> Cron:
@@ -103,10 +104,6 @@ class Entry:
         if self.server or declared is None:
             return self.server or MAIN
         return route(declared, config.routing.rules, config.jobs).server
-
-    def check_server(self, config: Config) -> None:
-        """Raise ConfigurationError if its jobs go to an unknown server."""
-        config.check_server(self.server_of(config), of=f"periodic job {self.name!r}")
 
     def item(self, tick: int) -> dict[str, Any]:
         """Return the item that a client pushes at a tick."""
@@ -144,13 +141,14 @@ class Entry:
 
 def make(
     name: str | None,
-    cron: str,
+    cron: str | None,
     job: object,
     *,
+    every: object = None,
     options: Mapping[str, Any] | None = None,
     **more: Any,  # attributes of the entry
 ) -> Entry:
-    """Build the entry of a job, or of a job's name. Its name defaults to that of the job.
+    """Build the entry of a job, or of a job's name, with ``cron`` or ``every``. Its name defaults to that of the job.
 
     Raises:
         ConfigurationError: the job or an option is invalid.
@@ -163,9 +161,10 @@ def make(
     try:
         check_options({key: value for key, value in stored.items() if key != "extra"}, job_name=str(called))
         _expect("wait_replicas" not in stored, "wait_replicas is not supported for periodic jobs")
+        expression = schedule_of(cron, every)
     except OffsiderError as error:
         raise ConfigurationError(f"periodic job {name!r}: {error}") from None
-    return Entry(cast("str", name), cron, called, options=wire_options(stored), **more)
+    return Entry(cast("str", name), expression, called, options=wire_options(stored), **more)
 
 
 def from_table(name: str, table: Mapping[str, Any], **defaults: Any) -> Entry | None:
@@ -179,12 +178,11 @@ def from_table(name: str, table: Mapping[str, Any], **defaults: Any) -> Entry | 
             raise ConfigurationError(f"periodic job {name!r}: unknown key {key}{suggest(key, (*KEYS, *OPTIONS))}")
     if table.get("enabled", True) is False:
         return None
-    for key, example in _EXAMPLES.items():
-        if key not in table:
-            raise ConfigurationError(f"periodic job {name!r}: {key} is missing, as in {key} = {example}")
+    if "job" not in table:
+        raise ConfigurationError(f'periodic job {name!r}: job is missing, as in job = "shop.jobs.clean_up"')
     more = defaults | {key: table[key] for key in KEYS if key in table and key not in ("cron", "job", "enabled")}
     options = {key: table[key] for key in OPTIONS if key in table}
-    return make(name, table["cron"], table["job"], options=options, source=FILE, **more)
+    return make(name, table.get("cron"), table["job"], options=options, source=FILE, **more)
 
 
 def _expect(condition: object, message: str) -> None:

@@ -6,7 +6,7 @@ import getpass
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -15,6 +15,7 @@ from offsider.config.installation import Installation
 from offsider.config.suggestions import suggest
 from offsider.core.errors import ConfigurationError, OffsiderError, RedisFailure
 from offsider.core.options import JobOptions
+from offsider.ext.periodic.check import refuse_problem
 from offsider.ext.periodic.entry import REDIS, Entry, make
 from offsider.ext.periodic.identity import here
 from offsider.ext.periodic.registry import entries_of, registered_in, settings_of
@@ -176,9 +177,10 @@ class PeriodicJobs:
 
     def add(
         self,
-        cron: str,
-        job: object,
+        cron: str | None = None,
+        job: object = None,
         *,
+        every: float | timedelta | None = None,
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
         name: str | None = None,
@@ -192,13 +194,15 @@ class PeriodicJobs:
         The arguments are those of `Periodic.register`.
 
         Raises:
-            ConfigurationError: it is invalid, or its name is registered in code or in a file.
+            ConfigurationError: it is invalid, its arguments do not fit the job, or its name is registered in code or in
+                a file.
         """
         zone, grace = settings_of(self._here.config)
         entry = make(
             name,
             cron,
             job,
+            every=every,
             options=options,
             tz=zone if tz is None else tz,
             grace_seconds=grace if grace_seconds is None else grace_seconds,
@@ -207,6 +211,7 @@ class PeriodicJobs:
             description=description,
             source=REDIS,
         )
+        refuse_problem(entry, self._here.config)
         target = self._here.for_server(entry.server_of(self._here.config))
         others = [
             PeriodicStore(target.for_server(name).redis) for name in target.config.servers if name != target.server

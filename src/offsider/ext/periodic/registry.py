@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Protocol, Unpack, cast
 
 from offsider.config.installation import Installation
@@ -49,9 +50,10 @@ class PeriodicRegistry:
 
     def add(
         self,
-        cron: str,
+        cron: str | None,
         job: object,
         *,
+        every: float | timedelta | None = None,
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
         name: str | None = None,
@@ -67,6 +69,7 @@ class PeriodicRegistry:
             name,
             cron,
             job,
+            every=every,
             options=cast("Mapping[str, Any]", options),
             tz=self.tz if tz is None else tz,
             grace_seconds=self.grace_seconds if grace_seconds is None else grace_seconds,

@@ -139,6 +139,21 @@ def test_a_job_is_added_changed_and_removed_at_run_time(jobs, make_config):
     assert len(jobs) == 0
 
 
+def test_an_interval_is_added_at_run_time(jobs):
+    added = jobs.add(job="Ping", every=10, tz="Europe/Berlin")
+    assert (added.entry.cron, jobs["Ping"].entry) == ("@every 10s", added.entry)
+    assert [each.second for each in added.next_runs(2, after=1_000_000_005)] == [50, 0]
+
+
+def test_a_job_whose_arguments_do_not_fit_is_not_added(jobs):
+    @job(name="Tick")
+    def tick(days: int) -> None: ...
+
+    with pytest.raises(ConfigurationError, match="periodic job 'Tick': Tick: missing a required argument: 'days'"):
+        jobs.add("@daily", tick)
+    assert list(jobs) == []
+
+
 def test_jobs_registered_in_code_cannot_be_changed_or_removed(jobs, make_config):
     publish(make_config(), make("n", "@daily", "A"))
     with pytest.raises(ConfigurationError, match="'n' is registered in code or in a file: change it there"):

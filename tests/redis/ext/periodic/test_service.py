@@ -207,6 +207,33 @@ def test_a_year_of_missed_ticks_is_skipped_quickly(clock, process, pushed, caplo
     assert "skipped at least 1000 ticks" in caplog.text
 
 
+def test_an_interval_pushes_once_among_processes_and_no_burst_after_an_outage(clock, process, pushed, caplog):
+    clock.set(NOON + 3)
+    several = [process(make("ping", None, "Ping", every=10), make("beat", None, "Beat", every=10)) for _ in range(3)]
+    assert [6.9 < each.settle() <= 7 for each in several] == [True] * 3
+    for now in (NOON + 10, NOON + 20, NOON + 55):
+        clock.set(now)
+        for each in several:
+            each.settle()
+    names = [NOON + 10, NOON + 20, NOON + 50]
+    assert sorted(pushed()) == sorted(2 * names)
+    skipped = [record.getMessage() for record in caplog.records if "skipped" in record.getMessage()]
+    assert len(skipped) == 2
+    assert "periodic job ping: skipped 2 ticks, the first of 2026-03-01T12:00:30+00:00" in skipped[0]
+
+
+def test_intervals_that_are_due_together_cost_one_look(clock, process, pushed, monkeypatch):
+    looks = []
+    monkeypatch.setattr(PeriodicStore, "look", lambda *args, look=PeriodicStore.look: looks.append(1) or look(*args))
+    clock.set(NOON)
+    one = process(*(make(f"every-{n}", None, "Ping", every=n) for n in (5, 10, 20)))
+    one.settle()
+    looks.clear()
+    clock.set(NOON + 20)
+    assert 4.9 < one.settle() <= 5
+    assert (len(pushed()), len(looks)) == (3, 3)  # skips missed ticks, pushes all three, sleeps until the next
+
+
 def test_longer_grace_seconds_push_more_missed_ticks(clock, process, pushed):
     clock.set(NOON)
     one = process(entry("*/10 * * * *", grace_seconds=3600))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import pytest
 
 from offsider import Config, job
@@ -78,6 +80,30 @@ def test_jobs_of_every_server_are_checked(periodic):
     periodic.register("@daily", "shop.nope", server="bulk")
     told = [(entry.name, problem) for entry, problem in examine(config)]
     assert told == [("shop.clean", ""), ("shop.nope", "job shop.nope is not declared here")]
+
+
+@dataclass
+class Order:
+    number: int
+
+
+@pytest.mark.parametrize(
+    "codec,args,kwargs,says",
+    [
+        (None, [], {}, "shop.clean: missing a required argument: 'order'"),
+        (None, [1], {"hard": True, "dry": 1}, "shop.clean: got an unexpected keyword argument 'dry'"),
+        ("annotations", [{"number": "x"}], {}, "shop.clean: argument 'order' does not fit its annotation Order"),
+    ],
+)
+def test_no_worker_starts_with_arguments_that_do_not_fit_the_job(periodic, codec, args, kwargs, says):
+    @job(name="shop.clean", codec=codec)
+    def clean(order: Order, *, hard: bool = False) -> None: ...
+
+    config = Config()
+    config.use(periodic)
+    periodic.register("@daily", clean, name="nightly", args=args, kwargs=kwargs)
+    with pytest.raises(ConfigurationError, match=f"^periodic job 'nightly': {says}"):
+        [make(config) for make in config.services]
 
 
 @pytest.mark.parametrize("foreign", [False, True])

@@ -118,11 +118,21 @@ def test_ticks_within_end_at_the_bound():
         ("@dayly", r"unknown word @dayly \(did you mean '@daily'\?\)"),
         ("@reboot", "known words: @yearly"),
         (5, "expects a string"),
+        ("@every 10", "an interval is in seconds, as in @every 10s"),
+        ("@every 0s", "an interval is in seconds"),
     ],
 )
 def test_an_invalid_expression_is_refused(expression, says):
     with pytest.raises(ConfigurationError, match=says):
         Cron(expression)
+
+
+def test_ticks_of_an_interval_are_multiples_since_the_epoch_in_every_zone(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cronsim", None)  # intervals need no library
+    for tz in ("UTC", "Europe/Berlin"):
+        cron = Cron("@every 10s", tz)
+        assert [cron.next_after(moment) for moment in (0, 9.9, 10, 10.5, 19)] == [10, 10, 20, 20, 20]
+        assert list(cron.ticks_within(1_000_000_003, 1_000_000_030)) == [1_000_000_010, 1_000_000_020, 1_000_000_030]
 
 
 def test_an_expression_without_ticks_is_refused(monkeypatch):

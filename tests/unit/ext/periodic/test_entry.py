@@ -79,6 +79,22 @@ def test_an_entry_survives_its_stored_form():
     assert entry.queue == "low"
 
 
+@pytest.mark.parametrize("every", [10, 10.0, timedelta(seconds=10)])
+def test_an_interval_is_an_expression_and_limits_the_delay(every):
+    entry = make("n", None, "A", every=every)
+    assert (entry.cron, entry.grace_seconds, entry.ticks.words) == ("@every 10s", 10, "Every 10 seconds")
+    assert Entry.from_json("n", entry.as_json()) == entry
+    assert make("n", None, "A", every=10, grace_seconds=5).grace_seconds == 5
+    assert make("n", None, "A", every=timedelta(hours=1)).grace_seconds == 60
+    assert from_table("n", {"job": "A", "every": 10}).cron == "@every 10s"
+
+
+@pytest.mark.parametrize("every", [0, -1, 0.5, 1.5, True, "10", float("nan"), float("inf"), timedelta(0)])
+def test_an_interval_that_is_not_whole_seconds_is_refused(every):
+    with pytest.raises(ConfigurationError, match="periodic job 'n': every expects whole seconds"):
+        make("n", None, "A", every=every)
+
+
 @pytest.mark.parametrize("raw", [b"[]", b"{", b"{}", b'{"cron":1,"job":"A"}', b"[" * 100_000])
 def test_an_invalid_stored_entry_is_refused(raw):
     with pytest.raises(ConfigurationError, match="periodic job 'n'"):
@@ -97,7 +113,9 @@ def test_an_entry_of_a_file():
     "table,says",
     [
         ({"cron": "@daily"}, r'job is missing, as in job = "shop\.jobs\.clean_up"'),
-        ({"job": "A"}, "cron is missing"),
+        ({"job": "A"}, "it needs either cron"),
+        ({"job": "A", "cron": "@daily", "every": 5}, "it needs either cron"),
+        ({"job": "A", "every": 0.5}, "every expects whole seconds, at least 1, or a timedelta, got 0.5"),
         ({"cronn": 1}, r"unknown key cronn \(did you mean 'cron'\?\)"),
     ],
 )
