@@ -28,15 +28,21 @@ class AsyncClient(BaseClient):
     Args:
         config: as for `Client`.
         redis: the pool to use; default: the pool shared by all asynchronous clients of the configuration.
-        middleware: as for `Client`.
+        middleware, timeout_seconds: as for `Client`.
     """
 
     def __init__(
-        self, config: Config | Installation, redis: AsyncRedis | None = None, *, middleware: ClientChain | None = None
+        self,
+        config: Config | Installation,
+        redis: AsyncRedis | None = None,
+        *,
+        middleware: ClientChain | None = None,
+        timeout_seconds: float | None = None,
     ) -> None:
-        super().__init__(config, middleware)
+        super().__init__(config, middleware, timeout_seconds)
         self._redis = redis
-        self._blocking = Client(config, middleware=middleware)  # connects at its first push
+        # It connects at its first push.
+        self._blocking = Client(config, middleware=middleware, timeout_seconds=timeout_seconds)
 
     async def push(self, payload: Mapping[str, Any], *, wait_replicas: int = 0) -> str | None:
         """As `Client.push`.
@@ -105,12 +111,13 @@ class AsyncClient(BaseClient):
             return ()
         server = jobs[0].server  # all jobs of a batch have one server
         redis = self.installation.for_server(server).async_redis if server else self.redis
-        await redis.refuse_cluster()
+        deadline = self._deadline(wait_replicas)
+        await redis.refuse_cluster(deadline)
         keys = redis.keys
         also = self._registry.commands(keys, server)
         delivery = Delivery(keys, jobs, wait_replicas, guard=self.config.push_guard, also=also)
         while delivery.commands:
-            delivery.take(await redis.pipeline(delivery.commands, raise_errors=False))
+            delivery.take(await redis.pipeline(delivery.commands, raise_errors=False, deadline=deadline))
         return delivery.stopped
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 from offsider.client.client_registry import ClientRegistry
+from offsider.client.delivery import WAIT_TIMEOUT_MS
 from offsider.client.prepared import Prepared, declared_of
 from offsider.client.preparer import Preparer
 from offsider.config import test_mode
@@ -27,9 +29,12 @@ class BaseClient:
         config: the configuration of the client.
     """
 
-    def __init__(self, config: Config | Installation, middleware: ClientChain | None = None) -> None:
+    def __init__(
+        self, config: Config | Installation, middleware: ClientChain | None, timeout_seconds: float | None
+    ) -> None:
         self.installation = Installation.of(config)
         self.config = self.installation.config
+        self._timeout_seconds = timeout_seconds
         self._preparer = Preparer(self.installation, middleware)
         self._registry = ClientRegistry(self.config)
 
@@ -66,6 +71,11 @@ class BaseClient:
             check_known({"after_commit": waits}, job_name=job.name if job else str(payload.get("class")))
             payload = rest
         return payload, self.config.after_commit if waits else None
+
+    def _deadline(self, wait_replicas: int) -> float:
+        """Return the time until which a push may take, in monotonic seconds."""
+        limit = self._timeout_seconds or self.config.client.push_timeout_seconds
+        return time.monotonic() + limit + (WAIT_TIMEOUT_MS / 1000 if wait_replicas else 0)
 
     def _deferred(self, pushes: Sequence[Push], store: Callable[[], Sequence[str | None]]) -> Deferred:
         """Return pushes for after the commit. Invalid arguments raise immediately."""

@@ -26,12 +26,18 @@ class Client(BaseClient):
         redis: the pool to use; default: the pool shared by all clients of the configuration, opened at the first
             push.
         middleware: a chain instead of the configuration's (each capsule has its own copy).
+        timeout_seconds: maximum duration of a push; default: the setting ``client.push_timeout_seconds``.
     """
 
     def __init__(
-        self, config: Config | Installation, redis: Redis | None = None, *, middleware: ClientChain | None = None
+        self,
+        config: Config | Installation,
+        redis: Redis | None = None,
+        *,
+        middleware: ClientChain | None = None,
+        timeout_seconds: float | None = None,
     ) -> None:
-        super().__init__(config, middleware)
+        super().__init__(config, middleware, timeout_seconds)
         self._redis = redis
 
     def push(self, payload: Mapping[str, Any], *, wait_replicas: int = 0) -> str | None:
@@ -146,10 +152,11 @@ class Client(BaseClient):
             return ()
         server = jobs[0].server  # all jobs of a batch have one server
         redis = self.installation.for_server(server).redis if server else self.redis
-        redis.refuse_cluster()
+        deadline = self._deadline(wait_replicas)
+        redis.refuse_cluster(deadline)
         keys = redis.keys
         also = self._registry.commands(keys, server)
         delivery = Delivery(keys, jobs, wait_replicas, guard=self.config.push_guard, also=also)
         while delivery.commands:
-            delivery.take(redis.pipeline(delivery.commands, raise_errors=False))
+            delivery.take(redis.pipeline(delivery.commands, raise_errors=False, deadline=deadline))
         return delivery.stopped

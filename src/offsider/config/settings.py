@@ -511,6 +511,13 @@ class ClientSection(Section):
         help="Version of the application, stored in jobs and processes: a release such as `2.14`. `git`: the commit "
         "that is checked out in the current folder, if any. Empty: no version.",
     )
+    push_timeout_seconds: float = setting(
+        1.0,
+        validators.seconds(above=True),
+        help="Maximum duration of a push outside of jobs: waiting for a free connection, connecting and the reply "
+        "together, also for each batch of a bulk push. Jobs have `redis.socket_timeout_seconds`. `wait_replicas` may "
+        "take a second more.",
+    )
     large_payloads: str = setting(
         "track",
         validators.choice("track", "compress", "off"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from offsider.client import AsyncClient, Client
 from offsider.config.config import Config
@@ -26,12 +26,19 @@ class Clients:
         here: the server.
         redis: pool of the blocking client; by default the shared one.
         middleware: by default that of the configuration.
+        timeout_seconds: maximum duration of a push; by default that of clients.
     """
 
-    def __init__(self, here: Installation, redis: Redis | None = None, middleware: ClientChain | None = None) -> None:
+    def __init__(
+        self,
+        here: Installation,
+        redis: Redis | None = None,
+        middleware: ClientChain | None = None,
+        timeout_seconds: float | None = None,
+    ) -> None:
         self._here = here
         self._redis = redis
-        self._middleware = middleware
+        self._options: Any = {"middleware": middleware, "timeout_seconds": timeout_seconds}
         self._made = Shared()
 
     @classmethod
@@ -42,11 +49,11 @@ class Clients:
 
     @property
     def blocking(self) -> Client:
-        return self._made.get(Client, lambda: Client(self._here, self._redis, middleware=self._middleware))
+        return self._made.get(Client, lambda: Client(self._here, self._redis, **self._options))
 
     @property
     def asynchronous(self) -> AsyncClient:
-        return self._made.get(AsyncClient, lambda: AsyncClient(self._here, middleware=self._middleware))
+        return self._made.get(AsyncClient, lambda: AsyncClient(self._here, **self._options))
 
 
 #: The clients of the capsule whose thread or task this is; None outside of a worker.

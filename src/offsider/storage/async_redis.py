@@ -18,6 +18,7 @@ from offsider.storage.redis import (
     sentinel_addresses,
     sentinel_clients,
     sentinel_options,
+    time_left,
 )
 from offsider.storage.redis_errors import CLUSTER_QUESTION, REROUTE, check_no_cluster, translate
 from offsider.storage.scripts import Argument, Command
@@ -54,28 +55,31 @@ class AsyncRedis:
     async def call(self, *command: Argument) -> Any:
         return (await self.pipeline([command]))[0]
 
-    async def refuse_cluster(self) -> None:
+    async def refuse_cluster(self, deadline: float | None = None) -> None:
         """See ``storage.redis.Redis.refuse_cluster``."""
         if self._is_no_cluster:
             return
         try:
-            (reply,) = await self.pipeline([CLUSTER_QUESTION], raise_errors=False)
+            (reply,) = await self.pipeline([CLUSTER_QUESTION], raise_errors=False, deadline=deadline)
         except RedisUnavailable as error:
             raise RedisUnavailable(str(error), ambiguous=False) from error  # nothing was pushed yet
         check_no_cluster(reply, self.settings.redacted_url)
         self._is_no_cluster = True
 
-    async def pipeline(self, commands: Sequence[Command], *, raise_errors: bool = True) -> list[Any]:
+    async def pipeline(
+        self, commands: Sequence[Command], *, raise_errors: bool = True, deadline: float | None = None
+    ) -> list[Any]:
         """Run several commands in one round trip; see ``storage.redis.Redis.pipeline``."""
         pool = self._pool()
+        wait_seconds = self.settings.pool_wait_seconds if deadline is None else time_left(deadline)
         try:
-            async with asyncio.timeout(self.settings.pool_wait_seconds):
+            async with asyncio.timeout(wait_seconds):
                 await pool.slots.acquire()
         except TimeoutError:
-            raise pool_exhausted(self.settings, self.size) from None
+            raise pool_exhausted(self.settings, self.size, wait_seconds) from None
         try:
             connection = pool.free.pop() if pool.free else self._make(pool)
-            replies = await self._exchange(connection, commands)
+            replies = await self._exchange(connection, commands, deadline)
             pool.free.append(connection)
         finally:
             pool.slots.release()
@@ -85,28 +89,34 @@ class AsyncRedis:
                     raise reply
         return replies
 
-    async def _exchange(self, connection: AbstractConnection, commands: Sequence[Command]) -> list[Any]:
+    async def _exchange(
+        self, connection: AbstractConnection, commands: Sequence[Command], deadline: float | None
+    ) -> list[Any]:
         from redis.exceptions import RedisError
 
         settings = self.settings
         server, answer_in, sent = settings.redacted_url, settings.socket_timeout_seconds, False
+
+        def within(seconds: float) -> asyncio.Timeout:
+            return asyncio.timeout(seconds if deadline is None else time_left(deadline))
+
         try:
             if connection.is_connected and await self._is_stale(connection, RedisError):
                 await connection.disconnect(nowait=True)
             if not connection.is_connected:
-                async with asyncio.timeout(settings.connect_timeout_seconds + answer_in):
+                async with within(settings.connect_timeout_seconds + answer_in):
                     await connection.connect()  # type: ignore[no-untyped-call]
             sent = True
-            async with asyncio.timeout(answer_in):
+            async with within(answer_in):
                 await connection.send_packed_command(connection.pack_commands(commands), check_health=False)
             replies: list[Any] = []
             for _ in commands:
-                async with asyncio.timeout(answer_in):
+                async with within(answer_in):
                     replies.append(await self._reply(connection))
         except TimeoutError as error:
             await connection.disconnect(nowait=True)
-            msg = f"{server} cannot be reached: no reply within {answer_in:g} s"
-            raise RedisUnavailable(msg, ambiguous=sent) from error
+            limit = f"within {answer_in:g} s" if deadline is None else "in time"
+            raise RedisUnavailable(f"{server} cannot be reached: no reply {limit}", ambiguous=sent) from error
         except RedisError as error:
             await connection.disconnect(nowait=True)
             raise translate(error, sent=sent, server=server) from error

@@ -172,13 +172,18 @@ def sentinel_clients(factory: Any) -> list[Any]:
     return list(factory.sentinel_manager.sentinels) if hasattr(factory, "sentinel_manager") else []
 
 
-def pool_exhausted(settings: RedisSettings, size: int) -> RedisUnavailable:
+def pool_exhausted(settings: RedisSettings, size: int, waited_seconds: float) -> RedisUnavailable:
     """The error after a timeout for a free connection."""
     return RedisUnavailable(
         f"all {size} connections to {settings.redacted_url} stayed in use for "
-        f"{settings.pool_wait_seconds:g} s: raise redis.client_pool_size or use fewer threads",
+        f"{waited_seconds:.3g} s: raise redis.client_pool_size or use fewer threads",
         ambiguous=False,
     )
+
+
+def time_left(deadline: float) -> float:
+    """Seconds until a deadline, in monotonic seconds; a little more than 0 if it has passed."""
+    return max(deadline - time.monotonic(), 0.001)
 
 
 def _packer(connection: Any) -> Callable[[Sequence[Command]], Sequence[bytes]]:
@@ -198,14 +203,15 @@ _wires: weakref.WeakSet[Wire] = weakref.WeakSet()
 class Wire:
     """One connection. Not thread-safe."""
 
-    def __init__(self, connection: Any, server: str, report_trouble: Callable[[], None]) -> None:
+    def __init__(self, make: Callable[[], Any], server: str, report_trouble: Callable[[], None]) -> None:
         # Imported at first use, since importing redis-py takes longer than all of offsider; not once per command.
         from redis.exceptions import RedisError, ResponseError
 
         self._redis_error: type[Exception] = RedisError
         self._response_error: type[Exception] = ResponseError
-        self._connection = connection
-        self._pack = _packer(connection)
+        self._make = make
+        self._connection = make()
+        self._pack = _packer(self._connection)
         self._server = server
         self._report_trouble = report_trouble
         self._connections = 0
@@ -214,18 +220,32 @@ class Wire:
         self.awaited = 0
         _wires.add(self)
 
-    def exchange(self, commands: Sequence[Command]) -> list[Any]:
+    def exchange(self, commands: Sequence[Command], deadline: float | None = None) -> list[Any]:
         """Send all commands in one write and return their replies; error replies are elements of the list.
+
+        Args:
+            commands: the commands, each a tuple.
+            deadline: monotonic seconds until which all of it may take; default: the timeouts of the settings.
 
         Raises:
             RedisUnavailable: the connection failed; ``ambiguous`` if a command may have been executed.
         """
-        self._connect()
+        self._connect(deadline)
         with self._disconnecting_on_failure():
+            if deadline is None:
+                self._connection.send_packed_command(self._pack(commands), check_health=False)
+                return [self._reply() for _ in commands]
+            sock = self._connection._sock  # noqa: SLF001 - redis-py has no timeout for one command
+            sock.settimeout(time_left(deadline))
             self._connection.send_packed_command(self._pack(commands), check_health=False)
-            return [self._reply() for _ in commands]
+            replies: list[Any] = []
+            for _ in commands:
+                sock.settimeout(time_left(deadline))
+                replies.append(self._reply())
+            sock.settimeout(self._connection.socket_timeout)
+            return replies
 
-    def _connect(self) -> None:
+    def _connect(self, deadline: float | None = None) -> None:
         if watched.fd >= 0:
             look()
         try:
@@ -236,7 +256,7 @@ class Wire:
             self._used_at = now
             if not self._connection.is_connected:
                 # Not counted as trouble: proxies close idle connections. In an outage other commands fail.
-                self._connection.connect()
+                self._open(deadline)
                 self._connections += 1
         except self._redis_error as error:
             self.disconnect()
@@ -245,6 +265,38 @@ class Wire:
             raise translate(cast("RedisError", error), sent=False, server=self._server) from error
         except BaseException:
             self.disconnect()
+            raise
+
+    def _open(self, deadline: float | None) -> None:
+        """Connect, until ``deadline`` in another thread: a lookup of the host name has no timeout."""
+        connection = self._connection
+        if deadline is None:
+            connection.connect()
+            return
+        from concurrent.futures import Future
+
+        from redis.exceptions import TimeoutError as TooLate
+
+        opened: Future[None] = Future()
+
+        def connect() -> None:
+            try:
+                opened.set_result(connection.connect())
+            except BaseException as error:  # noqa: BLE001 - raised in the waiting thread
+                opened.set_exception(error)
+
+        try:
+            threading.Thread(target=connect, name="offsider-connect", daemon=True).start()
+        except RuntimeError:  # while the interpreter shuts down there are no new threads
+            connect()
+        try:
+            opened.result(time_left(deadline))
+        except BaseException as error:
+            self._connection = self._make()
+            connection.disconnect()  # ends a handshake without reply
+            opened.add_done_callback(lambda _: connection.disconnect())
+            if isinstance(error, TimeoutError):
+                raise TooLate("Timeout connecting to server") from None
             raise
 
     def _is_stale(self) -> bool:
@@ -391,7 +443,7 @@ class Redis:
         """
         return self.pipeline([command])[0]
 
-    def refuse_cluster(self) -> None:
+    def refuse_cluster(self, deadline: float | None = None) -> None:
         """Raise RedisRefused if the server is a node of a Cluster. Asks it once.
 
         A node accepts pushes whose keys are in its slots, and no worker would run these jobs.
@@ -399,21 +451,25 @@ class Redis:
         if self._is_no_cluster:
             return
         try:
-            (reply,) = self.pipeline([CLUSTER_QUESTION], raise_errors=False)
+            (reply,) = self.pipeline([CLUSTER_QUESTION], raise_errors=False, deadline=deadline)
         except RedisUnavailable as error:
             raise RedisUnavailable(str(error), ambiguous=False) from error  # nothing was pushed yet
         check_no_cluster(reply, self.settings.redacted_url)
         self._is_no_cluster = True
 
-    def pipeline(self, commands: Sequence[Command], *, raise_errors: bool = True) -> list[Any]:
+    def pipeline(
+        self, commands: Sequence[Command], *, raise_errors: bool = True, deadline: float | None = None
+    ) -> list[Any]:
         """Run several commands in one round trip.
 
         Args:
             commands: the commands, each a tuple.
             raise_errors: raise the first error reply; otherwise errors are elements of the list.
+            deadline: monotonic seconds until which waiting for a connection, connecting and the replies may take;
+                default: the timeouts of the settings.
         """
-        with self.wire() as wire:
-            replies = wire.exchange(commands)
+        with self.wire(deadline) as wire:
+            replies = wire.exchange(commands, deadline)
             if any(isinstance(reply, RedisRefused) and reply.code in REROUTE for reply in replies):
                 wire.disconnect()
         if raise_errors:
@@ -446,18 +502,19 @@ class Redis:
             return self._new_wire()
 
     @contextmanager
-    def wire(self) -> Generator[Wire]:
+    def wire(self, deadline: float | None = None) -> Generator[Wire]:
         """Borrow a connection from the pool.
 
         Raises:
-            RedisUnavailable: all connections stayed in use for ``pool_wait_seconds``.
+            RedisUnavailable: all connections stayed in use for ``pool_wait_seconds``, or until ``deadline``.
         """
         if self._pid != os.getpid():
             # A forked child must not use its parent's sockets, nor a lock that another thread held at the fork.
             self._reset()
         slots = self._slots
-        if not slots.acquire(timeout=self.settings.pool_wait_seconds):
-            raise pool_exhausted(self.settings, self.size)
+        wait_seconds = self.settings.pool_wait_seconds if deadline is None else time_left(deadline)
+        if not slots.acquire(timeout=wait_seconds):
+            raise pool_exhausted(self.settings, self.size, wait_seconds)
         try:
             wire = self._take()
             try:
@@ -475,7 +532,7 @@ class Redis:
     def _new_wire(self) -> Wire:
         if self._factory is None:
             self._factory = make_factory(self.settings)
-        return Wire(self._factory.make_connection(), self.settings.redacted_url, self._note_trouble)
+        return Wire(self._factory.make_connection, self.settings.redacted_url, self._note_trouble)
 
     def _note_trouble(self) -> None:
         with self._lock:

@@ -65,7 +65,9 @@ class Manager:
         self._outage = Outage(f"giving back jobs of dead processors of capsule {capsule.name}", config)
         self._settlement = Settlement(config, fetcher)
         self.async_runner = AsyncRunner(f"offsider-{capsule.name}-loop", self._without_seat)
-        clients = Clients(Installation.of(config), context.redis, capsule.client_middleware)
+        here = Installation.of(config)
+        # A job waits for its push as long as its worker for the server: to fail sooner would only repeat the job.
+        clients = Clients(here, context.redis, capsule.client_middleware, here.settings.socket_timeout_seconds)
         self._shared = CapsuleParts(
             clients,
             config.clock,

@@ -108,17 +108,18 @@ def test_a_refusal_that_passes_is_repeated_unseen(redis_url, raw_redis):
     client = Client(config_for(redis_url))
     client.redis.refuse_cluster()
     exchange = client.redis.pipeline
-    rounds = []
+    deadlines = []
 
-    def failing_once(commands, *, raise_errors=True):
-        rounds.append(commands)
-        if len(rounds) == 1:
+    def failing_once(commands, *, raise_errors=True, deadline=None):
+        deadlines.append(deadline)
+        if len(deadlines) == 1:
             return [RedisRefused("READONLY You can't write against a read only replica.", code="READONLY")] * 2
-        return exchange(commands, raise_errors=raise_errors)
+        return exchange(commands, raise_errors=raise_errors, deadline=deadline)
 
     client.redis.pipeline = failing_once
     assert client.push({"class": "X", "args": []}) is not None
-    assert len(rounds) == 2
+    assert len(deadlines) == 2
+    assert deadlines[0] == deadlines[1] <= time.monotonic() + 1
     assert raw_redis.llen("queue:default") == 1
 
 
@@ -127,8 +128,8 @@ def test_an_ambiguous_failure_is_never_repeated(redis_url, raw_redis):
     client.redis.refuse_cluster()
     exchange = client.redis.pipeline
 
-    def losing_the_reply(commands, *, raise_errors=True):
-        exchange(commands, raise_errors=raise_errors)
+    def losing_the_reply(commands, **more):
+        exchange(commands, **more)
         raise RedisUnavailable("gone", ambiguous=True)
 
     client.redis.pipeline = losing_the_reply
