@@ -23,6 +23,7 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+TESTS = ROOT / "tests"
 ROOTS = (ROOT / "src", ROOT)
 QUICK = ("unit", "redis", "contract", "bench")
 #: No group of test files starts after this time, so that the whole run ends within 90 seconds.
@@ -57,12 +58,12 @@ def affected(change: Iterable[Path]) -> list[tuple[int, Path]]:
         further = {importer for path in edge for importer in importers.get(path, ()) if importer not in distances}
         distances |= dict.fromkeys(further, distances[edge[0]] + 1)
         edge = [*further]
-    tests = [(distance, path) for path, distance in distances.items() if path.name.startswith("test_")]
+    tests = [(distances[path], path) for path in distances if path.is_relative_to(TESTS) and path.name[:5] == "test_"]
     return sorted((distance, path) for distance, path in tests if path.is_file() and (distance == 0 or _is_quick(path)))
 
 
 def _is_quick(path: Path) -> bool:
-    return path.relative_to(ROOT / "tests").parts[0] in QUICK
+    return path.relative_to(TESTS).parts[0] in QUICK
 
 
 def _python_files_of(path: Path) -> Iterator[Path]:

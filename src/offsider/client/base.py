@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
@@ -17,6 +16,7 @@ from offsider.core.errors import InvalidJob
 from offsider.core.options import check_known
 from offsider.core.payload import JobPayload
 from offsider.runtime.middleware import ClientChain, Push
+from offsider.storage.redis import deadline_after
 
 AfterCommit: TypeAlias = Callable[[Callable[[], None]], None]
 
@@ -75,7 +75,7 @@ class BaseClient:
     def _deadline(self, wait_replicas: int) -> float:
         """Return the time until which a push may take, in monotonic seconds."""
         limit = self._timeout_seconds or self.config.client.push_timeout_seconds
-        return time.monotonic() + limit + (WAIT_TIMEOUT_MS / 1000 if wait_replicas else 0)
+        return deadline_after(limit + (WAIT_TIMEOUT_MS / 1000 if wait_replicas else 0))
 
     def _deferred(self, pushes: Sequence[Push], store: Callable[[], Sequence[str | None]]) -> Deferred:
         """Return pushes for after the commit. Invalid arguments raise immediately."""

@@ -10,6 +10,7 @@ from typing import Any
 from offsider.client import bulk
 from offsider.client.base import BaseClient, take_replicas
 from offsider.client.delivery import Delivery
+from offsider.client.event_loop import warn_on_event_loop
 from offsider.client.prepared import Prepared
 from offsider.config import test_mode
 from offsider.config.config import Config
@@ -67,6 +68,7 @@ class Client(BaseClient):
         payload, defer = self._take_hook(payload)
         push = self.build(payload)
         if defer is None:
+            warn_on_event_loop(self.config)
             return self.store(push, wait_replicas)
         deferred = self._deferred([push], lambda: [self.store(push, wait_replicas)])
         defer(deferred)
@@ -113,6 +115,7 @@ class Client(BaseClient):
                 defer(deferred)
                 jids += deferred.jids
             return jids
+        warn_on_event_loop(self.config)
         for batch in planned.batches(self._preparer):
             stopped = self._store([job for job in batch if job is not None], wait_replicas)
             jids += [None if job is None or job.jid in stopped else job.jid for job in batch]

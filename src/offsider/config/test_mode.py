@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 from weakref import WeakSet
+
+from offsider.config.environment import environment_name
 
 # Receives `client.Prepared` objects; this layer cannot import that class.
 Sink: TypeAlias = Callable[[Sequence[Any]], None]
@@ -21,6 +25,16 @@ def current() -> Sink | None:
     """Return the sink that receives pushes now; None means Redis."""
     stack = _stack
     return stack[-1] if stack else None
+
+
+def is_test() -> bool:
+    """Whether this process looks like a test: it has loaded pytest or unittest, or its environment is ``test``."""
+    return "pytest" in sys.modules or "unittest" in sys.modules or environment_name(os.environ) == "test"
+
+
+def wants_advice() -> bool:
+    """Whether to warn about pushes that are normal in tests."""
+    return not _stack and not is_test()
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 import sys
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -10,16 +11,20 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from offsider.config import test_mode
 from offsider.config.app_version import app_version
 from offsider.config.config import Config
 from offsider.core.characteristics import CHARACTERISTICS, Characteristics, check_characteristics
 from offsider.core.errors import InvalidJob, InvalidOptions
 from offsider.core.options import JobDeclaration, check_options, wire_options
+from offsider.jobs.loadable import obstacle
 from offsider.jobs.signature import JobSignature
 from offsider.runtime.context import JobContext
 
 if TYPE_CHECKING:
     from offsider.jobs.codec import AnnotationCodec
+
+logger = logging.getLogger("offsider")
 
 ONLY_DECLARED = frozenset(
     {
@@ -48,6 +53,7 @@ class Declared:
         client: the client that pushes it, or a function that returns it, or None.
         shared_with_ruby: Ruby pushes or runs it too.
         big_payload: its payloads may be large.
+        obstacle: why no worker can load it, and what to do; empty if one can, and after the warning.
     """
 
     def __init__(
@@ -76,6 +82,7 @@ class Declared:
         self.signature = JobSignature(self.name, run, is_method=make is not None)
         self._run = run
         self._make = make
+        self.obstacle = "" if "name" in declaration else obstacle(self.module, self.qualname)
         self._wire: dict[str, Any] | None = None
         self._codec = self._codec_named(given.get("codec"))
         self._accepted_by: weakref.WeakSet[Config] = weakref.WeakSet()
@@ -166,6 +173,17 @@ class Declared:
         return self._run(*args, **kwargs) if self._make is None else self._run(instance, *args, **kwargs)
 
     # Pushing it
+
+    def warn_once(self) -> None:
+        """Log its obstacle, unless a test pushes it."""
+        if test_mode.wants_advice():
+            why, self.obstacle = self.obstacle, ""
+            logger.warning(
+                "no worker can load job %s: %s; an explicit name= ends this warning",
+                self.name,
+                why,
+                extra={"fields": {"class": self.name}},
+            )
 
     @property
     def wait_replicas(self) -> int:

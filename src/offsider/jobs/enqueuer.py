@@ -217,10 +217,14 @@ class Enqueuer(Generic[P, R_co]):
     # How
 
     def _push(self, item: dict[str, Any]) -> str | None:
+        if self.declared.obstacle:
+            self.declared.warn_once()
         client = client_for(self.declared, self._client)
         return client.push(self._checked(client, item))
 
     async def _apush(self, item: dict[str, Any]) -> str | None:
+        if self.declared.obstacle:
+            self.declared.warn_once()
         client = async_client_for(self.declared, self._client)
         return await client.push(self._checked(client, item))
 
@@ -237,6 +241,8 @@ class Enqueuer(Generic[P, R_co]):
         return {**item, "kwargs": kwargs} if kwargs else item
 
     def _bulk_item(self, client: Client | AsyncClient, calls: Iterable[Any], at: object) -> dict[str, Any]:
+        if self.declared.obstacle:
+            self.declared.warn_once()
         item = {"class": self.declared, "args": _own_calls(self.declared, calls)}
         return self._checked(client, item if at is None else {**item, "at": at})
 

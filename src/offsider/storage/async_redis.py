@@ -22,6 +22,7 @@ from offsider.storage.redis import (
 )
 from offsider.storage.redis_errors import CLUSTER_QUESTION, REROUTE, check_no_cluster, translate
 from offsider.storage.scripts import Argument, Command
+from offsider.storage.server_version import warn_if_too_old
 
 if TYPE_CHECKING:
     from redis.asyncio.connection import AbstractConnection
@@ -64,6 +65,7 @@ class AsyncRedis:
         except RedisUnavailable as error:
             raise RedisUnavailable(str(error), ambiguous=False) from error  # nothing was pushed yet
         check_no_cluster(reply, self.settings.redacted_url)
+        warn_if_too_old(reply, self.settings.redacted_url)
         self._is_no_cluster = True
 
     async def pipeline(

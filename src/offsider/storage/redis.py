@@ -24,6 +24,7 @@ from offsider.storage.descriptors import look, watched
 from offsider.storage.keys import Keys
 from offsider.storage.redis_errors import CLUSTER_QUESTION, REROUTE, check_no_cluster, translate
 from offsider.storage.scripts import Argument, Command, Script
+from offsider.storage.server_version import warn_if_too_old
 
 if TYPE_CHECKING:
     from redis.exceptions import RedisError
@@ -179,6 +180,12 @@ def pool_exhausted(settings: RedisSettings, size: int, waited_seconds: float) ->
         f"{waited_seconds:.3g} s: raise redis.client_pool_size or use fewer threads",
         ambiguous=False,
     )
+
+
+def deadline_after(seconds: float) -> float:
+    """Return the monotonic time ``seconds`` from now, for a call on a pool."""
+    importlib.import_module("redis")  # the first import takes half a second, which must not count
+    return time.monotonic() + seconds
 
 
 def time_left(deadline: float) -> float:
@@ -455,6 +462,7 @@ class Redis:
         except RedisUnavailable as error:
             raise RedisUnavailable(str(error), ambiguous=False) from error  # nothing was pushed yet
         check_no_cluster(reply, self.settings.redacted_url)
+        warn_if_too_old(reply, self.settings.redacted_url)
         self._is_no_cluster = True
 
     def pipeline(

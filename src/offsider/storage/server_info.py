@@ -9,9 +9,7 @@ from typing import Any, cast
 from offsider.core.errors import OffsiderError, RedisRefused
 from offsider.storage.redis import Redis
 from offsider.storage.scripts import Command
-
-#: Oldest supported versions.
-OLDEST: Mapping[str, tuple[int, ...]] = {"redis": (7, 0), "valkey": (7, 2), "dragonfly": (1, 27)}
+from offsider.storage.server_version import hello_fields, kind_of, text, version_of
 
 _CONFIGURED = ("save", "appendfsync", "min-replicas-to-write")
 _QUESTIONS: tuple[Command, ...] = (("HELLO",), ("INFO",), *(("CONFIG", "GET", name) for name in _CONFIGURED))
@@ -88,11 +86,11 @@ def server_info(redis: Redis) -> ServerInfo:
             raise reply
     refused = (question[0] for question, reply in zip(_QUESTIONS, replies, strict=True) if _is_error(reply))
     hello, info, *configured = replies
-    fields = _hello_fields(hello) | _info_fields(info)
+    fields = hello_fields(hello) | _info_fields(info)
     save, fsync, least_replicas = map(_setting, configured)
     return ServerInfo(
-        kind=_kind(fields),
-        version=_version(fields),
+        kind=kind_of(fields),
+        version=version_of(fields),
         mode=fields.get("redis_mode") or fields.get("mode"),
         role=_role(fields),
         policy=fields.get("maxmemory_policy"),
@@ -118,35 +116,11 @@ def _is_error(reply: Any) -> bool:
     return isinstance(reply, OffsiderError)
 
 
-def _hello_fields(reply: Any) -> dict[str, str]:
-    if not isinstance(reply, list):
-        return {}
-    flat = cast("Sequence[object]", reply)
-    pairs = zip(flat[::2], flat[1::2], strict=False)
-    return {_text(name): _text(value) for name, value in pairs if isinstance(value, bytes)}
-
-
 def _info_fields(reply: Any) -> dict[str, str]:
     if not isinstance(reply, bytes):
         return {}
     lines = (line.partition(":") for line in reply.decode("utf-8", "replace").splitlines())
     return {name: value for name, colon, value in lines if colon}
-
-
-def _kind(fields: dict[str, str]) -> str | None:
-    for kind in ("valkey", "dragonfly"):
-        if f"{kind}_version" in fields or fields.get("server") == kind:
-            return kind
-    return "redis" if "redis_version" in fields or "version" in fields else None
-
-
-def _version(fields: dict[str, str]) -> tuple[int, ...] | None:
-    # Other kinds also report the redis_version whose behavior they follow; prefer their own version.
-    for name in ("valkey_version", "dragonfly_version", "redis_version", "version"):
-        if name in fields:
-            digits = fields[name].rpartition("v")[2].split("-")[0].split(".")
-            return tuple(int(part) for part in digits if part.isdigit())
-    return None
 
 
 def _role(fields: dict[str, str]) -> str | None:
@@ -161,12 +135,8 @@ def _flag(value: str | None) -> bool | None:
 def _setting(reply: Any) -> str | None:
     """Return the value in the reply to CONFIG GET: name and value, or nothing."""
     pair = cast("Sequence[object]", reply) if isinstance(reply, list) else ()
-    return _text(pair[1]) if len(pair) == 2 else None
+    return text(pair[1]) if len(pair) == 2 else None
 
 
 def _number(value: str | None) -> int | None:
     return int(value) if value is not None and value.isdigit() else None
-
-
-def _text(value: object) -> str:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)

@@ -6,8 +6,6 @@ A mode applies to the whole process, including pushes of other threads. Blocks m
 from __future__ import annotations
 
 import logging
-import os
-import sys
 import threading
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import ExitStack, contextmanager
@@ -15,7 +13,6 @@ from contextlib import ExitStack, contextmanager
 from offsider.client.prepared import Prepared
 from offsider.config import test_mode
 from offsider.config.config import Config
-from offsider.config.environment import environment_name
 from offsider.core.errors import ConfigurationError
 from offsider.runtime.middleware import ServerMiddleware
 from offsider.testing.recorder import Recorder
@@ -126,10 +123,9 @@ def _use(sink: test_mode.Sink) -> None:
 
 def _warn_outside_tests(mode: str) -> None:
     """Warn outside of tests: in production, jobs that never reach Redis would be lost silently."""
-    if "pytest" in sys.modules or "unittest" in sys.modules or environment_name(os.environ) == "test":
-        return
-    logger.warning(
-        "offsider's %s mode is on, and this does not look like a test: jobs do not go to Redis. "
-        "OFFSIDER_ENV=test silences this",
-        mode,
-    )
+    if not test_mode.is_test():
+        logger.warning(
+            "offsider's %s mode is on, and this does not look like a test: jobs do not go to Redis. "
+            "OFFSIDER_ENV=test silences this",
+            mode,
+        )

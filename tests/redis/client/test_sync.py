@@ -1,5 +1,6 @@
 """Both clients against real servers: what is stored, and what an error means."""
 
+import asyncio
 import threading
 import time
 
@@ -8,10 +9,12 @@ import redis
 
 from offsider import job
 from offsider.client import Client
+from offsider.config import test_mode
 from offsider.core.compression import decode_plain
 from offsider.core.errors import NotReplicated, QueueFull, RedisRefused, RedisUnavailable
 from offsider.core.payload import decode
 from offsider.jobs import registry
+from offsider.storage import server_version
 from tests.databases import at_database
 from tests.faults import FaultProxy
 from tests.redis.client.clients import config_for
@@ -218,6 +221,31 @@ def test_a_server_is_asked_once_whether_it_is_a_cluster(make_client, redis_url, 
     for _ in range(3):
         client.push({"class": "X", "args": []})
     assert raw_redis.info("commandstats")["cmdstat_hello"]["calls"] == 1
+
+
+def test_an_unsupported_version_warns_once_per_server(make_client, redis_url, raw_redis, monkeypatch, caplog):
+    monkeypatch.setattr(server_version, "OLDEST", {"redis": (99, 0), "valkey": (99, 0)})
+    monkeypatch.setattr(server_version, "_warned", set())
+    for _ in range(2):
+        make_client(config_for(redis_url)).push({"class": "X", "args": []})
+    (warning,) = caplog.messages
+    assert warning.startswith(redis_url.partition("?")[0])
+    assert "which workers refuse: upgrade to Redis 7.0, Valkey 7.2 or newer" in warning
+    assert raw_redis.llen("queue:default") == 2
+
+
+def test_a_blocking_push_on_an_event_loop_warns(redis_url, monkeypatch, caplog):
+    monkeypatch.setattr(test_mode, "is_test", lambda: False)
+    client = Client(config_for(redis_url))
+
+    async def view() -> None:
+        client.push({"class": "X", "args": []})
+        client.push_bulk({"class": "X", "args": [[1]]})
+
+    asyncio.run(view())
+    assert len(caplog.messages) == 2
+    assert all("test_sync.py" in message for message in caplog.messages)
+    client.close()
 
 
 def test_a_server_that_does_not_know_the_question_is_pushed_to(make_server, make_client):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 from offsider.config import test_mode
 
 
@@ -26,3 +28,18 @@ def test_blocks_may_be_left_in_any_order():
     assert test_mode.current() is second
     two.__exit__(None, None, None)
     assert test_mode.current() is None
+
+
+def test_a_test_framework_or_the_environment_shows_a_test(monkeypatch):
+    assert test_mode.is_test()
+    modules: dict[str, object] = {}
+    monkeypatch.setattr(test_mode, "sys", SimpleNamespace(modules=modules))
+    assert not test_mode.is_test()
+    assert test_mode.wants_advice()
+    with test_mode.diverted(None):
+        assert not test_mode.wants_advice()
+    monkeypatch.setenv("OFFSIDER_ENV", "test")
+    assert test_mode.is_test()
+    monkeypatch.delenv("OFFSIDER_ENV")
+    modules["unittest"] = None
+    assert test_mode.is_test()

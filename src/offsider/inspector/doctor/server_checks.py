@@ -13,7 +13,8 @@ from offsider.inspector.doctor.finding import Finding, error, fatal, ok, warn
 from offsider.storage.clocks import Comparison
 from offsider.storage.redis import Redis
 from offsider.storage.scripts import drop_flags, flags_are_accepted
-from offsider.storage.server_info import OLDEST, ServerInfo
+from offsider.storage.server_info import ServerInfo
+from offsider.storage.server_version import OLDEST, is_too_old
 
 FULL_WARN, FULL_ERROR = 0.8, 0.95
 SLOW_WARN_SECONDS, SLOW_ERROR_SECONDS = 0.01, 0.05
@@ -50,10 +51,9 @@ def check_role(info: ServerInfo) -> Iterator[Finding]:
 
 def check_version(info: ServerInfo) -> Iterator[Finding]:
     """Check that the server is new enough for script flags and the commands of reliable delivery."""
-    oldest = OLDEST.get(info.kind or "")
-    if info.version is None or oldest is None:
+    if info.version is None or info.kind not in OLDEST:
         return
-    if info.version < oldest:
+    if is_too_old(info.kind, info.version):
         yield fatal(
             "version",
             f"{info.kind} {info.version_text} is too old",
