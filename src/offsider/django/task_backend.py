@@ -162,7 +162,8 @@ class TaskBackend(_BaseTaskBackend):
 def find_task(path: str) -> Any:
     """Return the task at ``module.name``. Raises UnknownJob if the module is not imported, or has no such task."""
     module, _, name = path.rpartition(".")
-    found = getattr(sys.modules.get(module), name, None)
+    # Not by getattr, because a module may have a function __getattr__ that imports.
+    found = getattr(sys.modules.get(module), "__dict__", {}).get(name)
     if not isinstance(found, _base.Task):
         raise UnknownJob(
             path,

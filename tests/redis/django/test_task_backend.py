@@ -7,6 +7,7 @@ import sys
 import threading
 from datetime import UTC, datetime, timedelta
 from importlib import import_module
+from types import ModuleType
 
 import django
 import pytest
@@ -145,6 +146,18 @@ def test_a_path_that_is_no_task_of_an_imported_module_is_refused(config, finishe
     assert (seen, finished, "this" in sys.modules) == ([], [], False)
     with pytest.raises(UnknownJob):
         find_task(path)
+
+
+def test_looking_for_a_task_calls_no_code_of_its_module(monkeypatch):
+    from offsider.django.task_backend import find_task
+
+    module = ModuleType("lazy")
+    module.__getattr__ = seen.append
+    monkeypatch.setitem(sys.modules, "lazy", module)
+    seen.clear()
+    with pytest.raises(UnknownJob):
+        find_task("lazy.task")
+    assert seen == []
 
 
 def test_queue_time_and_name_are_those_of_the_task(config):
