@@ -1,8 +1,8 @@
 """Buffers formatted log lines, and writes them together every 20 ms.
 
 1. `put` adds a line and wakes the writer, a daemon thread that sleeps while the buffer is empty.
-2. A tick later the writer writes all lines in one piece. `flush` writes them immediately: before a direct write to the
-   stream, to keep the order, and at the end of the process.
+2. A tick later the writer writes all lines in one piece. `flush` writes them immediately: before any other write to
+   the stream (`print_order`), and at the end of the process.
 3. If the writer does not keep up, the thread that adds the ten-thousandth line writes the buffer.
 4. ``kill -9`` loses the lines of the last tick, so only lines at INFO are buffered.
 """
@@ -29,18 +29,11 @@ class LineBuffer:
         write: writes the text of several lines; called by one thread at a time.
         lock: held while lines are removed and written. It is the handler's reentrant lock: the handler also holds it
             while it writes a record, and flushes the buffer first. A second lock could deadlock.
-        after: called by the writer after each write, without the lock.
     """
 
-    def __init__(
-        self,
-        write: Callable[[str], None],
-        lock: AbstractContextManager[object],
-        after: Callable[[], None] = lambda: None,
-    ) -> None:
+    def __init__(self, write: Callable[[str], None], lock: AbstractContextManager[object]) -> None:
         self._write = write
         self._lock = lock
-        self._after = after
         self._reset()
         itself: weakref.ref[LineBuffer] = weakref.ref(self)
         os.register_at_fork(after_in_child=lambda: _with(itself, LineBuffer._reset))
@@ -90,7 +83,6 @@ class LineBuffer:
             time.sleep(TICK_SECONDS)
             self._awake = False
             self.flush()
-            self._after()
 
 
 def _with(reference: weakref.ref[LineBuffer], step: Callable[[LineBuffer], None]) -> None:

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TextIO
 
+from offsider.logs.print_order import plain_write
 from offsider.runtime.forks import here
 
 PATIENCE_SECONDS = 1.0
@@ -49,11 +50,6 @@ class Outlet:
         self._dropped = 0
         self._stuck = False
 
-    @property
-    def waits(self) -> bool:
-        """Whether a write to the stream may block."""
-        return self._send is not None
-
     def write(self, text: str) -> None:
         """Write whole lines; buffer or drop them while the stream is full.
 
@@ -63,7 +59,7 @@ class Outlet:
         encoding: str = getattr(self._stream, "encoding", None) or "utf-8"
         data = text.encode(encoding, "backslashreplace")
         if self._send is None:
-            self._stream.write(data.decode(encoding))
+            plain_write(self._stream)(data.decode(encoding))
             self._stream.flush()
             return
         if self._pid != here.pid:  # forked child: the buffer belongs to the parent

@@ -25,6 +25,7 @@ from offsider.config.settings import LogSection
 from offsider.core.wording import counted
 from offsider.logs.line_buffer import LineBuffer
 from offsider.logs.outlet import Outlet
+from offsider.logs.print_order import flush_before_writes
 from offsider.logs.structured import about_error, bounded, is_about, line_fields, line_of, shown
 from offsider.runtime.context import current_job_or_none
 
@@ -301,7 +302,12 @@ class OffsiderHandler(logging.StreamHandler[TextIO]):
         self.setFormatter(lines)
         self._lines = lines
         self._outlet = Outlet(stream, self._about_dropped)
-        self._buffer = LineBuffer(self._write_text, self.lock or nullcontext(), self._flush_stream)
+        self._buffer = LineBuffer(self._write_text, self.lock or nullcontext())
+
+    def flush_before_prints(self) -> None:
+        """Write buffered lines before a job writes to the stream of the log or to standard error."""
+        for stream in (self.stream, sys.stderr):
+            flush_before_writes(stream, self._buffer.flush)
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write a record immediately, after the buffered lines."""
@@ -327,12 +333,6 @@ class OffsiderHandler(logging.StreamHandler[TextIO]):
     def _about_dropped(self, lines: int) -> str:
         text = f"{counted(lines, 'line')} of the log dropped: the reader was blocked"
         return self._lines.line("WARN", time.time(), {"dropped_lines": lines}, text) + self.terminator
-
-    def _flush_stream(self) -> None:
-        """Flush the output of jobs' ``print`` calls. Runs in the buffer's thread, since a full pipe can block it."""
-        if self._outlet.waits:
-            with suppress(OSError, ValueError):
-                self.stream.flush()
 
     @property
     def is_formatted_by_application(self) -> bool:
@@ -384,6 +384,7 @@ def setup_logging(settings: LogSection, stream: TextIO | None = None) -> logging
             handler.setFormatter(old.formatter)
         logger.removeHandler(old)
         old.close()
+    handler.flush_before_prints()
     logger.addHandler(handler)
     logger.setLevel(LEVELS[settings.level])
     # Otherwise an application that configured the root logger would log every line twice.

@@ -100,7 +100,7 @@ def read_on(outlet, pipe) -> list[str]:
 
 def test_lines_go_through(pipe, outlet_of):
     outlet = outlet_of(pipe.stream)
-    assert outlet.waits
+    assert outlet._send is not None
     outlet.write("a\n")
     outlet.write("")
     outlet.write("b\nc\n")
@@ -175,7 +175,7 @@ def test_other_streams_are_written_to_as_they_are(kind, outlet_of, tmp_path, mon
     file = tmp_path / "log"
     stream = io.StringIO() if kind == "memory" else file.open("w", encoding="ascii")
     outlet = outlet_of(stream)
-    assert not outlet.waits
+    assert outlet._send is None
     outlet.write("\N{SNOWMAN}a\n" if kind != "memory" else "a\n")
     written = stream.getvalue() if kind == "memory" else file.read_text()
     assert written == ("a\n" if kind == "memory" else "\\u2603a\n")
