@@ -26,6 +26,7 @@ from offsider.core.errors import ConfigurationError
 from offsider.embedded import EmbeddedServer
 from offsider.jobs.query_queues import serve_selected
 from offsider.jobs.registry import all_jobs
+from offsider.logs.application import show_application_log
 from offsider.logs.setup import logger, setup_logging
 from offsider.worker.boot_checks import check_boot
 
@@ -85,7 +86,9 @@ def load(options: WorkerOptions, resources: ExitStack) -> Config:
             "the application declares no jobs: name the modules of your jobs with -r, or import them there"
         )
     # Again, because the application may have changed the format or the level.
-    setup_logging(config.log)
+    handler = setup_logging(config.log)
+    if handler is not None:
+        show_application_log(handler, config.log.application_level)
     config.warnings.extend(serve_selected(config, options.queries(), negate=options.negate))
     return config
 

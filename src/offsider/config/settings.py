@@ -643,6 +643,12 @@ class LogSection(Section):
         help="Minimum level of log lines.",
         cli="-v, --verbose",
     )
+    application_level: str = setting(
+        "info",
+        validators.choice("debug", "info", "warning", "error", "critical", "off", synonyms={"warn": "warning"}),
+        help="Minimum level of the application's own log records in a worker, unless the application configures "
+        "logging itself. `off` leaves the root logger alone.",
+    )
     job_log: bool = setting(True, validators.FLAG, help="Log the lines start, done and fail of each job.")
     arguments: bool = setting(
         False,

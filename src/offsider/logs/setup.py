@@ -23,6 +23,7 @@ from typing import TextIO
 
 from offsider.config.settings import LogSection
 from offsider.core.wording import counted
+from offsider.logs.application import application_fields, is_handled_below_root
 from offsider.logs.line_buffer import LineBuffer
 from offsider.logs.outlet import Outlet
 from offsider.logs.print_order import flush_before_writes
@@ -32,8 +33,8 @@ from offsider.runtime.context import current_job_or_none
 _job_level: ContextVar[int | None] = ContextVar("offsider_job_level", default=None)
 
 
-_NO_FIELDS: Mapping[str, object] = MappingProxyType({})
-_fields: ContextVar[Mapping[str, object]] = ContextVar("offsider_log_fields", default=_NO_FIELDS)
+NO_FIELDS: Mapping[str, object] = MappingProxyType({})
+_fields: ContextVar[Mapping[str, object]] = ContextVar("offsider_log_fields", default=NO_FIELDS)
 
 LEVELS = {
     "debug": logging.DEBUG,
@@ -100,7 +101,7 @@ def job_level(name: str | None) -> Generator[None, None, None]:
 
 def fields_of(record: logging.LogRecord) -> Mapping[str, object]:
     """Return the fields of a record: ``extra={"fields": …}``."""
-    fields: Mapping[str, object] = getattr(record, "fields", _NO_FIELDS)
+    fields: Mapping[str, object] = getattr(record, "fields", NO_FIELDS)
     return fields
 
 
@@ -173,7 +174,8 @@ class LineFormatter(logging.Formatter):
     """Base class of formatters: formats a record, or its parts, as a line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return self.line(_word(record), record.created, fields_of(record), _message(record), record)
+        own = fields_of(record) if record.name == logger.name else application_fields(record)
+        return self.line(_word(record), record.created, own, _message(record), record)
 
     def line(
         self,
@@ -311,6 +313,8 @@ class OffsiderHandler(logging.StreamHandler[TextIO]):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write a record immediately, after the buffered lines."""
+        if record.name != logger.name and is_handled_below_root(record):
+            return
         self._buffer.flush()
         try:
             self._outlet.write(self.format(record) + self.terminator)
@@ -368,21 +372,28 @@ class OffsiderHandler(logging.StreamHandler[TextIO]):
             sys.stderr.write("offsider: the reader of the log has exited: no more lines are written\n")
 
 
-def setup_logging(settings: LogSection, stream: TextIO | None = None) -> logging.Handler:
+def setup_logging(settings: LogSection, stream: TextIO | None = None) -> OffsiderHandler | None:
     """Send the log of ``offsider`` to ``stream`` (default: standard output) in the format and level of ``[log]``.
 
-    Leaves the application's loggers unchanged, and keeps a formatter that the application has set on our handler.
-    Colors appear only on a terminal, and without ``NO_COLOR``.
+    Keeps a formatter that the application has set on our handler. If the application has given the logger handlers of
+    its own instead, the logger remains as it is, and the result is None. Colors appear only on a terminal, and without
+    ``NO_COLOR``.
     """
+    # `dictConfig` disables all loggers that exist already, unless it is told not to.
+    logger.disabled = False
+    earlier = [old for old in logger.handlers if isinstance(old, OffsiderHandler)]
+    if not earlier and any(not isinstance(own, logging.NullHandler) for own in logger.handlers):
+        return None
     target = stream if stream is not None else sys.stdout
     style = settings.format
     if style == "pretty" and not _wants_colour(target):
         style = "plain"
     handler = OffsiderHandler(target, FORMATTERS[style]())
-    for old in [old for old in logger.handlers if isinstance(old, OffsiderHandler)]:
+    for old in earlier:
         if old.is_formatted_by_application:
             handler.setFormatter(old.formatter)
         logger.removeHandler(old)
+        logging.getLogger().removeHandler(old)
         old.close()
     handler.flush_before_prints()
     logger.addHandler(handler)

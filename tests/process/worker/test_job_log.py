@@ -23,6 +23,10 @@ APP = """
         current_job().log["rows"] = 7
         if breaks:
             raise ValueError("broken")
+
+    @job(name="Sells")
+    async def sells():
+        logging.getLogger("shop").info("sold", extra={"pieces": 3})
 """
 PREFIX = {
     "plain": r"INFO  \d{4}-\d\d-\d\dT[\d:.]+Z pid=\d+ tid=\w+ ",
@@ -46,10 +50,13 @@ def run(workers, stored, *jids_wanted, **environ):
 @pytest.mark.parametrize("style", PREFIX)
 def test_each_job_has_a_line_at_its_start_and_its_end(workers, stored, style):
     fine, broken = push(stored, "Talks", False, tags=["a", "b"]), push(stored, "Talks", True)
+    selling = push(stored, "Sells")
     said = run(workers, stored, OFFSIDER_LOG_FORMAT=style)
     prefix = PREFIX[style]
     assert re.search(f"^{prefix}jid={fine} class=Talks tags=a,b: start$", said, re.MULTILINE)
     assert re.search(f"^{prefix}jid={fine} class=Talks tags=a,b: the news$", said, re.MULTILINE)
+    own = f"^{prefix}jid={selling} class=Sells logger=shop queue=default pieces=3: sold$"
+    assert re.search(own, said, re.MULTILINE)
     done = rf"^{prefix}jid={fine} class=Talks tags=a,b rows=7 elapsed=[\d.]+: done$"
     assert re.search(done, said, re.MULTILINE)
     assert re.search(rf"^{prefix}jid={broken} class=Talks rows=7 elapsed=[\d.]+: fail$", said, re.MULTILINE)
