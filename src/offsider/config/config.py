@@ -53,6 +53,8 @@ from offsider.logs.setup import describe, logger
 from offsider.logs.structured import loggable
 
 DEFAULT = "default"
+#: Key of an error handler's context: what happens to the failed job next.
+NEXT = "next"
 
 
 def _installation(config: Config) -> Any:
@@ -249,11 +251,17 @@ class Config(Hooks):
         return wanted == "always" or (wanted == "auto" and self.events.listened("leader"))
 
     def _log_error(self, error: BaseException, context: Mapping[str, object]) -> None:
-        """Log an error on one line; with its traceback in development and at level debug."""
-        in_full = self.worker.environment == "development" or logger.isEnabledFor(logging.DEBUG)
+        """Log an error; that of a job with its traceback and what happens next, others in full for developers only."""
+        is_debug = logger.isEnabledFor(logging.DEBUG)
+        in_full = self.worker.environment == "development" or is_debug
+        then = context.get(NEXT)
+        # The structured line of the end of the run has the error already.
+        traced = in_full or (then is not None and self.log.format != "structured")
         # Log handlers and formatters must not see job arguments; an error handler receives the whole payload.
-        fields = loggable(context, arguments=self.log.arguments)
-        logger.warning("%s", describe(error), extra={"fields": fields}, exc_info=error if in_full else None)
+        fields = loggable({key: value for key, value in context.items() if key != NEXT}, arguments=self.log.arguments)
+        message = describe(error) if then is None else f"failed ({then}): {describe(error)}"
+        extra = {"fields": fields, "folded": then is not None and not is_debug}
+        logger.warning("%s", message, extra=extra, exc_info=error if traced else None)
 
     def freeze(self) -> None:
         """Validate the configuration and make it read-only; a second call does nothing.

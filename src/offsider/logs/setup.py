@@ -14,10 +14,12 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from functools import lru_cache
+from itertools import groupby
+from pathlib import Path
 from types import MappingProxyType
 from typing import TextIO
 
@@ -49,6 +51,8 @@ LEVELS = {
 # Sidekiq's names for Python's levels.
 _WORDS = {"WARNING": "WARN", "CRITICAL": "FATAL"}
 _COLOURS = {"DEBUG": "36", "INFO": "32", "WARN": "33", "ERROR": "31", "FATAL": "1;31"}
+#: A frame of this package; the frames of an exception group are indented.
+_OUR_FRAME = re.compile(rf'[ |]*File "{re.escape(str(Path(__file__).parents[1]))}[/\\]')
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _CONTROL_BUT_NEWLINE = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029]")
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -208,7 +212,7 @@ class Plain(LineFormatter):
         record: logging.LogRecord | None = None,
     ) -> str:
         head = "".join([f" {name}={_field(value)}" for name, value in _short_context(own).items()])
-        trace = "" if record is None else _trace(record)
+        trace = "" if record is None else _trace(record, folded=getattr(record, "folded", False))
         return (
             f"{self.level(word)} {self.when(created)}pid={os.getpid()} tid={thread_id()}{head}: "
             f"{_indented(message)}{trace}"
@@ -458,14 +462,24 @@ def _message(record: logging.LogRecord) -> str:
         return f"{record.msg} (its arguments cannot be shown: {type(error).__name__})"
 
 
-def _trace(record: logging.LogRecord, *, indent: str = "  ") -> str:
+def _trace(record: logging.LogRecord, *, indent: str = "  ", folded: bool = False) -> str:
     if not record.exc_info or record.exc_info[1] is None:
         return ""
     try:
-        text = "".join(traceback.format_exception(record.exc_info[1])).rstrip("\n")
+        parts = traceback.format_exception(record.exc_info[1])
+        text = "".join(_folded(parts) if folded else parts).rstrip("\n")
     except Exception as error:  # noqa: BLE001  # formatting runs code of the exception
         text = f"(its traceback cannot be shown: {type(error).__name__})"
     return f"\n{indent}{_indented(text, indent)}"
+
+
+def _folded(parts: Sequence[str]) -> Iterator[str]:
+    """Yield the parts of a traceback, with one line for each group of our own frames."""
+    for ours, group in groupby(parts, lambda part: _OUR_FRAME.match(part) is not None):
+        if ours:
+            yield f"  … {counted(len([*group]), 'frame')} of offsider\n"
+        else:
+            yield from group
 
 
 def _indented(text: str, indent: str = "  ") -> str:

@@ -215,6 +215,18 @@ def test_the_traceback_is_logged_in_development_and_not_in_production(config, lo
     assert [bool(record.exc_info) for record in log] == [True, False]
 
 
+@pytest.mark.parametrize("style, traced", [("plain", True), ("json", True), ("structured", False)])
+def test_a_failed_job_is_one_record_with_its_traceback_in_production_too(config, log, style, traced):
+    """Structured lines have the traceback in the line of the job's end."""
+    config.worker.environment, config.log.format = "production", style
+    context = {"job": {"class": "J", "args": ["secret"], "jid": "ab"}, "next": "attempt 1 of 26, next in 37 s"}
+    config.handle_error(ValueError("boom"), context)
+    [record] = log
+    assert record.getMessage() == "failed (attempt 1 of 26, next in 37 s): ValueError: boom"
+    assert record.fields == {"class": "J", "jid": "ab", "correlation_id": "ab"}
+    assert (bool(record.exc_info), record.folded) == (traced, True)
+
+
 # ------------------------------------------------------------------------------------- servers and shards
 
 

@@ -28,6 +28,7 @@ from offsider.logs.setup import (
     timestamp,
     write_info,
 )
+from offsider.runtime import forks
 from offsider.runtime.context import JobContext, running
 from offsider.runtime.propagation import context
 from tests.waiting import wait_for
@@ -254,6 +255,24 @@ class Nasty(Exception):
         raise RuntimeError("no")
 
     __repr__ = __str__
+
+
+def test_our_own_frames_of_a_failed_job_are_one_line():
+    def fail():
+        raise ValueError("boom")
+
+    stream = log_to("without_timestamp")
+    with pytest.raises(ValueError, match="boom") as caught:
+        forks.call(forks.call, fail)  # two frames of ours
+    for folded in (True, False):
+        logger.warning("failed", exc_info=caught.value, extra={"folded": folded})
+    block, full = stream.getvalue().removeprefix("WARN  ").split("WARN  ")
+    assert "\n    … 2 frames of offsider\n" in block
+    assert "forks.py" not in block
+    assert f'File "{__file__}"' in block
+    assert 'raise ValueError("boom")' in block
+    assert block.endswith("ValueError: boom\n")
+    assert full.count("forks.py") == 2
 
 
 def test_things_whose_str_raises_do_not_break_a_line():

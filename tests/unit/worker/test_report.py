@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from offsider.core.errors import MalformedPayload
+from offsider.core.errors import MalformedPayload, NoCapableWorker
 from offsider.core.outcome import (
     Deferred,
     Discarded,
@@ -149,7 +149,7 @@ def test_of_bytes_that_are_no_job_only_the_error_is_told(reporter, state, told, 
     error = MalformedPayload(b"raw", "not JSON")
     reporter.settled([settled(Malformed(error), disposition=Dead(b""))])
     assert (state.take_counts(), told) == ((0, 0), [])
-    assert reports == [(error, {"context": "a malformed payload", "jobstr": b"raw"})]
+    assert reports == [(error, {"context": "a malformed payload", "jobstr": b"raw", "next": "moved to the dead set"})]
 
 
 class Heard:
@@ -178,3 +178,23 @@ def test_of_a_job_that_a_switch_has_stopped_only_its_removal_is_told_and_no_run_
     Reporter(config, state).settled([settled(outcome) for outcome in outcomes])
     assert (state.take_counts(), told) == ((0, 0), [])
     assert [(one.where, one.how) for one in removed] == [("queue:default", "quarantine"), ("queue:default", "delete")]
+
+
+@pytest.mark.parametrize(
+    "options, error, disposition, then",
+    [
+        ({}, BOOM, Later("retry", b"", 36.7), "attempt 1 of 26, next in 37 s"),
+        ({"retry": 3, "retry_count": 0}, BOOM, Later("retry", b"", 1_500.0), "attempt 2 of 4, next in 25 min"),
+        ({"retry": True, "retry_count": 23}, BOOM, Later("retry", b"", 90_000.0), "attempt 25 of 26, next in 25 h"),
+        ({"retry": 3, "retry_count": 2}, BOOM, Dead(b"", DIED), "attempt 4 of 4, moved to the dead set"),
+        ({"retry": False}, BOOM, Done(DIED), "attempt 1 of 1, discarded"),
+        ({"retry": "forged"}, BOOM, Dead(b"", DIED), "attempt 1 of 1, moved to the dead set"),
+        ({"retry_for": 60}, BOOM, Later("retry", b"", 5.0), "attempt 1, next in 5 s"),
+        ({}, NoCapableWorker("gone"), Dead(b"", DIED), "moved to the dead set"),
+    ],
+)
+def test_the_report_of_a_failure_has_what_happens_next(reporter, reports, *, options, error, disposition, then):
+    one = settled(Failed(error), disposition=disposition)
+    one.unit.run.job.payload.update(options)
+    reporter.settled([one])
+    assert [(reported, context["next"]) for reported, context in reports] == [(error, then)]

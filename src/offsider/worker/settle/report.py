@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
-from offsider.core.errors import RedisRefused
+from offsider.config.config import NEXT
+from offsider.core.errors import NoCapableWorker, RedisRefused
 from offsider.core.outcome import Deferred, Discarded, Dropped, Failed, Interrupted, Malformed, Stranded, Succeeded
 from offsider.core.payload import read_stamp
 from offsider.logs.structured import about_raw
@@ -15,6 +16,7 @@ from offsider.runtime import forks
 from offsider.runtime.events import ExecutionFinished, JobRemoved, LostOwnership
 from offsider.worker.disposition import Dead, Disposition, Done, Elsewhere, Later
 from offsider.worker.requeued import RequeueLog
+from offsider.worker.settle.retrier import retry_option
 
 if TYPE_CHECKING:
     from offsider.config.config import Config
@@ -83,7 +85,7 @@ class Reporter:
         if died is not None:
             self._call_death_handlers(died, outcome.error if isinstance(outcome, (Failed, Discarded)) else None)
         if isinstance(outcome, (Failed, Malformed)):
-            self._config.handle_error(outcome.error, _context(run))
+            self._config.handle_error(outcome.error, _context(run) | {NEXT: self._next(run, disposition)})
         if run.job is None or isinstance(disposition, Elsewhere):
             return
         match outcome:  # a job that did not start has no run to count
@@ -108,6 +110,24 @@ class Reporter:
                 self._work_state.count()
                 self._tally([unit])
         self._emit(run, "died" if died is not None and isinstance(outcome, Failed) else outcome.name)
+
+    def _next(self, run: Run, disposition: Disposition) -> str:
+        """Return what happens to a failed job: ``attempt 2 of 26, next in 37 s``."""
+        match disposition:
+            case Later(_, _, delay_seconds):
+                then = f"next in {_span(delay_seconds)}"
+            case Dead():
+                then = "moved to the dead set"
+            case _:
+                then = "discarded"
+        if run.job is None or (isinstance(run.outcome, Failed) and isinstance(run.outcome.error, NoCapableWorker)):
+            return then  # it has never run
+        retry = retry_option(run.job.payload, run.job.declared)
+        if run.job.payload.get("retry_for") is not None:
+            return f"attempt {run.job.attempt}, {then}"
+        most = self._config.worker.max_retries if retry is True else retry
+        # Middleware may have put anything into its copy of the payload.
+        return f"attempt {run.job.attempt} of {most + 1 if isinstance(most, int) else 1}, {then}"
 
     def _effects_written(self, settled: Settled, run: Run) -> None:
         for effect, reply in zip_longest(settled.disposition.effects, settled.replies):
@@ -172,6 +192,14 @@ class Reporter:
                 forks.call(handler, payload, error, job=payload)
             except BaseException as own:  # noqa: BLE001 - a broken handler must not keep the others from being called
                 self._config.handle_error(own, {"context": "a death handler", "job": payload})
+
+
+def _span(seconds: float) -> str:
+    """Return a duration in a readable unit: ``37 s``, ``12 min``, ``5 h``."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    minutes = seconds / 60
+    return f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.0f} h"
 
 
 def _context(run: Run) -> dict[str, object]:

@@ -54,7 +54,7 @@ class Retrier:
         payload = decode(job.raw)
         known = normalize(payload)
         declared = cast("Declared | None", job.declared)
-        retry = self._retry_option(known, declared)
+        retry = retry_option(known, declared)
         stranded = isinstance(error, NoCapableWorker)
         never_ran = stranded or (declared is None and isinstance(error, UnknownJob))
         if (retry is False or retry is None) and not never_ran:
@@ -83,12 +83,6 @@ class Retrier:
     def discard(self, job: JobContext) -> Done:
         """Delete a job that raised `Discard`."""
         return self._discard(decode_plain(job.raw))
-
-    def _retry_option(self, payload: JobPayload, declared: Declared | None) -> bool | int | None:
-        retry = payload.get("retry")
-        if retry is not None:  # Ruby stores an option that is nil as null, which means "not set"
-            return retry
-        return declared.options.get("retry", True) if declared is not None else True
 
     def _note_failure(self, payload: JobPayload, known: JobPayload, job: JobContext, error: BaseException) -> int:
         now = stamp(self._config.clock.now(), self._wire_version)
@@ -151,6 +145,14 @@ class Retrier:
     def _discard(self, payload: JobPayload) -> Done:
         payload["discarded_at"] = stamp(self._config.clock.now(), self._wire_version)
         return Done(payload)
+
+
+def retry_option(payload: JobPayload, declared: Declared | None) -> bool | int | None:
+    """Return the option ``retry`` of a job: that of its payload, else that of its declaration."""
+    retry = payload.get("retry")
+    if retry is not None:  # Ruby stores an option that is nil as null, which means "not set"
+        return retry
+    return declared.options.get("retry", True) if declared is not None else True
 
 
 def message_of(error: BaseException) -> str:
