@@ -23,6 +23,7 @@ def set_up() -> Path:
     file = folder / "db.sqlite3"
     settings.configure(
         DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": file, "CONN_MAX_AGE": 0}},
+        INSTALLED_APPS=["offsider.django"],
         ROOT_URLCONF=URLS,
         ALLOWED_HOSTS=["shop.example.com"],
         SECRET_KEY="of the tests",

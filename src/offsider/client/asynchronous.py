@@ -52,7 +52,7 @@ class AsyncClient(BaseClient):
         ``transaction.on_commit`` is called in the thread in which Django runs synchronous code.
         """
         payload, wait_replicas = take_replicas(payload, wait_replicas)
-        payload, defer = self._take_hook(payload)
+        payload, defer = self._take_hook(payload, wait_replicas)
         push = self.build(payload)
         if defer is None:
             return await self.store(push, wait_replicas)
@@ -70,7 +70,7 @@ class AsyncClient(BaseClient):
     ) -> list[str | None]:
         """As `Client.push_bulk`."""
         items, wait_replicas = take_replicas(items, wait_replicas)
-        items, defer = self._take_hook(items)
+        items, defer = self._take_hook(items, wait_replicas)
         planned = bulk.plan(self._preparer, items, batch_size, spread_interval)
         jids: list[str | None] = []
         if defer is not None:

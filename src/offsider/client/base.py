@@ -12,7 +12,8 @@ from offsider.client.preparer import Preparer
 from offsider.config import test_mode
 from offsider.config.config import Config
 from offsider.config.installation import Installation
-from offsider.core.errors import InvalidJob
+from offsider.config.outbox import check_installed
+from offsider.core.errors import InvalidJob, InvalidOptions
 from offsider.core.options import check_known
 from offsider.core.payload import JobPayload
 from offsider.runtime.middleware import ClientChain, Push
@@ -56,21 +57,44 @@ class BaseClient:
         """
         return self._preparer.reenqueue(payload, reason, job=job)
 
-    def _take_hook(self, payload: Mapping[str, Any]) -> tuple[Mapping[str, Any], AfterCommit | None]:
-        """Return the payload without ``after_commit``, and the hook that this push waits for, if any.
+    def _take_hook(
+        self, payload: Mapping[str, Any], wait_replicas: int
+    ) -> tuple[Mapping[str, Any], AfterCommit | None]:
+        """Return the payload without ``after_commit`` and ``outbox``, and the hook that this push waits for, if any.
 
-        Raises InvalidOptions if ``after_commit`` is not a bool.
+        Raises InvalidOptions if one of them is invalid, or ``wait_replicas`` is given for a push through the outbox.
         """
-        if self.config.after_commit is None and "after_commit" not in payload:
+        outbox = self.config.outbox
+        if (
+            self.config.after_commit is None
+            and outbox is None
+            and "after_commit" not in payload
+            and "outbox" not in payload
+        ):
             return payload, None
         job = declared_of(payload.get("class"))
         waits = True if job is None else job.after_commit
-        if "after_commit" in payload:
+        boxed = None if job is None else job.outbox
+        if "after_commit" in payload or "outbox" in payload:
             rest = dict(payload)
-            waits = rest.pop("after_commit")
-            check_known({"after_commit": waits}, job_name=job.name if job else str(payload.get("class")))
+            given: dict[str, Any] = {name: rest.pop(name) for name in ("after_commit", "outbox") if name in rest}
+            name = job.name if job else str(payload.get("class"))
+            check_known(given, job_name=name)
+            check_installed(given, outbox, job_name=name)
+            waits = given.get("after_commit", waits)
+            boxed = given.get("outbox", boxed if waits else False)
             payload = rest
-        return payload, self.config.after_commit if waits else None
+        if outbox is None or not (outbox.default and waits if boxed is None else boxed) or test_mode.current():
+            return payload, self.config.after_commit if waits else None
+        hook = outbox.hook()
+        if hook is None:
+            return payload, self.config.after_commit if waits else None
+        if wait_replicas:
+            raise InvalidOptions(
+                f"{job.name if job else payload.get('class')}: a push through the outbox cannot wait for replicas, "
+                "because a worker stores the job later: pass outbox=False, or no wait_replicas"
+            )
+        return payload, hook
 
     def _deadline(self, wait_replicas: int) -> float:
         """Return the time until which a push may take, in monotonic seconds."""
@@ -78,33 +102,54 @@ class BaseClient:
         return deadline_after(limit + (WAIT_TIMEOUT_MS / 1000 if wait_replicas else 0))
 
     def _deferred(self, pushes: Sequence[Push], store: Callable[[], Sequence[str | None]]) -> Deferred:
-        """Return pushes for after the commit. Invalid arguments raise immediately."""
+        """Return pushes for after the commit, or for the outbox. Invalid arguments raise immediately."""
         for push in pushes:
             self._preparer.check_for_later(push)
-        deferred = Deferred([push.payload.get("jid", "") for push in pushes], store)
+        deferred = Deferred(pushes, store, self._prepare_for_outbox)
         if test_mode.current() is not None:
             test_mode.waiting.add(deferred)
         return deferred
 
+    def _prepare_for_outbox(self, push: Push) -> Prepared | None:
+        prepared = self.prepare(push)
+        return prepared and prepared._replace(server=prepared.server or self.installation.server)
+
 
 class Deferred:
-    """The callback of pushes that wait for a commit.
+    """The callback of pushes that wait for a commit; the outbox takes their jobs instead.
 
     Args:
-        jids: their ids.
+        pushes: the pushes.
         store: stores them; returns their ids, with None for each job that middleware or the push guard stopped.
+        prepare: prepares one of them for the outbox.
 
     Attributes:
-        jids: the ids; once stored, those that ``store`` returned.
+        jids: the ids; once stored or prepared, with None for each job that was stopped.
     """
 
-    def __init__(self, jids: Sequence[str], store: Callable[[], Sequence[str | None]]) -> None:
-        self.jids: Sequence[str | None] = jids
+    def __init__(
+        self,
+        pushes: Sequence[Push],
+        store: Callable[[], Sequence[str | None]],
+        prepare: Callable[[Push], Prepared | None],
+    ) -> None:
+        self.jids: Sequence[str | None] = [push.payload.get("jid", "") for push in pushes]
+        self._pushes = pushes
         self._store = store
+        self._prepare = prepare
+        self._prepared: Sequence[Prepared] | None = None
 
     def __call__(self) -> None:
         test_mode.waiting.discard(self)
         self.jids = self._store()
+
+    def prepare(self) -> Sequence[Prepared]:
+        """See `offsider.config.outbox.PendingPushes`."""
+        if self._prepared is None:
+            jobs = [self._prepare(push) for push in self._pushes]
+            self.jids = [None if job is None else job.jid for job in jobs]
+            self._prepared = [job for job in jobs if job is not None]
+        return self._prepared
 
 
 def check_push(payload: object) -> None:

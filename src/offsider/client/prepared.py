@@ -68,6 +68,11 @@ class DeclaredJob(Protocol):
         ...
 
     @property
+    def outbox(self) -> bool | None:
+        """Whether its pushes go through the outbox; None for the default of the outbox."""
+        ...
+
+    @property
     def big_payload(self) -> bool:
         """Whether its payloads may be large."""
         ...

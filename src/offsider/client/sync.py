@@ -65,7 +65,7 @@ class Client(BaseClient):
             NotReplicated: the job is stored, but not on ``wait_replicas`` replicas. Do not push it again.
         """
         payload, wait_replicas = take_replicas(payload, wait_replicas)
-        payload, defer = self._take_hook(payload)
+        payload, defer = self._take_hook(payload, wait_replicas)
         push = self.build(payload)
         if defer is None:
             warn_on_event_loop(self.config)
@@ -106,7 +106,7 @@ class Client(BaseClient):
             InvalidJob, RedisUnavailable, RedisRefused, NotReplicated: as for `push`.
         """
         items, wait_replicas = take_replicas(items, wait_replicas)
-        items, defer = self._take_hook(items)
+        items, defer = self._take_hook(items, wait_replicas)
         planned = bulk.plan(self._preparer, items, batch_size, spread_interval)
         jids: list[str | None] = []
         if defer is not None:

@@ -22,7 +22,7 @@ TABLE = "OFFSIDER"
 APP = "offsider.django"
 APPLICATION = "offsider.django.application"
 #: Keys of the table that only the app reads.
-OF_THE_APP = frozenset({"configure"})
+OF_THE_APP = frozenset({"configure", "outbox"})
 
 
 def django_project(environ: Mapping[str, str]) -> Application | None:

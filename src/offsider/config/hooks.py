@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, overload, runtime_checkable
 
 from offsider.config.frozen_list import Listing, frozen_error
+from offsider.config.outbox import Outbox
 from offsider.config.push_guard import PushGuard
 from offsider.config.suggestions import suggest
 from offsider.config.web_tab import WebTab
@@ -34,7 +35,7 @@ MetricFamilies: TypeAlias = Callable[["Installation"], Iterable[Any]]
 MetricLabels: TypeAlias = Callable[[str, str], Mapping[str, str]]
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 
-ASSIGNABLE = ("after_commit", "clock", "fetcher", "push_guard", "queue_resolver", "random", "reloader")
+ASSIGNABLE = ("after_commit", "clock", "fetcher", "outbox", "push_guard", "queue_resolver", "random", "reloader")
 
 
 def no_reload() -> AbstractContextManager[object]:
@@ -72,6 +73,7 @@ class Hooks:
         reloader: returns a context manager that is entered around each job, for example to release database
             connections.
         after_commit: takes a function and calls it after the commit of the current database transaction; pushes use it.
+        outbox: writes pushes as rows of the application's database; see `offsider.ext.outbox`.
         events: the handlers of events; see `on`.
         info_fields, metric_labels, metric_families, doctor_checks, web_tabs: what extensions add to the process info,
             the metrics, `offsider doctor` and the web UI. Each has a method that adds one.
@@ -82,6 +84,7 @@ class Hooks:
 
     reloader: Callable[[], AbstractContextManager[object]]
     after_commit: Callable[[Callable[[], None]], None] | None
+    outbox: Outbox | None
     queue_resolver: Callable[[Push], str | None] | None
     push_guard: PushGuard | None
     clock: Clock
@@ -105,6 +108,7 @@ class Hooks:
         self.doctor_checks: Listing[DoctorCheck] = Listing("config.doctor_checks")
         self.reloader = no_reload
         self.after_commit = None
+        self.outbox = None
         self.queue_resolver = None
         self.push_guard = None
         self.clock = SYSTEM_CLOCK

@@ -51,6 +51,9 @@ class JobOptions(TypedDict, total=False):
     after_commit: bool
     """False: push now, inside of an open database transaction. True (the default) waits for its commit if
     ``config.after_commit`` is set, as it is in Django. Not stored."""
+    outbox: bool
+    """True: write the push as a row of the database, in the open transaction; a worker moves it to Redis. Needs an
+    outbox, which sets the default. Not stored."""
     wait_replicas: int
     """Wait until this many replicas have confirmed the push. Not stored."""
     server: str
@@ -127,7 +130,7 @@ DURATIONS = frozenset({"retry_for", "soft_timeout", "hard_timeout"})
 TRANSIENT = frozenset(
     {
         *("name", "aliases", "retry_in", "on_exhausted", "client", "shared_with_ruby", "big_payload", "codec"),
-        *("after_commit", "wait_replicas", "server", "extra"),
+        *("after_commit", "outbox", "wait_replicas", "server", "extra"),
     }
 )
 # Options of bundled extensions, and how to install them, for an error message.
@@ -155,6 +158,7 @@ def check_options(options: Mapping[str, Any], *, job_name: str, known_extra: Col
         for key, value in options.items():
             _check_option(key, value, known_extra)
         check_retry_pair(options)
+        check_commit_pair(options)
         check_limits(options)
     except InvalidOptions as error:
         raise InvalidOptions(f"{job_name}: {error}") from None
@@ -168,6 +172,7 @@ def check_known(payload: Mapping[str, Any], *, job_name: str) -> None:
             if check:
                 check(key, payload[key])
         check_retry_pair(payload)
+        check_commit_pair(payload)
         check_limits(payload)
     except InvalidOptions as error:
         raise InvalidOptions(f"{job_name}: {error}") from None
@@ -177,6 +182,12 @@ def check_retry_pair(options: Mapping[str, Any]) -> None:
     """Raise InvalidOptions for ``retry_for`` with a number of retries, which it replaces; ``retry=True`` is fine."""
     if options.get("retry_for") is not None and options.get("retry", True) is not True:
         raise InvalidOptions(f"retry={options['retry']!r} and retry_for exclude each other; give one of them")
+
+
+def check_commit_pair(options: Mapping[str, Any]) -> None:
+    """Raise InvalidOptions for ``outbox`` with ``after_commit=False``."""
+    if options.get("outbox") and not options.get("after_commit", True):
+        raise InvalidOptions("outbox=True and after_commit=False exclude each other; give one of them")
 
 
 def check_limits(options: Mapping[str, Any]) -> None:
@@ -328,6 +339,7 @@ _CHECKS: dict[str, Callable[[str, Any], None]] = {
     "profile": _check_text,
     "profiler_options": _check_mapping,
     "after_commit": _check_switch,
+    "outbox": _check_switch,
     "wait_replicas": _check_replicas,
     "server": _check_text,
 }

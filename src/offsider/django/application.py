@@ -16,17 +16,31 @@ from offsider.config.config import Config
 from offsider.config.django_settings import TABLE
 from offsider.django.connections import connections_of_a_job
 from offsider.django.transactions import after_commit
+from offsider.ext.outbox import Outbox
+from offsider.jobs import registry
 
 if not apps.ready and not apps.loading:  # a jobs.py may push, or read a queue, while Django imports it
     django.setup()
 
+from offsider.django.outbox import DjangoSource  # its model needs the apps
+
 
 def configure(config: Config) -> None:
-    """Close database connections after each job, delay pushes until the commit, and call ``OFFSIDER["configure"]``."""
+    """Close database connections after each job, delay pushes until the commit, and call ``OFFSIDER["configure"]``.
+
+    ``OFFSIDER["outbox"]``, or a declared job with ``outbox=True``, installs the outbox.
+
+    Raises:
+        ConfigurationError: ``OFFSIDER["outbox"]`` names no database.
+    """
+    table = getattr(settings, TABLE, {})
     config.reloader = connections_of_a_job
     config.after_commit = after_commit  # pyright: ignore[reportAttributeAccessIssue]  # a decorator without types
     for alias in getattr(settings, "TASKS", {}).values():  # of django.tasks: ours declares its job
         import_string(alias["BACKEND"])
-    own = getattr(settings, TABLE, {}).get("configure")
+    if "outbox" in table or any(job.outbox for job in registry.all_jobs()):
+        outbox = table.get("outbox", False)
+        config.use(Outbox(DjangoSource("default" if isinstance(outbox, bool) else outbox), default=bool(outbox)))
+    own = table.get("configure")
     if own:
         import_string(own)(config)

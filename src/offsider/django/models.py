@@ -1,10 +1,16 @@
-"""The permissions: ``offsider.view_jobs`` for the pages of the web UI, ``offsider.change_jobs`` for its actions."""
+"""The models: permissions for the web UI, and the rows of the outbox.
+
+``offsider.view_jobs`` is for the pages of the web UI, ``offsider.change_jobs`` for its actions.
+"""
 
 # pyright: basic, reportMissingTypeStubs=false
 # Django has no types.
 from __future__ import annotations
 
 from django.db import models
+
+#: Table of the outbox.
+TABLE = "offsider_outbox"
 
 
 class Jobs(models.Model):
@@ -20,3 +26,27 @@ class Jobs(models.Model):
 
     def __str__(self) -> str:
         return "background jobs"
+
+
+class OutboxRow(models.Model):
+    """A push on its way to Redis: see `offsider.ext.outbox.source.Row`. The table is empty without the outbox."""
+
+    id = models.BigAutoField(primary_key=True)
+    jid = models.CharField(max_length=255)
+    server = models.CharField(max_length=255)
+    place = models.TextField()
+    score = models.FloatField(null=True)
+    payload = models.BinaryField()
+    guarded = models.BooleanField()
+    created_at = models.FloatField()
+
+    class Meta:
+        """Options of the model."""
+
+        db_table = TABLE
+        default_permissions = ()
+        verbose_name = "row of the outbox"
+        verbose_name_plural = "rows of the outbox"
+
+    def __str__(self) -> str:
+        return f"JID-{self.jid}"

@@ -17,7 +17,7 @@ def after_commit(callback: Callable[[], None]) -> None:
 
     If one of them is rolled back, also to a savepoint before the push, it is never called.
     """
-    pending = [connection for connection in connections.all(initialized_only=True) if _is_open(connection)]
+    pending = [connection for connection in connections.all(initialized_only=True) if is_open(connection)]
     if not pending:
         default = transaction.get_connection()
         if default.in_atomic_block:  # of a TestCase: `captureOnCommitCallbacks` gets it
@@ -37,7 +37,7 @@ def after_commit(callback: Callable[[], None]) -> None:
         connection.on_commit(one_committed)
 
 
-def _is_open(connection: Any) -> bool:
+def is_open(connection: Any) -> bool:
     """Whether the application opened a transaction; a ``TestCase`` opens one around each test."""
     if not connection.in_atomic_block:  # opened by hand, after `set_autocommit(False)`: `on_commit` refuses it
         return connection.connection is not None and not connection.autocommit

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 from offsider.config import test_mode
 from offsider.config.app_version import app_version
 from offsider.config.config import Config
+from offsider.config.outbox import check_installed
 from offsider.core.characteristics import CHARACTERISTICS, Characteristics, check_characteristics
 from offsider.core.errors import InvalidJob, InvalidOptions
 from offsider.core.options import JobDeclaration, check_options, wire_options
@@ -195,6 +196,11 @@ class Declared:
         """Whether a push waits for the commit of the open transaction by default."""
         return bool(self.options.get("after_commit", True))
 
+    @property
+    def outbox(self) -> bool | None:
+        """Whether a push goes through the outbox; None for the default of the outbox."""
+        return self.options.get("outbox")
+
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         """Return the arguments in stored form. Raises InvalidArguments."""
         bound, by_name = self.signature.bind(args, kwargs)
@@ -250,6 +256,7 @@ class Declared:
 def check_all_options(options: Mapping[str, Any], config: Config, *, job_name: str) -> None:
     """Check options, including those of extensions. Raises InvalidOptions."""
     check_options(options, job_name=job_name, known_extra=config.job_options)
+    check_installed(options, config.outbox, job_name=job_name)
     for key, check in config.job_options.items():
         for place in (options, options.get("extra", {})):
             if key in place:

@@ -156,7 +156,7 @@ class Enqueuer(Generic[P, R_co]):
         """
         client = client_for(self.declared, self._client)
         item = self._checked(client, self._now_item(args, kwargs))
-        for option in ("after_commit", "wait_replicas"):  # of a push, and not of the payload
+        for option in ("after_commit", "outbox", "wait_replicas"):  # of a push, and not of the payload
             item.pop(option, None)
         prepared = client.prepare(client.build(item))
         return None if prepared is None else run_prepared(client.config, prepared, self.declared)
@@ -256,7 +256,7 @@ class Enqueuer(Generic[P, R_co]):
             raise InvalidOptions(f"{self.declared.name}: {', '.join(misplaced)} can be declared only, not pushed")
         check_all_options(options, client.config, job_name=self.declared.name)
         stored = wire_options(options)
-        for name in ("after_commit", "wait_replicas", "server"):
+        for name in ("after_commit", "outbox", "wait_replicas", "server"):
             if name in options:
                 stored[name] = options[name]
         return {**stored, **item}

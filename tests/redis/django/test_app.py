@@ -321,6 +321,7 @@ def test_the_checks_pass_and_no_migration_is_missing(project):
         ('{"concurency": 3}', "(offsider.E001) shop.settings.OFFSIDER: there is no setting concurency"),
         ('["worker"]', "(offsider.E001) shop.settings: OFFSIDER must be a dict of settings"),
         ('{"configure": "shop.nothing"}', "(offsider.E002) OFFSIDER['configure'] must be the path of a function"),
+        ('{"outbox": "far"}', '(offsider.E003) OFFSIDER["outbox"] must be True, False or one of DATABASES'),
         ('{"routing": {"rules": [["*", "default", "far"]]}}', "(offsider.E003) routing.rules, rule 1"),
     ],
 )
@@ -363,3 +364,12 @@ def test_settings_that_cannot_be_imported_are_one_line(project):
     assert found.returncode != 0
     assert "DJANGO_SETTINGS_MODULE=shop.setings cannot be imported: ModuleNotFoundError" in found.stderr
     assert "Traceback" not in found.stderr
+
+
+def test_a_job_with_the_outbox_option_installs_the_outbox(project):
+    with (project.folder / "shop/jobs.py").open("a") as file:
+        file.write("@job(outbox=True)\ndef pay() -> None: ...\n")
+    assert project.run("migrate", "-v", "0").returncode == 0
+    pushed = project.run("shell", "-c", "from shop.jobs import *; confirm.enqueue(1); pay.enqueue()")
+    assert pushed.returncode == 0, pushed.stderr
+    assert "1 row of the outbox" in project.run("offsider", "doctor").stdout

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from offsider.storage.store_once import REMEMBERED_SECONDS, Transfer, store_once
+import pytest
+
+from offsider.core.errors import RedisRefused
+from offsider.storage.scripts import Script
+from offsider.storage.store_once import PUSH_ONCE, REMEMBERED_SECONDS, Transfer, store_guarded_once, store_once
 from tests.snapshot import snapshot
 
 TO_QUEUE = Transfer("j1", "h1", "queue:high", b"a")
@@ -43,3 +47,40 @@ def test_a_refused_job_is_not_remembered_and_stops_no_other(pool, raw_redis):
     raw_redis.delete("queue:high")
     assert store_once(pool, [TO_QUEUE, TO_SET]) == [None, None]
     assert raw_redis.lrange("queue:high", 0, -1) == [b"a"]
+
+
+GUARD = Script(
+    "guard",
+    source="""#!lua
+-- KEYS[1] queue
+-- ARGV[1] payload
+local stored = redis.pcall('LPUSH', KEYS[1], ARGV[1])
+if type(stored) == 'table' then return stored end
+return {ARGV[1]}
+""",
+)
+
+
+def test_the_script_of_a_push_guard_runs_once_too(pool, raw_redis):
+    call = (GUARD, ["queue:high"], ["a"])
+    assert store_guarded_once(pool, "j1", "h1", call) == (True, [b"a"])
+    assert store_guarded_once(pool, "j1", "h1", call) == (False, None)
+    assert raw_redis.llen("queue:high") == 1
+    assert 86_000 < raw_redis.ttl("offsider:stored:j1:h1") <= REMEMBERED_SECONDS
+
+
+def test_a_script_of_a_push_guard_that_fails_leaves_no_mark(pool, raw_redis):
+    raw_redis.set("queue:high", "wrong")
+    with pytest.raises(RedisRefused, match="WRONGTYPE"):
+        store_guarded_once(pool, "j1", "h1", (GUARD, ["queue:high"], ["a"]))
+    assert not raw_redis.exists("offsider:stored:j1:h1")
+
+
+def test_a_full_server_refuses_new_jobs_but_no_transfers(pool, raw_redis):
+    raw_redis.config_set("maxmemory", "1")
+    try:
+        with pytest.raises(RedisRefused, match="out of memory"):
+            store_once(pool, [TO_QUEUE], PUSH_ONCE)
+        assert store_once(pool, [TO_QUEUE]) == [None]
+    finally:
+        raw_redis.config_set("maxmemory", "0")

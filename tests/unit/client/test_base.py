@@ -6,6 +6,8 @@ import pytest
 
 from offsider import job
 from offsider.client import AsyncClient, Client
+from offsider.client.base import Deferred
+from offsider.config.config import Config
 from offsider.core.errors import InvalidArguments, InvalidOptions
 from offsider.jobs import registry
 
@@ -87,3 +89,97 @@ class TestAfterCommit:
         assert (len(stored), len(callbacks)) == (0, 1)
         callbacks[0]()
         assert len(stored) == 1
+
+
+class Box:
+    """An outbox that keeps the jobs; closed, it has no open transaction."""
+
+    def __init__(self, *, default=True, is_open=True):
+        self.default, self.is_open, self.jobs = default, is_open, []
+
+    def hook(self):
+        return (lambda pushes: self.jobs.extend(pushes.prepare())) if self.is_open else None
+
+
+class TestOutbox:
+    @pytest.fixture
+    def config(self):
+        config = Config()
+        config.outbox = Box()
+        config.after_commit = lambda callback: None
+        return config
+
+    def test_the_job_is_prepared_at_the_call_with_its_server(self, config):
+        jid = Client(config).push({"class": "X", "args": [1], "outbox": True})
+        jids = Client(config).push_bulk({"class": "X", "args": [[2], [3]]})
+        assert [(job.jid, job.server) for job in config.outbox.jobs] == [(each, "main") for each in (jid, *jids)]
+        assert "outbox" not in config.outbox.jobs[0].payload
+
+    def test_middleware_that_stops_a_job_leaves_no_row(self, config):
+        config.client_middleware.add(lambda push, call_next: None)
+        assert Client(config).push({"class": "X", "args": [1]}) is None
+        assert config.outbox.jobs == []
+
+    def test_a_hook_that_is_called_twice_prepares_once(self, config):
+        ran = []
+        config.client_middleware.add(lambda push, call_next: ran.append(1) or call_next(push))
+        config.outbox.hook = lambda: lambda pushes: (pushes.prepare(), pushes.prepare())
+        Client(config).push({"class": "X", "args": [1]})
+        assert ran == [1]
+
+    def test_push_then_declaration_then_default_decide(self, config):
+        with registry.isolated():
+
+            @job(name="always", outbox=True)
+            def always() -> None: ...
+
+            @job(name="at_once", after_commit=False)
+            def at_once() -> None: ...
+
+        def taken(declared, **options):
+            before = len(config.outbox.jobs)
+            _, hook = Client(config)._take_hook({"class": declared, "args": [], **options}, 0)
+            if hook is not None and hook is not config.after_commit:
+                hook(Deferred([], list, lambda push: None))
+            assert len(config.outbox.jobs) == before
+            return "now" if hook is None else "commit" if hook is config.after_commit else "row"
+
+        assert taken("X") == taken(always.declared) == taken("X", after_commit=True) == "row"
+        assert taken("X", outbox=False) == taken(always.declared, outbox=False) == "commit"
+        assert taken(at_once.declared) == taken(always.declared, after_commit=False) == "now"
+        assert taken(at_once.declared, outbox=True) == "row"
+        config.outbox.default = False
+        assert taken(always.declared) == taken("X", outbox=True) == "row"
+        assert taken("X") == "commit"
+
+    def test_without_an_open_transaction_the_push_goes_as_without_an_outbox(self, config):
+        config.outbox.is_open = False
+        assert Client(config)._take_hook({"class": "X", "args": []}, 0)[1] is config.after_commit
+        assert Client(config)._take_hook({"class": "X", "args": [], "after_commit": False}, 0)[1] is None
+
+    def test_a_test_mode_replaces_it(self, config, stored):
+        config.after_commit = None
+        Client(config).push({"class": "X", "args": []})
+        assert (len(stored), config.outbox.jobs) == (1, [])
+
+    def test_it_cannot_wait_for_replicas(self, config):
+        with pytest.raises(InvalidOptions, match="X: a push through the outbox cannot wait for replicas"):
+            Client(config).push({"class": "X", "args": []}, wait_replicas=1)
+
+    def test_without_an_outbox_the_option_is_an_error(self, config):
+        config.outbox = None
+        with registry.isolated():
+
+            @job(name="always", outbox=True)
+            def always() -> None: ...
+
+        with pytest.raises(InvalidOptions, match="X: outbox=True needs an outbox"):
+            Client(config).push({"class": "X", "args": [], "outbox": True})
+        with pytest.raises(InvalidOptions, match="always: outbox=True needs an outbox"):
+            Client(config).push({"class": always.declared, "args": []})
+        with pytest.raises(InvalidOptions, match="always: outbox=True needs an outbox"):
+            always.declared.check(config)
+
+    def test_the_options_that_exclude_each_other_are_an_error(self, config):
+        with pytest.raises(InvalidOptions, match="outbox=True and after_commit=False exclude each other"):
+            Client(config).push({"class": "X", "args": [], "outbox": True, "after_commit": False})

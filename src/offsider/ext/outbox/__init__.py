@@ -1,0 +1,63 @@
+"""The transactional outbox: a push is a row in the application's database, in the transaction that is open.
+
+1. The client prepares the push at the call: middleware runs, and the jid and the bytes are final (`Outbox.hook`).
+2. The row becomes visible with the commit. A rollback, also to a savepoint, removes it.
+3. A relay in one worker moves committed rows to Redis and deletes them (`relay`). A repetition stores no job twice.
+
+A source connects it with a database, such as that of `offsider.django`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING
+
+from offsider.core.errors import ConfigurationError
+from offsider.ext.outbox.doctor import check_outbox
+from offsider.ext.outbox.relay import Relay
+from offsider.ext.outbox.source import Row, Source
+
+if TYPE_CHECKING:
+    from offsider.config.config import Config
+    from offsider.config.installation import Installation
+    from offsider.config.outbox import PendingPushes
+    from offsider.inspector.doctor.finding import Finding
+
+__all__ = ["Outbox", "Row", "Source"]
+
+
+class Outbox:
+    """Extension that writes pushes to a database; its workers move them to Redis.
+
+    Args:
+        source: the database.
+        default: take the pushes of all jobs; False: only of those with the option ``outbox=True``.
+    """
+
+    name = "outbox"
+
+    def __init__(self, source: Source, *, default: bool = True) -> None:
+        self.source = source
+        self.default = default
+
+    def install(self, config: Config) -> None:
+        """Set ``config.outbox``, and add the relay and a check. Raises ConfigurationError if another one is set."""
+        if config.outbox is not None:
+            raise ConfigurationError(f"config.outbox is already set to {config.outbox!r}; only one can be set")
+        config.outbox = self
+        config.add_service(partial(Relay, source=self.source))
+        config.add_doctor_check(self.check_outbox)
+
+    def hook(self) -> Callable[[PendingPushes], None] | None:
+        """See `offsider.config.outbox.Outbox`."""
+        return self._add if self.source.is_open() else None
+
+    def check_outbox(self, here: Installation) -> Iterator[Finding]:
+        """Check for old rows, in ``offsider doctor``."""
+        return check_outbox(here, self.source)
+
+    def _add(self, pushes: PendingPushes) -> None:
+        rows = [Row.of(job) for job in pushes.prepare()]
+        if rows:
+            self.source.add(rows)

@@ -1,0 +1,208 @@
+"""The relay: moves committed rows to Redis, in the order of their ids.
+
+One worker at a time does this, under a lease on each server. For each server that this process knows:
+
+1. Read a batch of rows.
+2. Store their jobs, each once: a mark in Redis remembers for a day that a row was stored.
+3. Delete the rows that were stored. A crash before that repeats the batch, and the marks prevent duplicates.
+4. Repeat until no rows are left. Then wait for a notification, or a second.
+
+A refused row stays, and so do later rows of its queue; other rows pass. While Redis or the database is unavailable, all
+rows stay. The lease only saves work: two relays at once store nothing twice and keep the order.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from offsider.client.prepared import Prepared
+from offsider.config.installation import Installation
+from offsider.core.compression import decode_plain
+from offsider.core.errors import ConfigurationError, OffsiderError, QueueFull, RedisFailure, RedisRefused
+from offsider.core.payload import new_jid
+from offsider.core.wording import counted
+from offsider.ext.outbox.source import QUEUE
+from offsider.runtime.service import LoopService
+from offsider.storage.redis_errors import REROUTE
+from offsider.storage.singleton import hold_turn
+from offsider.storage.store_once import PUSH_ONCE, Transfer, store_guarded_once, store_once
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from offsider.config.config import Config
+    from offsider.ext.outbox.source import Row, Source
+
+logger = logging.getLogger("offsider")
+
+BATCH = 100
+#: Time between two looks at the table. PostgreSQL ends it early.
+POLL_SECONDS = 1.0
+LEASE_SECONDS = 10.0
+#: Pause of a process without the lease.
+IDLE_SECONDS = 2.0
+#: Minimum time between two reports of one lasting failure, and between two searches for rows of unknown servers.
+REPORT_SECONDS = 60.0
+
+
+class Relay(LoopService):
+    """The relay of one worker.
+
+    Args:
+        config: its servers, push guard and error handlers.
+        source: the rows.
+    """
+
+    def __init__(self, config: Config, source: Source) -> None:
+        super().__init__("offsider-outbox", self.tick, config.handle_error)
+        self._config = config
+        self._source = source
+        self._turn = f"outbox:{source.identity}"
+        self._holder = new_jid()
+        self._ending = threading.Event()
+        self._report_at: dict[str, float] = {}
+
+    def stop(self) -> None:
+        self._ending.set()
+        if self._loop.alive:  # its thread closes the connection
+            self._loop.wake()
+        else:
+            self._loop.stop()
+
+    def tick(self) -> float | None:
+        """Move all rows of all servers; return the seconds until the next tick."""
+        servers = [Installation.of(self._config, name) for name in self._config.servers]
+        if self._ending.is_set():
+            self._finish(servers)
+            return None
+        turns = [self._relay(here) for here in servers]
+        if not any(turns):
+            return IDLE_SECONDS
+        try:
+            self._report_unknown()
+            return 0.0 if self._source.wait(POLL_SECONDS) else POLL_SECONDS
+        except Exception as error:  # noqa: BLE001  # of any database driver
+            self._failed("the database", error)
+            return POLL_SECONDS
+
+    def _relay(self, here: Installation) -> bool:
+        """Move all rows of a server. False if another process has the lease."""
+        try:
+            return self._sweep(here)
+        except RedisFailure as error:
+            self._failed(f"server {here.server}", error)
+        except Exception as error:  # noqa: BLE001  # of any database driver
+            self._failed("the database", error)
+        return True
+
+    def _sweep(self, here: Installation) -> bool:
+        last, blocked = 0, set[str]()
+        while not self._ending.is_set():
+            if not hold_turn(here.redis, self._turn, self._holder, LEASE_SECONDS):
+                return False
+            self._report_at.pop(f"server {here.server}", None)
+            rows = self._source.read(here.server, last, BATCH)
+            self._report_at.pop("the database", None)
+            stored = [row.id for row in self._store(here, rows, blocked)]
+            if stored:
+                self._source.delete(stored)
+            if len(rows) < BATCH:
+                break
+            last = rows[-1].id
+        return True
+
+    def _store(self, here: Installation, rows: Sequence[Row], blocked: set[str]) -> Iterator[Row]:
+        """Store the jobs of rows, except for blocked places; yield the rows that are done."""
+        plain: list[Row] = []
+        for row in rows:
+            if row.place in blocked:
+                continue
+            if not row.guarded:
+                plain.append(row)
+                continue
+            yield from self._store_plain(here, plain, blocked)
+            plain = []
+            if row.place not in blocked and self._accepted(row, self._store_guarded(here, row), blocked):
+                yield row
+        yield from self._store_plain(here, plain, blocked)
+
+    def _store_plain(self, here: Installation, rows: Sequence[Row], blocked: set[str]) -> Iterator[Row]:
+        if rows:
+            transfers = [
+                Transfer(row.jid, _hop(row), row.place, row.payload, "" if row.score is None else repr(row.score))
+                for row in rows
+            ]
+            for row, refusal in zip(rows, store_once(here.redis, transfers, PUSH_ONCE), strict=True):
+                if self._accepted(row, refusal, blocked):
+                    yield row
+
+    def _store_guarded(self, here: Installation, row: Row) -> OffsiderError | None:
+        """Let the push guard store or drop the job of a row; return why it can do neither."""
+        guard = self._config.push_guard
+        if guard is None:
+            return ConfigurationError("its job is unique: call config.use(Unique()) in this worker too")
+        queue = row.place.removeprefix(QUEUE) if row.score is None else ""
+        try:
+            job = Prepared(decode_plain(row.payload), row.payload, queue, row.score)
+            call = guard.call(here.redis.keys, [job])
+            is_first, reply = store_guarded_once(here.redis, row.jid, _hop(row), call)
+        except OffsiderError as error:
+            lost = isinstance(error, RedisFailure) and not isinstance(error, RedisRefused)
+            if lost or isinstance(error, QueueFull) or getattr(error, "code", "") in REROUTE:
+                raise  # the server refuses every row
+            return error
+        if is_first:
+            guard.refused([job], reply)  # logs a duplicate
+        return None
+
+    def _accepted(self, row: Row, refusal: OffsiderError | None, blocked: set[str]) -> bool:
+        if refusal is None:
+            self._report_at.pop(row.place, None)
+            return True
+        blocked.add(row.place)
+        self._report(row.place, ConfigurationError(f"outbox row {row.id} (JID-{row.jid}) stays: {refusal}"))
+        return False
+
+    def _report_unknown(self) -> None:
+        """Report rows of servers that this process does not know, once a minute."""
+        now = time.monotonic()
+        if now < self._report_at.get("unknown servers", 0.0):
+            return
+        self._report_at["unknown servers"] = now + REPORT_SECONDS
+        for server, (count, _) in self._source.waiting().items():
+            if server not in self._config.servers:
+                logger.error(
+                    "%s of the outbox for the server %r, which this worker does not know: add it to its configuration",
+                    counted(count, "row"),
+                    server,
+                )
+
+    def _failed(self, what: str, error: Exception) -> None:
+        self._report(what, error)
+        if not isinstance(error, RedisFailure):
+            with suppress(Exception):  # it may be broken
+                self._source.close()
+
+    def _report(self, what: str, error: Exception) -> None:
+        """Report the first of consecutive failures, then one per minute."""
+        now = time.monotonic()
+        if now >= self._report_at.get(what, 0.0):
+            self._report_at[what] = now + REPORT_SECONDS
+            self._config.handle_error(error, {"context": f"relaying the outbox: {what}"})
+
+    def _finish(self, servers: Sequence[Installation]) -> None:
+        """Free the lease, so that another worker continues at once, and close the connection."""
+        for here in servers:
+            with suppress(RedisFailure):
+                if hold_turn(here.redis, self._turn, self._holder, LEASE_SECONDS):
+                    hold_turn(here.redis, self._turn, self._holder, 0.001)
+        with suppress(Exception):  # it may be broken
+            self._source.close()
+
+
+def _hop(row: Row) -> str:
+    return f"outbox-{row.id}"

@@ -1,0 +1,65 @@
+"""The outbox of Django on SQLite and on PostgreSQL."""
+
+from __future__ import annotations
+
+import pytest
+
+from offsider import Config
+from offsider.config.installation import Installation
+from offsider.ext.outbox import Outbox
+from offsider.ext.unique import Unique
+from tests import django_project
+
+django_project.set_up()
+
+
+@pytest.fixture(params=["default", "postgres"])
+def alias(request):
+    """A database of Django with the table of the outbox."""
+    from django.conf import settings
+    from django.core.management import call_command
+    from django.db import connections
+
+    name = request.param
+    if name == "postgres" and name not in settings.DATABASES:
+        host = request.getfixturevalue("postgresql_host")
+        settings.DATABASES[name] = {
+            "ENGINE": "django.db.backends.postgresql", "NAME": "postgres", "USER": "postgres", "HOST": host
+        }  # fmt: skip
+        del connections.settings
+    call_command("migrate", "offsider", database=name, verbosity=0)
+    yield name
+    with connections[name].cursor() as cursor:
+        cursor.execute("delete from offsider_outbox")
+    connections.close_all()
+
+
+@pytest.fixture
+def source(alias):
+    from offsider.django.outbox import DjangoSource
+
+    return DjangoSource(alias)
+
+
+@pytest.fixture
+def errors():
+    return []
+
+
+@pytest.fixture
+def config(redis_url, source, errors):
+    config = Config()
+    config.redis.url = redis_url
+    config.use(Unique())
+    config.use(Outbox(source))
+    config.error_handlers.remove(config.error_handlers[0])
+    config.error_handlers.append(lambda error, context: errors.append((str(error), context["context"])))
+    yield config
+    Installation.of(config).close()
+
+
+@pytest.fixture
+def atomic(alias):
+    from django.db import transaction
+
+    return lambda: transaction.atomic(using=alias)
