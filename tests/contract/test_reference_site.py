@@ -26,8 +26,10 @@ MODULES = (
 #: Public in their module only
 INNER = {
     "offsider.django.middleware.caller_of",
+    "offsider.django.outbox.DjangoSource",
     "offsider.django.task_backend.find_task",
     "offsider.django.task_backend.run_task",
+    "offsider.django.transactions.is_open",
 }
 CENTRAL = ("offsider.Config", "offsider.JobContext", "offsider.Client", "offsider.AsyncClient")
 # Former names of things that have another place now: they raise a warning, and no page shows them.

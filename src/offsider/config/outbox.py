@@ -39,6 +39,6 @@ def check_installed(options: Mapping[str, Any], outbox: Outbox | None, *, job_na
     if options.get("outbox") and outbox is None:
         raise InvalidOptions(
             f'{job_name}: outbox=True needs an outbox: set OFFSIDER["outbox"] = True in the settings of Django; '
-            "elsewhere call config.use(Outbox(...)), imported from offsider.ext.outbox, in the function configure of "
-            "the application"
+            "elsewhere call config.use(SQLAlchemyOutbox(...)), imported from offsider.integrations.sqlalchemy_outbox, "
+            "in the function configure of the application"
         )

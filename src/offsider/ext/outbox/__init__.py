@@ -4,7 +4,7 @@
 2. The row becomes visible with the commit. A rollback, also to a savepoint, removes it.
 3. A relay in one worker moves committed rows to Redis and deletes them (`relay`). A repetition stores no job twice.
 
-A source connects it with a database, such as that of `offsider.django`.
+A source connects it with a database: `offsider.django`, or `offsider.integrations.sqlalchemy_outbox`.
 """
 
 from __future__ import annotations
