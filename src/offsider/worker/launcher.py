@@ -63,6 +63,7 @@ from offsider.worker.settle.report import Reporter
 from offsider.worker.slo_targets import SloTargets
 from offsider.worker.stranded_rescue import StrandedRescue
 from offsider.worker.totals import Totals
+from offsider.worker.unserved import UnservedQueues
 from offsider.worker.watchdog import Watchdog
 from offsider.worker.work_state import WorkState
 
@@ -244,6 +245,7 @@ class Launcher:
             Children(self.work_state, config.handle_error),
             rescue,
             switches,
+            UnservedQueues(config, redis),
             *([self._make_leader()] if config.wants_leadership else []),
             *(factory(config) for factory in config.services),
         ]

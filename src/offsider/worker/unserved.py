@@ -1,0 +1,94 @@
+"""Warns about queues of the application's jobs that this worker does not serve.
+
+1. At the start, one line names the queues and their jobs. It is a warning if the queues of the worker were not chosen;
+   among workers with chosen queues, such queues are normal.
+2. Every minute, the service checks whether jobs wait in these queues. If no process serves one, a warning names it,
+   once until a process has served it.
+
+Queues of other servers, and those of the configured shards and groups, do not count.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from offsider.config.installation import Installation
+from offsider.config.queue_spec import parse_all
+from offsider.config.shards import Destination, routes_of, unserved
+from offsider.core.wording import counted, listed
+from offsider.inspector.shards import ServerLook
+from offsider.runtime.service import LoopService
+from offsider.storage.sample import lengths
+
+if TYPE_CHECKING:
+    from offsider.config.config import Config
+    from offsider.storage.redis import Redis
+
+logger = logging.getLogger("offsider")
+
+LOOK_SECONDS = 60.0
+MOST_NAMES = 5
+
+
+def unserved_here(config: Config) -> list[Destination]:
+    """Return the queues of this server to which declared jobs go, and which nothing in the configuration serves."""
+    routes = routes_of(config)
+    served = {spec.name for capsule in config.capsules.values() for spec in capsule.specs}
+    for group in config.worker.groups:
+        served.update(spec.name for spec in parse_all(group.split()))
+    for shard in config.shards.values():
+        if shard.server == config.server:
+            served.update(routes.queues_of(shard))
+    here = [each for each in routes.destinations() if each.server == config.server]
+    return unserved(here, {config.server: served})
+
+
+class UnservedQueues(LoopService):
+    """The service of one worker; it does nothing if there are no such queues."""
+
+    def __init__(self, config: Config, redis: Redis) -> None:
+        self._config = config
+        self._redis = redis
+        self._queues: Sequence[str] = ()
+        self._warned: set[str] = set()
+        self._begun = False
+        super().__init__("offsider-unserved-queues", self.tick, config.handle_error)
+
+    def start(self) -> None:
+        found = unserved_here(self._config)
+        if not found:
+            return
+        self._queues = [each.queue for each in found]
+        chosen = [spec.name for capsule in self._config.capsules.values() for spec in capsule.specs]
+        logger.log(
+            logging.INFO if self._config.worker.queues or self._config.worker.shard else logging.WARNING,
+            "this worker does not serve %s; if no other worker does, start it with%s",
+            ", ".join(f"{each.queue} ({listed(each.chosen)})" for each in found[:MOST_NAMES])
+            + (f" and {counted(len(found) - MOST_NAMES, 'more queue')}" if len(found) > MOST_NAMES else ""),
+            "".join(f" -q {name}" for name in (*chosen, *self._queues[:MOST_NAMES])),
+        )
+        super().start()
+
+    def tick(self) -> float:
+        """Check once; the first call only waits, because the other workers of a deploy may start a moment later."""
+        if self._begun:
+            self.look()
+        self._begun = True
+        return LOOK_SECONDS
+
+    def look(self) -> None:
+        """Warn about queues with jobs that no live process serves. Raises RedisFailure."""
+        waiting: dict[str, int] = {}
+        if any(lengths(self._redis, self._queues).values()):
+            waiting = {each.name: each.size for each in ServerLook.read(Installation.of(self._config)).unserved}
+        lonely = waiting.keys() & set(self._queues)
+        for queue in sorted(lonely - self._warned):
+            logger.warning(
+                "%s waiting in the queue %s, which no running process serves: start a worker with -q %s",
+                f"{counted(waiting[queue], 'job')} {'is' if waiting[queue] == 1 else 'are'}",
+                queue,
+                queue,
+            )
+        self._warned = lonely

@@ -1,0 +1,98 @@
+"""Queues of the application's jobs that this worker does not serve: named at the start, and when jobs wait there."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from offsider import job
+from offsider.config.config import Config
+from offsider.config.installation import Installation
+from offsider.worker.unserved import UnservedQueues, unserved_here
+from tests.waiting import wait_for
+
+
+@pytest.fixture(autouse=True)
+def declared(no_jobs_left) -> None:
+    @job(name="Mail", queue="mail")
+    def mail() -> None: ...
+
+    @job(name="Plain")
+    def plain() -> None: ...
+
+
+@pytest.fixture
+def service(worker_config):
+    redis = Installation.of(worker_config).make_redis(2)
+    service = UnservedQueues(worker_config, redis)
+    yield service
+    service.stop()
+    service.join(5)
+    redis.close()
+
+
+def started(service, caplog):
+    with caplog.at_level(logging.INFO, "offsider"):
+        service.start()
+    return [(record.levelname, record.getMessage()) for record in caplog.records]
+
+
+LINE = "this worker does not serve mail (Mail); if no other worker does, start it with -q {} -q mail"
+
+
+def test_a_worker_without_chosen_queues_warns_at_its_start(service, caplog):
+    assert started(service, caplog) == [("WARNING", LINE.format("default"))]
+
+
+def test_beside_other_workers_it_is_normal(worker_config, service, caplog):
+    worker_config.worker.queues = ["default"]
+    assert started(service, caplog) == [("INFO", LINE.format("default"))]
+
+
+@pytest.mark.parametrize("queues", [["mail", "default"], ["*"]])
+def test_nothing_is_logged_and_no_thread_runs_if_it_serves_all(worker_config, service, caplog, queues):
+    worker_config.worker.queues = queues
+    assert started(service, caplog) == []
+    assert service.join(0)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[shards.mails]\nqueues = ["mail"]',
+        'groups = ["default", "mail,2"]',
+        '[servers.bulk]\nurl = "redis://bulk"\n[routing]\nrules = [["name=Mail", "mail", "bulk"], ["*", "default"]]',
+    ],
+)
+def test_shards_groups_and_other_servers_do_not_count(tmp_path, text):
+    (tmp_path / "offsider.toml").write_text(text)
+    assert unserved_here(Config.load(tmp_path / "offsider.toml", environ={})) == []
+
+
+def test_waiting_jobs_are_reported_once_until_a_process_has_served_them(service, caplog, raw_redis):
+    started(service, caplog)
+    caplog.clear()
+    service.look()
+    assert caplog.records == []
+    raw_redis.sadd("queues", "mail")
+    raw_redis.lpush("queue:mail", b'{"class":"Mail","args":[],"jid":"a","enqueued_at":1}')
+    service.look()
+    service.look()
+    said = "1 job is waiting in the queue mail, which no running process serves: start a worker with -q mail"
+    assert [record.getMessage() for record in caplog.records] == [said]
+    queue = raw_redis.lpop("queue:mail")
+    service.look()
+    raw_redis.lpush("queue:mail", queue, queue)
+    service.look()
+    assert caplog.records[-1].getMessage().startswith("2 jobs are waiting in the queue mail")
+
+
+def test_the_first_check_comes_a_minute_after_the_start(service, caplog, raw_redis):
+    raw_redis.sadd("queues", "mail")
+    raw_redis.lpush("queue:mail", b'{"class":"Mail","args":[],"jid":"a","enqueued_at":1}')
+    started(service, caplog)
+    wait_for(lambda: service._loop.ticks == 1)
+    assert "is waiting" not in caplog.text
+    service.tick()
+    assert "1 job is waiting in the queue mail" in caplog.text
