@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import os
+import signal
+import sqlite3
 import subprocess
 import sys
 import textwrap
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+from redis import Redis
+
+from tests.waiting import wait_for
 
 FILES = {
     "manage.py": """
@@ -282,6 +288,12 @@ class Project:
             check=False,
         )
 
+    def worker(self) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "manage.py", "offsider", "worker", "--noreload"]
+        return subprocess.Popen(
+            command, cwd=self.folder, env=self.environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+
 
 @pytest.fixture
 def project(tmp_path, redis_url):
@@ -373,3 +385,47 @@ def test_a_job_with_the_outbox_option_installs_the_outbox(project):
     pushed = project.run("shell", "-c", "from shop.jobs import *; confirm.enqueue(1); pay.enqueue()")
     assert pushed.returncode == 0, pushed.stderr
     assert "1 row of the outbox" in project.run("offsider", "doctor").stdout
+
+
+KILLED = """
+import os, signal
+from offsider.django.outbox import DjangoSource
+
+delete = DjangoSource.delete
+
+
+def kill_once(self, ids):
+    try:
+        os.close(os.open("killed", os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return delete(self, ids)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def configure(config):
+    DjangoSource.delete = kill_once
+"""
+
+
+def test_a_worker_killed_before_it_deletes_its_rows_doubles_no_job(tmp_path, embedded_url):
+    project, raw_redis = Project(tmp_path, embedded_url), Redis.from_url(embedded_url)
+    (project.folder / "shop" / "background.py").write_text(KILLED)
+    with (project.folder / "shop" / "settings.py").open("a") as file:
+        file.write('OFFSIDER["outbox"] = True\n')
+    assert project.run("migrate", "-v", "0").returncode == 0
+    pushed = project.run("shell", "-c", "from shop.jobs import *; confirm.enqueue_many([(n,) for n in range(3)])")
+    assert pushed.returncode == 0, pushed.stderr
+    assert raw_redis.keys("queue:*") == []
+    assert project.worker().wait(60) == -signal.SIGKILL
+    raw_redis.delete(*raw_redis.keys("*turn:outbox*"))  # as after ten seconds
+    second = project.worker()
+    with closing(sqlite3.connect(project.folder / "default.sqlite3")) as connection:
+        rows = "select count(*) from offsider_outbox"
+        wait_for(lambda: connection.execute(rows).fetchone() == (0,), seconds=60, what="the end of the outbox")
+        wait_for(lambda: int(raw_redis.get("stat:processed") or 0) >= 3, seconds=60, what="three jobs")
+        second.terminate()
+        assert second.wait(60) == 0
+        ended = raw_redis.get("stat:processed"), raw_redis.zcard("retry"), raw_redis.llen("queue:shop")
+        raw_redis.close()
+        assert ended == (b"3", 0, 0)
+        assert connection.execute("select count(*) from auth_user").fetchone() == (3,)

@@ -8,6 +8,7 @@ import time
 from contextlib import suppress
 
 import pytest
+from redis import Redis
 from sqlalchemy import MetaData, create_engine
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
@@ -101,14 +102,20 @@ def application(request, tmp_path):
 
 
 @pytest.fixture
-def config(redis_url, application, monkeypatch):
+def config(embedded_url, application, monkeypatch):
     monkeypatch.setattr(relays, "POLL_SECONDS", 0.01)
     config = Config()
-    config.redis.url = redis_url
+    config.redis.url = embedded_url
     config.use(Unique())
     config.use(application.outbox)
     yield config
     Installation.of(config).close()
+
+
+@pytest.fixture
+def raw_redis(embedded_url):
+    with Redis.from_url(embedded_url) as client:
+        yield client
 
 
 def relay(config, source):
@@ -198,12 +205,12 @@ def test_psycopg_notifies_the_relay_and_other_drivers_poll(config, application):
     assert time.monotonic() - began < 10
 
 
-def test_a_scoped_session_gives_the_current_session(tmp_path, redis_url, raw_redis):
+def test_a_scoped_session_gives_the_current_session(tmp_path, embedded_url, raw_redis):
     engine, metadata = create_engine(f"sqlite:///{tmp_path}/scoped.sqlite3"), MetaData()
     current = scoped_session(sessionmaker(engine))
     config, outbox = Config(), SQLAlchemyOutbox(engine, metadata, current)
     metadata.create_all(engine)
-    config.redis.url = redis_url
+    config.redis.url = embedded_url
     config.use(outbox)
     Client(config).push(MAIL)
     assert outbox.source.waiting() == {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from redis import Redis
 
 from offsider import Config
 from offsider.config.installation import Installation
@@ -11,6 +12,17 @@ from offsider.ext.unique import Unique
 from tests import django_project
 
 django_project.set_up()
+#: The databases with the table.
+MIGRATED: set[str] = set()
+
+
+@pytest.fixture
+def server(server_of):
+    """One kind of server is enough: the scripts have their tests on both."""
+    one = server_of("valkey")
+    with Redis.from_url(one.url) as client:
+        client.flushall()
+    return one
 
 
 @pytest.fixture(params=["default", "postgres"])
@@ -27,7 +39,9 @@ def alias(request):
             "ENGINE": "django.db.backends.postgresql", "NAME": "postgres", "USER": "postgres", "HOST": host
         }  # fmt: skip
         del connections.settings
-    call_command("migrate", "offsider", database=name, verbosity=0)
+    if name not in MIGRATED:
+        call_command("migrate", "offsider", database=name, verbosity=0)
+        MIGRATED.add(name)
     yield name
     with connections[name].cursor() as cursor:
         cursor.execute("delete from offsider_outbox")
