@@ -13,7 +13,7 @@ from offsider import __version__
 from offsider.config.config import Config
 from offsider.config.settings import by_name
 from offsider.core.errors import ConfigurationError, InvalidQuery
-from offsider.core.routing_query import Query
+from offsider.core.routing_grammar import Query
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

@@ -6,7 +6,7 @@
 4. Without any rules, a job uses the queue that it declares, or else the default queue.
 5. The server is that of the winning rule, else the server that the job declares, else ``main``.
 
-The grammar of a query is in ``core/routing_query.py``.
+The grammar of a query is in ``core/routing_grammar.py``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 from offsider.core.errors import ConfigurationError, InvalidOptions, InvalidQuery
 from offsider.core.options import check_queue_name
-from offsider.core.routing_query import Attributes, Query
+from offsider.core.routing_grammar import Attributes, Query
 
 if TYPE_CHECKING:
     from offsider.core.characteristics import Characteristics

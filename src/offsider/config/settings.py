@@ -326,7 +326,8 @@ class WorkerSection(CapsuleSection):
     liveness_seconds: float = setting(
         45.0,
         validators.seconds(minimum=1.0),
-        help="Time after its last heartbeat until other processes consider a process dead.",
+        help="Expiry of the liveness beat. Without the report of its keeper, a process is declared dead after 4/3 of "
+        "this time or a little later.",
     )
     max_strikes: int = setting(
         3,

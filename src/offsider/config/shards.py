@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING
 from offsider.config.known_jobs import known_jobs
 from offsider.config.queue_spec import EVERY, parse_all
 from offsider.config.routing import MAIN, Routable, Rules, route
-from offsider.core.routing_query import Query
+from offsider.core.routing_grammar import Query
 
 if TYPE_CHECKING:
     from offsider.config.config import Config
     from offsider.config.routing import Routed
     from offsider.config.settings import ShardSection
-    from offsider.core.routing_query import Attributes
+    from offsider.core.routing_grammar import Attributes
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from offsider.config.queue_spec import parse_all
 from offsider.config.routing import Rules
-from offsider.core.routing_query import Query
+from offsider.core.routing_grammar import Query
 
 
 @dataclass(frozen=True)

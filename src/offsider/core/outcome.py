@@ -83,7 +83,7 @@ class Discarded:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """The job raised `Skip`, or a middleware did not run it."""
+    """The job or a middleware raised `Skip`."""
 
     reason: str
     name = "skipped"

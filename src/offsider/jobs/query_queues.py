@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from offsider.config.config import Config
 from offsider.config.shards import Routes, Selection
 from offsider.core.errors import ConfigurationError
-from offsider.core.routing_query import Query
+from offsider.core.routing_grammar import Query
 from offsider.core.wording import counted, listed
 from offsider.jobs import registry
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from offsider.config.routing import Rules
 from offsider.config.shards import Routes, unserved
-from offsider.core.routing_query import EVERY_JOB, POSSIBLE
+from offsider.core.routing_grammar import EVERY_JOB, POSSIBLE
 from offsider.core.wording import counted, listed
 from offsider.jobs.declared import Declared
 

@@ -25,7 +25,9 @@ _ALONE = b"1 1"
 
 
 def reclaim(redis: Redis, entries: Sequence[tuple[Entry, bytes]]) -> list[bool]:
-    """Move jobs of one fenced owner to the head of their queues, each with a strike and the payload to store.
+    """Move jobs of one fenced owner to the head of their queues, each with the payload to store.
+
+    If the owner was not stopping, each job gets a strike.
 
     Accepts up to `working.BATCH` jobs.
 

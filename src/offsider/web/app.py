@@ -27,12 +27,12 @@ from offsider.web.extension_tabs import tab_assets, tab_routes
 from offsider.web.forms import form_fields, query_fields
 from offsider.web.headers import ALWAYS, FOR_EVER
 from offsider.web.layout import tab_of
-from offsider.web.messages import Message
 from offsider.web.options import WebOptions
 from offsider.web.page_request import AUTO, LOCALE_COOKIE, THEME_COOKIE, THEMES, PageRequest
 from offsider.web.pages import routes
 from offsider.web.rendering import Rendering
 from offsider.web.request import LARGEST_BODY_BYTES, Request, Response
+from offsider.web.result_messages import Message
 from offsider.web.results import (
     Answer,
     BadRequest,

@@ -29,8 +29,8 @@ from offsider.core.errors import ConfigurationError
 from offsider.logs.setup import describe, logger
 from offsider.web.assets import Assets
 from offsider.web.display import is_finite
-from offsider.web.messages import Message
 from offsider.web.page_request import PageRequest
+from offsider.web.result_messages import Message
 from offsider.web.results import Done, NotFound, Page
 from offsider.web.routing import LOOK, Route
 from offsider.web.shown_job import moment

@@ -11,9 +11,9 @@ import binascii
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from offsider.web.messages import Message
     from offsider.web.page_request import PageRequest
     from offsider.web.request import Request
+    from offsider.web.result_messages import Message
 
 COOKIE = "offsider_flash"
 MOST_LETTERS = 300

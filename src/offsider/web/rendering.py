@@ -16,9 +16,9 @@ from offsider.web import audit, flash
 from offsider.web.counters import counters
 from offsider.web.headers import NO_STORE
 from offsider.web.layout import layout_of
-from offsider.web.messages import Message
 from offsider.web.page_request import LOCALE_COOKIE
 from offsider.web.request import Request, Response
+from offsider.web.result_messages import Message
 from offsider.web.results import Answer, Done, NotAllowed, Page, Text, WebError
 from offsider.web.templates import render
 from offsider.web.translation import preferred

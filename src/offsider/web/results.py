@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from offsider.core.errors import OffsiderError
-from offsider.web.messages import Message
+from offsider.web.result_messages import Message
 
 
 @dataclass(frozen=True)

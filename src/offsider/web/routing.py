@@ -16,8 +16,8 @@ from offsider.web.results import Answer, NotAllowed, NotFound
 from offsider.web.segments import from_segment
 
 if TYPE_CHECKING:
-    from offsider.web.messages import Message
     from offsider.web.page_request import PageRequest
+    from offsider.web.result_messages import Message
 
 #: The action of all pages, which every authorized user may see.
 LOOK = "page"

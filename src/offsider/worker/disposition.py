@@ -80,7 +80,10 @@ class Elsewhere(_Disposition):
 
 @dataclass(frozen=True, slots=True)
 class Lost(_Disposition):
-    """Another process owns the job: this run is void. Nothing is written."""
+    """The job was requeued or settled elsewhere: by another process, a stop, or its hard time limit.
+
+    Nothing is written; the run is void.
+    """
 
 
 Disposition: TypeAlias = Done | Back | Last | Later | Dead | Aside | Elsewhere | Lost

@@ -20,7 +20,7 @@ class Run:
         job: the job as middleware and the job itself saw it; None for a malformed payload.
         outcome: how it ended.
         started_at: in epoch seconds.
-        duration_seconds: wall time from decoding to the outcome.
+        duration_seconds: wall time of reloader, lookup, middleware and job; of a job that did not start, from decoding.
         cpu_seconds: CPU time of the thread; None if it was not measured.
     """
 

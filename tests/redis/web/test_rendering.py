@@ -11,11 +11,11 @@ from offsider.config.installation import Installation
 from offsider.core.errors import RedisUnavailable
 from offsider.web import rendering
 from offsider.web.forms import Fields
-from offsider.web.messages import Message
 from offsider.web.options import WebOptions
 from offsider.web.page_request import PageRequest
 from offsider.web.rendering import Rendering
 from offsider.web.request import Request
+from offsider.web.result_messages import Message
 from offsider.web.results import BadRequest, Done, NotFound, Page, Text
 from offsider.web.translation import locales
 

@@ -12,7 +12,7 @@ from offsider.config.routing import NO_RULES, Rules, route
 from offsider.config.settings import ShardSection
 from offsider.config.shards import Destination, Routes, routes_of, unserved
 from offsider.core.characteristics import Characteristics
-from offsider.core.routing_query import Query
+from offsider.core.routing_grammar import Query
 
 RULES = Rules.read([["urgency=high", "urgent"], ["resource_boundary=cpu", "heavy", "bulk"], ["tags=own", ""]])
 

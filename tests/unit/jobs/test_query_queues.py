@@ -7,7 +7,7 @@ import pytest
 from offsider import job
 from offsider.config.config import Config
 from offsider.core.errors import ConfigurationError
-from offsider.core.routing_query import Query
+from offsider.core.routing_grammar import Query
 from offsider.jobs import registry
 from offsider.jobs.query_queues import serve_selected
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
 from offsider.core.errors import ConfigurationError, InvalidOptions, InvalidQuery
-from offsider.core.routing_query import EVERY_JOB, Query
+from offsider.core.routing_grammar import EVERY_JOB, Query
 
 if TYPE_CHECKING:
     from offsider.config.config import Config

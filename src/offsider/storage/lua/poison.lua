@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
 -- Move the job that killed its owner from the private list of that fenced owner into the dead set.
--- KEYS[1] fenced mark of the owner: number of jobs that it held, and number of jobs without a strike
+-- KEYS[1] fenced mark of the owner: number of jobs that it held, and number of strikes still to give (0 if it
+--   was stopping)
 -- KEYS[2] private list
 -- KEYS[3] dead set
 -- KEYS[4] strikes of the job

@@ -1,7 +1,8 @@
 #!lua flags=allow-oom
 -- Move jobs from the private lists of a fenced owner to the head of their queues. Each job that the owner held when it
 -- died gets a strike. Jobs that a late script added after the death get none.
--- KEYS[1] fenced mark of the owner: number of jobs that it held, and number of jobs without a strike
+-- KEYS[1] fenced mark of the owner: number of jobs that it held, and number of strikes still to give (0 if it
+--   was stopping)
 -- KEYS[2] set of known queues
 -- KEYS[3...] private list, queue, strikes; of each job
 -- ARGV[1] identity of the owner

@@ -7,8 +7,8 @@ from typing import Any
 
 from offsider.core.errors import EmbeddedProcess
 from offsider.inspector import Process, ProcessSet, Work, WorkSet
-from offsider.web.messages import Message
 from offsider.web.page_request import PageRequest
+from offsider.web.result_messages import Message
 from offsider.web.results import BadRequest, Done, NotFound, Page
 from offsider.web.routing import LOOK, Route
 from offsider.web.segments import segment

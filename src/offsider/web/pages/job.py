@@ -27,12 +27,12 @@ from offsider.web.job_lookup import (
     find_by_jid,
     jid_of,
 )
-from offsider.web.messages import Message
 from offsider.web.page_request import PageRequest
 from offsider.web.pages.job_sets import DEAD, SET_PAGES, VERBS
 from offsider.web.pages.queues import queue_path
 from offsider.web.pages.search import results
 from offsider.web.redaction import without_copies
+from offsider.web.result_messages import Message
 from offsider.web.results import BadRequest, Done, NotFound, Page
 from offsider.web.routing import LOOK, Route
 from offsider.web.ruby import ruby_processes

@@ -14,8 +14,8 @@ from offsider.web.bulk import Bulk
 from offsider.web.counters import counters
 from offsider.web.filters import address, fields_of, listed, wanted
 from offsider.web.job_lookup import QUEUE, find_queued, queue_key
-from offsider.web.messages import Message, with_gone
 from offsider.web.page_request import PageRequest
+from offsider.web.result_messages import Message, with_gone
 from offsider.web.results import Done, NotFound, Page
 from offsider.web.routing import LOOK, Route
 from offsider.web.segments import segment

@@ -8,8 +8,8 @@ from offsider.inspector import Switches, SwitchInForce
 from offsider.inspector.switches import known_jobs
 from offsider.web.display import MOST_LETTERS, cut
 from offsider.web.filters import address
-from offsider.web.messages import Message
 from offsider.web.page_request import PageRequest
+from offsider.web.result_messages import Message
 from offsider.web.results import BadRequest, Done, Page
 from offsider.web.routing import LOOK, Route
 from offsider.web.segments import segment

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 class Settled:
-    """A unit of work whose disposition is written, or void.
+    """A unit of work with its disposition; reported once it is written or void.
 
     Attributes:
-        lost: another process owned the job, so nothing was written.
+        lost: the job was requeued or settled elsewhere, so nothing was written.
         replies: of the disposition's effects; empty if they were lost.
     """
 
@@ -107,7 +107,7 @@ class Fetcher(ABC):
         return True
 
     def audit(self) -> None:  # noqa: B027 - a default
-        """Compare the fetcher's records with the server's. Called at each beat."""
+        """Compare the fetcher's records with the server's. Called at each liveness beat."""
 
     def wake(self) -> None:  # noqa: B027 - a default
         """Look for jobs now: queues were added, or `claims_allowed` has changed."""

@@ -23,10 +23,11 @@ REFUSED_SECONDS = 0.05
 
 
 class LeadingThread:
-    """Operations of the thread that has the lead of one capsule. Other threads may only call `attempt`.
+    """Operations of the thread that has the lead of one capsule. Other threads may use only `attempt`,
+    `hurry` and `resting`.
 
     Args:
-        arrived: called after jobs have arrived, or a request was written.
+        wake_ticker: called after jobs have arrived, or a request was written.
 
     Attributes:
         line: its round trips.
@@ -36,13 +37,13 @@ class LeadingThread:
         self,
         context: FetcherContext,
         state: FetcherState,
-        arrived: Callable[[], None],
+        wake_ticker: Callable[[], None],
     ) -> None:
         self._context = context
         self._state = state
         self._wait = state.wait
         self._idle = state.idle
-        self._wake_ticker = arrived
+        self._wake_ticker = wake_ticker
         self._outage = Outage(f"fetcher of capsule {context.capsule.name}", context.config)
         self.line = Line(context, state, self._take_in)
         self._failed_at = -outage.RETRY_SECONDS

@@ -52,7 +52,7 @@ class Request:
         finished: jobs to acknowledge.
         order: the queues to claim from.
         at: when it was made, in monotonic seconds; after the reply, when its jobs arrived.
-        leading: it also claims; else it only acknowledges.
+        leading: made with the lead, so it may claim; else it only acknowledges.
         effects: effects of the finished jobs' dispositions.
     """
 

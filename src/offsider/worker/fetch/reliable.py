@@ -83,7 +83,7 @@ class ReliableFetcher(Fetcher):
         self._unacknowledged = state.unacknowledged
         self._idle = state.idle
         self._wait = state.wait
-        self._leader = LeadingThread(context, state, self._arrived)
+        self._leader = LeadingThread(context, state, self._wake_ticker)
         self._line = self._leader.line
         self._immediate = ImmediateWrites(context, state, self._line.doubt)
         self._acknowledger = Acknowledger(context, state, self._leader, self._immediate)
@@ -103,7 +103,7 @@ class ReliableFetcher(Fetcher):
                 return ready.popleft()
             except IndexError:  # another thread was faster
                 pass
-        return self._line_up()
+        return self._wait_for_job()
 
     def settle(self, unit: UnitOfWork, disposition: Disposition) -> None:
         """Write where the job goes. The acknowledgement of a finished job may be sent together with others."""
@@ -165,9 +165,9 @@ class ReliableFetcher(Fetcher):
         self._line.doubt()
 
     def audit(self) -> None:
-        """Start a comparison if one is due, or after two beats with more jobs listed than in flight.
+        """Start a comparison if one is due, or after two liveness beats with more jobs listed than in flight.
 
-        Called at each beat.
+        Called at each liveness beat.
         """
         if self._state.reconciler.mismatch():
             self._line.doubt()
@@ -200,7 +200,7 @@ class ReliableFetcher(Fetcher):
 
     # --- threads without a job ----------------------------------------------------------------------
 
-    def _line_up(self) -> UnitOfWork | None:
+    def _wait_for_job(self) -> UnitOfWork | None:
         self._idle.join()
         try:
             while not self._state.quiet.is_set():
@@ -221,7 +221,7 @@ class ReliableFetcher(Fetcher):
         self._leave_unfed()
         return None
 
-    def _arrived(self) -> None:
+    def _wake_ticker(self) -> None:
         self._ticker.wake()
 
     def _runnable(self) -> bool:

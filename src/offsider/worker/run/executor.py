@@ -1,17 +1,16 @@
 """One run of one job, from its bytes to its outcome.
 
 1. Decode and normalize the payload. A malformed payload ends here; a warning reports unusable values.
-2. Call one chain of entries. Each entry is ``entry(job, call_next)`` and returns an outcome:
+2. Call the chain of admissions: kill switches, stranded jobs, and those of extensions. Each is
+   ``admission(job, call_next)`` and returns an outcome. Without ``call_next`` the job does not run, and one line is
+   logged.
+3. The job log writes ``start``, and ``done`` or ``fail``.
+4. The reloader does the setup and cleanup that a web framework does around each request.
+5. The registry finds the job, by its class name only.
+6. The chain of server middleware runs around `perform`, which runs inside the interruptible window.
 
-   - kill switches, stranded jobs, and the admissions of extensions may return an outcome without calling
-     ``call_next``: then the job does not run, and one line is logged;
-   - the job log writes ``start``, and ``done`` or ``fail``;
-   - the reloader does the setup and cleanup that a web framework does around each request;
-   - the registry finds the job, by its class name only;
-   - the application's server middleware runs around `perform`, which runs inside the interruptible window.
-
-An exception of any entry becomes the outcome. Nothing here writes to Redis, except an admission that returns `Moved`:
-the fetcher does, with the outcome.
+An exception in any of them becomes the outcome. The executor writes nothing to Redis; admissions may. The fetcher
+writes the outcome.
 """
 
 from __future__ import annotations

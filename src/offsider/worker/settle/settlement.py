@@ -1,7 +1,7 @@
-"""Decides where a job goes after its run, and writes nothing: the fetcher writes the disposition and reports it.
+"""Decides where a job goes after its run, and passes the decision to the fetcher, which writes and reports it.
 
-If another process owns the job when its run ends, the run is void: no retry, no dead entry, no callback and no count,
-only a warning (``lost ownership``) and an event; see `report`.
+If the job was requeued or settled elsewhere when its run ends, the run is void: no retry, no dead entry, no
+callback and no count, only a warning (``lost ownership``) and an event; see `report`.
 """
 
 from __future__ import annotations

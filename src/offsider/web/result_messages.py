@@ -1,4 +1,6 @@
-"""Messages about results and errors: translated for users, in English for programs and the log."""
+"""Messages about results and errors: translated for users, in English for programs and the log. The texts of all pages
+are in ``locales/*.po``.
+"""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from hypothesis import given, settings, strategies as st
 
 from offsider.core.characteristics import Characteristics
 from offsider.core.errors import InvalidQuery
-from offsider.core.routing_query import PREDICATES, Query
+from offsider.core.routing_grammar import PREDICATES, Query
 
 RESIZE = Characteristics(
     urgency="high",
