@@ -38,6 +38,7 @@ logger = logging.getLogger("offsider")
 _SHARED = frozenset({"tags", "profiler_options"})
 _CONTAINERS = frozenset({dict, list, tuple})
 _ARGUMENTS = frozenset({"args", "kwargs"})
+_TEXT = frozenset({str})
 DEFAULTS: dict[str, Any] = {"retry": True, "queue": "default"}
 
 
@@ -272,6 +273,8 @@ class Preparer:
                 payload["at"] = due
 
     def _check_keys(self, payload: Mapping[str, Any]) -> None:
+        if {*map(type, payload)} == _TEXT:  # most payloads
+            return
         odd = [key for key in cast("Mapping[object, Any]", payload) if not isinstance(key, str)]
         if odd:
             raise InvalidJob(f"{payload.get('class')}: the keys of a job must be strings, got {odd[0]!r}")

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 DEFAULT_URL = "redis://localhost:6379/0"
 #: A connection used within this time is not checked before its next use.
 FRESH_SECONDS = 0.1
+#: A timeout of a socket that differs by less than this from the wanted one is not changed.
+NEARLY_SECONDS = 0.02
 
 
 @dataclass
@@ -184,13 +186,15 @@ def pool_exhausted(settings: RedisSettings, size: int, waited_seconds: float) ->
 
 def deadline_after(seconds: float) -> float:
     """Return the monotonic time ``seconds`` from now, for a call on a pool."""
-    importlib.import_module("redis")  # the first import takes half a second, which must not count
+    if "redis" not in sys.modules:
+        importlib.import_module("redis")  # the first import takes half a second, which must not count
     return time.monotonic() + seconds
 
 
 def time_left(deadline: float) -> float:
     """Seconds until a deadline, in monotonic seconds; a little more than 0 if it has passed."""
-    return max(deadline - time.monotonic(), 0.001)
+    left = deadline - time.monotonic()
+    return left if left > 0.001 else 0.001  # noqa: FURB136  # `max` costs each push a call
 
 
 def _packer(connection: Any) -> Callable[[Sequence[Command]], Sequence[bytes]]:
@@ -239,17 +243,13 @@ class Wire:
         """
         self._connect(deadline)
         with self._disconnecting_on_failure():
-            if deadline is None:
-                self._connection.send_packed_command(self._pack(commands), check_health=False)
-                return [self._reply() for _ in commands]
-            sock = self._connection._sock  # noqa: SLF001 - redis-py has no timeout for one command
-            sock.settimeout(time_left(deadline))
             self._connection.send_packed_command(self._pack(commands), check_health=False)
-            replies: list[Any] = []
-            for _ in commands:
-                sock.settimeout(time_left(deadline))
+            if deadline is None:
+                return [self._reply() for _ in commands]
+            replies = [self._reply()]
+            for _ in commands[1:]:
+                self._limit(time_left(deadline))
                 replies.append(self._reply())
-            sock.settimeout(self._connection.socket_timeout)
             return replies
 
     def _connect(self, deadline: float | None = None) -> None:
@@ -265,6 +265,7 @@ class Wire:
                 # Not counted as trouble: proxies close idle connections. In an outage other commands fail.
                 self._open(deadline)
                 self._connections += 1
+            self._limit(self._connection.socket_timeout if deadline is None else time_left(deadline))
         except self._redis_error as error:
             self.disconnect()
             if self._connections:
@@ -273,6 +274,13 @@ class Wire:
         except BaseException:
             self.disconnect()
             raise
+
+    def _limit(self, seconds: float) -> None:
+        """Set the timeout of writes and replies, unless it is nearly the same: each change is a system call."""
+        sock = self._connection._sock  # noqa: SLF001 - redis-py has no timeout for one command
+        now = sock.gettimeout()
+        if now is None or abs(now - seconds) > NEARLY_SECONDS:
+            sock.settimeout(seconds)
 
     def _open(self, deadline: float | None) -> None:
         """Connect, until ``deadline`` in another thread: a lookup of the host name has no timeout."""
