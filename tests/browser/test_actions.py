@@ -74,7 +74,7 @@ def test_a_queue_is_paused_and_goes_on_and_its_jobs_are_removed(stored, web, ope
     assert jids(waiting(stored, "later")) == [pushed[1], pushed[3]]
 
     page.goto(f"{web.url}/queues")
-    press(page, "Clear…")
+    press(page, "Remove all…")
     press(page, "Move to quarantine")
     assert not stored.exists("queue:later")
     page.goto(f"{web.url}/quarantine")
@@ -177,7 +177,7 @@ def test_a_worker_tells_what_it_does_becomes_quiet_and_stops(stored, workers, op
 def test_errors_are_forgotten_and_colours_and_language_are_kept(stored, open_):
     furnish(stored, lambda field: field)
     page = open_("/errors")
-    press(page, "Clear…" if page.get_by_text("Clear…").count() else "Delete all", yes=True)
+    press(page, "Remove all…" if page.get_by_text("Remove all…").count() else "Delete all", yes=True)
     assert not stored.zcard("offsider:errors")
 
     page.get_by_label("Theme").select_option("dark")
@@ -199,7 +199,7 @@ def test_without_a_script_every_step_is_a_page(stored, workers, web, open_):
     assert jids(waiting(stored, "later")) == pushed[1:]
 
     page.goto(f"{web.url}/queues")
-    press(page, "Clear…")
+    press(page, "Remove all…")
     press(page, "Delete permanently")
     if page.get_by_role("button", name="Confirm").count():
         press(page, "Confirm")

@@ -14,7 +14,7 @@ from tests.process.web_process import WebProcess
 
 pytestmark = pytest.mark.needs("chromium")
 expect.set_options(timeout=20_000)
-BANNER = re.compile(r"^Not live since (\d\d:\d\d:\d\d) · The server is not responding$")
+BANNER = re.compile(r"^No updates since (\d\d:\d\d:\d\d) · The server is not responding$")
 #: The last seconds and the next one, as the browser writes them.
 CLOCKS = """[...Array(8).keys()].map(ago => new Date(Date.now() + 1000 - 1000 * ago).toLocaleTimeString("en-GB"))"""
 OPACITY = "each => Number(getComputedStyle(each).opacity)"

@@ -38,7 +38,7 @@ logger = logging.getLogger("offsider")
 _SHARED = frozenset({"tags", "profiler_options"})
 _CONTAINERS = frozenset({dict, list, tuple})
 _ARGUMENTS = frozenset({"args", "kwargs"})
-_TEXT = frozenset({str})
+_TEXT = {str}
 DEFAULTS: dict[str, Any] = {"retry": True, "queue": "default"}
 
 

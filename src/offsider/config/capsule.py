@@ -13,7 +13,8 @@ from offsider.config.settings import CapsuleSection
 from offsider.core.errors import ConfigurationError
 from offsider.runtime.middleware import ClientChain, ServerChain
 
-# Connections in addition to one per thread: for the wait of the leader thread, for the ticker, and one in reserve.
+# Connections in addition to one per thread: one for the blocking pop of the leading thread, one for the ticker, one in
+# reserve.
 SPARE_CONNECTIONS = 3
 DEFAULT_QUEUE = "default"
 _NAME = re.compile(r"[A-Za-z0-9_.-]+")
@@ -50,7 +51,7 @@ class Capsule:
     ) -> None:
         if not _NAME.fullmatch(name):
             # The name is part of a Redis key, whose parts are separated by ":".
-            raise ConfigurationError(f"a capsule's name is letters, digits and _ . -, got {name!r}")
+            raise ConfigurationError(f"a capsule name may contain only letters, digits and _ . -, got {name!r}")
         self.name = name
         self.settings = settings
         self._copied = client_middleware, server_middleware

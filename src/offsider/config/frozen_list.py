@@ -69,4 +69,6 @@ class Listing(MutableSequence[T], Generic[T]):
 
 def frozen_error(what: str) -> ConfigurationError:
     """Return the error for a change after the launch."""
-    return ConfigurationError(f"{what} is frozen: the worker runs; change it before the launch, in configure(config)")
+    return ConfigurationError(
+        f"{what} is frozen: it cannot change after the worker has started; set it in configure(config)"
+    )

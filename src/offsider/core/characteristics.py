@@ -27,7 +27,7 @@ class Characteristics:
         feature_category: the part of the product, or the team, that owns the job; empty if not declared.
         external_dependencies: whether a run calls external services.
         tags: its labels.
-        weight: its share relative to other classes, from 1.
+        weight: its relative weight in the manifest, from 1.
         idempotent: running it twice is harmless.
         queue_namespace: prefix of its generated queue name; empty for none.
     """

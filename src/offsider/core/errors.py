@@ -66,11 +66,11 @@ class InvalidArguments(InvalidJob):
 
 
 class PayloadTooLarge(InvalidArguments):
-    """The job ``name`` would be stored with ``size_bytes``; the setting ``payload_limit_bytes`` is ``limit_bytes``."""
+    """The payload of the job ``name`` has ``size_bytes``, more than the limit, ``limit_bytes``."""
 
     def __init__(self, name: str, size_bytes: int, limit_bytes: int) -> None:
         super().__init__(
-            f"{name}: the payload has {size_bytes:,} bytes, and client.payload_limit_bytes is {limit_bytes:,}; pass an "
+            f"{name}: the payload has {size_bytes:,} bytes, over client.payload_limit_bytes ({limit_bytes:,}); pass an "
             "id and load the data in the job, or declare the job with big_payload=True"
         )
         self.name = name
@@ -107,9 +107,9 @@ class NoCurrentJob(OffsiderError, LookupError):
 
 
 class NoCapableWorker(OffsiderError):
-    """No live worker of its queue could run the job for a long time, so it was moved to the dead set.
+    """The job was stranded for longer than ``worker.stranded_days``, so it was moved to the dead set.
 
-    No worker has its class, or its arguments were made for other parameters.
+    No live worker of its queue has its class, or the class has another signature there.
     """
 
 
@@ -125,7 +125,7 @@ class PoisonPill(OffsiderError):
 
     def __init__(self, identities: Sequence[str]) -> None:
         super().__init__(
-            f"{len(identities)} processes died after they had claimed this job, the last one while it had no other: "
+            f"{len(identities)} processes crashed while they had this job, the last one while it ran only this job: "
             f"{', '.join(identities)}"
         )
         self.identities = tuple(identities)
@@ -199,14 +199,16 @@ class NotReplicated(RedisFailure):
 
 
 class JobSignal(OffsiderError):
-    """Raised by a job to end its run without a success. Never counted as a failure."""
+    """Base class of the exceptions that a job raises to control its run. Never counted as a failure."""
 
 
 class TooManyReschedules(OffsiderError):
     """A job raised `Reschedule` more often than its limit, so the run failed. ``count`` is the limit."""
 
     def __init__(self, count: int) -> None:
-        super().__init__(f"rescheduled {count:,} times, the limit; to raise it, use Reschedule(seconds, limit=...)")
+        super().__init__(
+            f"the job reached its limit of {count:,} reschedules; to raise it, use Reschedule(seconds, limit=...)"
+        )
         self.count = count
 
     def __reduce__(self) -> tuple[type[TooManyReschedules], tuple[int]]:

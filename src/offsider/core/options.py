@@ -101,7 +101,7 @@ class JobDeclaration(JobOptions, total=False):
     external_dependencies: bool
     """True: a run calls external services. Default False."""
     weight: int
-    """Its share relative to other classes, from 1 (the default)."""
+    """Relative weight in the manifest, from 1 (the default); workers ignore it."""
     idempotent: bool
     """True: running it twice is harmless. Default False. With the extension ``Unique``, such a job has
     ``deduplicate="until_executing"`` by default."""

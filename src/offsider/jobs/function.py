@@ -58,7 +58,7 @@ def job(
 
     Raises:
         InvalidOptions: another job has this name; keyword-only parameters with ``shared_with_ruby``.
-        InvalidJob: it is a generator, whose body no worker would run, a class or a method; or options without names.
+        InvalidJob: it is a generator, a class or a method, or an option was passed without its name.
     """
     if function is not None and not callable(function):
         raise InvalidJob(f"@job takes options by name, got {function!r}: write @job(queue={str(function)!r})")

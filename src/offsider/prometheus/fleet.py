@@ -87,7 +87,7 @@ def _processes(processes: Sequence[Process]) -> Iterator[Family]:
         memory[host] += process.rss_kilobytes * 1024
     for name, text, values in (
         ("processes", "Processes of a host.", counts),
-        ("processes_memory_usage_bytes", "Memory of these processes.", memory),
+        ("processes_memory_usage_bytes", "Memory used by the processes of a host.", memory),
     ):
         samples = tuple(Sample(value, {"host": host, "quiet": quiet}) for (host, quiet), value in values.items())
         yield Family(f"sidekiq_host_{name}", "gauge", text, samples)
@@ -109,19 +109,23 @@ def _queues(
         longest[work.queue] = max(longest.get(work.queue, 0.0), work.elapsed_seconds)
     names = sorted({*known, *serving, *busy})
     for metric, text, values in (
-        ("latency_seconds", "Age of its next job.", {name: one.latency_seconds for name, one in known.items()}),
+        (
+            "latency_seconds",
+            "Latency of the queue: age of its next job.",
+            {name: one.latency_seconds for name, one in known.items()},
+        ),
         ("enqueued_jobs", "Jobs in the queue.", {name: one.size for name, one in known.items()}),
         ("paused", "1 while the queue is paused.", {name: one.paused for name, one in known.items()}),
-        ("workers", "Threads that serve it.", threads),
-        ("processes", "Processes that serve it.", serving),
-        ("busy_workers", "Threads that run a job of it.", busy),
+        ("workers", "Threads that serve the queue.", threads),
+        ("processes", "Processes that serve the queue.", serving),
+        ("busy_workers", "Threads that run a job of the queue.", busy),
     ):
         every = {name: values.get(name, 0) for name in names}
         yield Family.by("name", f"sidekiq_queue_{metric}", "gauge", text, every)
     limits = {name: seconds for name in names if math.isfinite(seconds := targets.of(name))}
     for metric, text, values in (
-        ("latency_target_seconds", "Target latency of its jobs.", limits),
-        ("max_processing_time_seconds", "Run time of its longest run.", longest),
+        ("latency_target_seconds", "Target latency of the queue.", limits),
+        ("max_processing_time_seconds", "Elapsed time of the longest running job of the queue.", longest),
     ):
         yield Family.by("name", f"sidekiq_queue_{metric}", "gauge", text, values)
 
@@ -129,15 +133,23 @@ def _queues(
 def _shards(found: Sequence[ShardLoad]) -> Iterator[Family]:
     for name, text, values in (
         ("processes", "Processes of the shard that are not quiet.", {s.name: s.processes for s in found}),
-        ("workers", "Threads of these processes.", {s.name: s.threads for s in found}),
-        ("busy_workers", "Threads of these processes that run a job.", {s.name: s.busy for s in found}),
-        ("latency_ratio", "Latency of its worst queue divided by the target.", {s.name: s.pressure for s in found}),
+        ("workers", "Threads of the shard's processes that are not quiet.", {s.name: s.threads for s in found}),
+        ("busy_workers", "Threads of the shard that run a job.", {s.name: s.busy for s in found}),
+        (
+            "latency_ratio",
+            "Highest ratio of latency to target among the queues of the shard.",
+            {s.name: s.pressure for s in found},
+        ),
         ("desired_replicas", "Desired number of processes.", {s.name: s.desired for s in found}),
     ):
         yield Family.by("shard", f"sidekiq_shard_{name}", "gauge", text, values)
     for name, text, values in (
-        ("execution", "Time that its threads spent running jobs.", {s.name: s.total.run_seconds for s in found}),
-        ("thread", "Total lifetime of its threads.", {s.name: s.total.thread_seconds for s in found}),
+        (
+            "execution",
+            "Time that the threads of the shard spent running jobs.",
+            {s.name: s.total.run_seconds for s in found},
+        ),
+        ("thread", "Total lifetime of the threads of the shard.", {s.name: s.total.thread_seconds for s in found}),
     ):
         yield Family.by("shard", f"sidekiq_shard_{name}_seconds_total", "counter", text, values)
 
@@ -146,7 +158,7 @@ def _stranded(here: Installation) -> Iterator[Family]:
     now = Counter[str]()
     for jobs in stranded_jobs(here):
         now[jobs.name] += jobs.count
-    text = "Failed attempts to find a worker for stranded jobs."
+    text = "Number of times that jobs were stranded; each attempt counts."
     yield Family.by("class", "sidekiq_stranded_jobs", "gauge", "Jobs that no live worker can run.", now)
     yield Family.by("class", "sidekiq_jobs_stranded_total", "counter", text, stranded_counts(here))
 

@@ -217,9 +217,11 @@ class JobContext:
 
     def _check_measured(self, name: str) -> None:
         if not _MEASURED_NAME.fullmatch(name):
-            raise InvalidOptions(f"measure: {name!r} is no name; use a-z, 0-9 and _, 40 characters at most")
+            raise InvalidOptions(f"measure: {name!r} is not a valid name; use up to 40 characters of a-z, 0-9 and _")
         if self._spent is not None and name not in self._spent and len(self._spent) >= _MOST_MEASURED:
-            raise InvalidOptions(f"measure: {name!r} would be name {_MOST_MEASURED + 1}; put what varies into job.log")
+            raise InvalidOptions(
+                f"measure: {name!r}: a run has at most {_MOST_MEASURED} names; put variable data into job.log"
+            )
 
 
 class _Measured:
@@ -239,7 +241,7 @@ def current_job() -> JobContext:
     """Return the job that runs here; NoCurrentJob outside of a job."""
     job = _job.get()
     if job is None:
-        raise NoCurrentJob("no job runs here: current_job() works inside a job (and in what it calls) only")
+        raise NoCurrentJob("no job is running here: call current_job() only in a job, or in code that it calls")
     return job
 
 

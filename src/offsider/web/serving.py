@@ -2,7 +2,7 @@
 
 1. Check access first: on loopback anyone, under a known host name; elsewhere only with authentication.
 2. Bind the address, so that a port in use fails at startup.
-3. Run uvicorn until TERM or INT; open requests get five seconds to complete.
+3. Run uvicorn until TERM or INT; requests under way have five seconds to complete.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def address(listener: socket.socket, host: str) -> str:
 
 
 def serve(options: WebOptions, listener: socket.socket, *, root_path: str = "", ready: Callable[[], None]) -> None:
-    """Serve until a signal.
+    """Serve until INT or TERM.
 
     Args:
         options: access and display options.

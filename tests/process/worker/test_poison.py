@@ -45,7 +45,7 @@ def test_a_pill_among_longer_jobs_is_buried_alone(workers, stored, ledger, optio
     assert len(ledger.notes("pill")) == 3
     (dead,) = sorted_set(stored, "dead")
     assert (dead["jid"], dead["error_class"], dead["interrupted_count"]) == (pill, "offsider.PoisonPill", 3)
-    assert dead["error_message"].startswith("3 processes died after they had claimed this job, the last one")
+    assert dead["error_message"].startswith("3 processes crashed while they had this job, the last one")
     assert ledger.words("poisoned") == ["3"]
     assert [item.jid for item in ledger.notes("death")] == [pill]
     for worker in fleet:

@@ -20,6 +20,7 @@ from offsider.config.installation import Installation
 from offsider.core.errors import NotReplicated, RedisUnavailable
 from offsider.jobs import registry
 from offsider.jobs.clients import Clients, pushing_with
+from offsider.storage.redis import NEARLY_SECONDS
 from tests.redis.client.clients import config_for
 
 ITEM = {"class": "X", "args": []}
@@ -153,6 +154,7 @@ def test_a_push_without_new_threads_connects_in_its_own(redis_url, raw_redis, mo
 def test_other_calls_on_the_same_connection_keep_their_timeout(redis_url):
     client = Client(impatient(redis_url, 10))
     client.push(ITEM)
+    assert client.redis.call("PING") == b"PONG"
     with client.redis.wire() as wire:
         assert wire._connection._sock.gettimeout() == 5.0
     client.close()
@@ -170,4 +172,4 @@ def test_a_job_waits_for_its_push_as_long_as_its_worker(server):
             x.enqueue()
             os.kill(server.pid, signal.SIGSTOP)
             seconds, _ = timed(x.enqueue)
-    assert LIMIT_SECONDS <= seconds <= LIMIT_SECONDS + MORE_SECONDS
+    assert LIMIT_SECONDS - NEARLY_SECONDS <= seconds <= LIMIT_SECONDS + MORE_SECONDS

@@ -85,7 +85,7 @@ def test_a_group_can_be_deleted(failed, ask, read):
     failed("a1")
     failed("a2")
     question = Markup(ask("/errors/a1/delete", method="POST").body.decode()).text
-    assert "Delete error ValueError of Mail? Its jobs are kept." in question
+    assert "Delete error group ValueError of Mail? Its jobs are kept." in question
     assert len(read("/errors")["groups"]) == 2
     answer = ask("/errors/a1/delete", method="POST", body="confirmed=yes")
     assert (answer.status, dict(answer.headers)["location"]) == (303, "/errors")
@@ -94,7 +94,7 @@ def test_a_group_can_be_deleted(failed, ask, read):
 
 def test_deleting_a_missing_group_is_reported(ask):
     answer = ask("/errors/a1/delete", method="POST", accept="application/json")
-    assert json.loads(answer.body) == {"done": "Deleted 0 errors.", "deleted": 0}
+    assert json.loads(answer.body) == {"done": "Deleted 0 error groups.", "deleted": 0}
 
 
 def test_all_groups_are_deleted_after_confirmation(failed, ask, read):

@@ -89,7 +89,7 @@ def test_a_job_is_found_by_its_id_wherever_it_is(ask, read, raw_redis, running):
     assert found(read, 7)["running"]["process"] == "h:7:abc"
     assert "h:7:abc" in ask("/job/busy/" + jid(7)).body.decode()
     gone = wait_for(lambda: (answer := ask("/job/nothing")).status == 404 and answer)
-    assert "It has run, or was deleted" in gone.body.decode()
+    assert "It may have finished, or been deleted" in gone.body.decode()
 
 
 def test_a_moved_job_is_found_by_its_old_address(read, raw_redis):

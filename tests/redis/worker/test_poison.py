@@ -59,10 +59,10 @@ def test_a_pill_is_in_the_dead_set_with_the_reason_whatever_its_options_say(part
     failed_at = payload.pop("failed_at")
     assert payload == PILL | {"interrupted_count": 3, "error_class": "offsider.PoisonPill"}
     assert message == (
-        "3 processes died after they had claimed this job, the last one while it had no other: " + ", ".join(IDENTITIES)
+        "3 processes crashed while they had this job, the last one while it ran only this job: " + ", ".join(IDENTITIES)
     )
     assert failed_at == pytest.approx(parts.config.clock.now() * 1000, abs=60_000)
-    assert f"job {JID} of queue low is a poison pill and was moved to the dead set: 3 processes died" in caplog.text
+    assert f"job {JID} of queue low is a poison pill and was moved to the dead set: 3 processes crashed" in caplog.text
 
 
 def test_every_listener_is_called_once(parts, raw_redis, dies, told):

@@ -137,5 +137,5 @@ def test_its_pool_has_connections_to_spare():
 
 @pytest.mark.parametrize("name", ["", "a:b", "a b"])
 def test_a_name_that_would_blur_keys_is_refused(name):
-    with pytest.raises(ConfigurationError, match="capsule's name"):
+    with pytest.raises(ConfigurationError, match="capsule name"):
         Config().capsule(name)

@@ -63,7 +63,7 @@ def test_reschedule_refuses_impossible_limits(limit):
 def test_too_many_reschedules_can_cross_processes():
     crossed = pickle.loads(pickle.dumps(TooManyReschedules(1000)))
     assert crossed.count == 1000
-    assert str(crossed).startswith("rescheduled 1,000 times")
+    assert str(crossed).startswith("the job reached its limit of 1,000 reschedules")
 
 
 def test_messages_name_what_matters():
@@ -75,5 +75,5 @@ def test_messages_name_what_matters():
 def test_a_payload_that_is_too_large_names_the_job_the_sizes_and_the_way_out_and_crosses_processes():
     error = pickle.loads(pickle.dumps(PayloadTooLarge("app.Export", 6_000_000, 5_000_000)))
     assert (error.name, error.size_bytes, error.limit_bytes) == ("app.Export", 6_000_000, 5_000_000)
-    for part in ("app.Export", "6,000,000 bytes", "client.payload_limit_bytes is 5,000,000", "big_payload=True"):
+    for part in ("app.Export", "6,000,000 bytes", "over client.payload_limit_bytes (5,000,000)", "big_payload=True"):
         assert part in str(error)

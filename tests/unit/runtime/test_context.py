@@ -68,7 +68,7 @@ def test_the_time_that_is_left_counts_down_to_nothing():
 
 def test_outside_of_a_job_there_is_none():
     assert current_job_or_none() is None
-    with pytest.raises(NoCurrentJob, match="inside a job"):
+    with pytest.raises(NoCurrentJob, match="only in a job"):
         current_job()
 
 
@@ -191,7 +191,7 @@ def test_coroutines_side_by_side_add_up(passing):
 
 @pytest.mark.parametrize("name", ["", "Db", "my-db", "1db", "d.b", "x" * 41])
 def test_a_name_that_is_no_field_is_refused(name):
-    with pytest.raises(InvalidOptions, match=r"measure: .* is no name"), job().measure(name):
+    with pytest.raises(InvalidOptions, match=r"measure: .* is not a valid name"), job().measure(name):
         pass
 
 
@@ -202,7 +202,7 @@ def test_names_without_end_are_refused(passing):
             pass
     with run.measure("query_7"):
         pass
-    with pytest.raises(InvalidOptions, match=r"would be name 51; put what varies into job\.log"), run.measure("more"):
+    with pytest.raises(InvalidOptions, match=r"at most 50 names; put variable data into job\.log"), run.measure("more"):
         pass
 
 

@@ -1,6 +1,6 @@
 """The link between a worker and its supervisor: a socket pair, and a death signal from the kernel on Linux.
 
-1. The worker writes one line when it runs: ``ready`` and the longest duration of a stop in seconds.
+1. When the worker is ready, it writes one line: ``ready`` and the maximum duration of its stop in seconds.
 2. When the supervisor dies, for any reason, the worker receives TERM: from the kernel on Linux, elsewhere from a thread
    that detects the closed socket.
 3. The supervisor's end survives an exec: the next supervisor continues to use it.
@@ -22,7 +22,7 @@ class ParentLink:
     """The supervisor's end.
 
     Attributes:
-        stop_seconds: longest duration of the worker's stop, as it sent it; None before it runs.
+        stop_seconds: maximum duration of a stop that the worker reported; None until it is ready.
     """
 
     def __init__(self, end: socket.socket, *, stop_seconds: float | None = None) -> None:
@@ -33,7 +33,7 @@ class ParentLink:
 
     @property
     def ready(self) -> bool:
-        """Whether the worker runs."""
+        """Whether the worker has reported that it is ready."""
         return self.stop_seconds is not None
 
     def fileno(self) -> int:
@@ -85,7 +85,7 @@ class WorkerEnd:
             os.kill(os.getpid(), signal.SIGTERM)
 
     def say_ready(self, stop_seconds: float) -> None:
-        """Report that the worker runs and that its stop takes at most `stop_seconds`."""
+        """Report that the worker is ready, and that its stop takes at most `stop_seconds`."""
         with suppress(OSError):  # the supervisor has died, and a TERM will arrive
             self._end.sendall(b"ready %a\n" % stop_seconds)
 
