@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 import platform
+import sys
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from offsider import __version__
 from offsider.cli.application import folder_beside, has_application, load_application
+from offsider.config.application import application
 from offsider.config.default import set_worker_config
 from offsider.core.errors import ConfigurationError
 from offsider.embedded import EmbeddedServer
@@ -81,6 +83,11 @@ def load(options: WorkerOptions, resources: ExitStack) -> Config:
     config.client_middleware.prepend(_warn_of_push)
     load_application(config.worker.require, config)
     config.client_middleware.remove(_warn_of_push)
+    if "offsider.flask" in sys.modules and application() is None:
+        config.warnings.append(
+            "the jobs of this application use offsider.flask, but no Flask app was created here: start the worker with "
+            "flask --app MODULE offsider worker"
+        )
     if not all_jobs():
         config.warnings.append(
             "the application declares no jobs: name the modules of your jobs with -r, or import them there"

@@ -15,6 +15,7 @@ from offsider.cli.failure import give_up
 from offsider.cli.sanitize import plain
 from offsider.config.installation import Installation
 from offsider.core.errors import OffsiderError
+from offsider.core.wording import counted
 from offsider.inspector.doctor.examination import examine, examine_all  # imported here: --help needs none of it
 from offsider.inspector.doctor.finding import warn, worst
 
@@ -101,4 +102,4 @@ def show(findings: Sequence[Finding]) -> None:
             click.echo(f"       {finding.why}")
             click.echo(f"       {click.style('→', bold=True)} {plain(finding.fix, MOST_LETTERS)}")
     problems = sum(bool(finding.severity) for finding in findings)
-    click.echo(f"\n{len(findings)} findings, {problems} of them need attention" if problems else "\nAll is well.")
+    click.echo(f"\n{counted(len(findings), 'finding')}, {problems} to attend to" if problems else "\nAll is well.")

@@ -16,8 +16,8 @@ from offsider.cli.declarations import application_options, load_declarations
 from offsider.cli.failure import give_up
 from offsider.cli.revision import manifest_of_revision
 from offsider.cli.sanitize import plain
-from offsider.config.suggestions import suggest
 from offsider.core.errors import ConfigurationError, OffsiderError
+from offsider.core.suggestions import suggest
 from offsider.core.wording import counted
 from offsider.inspector.stored_jobs import stored_jobs
 from offsider.jobs.manifest import manifest, read

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from offsider import __version__
-from offsider.config.suggestions import suggest
+from offsider.core.suggestions import suggest
 
 # subcommand -> module in offsider.cli that defines the click command of the same name
 COMMANDS = {

@@ -19,8 +19,8 @@ from offsider.cli.quantities import grouped
 from offsider.cli.sanitize import plain
 from offsider.config.installation import Installation
 from offsider.config.routing import MAIN
-from offsider.config.suggestions import suggest
 from offsider.core.errors import ConfigurationError, OffsiderError, UnknownJob
+from offsider.core.suggestions import suggest
 from offsider.core.wording import counted
 from offsider.inspector import Migration  # imported here: --help needs none of it
 from offsider.jobs import registry

@@ -16,8 +16,8 @@ from offsider.cli.failure import give_up
 from offsider.cli.quantities import grouped
 from offsider.cli.sanitize import plain
 from offsider.config.installation import Installation
-from offsider.config.suggestions import suggest
 from offsider.core.errors import OffsiderError
+from offsider.core.suggestions import suggest
 from offsider.core.wording import counted
 from offsider.ext.unique import Locks
 from offsider.inspector import ProcessSet, Queue, Stats

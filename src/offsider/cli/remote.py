@@ -19,8 +19,8 @@ from offsider.cli.connection import OPTIONS as CONNECTION, SETTINGS, load
 from offsider.cli.failure import give_up
 from offsider.config.config import Config
 from offsider.config.installation import Installation
-from offsider.config.suggestions import suggest
 from offsider.core.errors import EmbeddedProcess, OffsiderError, RedisFailure
+from offsider.core.suggestions import suggest
 from offsider.inspector.all_servers import query_all, split
 from offsider.inspector.process import SIGNAL_SECONDS, SIGNAL_SECONDS_OF_RUBY, Process, ProcessSet
 

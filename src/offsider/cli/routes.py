@@ -18,8 +18,8 @@ from offsider.config.installation import Installation
 from offsider.config.queue_spec import parse_all
 from offsider.config.routing import route
 from offsider.config.shards import Destination
-from offsider.config.suggestions import suggest
 from offsider.core.errors import OffsiderError, UnknownJob
+from offsider.core.suggestions import suggest
 from offsider.core.wording import counted
 from offsider.inspector import rules_in_use
 from offsider.jobs import registry

@@ -20,8 +20,8 @@ from offsider.cli.failure import give_up
 from offsider.cli.quantities import ago, duration, grouped
 from offsider.cli.sanitize import plain
 from offsider.config.installation import Installation
-from offsider.config.suggestions import suggest
 from offsider.core.errors import OffsiderError
+from offsider.core.suggestions import suggest
 from offsider.inspector import Switches
 from offsider.inspector.switches import known_jobs
 

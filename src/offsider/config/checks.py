@@ -8,8 +8,8 @@ from pathlib import Path
 
 from offsider.config.routing import MAIN
 from offsider.config.settings import RedisSection, ShardSection
-from offsider.config.suggestions import suggest
 from offsider.core.errors import ConfigurationError
+from offsider.core.suggestions import suggest
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]+")
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from offsider.config.files import Assignment
 from offsider.config.job_defaults import TEXTUAL, from_text
 from offsider.config.settings import JOBS, PREFIX, CapsuleSection, Setting, by_name, declared_in, every_setting
-from offsider.config.suggestions import nearest
 from offsider.core.errors import ConfigurationError
+from offsider.core.suggestions import nearest
 
 DEFAULT_ENVIRONMENT = "development"
 #: Set by ``manage.py offsider`` of a Django project with ``DEBUG``.

@@ -32,8 +32,8 @@ from offsider.config.settings import (
     declared_in,
 )
 from offsider.config.sidekiq_yml import read_sidekiq_yml
-from offsider.config.suggestions import suggest
 from offsider.core.errors import ConfigurationError
+from offsider.core.suggestions import suggest
 
 _NAMED: Mapping[str, type[Section]] = {CAPSULES: CapsuleSection, SERVERS: ServerSection, SHARDS: ShardSection}
 _NEEDED: Mapping[str, str] = {SERVERS: "a url", SHARDS: "queues or select"}

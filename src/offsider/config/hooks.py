@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, overload, r
 from offsider.config.frozen_list import Listing, frozen_error
 from offsider.config.outbox import Outbox
 from offsider.config.push_guard import PushGuard
-from offsider.config.suggestions import suggest
 from offsider.config.web_tab import WebTab
 from offsider.core.clock import SYSTEM_CLOCK, Clock
 from offsider.core.errors import ConfigurationError
 from offsider.core.payload import JobPayload
+from offsider.core.suggestions import suggest
 from offsider.logs.setup import describe, logger
 from offsider.runtime import forks
 from offsider.runtime.events import Events

@@ -18,8 +18,8 @@ from offsider.config.environment import (
 )
 from offsider.config.files import Assignment, Document, find, from_document, from_tree
 from offsider.config.settings import SHARDS, ShardSection, by_name
-from offsider.config.suggestions import suggest
 from offsider.core.errors import ConfigurationError
+from offsider.core.suggestions import suggest
 
 
 @dataclass(frozen=True)

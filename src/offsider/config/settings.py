@@ -17,11 +17,11 @@ from offsider.config import validators
 from offsider.config.app_version import COMMIT
 from offsider.config.frozen_list import frozen_error
 from offsider.config.routing import MAIN, NO_RULES, Rules
-from offsider.config.suggestions import suggest
 from offsider.config.validators import Kind
 from offsider.core.compression import SMALL_BYTES
 from offsider.core.errors import ConfigurationError
 from offsider.core.slo import Target
+from offsider.core.suggestions import suggest
 from offsider.storage.redis import RedisSettings
 from offsider.storage.working import DeadSetLimits
 
@@ -90,7 +90,7 @@ class Setting:
             return self.kind.check(value)
         except ValueError as error:
             where = f"{origin}: " if origin else ""
-            given = f"a {type(value).__name__} that is none" if self.kind.secret else _cut(repr(value))
+            given = "another value (not shown: it may be secret)" if self.kind.secret else _cut(repr(value))
             detail = f": {error}" if str(error) else ""
             message = f"{where}{path or self.path} expects {self.kind.expects}, got {given}{detail}"
             raise ConfigurationError(message) from None

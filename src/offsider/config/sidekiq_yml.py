@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from offsider.config.settings import ENVIRONMENTS, GROUPS
-from offsider.config.suggestions import nearest
 from offsider.core.errors import ConfigurationError
+from offsider.core.suggestions import nearest
 
 _SYMBOL = re.compile(r":[A-Za-z_]\w*")
 

@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeAlias, TypedDict, cast
 from offsider.core.arguments import is_unicode
 from offsider.core.errors import InvalidOptions
 from offsider.core.payload import JobPayload
+from offsider.core.suggestions import suggest
 
 # The error is Any, so that a function that expects one kind of error is accepted.
 RetryIn: TypeAlias = Callable[[int, Any, JobPayload], float | timedelta | Literal["kill", "discard"] | None]
@@ -245,8 +246,10 @@ def _check_option(key: str, value: Any, known_extra: Collection[str]) -> None:
     elif key == "extra":
         _check_extra(value, known_extra)
     elif key not in TRANSIENT and (key not in known_extra or key in RESERVED):
-        known = ", ".join(sorted({*_CHECKS, *known_extra}))
-        raise InvalidOptions(f"unknown option {key!r}; {_installed_by(key) or f'known options are {known}'}")
+        known = {*_CHECKS, *known_extra}
+        near = "" if key in INSTALLED_BY else suggest(key, {*known, *TRANSIENT, *INSTALLED_BY})
+        more = _installed_by(key) or f"known options are {', '.join(sorted(known))}"
+        raise InvalidOptions(f"unknown option {key!r}{near or f'; {more}'}")
 
 
 def _check_extra(value: Any, known_extra: Collection[str]) -> None:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 Who: TypeAlias = Callable[[Any], str | None]
 #: Key of Django's user there.
 USER = "offsider.user"
+NOT_ALLOWED = "These pages are for staff users with the permission offsider.view_jobs or offsider.change_jobs."
 _LETTERS = "/:@!$&'()*+,;=~"
 
 
@@ -66,7 +67,9 @@ def pages(
 
     def answer(request: Any, path: str = "") -> Any:
         who = checked_name(authenticate(request), authenticate)
-        if who is None and login and not _is_logged_in(request):
+        if who is None and login:
+            if _is_logged_in(request):
+                return http.HttpResponseForbidden(NOT_ALLOWED, content_type="text/plain")
             return import_module("django.contrib.auth.views").redirect_to_login(request.get_full_path(), _login_url())
         response = app().respond(_request_of(request, path, who))
         made: Any = http.HttpResponse(response.body, status=response.status)

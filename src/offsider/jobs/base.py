@@ -7,10 +7,10 @@ from collections.abc import Coroutine, Iterable
 from datetime import timedelta
 from typing import Any, ClassVar, Literal, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
 
-from offsider.config.suggestions import nearest
 from offsider.core.errors import InvalidJob
 from offsider.core.options import JobDeclaration, JobOptions
 from offsider.core.payload import JobPayload
+from offsider.core.suggestions import nearest
 from offsider.jobs import registry
 from offsider.jobs.call import BulkOptions, Call, Delay, Jids, Long, Performs1, Performs2, Performs3, Performs4
 from offsider.jobs.clients import ClientSource

@@ -180,7 +180,7 @@ class Declared:
         if test_mode.wants_advice():
             why, self.obstacle = self.obstacle, ""
             logger.warning(
-                "no worker can load job %s: %s; an explicit name= ends this warning",
+                "workers may not find job %s: %s; an explicit name= ends this warning",
                 self.name,
                 why,
                 extra={"fields": {"class": self.name}},

@@ -9,9 +9,9 @@ from functools import partial
 from typing import Any, TypeAlias, TypeVar, overload
 
 from offsider.config.frozen_list import frozen_error
-from offsider.config.suggestions import suggest
 from offsider.core import former_names
 from offsider.core.errors import ConfigurationError
+from offsider.core.suggestions import suggest
 from offsider.runtime import forks
 from offsider.runtime.context import JobContext
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from offsider.config import test_mode
-from offsider.config.suggestions import nearest
+from offsider.core.suggestions import nearest
 from offsider.core.wording import counted
 from offsider.testing.enqueued_job import EnqueuedJob
 from offsider.testing.expectation import Expectation

@@ -63,6 +63,14 @@ def test_an_application_without_jobs_is_warned_about(tmp_path, monkeypatch):
     ]
 
 
+def test_jobs_of_a_flask_application_without_an_app_are_warned_about(tmp_path):
+    (tmp_path / "flaskless.py").write_text("import offsider.flask\nfrom offsider import job\njob(name='a')(print)\n")
+    with ExitStack() as resources:
+        config = load(WorkerOptions(require=("flaskless",)), resources)
+    (warning,) = config.warnings
+    assert "start the worker with flask --app MODULE offsider worker" in warning
+
+
 def test_a_push_while_the_application_is_loaded_is_warned_about(tmp_path, capsys):
     (tmp_path / "pushing.py").write_text("from offsider import job\n@job\ndef greet(): ...\ngreet.enqueue()\n")
     pushed = []

@@ -39,7 +39,7 @@ def test_something_wants_attention():
         "       no job runs, and scheduled jobs do not move to their queues\n"
         "       → offsider worker -r YOUR_MODULE\n"
     )
-    assert result.output.endswith(" findings, 1 of them need attention\n")
+    assert result.output.endswith(" findings, 1 to attend to\n")
 
 
 def test_something_is_wrong(raw_redis):

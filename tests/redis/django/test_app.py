@@ -233,7 +233,9 @@ FILES = {
 
             def test_without_a_permission_staff_may_not_look(self):
                 self.user(is_staff=True)
-                assert self.client.get("/offsider/").status_code == 403
+                response = self.client.get("/offsider/")
+                assert response.status_code == 403
+                assert b"permission offsider.view_jobs" in response.content
 
             def test_who_may_view_may_not_act(self):
                 self.user("view_jobs", is_staff=True)

@@ -49,7 +49,7 @@ def test_a_default_that_nobody_knows_is_refused_at_the_first_push(client, config
     config.jobs["retri"] = 1
     for _ in range(2):
         with pytest.raises(
-            InvalidOptions, match=r"jobs \(default options\): unknown option 'retri'; known options are"
+            InvalidOptions, match=r"jobs \(default options\): unknown option 'retri' \(did you mean 'retry'\?\)"
         ):
             client.push({"class": "X", "args": []})
     assert stored == []

@@ -50,6 +50,8 @@ def test_empty_queue_names_and_what_is_no_text_are_refused(name):
         ({"profiler_options": []}, "profiler_options must be a mapping"),
         ({"wait_replicas": -1}, "wait_replicas must be"),
         ({"ques": "low"}, "unknown option 'ques'"),
+        ({"retry_im": 1}, "unknown option 'retry_im' (did you mean 'retry_in'?)"),
+        ({"colour": 1}, "unknown option 'colour'; known options are "),
         ({"extra": {"unique_for": 5}}, "unknown option 'unique_for' in extra"),
         ({"extra": 5}, "extra must be a mapping"),
         ({"jid": "x"}, "unknown option 'jid'"),

@@ -51,7 +51,7 @@ def test_a_job_inside_of_a_function_warns_once_at_its_first_push(caplog, push):
     push(inner)
     push(inner)
     (warning,) = caplog.messages
-    assert "no worker can load job tests.unit.jobs.test_loadable.test_a_job_inside_of_a_function" in warning
+    assert "workers may not find job tests.unit.jobs.test_loadable.test_a_job_inside_of_a_function" in warning
     assert "define it with def at the top level, and start workers with -r tests.unit.jobs.test_loadable" in warning
 
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from offsider.config.installation import Installation
-from offsider.config.suggestions import suggest
+from offsider.core.suggestions import suggest
 from offsider.ext.concurrency_limits.doctor import check_limits, families
 from offsider.ext.concurrency_limits.gate import Gate
 from offsider.ext.concurrency_limits.limits import Limit, Limits

@@ -9,13 +9,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Unpack
 
 from offsider.config.installation import Installation
 from offsider.core.options import JobOptions
-from offsider.ext.periodic.check import refuse_problem
+from offsider.ext.periodic.check import examine, refuse_problem
 from offsider.ext.periodic.cron import Cron
 from offsider.ext.periodic.entry import GRACE_SECONDS, Entry
 from offsider.ext.periodic.jobs import PeriodicJob, PeriodicJobs, UnknownPeriodicJob
@@ -28,6 +29,8 @@ from offsider.ext.periodic.web import tab
 if TYPE_CHECKING:
     from offsider.config.config import Config
     from offsider.runtime.service import Service
+
+logger = logging.getLogger("offsider")
 
 __all__ = ["Cron", "Entry", "Line", "Periodic", "PeriodicJob", "PeriodicJobs", "UnknownPeriodicJob"]
 
@@ -110,4 +113,7 @@ class Periodic:
         self.registry.closed = True
         for entry in entries_of(config).values():
             refuse_problem(entry, config)
+        for entry, problem in examine(config):
+            if problem:  # it may be declared in another program
+                logger.warning("periodic job %r: %s", entry.name, problem)
         return PeriodicService(here, list(registered_in(here).values()), Servers.of(here))

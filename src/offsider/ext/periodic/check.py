@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from offsider.config.checks import named_server
-from offsider.config.suggestions import suggest
 from offsider.core.errors import ConfigurationError, OffsiderError, UnknownJob
+from offsider.core.suggestions import suggest
 from offsider.ext.periodic.entry import Entry
 from offsider.ext.periodic.registry import entries_of
 from offsider.jobs import registry

@@ -19,8 +19,8 @@ from itertools import count
 from typing import TYPE_CHECKING, cast
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
-from offsider.config.suggestions import suggest
 from offsider.core.errors import ConfigurationError
+from offsider.core.suggestions import suggest
 from offsider.core.wording import counted
 
 if TYPE_CHECKING:

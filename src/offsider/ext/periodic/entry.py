@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 from offsider.client.prepared import declared_of
 from offsider.config.routing import MAIN, route
-from offsider.config.suggestions import suggest
 from offsider.core.arguments import check_json
 from offsider.core.errors import ConfigurationError, OffsiderError, UnknownJob
 from offsider.core.options import check_known, check_options, wire_options
+from offsider.core.suggestions import suggest
 from offsider.ext.periodic.cron import Cron, schedule_of
 from offsider.jobs import registry
 

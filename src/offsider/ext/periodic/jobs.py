@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from offsider.client import Client
 from offsider.config.installation import Installation
-from offsider.config.suggestions import suggest
 from offsider.core.errors import ConfigurationError, OffsiderError, RedisFailure
 from offsider.core.options import JobOptions
+from offsider.core.suggestions import suggest
 from offsider.ext.periodic.check import refuse_problem
 from offsider.ext.periodic.entry import REDIS, Entry, make
 from offsider.ext.periodic.identity import here

@@ -55,6 +55,15 @@ def test_an_unknown_job_is_reported_unless_foreign_jobs_are_allowed(periodic):
     assert problems(periodic, foreign=True) == [""]
 
 
+def test_a_worker_warns_about_a_job_that_it_does_not_declare(periodic, caplog):
+    periodic.register("@daily", "shop.cleen")
+    config = Config()
+    config.use(periodic)
+    for factory in config.services:
+        factory(config)
+    assert caplog.messages == ["periodic job 'shop.cleen': job shop.cleen is not declared here"]
+
+
 def test_keyword_arguments_of_a_foreign_job_are_reported(periodic):
     periodic.register("@daily", "HardJob", kwargs={"a": 1})
     assert "takes no keyword arguments" in problems(periodic, foreign=True)[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from offsider.config.suggestions import nearest, suggest
+from offsider.core.suggestions import nearest, suggest
 
 
 def test_a_near_name_is_suggested_and_a_far_one_is_not():
