@@ -8,7 +8,7 @@ import pytest
 import redis
 
 from offsider import job
-from offsider.client import Client
+from offsider.client import Client, event_loop
 from offsider.config import test_mode
 from offsider.core.compression import decode_plain
 from offsider.core.errors import NotReplicated, QueueFull, RedisRefused, RedisUnavailable
@@ -236,6 +236,7 @@ def test_an_unsupported_version_warns_once_per_server(make_client, redis_url, ra
 
 def test_a_blocking_push_on_an_event_loop_warns(redis_url, monkeypatch, caplog):
     monkeypatch.setattr(test_mode, "is_test", lambda: False)
+    monkeypatch.setattr(event_loop, "_warned", set())
     client = Client(config_for(redis_url))
 
     async def view() -> None:

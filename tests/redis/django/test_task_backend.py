@@ -11,6 +11,7 @@ from types import ModuleType
 
 import django
 import pytest
+from django.apps import apps
 from django.db import transaction
 from django.test import override_settings
 
@@ -242,7 +243,8 @@ def test_wrong_options_fail_the_check_and_the_push(config, options, message):
             add.enqueue(1, second=2)
 
 
-def test_without_the_app_the_check_fails(config):
+def test_without_the_app_the_check_fails(config, monkeypatch):
+    monkeypatch.setattr(apps, "is_installed", lambda _: False)
     (found,) = tasks.default_task_backend.check()
     assert (found.id, found.hint) == ("offsider.E004", 'INSTALLED_APPS += ["offsider.django"]')
 

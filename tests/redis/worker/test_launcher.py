@@ -30,6 +30,7 @@ from tests.waiting import wait_for
 @pytest.fixture(autouse=True)
 def no_jobs_left() -> Iterator[None]:
     with registry.isolated():
+        registry._jobs.clear()  # modules of other tests declare some when they are imported
         yield
 
 

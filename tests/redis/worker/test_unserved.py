@@ -9,12 +9,15 @@ import pytest
 from offsider import job
 from offsider.config.config import Config
 from offsider.config.installation import Installation
+from offsider.jobs import registry
 from offsider.worker.unserved import UnservedQueues, unserved_here
 from tests.waiting import wait_for
 
 
 @pytest.fixture(autouse=True)
 def declared(no_jobs_left) -> None:
+    registry._jobs.clear()  # modules of other tests declare some when they are imported
+
     @job(name="Mail", queue="mail")
     def mail() -> None: ...
 
