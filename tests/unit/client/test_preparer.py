@@ -4,6 +4,7 @@ import json
 import logging
 import re
 from datetime import timedelta
+from enum import StrEnum
 
 import pytest
 
@@ -392,6 +393,10 @@ class TestKeysThatAreNoStrings:
         with pytest.raises(InvalidJob, match="X: the keys of a job must be strings, got 5"):
             client.push_bulk({"class": "X", "args": [[]], 5: 1})
         assert stored == []
+
+    def test_a_subclass_of_str_is_a_string(self, client, config, stored):
+        client.push({"class": "X", "args": [], StrEnum("Key", ["mark"])("mark"): 1})
+        assert b'"mark":1' in stored[0].raw
 
     def test_nor_may_middleware_put_them_there(self, client, config, stored):
         @config.client_middleware.add

@@ -165,7 +165,7 @@ class Keeper:
         pid = kept.report.pid
         del self._kept[pid]
         self.totals.forget(pid)
-        if kept.watch.by_exec:
+        if kept.report.state != LEFT and kept.watch.by_exec:
             logger.warning("%s replaced its program (os.execv) while jobs were running", kept.report.lists.identity)
         self._forget_fd(kept.watch)
         self.health.workers = {other: worker for other, worker in self.health.workers.items() if other != pid}

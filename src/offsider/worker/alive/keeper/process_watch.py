@@ -10,6 +10,8 @@ import os
 from contextlib import suppress
 
 POLL_SECONDS = 0.5
+#: Maximum time from the release of a process's memory to its end.
+EXIT_SECONDS = 0.2
 
 
 class Program:
@@ -71,15 +73,15 @@ class ProcessWatch:
 
     @property
     def by_exec(self) -> bool:
-        """Whether the process still runs, with another program."""
-        return self._program.replaced() and not self._process_ended()
+        """Whether the process still runs, with another program. Waits for the end of a process that is exiting."""
+        return self._program.replaced() and not self._process_ended(EXIT_SECONDS)
 
     def _poll(self) -> bool:
         return self._program.replaced() or self._process_ended()
 
-    def _process_ended(self) -> bool:
+    def _process_ended(self, wait_seconds: float = 0.0) -> bool:
         if self.fd is not None:
-            return _readable(self.fd)
+            return _readable(self.fd, wait_seconds)
         try:
             os.kill(self.pid, 0)
         except ProcessLookupError:
@@ -104,9 +106,9 @@ def _pidfd(pid: int) -> int | None:
     return None
 
 
-def _readable(fd: int) -> bool:
+def _readable(fd: int, wait_seconds: float) -> bool:
     import select  # POSIX only in this use
 
     poller = select.poll()
     poller.register(fd, select.POLLIN)
-    return bool(poller.poll(0))
+    return bool(poller.poll(wait_seconds * 1000))
