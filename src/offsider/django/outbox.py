@@ -16,7 +16,7 @@ from django.utils.asyncio import async_unsafe
 from offsider.core.errors import ConfigurationError
 from offsider.django.models import TABLE, OutboxRow
 from offsider.django.transactions import after_commit, is_open
-from offsider.ext.outbox.source import CHANNEL, Row, identity_of, wait_for_notification
+from offsider.ext.outbox.source import CHANNEL, Row, can_listen, identity_of, wait_for_notification
 
 _async_unsafe: Any = async_unsafe
 FIELDS = ("id", "jid", "server", "place", "score", "payload", "guarded", "created_at")
@@ -90,6 +90,8 @@ class DjangoSource:
         if own.vendor != "postgresql":
             return False
         own.ensure_connection()
+        if not can_listen(own.connection):
+            return False
         if own.connection is not self._listening:
             with own.cursor() as cursor:
                 cursor.execute(f"LISTEN {CHANNEL}")

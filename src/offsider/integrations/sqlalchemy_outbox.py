@@ -23,8 +23,9 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, TypeAlias, TypeVar
 
+from offsider.core.errors import ConfigurationError
 from offsider.ext.outbox import Outbox
-from offsider.ext.outbox.source import CHANNEL, Row, identity_of, wait_for_notification
+from offsider.ext.outbox.source import CHANNEL, Row, can_listen, identity_of, wait_for_notification
 from offsider.integrations.missing import missing
 
 try:
@@ -84,12 +85,22 @@ class SQLAlchemyOutbox(Outbox):
 
     @contextmanager
     def session(self, session: AnySession) -> Generator[None, None, None]:
-        """Write pushes in this block as rows of a session. Works for threads and for tasks of asyncio."""
+        """Write pushes in this block as rows of a session. Works for threads and for tasks of asyncio.
+
+        Raises:
+            ConfigurationError: the block ends in another context, as in a dependency of FastAPI that is not async.
+        """
         token = self._current.set(session)
         try:
             yield
         finally:
-            self._current.reset(token)
+            try:
+                self._current.reset(token)
+            except ValueError:
+                raise ConfigurationError(
+                    "this block of outbox.session() ended in another context than it began, so pushes did not see the "
+                    "session: in FastAPI, make the dependency with this block async def"
+                ) from None
 
     def _session(self) -> AnySession | None:
         current = self._current.get()
@@ -205,16 +216,17 @@ class _Connection:
         return work(self._connection)
 
     def wait(self, seconds: float) -> bool:
-        if self._connection.dialect.name != "postgresql":
+        driver_connection = self._connection.connection.driver_connection
+        if self._connection.dialect.name != "postgresql" or not can_listen(driver_connection):
             return False
         if not self._listens:
             self._connection.exec_driver_sql(f"LISTEN {CHANNEL}")
             self._listens = True
-        return wait_for_notification(self._connection.connection.driver_connection, seconds)
+        return wait_for_notification(driver_connection, seconds)
 
     def close(self) -> None:
-        # A connection that listens must not return to the pool.
-        self._connection.invalidate()
+        if self._listens:  # such a connection must not return to the pool
+            self._connection.invalidate()
         self._connection.close()
 
 
@@ -225,6 +237,7 @@ class _AsyncConnection(_Connection):
         # Connections of the engine's pool belong to the loops of the application.
         sync = engine.sync_engine
         own = AsyncEngine(Engine(sync.pool.recreate(), sync.dialect, sync.url))
+        own.sync_engine.update_execution_options(**sync.get_execution_options())
         self._runner = asyncio.Runner()
         try:
             self._async: AsyncConnection = self._runner.run(self._open(own))

@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 from contextlib import suppress
+from contextvars import copy_context
 
 import pytest
 from redis import Redis
@@ -16,6 +17,7 @@ from sqlalchemy.orm import Session, scoped_session, sessionmaker
 from offsider import Config
 from offsider.client import AsyncClient, Client
 from offsider.config.installation import Installation
+from offsider.core.errors import ConfigurationError
 from offsider.core.payload import decode
 from offsider.ext.outbox import relay as relays
 from offsider.ext.outbox.doctor import check_outbox
@@ -220,4 +222,16 @@ def test_a_scoped_session_gives_the_current_session(tmp_path, embedded_url, raw_
     relay(config, outbox.source)
     assert args_of(raw_redis) == [[1]]
     Installation.of(config).close()
+    engine.dispose()
+
+
+def test_a_block_that_ends_in_another_context_is_an_error():
+    """As in a dependency of FastAPI that is not async: the endpoint's pushes would not see the session."""
+    engine = create_engine("sqlite://")
+    outbox = SQLAlchemyOutbox(engine, MetaData())
+    with Session(engine) as session:
+        block = outbox.session(session)
+        copy_context().run(block.__enter__)
+        with pytest.raises(ConfigurationError, match="make the dependency with this block async def"):
+            copy_context().run(block.__exit__, None, None, None)
     engine.dispose()

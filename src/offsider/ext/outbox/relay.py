@@ -7,8 +7,9 @@ One worker at a time does this, under a lease on each server. For each server th
 3. Delete the rows that were stored. A crash before that repeats the batch, and the marks prevent duplicates.
 4. Repeat until no rows are left. Then wait for a notification, or a second.
 
-A refused row stays, and so do later rows of its queue; other rows pass. While Redis or the database is unavailable, all
-rows stay. The lease only saves work: two relays at once store nothing twice and keep the order.
+A refused row stays, and so do later rows of its queue. Other rows pass, and so does the rest of the schedule. While
+Redis or the database is unavailable, all rows stay. The lease only saves work: two relays at once store nothing twice
+and keep the order.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import TYPE_CHECKING
 from offsider.client.prepared import Prepared
 from offsider.config.installation import Installation
 from offsider.core.compression import decode_plain
-from offsider.core.errors import ConfigurationError, OffsiderError, QueueFull, RedisFailure, RedisRefused
+from offsider.core.errors import ConfigurationError, QueueFull, RedisFailure, RedisRefused
 from offsider.core.payload import new_jid
 from offsider.core.wording import counted
 from offsider.ext.outbox.source import QUEUE
@@ -81,6 +82,8 @@ class Relay(LoopService):
             return None
         turns = [self._relay(here) for here in servers]
         if not any(turns):
+            with suppress(Exception):  # it may be broken
+                self._source.close()  # notifications would gather in it
             return IDLE_SECONDS
         try:
             self._report_unknown()
@@ -106,10 +109,13 @@ class Relay(LoopService):
                 return False
             self._report_at.pop(f"server {here.server}", None)
             rows = self._source.read(here.server, last, BATCH)
+            stored: list[int] = []
+            try:
+                stored.extend(row.id for row in self._store(here, rows, blocked))
+            finally:
+                if stored:
+                    self._source.delete(stored)
             self._report_at.pop("the database", None)
-            stored = [row.id for row in self._store(here, rows, blocked)]
-            if stored:
-                self._source.delete(stored)
             if len(rows) < BATCH:
                 break
             last = rows[-1].id
@@ -126,7 +132,7 @@ class Relay(LoopService):
                 continue
             yield from self._store_plain(here, plain, blocked)
             plain = []
-            if row.place not in blocked and self._accepted(row, self._store_guarded(here, row), blocked):
+            if row.place not in blocked and self._accepted(here, row, self._store_guarded(here, row), blocked):
                 yield row
         yield from self._store_plain(here, plain, blocked)
 
@@ -137,10 +143,10 @@ class Relay(LoopService):
                 for row in rows
             ]
             for row, refusal in zip(rows, store_once(here.redis, transfers, PUSH_ONCE), strict=True):
-                if self._accepted(row, refusal, blocked):
+                if self._accepted(here, row, refusal, blocked):
                     yield row
 
-    def _store_guarded(self, here: Installation, row: Row) -> OffsiderError | None:
+    def _store_guarded(self, here: Installation, row: Row) -> Exception | None:
         """Let the push guard store or drop the job of a row; return why it can do neither."""
         guard = self._config.push_guard
         if guard is None:
@@ -150,7 +156,7 @@ class Relay(LoopService):
             job = Prepared(decode_plain(row.payload), row.payload, queue, row.score)
             call = guard.call(here.redis.keys, [job])
             is_first, reply = store_guarded_once(here.redis, row.jid, _hop(row), call)
-        except OffsiderError as error:
+        except Exception as error:  # of the guard too: it concerns this row only
             lost = isinstance(error, RedisFailure) and not isinstance(error, RedisRefused)
             if lost or isinstance(error, QueueFull) or getattr(error, "code", "") in REROUTE:
                 raise  # the server refuses every row
@@ -159,12 +165,14 @@ class Relay(LoopService):
             guard.refused([job], reply)  # logs a duplicate
         return None
 
-    def _accepted(self, row: Row, refusal: OffsiderError | None, blocked: set[str]) -> bool:
+    def _accepted(self, here: Installation, row: Row, refusal: Exception | None, blocked: set[str]) -> bool:
+        place = f"{row.place} of server {here.server}"
         if refusal is None:
-            self._report_at.pop(row.place, None)
+            self._report_at.pop(place, None)
             return True
-        blocked.add(row.place)
-        self._report(row.place, ConfigurationError(f"outbox row {row.id} (JID-{row.jid}) stays: {refusal}"))
+        if row.score is None:  # the schedule has no order
+            blocked.add(row.place)
+        self._report(place, ConfigurationError(f"outbox row {row.id} (JID-{row.jid}) stays: {refusal}"))
         return False
 
     def _report_unknown(self) -> None:

@@ -92,10 +92,13 @@ def identity_of(host: str | None, *rest: object) -> str:
     return hashlib.sha256(repr((host, *map(str, rest))).encode()).hexdigest()[:16]
 
 
+def can_listen(connection: Any) -> bool:
+    """Return whether a connection is one of psycopg 3; other drivers would keep all notifications in memory."""
+    return type(connection).__module__.partition(".")[0] == "psycopg"
+
+
 def wait_for_notification(connection: Any, seconds: float) -> bool:
-    """Wait on a connection of psycopg 3.2 or newer after ``LISTEN``. False, without a wait, for other drivers."""
-    if type(connection).__module__.partition(".")[0] != "psycopg":
-        return False
+    """Wait on a connection of psycopg after ``LISTEN``. False, without a wait, before psycopg 3.2."""
     try:
         notifications = connection.notifies(timeout=seconds, stop_after=1)
     except TypeError:  # psycopg 3.1 has no timeout

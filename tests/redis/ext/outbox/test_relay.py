@@ -12,7 +12,7 @@ from redis import Redis
 from offsider import Config
 from offsider.client import AsyncClient, Client
 from offsider.config.installation import Installation
-from offsider.core.errors import InvalidArguments
+from offsider.core.errors import InvalidArguments, RedisUnavailable
 from offsider.core.payload import decode
 from offsider.ext.outbox import relay as relays
 from offsider.ext.outbox.doctor import check_outbox
@@ -212,6 +212,50 @@ def test_a_database_that_is_down_is_reported_once(config, source, errors):
     assert "no database" in finding.what
 
 
+def test_a_scheduled_job_that_cannot_be_stored_blocks_no_other(config, source, raw_redis, redis_url, errors):
+    client = Client(config)
+    client.push({**UNIQUE, "at": 3600})
+    client.push({"class": "Mail", "args": [2], "at": 3600})
+    other = Config()  # of a worker without the extension
+    other.redis.url = redis_url
+    other.error_handlers.append(lambda error, _context: errors.append(str(error)))
+    relay(other, source)
+    Installation.of(other).close()
+    assert [decode(raw)["args"] for raw in raw_redis.zrange("schedule", 0, -1)] == [[2]]
+    assert [decode(row.payload)["args"] for row in rows(source)] == [[1]]
+    assert "call config.use(Unique())" in errors[0]
+
+
+def test_a_broken_guard_keeps_its_row_only(config, source, raw_redis, errors, monkeypatch):
+    client = Client(config)
+    client.push({"class": "Mail", "args": [0]})
+    client.push(UNIQUE)
+    client.push({"class": "Mail", "args": [2], "queue": "low"})
+
+    def call(*_):
+        raise ZeroDivisionError("broken")
+
+    monkeypatch.setattr(config.push_guard, "call", call)
+    relay(config, source)
+    assert (args_of(raw_redis), args_of(raw_redis, "low")) == ([[0]], [[2]])
+    assert len(rows(source)) == 1
+    assert "stays: broken" in errors[0][0]
+
+
+def test_rows_that_were_stored_before_a_failure_are_deleted(config, source, monkeypatch):
+    client = Client(config)
+    client.push({"class": "Mail", "args": [0]})
+    client.push(UNIQUE)
+    one = Relay(config, source)
+
+    def fail(*_):
+        raise RedisUnavailable("away")
+
+    monkeypatch.setattr(one, "_store_guarded", fail)
+    one.tick()
+    assert [decode(row.payload)["args"] for row in rows(source)] == [[1]]
+
+
 def test_a_refused_queue_blocks_no_other_and_keeps_its_order(config, source, raw_redis, errors, monkeypatch):
     monkeypatch.setattr(relays, "BATCH", 2)
     raw_redis.set("queue:bad", "wrong")
@@ -223,7 +267,7 @@ def test_a_refused_queue_blocks_no_other_and_keeps_its_order(config, source, raw
     assert args_of(raw_redis) == [[1], [3]]
     ((error, context),) = errors
     assert "WRONGTYPE" in error
-    assert context == "relaying the outbox: queue:bad"
+    assert context == "relaying the outbox: queue:bad of server main"
     raw_redis.delete("queue:bad")
     relay(config, source)
     assert args_of(raw_redis, "bad") == [[0], [2], [1]]
