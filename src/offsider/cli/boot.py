@@ -80,10 +80,11 @@ def load(options: WorkerOptions, resources: ExitStack) -> Config:
         config.redis.url = start_embedded_server(resources)
         if ignored:
             config.warnings.append("--embedded uses its own server, not REDIS_URL: pushes of other processes miss it")
+    before = set(sys.modules)
     config.client_middleware.prepend(_warn_of_push)
     load_application(config.worker.require, config)
     config.client_middleware.remove(_warn_of_push)
-    if "offsider.flask" in sys.modules and application() is None:
+    if "offsider.flask" in sys.modules.keys() - before and application() is None:
         config.warnings.append(
             "the jobs of this application use offsider.flask, but no Flask app was created here: start the worker with "
             "flask --app MODULE offsider worker"

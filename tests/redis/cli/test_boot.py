@@ -63,7 +63,8 @@ def test_an_application_without_jobs_is_warned_about(tmp_path, monkeypatch):
     ]
 
 
-def test_jobs_of_a_flask_application_without_an_app_are_warned_about(tmp_path):
+def test_jobs_of_a_flask_application_without_an_app_are_warned_about(tmp_path, monkeypatch):
+    monkeypatch.delitem(sys.modules, "offsider.flask", raising=False)
     (tmp_path / "flaskless.py").write_text("import offsider.flask\nfrom offsider import job\njob(name='a')(print)\n")
     with ExitStack() as resources:
         config = load(WorkerOptions(require=("flaskless",)), resources)
