@@ -79,7 +79,7 @@ class Bulk:
         """Whether the jobs differ only in positional arguments and jid."""
         if self.is_timed or self.jid is not None or not preparer.passes_unchanged:
             return False
-        return not any(kwargs for _, kwargs in arguments) and not preparer.may_be_guarded(self.template)
+        return not any(kwargs for _, kwargs in arguments) and not preparer.needs_each(self.template)
 
     def _push(self, args: list[Any], kwargs: dict[str, Any], now: float) -> Push:
         payload = cast(JobPayload, dict(self.template.payload))

@@ -4,7 +4,8 @@ The reply of LPUSH (or ZADD) alone decides: an error raised after the job was st
 refused SADD is only logged. A command that the server refused because its role is changing is sent once more. After a
 lost connection the result is unknown, and nothing is sent again.
 
-The push guard's script stores the jobs of the guard. Its reply lists the jobs that it refused.
+A script stores the jobs of the push guard, and jobs with effects. The reply of the guard's script lists the jobs that
+it refused.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ from typing import Any, NamedTuple
 
 from offsider.client.prepared import Prepared
 from offsider.config.push_guard import PushGuard
-from offsider.core.errors import NotReplicated, OffsiderError, RedisRefused
+from offsider.core.errors import ConfigurationError, NotReplicated, OffsiderError, RedisRefused
+from offsider.logs.structured import about_payload
+from offsider.storage.effects import joined
 from offsider.storage.keys import Keys
-from offsider.storage.queues import push_commands, schedule_commands, wait_command
+from offsider.storage.queues import push_commands, schedule_commands, store_call, wait_command
 from offsider.storage.redis_errors import REROUTE
 from offsider.storage.scripts import Call, Command
 from offsider.storage.working import BATCH
@@ -31,13 +34,13 @@ class _Part(NamedTuple):
     """The jobs of one queue, or all scheduled jobs. The last command stores them.
 
     Attributes:
-        guarded: the jobs, if the push guard's script stores them.
-        call: the script call of the push guard.
+        jobs: the jobs, if a script stores them.
+        call: the script call.
     """
 
     commands: list[Command]
     last_jid: str
-    guarded: Sequence[Prepared] = ()
+    jobs: Sequence[Prepared] = ()
     call: Call | None = None
 
 
@@ -75,11 +78,11 @@ class Delivery:
             end = start + len(part.commands)
             if part.call is not None and _is_unknown(replies[end - 1]):
                 script, names, arguments = part.call
-                refused.append(_Part([script.by_text(names, arguments)], part.last_jid, part.guarded))
+                refused.append(_Part([script.by_text(names, arguments)], part.last_jid, part.jobs))
             elif self._is_refused(replies[start:end], part):
                 refused.append(part)
-            elif part.guarded:
-                self._note_stopped(part.guarded, replies[end - 1])
+            elif part.jobs:
+                self._stored_by_script(part.jobs, replies[end - 1])
             start = end
         self._may_repeat = False
         if not refused and self._wait_replicas:
@@ -108,9 +111,8 @@ class Delivery:
                 )
         return False
 
-    def _note_stopped(self, jobs: Sequence[Prepared], reply: Any) -> None:
-        assert self._guard is not None  # noqa: S101  # it created the part
-        places = self._guard.refused(jobs, reply)
+    def _stored_by_script(self, jobs: Sequence[Prepared], reply: Any) -> None:
+        places = read_reply(jobs, reply, self._guard)
         if places:
             self.stopped = {*self.stopped, *(jobs[place].jid for place in places)}
 
@@ -127,24 +129,55 @@ def _is_unknown(reply: Any) -> bool:
 def _parts(keys: Keys, jobs: Sequence[Prepared], guard: PushGuard | None) -> list[_Part]:
     if len(jobs) == 1:  # most pushes
         return [_part_of(keys, jobs, guard)]
-    groups: dict[tuple[str | None, bool], list[Prepared]] = {}
+    groups: dict[tuple[str | None, bool, bool], list[Prepared]] = {}
     for job in jobs:
-        groups.setdefault((job.queue if job.at is None else None, job.guarded), []).append(job)
+        groups.setdefault((job.queue if job.at is None else None, job.guarded, job.by_script), []).append(job)
     parts: list[_Part] = []
-    for (_, guarded), group in groups.items():
-        size = BATCH if guarded else len(group)
+    for (_, _, by_script), group in groups.items():
+        size = BATCH if by_script else len(group)
         parts += [_part_of(keys, group[start : start + size], guard) for start in range(0, len(group), size)]
     return parts
 
 
 def _part_of(keys: Keys, jobs: Sequence[Prepared], guard: PushGuard | None) -> _Part:
-    """Build the part for jobs of one queue, or for scheduled jobs; either all or none are guarded."""
+    """Build the part for jobs of one queue, or for scheduled jobs, which are all stored in the same way."""
     first = jobs[0]
-    if first.guarded and guard is not None:
-        call = guard.call(keys, jobs)
-        return _Part([call[0].by_hash(call[1], call[2])], jobs[-1].jid, jobs, call)
+    if first.by_script:
+        script, names, arguments = call = storing_call(keys, jobs, guard)
+        return _Part([script.by_hash(names, arguments)], jobs[-1].jid, jobs, call)
     if first.at is None:
         commands = push_commands(keys, first.queue, [job.raw for job in jobs])
     else:
         commands = schedule_commands(keys, [(job.at or 0.0, job.raw) for job in jobs])
     return _Part(commands, jobs[-1].jid)
+
+
+def storing_call(keys: Keys, jobs: Sequence[Prepared], guard: PushGuard | None) -> Call:
+    """Return the script call that stores jobs of the push guard, or jobs with effects, and runs the effects.
+
+    All jobs are for one queue, or scheduled.
+
+    Raises:
+        ConfigurationError: the jobs are of a push guard, and the configuration has none.
+    """
+    if not jobs[0].guarded:
+        call = store_call(keys, [(job.raw, job.at) for job in jobs], jobs[0].queue)
+    elif guard is None:
+        raise ConfigurationError("the push guard that prepared this job is not installed: call config.use(Unique())")
+    else:
+        call = guard.call(keys, jobs)
+    effects = [(place, effect) for place, job in enumerate(jobs) for effect in job.effects]
+    return joined(*call, effects) if effects else call
+
+
+def read_reply(jobs: Sequence[Prepared], reply: Any, guard: PushGuard | None) -> Sequence[int]:
+    """Return the indexes of the jobs that the push guard refused, and log failed effects of the others."""
+    placed = [(job, effect) for job in jobs for effect in job.effects]
+    if placed:
+        reply, effects = reply
+        for (job, effect), told in zip(placed, effects, strict=True):
+            if isinstance(told, bytes):
+                message = "the job is stored, but an effect of its push failed: %s: %s"
+                fields = about_payload(job.payload, job.queue)
+                logger.error(message, effect.script.name, told.decode(errors="replace"), extra={"fields": fields})
+    return guard.refused(jobs, reply) if jobs[0].guarded and guard is not None else ()

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol, cast
 from offsider.config.config import Config
 from offsider.core.characteristics import Characteristics
 from offsider.core.payload import JobPayload
+from offsider.storage.effects import Effect
 
 
 class Prepared(NamedTuple):
@@ -19,6 +20,7 @@ class Prepared(NamedTuple):
         queue: its queue.
         at: due time in epoch seconds; None for now.
         guarded: the configuration's push guard stores it.
+        effects: scripts of extensions that run when it is stored.
         server: name of its server; empty for the server of the client.
     """
 
@@ -28,6 +30,12 @@ class Prepared(NamedTuple):
     at: float | None
     guarded: bool = False
     server: str = ""
+    effects: Sequence[Effect] = ()
+
+    @property
+    def by_script(self) -> bool:
+        """Whether a script stores the job."""
+        return self.guarded or bool(self.effects)
 
     @property
     def jid(self) -> str:

@@ -22,6 +22,7 @@ from offsider.client.prepared import DeclaredJob, Prepared, declared_of
 from offsider.client.times import due_at
 from offsider.client.via import chosen_server
 from offsider.config.installation import Installation
+from offsider.config.push_effects import effects_of
 from offsider.config.routing import MAIN, Rules, route
 from offsider.core.arguments import Unsafe, are_plain, check_json, colliding_key, explain, odd_keys
 from offsider.core.compression import SMALL_BYTES, compress, is_compressed, readable
@@ -96,10 +97,12 @@ class Preparer:
         """Whether there is neither a queue resolver nor client middleware."""
         return self.config.queue_resolver is None and not len(self._middleware)
 
-    def may_be_guarded(self, template: Push) -> bool:
-        """Whether the configuration's push guard must check each job."""
+    def needs_each(self, template: Push) -> bool:
+        """Whether the push guard or `push_effects` must see each job."""
         guard = self.config.push_guard
-        return guard is not None and guard.concerns(template)
+        if guard is not None and guard.concerns(template):
+            return True
+        return any(entry.concerns(template) for entry in self.config.push_effects)
 
     def prepare_alike(self, template: Push, calls: Sequence[list[Any]]) -> list[Prepared]:
         """Prepare jobs for their queue that differ only in arguments and jid. Requires ``passes_unchanged``.
@@ -323,12 +326,14 @@ class Preparer:
         if push.reason == "push":
             self.check_arguments(push)
         guarded = self._is_guarded(push, at)
+        entries = self.config.push_effects
+        effects = effects_of(entries, push, at) if entries and push.reason == "push" else ()
         raw = self._encode(payload)
         if push.reason == "push":
             self._check_own_keys(payload)  # after encoding, which rejects cycles
             if len(raw) > SMALL_BYTES:
                 raw = self._large.looked_at(payload, raw, push.job)
-        return Prepared(payload, raw, payload.get("queue", "default"), at, guarded, push.server)
+        return Prepared(payload, raw, payload.get("queue", "default"), at, guarded, push.server, effects)
 
     def _is_guarded(self, push: Push, at: float | None) -> bool:
         guard = self.config.push_guard

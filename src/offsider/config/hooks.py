@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, overload, r
 
 from offsider.config.frozen_list import Listing, frozen_error
 from offsider.config.outbox import Outbox
+from offsider.config.push_effects import PushEffects
 from offsider.config.push_guard import PushGuard
 from offsider.config.web_tab import WebTab
 from offsider.core.clock import SYSTEM_CLOCK, Clock
@@ -78,6 +79,7 @@ class Hooks:
         info_fields, metric_labels, metric_families, doctor_checks, web_tabs: what extensions add to the process info,
             the metrics, `offsider doctor` and the web UI. Each has a method that adds one.
         queue_resolver: returns the queue of a push, or None to keep it; runs before client middleware.
+        push_effects: scripts that run in the script that stores a job; see `offsider.config.push_effects`.
         push_guard: stores jobs with a script that may refuse them; called after client middleware.
         clock, random: replaceable in tests.
     """
@@ -101,6 +103,7 @@ class Hooks:
         self.death_handlers: Listing[DeathHandler] = Listing("config.death_handlers")
         self.services: Listing[Callable[[Config], Service]] = Listing("config.services")
         self.info_fields: Listing[Callable[[], Mapping[str, Any]]] = Listing("config.info_fields")
+        self.push_effects: Listing[PushEffects] = Listing("config.push_effects")
         self.admissions: Listing[Admission] = Listing("config.admissions")
         self.web_tabs: Listing[WebTab] = Listing("config.web_tabs")
         self.metric_labels: Listing[MetricLabels] = Listing("config.metric_labels")

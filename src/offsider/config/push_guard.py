@@ -54,6 +54,7 @@ class PushGuard(Protocol):
     def call(self, keys: Keys, jobs: Sequence[Storable]) -> Call:
         """Return the script call that stores the taken jobs, which are all for one queue, or all scheduled.
 
+        The script returns nothing if it stored all of them; else a string for each job, empty if the job is stored.
         If the server has not loaded the script yet, the call is sent again with the same jobs.
         """
         ...

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 from offsider.core.errors import MalformedPayload
 
@@ -122,3 +123,7 @@ class NotAlone:
 #: Outcomes without a run: nothing is counted, and no retry is used up.
 NotBegun = Stranded | Deferred | Dropped | Moved | NotAlone
 Outcome = Succeeded | Failed | Rescheduled | NotBegun | Discarded | Skipped | Interrupted | Malformed
+
+Destination: TypeAlias = Literal["gone", "queue", "retry", "schedule", "dead", "quarantine", "elsewhere"]
+"""Where a job goes after its run: out of the server, back to its queue, into a sorted set, the dead set or the
+quarantine, or where an admission has stored it."""

@@ -1,48 +1,64 @@
-"""Effects: scripts of extensions that run inside the script that writes the outcome of a job.
+"""Effects: scripts of extensions that run inside the script that writes the outcome of a job, or stores a push.
 
-1. An effect is a script with its keys and arguments. It runs only if the worker still owns the job: the same script
-   removes the job from its private list. A void run has no effects.
+1. An effect is a script with its keys and arguments. With an outcome, it runs only if the worker still owns the job:
+   the same script removes the job from its private list. A void run has no effects.
 2. `joined` combines a script with the effects of its jobs. Each combination is composed once. A script without
    effects is sent unchanged.
-3. A failed effect does not prevent the outcome from being written: its error becomes its reply.
+3. A failed effect does not prevent the outcome from being written, or the job from being stored: its error becomes its
+   reply.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from offsider.storage.scripts import Argument, Call, RunsScripts, Script
 
 if TYPE_CHECKING:
-    from offsider.core.outcome import Outcome
+    from offsider.core.outcome import Destination, Outcome
+
+ArgumentsOf: TypeAlias = "Callable[[Outcome, Destination], Sequence[Argument] | None]"
+"""Returns the arguments of an effect for an outcome and where the job goes; None if the effect does not apply."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Effect:
-    """A script that an extension runs with the outcome of a job. Declare it in ``job.effects`` during the run.
+    """A script that an extension runs with the outcome of a job, declared in ``job.effects`` during the run; or with a
+    push, see `offsider.config.push_effects`.
 
     Attributes:
         script: returns a number, or nothing.
-        at_end: run only when the job ends: succeeded, discarded or dead. Otherwise with every outcome.
+        arguments: for an outcome also a function, for example `at_end`.
         done: called after the outcome was written, with the script's reply and the outcome of the run. The reply is
-            None if it was lost or the script failed. Not called for a void run.
+            None if it was lost or the script failed. Not called for a void run, and not for a push.
     """
 
     script: Script
     keys: Sequence[str]
-    arguments: Sequence[Argument] = ()
-    at_end: bool = False
+    arguments: Sequence[Argument] | ArgumentsOf = ()
     done: Callable[[Any, Outcome], None] | None = None
+
+    def applied(self, outcome: Outcome, goes: Destination) -> Effect | None:
+        """Return the effect with its arguments for this outcome; None if it does not apply."""
+        if not callable(self.arguments):
+            return self
+        arguments = self.arguments(outcome, goes)
+        return None if arguments is None else replace(self, arguments=arguments)
+
+
+def at_end(*arguments: Argument) -> ArgumentsOf:
+    """Apply an effect only if the job ends: succeeded, skipped, discarded or dead."""
+    return lambda _, goes: arguments if goes in ("gone", "dead") else None
 
 
 Placed: TypeAlias = "Sequence[tuple[int, Effect]]"
 """Effects, each with the index of its job in the script, from 0."""
 
-#: A script returns 1 or 0, or a list of these for its jobs, or (`ack_and_claim`) a list that starts with the indexes of
-#: missing jobs.
+#: A script returns 1 or 0; or a list of these for its jobs; or (`ack_and_claim`) a list that starts with the indexes of
+#: missing jobs; or (push guards) nothing, or a string for each job, empty if the job is stored.
 _COMPOSED = """{flags}
 local function outcome(KEYS, ARGV)
 {outcome}
@@ -59,10 +75,10 @@ if type(written) == 'table' and written.err then return written end
 local gone = {{}}
 if type(written) == 'number' then
   gone[1] = written ~= 1
-elseif type(written[1]) == 'number' then
-  for i, one in ipairs(written) do gone[i] = one ~= 1 end
-else
+elseif written and type(written[1]) == 'table' then
   for _, place in ipairs(written[1]) do gone[place] = true end
+elseif written then
+  for i, one in ipairs(written) do gone[i] = one ~= 1 and one ~= '' end
 end
 local replies = {{}}
 while at <= #ARGV do
@@ -76,7 +92,7 @@ while at <= #ARGV do
   replies[#replies + 1] = reply or false
   key, at = key + keys, at + 4 + arguments
 end
-return {{written, replies}}
+return {{written or false, replies}}
 """
 
 
@@ -93,9 +109,9 @@ def joined(script: Script, keys: Sequence[str], arguments: Sequence[Argument], e
     all_keys = [*keys]
     all_arguments: list[Argument] = [len(keys), len(arguments), *arguments]
     for place, effect in effects:
+        own = cast("Sequence[Argument]", effect.arguments)
         all_keys += effect.keys
-        number = scripts.index(effect.script) + 1
-        all_arguments += (place + 1, number, len(effect.keys), len(effect.arguments), *effect.arguments)
+        all_arguments += (place + 1, scripts.index(effect.script) + 1, len(effect.keys), len(own), *own)
     return _composed(script, *scripts), all_keys, all_arguments
 
 
@@ -121,4 +137,4 @@ class Together:
 
 def run_alone(redis: RunsScripts, effects: Sequence[Effect]) -> list[Any]:
     """Run effects separately, for an outcome that no script writes. Returns their replies."""
-    return [redis.run(one.script, one.keys, one.arguments) for one in effects]
+    return [redis.run(one.script, one.keys, cast("Sequence[Argument]", one.arguments)) for one in effects]

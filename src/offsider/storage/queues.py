@@ -12,12 +12,13 @@ from typing import cast
 
 from offsider.storage.keys import Keys
 from offsider.storage.redis import Redis
-from offsider.storage.scripts import Command, Script
+from offsider.storage.scripts import Argument, Call, Command, Script
 
 CLEAR_QUEUE = Script("clear_queue")
 FORGET_QUEUE = Script("forget_queue")
 LOCATE = Script("locate")
 PAUSE = Script("pause")
+STORE = Script("store")
 
 
 def push_commands(keys: Keys, queue: str, raws: Sequence[bytes]) -> list[Command]:
@@ -34,6 +35,15 @@ def schedule_commands(keys: Keys, jobs: Iterable[tuple[float, bytes]]) -> list[C
     for at, raw in jobs:
         command += (at, raw)
     return [tuple(command)]
+
+
+def store_call(keys: Keys, jobs: Sequence[tuple[bytes, float | None]], queue: str) -> Call:
+    """Return the script call that stores jobs, given with their due times: all in the queue, or all in the schedule."""
+    later = jobs[0][1] is not None
+    arguments: list[Argument] = ["" if later else queue]
+    for raw, at in jobs:
+        arguments += (raw, "" if at is None else at)
+    return STORE, [keys.queues, keys.schedule if later else keys.queue(queue)], arguments
 
 
 def wait_command(replicas: int, timeout_ms: int) -> Command:

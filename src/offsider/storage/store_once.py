@@ -80,8 +80,8 @@ def store_once(redis: Redis, transfers: Sequence[Transfer], script: Script = STO
     return [RedisRefused(reply.decode("utf-8", "replace")) if isinstance(reply, bytes) else None for reply in replies]
 
 
-def store_guarded_once(redis: Redis, jid: str, hop: str, call: Call) -> tuple[bool, Any]:
-    """Run the script of the push guard for one job, unless this transfer has run it in the last day.
+def run_once(redis: Redis, jid: str, hop: str, call: Call) -> tuple[bool, Any]:
+    """Run a script that stores one job, unless this transfer has run it in the last day.
 
     Returns:
         Whether it ran now, and its reply.

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
 
 if TYPE_CHECKING:
+    from offsider.core.outcome import Destination
     from offsider.core.payload import JobPayload
     from offsider.storage.effects import Effect
 
@@ -31,6 +32,7 @@ class Done(_Disposition):
     """
 
     died: JobPayload | None = None
+    goes: ClassVar[Destination] = "gone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +40,14 @@ class Back(_Disposition):
     """The job returns to the head of its queue as ``payload``."""
 
     payload: bytes
+    goes: ClassVar[Destination] = "queue"
 
 
 @dataclass(frozen=True, slots=True)
 class Last(_Disposition):
     """The job returns to the tail of its queue, byte for byte."""
+
+    goes: ClassVar[Destination] = "queue"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +57,10 @@ class Later(_Disposition):
     where: Literal["retry", "schedule"]
     payload: bytes
     delay_seconds: float
+
+    @property
+    def goes(self) -> Destination:
+        return self.where
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +73,7 @@ class Dead(_Disposition):
 
     payload: bytes
     died: JobPayload | None = None
+    goes: ClassVar[Destination] = "dead"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +81,14 @@ class Aside(_Disposition):
     """The job enters the quarantine."""
 
     reason: str
+    goes: ClassVar[Destination] = "quarantine"
 
 
 @dataclass(frozen=True, slots=True)
 class Elsewhere(_Disposition):
     """The job is stored elsewhere already, by an admission. Nothing but its effects is written."""
+
+    goes: ClassVar[Destination] = "elsewhere"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +100,3 @@ class Lost(_Disposition):
 
 
 Disposition: TypeAlias = Done | Back | Last | Later | Dead | Aside | Elsewhere | Lost
-
-
-def with_effects(disposition: Disposition, effects: Sequence[Effect]) -> Disposition:
-    """Add the effects that apply to this disposition. A void run has none."""
-    ends = isinstance(disposition, (Done, Dead))
-    chosen = () if isinstance(disposition, Lost) else tuple(one for one in effects if ends or not one.at_end)
-    return replace(disposition, effects=chosen) if chosen else disposition

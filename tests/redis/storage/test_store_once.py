@@ -6,7 +6,7 @@ import pytest
 
 from offsider.core.errors import RedisRefused
 from offsider.storage.scripts import Script
-from offsider.storage.store_once import PUSH_ONCE, REMEMBERED_SECONDS, Transfer, store_guarded_once, store_once
+from offsider.storage.store_once import PUSH_ONCE, REMEMBERED_SECONDS, Transfer, run_once, store_once
 from tests.snapshot import snapshot
 
 TO_QUEUE = Transfer("j1", "h1", "queue:high", b"a")
@@ -63,8 +63,8 @@ return {ARGV[1]}
 
 def test_the_script_of_a_push_guard_runs_once_too(pool, raw_redis):
     call = (GUARD, ["queue:high"], ["a"])
-    assert store_guarded_once(pool, "j1", "h1", call) == (True, [b"a"])
-    assert store_guarded_once(pool, "j1", "h1", call) == (False, None)
+    assert run_once(pool, "j1", "h1", call) == (True, [b"a"])
+    assert run_once(pool, "j1", "h1", call) == (False, None)
     assert raw_redis.llen("queue:high") == 1
     assert 86_000 < raw_redis.ttl("offsider:stored:j1:h1") <= REMEMBERED_SECONDS
 
@@ -72,7 +72,7 @@ def test_the_script_of_a_push_guard_runs_once_too(pool, raw_redis):
 def test_a_script_of_a_push_guard_that_fails_leaves_no_mark(pool, raw_redis):
     raw_redis.set("queue:high", "wrong")
     with pytest.raises(RedisRefused, match="WRONGTYPE"):
-        store_guarded_once(pool, "j1", "h1", (GUARD, ["queue:high"], ["a"]))
+        run_once(pool, "j1", "h1", (GUARD, ["queue:high"], ["a"]))
     assert not raw_redis.exists("offsider:stored:j1:h1")
 
 

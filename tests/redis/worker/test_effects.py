@@ -15,7 +15,7 @@ from offsider.ext.unique import Unique
 from offsider.inspector import DeadSet, RetrySet, Stats
 from offsider.jobs import registry
 from offsider.storage import effects, working
-from offsider.storage.effects import Effect, joined
+from offsider.storage.effects import Effect, at_end, joined
 from offsider.storage.scripts import Script
 from offsider.testing import RunningWorker
 from tests.faults import FaultProxy
@@ -59,7 +59,7 @@ class Stage:
         def done(reply, outcome):
             self.written.append((reply, type(outcome)))
 
-        job.effects += (Effect(ADD, ["outcome-effect"], [1], done=done), Effect(ADD, ["end"], [1], at_end=True))
+        job.effects += (Effect(ADD, ["outcome-effect"], [1], done=done), Effect(ADD, ["end"], at_end(1)))
         return self.admit(job, call_next)
 
     def act(self):
@@ -87,7 +87,7 @@ def raises(error):
 
 @pytest.mark.usefixtures("each_fetcher")
 @pytest.mark.parametrize(
-    "error, at_end",
+    "error, ended",
     [
         (None, 1),
         (Skip(), 1),
@@ -98,18 +98,56 @@ def raises(error):
     ],
     ids=["done", "skipped", "discarded", "dead", "retried", "rescheduled"],
 )
-def test_which_outcome_has_which_effects(config, stage, raw_redis, error, at_end):
+def test_which_outcome_has_which_effects(config, stage, raw_redis, error, ended):
     if error is not None:
         stage.does = raises(error)
     stage.push(**({"retry": 0} if isinstance(error, LookupError) else {}))
     with RunningWorker(config):
         wait_for(lambda: stage.written)
-    assert counters(raw_redis) == (1, at_end)
+    assert counters(raw_redis) == (1, ended)
     assert len(DeadSet(config)) == isinstance(error, LookupError)
     assert len(RetrySet(config)) == isinstance(error, ValueError)
     ((reply, outcome),) = stage.written
     assert reply == 1
     assert issubclass(outcome, Failed) == isinstance(error, LookupError | ValueError)
+
+
+@pytest.mark.usefixtures("each_fetcher")
+def test_an_effect_can_depend_on_the_outcome_and_on_where_the_job_goes(config, stage, raw_redis):
+    def add(job, call_next):
+        job.effects += (
+            Effect(ADD, ["succeeded"], lambda *ended: [1] if ended == (Succeeded(), "gone") else None),
+            Effect(ADD, ["retried"], lambda outcome, goes: [7] if (type(outcome), goes) == (Failed, "retry") else None),
+        )
+        return call_next(job)
+
+    config.admissions.append(add)
+    stage.push()
+    with RunningWorker(config):
+        wait_for(lambda: stage.written)
+        stage.does = raises(ValueError("is retried"))
+        stage.push()
+        wait_for(lambda: len(stage.written) == 2)
+    assert (raw_redis.get("succeeded"), raw_redis.get("retried")) == (b"1", b"7")
+
+
+def test_arguments_that_cannot_be_made_are_reported_and_the_other_effects_run(config, stage, raw_redis):
+    errors = []
+    config.error_handlers.append(lambda error, context: errors.append((str(error), context["context"])))
+
+    def breaks(outcome, goes):
+        raise LookupError("broken extension")
+
+    def add(job, call_next):
+        job.effects += (Effect(ADD, ["broken"], breaks),)
+        return call_next(job)
+
+    config.admissions.append(add)
+    stage.push()
+    with RunningWorker(config):
+        wait_for(lambda: stage.written)
+    assert errors == [("broken extension", "an effect of the outcome: add")]
+    assert counters(raw_redis) == (1, 1)
 
 
 def test_a_run_that_is_void_has_no_effects(config, stage, raw_redis):

@@ -1,27 +1,31 @@
-"""Which effects of a run belong to which disposition."""
+"""Where each disposition says that its job goes."""
 
 from __future__ import annotations
 
 import pytest
 
-from offsider.storage.effects import Effect
+from offsider.core.outcome import Succeeded
+from offsider.storage.effects import Effect, at_end
 from offsider.storage.scripts import Script
-from offsider.worker.disposition import Aside, Back, Dead, Done, Elsewhere, Last, Later, Lost, with_effects
+from offsider.worker.disposition import Aside, Back, Dead, Done, Elsewhere, Last, Later
 
 SCRIPT = Script("test", source="#!lua\nreturn 1\n")
-EVERY, END = Effect(SCRIPT, []), Effect(SCRIPT, [], at_end=True)
 
 
-@pytest.mark.parametrize("disposition", [Done(), Dead(b"")])
-def test_a_job_that_leaves_for_good_has_all_effects(disposition):
-    assert with_effects(disposition, (EVERY, END)).effects == (EVERY, END)
-
-
-@pytest.mark.parametrize("disposition", [Back(b""), Last(), Later("retry", b"", 1.0), Aside("why"), Elsewhere()])
-def test_a_job_that_stays_has_those_of_every_outcome(disposition):
-    assert with_effects(disposition, (EVERY, END)).effects == (EVERY,)
-    assert with_effects(disposition, (END,)) is disposition
-
-
-def test_a_void_run_has_none():
-    assert with_effects(Lost(), (EVERY, END)).effects == ()
+@pytest.mark.parametrize(
+    "disposition, goes",
+    [
+        (Done(), "gone"),
+        (Dead(b""), "dead"),
+        (Back(b""), "queue"),
+        (Last(), "queue"),
+        (Later("retry", b"", 1.0), "retry"),
+        (Later("schedule", b"", 1.0), "schedule"),
+        (Aside("why"), "quarantine"),
+        (Elsewhere(), "elsewhere"),
+    ],
+)
+def test_a_disposition_says_where_its_job_goes(disposition, goes):
+    assert disposition.goes == goes
+    ends = Effect(SCRIPT, [], at_end(1, 2)).applied(Succeeded(), disposition.goes)
+    assert (ends and ends.arguments) == ((1, 2) if goes in ("gone", "dead") else None)

@@ -20,17 +20,20 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from offsider.client.delivery import read_reply, storing_call
 from offsider.client.prepared import Prepared
 from offsider.config.installation import Installation
+from offsider.config.push_effects import effects_of
 from offsider.core.compression import decode_plain
 from offsider.core.errors import ConfigurationError, QueueFull, RedisFailure, RedisRefused
 from offsider.core.payload import new_jid
 from offsider.core.wording import counted
 from offsider.ext.outbox.source import QUEUE
+from offsider.runtime.middleware import Push
 from offsider.runtime.service import LoopService
 from offsider.storage.redis_errors import REROUTE
 from offsider.storage.singleton import hold_turn
-from offsider.storage.store_once import PUSH_ONCE, Transfer, store_guarded_once, store_once
+from offsider.storage.store_once import PUSH_ONCE, Transfer, run_once, store_once
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -127,12 +130,20 @@ class Relay(LoopService):
         for row in rows:
             if row.place in blocked:
                 continue
-            if not row.guarded:
+            if not row.guarded and not self._config.push_effects:
+                plain.append(row)
+                continue
+            try:
+                job = self._prepared(row)
+            except Exception as error:  # noqa: BLE001 - raised by an extension; it concerns this row only
+                self._accepted(here, row, error, blocked)
+                continue
+            if not job.by_script:
                 plain.append(row)
                 continue
             yield from self._store_plain(here, plain, blocked)
             plain = []
-            if row.place not in blocked and self._accepted(here, row, self._store_guarded(here, row), blocked):
+            if row.place not in blocked and self._accepted(here, row, self._store_by_script(here, row, job), blocked):
                 yield row
         yield from self._store_plain(here, plain, blocked)
 
@@ -146,23 +157,25 @@ class Relay(LoopService):
                 if self._accepted(here, row, refusal, blocked):
                     yield row
 
-    def _store_guarded(self, here: Installation, row: Row) -> Exception | None:
-        """Let the push guard store or drop the job of a row; return why it can do neither."""
-        guard = self._config.push_guard
-        if guard is None:
-            return ConfigurationError("its job is unique: call config.use(Unique()) in this worker too")
+    def _prepared(self, row: Row) -> Prepared:
+        payload = decode_plain(row.payload)
         queue = row.place.removeprefix(QUEUE) if row.score is None else ""
+        effects = effects_of(self._config.push_effects, Push(payload, server=row.server), row.score)
+        return Prepared(payload, row.payload, queue, row.score, row.guarded, effects=effects)
+
+    def _store_by_script(self, here: Installation, row: Row, job: Prepared) -> Exception | None:
+        """Let a script store the job of a row, or drop it; return why it can do neither."""
+        guard = self._config.push_guard
         try:
-            job = Prepared(decode_plain(row.payload), row.payload, queue, row.score)
-            call = guard.call(here.redis.keys, [job])
-            is_first, reply = store_guarded_once(here.redis, row.jid, _hop(row), call)
+            call = storing_call(here.redis.keys, [job], guard)
+            is_first, reply = run_once(here.redis, row.jid, _hop(row), call)
         except Exception as error:  # of the guard too: it concerns this row only
             lost = isinstance(error, RedisFailure) and not isinstance(error, RedisRefused)
             if lost or isinstance(error, QueueFull) or getattr(error, "code", "") in REROUTE:
                 raise  # the server refuses every row
             return error
         if is_first:
-            guard.refused([job], reply)  # logs a duplicate
+            read_reply([job], reply, guard)  # logs a duplicate
         return None
 
     def _accepted(self, here: Installation, row: Row, refusal: Exception | None, blocked: set[str]) -> bool:

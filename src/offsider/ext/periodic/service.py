@@ -25,6 +25,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from offsider.client import Client
+from offsider.client.delivery import read_reply, storing_call
 from offsider.config.installation import Installation
 from offsider.core.errors import ConfigurationError, RedisFailure, RedisUnavailable, UnknownJob
 from offsider.core.options import merge_options
@@ -253,10 +254,10 @@ class PeriodicService(LoopService):
         if job is None:
             return self._store.claim(entry.name, stopped), ""
         pushed, guard = replace(line, jid=job.jid), self._config.push_guard
-        if guard is None or not job.guarded:
+        if not job.by_script:
             return self._store.claim(entry.name, pushed, job), job.jid
-        claimed, reply = self._store.claim_guarded(entry.name, pushed, guard.call(self._keys, [job]))
-        if claimed is Claimed.DONE and guard.refused([job], reply):
+        claimed, reply = self._store.claim_by_script(entry.name, pushed, storing_call(self._keys, [job], guard))
+        if claimed is Claimed.DONE and read_reply([job], reply, guard):
             self._store.correct(entry.name, pushed, stopped)
             return claimed, ""
         return claimed, job.jid

@@ -163,14 +163,14 @@ class PeriodicStore:
         result: int = self._redis.run(CLAIM, *self._claim_call(name, line, job))
         return Claimed(result)
 
-    def claim_guarded(self, name: str, line: Line, storing: Call) -> tuple[Claimed, Any]:
-        """Claim a tick and push a job through the push guard: both scripts run in one transaction.
+    def claim_by_script(self, name: str, line: Line, storing: Call) -> tuple[Claimed, Any]:
+        """Claim a tick and push a job that a script stores: both scripts run in one transaction.
 
         Args:
-            storing: the call of the guard's script.
+            storing: the call of the script.
 
         Returns:
-            The result, and the reply of the guard's script if the tick was claimed.
+            The result, and the reply of the script if the tick was claimed.
         """
         with self._redis.wire() as wire:
             while True:

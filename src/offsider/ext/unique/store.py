@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from offsider.storage.effects import Effect
+from offsider.storage.effects import Effect, at_end
 from offsider.storage.keys import Keys
 from offsider.storage.redis import Redis
 from offsider.storage.scripts import Argument, Command, Script
@@ -91,8 +91,7 @@ def releasing(keys: Keys, lock: str, jid: str, *, done: Callable[[int | None, Ou
         jid: of the job.
         done: gets the result of `release`; then the lock of a job that runs once more is kept.
     """
-    arguments: list[Argument] = [jid, int(done is not None), ""]
-    return Effect(RELEASE, [lock_key(keys, lock), index_key(keys)], arguments, at_end=True, done=done)
+    return Effect(RELEASE, [lock_key(keys, lock), index_key(keys)], at_end(jid, int(done is not None), ""), done)
 
 
 def release(redis: Redis, lock: str, jid: str, *, may_run_again: bool = False, moved: str = "") -> int:

@@ -6,6 +6,7 @@ callback and no count, only a warning (``lost ownership``) and an event; see `re
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from offsider.core.malformed import wrap
@@ -24,12 +25,16 @@ from offsider.core.outcome import (
     Succeeded,
 )
 from offsider.core.payload import interrupted, not_stranded, rescheduled, stamp
-from offsider.worker.disposition import Aside, Back, Dead, Disposition, Done, Elsewhere, Last, Later, Lost, with_effects
+from offsider.worker.disposition import Aside, Back, Dead, Disposition, Done, Elsewhere, Last, Later, Lost
 from offsider.worker.settle.retrier import Retrier
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from offsider.config.config import Config
+    from offsider.core.outcome import Outcome
     from offsider.runtime.context import JobContext
+    from offsider.storage.effects import Effect
     from offsider.worker.fetch.fetcher import Fetcher
     from offsider.worker.unit_of_work import Run, UnitOfWork
 
@@ -65,7 +70,7 @@ class Settlement:
         job = run.job
         if job is not None and job.effects:
             effects, job.effects = job.effects, ()
-            disposition = with_effects(disposition, effects)
+            disposition = self._with_effects(disposition, effects, outcome)
         self._fetcher.settle(unit, disposition)
 
     def decide(self, unit: UnitOfWork, run: Run) -> Disposition:
@@ -75,6 +80,21 @@ class Settlement:
         except Exception as error:  # noqa: BLE001 - a retry would fail here again and again
             self._config.handle_error(error, {"context": "cannot settle a job; it moves to the dead set unchanged"})
             return Dead(unit.raw)
+
+    def _with_effects(self, disposition: Disposition, effects: Sequence[Effect], outcome: Outcome) -> Disposition:
+        """Add the effects that apply to this outcome. A void run has none."""
+        if isinstance(disposition, Lost):
+            return disposition
+        chosen: list[Effect] = []
+        for effect in effects:
+            try:
+                applied = effect.applied(outcome, disposition.goes)
+            except Exception as error:  # noqa: BLE001 - raised by an extension; the outcome must be written
+                self._config.handle_error(error, {"context": f"an effect of the outcome: {effect.script.name}"})
+            else:
+                if applied is not None:
+                    chosen.append(applied)
+        return replace(disposition, effects=chosen) if chosen else disposition
 
     def _decide(self, unit: UnitOfWork, run: Run) -> Disposition:  # noqa: C901, PLR0911 - one case for each outcome
         match run.outcome:

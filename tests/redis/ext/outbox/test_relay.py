@@ -251,7 +251,7 @@ def test_rows_that_were_stored_before_a_failure_are_deleted(config, source, monk
     def fail(*_):
         raise RedisUnavailable("away")
 
-    monkeypatch.setattr(one, "_store_guarded", fail)
+    monkeypatch.setattr(one, "_store_by_script", fail)
     one.tick()
     assert [decode(row.payload)["args"] for row in rows(source)] == [[1]]
 

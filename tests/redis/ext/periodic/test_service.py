@@ -528,12 +528,12 @@ def test_a_unique_job_whose_tick_cannot_be_claimed_takes_no_lock(clock, process,
         raw_redis.config_set("maxmemory", 1)
         try:
             with pytest.raises(RedisRefused):
-                store.claim_guarded("tick", line, storing)
+                store.claim_by_script("tick", line, storing)
         finally:
             raw_redis.config_set("maxmemory", 0)
         assert raw_redis.hget("offsider:periodic:ticks", "tick") == str(NOON - 60).encode()
     else:
-        claimed, reply = store.claim_guarded("tick", line, storing)
+        claimed, reply = store.claim_by_script("tick", line, storing)
         assert (claimed, reply) == (Claimed[state.upper()], None)
     assert pushed() == []
     assert not list(raw_redis.scan_iter("offsider:unique:*"))
@@ -561,6 +561,6 @@ def test_a_failed_look_before_a_claim_leaves_nothing_watched(clock, process, raw
     store, client = one.service._store, one.service._client
     job = client.prepare(client.build(entry(options={"extra": {"unique_for": 600}}).item(NOON)))
     with pytest.raises(RedisRefused, match="WRONGTYPE"):
-        store.claim_guarded("tick", Line("tick", NOON, NOON), one.config.push_guard.call(one.redis.keys, [job]))
+        store.claim_by_script("tick", Line("tick", NOON, NOON), one.config.push_guard.call(one.redis.keys, [job]))
     raw_redis.delete("offsider:periodic:paused")
     assert store.pause("tick")
