@@ -154,7 +154,7 @@ class Deferred:
 
 def check_push(payload: object) -> None:
     """Raise InvalidJob unless ``payload`` is a mapping."""
-    if not isinstance(payload, Mapping):
+    if type(payload) is not dict and not isinstance(payload, Mapping):
         raise InvalidJob(f'a push is a mapping like {{"class": "HardJob", "args": [1]}}, got {payload!r}')
 
 

@@ -167,14 +167,17 @@ def check_options(options: Mapping[str, Any], *, job_name: str, known_extra: Col
 
 def check_known(payload: Mapping[str, Any], *, job_name: str) -> None:
     """Check the options among the keys of a payload; unknown keys pass."""
+    is_checked = False
     try:
         for key in payload:
             check = _CHECKS.get(key)
             if check:
                 check(key, payload[key])
-        check_retry_pair(payload)
-        check_commit_pair(payload)
-        check_limits(payload)
+                is_checked = True
+        if is_checked:
+            check_retry_pair(payload)
+            check_commit_pair(payload)
+            check_limits(payload)
     except InvalidOptions as error:
         raise InvalidOptions(f"{job_name}: {error}") from None
 

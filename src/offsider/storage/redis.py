@@ -242,7 +242,7 @@ class Wire:
             RedisUnavailable: the connection failed; ``ambiguous`` if a command may have been executed.
         """
         self._connect(deadline)
-        with self._disconnecting_on_failure():
+        try:
             self._connection.send_packed_command(self._pack(commands), check_health=False)
             if deadline is None:
                 return [self._reply() for _ in commands]
@@ -251,6 +251,11 @@ class Wire:
                 self._limit(time_left(deadline))
                 replies.append(self._reply())
             return replies
+        except self._redis_error as error:
+            raise self._failed(error) from error
+        except BaseException:
+            self.disconnect()  # an unread reply would be taken for the reply to the next command
+            raise
 
     def _connect(self, deadline: float | None = None) -> None:
         if watched.fd >= 0:
@@ -350,9 +355,14 @@ class Wire:
             RedisUnavailable: the connection failed; ``ambiguous`` when a command may have been executed.
         """
         self._connect()
-        with self._disconnecting_on_failure():
+        try:
             self._connection.send_packed_command(self._pack(commands), check_health=False)
-            self.awaited += len(commands)
+        except self._redis_error as error:
+            raise self._failed(error) from error
+        except BaseException:
+            self.disconnect()  # an unread reply would be taken for the reply to the next command
+            raise
+        self.awaited += len(commands)
 
     def receive(self) -> Any:
         """Read the next reply; an error reply is returned, not raised.
@@ -360,25 +370,22 @@ class Wire:
         Raises:
             RedisUnavailable: the connection failed, or there was no reply in time.
         """
-        with self._disconnecting_on_failure():
+        try:
             reply = self._reply()
+        except self._redis_error as error:
+            raise self._failed(error) from error
+        except BaseException:
+            self.disconnect()  # an unread reply would be taken for the reply to the next command
+            raise
         self.awaited -= 1
         if isinstance(reply, RedisRefused) and reply.code in REROUTE:
             self.disconnect()  # the name may point to another server now
         return reply
 
-    @contextmanager
-    def _disconnecting_on_failure(self) -> Generator[None]:
-        try:
-            yield
-        except self._redis_error as error:
-            self.disconnect()
-            self._report_trouble()
-            raise translate(cast("RedisError", error), sent=True, server=self._server) from error
-        except BaseException:
-            # An unread reply would be taken for the reply to the next command.
-            self.disconnect()
-            raise
+    def _failed(self, error: Exception) -> OffsiderError:
+        self.disconnect()
+        self._report_trouble()
+        return translate(cast("RedisError", error), sent=True, server=self._server)
 
     def readable(self, timeout_seconds: float) -> bool:
         """Wait for data. Also True if the connection has failed; `receive` then raises."""
@@ -435,8 +442,10 @@ class Redis:
         self._reset()
 
     def _reset(self) -> None:
-        self._free: list[Wire] = []
-        self._slots = threading.Semaphore(self.size)
+        #: Connections that are not in use; None for each that may still be opened. A semaphore would take longer.
+        self._free: list[Wire | None] = [None] * self.size
+        self._returned = threading.Condition()
+        self._waiting = 0
         self._lock = threading.Lock()
         # Last: a thread that reads the new pid must not find the parent's connections.
         self._pid = os.getpid()
@@ -484,10 +493,13 @@ class Redis:
             deadline: monotonic seconds until which waiting for a connection, connecting and the replies may take;
                 default: the timeouts of the settings.
         """
-        with self.wire(deadline) as wire:
+        wire = self._borrow(deadline)
+        try:
             replies = wire.exchange(commands, deadline)
             if any(isinstance(reply, RedisRefused) and reply.code in REROUTE for reply in replies):
                 wire.disconnect()
+        finally:
+            self._give_back(wire)
         if raise_errors:
             for reply in replies:
                 if isinstance(reply, OffsiderError):
@@ -524,26 +536,47 @@ class Redis:
         Raises:
             RedisUnavailable: all connections stayed in use for ``pool_wait_seconds``, or until ``deadline``.
         """
+        wire = self._borrow(deadline)
+        try:
+            yield wire
+        finally:
+            self._give_back(wire)
+
+    def _borrow(self, deadline: float | None) -> Wire:
         if self._pid != os.getpid():
             # A forked child must not use its parent's sockets, nor a lock that another thread held at the fork.
             self._reset()
-        slots = self._slots
-        wait_seconds = self.settings.pool_wait_seconds if deadline is None else time_left(deadline)
-        if not slots.acquire(timeout=wait_seconds):
-            raise pool_exhausted(self.settings, self.size, wait_seconds)
         try:
-            wire = self._take()
-            try:
-                yield wire
-            finally:
-                with self._lock:
-                    self._free.append(wire)
-        finally:
-            slots.release()
+            wire = self._free.pop()  # the one that was used last: the server may have closed the others
+        except IndexError:
+            wire = self._wait(self.settings.pool_wait_seconds if deadline is None else time_left(deadline))
+        if wire is not None:
+            return wire
+        try:
+            with self._lock:
+                return self._new_wire()
+        except BaseException:
+            self._give_back(None)
+            raise
 
-    def _take(self) -> Wire:
-        with self._lock:
-            return self._free.pop() if self._free else self._new_wire()
+    def _wait(self, seconds: float) -> Wire | None:
+        until = time.monotonic() + seconds
+        with self._returned:
+            self._waiting += 1  # before the list is read: whoever adds to it later sees this
+            try:
+                while True:
+                    with suppress(IndexError):
+                        return self._free.pop()
+                    if not self._returned.wait(max(0.0, until - time.monotonic())):
+                        raise pool_exhausted(self.settings, self.size, seconds)
+            finally:
+                self._waiting -= 1
+
+    def _give_back(self, wire: Wire | None) -> None:
+        self._free.append(wire)
+        if self._waiting:
+            with self._returned:
+                self._returned.notify()
 
     def _new_wire(self) -> Wire:
         if self._factory is None:
@@ -562,9 +595,13 @@ class Redis:
 
     def close(self) -> None:
         """Close the idle connections; the pool may be used again."""
-        with self._lock:
-            idle, self._free = self._free, []
+        idle: list[Wire | None] = []
+        with suppress(IndexError):
+            while True:
+                idle.append(self._free.pop())
         for wire in idle:
-            wire.disconnect()
+            if wire is not None:
+                wire.disconnect()
+            self._give_back(None)
         for sentinel in sentinel_clients(self._factory):
             sentinel.close()

@@ -6,7 +6,7 @@ import pytest
 import redis as redis_py
 
 from offsider.core.errors import QueueFull, RedisRefused
-from offsider.storage import scripts
+from offsider.storage import queues, scripts
 from offsider.storage.clients import LIFE_SECONDS, NOTE_CLIENT
 from offsider.storage.redis import Redis, RedisSettings
 from offsider.storage.scripts import Script, drop_flags, flags_are_accepted
@@ -53,6 +53,7 @@ def test_every_script_is_called_with_the_keys_and_arguments_that_it_declares(red
     seed(raw_redis, recording.keys)
     walk(recording)
     recording.run(Script("probe"), [])
+    recording.run(*queues.store_call(recording.keys, [(b"{}", None)], "default"))  # a part of pushes
     recording.run(NOTE_CLIENT, [recording.keys.clients], ["web-1:gunicorn:abc", LIFE_SECONDS])  # a part of pushes
     assert {script.name for script, _, _ in recording.calls} == NAMES
     for script, keys, arguments in recording.calls:
