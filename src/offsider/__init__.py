@@ -26,10 +26,13 @@ if TYPE_CHECKING:
         InvalidJob,
         InvalidOptions,
         InvalidQuery,
+        JobCancelled,
+        JobFailed,
         JobKilled,
         MalformedPayload,
         NoCapableWorker,
         NoCurrentJob,
+        NoResult,
         NotReplicated,
         OffsiderError,
         PayloadTooLarge,
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
         RedisRefused,
         RedisUnavailable,
         Reschedule,
+        ResultTimeout,
         Shutdown,
         Skip,
         SoftTimeout,
@@ -46,10 +50,12 @@ if TYPE_CHECKING:
         UnknownJob,
         UnsupportedServer,
     )
+    from offsider.core.job_id import JobId, JobInfo, Progress
     from offsider.core.options import JobDeclaration, JobOptions
     from offsider.core.payload import JobPayload
     from offsider.jobs.base import Job
     from offsider.jobs.function import JobFunction, job
+    from offsider.jobs.lookup import lookup
     from offsider.runtime.context import JobContext, current_job
     from offsider.runtime.middleware import ClientMiddleware, Push, ServerMiddleware
     from offsider.runtime.propagation import bind_context, context
@@ -73,25 +79,32 @@ __all__ = [
     "InvalidOptions",
     "InvalidQuery",
     "Job",
+    "JobCancelled",
     "JobContext",
     "JobDeclaration",
+    "JobFailed",
     "JobFunction",
+    "JobId",
+    "JobInfo",
     "JobKilled",
     "JobOptions",
     "JobPayload",
     "MalformedPayload",
     "NoCapableWorker",
     "NoCurrentJob",
+    "NoResult",
     "NotReplicated",
     "OffsiderError",
     "PayloadTooLarge",
     "PoisonPill",
+    "Progress",
     "Push",
     "QueueFull",
     "RedisFailure",
     "RedisRefused",
     "RedisUnavailable",
     "Reschedule",
+    "ResultTimeout",
     "ServerMiddleware",
     "Shutdown",
     "Skip",
@@ -104,6 +117,7 @@ __all__ = [
     "context",
     "current_job",
     "job",
+    "lookup",
 ]
 
 _ELSEWHERE = {
@@ -118,8 +132,11 @@ _ELSEWHERE = {
     "JobContext": "runtime.context",
     "JobDeclaration": "core.options",
     "JobFunction": "jobs.function",
+    "JobId": "core.job_id",
+    "JobInfo": "core.job_id",
     "JobOptions": "core.options",
     "JobPayload": "core.payload",
+    "Progress": "core.job_id",
     "Push": "runtime.middleware",
     "ServerMiddleware": "runtime.middleware",
     "bind_context": "runtime.propagation",
@@ -127,6 +144,7 @@ _ELSEWHERE = {
     "context": "runtime.propagation",
     "current_job": "runtime.context",
     "job": "jobs.function",
+    "lookup": "jobs.lookup",
 }
 
 

@@ -15,6 +15,8 @@ from offsider import (
     Job,
     JobContext,
     JobFunction,
+    JobId,
+    JobInfo,
     JobPayload,
     Push,
     Reschedule,
@@ -24,6 +26,7 @@ from offsider import (
     context,
     current_job,
     job,
+    lookup,
 )
 from offsider.fastapi import inject
 
@@ -60,23 +63,25 @@ def hard(number: int, /) -> None: ...
 
 
 assert_type(send(1, urgent=True), str)
-assert_type(send.enqueue(1), str | None)
-assert_type(send.enqueue(1, "hello", urgent=True), str | None)
-assert_type(send.enqueue(user_id=1), str | None)
-assert_type(send.enqueue_in(60, 1), str | None)
-assert_type(send.enqueue_in(timedelta(minutes=1), 1, subject="x"), str | None)
-assert_type(send.enqueue_at(datetime.now(UTC), 1), str | None)
-assert_type(send.enqueue_many(send.call(number) for number in range(3)), list[str | None])
-assert_type(send.enqueue_many([(1, "a"), (2, "x")], at=[60, datetime.now(UTC)], batch_size=10), list[str | None])
-assert_type(send.enqueue_many([(1,), (2,)]), list[str | None])
-assert_type(hard.enqueue_many((number,) for number in range(3)), list[str | None])
-assert_type(resize.perform_bulk([["a.png"], ["b.png"]]), list[str | None])
-assert_type(send.enqueue_many([send.call(1)], spread_interval=60), list[str | None])
-assert_type(send.using(queue="high", retry=False).enqueue(1), str | None)
-assert_type(send.using(soft_timeout=60, hard_timeout=timedelta(minutes=2)).enqueue(1), str | None)
-assert_type(send.using(unique_for=timedelta(hours=1), unique_until="start").enqueue(1), str | None)
-assert_type(send.using(unique_for=False).using(deduplicate={"strategy": "until_executed"}).enqueue(1), str | None)
-assert_type(send.using(retry_for=60).using(wait_replicas=1).enqueue_in(1, 1), str | None)
+assert_type(send.enqueue(1), JobId[str] | None)
+assert_type(send.enqueue(1, "hello", urgent=True), JobId[str] | None)
+assert_type(send.enqueue(user_id=1), JobId[str] | None)
+assert_type(send.enqueue_in(60, 1), JobId[str] | None)
+assert_type(send.enqueue_in(timedelta(minutes=1), 1, subject="x"), JobId[str] | None)
+assert_type(send.enqueue_at(datetime.now(UTC), 1), JobId[str] | None)
+assert_type(send.enqueue_many(send.call(number) for number in range(3)), list[JobId[Any] | None])
+assert_type(send.enqueue_many([(1, "a"), (2, "x")], at=[60, datetime.now(UTC)], batch_size=10), list[JobId[Any] | None])
+assert_type(send.enqueue_many([(1,), (2,)]), list[JobId[Any] | None])
+assert_type(hard.enqueue_many((number,) for number in range(3)), list[JobId[Any] | None])
+assert_type(resize.perform_bulk([["a.png"], ["b.png"]]), list[JobId[Any] | None])
+assert_type(send.enqueue_many([send.call(1)], spread_interval=60), list[JobId[Any] | None])
+assert_type(send.using(queue="high", retry=False).enqueue(1), JobId[str] | None)
+assert_type(send.using(soft_timeout=60, hard_timeout=timedelta(minutes=2)).enqueue(1), JobId[str] | None)
+assert_type(send.using(unique_for=timedelta(hours=1), unique_until="start").enqueue(1), JobId[str] | None)
+assert_type(
+    send.using(unique_for=False).using(deduplicate={"strategy": "until_executed"}).enqueue(1), JobId[str] | None
+)
+assert_type(send.using(retry_for=60).using(wait_replicas=1).enqueue_in(1, 1), JobId[str] | None)
 assert_type(send.run_inline(1, urgent=True), str | None)
 assert_type(resize.run_inline("a.png"), int | None)
 hard.enqueue(1)
@@ -84,13 +89,13 @@ hard.enqueue(1)
 
 async def asynchronously(client: AsyncClient) -> None:
     assert_type(await resize("a.png"), int)
-    assert_type(await resize.aenqueue("a.png", width=5), str | None)
-    assert_type(await resize.aenqueue_in(5, "a.png"), str | None)
-    assert_type(await resize.aenqueue_at(datetime.now(UTC), "a.png"), str | None)
-    assert_type(await resize.via(client).aenqueue_many([resize.call("a.png")]), list[str | None])
-    assert_type(await client.push({"class": "HardJob", "args": [1]}), str | None)
-    assert_type(await Report.aenqueue("x", pages=2), str | None)
-    assert_type(await Report.aenqueue_many([Report.call("x")]), list[str | None])
+    assert_type(await resize.aenqueue("a.png", width=5), JobId[int] | None)
+    assert_type(await resize.aenqueue_in(5, "a.png"), JobId[int] | None)
+    assert_type(await resize.aenqueue_at(datetime.now(UTC), "a.png"), JobId[int] | None)
+    assert_type(await resize.via(client).aenqueue_many([resize.call("a.png")]), list[JobId[Any] | None])
+    assert_type(await client.push({"class": "HardJob", "args": [1]}), JobId[Any] | None)
+    assert_type(await Report.aenqueue("x", pages=2), JobId[int] | None)
+    assert_type(await Report.aenqueue_many([Report.call("x")]), list[JobId[Any] | None])
 
 
 def later(count: int, error: ValueError, payload: JobPayload) -> timedelta | None:
@@ -124,35 +129,39 @@ class Fetch(Job):
     async def perform(self, url: str, *, depth: int = 1) -> None: ...
 
 
-assert_type(Report.enqueue("x"), str | None)
-assert_type(Report.enqueue("x", pages=2), str | None)
-assert_type(Report.enqueue_in(5, "x", 2), str | None)
-assert_type(Report.enqueue_at(datetime.now(UTC), "x"), str | None)
-assert_type(Report.enqueue_many([Report.call("x"), Report.call("y", 2)]), list[str | None])
-assert_type(Report.enqueue_many([("x", 1), ("y", 2)]), list[str | None])
-assert_type(Report.using(queue="high").enqueue("x", pages=2), str | None)
-assert_type(Quarterly.enqueue("x"), str | None)
-assert_type(Fetch.enqueue("https://example.org", depth=2), str | None)
+assert_type(Report.enqueue("x"), JobId[int] | None)
+assert_type(Report.enqueue("x", pages=2), JobId[int] | None)
+assert_type(Report.enqueue_in(5, "x", 2), JobId[int] | None)
+assert_type(Report.enqueue_at(datetime.now(UTC), "x"), JobId[int] | None)
+assert_type(Report.enqueue_many([Report.call("x"), Report.call("y", 2)]), list[JobId[Any] | None])
+assert_type(Report.enqueue_many([("x", 1), ("y", 2)]), list[JobId[Any] | None])
+assert_type(Report.using(queue="high").enqueue("x", pages=2), JobId[int] | None)
+assert_type(Quarterly.enqueue("x"), JobId[int] | None)
+assert_type(Fetch.enqueue("https://example.org", depth=2), JobId[None] | None)
 Report.run_inline("x")
 
 # Sidekiq's names
 
-assert_type(send.perform_async(1), str | None)
-assert_type(send.set(queue="low").perform_in(60, 1), str | None)
-assert_type(Report.perform_async("x", pages=2), str | None)
-assert_type(Report.perform_at(datetime.now(UTC), "x"), str | None)
-assert_type(Report.perform_bulk([("x",)]), list[str | None])
-assert_type(Report.set(retry=3).perform_in(60, "x"), str | None)
+assert_type(send.perform_async(1), JobId[str] | None)
+assert_type(send.set(queue="low").perform_in(60, 1), JobId[str] | None)
+assert_type(Report.perform_async("x", pages=2), JobId[int] | None)
+assert_type(Report.perform_at(datetime.now(UTC), "x"), JobId[int] | None)
+assert_type(Report.perform_bulk([("x",)]), list[JobId[Any] | None])
+assert_type(Report.set(retry=3).perform_in(60, "x"), JobId[int] | None)
 Report.perform_inline("x")
 
 # Clients, middleware, passing jobs around
 
 client = Client(Config())
-assert_type(client.push({"class": send, "args": [1], "queue": "low", "own": {"a": 1}}, wait_replicas=1), str | None)
-assert_type(client.push_bulk({"class": "X", "args": [[1], [2]]}, spread_interval=60), list[str | None])
-assert_type(client.push_bulk({"class": "X", "args": [[1]]}, spread_interval=timedelta(minutes=1)), list[str | None])
-assert_type(send.via(client).enqueue(1), str | None)
-assert_type(send.via(lambda: client).enqueue(1), str | None)
+assert_type(
+    client.push({"class": send, "args": [1], "queue": "low", "own": {"a": 1}}, wait_replicas=1), JobId[Any] | None
+)
+assert_type(client.push_bulk({"class": "X", "args": [[1], [2]]}, spread_interval=60), list[JobId[Any] | None])
+assert_type(
+    client.push_bulk({"class": "X", "args": [[1]]}, spread_interval=timedelta(minutes=1)), list[JobId[Any] | None]
+)
+assert_type(send.via(client).enqueue(1), JobId[str] | None)
+assert_type(send.via(lambda: client).enqueue(1), JobId[str] | None)
 
 
 @job(client=client)
@@ -213,3 +222,26 @@ async def acharge(user_id: int, rate: float = Depends(float)) -> float:
 charge.enqueue(1)
 acharge.enqueue_in(60, 1)
 assert_type(charge(1, rate=2.0), float)
+
+
+# States and results
+
+
+jid = send.enqueue(1)
+if jid:
+    as_text: str = jid
+    assert_type(jid.result(timeout=5), str)
+    assert_type(jid.cancel(hard=True), bool)
+    if jid.status() == "succeeded":
+        assert_type(jid.info(), JobInfo)
+assert_type(lookup("abc"), JobId[Any])
+
+
+async def wait_for(fetched: JobId[int]) -> None:
+    resized = await resize.aenqueue("a.png")
+    if resized:
+        assert_type(await resized.aresult(), int)
+        assert_type(await resized.acancel(), bool)
+        await wait_for(resized)
+    fetch = Fetch.enqueue_in(5, "https://example.org")
+    assert_type(fetch and fetch.result(), JobId[None] | None)

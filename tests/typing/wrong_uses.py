@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from fastapi import Depends
 
-from offsider import Client, Config, Job, Reschedule, bind_context, context, current_job, job
+from offsider import Client, Config, Job, JobId, Reschedule, bind_context, context, current_job, job
 from offsider.fastapi import inject
 
 
@@ -93,6 +93,13 @@ async def asynchronously() -> None:
     await resize.aenqueue_at("later", "x")  # error
     await Report.aenqueue(1)  # error
     await send.enqueue(1)  # error
+    (await resize.aenqueue("x")).result()  # error
+
+
+def results(jid: JobId[int]) -> str:
+    jid.result(timeout="1")  # error
+    jid.cancel(True)  # error
+    return jid.result()  # error
 
 
 @job(ques="low")  # error

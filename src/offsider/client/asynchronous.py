@@ -15,6 +15,7 @@ from offsider.client.sync import Client
 from offsider.config import test_mode
 from offsider.config.config import Config
 from offsider.config.installation import Installation
+from offsider.core.job_id import JobId
 from offsider.runtime.middleware import ClientChain, Push
 from offsider.storage.async_redis import AsyncRedis
 
@@ -44,7 +45,7 @@ class AsyncClient(BaseClient):
         # It connects at its first push.
         self._blocking = Client(config, middleware=middleware, timeout_seconds=timeout_seconds)
 
-    async def push(self, payload: Mapping[str, Any], *, wait_replicas: int = 0) -> str | None:
+    async def push(self, payload: Mapping[str, Any], *, wait_replicas: int = 0) -> JobId[Any] | None:
         """As `Client.push`.
 
         With ``config.after_commit`` set, the push happens in that callback, which cannot be awaited: it then
@@ -58,7 +59,7 @@ class AsyncClient(BaseClient):
             return await self.store(push, wait_replicas)
         deferred = self._deferred([push], lambda: [self._blocking.store(push, wait_replicas)])
         await _call(defer, deferred)
-        return deferred.jids[0]
+        return self._job_id(deferred.jids[0], push.server)
 
     async def push_bulk(
         self,
@@ -67,21 +68,21 @@ class AsyncClient(BaseClient):
         batch_size: int | None = None,
         spread_interval: float | timedelta | None = None,
         wait_replicas: int = 0,
-    ) -> list[str | None]:
+    ) -> list[JobId[Any] | None]:
         """As `Client.push_bulk`."""
         items, wait_replicas = take_replicas(items, wait_replicas)
         items, defer = self._take_hook(items, wait_replicas)
         planned = bulk.plan(self._preparer, items, batch_size, spread_interval)
-        jids: list[str | None] = []
+        jids: list[JobId[Any] | None] = []
         if defer is not None:
             for pushes in planned.pushes(self._preparer):
                 deferred = self._deferred(pushes, partial(self._blocking.store_all, pushes, wait_replicas))
                 await _call(defer, deferred)
-                jids += deferred.jids
+                jids += [self._job_id(jid, pushes[0].server) for jid in deferred.jids]
             return jids
         for batch in planned.batches(self._preparer):
             stopped = await self._store([job for job in batch if job is not None], wait_replicas)
-            jids += [None if job is None or job.jid in stopped else job.jid for job in batch]
+            jids += [None if job is None or job.jid in stopped else self._job_id(job.jid, job.server) for job in batch]
         return jids
 
     @property
@@ -94,13 +95,13 @@ class AsyncClient(BaseClient):
         for redis in {self.redis, *self.installation.of_all_servers(AsyncRedis)}:
             await redis.close()
 
-    async def store(self, push: Push, wait_replicas: int = 0) -> str | None:
+    async def store(self, push: Push, wait_replicas: int = 0) -> JobId[Any] | None:
         """As `Client.store`."""
         prepared = self.prepare(push)
         if prepared is None:
             return None
         stopped = await self._store([prepared], wait_replicas)
-        return None if stopped else prepared.jid
+        return None if stopped else self._job_id(prepared.jid, prepared.server)
 
     async def _store(self, jobs: Sequence[Prepared], wait_replicas: int) -> Collection[str]:
         if not jobs:

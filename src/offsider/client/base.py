@@ -14,6 +14,7 @@ from offsider.config.config import Config
 from offsider.config.installation import Installation
 from offsider.config.outbox import check_installed
 from offsider.core.errors import InvalidJob, InvalidOptions
+from offsider.core.job_id import JobId
 from offsider.core.options import check_known
 from offsider.core.payload import JobPayload
 from offsider.runtime.middleware import ClientChain, Push
@@ -56,6 +57,12 @@ class BaseClient:
         None if middleware stopped it. Raises InvalidJob if it cannot be encoded, and exceptions of middleware.
         """
         return self._preparer.reenqueue(payload, reason, job=job)
+
+    def _job_id(self, jid: str | None, server: str) -> JobId[Any] | None:
+        """Return the id of a stored job of this server, or of the client's own; None for a job that was stopped."""
+        if jid is None:
+            return None
+        return JobId.at(self.installation.for_server(server) if server else self.installation, jid)
 
     def _take_hook(
         self, payload: Mapping[str, Any], wait_replicas: int

@@ -15,6 +15,7 @@ from offsider.client.prepared import Prepared
 from offsider.config import test_mode
 from offsider.config.config import Config
 from offsider.config.installation import Installation
+from offsider.core.job_id import JobId
 from offsider.runtime.middleware import ClientChain, Push
 from offsider.storage.redis import Redis
 
@@ -41,7 +42,7 @@ class Client(BaseClient):
         super().__init__(config, middleware, timeout_seconds)
         self._redis = redis
 
-    def push(self, payload: Mapping[str, Any], *, wait_replicas: int = 0) -> str | None:
+    def push(self, payload: Mapping[str, Any], *, wait_replicas: int = 0) -> JobId[Any] | None:
         """Store one job and return its jid, or None if client middleware or the push guard stopped it.
 
         ::
@@ -72,7 +73,7 @@ class Client(BaseClient):
             return self.store(push, wait_replicas)
         deferred = self._deferred([push], lambda: [self.store(push, wait_replicas)])
         defer(deferred)
-        return deferred.jids[0]
+        return self._job_id(deferred.jids[0], push.server)
 
     def push_bulk(
         self,
@@ -81,7 +82,7 @@ class Client(BaseClient):
         batch_size: int | None = None,
         spread_interval: float | timedelta | None = None,
         wait_replicas: int = 0,
-    ) -> list[str | None]:
+    ) -> list[JobId[Any] | None]:
         """Store many jobs of one class and return their jids in order; None for stopped jobs.
 
         ::
@@ -108,17 +109,17 @@ class Client(BaseClient):
         items, wait_replicas = take_replicas(items, wait_replicas)
         items, defer = self._take_hook(items, wait_replicas)
         planned = bulk.plan(self._preparer, items, batch_size, spread_interval)
-        jids: list[str | None] = []
+        jids: list[JobId[Any] | None] = []
         if defer is not None:
             for pushes in planned.pushes(self._preparer):
                 deferred = self._deferred(pushes, partial(self.store_all, pushes, wait_replicas))
                 defer(deferred)
-                jids += deferred.jids
+                jids += [self._job_id(jid, pushes[0].server) for jid in deferred.jids]
             return jids
         warn_on_event_loop(self.config)
         for batch in planned.batches(self._preparer):
             stopped = self._store([job for job in batch if job is not None], wait_replicas)
-            jids += [None if job is None or job.jid in stopped else job.jid for job in batch]
+            jids += [None if job is None or job.jid in stopped else self._job_id(job.jid, job.server) for job in batch]
         return jids
 
     @property
@@ -131,13 +132,13 @@ class Client(BaseClient):
         self.redis.close()
         self.installation.close()
 
-    def store(self, push: Push, wait_replicas: int = 0) -> str | None:
+    def store(self, push: Push, wait_replicas: int = 0) -> JobId[Any] | None:
         """Run client middleware on a push from `build` and store it. Ignores ``after_commit``."""
         prepared = self.prepare(push)
         if prepared is None:
             return None
         stopped = self._store([prepared], wait_replicas)
-        return None if stopped else prepared.jid
+        return None if stopped else self._job_id(prepared.jid, prepared.server)
 
     def store_all(self, pushes: Sequence[Push], wait_replicas: int = 0) -> list[str | None]:
         """As `store`, for the pushes of one job in one round trip; returns their jids."""

@@ -15,6 +15,7 @@ from offsider.config.push_guard import PushGuard
 from offsider.config.web_tab import WebTab
 from offsider.core.clock import SYSTEM_CLOCK, Clock
 from offsider.core.errors import ConfigurationError
+from offsider.core.job_id import JobResults
 from offsider.core.payload import JobPayload
 from offsider.core.suggestions import suggest
 from offsider.logs.setup import describe, logger
@@ -36,7 +37,9 @@ MetricFamilies: TypeAlias = Callable[["Installation"], Iterable[Any]]
 MetricLabels: TypeAlias = Callable[[str, str], Mapping[str, str]]
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 
-ASSIGNABLE = ("after_commit", "clock", "fetcher", "outbox", "push_guard", "queue_resolver", "random", "reloader")
+ASSIGNABLE = (
+    *("after_commit", "clock", "fetcher", "outbox", "push_guard", "queue_resolver", "random", "reloader", "results"),
+)
 
 
 def no_reload() -> AbstractContextManager[object]:
@@ -81,6 +84,7 @@ class Hooks:
         queue_resolver: returns the queue of a push, or None to keep it; runs before client middleware.
         push_effects: scripts that run in the script that stores a job; see `offsider.config.push_effects`.
         push_guard: stores jobs with a script that may refuse them; called after client middleware.
+        results: returns the object that reads the states and results of the jobs of a server; see `JobId`.
         clock, random: replaceable in tests.
     """
 
@@ -89,6 +93,7 @@ class Hooks:
     outbox: Outbox | None
     queue_resolver: Callable[[Push], str | None] | None
     push_guard: PushGuard | None
+    results: Callable[[Installation], JobResults] | None
     clock: Clock
     random: Random
 
@@ -114,6 +119,7 @@ class Hooks:
         self.outbox = None
         self.queue_resolver = None
         self.push_guard = None
+        self.results = None
         self.clock = SYSTEM_CLOCK
         self.random = Random()
 

@@ -13,6 +13,8 @@ from offsider.config.checks import named_server
 from offsider.config.config import Config
 from offsider.config.default import default_config
 from offsider.config.shared import Shared
+from offsider.core.errors import ConfigurationError
+from offsider.core.job_id import JobResults
 from offsider.runtime.leader import Leadership
 from offsider.storage.async_redis import AsyncRedis
 from offsider.storage.redis import Redis
@@ -77,6 +79,16 @@ class Installation:
         """The shared pool for asyncio, with the same number of connections for each event loop."""
         size = self.settings.client_pool_size
         return self.shared.get(AsyncRedis, lambda: AsyncRedis(self.settings, size=size))
+
+    @property
+    def results(self) -> JobResults:
+        """Reads the states and results of the jobs of this server. Raises ConfigurationError without an extension."""
+        if self.config.results is None:
+            raise ConfigurationError(
+                "states and results of jobs need an extension: call config.use(Results()), imported from "
+                "offsider.ext.results, in the function configure of the application"
+            )
+        return self.config.results(self)
 
     def of_all_servers(self, kind: type[T]) -> list[T]:
         """Return the shared objects of this type, of all servers that have one."""

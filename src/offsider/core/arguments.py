@@ -17,9 +17,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, is_dataclass
 from typing import TypeAlias, cast
 
+from offsider.core.job_id import JobId
 from offsider.core.payload import MAX_NESTING, encode_text
 
-_PLAIN = frozenset({int, bool, type(None)})
+# The id of a job is stored as a plain string; its type says where it was pushed.
+_PLAIN = frozenset({int, bool, type(None), JobId})
 _Container: TypeAlias = "list[object] | dict[str, object]"
 # The payload and the list of arguments are levels too.
 MAX_ARGUMENT_NESTING = MAX_NESTING - 2

@@ -18,6 +18,10 @@
     ├── EmbeddedProcess                     a signal for a worker inside another program
     ├── PoisonPill                          the job crashed processes; not raised, passed to death handlers
     ├── JobKilled                           an operator killed the job; not raised, passed to death handlers
+    ├── JobFailed                           result() of a job that has ended without success
+    ├── NoResult (LookupError)              result() of a job without a stored result
+    ├── ResultTimeout (TimeoutError)        result() of a job that has not ended in time
+    ├── JobCancelled                        raised in a running job by cancel(hard=True)
     ├── SoftTimeout                         the job reached its soft_timeout and may clean up
     ├── HardTimeout                         the job reached its hard_timeout and has failed
     ├── RedisFailure                        a command failed
@@ -139,6 +143,37 @@ class JobKilled(OffsiderError):
 
     It is never raised, only passed to death handlers.
     """
+
+
+class JobFailed(OffsiderError):
+    """The job whose result was read has ended without success.
+
+    ``state`` is ``"failed"``, ``"dead"``, ``"discarded"``, ``"cancelled"`` or ``"expired"``. ``error_class`` and
+    ``error_message`` describe what it raised; they are empty if it raised nothing.
+    """
+
+    def __init__(self, jid: str, state: str, error_class: str = "", error_message: str = "") -> None:
+        reason = f": {error_class}: {error_message}" if error_class else ""
+        super().__init__(f"job {jid} has ended as {state}{reason}")
+        self.jid = jid
+        self.state = state
+        self.error_class = error_class
+        self.error_message = error_message
+
+    def __reduce__(self) -> tuple[type[JobFailed], tuple[str, str, str, str]]:
+        return type(self), (self.jid, self.state, self.error_class, self.error_message)
+
+
+class NoResult(OffsiderError, LookupError):
+    """No result is stored for the job, and none will be. The message contains the reason."""
+
+
+class ResultTimeout(OffsiderError, TimeoutError):
+    """The job has not ended in time. It may still run."""
+
+
+class JobCancelled(OffsiderError):
+    """Raised in a running job that was cancelled with ``hard=True``. The job is not retried."""
 
 
 class SoftTimeout(OffsiderError):

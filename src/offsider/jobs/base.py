@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any, ClassVar, Literal, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
 
 from offsider.core.errors import InvalidJob
+from offsider.core.job_id import JobId
 from offsider.core.options import JobDeclaration, JobOptions
 from offsider.core.payload import JobPayload
 from offsider.core.suggestions import nearest
@@ -128,18 +129,46 @@ class Job:
 
     # Now, later, many: as documented in Enqueuer
 
+    @overload
     @classmethod
-    def enqueue(cls: type[Performs[P, R_co]], *args: P.args, **kwargs: P.kwargs) -> str | None:
+    def enqueue(
+        cls: type[Performs[P, Coroutine[Any, Any, T]]], *args: P.args, **kwargs: P.kwargs
+    ) -> JobId[T] | None: ...
+    @overload
+    @classmethod
+    def enqueue(cls: type[Performs[P, R_co]], *args: P.args, **kwargs: P.kwargs) -> JobId[R_co] | None: ...
+    @classmethod
+    def enqueue(cls: type[Performs[P, R_co]], *args: P.args, **kwargs: P.kwargs) -> Any:
         """Store the job to run as soon as a worker is free, and return its jid. See `Enqueuer`."""
         return _enqueuer(cls).enqueue(*args, **kwargs)
 
+    @overload
     @classmethod
-    def enqueue_in(cls: type[Performs[P, R_co]], delay: Delay, /, *args: P.args, **kwargs: P.kwargs) -> str | None:
+    def enqueue_in(
+        cls: type[Performs[P, Coroutine[Any, Any, T]]], delay: Delay, /, *args: P.args, **kwargs: P.kwargs
+    ) -> JobId[T] | None: ...
+    @overload
+    @classmethod
+    def enqueue_in(
+        cls: type[Performs[P, R_co]], delay: Delay, /, *args: P.args, **kwargs: P.kwargs
+    ) -> JobId[R_co] | None: ...
+    @classmethod
+    def enqueue_in(cls: type[Performs[P, R_co]], delay: Delay, /, *args: P.args, **kwargs: P.kwargs) -> Any:
         """Store the job to run after ``delay``, seconds or a timedelta. See `Enqueuer`."""
         return _enqueuer(cls).enqueue_in(delay, *args, **kwargs)
 
+    @overload
     @classmethod
-    def enqueue_at(cls: type[Performs[P, R_co]], when: Moment, /, *args: P.args, **kwargs: P.kwargs) -> str | None:
+    def enqueue_at(
+        cls: type[Performs[P, Coroutine[Any, Any, T]]], when: Moment, /, *args: P.args, **kwargs: P.kwargs
+    ) -> JobId[T] | None: ...
+    @overload
+    @classmethod
+    def enqueue_at(
+        cls: type[Performs[P, R_co]], when: Moment, /, *args: P.args, **kwargs: P.kwargs
+    ) -> JobId[R_co] | None: ...
+    @classmethod
+    def enqueue_at(cls: type[Performs[P, R_co]], when: Moment, /, *args: P.args, **kwargs: P.kwargs) -> Any:
         """Store the job to run at ``when``, an aware datetime or epoch seconds. See `Enqueuer`."""
         return _enqueuer(cls).enqueue_at(when, *args, **kwargs)
 
@@ -163,9 +192,9 @@ class Job:
     @classmethod
     def enqueue_many(
         cls: type[Performs[P, R_co]], calls: Iterable[Call[P] | list[Any] | Long], **how: Unpack[BulkOptions]
-    ) -> list[str | None]: ...
+    ) -> Jids: ...
     @classmethod
-    def enqueue_many(cls: type[Any], calls: Iterable[Any], **how: Unpack[BulkOptions]) -> list[str | None]:
+    def enqueue_many(cls: type[Any], calls: Iterable[Any], **how: Unpack[BulkOptions]) -> Jids:
         """Store many jobs in few round trips and return their jids. See `Enqueuer`."""
         return _enqueuer(cls).enqueue_many(calls, **how)
 
@@ -187,22 +216,46 @@ class Job:
 
     # The same for code on an event loop
 
+    @overload
     @classmethod
-    async def aenqueue(cls: type[Performs[P, R_co]], *args: P.args, **kwargs: P.kwargs) -> str | None:
+    async def aenqueue(
+        cls: type[Performs[P, Coroutine[Any, Any, T]]], *args: P.args, **kwargs: P.kwargs
+    ) -> JobId[T] | None: ...
+    @overload
+    @classmethod
+    async def aenqueue(cls: type[Performs[P, R_co]], *args: P.args, **kwargs: P.kwargs) -> JobId[R_co] | None: ...
+    @classmethod
+    async def aenqueue(cls: type[Performs[P, R_co]], *args: P.args, **kwargs: P.kwargs) -> Any:
         """As `enqueue`, without blocking the event loop."""
         return await _enqueuer(cls).aenqueue(*args, **kwargs)
 
+    @overload
+    @classmethod
+    async def aenqueue_in(
+        cls: type[Performs[P, Coroutine[Any, Any, T]]], delay: Delay, /, *args: P.args, **kwargs: P.kwargs
+    ) -> JobId[T] | None: ...
+    @overload
     @classmethod
     async def aenqueue_in(
         cls: type[Performs[P, R_co]], delay: Delay, /, *args: P.args, **kwargs: P.kwargs
-    ) -> str | None:
+    ) -> JobId[R_co] | None: ...
+    @classmethod
+    async def aenqueue_in(cls: type[Performs[P, R_co]], delay: Delay, /, *args: P.args, **kwargs: P.kwargs) -> Any:
         """As `enqueue_in`, without blocking the event loop."""
         return await _enqueuer(cls).aenqueue_in(delay, *args, **kwargs)
 
+    @overload
+    @classmethod
+    async def aenqueue_at(
+        cls: type[Performs[P, Coroutine[Any, Any, T]]], when: Moment, /, *args: P.args, **kwargs: P.kwargs
+    ) -> JobId[T] | None: ...
+    @overload
     @classmethod
     async def aenqueue_at(
         cls: type[Performs[P, R_co]], when: Moment, /, *args: P.args, **kwargs: P.kwargs
-    ) -> str | None:
+    ) -> JobId[R_co] | None: ...
+    @classmethod
+    async def aenqueue_at(cls: type[Performs[P, R_co]], when: Moment, /, *args: P.args, **kwargs: P.kwargs) -> Any:
         """As `enqueue_at`, without blocking the event loop."""
         return await _enqueuer(cls).aenqueue_at(when, *args, **kwargs)
 
@@ -228,9 +281,9 @@ class Job:
     @classmethod
     async def aenqueue_many(
         cls: type[Performs[P, R_co]], calls: Iterable[Call[P] | list[Any] | Long], **how: Unpack[BulkOptions]
-    ) -> list[str | None]: ...
+    ) -> Jids: ...
     @classmethod
-    async def aenqueue_many(cls: type[Any], calls: Iterable[Any], **how: Unpack[BulkOptions]) -> list[str | None]:
+    async def aenqueue_many(cls: type[Any], calls: Iterable[Any], **how: Unpack[BulkOptions]) -> Jids:
         """As `enqueue_many`, without blocking the event loop."""
         return await _enqueuer(cls).aenqueue_many(calls, **how)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Generic, ParamSpec, Protocol, TypedDict, TypeVar
 
+from offsider.core.job_id import JobId
 from offsider.jobs.declared import Declared
 
 P = ParamSpec("P")
@@ -17,7 +18,7 @@ D_contra = TypeVar("D_contra", contravariant=True)
 
 Delay = float | timedelta
 Due = Delay | datetime | Sequence[Delay | datetime]
-Jids = list[str | None]
+Jids = list[JobId[Any] | None]
 #: A tuple for more parameters than type checkers check.
 Long = tuple[Any, Any, Any, Any, Any, *tuple[Any, ...]]
 

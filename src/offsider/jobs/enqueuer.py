@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, over
 from offsider.client import AsyncClient, Client
 from offsider.client.times import expected_time
 from offsider.core.errors import InvalidArguments, InvalidOptions
+from offsider.core.job_id import JobId
 from offsider.core.options import JobOptions, merge_options, wire_options
 from offsider.jobs.call import BulkOptions, Call, Delay, Due, Jids, Long, Takes1, Takes2, Takes3, Takes4
 from offsider.jobs.clients import ClientSource, async_client_for, client_for
@@ -34,7 +35,7 @@ OF_OTHERS = {
     "apply": "run_inline",
     "delay": "enqueue",
     "perform_bulk": "enqueue_many",
-    "result": "nothing: results are not stored",
+    "result": "the id that enqueue returned: jid.result()",
     "retry": "an exception, or raise Reschedule(seconds)",
     "s": "call",
     "schedule": "enqueue_in or enqueue_at",
@@ -87,15 +88,31 @@ class Enqueuer(Generic[P, R_co]):
 
     # Now, later, many
 
-    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> str | None:
+    @overload
+    def enqueue(self: Enqueuer[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs) -> JobId[T] | None: ...
+    @overload
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobId[R_co] | None: ...
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Any:
         """Store the job to run as soon as a worker is free, and return its jid."""
         return self._push(self._now_item(args, kwargs))
 
-    def enqueue_in(self, delay: Delay, /, *args: P.args, **kwargs: P.kwargs) -> str | None:
+    @overload
+    def enqueue_in(
+        self: Enqueuer[P, Coroutine[Any, Any, T]], delay: Delay, /, *args: P.args, **kwargs: P.kwargs
+    ) -> JobId[T] | None: ...
+    @overload
+    def enqueue_in(self, delay: Delay, /, *args: P.args, **kwargs: P.kwargs) -> JobId[R_co] | None: ...
+    def enqueue_in(self, delay: Delay, /, *args: P.args, **kwargs: P.kwargs) -> Any:
         """Store the job to run after ``delay``, seconds or a timedelta, and return its jid."""
         return self._push(self._later_item(delay, args, kwargs))
 
-    def enqueue_at(self, when: Moment, /, *args: P.args, **kwargs: P.kwargs) -> str | None:
+    @overload
+    def enqueue_at(
+        self: Enqueuer[P, Coroutine[Any, Any, T]], when: Moment, /, *args: P.args, **kwargs: P.kwargs
+    ) -> JobId[T] | None: ...
+    @overload
+    def enqueue_at(self, when: Moment, /, *args: P.args, **kwargs: P.kwargs) -> JobId[R_co] | None: ...
+    def enqueue_at(self, when: Moment, /, *args: P.args, **kwargs: P.kwargs) -> Any:
         """Store the job to run at ``when``, an aware datetime or epoch seconds; immediately if it is in the past.
 
         A number below 1e9 counts as seconds from now, as in Sidekiq.
@@ -113,9 +130,7 @@ class Enqueuer(Generic[P, R_co]):
         self: Takes4[A, B, C, D], calls: Iterable[tuple[A, B, C, D]], **how: Unpack[BulkOptions]
     ) -> Jids: ...
     @overload
-    def enqueue_many(
-        self, calls: Iterable[Call[P] | list[Any] | Long], **how: Unpack[BulkOptions]
-    ) -> list[str | None]: ...
+    def enqueue_many(self, calls: Iterable[Call[P] | list[Any] | Long], **how: Unpack[BulkOptions]) -> Jids: ...
     def enqueue_many(
         self,
         calls: Iterable[Any],
@@ -123,7 +138,7 @@ class Enqueuer(Generic[P, R_co]):
         at: Due | None = None,
         spread_interval: float | timedelta | None = None,
         batch_size: int | None = None,
-    ) -> list[str | None]:
+    ) -> Jids:
         """Store many jobs in few round trips and return their jids, one for each call.
 
         Args:
@@ -163,15 +178,33 @@ class Enqueuer(Generic[P, R_co]):
 
     # The same for code on an event loop
 
-    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> str | None:
+    @overload
+    async def aenqueue(
+        self: Enqueuer[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs
+    ) -> JobId[T] | None: ...
+    @overload
+    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobId[R_co] | None: ...
+    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Any:
         """As `enqueue`, without blocking the event loop."""
         return await self._apush(self._now_item(args, kwargs))
 
-    async def aenqueue_in(self, delay: Delay, /, *args: P.args, **kwargs: P.kwargs) -> str | None:
+    @overload
+    async def aenqueue_in(
+        self: Enqueuer[P, Coroutine[Any, Any, T]], delay: Delay, /, *args: P.args, **kwargs: P.kwargs
+    ) -> JobId[T] | None: ...
+    @overload
+    async def aenqueue_in(self, delay: Delay, /, *args: P.args, **kwargs: P.kwargs) -> JobId[R_co] | None: ...
+    async def aenqueue_in(self, delay: Delay, /, *args: P.args, **kwargs: P.kwargs) -> Any:
         """As `enqueue_in`, without blocking the event loop."""
         return await self._apush(self._later_item(delay, args, kwargs))
 
-    async def aenqueue_at(self, when: Moment, /, *args: P.args, **kwargs: P.kwargs) -> str | None:
+    @overload
+    async def aenqueue_at(
+        self: Enqueuer[P, Coroutine[Any, Any, T]], when: Moment, /, *args: P.args, **kwargs: P.kwargs
+    ) -> JobId[T] | None: ...
+    @overload
+    async def aenqueue_at(self, when: Moment, /, *args: P.args, **kwargs: P.kwargs) -> JobId[R_co] | None: ...
+    async def aenqueue_at(self, when: Moment, /, *args: P.args, **kwargs: P.kwargs) -> Any:
         """As `enqueue_at`, without blocking the event loop."""
         return await self._apush(self._later_item(when, args, kwargs))
 
@@ -188,9 +221,7 @@ class Enqueuer(Generic[P, R_co]):
         self: Takes4[A, B, C, D], calls: Iterable[tuple[A, B, C, D]], **how: Unpack[BulkOptions]
     ) -> Jids: ...
     @overload
-    async def aenqueue_many(
-        self, calls: Iterable[Call[P] | list[Any] | Long], **how: Unpack[BulkOptions]
-    ) -> list[str | None]: ...
+    async def aenqueue_many(self, calls: Iterable[Call[P] | list[Any] | Long], **how: Unpack[BulkOptions]) -> Jids: ...
     async def aenqueue_many(
         self,
         calls: Iterable[Any],
@@ -198,7 +229,7 @@ class Enqueuer(Generic[P, R_co]):
         at: Due | None = None,
         spread_interval: float | timedelta | None = None,
         batch_size: int | None = None,
-    ) -> list[str | None]:
+    ) -> Jids:
         """As `enqueue_many`, without blocking the event loop."""
         client = async_client_for(self.declared, self._client)
         item = self._bulk_item(client, calls, at)
@@ -216,13 +247,13 @@ class Enqueuer(Generic[P, R_co]):
 
     # How
 
-    def _push(self, item: dict[str, Any]) -> str | None:
+    def _push(self, item: dict[str, Any]) -> JobId[Any] | None:
         if self.declared.obstacle:
             self.declared.warn_once()
         client = client_for(self.declared, self._client)
         return client.push(self._checked(client, item))
 
-    async def _apush(self, item: dict[str, Any]) -> str | None:
+    async def _apush(self, item: dict[str, Any]) -> JobId[Any] | None:
         if self.declared.obstacle:
             self.declared.warn_once()
         client = async_client_for(self.declared, self._client)

@@ -1,0 +1,187 @@
+"""``JobId``: the id of a stored job, through which its state and its result can be read.
+
+The extension ``offsider.ext.results`` implements the methods; this module declares their interface.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar
+
+from offsider.core.errors import ConfigurationError
+
+R_co = TypeVar("R_co", covariant=True)
+
+State: TypeAlias = Literal[
+    "untracked",
+    "scheduled",
+    "queued",
+    "running",
+    "retrying",
+    "succeeded",
+    "failed",
+    "dead",
+    "discarded",
+    "cancelled",
+    "expired",
+]
+"""The state of a job; ``untracked`` if none is stored, for example because it has expired."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What a running job reported last with ``current_job().progress(done, total, message)``."""
+
+    done: float
+    total: float | None = None
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class JobInfo:
+    """All that is stored about a tracked job.
+
+    Attributes:
+        jid: its id.
+        state: its state.
+        name: the name of the job; empty if it is untracked.
+        changed_at: when the state was written, in epoch seconds; 0 if it is untracked.
+        due_at: when it is due, in epoch seconds; None unless it is scheduled.
+        process: identity of the process of its last run, ``host:pid:nonce``; empty before.
+        duration_ms: duration of its last finished run; None before.
+        progress: of its last run, if it reported any.
+        error_class, error_message: the error of its last run; empty without one.
+        without_result: why it has no stored result although it has succeeded; empty if it has one.
+    """
+
+    jid: str
+    state: State
+    name: str = ""
+    changed_at: float = 0.0
+    due_at: float | None = None
+    process: str = ""
+    duration_ms: int | None = None
+    progress: Progress | None = None
+    error_class: str = ""
+    error_message: str = ""
+    without_result: str = ""
+
+
+class JobResults(Protocol):
+    """Reads and cancels the jobs of one server; see `JobId`. Must be thread-safe."""
+
+    def info(self, jid: str) -> JobInfo: ...
+    def result(self, jid: str, timeout: float | None) -> Any: ...
+    def cancel(self, jid: str, *, hard: bool) -> bool: ...
+    async def ainfo(self, jid: str) -> JobInfo: ...
+    async def aresult(self, jid: str, timeout: float | None) -> Any: ...  # noqa: ASYNC109 - see `JobId.aresult`
+    async def acancel(self, jid: str, *, hard: bool) -> bool: ...
+
+
+class HasResults(Protocol):
+    """A server whose jobs can be read: `Installation`."""
+
+    @property
+    def results(self) -> JobResults: ...
+
+
+class JobId(str, Generic[R_co]):
+    """The id of a stored job: a string, with methods that read the state and the result of the job.
+
+    ::
+
+        jid = report.enqueue(7)
+        jid.status()                # "queued"
+        jid.result(timeout=30)      # what the job returned
+
+    Type checkers know the type of the result. A pickled `JobId` is a plain string; `offsider.lookup` makes one from a
+    string. The methods need the extension ``Results``, and raise ConfigurationError without it; RedisUnavailable if the
+    server does not answer.
+    """
+
+    __slots__ = ("_here",)
+
+    _here: HasResults
+
+    @classmethod
+    def at(cls, here: HasResults, jid: str) -> JobId[Any]:
+        """Return the id of a job of a server."""
+        made: JobId[Any] = cls(jid)
+        made._here = here
+        return made
+
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        return str, (str(self),)
+
+    def __copy__(self) -> JobId[R_co]:
+        return self
+
+    def __deepcopy__(self, memo: object) -> JobId[R_co]:
+        return self
+
+    def status(self) -> State:
+        """Return the state of the job; ``"untracked"`` if none is stored."""
+        return self.info().state
+
+    def info(self) -> JobInfo:
+        """Return the state of the job with its times, progress and error."""
+        return self._results.info(str(self))
+
+    def result(self, timeout: float | None = None) -> R_co:
+        """Wait until the job ends, and return its result.
+
+        Waiting sends no commands to the server.
+
+        Args:
+            timeout: maximum wait in seconds; 0 does not wait, None waits without limit.
+
+        Raises:
+            JobFailed: the job failed for good, was discarded or cancelled, or has expired.
+            ResultTimeout: it has not ended in time. It is also a TimeoutError.
+            NoResult: there is no result: the job is not tracked, does not keep its result, or the result has expired,
+                is too large or is not JSON.
+        """
+        found: R_co = self._results.result(str(self), timeout)
+        return found
+
+    def cancel(self, *, hard: bool = False) -> bool:
+        """Cancel the job: remove it if it waits, ask it to stop if it runs.
+
+        A running job sees ``current_job().cancelled`` within a second; an ``async def`` job gets a CancelledError. It
+        is not retried, whatever it raises.
+
+        Args:
+            hard: also raise `JobCancelled` in a job that runs in a thread. Python cannot raise it during a system call
+                or in C code; such a job ends as cancelled when it returns.
+
+        Returns:
+            Whether the job was removed, or asked to stop. False if it has ended, or does not exist.
+        """
+        return self._results.cancel(str(self), hard=hard)
+
+    async def astatus(self) -> State:
+        """As `status`, without blocking the event loop."""
+        return (await self.ainfo()).state
+
+    async def ainfo(self) -> JobInfo:
+        """As `info`, without blocking the event loop."""
+        return await self._results.ainfo(str(self))
+
+    async def aresult(self, timeout: float | None = None) -> R_co:  # noqa: ASYNC109 - the parameter of `result`
+        """As `result`, without blocking the event loop."""
+        found: R_co = await self._results.aresult(str(self), timeout)
+        return found
+
+    async def acancel(self, *, hard: bool = False) -> bool:
+        """As `cancel`, without blocking the event loop."""
+        return await self._results.acancel(str(self), hard=hard)
+
+    @property
+    def _results(self) -> JobResults:
+        try:
+            here = self._here
+        except AttributeError:
+            raise ConfigurationError(
+                f"this JobId was made from a string: call offsider.lookup({str(self)!r}), which knows the server"
+            ) from None
+        return here.results

@@ -1,0 +1,106 @@
+"""The id of a job: a string that reads the state and the result of the job."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import json
+import pickle
+
+import pytest
+
+import offsider
+from offsider import Config, ConfigurationError, JobFailed, JobId, JobInfo, lookup
+from offsider.client import Client
+from offsider.config.installation import Installation
+from offsider.core.arguments import are_plain, check_json
+
+
+class Results:
+    """Returns what it was asked."""
+
+    def info(self, jid):
+        return JobInfo(jid, "running")
+
+    def result(self, jid, timeout):
+        return [jid, timeout]
+
+    def cancel(self, jid, *, hard):
+        return (jid, hard)
+
+    async def ainfo(self, jid):
+        return self.info(jid)
+
+    async def aresult(self, jid, timeout):  # noqa: ASYNC109 - the interface
+        return self.result(jid, timeout)
+
+    async def acancel(self, jid, *, hard):
+        return self.cancel(jid, hard=hard)
+
+
+@pytest.fixture
+def config():
+    config = Config()
+    config.results = lambda here: Results()
+    return config
+
+
+def test_its_methods_ask_the_extension(config):
+    jid = JobId.at(Installation.of(config), "abc")
+    assert jid == "abc"
+    assert jid.status() == "running"
+    assert jid.info() == JobInfo("abc", "running")
+    assert jid.result(timeout=5) == ["abc", 5]
+    assert jid.cancel(hard=True) == ("abc", True)
+
+
+def test_its_asynchronous_methods_do_the_same(config):
+    async def ask():
+        jid = JobId.at(Installation.of(config), "abc")
+        return await jid.astatus(), await jid.ainfo(), await jid.aresult(5), await jid.acancel()
+
+    assert asyncio.run(ask()) == ("running", JobInfo("abc", "running"), ["abc", 5], ("abc", False))
+
+
+def test_without_the_extension_the_error_names_it():
+    jid = JobId.at(Installation.of(Config()), "abc")
+    with pytest.raises(ConfigurationError, match=r"call config\.use\(Results\(\)\), imported from offsider\.ext\.res"):
+        jid.status()
+
+
+def test_one_made_from_a_string_names_lookup():
+    with pytest.raises(ConfigurationError, match=r"call offsider\.lookup\('abc'\)"):
+        JobId("abc").status()
+
+
+def test_lookup_makes_one_from_a_string(monkeypatch, config):
+    monkeypatch.setattr("offsider.config.installation.default_config", lambda: config)
+    assert lookup("abc").result() == ["abc", None]
+    assert offsider.lookup is lookup
+    with pytest.raises(ConfigurationError, match="no server"):
+        lookup("abc", "nowhere")
+
+
+def test_a_copy_keeps_the_server_and_a_pickle_is_a_plain_string(config):
+    jid = JobId.at(Installation.of(config), "abc")
+    assert copy.copy(jid) is jid
+    assert copy.deepcopy([jid])[0] is jid
+    unpickled = pickle.loads(pickle.dumps(jid))
+    assert unpickled == "abc"
+    assert type(unpickled) is str
+
+
+def test_it_is_an_argument_of_jobs_like_any_string(config):
+    jid = JobId.at(Installation.of(config), "abc")
+    assert are_plain([jid])
+    assert check_json({"jid": [jid]}) is None
+    assert json.dumps([jid]) == '["abc"]'
+    prepared = Client(config).prepare(Client(config).build({"class": "X", "args": [jid]}))
+    assert json.loads(prepared.raw)["args"] == ["abc"]
+
+
+def test_the_error_of_a_failed_job_survives_pickling():
+    error = pickle.loads(pickle.dumps(JobFailed("abc", "dead", "ValueError", "no")))
+    assert str(error) == "job abc has ended as dead: ValueError: no"
+    assert (error.jid, error.state, error.error_class, error.error_message) == ("abc", "dead", "ValueError", "no")
+    assert str(JobFailed("abc", "cancelled")) == "job abc has ended as cancelled"
