@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from offsider.config.hooks import Extension
     from offsider.config.installation import Installation
     from offsider.core.errors import (
+        BatchFinished,
+        BatchSpansServers,
         ConfigurationError,
         Discard,
         HardTimeout,
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
         Skip,
         SoftTimeout,
         TooManyReschedules,
+        UnknownBatch,
         UnknownJob,
         UnsupportedServer,
     )
@@ -65,6 +68,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AsyncClient",
+    "BatchFinished",
+    "BatchSpansServers",
     "Client",
     "ClientMiddleware",
     "Config",
@@ -110,6 +115,7 @@ __all__ = [
     "Skip",
     "SoftTimeout",
     "TooManyReschedules",
+    "UnknownBatch",
     "UnknownJob",
     "UnsupportedServer",
     "bind_context",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import timedelta
-from functools import partial
 from typing import Any
 
 from offsider.client import bulk
 from offsider.client.base import AfterCommit, BaseClient, take_replicas
+from offsider.client.collecting import Collector
 from offsider.client.delivery import Delivery
 from offsider.client.prepared import Prepared
 from offsider.client.sync import Client
@@ -57,9 +58,7 @@ class AsyncClient(BaseClient):
         push = self.build(payload)
         if defer is None:
             return await self.store(push, wait_replicas)
-        deferred = self._deferred([push], lambda: [self._blocking.store(push, wait_replicas)])
-        await _call(defer, deferred)
-        return self._job_id(deferred.jids[0], push.server)
+        return (await self._defer(defer, [push], wait_replicas))[0]
 
     async def push_bulk(
         self,
@@ -76,9 +75,7 @@ class AsyncClient(BaseClient):
         jids: list[JobId[Any] | None] = []
         if defer is not None:
             for pushes in planned.pushes(self._preparer):
-                deferred = self._deferred(pushes, partial(self._blocking.store_all, pushes, wait_replicas))
-                await _call(defer, deferred)
-                jids += [self._job_id(jid, pushes[0].server) for jid in deferred.jids]
+                jids += await self._defer(defer, pushes, wait_replicas)
             return jids
         for batch in planned.batches(self._preparer):
             stopped = await self._store([job for job in batch if job is not None], wait_replicas)
@@ -103,6 +100,16 @@ class AsyncClient(BaseClient):
         stopped = await self._store([prepared], wait_replicas)
         return None if stopped else self._job_id(prepared.jid, prepared.server)
 
+    async def _defer(
+        self, hook: AfterCommit | Collector, pushes: Sequence[Push], wait_replicas: int
+    ) -> list[JobId[Any] | None]:
+        deferred = self._deferred(self._blocking, pushes, wait_replicas)
+        if not isinstance(hook, Collector):
+            await call_hook(hook, deferred)
+        elif hook.add(deferred):
+            await asyncio.to_thread(hook.flush)
+        return [self._job_id(jid, pushes[0].server) for jid in deferred.jids]
+
     async def _store(self, jobs: Sequence[Prepared], wait_replicas: int) -> Collection[str]:
         if not jobs:
             return ()
@@ -122,8 +129,8 @@ class AsyncClient(BaseClient):
         return delivery.stopped
 
 
-async def _call(defer: AfterCommit, callback: Callable[[], None]) -> None:
-    """Call the hook on the loop, or where Django refuses that, in the thread of its synchronous code."""
+async def call_hook(defer: AfterCommit, callback: Callable[[], None]) -> None:
+    """Call ``after_commit`` on the loop, or where Django refuses that, in the thread of its synchronous code."""
     try:
         defer(callback)
     except Exception as error:

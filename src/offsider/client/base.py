@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 from offsider.client.client_registry import ClientRegistry
+from offsider.client.collecting import Collector, collector
+from offsider.client.deferred import Deferred, StoresPushes
 from offsider.client.delivery import WAIT_TIMEOUT_MS
 from offsider.client.prepared import Prepared, declared_of
 from offsider.client.preparer import Preparer
@@ -66,15 +68,17 @@ class BaseClient:
 
     def _take_hook(
         self, payload: Mapping[str, Any], wait_replicas: int
-    ) -> tuple[Mapping[str, Any], AfterCommit | None]:
+    ) -> tuple[Mapping[str, Any], AfterCommit | Collector | None]:
         """Return the payload without ``after_commit`` and ``outbox``, and the hook that this push waits for, if any.
 
-        Raises InvalidOptions if one of them is invalid, or ``wait_replicas`` is given for a push through the outbox.
+        Raises InvalidOptions if one of them is invalid, ``wait_replicas`` is given for a push through the outbox, or
+        that push is collected.
         """
-        outbox = self.config.outbox
+        outbox, block = self.config.outbox, collector()
         if (
             self.config.after_commit is None
             and outbox is None
+            and block is None
             and "after_commit" not in payload
             and "outbox" not in payload
         ):
@@ -92,7 +96,12 @@ class BaseClient:
             boxed = given.get("outbox", boxed if waits else False)
             payload = rest
         if outbox is None or not (outbox.default and waits if boxed is None else boxed) or test_mode.current():
-            return payload, self.config.after_commit if waits else None
+            return payload, block or (self.config.after_commit if waits else None)
+        if block is not None:
+            raise InvalidOptions(
+                f"{job.name if job else payload.get('class')}: a push of a batch cannot go through the outbox, because "
+                "the batch is stored at once: pass outbox=False"
+            )
         hook = outbox.hook()
         if hook is None:
             return payload, self.config.after_commit if waits else None
@@ -108,55 +117,14 @@ class BaseClient:
         limit = self._timeout_seconds or self.config.client.push_timeout_seconds
         return deadline_after(limit + (WAIT_TIMEOUT_MS / 1000 if wait_replicas else 0))
 
-    def _deferred(self, pushes: Sequence[Push], store: Callable[[], Sequence[str | None]]) -> Deferred:
-        """Return pushes for after the commit, or for the outbox. Invalid arguments raise immediately."""
+    def _deferred(self, client: StoresPushes, pushes: Sequence[Push], wait_replicas: int) -> Deferred:
+        """Return pushes for later: after the commit, for the outbox or a collector. Invalid arguments raise now."""
         for push in pushes:
             self._preparer.check_for_later(push)
-        deferred = Deferred(pushes, store, self._prepare_for_outbox)
+        deferred = Deferred(client, pushes, wait_replicas)
         if test_mode.current() is not None:
             test_mode.waiting.add(deferred)
         return deferred
-
-    def _prepare_for_outbox(self, push: Push) -> Prepared | None:
-        prepared = self.prepare(push)
-        return prepared and prepared._replace(server=prepared.server or self.installation.server)
-
-
-class Deferred:
-    """The callback of pushes that wait for a commit; the outbox takes their jobs instead.
-
-    Args:
-        pushes: the pushes.
-        store: stores them; returns their ids, with None for each job that middleware or the push guard stopped.
-        prepare: prepares one of them for the outbox.
-
-    Attributes:
-        jids: the ids; once stored or prepared, with None for each job that was stopped.
-    """
-
-    def __init__(
-        self,
-        pushes: Sequence[Push],
-        store: Callable[[], Sequence[str | None]],
-        prepare: Callable[[Push], Prepared | None],
-    ) -> None:
-        self.jids: Sequence[str | None] = [push.payload.get("jid", "") for push in pushes]
-        self._pushes = pushes
-        self._store = store
-        self._prepare = prepare
-        self._prepared: Sequence[Prepared] | None = None
-
-    def __call__(self) -> None:
-        test_mode.waiting.discard(self)
-        self.jids = self._store()
-
-    def prepare(self) -> Sequence[Prepared]:
-        """See `offsider.config.outbox.PendingPushes`."""
-        if self._prepared is None:
-            jobs = [self._prepare(push) for push in self._pushes]
-            self.jids = [None if job is None else job.jid for job in jobs]
-            self._prepared = [job for job in jobs if job is not None]
-        return self._prepared
 
 
 def check_push(payload: object) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
-from functools import partial
 from typing import Any
 
 from offsider.client import bulk
-from offsider.client.base import BaseClient, take_replicas
+from offsider.client.base import AfterCommit, BaseClient, take_replicas
+from offsider.client.collecting import Collector
 from offsider.client.delivery import Delivery
 from offsider.client.event_loop import warn_on_event_loop
 from offsider.client.prepared import Prepared
@@ -71,9 +71,7 @@ class Client(BaseClient):
         if defer is None:
             warn_on_event_loop(self.config)
             return self.store(push, wait_replicas)
-        deferred = self._deferred([push], lambda: [self.store(push, wait_replicas)])
-        defer(deferred)
-        return self._job_id(deferred.jids[0], push.server)
+        return self._defer(defer, [push], wait_replicas)[0]
 
     def push_bulk(
         self,
@@ -112,13 +110,11 @@ class Client(BaseClient):
         jids: list[JobId[Any] | None] = []
         if defer is not None:
             for pushes in planned.pushes(self._preparer):
-                deferred = self._deferred(pushes, partial(self.store_all, pushes, wait_replicas))
-                defer(deferred)
-                jids += [self._job_id(jid, pushes[0].server) for jid in deferred.jids]
+                jids += self._defer(defer, pushes, wait_replicas)
             return jids
         warn_on_event_loop(self.config)
         for batch in planned.batches(self._preparer):
-            stopped = self._store([job for job in batch if job is not None], wait_replicas)
+            stopped = self.store_prepared([job for job in batch if job is not None], wait_replicas)
             jids += [None if job is None or job.jid in stopped else self._job_id(job.jid, job.server) for job in batch]
         return jids
 
@@ -137,17 +133,27 @@ class Client(BaseClient):
         prepared = self.prepare(push)
         if prepared is None:
             return None
-        stopped = self._store([prepared], wait_replicas)
+        stopped = self.store_prepared([prepared], wait_replicas)
         return None if stopped else self._job_id(prepared.jid, prepared.server)
 
     def store_all(self, pushes: Sequence[Push], wait_replicas: int = 0) -> list[str | None]:
         """As `store`, for the pushes of one job in one round trip; returns their jids."""
         batch = [self.prepare(push) for push in pushes]
-        stopped = self._store([job for job in batch if job is not None], wait_replicas)
+        stopped = self.store_prepared([job for job in batch if job is not None], wait_replicas)
         return [None if job is None or job.jid in stopped else job.jid for job in batch]
 
-    def _store(self, jobs: Sequence[Prepared], wait_replicas: int) -> Collection[str]:
-        """Store jobs; returns the jids of those that the push guard stopped."""
+    def _defer(
+        self, hook: AfterCommit | Collector, pushes: Sequence[Push], wait_replicas: int
+    ) -> list[JobId[Any] | None]:
+        deferred = self._deferred(self, pushes, wait_replicas)
+        if not isinstance(hook, Collector):
+            hook(deferred)
+        elif hook.add(deferred):
+            hook.flush()
+        return [self._job_id(jid, pushes[0].server) for jid in deferred.jids]
+
+    def store_prepared(self, jobs: Sequence[Prepared], wait_replicas: int = 0) -> Collection[str]:
+        """Store jobs of one server; returns the jids of those that the push guard stopped."""
         if not jobs:
             return ()
         sink = test_mode.current()

@@ -10,6 +10,9 @@
     │   ├── InvalidArguments                not JSON, or they do not match the signature
     │   │   └── PayloadTooLarge             larger than payload_limit_bytes
     │   └── InvalidOptions                  unknown or invalid option
+    │       └── BatchSpansServers           a job of a batch is for another server
+    ├── UnknownBatch (LookupError)          there is no such batch, or it has expired
+    ├── BatchFinished                       the batch has succeeded and takes no more jobs
     ├── UnknownJob (LookupError)            no job is registered under this name
     ├── MalformedPayload (ValueError)       stored bytes that are not a job
     ├── NoCurrentJob (LookupError)          current_job() outside a job
@@ -87,6 +90,18 @@ class PayloadTooLarge(InvalidArguments):
 
 class InvalidOptions(InvalidJob):
     """An option is unknown or invalid: ``retry=-1``, ``retry`` with ``retry_for``, a bad queue name."""
+
+
+class BatchSpansServers(InvalidOptions):
+    """A job, callback or child of a batch is for another server than the batch."""
+
+
+class UnknownBatch(OffsiderError, LookupError):
+    """There is no batch with this bid on this server, or it has expired; or the running job has no batch."""
+
+
+class BatchFinished(OffsiderError):
+    """The batch has succeeded, so it takes no more jobs: its callbacks have been pushed."""
 
 
 class UnknownJob(OffsiderError, LookupError):

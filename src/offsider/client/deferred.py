@@ -1,0 +1,60 @@
+"""Pushes that are stored later: after a commit, by the outbox, or by a collector."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from offsider.client.prepared import Prepared
+from offsider.config import test_mode
+from offsider.config.installation import Installation
+from offsider.runtime.middleware import Push
+
+
+class StoresPushes(Protocol):
+    """The part of `Client` that stores the pushes."""
+
+    installation: Installation
+
+    def prepare(self, push: Push) -> Prepared | None: ...
+    def store_all(self, pushes: Sequence[Push], wait_replicas: int = 0) -> list[str | None]: ...
+
+
+class Deferred:
+    """The callback of pushes that wait for a commit; the outbox and collectors take their jobs instead.
+
+    Args:
+        client: stores the pushes.
+        pushes: the pushes.
+        wait_replicas: the number of replicas that they wait for.
+
+    Attributes:
+        installation: the server of pushes that name none.
+        pushes, wait_replicas: as given.
+        jids: the ids; once stored or prepared, with None for each job that was stopped.
+    """
+
+    def __init__(self, client: StoresPushes, pushes: Sequence[Push], wait_replicas: int = 0) -> None:
+        self.jids: Sequence[str | None] = [push.payload.get("jid", "") for push in pushes]
+        self.installation = client.installation
+        self.pushes = pushes
+        self.wait_replicas = wait_replicas
+        self._client = client
+        self._prepared: Sequence[Prepared] | None = None
+
+    def __call__(self) -> None:
+        test_mode.waiting.discard(self)
+        self.jids = self._client.store_all(self.pushes, self.wait_replicas)
+
+    def prepare(self) -> Sequence[Prepared]:
+        """See `offsider.config.outbox.PendingPushes`."""
+        test_mode.waiting.discard(self)
+        if self._prepared is None:
+            jobs = [self._prepare(push) for push in self.pushes]
+            self.jids = [None if job is None else job.jid for job in jobs]
+            self._prepared = [job for job in jobs if job is not None]
+        return self._prepared
+
+    def _prepare(self, push: Push) -> Prepared | None:
+        prepared = self._client.prepare(push)
+        return prepared and prepared._replace(server=prepared.server or self.installation.server)

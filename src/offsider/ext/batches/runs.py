@@ -1,0 +1,159 @@
+"""Outcomes of members and callbacks, in the script that writes them.
+
+============================================  =========================================================
+outcome of the run                            effect on the batch
+============================================  =========================================================
+succeeded, skipped or expired                 the member has succeeded
+failed, will be retried                       the member has run
+died, discarded, or failed without a retry    the member died
+rescheduled, interrupted, stranded, deferred  none
+============================================  =========================================================
+
+A member that is removed without a run (deleted, killed, quarantined, a poison pill, stranded for too long) counts as
+died, with a script of its own. It may still succeed later, for example after an operator retried it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from offsider.config.installation import Installation
+from offsider.core.errors import MalformedPayload, RedisFailure, RedisUnavailable, Shutdown
+from offsider.core.outcome import Failed, Rescheduled
+from offsider.core.payload import decode
+from offsider.ext.batches import store
+from offsider.ext.batches.block import check_member
+from offsider.ext.batches.runtime import BID, CALLBACK_OF, Installed, lineages
+
+if TYPE_CHECKING:
+    from offsider.config.config import Config
+    from offsider.core.outcome import Destination, Outcome
+    from offsider.core.payload import JobPayload
+    from offsider.runtime.context import JobContext
+    from offsider.runtime.events import JobRemoved
+    from offsider.runtime.middleware import Push
+    from offsider.storage.effects import Effect
+    from offsider.storage.scripts import Argument
+
+OUTAGE_SECONDS = 1.0
+REFUSED_SECONDS = 10.0
+_SUCCESSES = frozenset({"succeeded", "skipped", "expired"})
+_KEYS_BYTES = tuple(f'"{key}"'.encode() for key in (BID, CALLBACK_OF))
+
+
+class Joins:
+    """The effects of pushes: members join their batch."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+
+    def concerns(self, push: Push) -> bool:
+        return BID in push.payload
+
+    def effects(self, push: Push, at: float | None) -> Sequence[Effect]:
+        del at
+        payload = cast("Mapping[str, Any]", push.payload)
+        bid, jid = payload[BID], payload.get("jid")
+        if not isinstance(bid, str) or not isinstance(jid, str):
+            return ()
+        check_member(payload)
+        return [store.joining(Installation.of(self._config, push.server).redis.keys, bid, jid)]
+
+
+class Runs:
+    """The admission of members and callbacks, and a listener for jobs that die or are removed without a run."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+
+    def install(self) -> None:
+        self._config.push_effects.append(Joins(self._config))
+        self._config.admissions.insert(0, self.admit)  # an outcome of another admission must not go unnoticed
+        self._config.on("job_removed", self._removed)
+        self._config.death_handlers.append(self._died)
+
+    def admit(self, job: JobContext, call_next: Callable[[JobContext], Outcome]) -> Outcome:
+        """Add the effect of the outcome."""
+        payload = cast("Mapping[str, Any]", job.payload)
+        bid, is_member = _batch_of(payload)
+        if not bid or not job.process:
+            return call_next(job)
+        here = Installation.of(self._config)
+        try:
+            lineage = self._lineage(here, bid, job)
+        except RedisFailure as error:
+            self._config.handle_error(error, {"context": "reading the batch of a job", "job": job.payload})
+            return Rescheduled(REFUSED_SECONDS, "cannot read its batch")
+        if lineage:
+            lives = Installed.of(self._config).lives(self._config)
+
+            def head(outcome: Outcome, goes: Destination) -> Sequence[Argument] | None:
+                event = _event(outcome, goes, is_member=is_member)
+                about = f"{job.name}: {type(outcome.error).__name__}" if isinstance(outcome, Failed) else job.name
+                return None if event is None else (event, job.jid, about, lives.success, lives.dead)
+
+            job.effects += (store.outcome(here.redis.keys, lineage, head),)
+        return call_next(job)
+
+    def _lineage(self, here: Installation, bid: str, job: JobContext) -> store.Lineage:
+        reported = False
+        while True:
+            try:
+                return lineages(here).of(bid)
+            except RedisUnavailable as error:
+                if not reported:
+                    self._config.handle_error(error, {"context": "reading the batch of a job", "job": job.payload})
+                reported = True
+                if job.stopping:
+                    raise Shutdown from None
+                time.sleep(OUTAGE_SECONDS)
+
+    def _died(self, payload: JobPayload, error: BaseException | None) -> None:
+        why = "" if error is None else f": {type(error).__name__}"
+        self._lost(cast("Mapping[str, Any]", payload), why, "")
+
+    def _removed(self, news: JobRemoved) -> None:
+        if not any(key in news.raw for key in _KEYS_BYTES):  # most jobs
+            return
+        try:
+            payload = decode(news.raw)
+        except MalformedPayload:
+            return
+        self._lost(cast("Mapping[str, Any]", payload), f": removed ({news.how})", news.server)
+
+    def _lost(self, payload: Mapping[str, Any], why: str, server: str) -> None:
+        bid, is_member = _batch_of(payload)
+        jid = payload.get("jid")
+        if not bid or not isinstance(jid, str):
+            return
+        here = Installation.of(self._config, server)
+        try:
+            lineage = lineages(here).of(bid)
+            if lineage:
+                lives = Installed.of(self._config).lives(self._config)
+                event = "died" if is_member else "broken"
+                about = f"{payload.get('class')}{why}"
+                here.redis.run(*store.advancing(here.redis.keys, lineage, lives, event, jid, about))
+        except RedisFailure as error:
+            self._config.handle_error(error, {"context": "noting a dead job in its batch", "job": payload})
+
+
+def _batch_of(payload: Mapping[str, Any]) -> tuple[str, bool]:
+    """Return the batch of a job, and whether it is a member; empty without a batch."""
+    bid, callback_of = payload.get(BID), payload.get(CALLBACK_OF)
+    if isinstance(bid, str):
+        return bid, True
+    return (callback_of, False) if isinstance(callback_of, str) else ("", False)
+
+
+def _event(outcome: Outcome, goes: Destination, *, is_member: bool) -> str | None:
+    """Return the event of ``advance.lua``; None if the outcome changes nothing."""
+    if goes == "retry" and isinstance(outcome, Failed):
+        return "failed" if is_member else None
+    if goes not in ("gone", "dead", "quarantine"):
+        return None
+    if goes == "gone" and outcome.name in _SUCCESSES:
+        return "succeeded" if is_member else "called"
+    return "died" if is_member else "broken"

@@ -1,0 +1,233 @@
+"""Batches in Redis. The names of the keys are those of Sidekiq Pro; their contents are offsider's.
+
+==================  ======  ===================================================  ==================================
+key                 type    contents                                             expires
+==================  ======  ===================================================  ==================================
+``batches``         zset    bid -> expiry of the batch, in epoch seconds         never (old entries are trimmed)
+``b-<bid>``         hash    description, times, callbacks                        30 days after its last block; a
+                                                                                 day after success; with a dead
+                                                                                 job like the dead set
+``b-<bid>-jids``    set     members that have not succeeded                      with the batch, as all others
+``b-<bid>-failed``  hash    jid -> class and error of members that failed
+``b-<bid>-died``    hash    the same, of members that died or were removed
+``b-<bid>-open``    set     tokens of open blocks: the jid of the job that
+                            pushes, else a random one
+``b-<bid>-kids``    set     bids of the children
+``b-<bid>-pkids``   set     bids of the children that the batch waits for
+``b-<bid>-cbsucc``  set     jids of success callbacks that have not succeeded
+==================  ======  ===================================================  ==================================
+
+Fields of the hash: ``description``, ``parent``, ``queues`` (of callbacks, JSON), ``tags`` and ``data`` (JSON),
+``created_at``, ``opened_at``, ``complete_at``, ``success_at``, ``death_at`` and ``invalidated_at`` (milliseconds),
+``total``, ``on_complete``, ``on_success`` and ``on_death`` (callbacks as JSON), and ``pushed:<jid>`` (when a callback
+was pushed).
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from itertools import islice
+from typing import Any, TypeAlias
+
+from offsider.storage.effects import ArgumentsOf, Effect
+from offsider.storage.hashes import texts
+from offsider.storage.keys import Keys
+from offsider.storage.redis import Redis
+from offsider.storage.scripts import Argument, Call, Script
+
+_LUA = files("offsider.ext.batches.lua")
+OPEN = Script("open", _LUA)
+JOIN = Script("join", _LUA)
+ADVANCE = Script("advance", _LUA)
+FORGET = Script("forget", _LUA)
+INVALIDATE = Script("invalidate", _LUA)
+
+OPENED, MISSING, FINISHED, PARENT_FINISHED = 1, 0, -1, -2
+_PARTS = ("", "-jids", "-failed", "-died", "-open", "-pkids", "-cbsucc")
+_MOST_LINEAGES = 10_000
+PAGE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """A batch of a `Lineage`: its bid, and the queues of its callbacks."""
+
+    bid: str
+    queues: tuple[str, ...]
+
+
+#: A batch and its ancestors. It never changes, because callbacks and the parent are known when a batch is created.
+Lineage: TypeAlias = tuple[Level, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Lives:
+    """How long a batch is kept, in seconds: in general, after its success, and after a job of it died."""
+
+    batch: int
+    success: int
+    dead: int
+
+
+def batches_key(keys: Keys) -> str:
+    return f"{keys.prefix}batches"
+
+
+def batch_key(keys: Keys, bid: str, part: str = "") -> str:
+    return f"{keys.prefix}b-{bid}{part}"
+
+
+class Lineages:
+    """The lineages of the batches of one server, read once per process. Thread-safe."""
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+        self._known: dict[str, Lineage] = {}
+        self._lock = threading.Lock()
+
+    def of(self, bid: str) -> Lineage:
+        """Return the lineage of a batch; empty if the batch does not exist. Raises RedisFailure."""
+        known = self._known.get(bid)
+        if known is None:
+            known = self._read(bid)
+            with self._lock:
+                if len(self._known) >= _MOST_LINEAGES:
+                    self._known.pop(next(iter(self._known)))
+                self._known[bid] = known
+        return known
+
+    def _read(self, bid: str) -> Lineage:
+        parent, queues = self._redis.call("HMGET", batch_key(self._redis.keys, bid), "parent", "queues")
+        if queues is None:
+            return ()
+        return (Level(bid, tuple(json.loads(queues))), *(self.of(parent.decode()) if parent else ()))
+
+
+def joining(keys: Keys, bid: str, jid: str) -> Effect:
+    """Return the effect of a push that adds the job to its batch."""
+    return Effect(JOIN, [batch_key(keys, bid), batch_key(keys, bid, "-jids")], [jid])
+
+
+def advancing(keys: Keys, lineage: Lineage, lives: Lives, event: str, jid: str, about: str = "") -> Call:  # noqa: PLR0917 - those of the script
+    """Return the call of ``advance.lua``."""
+    names, levels = _places(keys, lineage)
+    return ADVANCE, names, [event, jid, about, lives.success, lives.dead, *levels]
+
+
+def outcome(keys: Keys, lineage: Lineage, head: ArgumentsOf) -> Effect:
+    """Return the effect of a member's or callback's outcome; ``head`` returns its first five arguments."""
+    names, levels = _places(keys, lineage)
+
+    def arguments(outcome: Any, goes: Any) -> Sequence[Argument] | None:
+        first = head(outcome, goes)
+        return None if first is None else [*first, *levels]
+
+    return Effect(ADVANCE, names, arguments)
+
+
+def _places(keys: Keys, lineage: Lineage) -> tuple[list[str], list[Argument]]:
+    names, levels = [batches_key(keys), keys.queues], list[Argument]()
+    for level in lineage:
+        start = batch_key(keys, level.bid)
+        names += [start + part for part in _PARTS]
+        names += [keys.queue(queue) for queue in level.queues]
+        levels += (level.bid, len(level.queues), *level.queues)
+    return names, levels
+
+
+def open_block(  # noqa: PLR0917 - those of the script
+    redis: Redis,
+    bid: str,
+    parent: str,
+    token: str,
+    life_seconds: int,
+    fields: Mapping[str, Argument],
+    calls: Sequence[str] = (),
+) -> int:
+    """Create a batch with ``fields``, or reopen it without. Return `OPENED`, or why not."""
+    keys = redis.keys
+    others = [batch_key(keys, bid, part) for part in ("-jids", "-failed", "-died", "-pkids", "-kids")]
+    names = [
+        batches_key(keys),
+        *(batch_key(keys, bid, part) for part in ("", "-open", "-cbsucc")),
+        *(batch_key(keys, parent or bid, part) for part in ("", "-kids", "-pkids")),
+        *others,
+    ]
+    arguments: list[Argument] = [token, bid, life_seconds, len(calls), *calls]
+    for name, value in fields.items():
+        arguments += (name, value)
+    return int(redis.run(OPEN, names, arguments))
+
+
+def forget(redis: Redis, bid: str, parent: str) -> bool:
+    """Delete a batch; return whether it existed."""
+    keys = redis.keys
+    above = [batch_key(keys, parent or bid, part) for part in ("-kids", "-pkids")]
+    names = [batches_key(keys), *above, *(batch_key(keys, bid, part) for part in (*_PARTS, "-kids"))]
+    return bool(redis.run(FORGET, names, [bid]))
+
+
+def read(redis: Redis, bid: str) -> dict[str, str]:
+    """Return the fields of a batch; none if it does not exist."""
+    return dict(texts(redis.call("HGETALL", batch_key(redis.keys, bid))))
+
+
+def pages(redis: Redis) -> Iterator[list[str]]:
+    """Yield the bids of all batches in pages: with dead jobs, then unfinished, then finished ones."""
+    start = 0
+    while bids := redis.call("ZREVRANGE", batches_key(redis.keys), start, start + PAGE - 1):
+        yield [bid.decode() for bid in bids]
+        start += PAGE
+
+
+def sizes(redis: Redis, bids: Sequence[str]) -> list[tuple[dict[str, str], list[int]]]:
+    """Return the fields of each batch, and the sizes of -jids, -failed, -died, -open, -pkids and -cbsucc."""
+    commands: list[tuple[Argument, ...]] = []
+    for bid in bids:
+        commands.append(("HGETALL", batch_key(redis.keys, bid)))
+        commands += [
+            ("HLEN" if part in ("-failed", "-died") else "SCARD", batch_key(redis.keys, bid, part))
+            for part in _PARTS[1:]
+        ]
+    replies = redis.pipeline(commands)
+    width = len(_PARTS)
+    return [
+        (dict(texts(replies[i])), list(map(int, replies[i + 1 : i + width]))) for i in range(0, len(replies), width)
+    ]
+
+
+def first_of(redis: Redis, bid: str, part: str, count: int) -> dict[str, str]:
+    """Return some members in ``-failed`` or ``-died``, each with its class and error."""
+    _, found = redis.call("HSCAN", batch_key(redis.keys, bid, part), 0, "COUNT", count)
+    return dict(islice(texts(found), count))
+
+
+def kids(redis: Redis, bid: str) -> list[str]:
+    """Return the bids of the children, at most `PAGE`."""
+    _, found = redis.call("SSCAN", batch_key(redis.keys, bid, "-kids"), 0, "COUNT", PAGE)
+    return sorted(kid.decode() for kid in found)[:PAGE]
+
+
+def every(redis: Redis, bid: str, part: str) -> Iterator[tuple[str, str]]:
+    """Yield all members in ``-failed`` or ``-died``; one that leaves meanwhile may be missing."""
+    cursor = b"0"
+    while True:
+        cursor, found = redis.call("HSCAN", batch_key(redis.keys, bid, part), cursor, "COUNT", PAGE)
+        yield from texts(found)
+        if cursor == b"0":
+            return
+
+
+def invalidate(redis: Redis, bid: str) -> bool:
+    """Mark a batch as invalid; return whether it exists."""
+    return bool(redis.run(INVALIDATE, [batch_key(redis.keys, bid)]))
+
+
+def valid(redis: Redis, lineage: Lineage) -> bool:
+    """Whether no batch of the lineage is invalid."""
+    replies = redis.pipeline([("HEXISTS", batch_key(redis.keys, level.bid), "invalidated_at") for level in lineage])
+    return not any(replies)

@@ -1,0 +1,95 @@
+"""A configuration with batches on a real server, and jobs whose outcome a test decides."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from offsider import Config, Discard, Reschedule, Skip, job
+from offsider.config.installation import Installation
+from offsider.ext.batches import Batch, Batches, store
+from offsider.ext.batches.runtime import Installed, lineages
+
+
+@pytest.fixture
+def config(redis_url):
+    config = Config()
+    config.redis.url = redis_url
+    config.worker.timeout_seconds = 5
+    config.use(Batches())
+    yield config
+    Installation.of(config).close()
+
+
+@pytest.fixture
+def make(config):
+    """Makes a batch of the configuration."""
+
+    def make(bid="", **options):
+        return Batch(bid, config=config, **options)
+
+    return make
+
+
+@pytest.fixture
+def tell(config, redis):
+    """Tells a batch the outcome of a member, as the script of the outcome does."""
+
+    def tell(batch, event, jid, about="X: ValueError"):
+        lineage, lives = lineages(Installation.of(config)).of(batch.bid), Installed.of(config).lives(config)
+        return redis.run(*store.advancing(redis.keys, lineage, lives, event, jid, about))
+
+    return tell
+
+
+@pytest.fixture
+def callbacks(declared):
+    """Declared callbacks, named after the events."""
+    return {name: job(name=name)(called) for name in ("complete", "success", "death")}
+
+
+def called(bid, options):
+    pass
+
+
+@pytest.fixture
+def watched(make, callbacks):
+    """Makes a batch with each of the callbacks, in the queue ``callbacks``."""
+
+    def watched(**options):
+        batch = make(callback_queue="callbacks", **options)
+        for event, callback in callbacks.items():
+            batch.on(event, callback, {"event": event})
+        return batch
+
+    return watched
+
+
+@pytest.fixture
+def pushed(raw_redis):
+    """Returns event and bid of each pushed callback, oldest first."""
+
+    def pushed(queue="callbacks"):
+        jobs = [json.loads(raw) for raw in reversed(raw_redis.lrange(f"queue:{queue}", 0, -1))]
+        return [(job["class"], job["args"][0]) for job in jobs]
+
+    return pushed
+
+
+@pytest.fixture
+def member(declared):
+    """A job that does what its argument says."""
+
+    @job(name="Member", retry=1)
+    def act(what="succeed"):
+        if what == "fail":
+            raise ValueError("fails")
+        if what == "skip":
+            raise Skip
+        if what == "discard":
+            raise Discard
+        if what == "reschedule":
+            raise Reschedule(600)
+
+    return act

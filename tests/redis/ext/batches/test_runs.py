@@ -1,0 +1,288 @@
+"""Batches with a real worker: which outcome of a run counts as what, and outcomes without a run."""
+
+from __future__ import annotations
+
+import threading
+import time
+from datetime import timedelta
+
+import pytest
+
+from offsider import Client, Config, current_job, job
+from offsider.config.installation import Installation
+from offsider.core.errors import UnknownBatch
+from offsider.ext.batches import Batch, Batches, current_batch, store
+from offsider.ext.concurrency_limits import ConcurrencyLimits
+from offsider.inspector import DeadSet, Queue, RetrySet, Switches
+from offsider.storage import working
+from offsider.storage.effects import joined
+from offsider.testing import RunningWorker
+from tests.faults import FaultProxy
+from tests.waiting import wait_for
+
+
+@pytest.fixture
+def ran(declared):
+    """Events of callbacks that ran, in order."""
+    return []
+
+
+@pytest.fixture
+def reporting(make, ran, declared):
+    """Makes a batch whose callbacks note that they ran."""
+    jobs = {}
+    for name in ("complete", "success", "death"):
+        jobs[name] = job(name=name)(lambda bid, options, name=name: ran.append((name, bid)))
+
+    def reporting(**options):
+        batch = make(**options)
+        for event, callback in jobs.items():
+            batch.on(event, callback)
+        return batch
+
+    return reporting
+
+
+def push(client, *acts, **options):
+    return [client.push({"class": "Member", "args": [act], **options}) for act in acts]
+
+
+@pytest.mark.parametrize("fetcher", ["reliable", "basic"])
+def test_a_batch_of_real_runs_calls_its_callbacks_once(config, client, member, reporting, *, ran, fetcher):
+    config.worker.fetcher = fetcher
+    with reporting() as batch:
+        client.push_bulk({"class": "Member", "args": [[]] * 150})
+        push(client, "skip")
+    with RunningWorker(config) as worker:
+        wait_for(lambda: len(ran) == 2)
+        worker.wait()
+    assert sorted(ran) == [("complete", batch.bid), ("success", batch.bid)]
+    status = batch.status()
+    assert (status.total, status.pending, status.failures) == (151, 0, 0)
+
+
+@pytest.mark.parametrize(
+    "act, options, events, counts",
+    [
+        ("fail", {}, ["complete"], (1, 1, 0)),
+        ("fail", {"retry": 0}, ["complete", "death"], (1, 1, 1)),
+        ("fail", {"retry": 0, "dead": False}, ["complete", "death"], (1, 1, 1)),
+        ("discard", {}, ["complete", "death"], (1, 1, 1)),
+        ("reschedule", {}, [], (1, 0, 0)),
+    ],
+    ids=["retried", "dead", "not kept", "discarded", "rescheduled"],
+)
+def test_which_outcome_counts_as_what(config, client, member, reporting, *, ran, act, options, events, counts):
+    with reporting() as batch:
+        push(client, act, **options)
+    with RunningWorker(config) as worker:
+        wait_for(lambda: len(ran) == len(events))
+        worker.wait()
+    assert sorted(name for name, _ in ran) == events
+    status = batch.status()
+    assert (status.pending, status.failures, len(status.dead_jids)) == counts
+    if act == "fail":
+        listed = [*batch.failed(), *batch.died()]
+        assert [about for _, about in listed] == ["Member: ValueError"]
+
+
+def test_a_dead_member_that_an_operator_retries_can_still_succeed(config, client, member, reporting, ran):
+    with reporting() as batch:
+        (jid,) = push(client, "fail", retry=0)
+    with RunningWorker(config):
+        wait_for(lambda: len(ran) == 2)
+        (dead,) = DeadSet(config)
+        dead.delete()
+        push(client, "succeed")
+        client.push({"class": "Member", "args": [], "jid": str(jid), "bid": batch.bid})
+        wait_for(lambda: len(ran) == 3)
+    assert ran[2] == ("success", batch.bid)
+
+
+def test_a_member_that_a_stop_interrupts_completes_nothing(config, client, declared, reporting, ran):
+    started = threading.Event()
+
+    @job(name="Member")
+    def long(what):
+        started.set()
+        while True:
+            time.sleep(0.01)
+
+    config.worker.timeout_seconds = 0.2
+    with reporting() as batch:
+        push(client, "x")
+    with RunningWorker(config):
+        started.wait(10)
+    status = batch.status()
+    assert (status.pending, status.failures, status.complete) == (1, 0, False)
+    assert len(Queue("default", config)) == 1
+
+
+@pytest.mark.parametrize("how", ["delete", "clear"])
+def test_a_member_that_is_removed_from_its_queue_counts_as_dead(config, client, member, watched, *, pushed, how):
+    with watched() as batch:
+        push(client, "succeed")
+    queue = Queue("default", config)
+    if how == "clear":
+        queue.clear()
+    else:
+        (stored,) = queue
+        queue.delete(stored)
+    assert [about for _, about in batch.died()] == [f"Member: removed ({how})"]
+    assert sorted(event for event, _ in pushed()) == ["complete", "death"]
+
+
+@pytest.mark.parametrize("how", ["kill", "delete"])
+def test_a_member_that_is_removed_from_the_retries_counts_as_dead(config, client, member, watched, *, pushed, how):
+    config.worker.queues = ["default"]
+    with watched() as batch:
+        push(client, "fail")
+    with RunningWorker(config):
+        wait_for(lambda: len(RetrySet(config)))
+    (stored,) = RetrySet(config)
+    assert getattr(stored, how)()
+    assert len(batch.status().dead_jids) == 1
+    assert sorted(event for event, _ in pushed()) == ["complete", "death"]
+
+
+def test_a_job_that_a_switch_drops_counts_as_dead(config, client, member, watched, pushed):
+    with watched() as batch:
+        push(client, "succeed")
+    config.worker.queues = ["default"]
+    Switches(config).drop("Member")
+    with RunningWorker(config):
+        wait_for(lambda: batch.status().complete)
+    assert sorted(event for event, _ in pushed()) == ["complete", "death"]
+
+
+def test_a_removed_job_of_no_batch_or_with_an_unreadable_payload_changes_nothing(config, client, raw_redis, member):
+    client.push({"class": "Member", "args": ["bid"]})
+    raw_redis.lpush("queue:default", b'{"bid"', b'{"class":"Member","args":[],"bid":"gone","jid":"1"}')
+    Queue("default", config).clear()
+    assert raw_redis.keys("b-*") == []
+
+
+def test_members_wait_for_slots_and_count_once(config, client, declared, reporting, ran):
+    config.use(ConcurrencyLimits())
+    job(name="Member", extra={"concurrency_limit": 1})(lambda what: None)
+    with reporting() as batch:
+        push(client, *"abcdef")
+    with RunningWorker(config):
+        wait_for(lambda: len(ran) == 2)
+    assert batch.status().success
+
+
+def test_a_member_adds_to_its_own_batch_and_opens_children(config, client, declared, reporting, ran):
+    @job(name="Member")
+    def act(depth):
+        own = current_batch(config)
+        with own.jobs():
+            if depth:
+                client.push({"class": "Member", "args": [depth - 1]})
+            with Batch(config=config):
+                if depth == 2:
+                    client.push({"class": "Member", "args": [0]})
+
+    with reporting() as batch:
+        client.push({"class": "Member", "args": [2]})
+    with RunningWorker(config) as worker:
+        wait_for(lambda: len(ran) == 2)
+        worker.wait()
+    assert not worker.errors
+    assert {name for name, _ in ran} == {"complete", "success"}
+    status = batch.status()
+    assert (status.total, status.pending_kids, len(batch.children())) == (3, 0, 3)
+
+
+def test_a_run_that_leaves_its_block_open_holds_the_batch_until_the_job_ends(config, client, declared, reporting, ran):
+    @job(name="Member", retry=1, retry_in=lambda *_: timedelta(milliseconds=10))
+    def act():
+        if current_job().attempt == 1:
+            with Batch(current_batch(config).bid, config=config, autoflush=1):
+                client.push({"class": "Other", "args": []})
+                raise LookupError
+
+    job(name="Other")(lambda: None)
+    with reporting() as batch:
+        client.push({"class": "Member", "args": []})
+    with RunningWorker(config):
+        wait_for(lambda: len(ran) == 2, 20)
+    assert batch.status().success
+    assert batch.status().total == 2
+
+
+def test_a_callback_finds_its_batch_and_its_parent(config, client, declared, make):
+    found = []
+
+    @job(name="Report")
+    def report(bid, options):
+        own = current_batch(config)
+        found.append((own.bid, own.parent().bid))
+        with own.parent().jobs():
+            client.push({"class": "Member", "args": []})
+
+    @job(name="Finish")
+    def finish(bid, options):
+        found.append(bid)
+
+    job(name="Member")(lambda: None)
+    with make().on("success", finish) as parent, make().on("success", report) as child:
+        client.push({"class": "Member", "args": []})
+    with RunningWorker(config) as worker:
+        wait_for(lambda: len(found) == 2)
+    assert not worker.errors
+    assert found == [(child.bid, parent.bid), parent.bid]
+    assert parent.status().total == 1
+
+
+def test_a_job_without_a_batch_has_none(config, client, declared):
+    @job(name="Plain")
+    def plain():
+        with pytest.raises(UnknownBatch, match=r"Plain JID-.* is in no batch"):
+            current_batch(config)
+
+    client.push({"class": "Plain", "args": []})
+    with RunningWorker(config) as worker:
+        worker.wait()
+    assert not worker.errors
+
+
+@pytest.mark.parametrize("fault", ["lose_reply", "lose_request"])
+@pytest.mark.parametrize("act", ["succeed", "fail"])
+def test_outcomes_whose_reply_is_lost_count_once(redis_url, raw_redis, member, callbacks, *, fault, act, pushed):
+    """The worker loses its connection at the step that writes the outcome, and writes it again."""
+    script = working.POSTPONE if act == "fail" else working.ACK_AND_CLAIM
+    composed = joined(script, [], [], [(0, store.Effect(store.ADVANCE, []))])[0]
+    raw_redis.script_load(composed.text)
+    with FaultProxy(redis_url) as proxy:
+        config = Config()
+        config.redis.url = proxy.url
+        config.worker.timeout_seconds = 5
+        config.worker.queues = ["default"]
+        config.use(Batches())
+        batch = Batch(config=config, callback_queue="callbacks")
+        for event, callback in callbacks.items():
+            batch.on(event, callback)
+        client = Client(config)
+        with batch:
+            push(client, act)
+        getattr(proxy, fault)(f"b-{batch.bid}-failed".encode())
+        with RunningWorker(config):
+            wait_for(pushed)
+        assert proxy.lost == 1
+        Installation.of(config).close()
+    assert pushed() == [("complete", batch.bid), *([("success", batch.bid)] if act == "succeed" else [])]
+
+
+def test_a_job_without_a_batch_costs_nothing(config, client, raw_redis, declared):
+    ran = []
+    job(name="Plain")(lambda: ran.append(1))
+    client.push({"class": "Plain", "args": []})
+    commands = []
+    with raw_redis.monitor() as monitor:
+        with RunningWorker(config):
+            wait_for(lambda: ran)
+        raw_redis.echo("end")
+        while not commands or not commands[-1].startswith("ECHO"):
+            commands.append(monitor.next_command()["command"])
+    assert not [command for command in commands if "b-" in command.split() or "batches" in command]
