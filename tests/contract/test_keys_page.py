@@ -55,6 +55,7 @@ EVERY_KEY = {
     "switches_acted": "offsider:switches:acted",
     "parked": "offsider:parked",
     "stranded": "offsider:stranded",
+    "expired": "offsider:expired",
     "stranded_counts": "offsider:stranded:counts",
     "handed_on": "offsider:handed-on:<jid>:<retry>",
     "counted": "offsider:counted:<id>",

@@ -112,6 +112,7 @@ class Preparer:
         """
         now = stamp(self.config.clock.now(), self._wire_version(template.server))
         shared: dict[str, Any] = {**template.payload, "enqueued_at": now}
+        _set_expiry(shared, self.config.clock.now())
         self._encode(cast(JobPayload, shared))
         self._check_own_keys(cast(JobPayload, shared))
         bytes_of, job, queue = PayloadTemplate(shared), template.job, shared["queue"]
@@ -324,6 +325,7 @@ class Preparer:
         else:
             payload.pop("enqueued_at", None)
         if push.reason == "push":
+            _set_expiry(cast("dict[str, Any]", payload), now if at is None else at)
             self.check_arguments(push)
         guarded = self._is_guarded(push, at)
         entries = self.config.push_effects
@@ -368,6 +370,12 @@ class Preparer:
             if type(value) in _CONTAINERS and name not in _ARGUMENTS and (keys := odd_keys(value)):
                 kind = type(keys[0]).__name__
                 self._complain(f"{payload['class']}: {name!r} has a key of type {kind}; JSON keys are strings", payload)
+
+
+def _set_expiry(payload: dict[str, Any], start: float) -> None:
+    seconds = payload.get("expires_in")
+    if seconds is not None:
+        payload.setdefault("expiry", start + seconds)
 
 
 def _last(push: Push) -> Push | None:

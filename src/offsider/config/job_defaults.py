@@ -42,6 +42,7 @@ TEXTUAL: Mapping[str, Callable[[str], object]] = {
     "dead": _flag,
     "backtrace": _flag_or_whole,
     "log_level": str,
+    "expires_in": _seconds,
     "soft_timeout": _seconds,
     "hard_timeout": _seconds,
     "codec": str,

@@ -37,12 +37,13 @@ _WRITTEN: dict[str, _Types] = {
     "backtrace": _SWITCH_OR_WHOLE,
     "tags": frozenset({list, _NONE}),
     "log_level": _OPTIONAL_TEXT,
+    "expires_in": _SECONDS,
     "soft_timeout": _SECONDS,
     "hard_timeout": _SECONDS,
     "interrupted_count": _WHOLE,
 }
 # Checked by the worker only: a push may contain these keys with any type.
-_READ: dict[str, _Types] = {**_WRITTEN, "signature": _OPTIONAL_TEXT, "rescheduled_count": _WHOLE}
+_READ: dict[str, _Types] = {**_WRITTEN, "signature": _OPTIONAL_TEXT, "rescheduled_count": _WHOLE, "expiry": _SECONDS}
 _NOT_EMPTY = ("jid", "queue")
 _LEVELS = frozenset((*LOG_LEVELS, "unknown"))  # the last is the highest of Ruby's Logger
 

@@ -39,6 +39,9 @@ class JobOptions(TypedDict, total=False):
     """Labels for display and filters."""
     log_level: str
     """The level of this job's log lines: debug, info, warning, error or critical; stored under Ruby's names."""
+    expires_in: float | timedelta
+    """Seconds after the push, or after the due time of a scheduled job, until the job expires: a worker then deletes it
+    instead of starting it. Retries expire too."""
     soft_timeout: float | timedelta
     """Seconds after which `SoftTimeout` is raised in the job, which may clean up. If the job does not catch it, the run
     fails."""
@@ -125,7 +128,7 @@ LOG_LEVELS = {
 }
 MAX_SECONDS = 1e9  # a larger number is a timestamp given by mistake; Sidekiq rejects it too
 # Options that accept a timedelta, and are stored in seconds.
-DURATIONS = frozenset({"retry_for", "soft_timeout", "hard_timeout"})
+DURATIONS = frozenset({"retry_for", "expires_in", "soft_timeout", "hard_timeout"})
 
 # Options that are not stored.
 TRANSIENT = frozenset(
@@ -340,6 +343,7 @@ _CHECKS: dict[str, Callable[[str, Any], None]] = {
     "backtrace": _check_retry,
     "tags": _check_tags,
     "log_level": _check_log_level,
+    "expires_in": _check_duration,
     "soft_timeout": _check_duration,
     "hard_timeout": _check_duration,
     "profile": _check_text,

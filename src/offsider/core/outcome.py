@@ -75,6 +75,13 @@ class Dropped:
 
 
 @dataclass(frozen=True, slots=True)
+class Expired:
+    """The job expired before its start (``expires_in``); it is deleted."""
+
+    name = "expired"
+
+
+@dataclass(frozen=True, slots=True)
 class Discarded:
     """The job raised `Discard`: death handlers run, and the job is deleted."""
 
@@ -121,7 +128,7 @@ class NotAlone:
 
 
 #: Outcomes without a run: nothing is counted, and no retry is used up.
-NotBegun = Stranded | Deferred | Dropped | Moved | NotAlone
+NotBegun = Stranded | Deferred | Dropped | Expired | Moved | NotAlone
 Outcome = Succeeded | Failed | Rescheduled | NotBegun | Discarded | Skipped | Interrupted | Malformed
 
 Destination: TypeAlias = Literal["gone", "queue", "retry", "schedule", "dead", "quarantine", "elsewhere"]

@@ -41,6 +41,8 @@ JobPayload = TypedDict(
         "backtrace": bool | int | None,
         "tags": list[str] | None,
         "log_level": str | None,
+        "expires_in": int | float | None,
+        "expiry": float,
         "soft_timeout": int | float | None,
         "hard_timeout": int | float | None,
         "profile": str,
@@ -65,9 +67,9 @@ JobPayload = TypedDict(
     total=False,
 )
 """Sidekiq's payload keys, and some of ours: ``kwargs`` (keyword-only arguments), ``interrupted_count``,
-``rescheduled_count``, the limits ``soft_timeout`` and ``hard_timeout`` (seconds), ``signature`` and ``app_version``
-(the parameters the arguments were made for, and the version that pushed them), ``stranded_at`` (when the job was first
-stranded).
+``rescheduled_count``, ``expiry`` (epoch seconds, as in Sidekiq Pro), the limits ``soft_timeout`` and ``hard_timeout``
+(seconds), ``signature`` and ``app_version`` (the parameters the arguments were made for, and the version that pushed
+them), ``stranded_at`` (when the job was first stranded).
 
 Other keys are allowed and survive every round trip. The ``*_at`` stamps are integer milliseconds
 (Sidekiq 8) or float seconds (6, 7): read them with `read_stamp`.
@@ -142,6 +144,18 @@ def decode_object(raw: bytes) -> Any:
     if not isinstance(payload, dict):
         raise MalformedPayload(raw, f"expected an object, got {json_type(payload)}")
     return payload  # pyright: ignore[reportUnknownVariableType] - `cast` costs every job a call
+
+
+def expires_at(payload: JobPayload) -> float | None:
+    """Return when a job expires, in epoch seconds; None if it does not.
+
+    Ruby's free client stores only the option; then the job expires that many seconds after its creation.
+    """
+    at, seconds = payload.get("expiry"), payload.get("expires_in")
+    if at is None and seconds is not None:
+        created_at = read_stamp(payload.get("created_at"))
+        return None if created_at is None else created_at + seconds
+    return at
 
 
 def no_job(payload: Mapping[str, Any]) -> str:

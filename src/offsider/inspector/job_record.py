@@ -11,7 +11,7 @@ from offsider.core.compression import original_bytes, readable
 from offsider.core.errors import MalformedPayload
 from offsider.core.malformed import unwrap, wrapper_of
 from offsider.core.normalize import normalize
-from offsider.core.payload import JobPayload, decode, read_stamp
+from offsider.core.payload import JobPayload, decode, expires_at, read_stamp
 from offsider.inspector import display
 from offsider.storage.queue_walk import digest
 
@@ -151,6 +151,11 @@ class JobRecord:
     @property
     def retried_at(self) -> float | None:
         return self._time("retried_at")
+
+    @property
+    def expires_at(self) -> float | None:
+        """When a worker deletes the job instead of starting it (``expires_in``); None if never."""
+        return expires_at(self._known)
 
     @property
     def retry_count(self) -> int | None:

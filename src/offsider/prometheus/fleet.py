@@ -23,6 +23,7 @@ from offsider.inspector.stranded import stranded_counts, stranded_jobs
 from offsider.inspector.switches import switches_here
 from offsider.prometheus.family import Family, Sample
 from offsider.prometheus.runs import concurrency_family, running_family, series_families
+from offsider.storage import expired
 from offsider.storage.lag import scheduler_lag_seconds
 
 
@@ -40,6 +41,7 @@ def read_families(here: Installation) -> list[Family]:
         *_queues(stats, processes, works, QueueTargets(here.config.slo, series)),
         *_shards(loads_of(here, processes, stats.queue_summaries, series)),
         *_stranded(here),
+        *_expired(here),
         *_switches(here),
         *_by_class(series),
         *series_families(series),
@@ -161,6 +163,11 @@ def _stranded(here: Installation) -> Iterator[Family]:
     text = "Number of times that jobs were stranded; each attempt counts."
     yield Family.by("class", "sidekiq_stranded_jobs", "gauge", "Jobs that no live worker can run.", now)
     yield Family.by("class", "sidekiq_jobs_stranded_total", "counter", text, stranded_counts(here))
+
+
+def _expired(here: Installation) -> Iterator[Family]:
+    text = "Jobs that a worker deleted because they had expired."
+    yield Family.by("class", "sidekiq_jobs_expired_total", "counter", text, expired.counts(here.redis))
 
 
 def _switches(here: Installation) -> Iterator[Family]:

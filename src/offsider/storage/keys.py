@@ -57,6 +57,7 @@ key                                            type    written by               
 ``offsider:places``                            set     extensions (lists with jobs)       never
 ``offsider:stranded``                          hash    worker (stranded jobs)             15 min
 ``offsider:stranded:counts``                   hash    worker (class -> count)            never (500 classes)
+``offsider:expired``                           hash    worker (class -> count)            never (its classes)
 ``offsider:parked``                            hash    workers of earlier revisions       15 min
 ``offsider:handed-on:<jid>:<retry>``           string  hand-overs of a job (count)        1 h
 ``offsider:turn:<name>``                       string  history of metrics (its lease)     3 intervals
@@ -116,6 +117,7 @@ class Keys:
         self.clients = prefix + "offsider:clients"
         self.parked = prefix + "offsider:parked"
         self.stranded = prefix + "offsider:stranded"
+        self.expired = prefix + "offsider:expired"
         self.stranded_counts = prefix + "offsider:stranded:counts"
         self.places = prefix + "offsider:places"
         self.transits = prefix + "offsider:migrating"

@@ -58,6 +58,7 @@ def shown(record: JobRecord, redact: Redact, *, where: str, key: str) -> dict[st
         "enqueued_at": moment(record.enqueued_at),
         "failed_at": moment(record.failed_at),
         "retried_at": moment(record.retried_at),
+        "expires_at": moment(record.expires_at),
         "malformed": record.malformed,
         "size_bytes": len(record.unwrapped),
     }

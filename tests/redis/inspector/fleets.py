@@ -52,6 +52,7 @@ def seed(client: Any, redis: Redis) -> None:
     client.zadd("schedule", {encode(waits): now + 60})
     client.hset("offsider:stranded", "New", "New is not declared")
     client.hset("offsider:stranded:counts", "New", 4)
+    client.hset("offsider:expired", "New", 3)
     client.zadd("retry", {"early": now + 1000})
     client.zadd("dead", {"gone": now})
     said = {"urgency": "high", "feature_category": "post", "shard": "bulk"}

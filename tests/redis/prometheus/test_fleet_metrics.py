@@ -50,6 +50,7 @@ OURS = {
     "sidekiq_held_back_jobs",
     "sidekiq_stranded_jobs",
     "sidekiq_jobs_stranded_total",
+    "sidekiq_jobs_expired_total",
     "sidekiq_switches",
     "sidekiq_switched_jobs",
     "sidekiq_queue_latency_target_seconds",
@@ -104,6 +105,7 @@ def test_it_tells_what_is_in_redis(found):
     assert found["sidekiq_enqueued_jobs",] == 1
     assert found["sidekiq_scheduled_jobs",] == 3
     assert (found["sidekiq_stranded_jobs", "New"], found["sidekiq_jobs_stranded_total", "New"]) == (1, 4)
+    assert found["sidekiq_jobs_expired_total", "New"] == 3
     assert (found["sidekiq_switches", "Export", "drop"], found["sidekiq_switched_jobs", "Export", "drop"]) == (1, 12)
     assert (found["sidekiq_retry_jobs",], found["sidekiq_dead_jobs",]) == (1, 1)
     assert found["sidekiq_queue_enqueued_jobs", "unserved"] == 1

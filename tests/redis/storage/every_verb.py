@@ -12,6 +12,7 @@ from offsider.storage import (
     counted,
     due_jobs,
     error_groups,
+    expired,
     job_sets,
     leader,
     migration,
@@ -27,6 +28,7 @@ from offsider.storage import (
 )
 from offsider.storage.activity import Activity
 from offsider.storage.due_jobs import Due, Lease
+from offsider.storage.effects import run_alone
 from offsider.storage.error_groups import Noted
 from offsider.storage.job_sets import Move, MoveResult
 from offsider.storage.migration import Step
@@ -82,6 +84,8 @@ def walk(redis: Redis) -> None:
     _quarantine(redis)
     _switch(redis)
     stranded.note(redis, "HardJob", "not declared")
+    run_alone(redis, [expired.counting(keys, "HardJob")])
+    assert expired.counts(redis) == {"HardJob": 1}
     error_groups.note(redis, [Noted("group", 1, LONG_AGO, "{}", "jid")])
     beat = processes.heartbeat(redis, OWNER.identity, {"info": "{}"}, {"1": "{}"}, wire_version=8)
     assert (beat.known, beat.signal) == (False, "TSTP")
@@ -223,6 +227,7 @@ def left_behind(keys: Any, stored: dict[str, Any]) -> None:
     assert (set(process), process[b"info"], process[b"busy"]) == ({b"info", b"busy", b"activity"}, b"{}", b"1")
     assert stored.pop(keys.work(OWNER.identity)) == {b"1": b"{}"}
     assert stored.pop(keys.stranded) == {b"HardJob": b"not declared"}
+    assert stored.pop(keys.expired) == {b"HardJob": b"1"}
     assert stored.pop(keys.stranded_counts) == {b"HardJob": b"1"}
     assert stored.pop(keys.errors) == {b"group": LONG_AGO}
     assert stored.pop(keys.error_fields)[b"group:count"] == b"1"

@@ -7,7 +7,7 @@ from offsider.core.errors import ConfigurationError
 from offsider.core.payload import encode
 from offsider.integrations.statsd import Statsd
 from offsider.runtime.context import JobContext
-from offsider.runtime.events import ExecutionFinished, JobPoisoned, JobReclaimed
+from offsider.runtime.events import ExecutionFinished, JobPoisoned, JobReclaimed, JobRemoved
 
 TAGS = ("worker:Mail", "queue:low")
 RAW = encode({"class": "Mail", "args": [], "jid": "0" * 24})
@@ -71,7 +71,10 @@ def test_jobs_that_come_back_from_the_dead_are_counted(client):
     config = using(client)
     config.events.emit("job_reclaimed", JobReclaimed(RAW, "low", "host:1:a", 1))
     config.events.emit("job_poisoned", JobPoisoned(RAW, "low", ("host:1:a",)))
-    assert client.sent == [("jobs.recovered.fetch", 1, TAGS, None), ("jobs.poison", 1, TAGS, None)]
+    for how in ("expire", "delete"):
+        config.events.emit("job_removed", JobRemoved(RAW, "queue:low", how, "main"))
+    counted = ("jobs.recovered.fetch", "jobs.poison", "jobs.expired")
+    assert client.sent == [(name, 1, TAGS, None) for name in counted]
 
 
 def test_tags_and_the_share_that_is_sent_may_depend_on_the_job(client):

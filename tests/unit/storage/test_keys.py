@@ -58,6 +58,7 @@ EXPECTED = {
     "attempts": "offsider:attempts:b4a577edbccf1d805744efa9",
     "parked": "offsider:parked",
     "stranded": "offsider:stranded",
+    "expired": "offsider:expired",
     "stranded_counts": "offsider:stranded:counts",
     "handed_on": "offsider:handed-on:b4a577edbccf1d805744efa9:2",
     "clients": "offsider:clients",

@@ -14,7 +14,7 @@ NAMES = sorted(
 )
 READ_ONLY = {"count", "locate", "oldest", "probe", "strikes"}
 WRITES = re.compile(
-    r"call\('(LMOVE|[LR]PUSH|[LR]POP|LREM|LSET|Z(?:ADD|REM\w*)|S(?:ADD|REM|ET)|H(?:SET|DEL)|DEL|UNLINK|EXPIRE)'"
+    r"call\('(LMOVE|[LR]PUSH|[LR]POP|LREM|LSET|Z(?:ADD|REM\w*)|S(?:ADD|REM|ET)|H(?:SET|DEL|INCRBY)|DEL|UNLINK|EXPIRE)'"
 )
 
 

@@ -2,7 +2,8 @@
 
 1. For each run, after its outcome: ``jobs.count``; on success ``jobs.success``, ``jobs.perform`` (milliseconds) and
    ``jobs.perform_dist``; on failure ``jobs.failure``.
-2. For each job reclaimed from a dead process: ``jobs.recovered.fetch``; for each poison pill: ``jobs.poison``.
+2. For each job reclaimed from a dead process: ``jobs.recovered.fetch``; for each poison pill: ``jobs.poison``; for each
+   expired job: ``jobs.expired``.
 3. With ``retain_history``, from one process at a time: the sizes of queues and sets.
 
 Metrics of jobs have the tags ``worker:`` (the job's class) and ``queue:``.
@@ -21,7 +22,7 @@ from offsider.inspector.stats import Stats
 from offsider.integrations.statsd.client import StatsdClient, dogstatsd
 from offsider.integrations.statsd.history import History
 from offsider.runtime.context import JobContext
-from offsider.runtime.events import ExecutionFinished, JobPoisoned, JobReclaimed
+from offsider.runtime.events import ExecutionFinished, JobPoisoned, JobReclaimed, JobRemoved
 
 #: Time for the last values to be sent.
 _STOP_SECONDS = 1.0
@@ -72,6 +73,7 @@ class Statsd:
         config.on("execution_finished", self._finished)
         config.on("job_reclaimed", self._reclaimed)
         config.on("job_poisoned", self._poisoned)
+        config.on("job_removed", self._removed)
         seconds = self._history_seconds
         if seconds is not None:
             config.add_service(lambda config: History(config, self._client(), seconds, self._more_history).service())
@@ -101,6 +103,11 @@ class Statsd:
 
     def _reclaimed(self, event: JobReclaimed) -> None:
         self._client().increment("jobs.recovered.fetch", tags=_tags(JobRecord(event.raw).name, event.queue))
+
+    def _removed(self, event: JobRemoved) -> None:
+        if event.how == "expire":
+            queue = event.where.removeprefix("queue:")
+            self._client().increment("jobs.expired", tags=_tags(JobRecord(event.raw).name, queue))
 
     def _poisoned(self, event: JobPoisoned) -> None:
         self._client().increment("jobs.poison", tags=_tags(JobRecord(event.raw).name, event.queue))

@@ -52,6 +52,7 @@ _SHOWN_BY_NAME = frozenset(
     {
         *("class", "args", "kwargs", "jid", "queue", "tags", "retry_count", "correlation_id"),
         *("created_at", "enqueued_at", "failed_at", "retried_at", "error_class", "error_message", "error_backtrace"),
+        *("expires_in", "expiry"),
     }
 )
 

@@ -3,7 +3,7 @@
 1. Decode and normalize the payload. A malformed payload ends here; a warning reports unusable values.
 2. Call the chain of admissions: kill switches, stranded jobs, and those of extensions. Each is
    ``admission(job, call_next)`` and returns an outcome. Without ``call_next`` the job does not run, and one line is
-   logged.
+   logged. An expired job ends here too, with the effects of the admissions.
 3. The job log writes ``start``, and ``done`` or ``fail``.
 4. The reloader does the setup and cleanup that a web framework does around each request.
 5. The registry finds the job, by its class name only.
@@ -29,6 +29,7 @@ from offsider.core.normalize import ignored, normalize
 from offsider.core.once import first_time
 from offsider.core.outcome import (
     Discarded,
+    Expired,
     Failed,
     Interrupted,
     Malformed,
@@ -37,12 +38,14 @@ from offsider.core.outcome import (
     Skipped,
     Succeeded,
 )
-from offsider.core.payload import decode, json_type
+from offsider.core.payload import decode, expires_at, json_type
 from offsider.jobs import registry
 from offsider.logs.structured import about_here
 from offsider.runtime.context import JobContext, enter_job, leave_job
 from offsider.runtime.forks import came_back, here
 from offsider.runtime.middleware import Chain
+from offsider.storage import expired
+from offsider.storage.keys import Keys
 from offsider.worker.run.injection import Injection
 from offsider.worker.run.interrupt import Window, caused_by_shutdown
 from offsider.worker.unit_of_work import Run
@@ -65,6 +68,7 @@ SHORT_RUNS = 15
 
 _SUCCEEDED = Succeeded()
 _INTERRUPTED = Interrupted()
+_EXPIRED = Expired()
 
 
 class Executor:
@@ -87,6 +91,7 @@ class Executor:
         overran: Callable[[UnitOfWork, Run], None] | None = None,
     ) -> None:
         config = parts.config
+        self._clock, self._keys = config.clock, Keys(config.redis.key_prefix)
         self._reloader = config.reloader
         self._reloads = config.reloader is not no_reload
         self._listened = config.events.listened
@@ -149,8 +154,17 @@ class Executor:
         return Run(job, self._ran[0], started_at, self._ran[1], self._cpu_seconds)
 
     def _logged(self, job: JobContext) -> Outcome:
+        if ("expiry" in job.payload or "expires_in" in job.payload) and self._is_expired(job):
+            return _EXPIRED
         self._ran = self._logger.around(job, self._timed) if self._logger.wants(job) else self._timed(job)
         return self._ran[0]
+
+    def _is_expired(self, job: JobContext) -> bool:
+        at = expires_at(job.payload)
+        if at is None or self._clock.now() < at:
+            return False
+        job.effects += (expired.counting(self._keys, job.name if job.declared is not None else ""),)
+        return True
 
     def _timed(self, job: JobContext) -> tuple[Outcome, float]:
         started = time.perf_counter()

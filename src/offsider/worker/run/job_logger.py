@@ -20,6 +20,7 @@ from offsider.core.outcome import (
     Deferred,
     Discarded,
     Dropped,
+    Expired,
     Failed,
     Interrupted,
     Moved,
@@ -184,7 +185,7 @@ _YEAR_9999 = 253_370_764_800  # a larger number is not a valid time and cannot b
 def _status(outcome: Outcome) -> str:
     if isinstance(outcome, Stranded) and outcome.since is None:
         return "handed over"
-    if isinstance(outcome, (Moved, Stranded, Deferred, Dropped)):
+    if isinstance(outcome, (Moved, Stranded, Deferred, Dropped, Expired)):
         return outcome.name
     return "fail" if isinstance(outcome, (Failed, Interrupted)) else "done"
 

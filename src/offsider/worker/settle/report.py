@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING
 
 from offsider.config.config import NEXT
 from offsider.core.errors import NoCapableWorker, RedisRefused
-from offsider.core.outcome import Deferred, Discarded, Dropped, Failed, Interrupted, Malformed, Stranded, Succeeded
+from offsider.core.outcome import (
+    Deferred,
+    Discarded,
+    Dropped,
+    Expired,
+    Failed,
+    Interrupted,
+    Malformed,
+    Stranded,
+    Succeeded,
+)
 from offsider.core.payload import read_stamp
 from offsider.logs.structured import about_raw
 from offsider.runtime import forks
@@ -95,8 +105,8 @@ class Reporter:
                 return
             case Deferred():
                 return
-            case Dropped():
-                how = "quarantine" if outcome.keep else "delete"
+            case Dropped() | Expired():
+                how = "expire" if isinstance(outcome, Expired) else "quarantine" if outcome.keep else "delete"
                 removed = JobRemoved(unit.raw, f"queue:{unit.queue}", how, self._config.server)
                 self._config.events.emit("job_removed", removed)
                 return

@@ -14,6 +14,7 @@ from offsider.core.outcome import (
     Deferred,
     Discarded,
     Dropped,
+    Expired,
     Failed,
     Interrupted,
     Malformed,
@@ -98,7 +99,7 @@ class Settlement:
 
     def _decide(self, unit: UnitOfWork, run: Run) -> Disposition:  # noqa: C901, PLR0911 - one case for each outcome
         match run.outcome:
-            case Succeeded() | Skipped():
+            case Succeeded() | Skipped() | Expired():
                 return _DONE
             case Failed(error):
                 return self._retrier.decide(_job(run), error)
