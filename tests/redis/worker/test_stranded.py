@@ -189,9 +189,9 @@ def test_a_stranded_job_is_handed_on_at_once_when_a_worker_has_come(jobs, fleet)
 def test_a_worker_that_might_be_busy_gets_five_hand_overs_and_a_minute_before_the_alarm(
     jobs, fleet, clock, known, caplog
 ):
-    def seen_again(waited_seconds: int) -> Stranded:
+    def seen_again(waited_seconds: int, after_seconds: float = 1.0) -> Stranded:
         jobs._redis.call("EXPIRE", jobs._redis.keys.handed_on("a" * 24, "0"), 3600 - waited_seconds)
-        clock.advance(1.0)
+        clock.advance(after_seconds)
         job = context(signature="5ca1ab1e", retry=False)
         outcome = judge(jobs, job)
         jobs.report(job, outcome)
@@ -203,7 +203,8 @@ def test_a_worker_that_might_be_busy_gets_five_hand_overs_and_a_minute_before_th
     assert [(outcome.payload, outcome.delay_seconds) for outcome in handed_over] == [(raw, 0.0)] * 5
     assert [outcome.is_first for outcome in handed_over] == [True, False, False, False, False]
     for seconds in (6, 20, 59):
-        waits = seen_again(seconds)
+        assert seen_again(seconds).delay_seconds == 0.0  # an idle process that blocks behind this one gets a turn
+        waits = seen_again(seconds, after_seconds=0.0)
         assert (waits.payload, waits.since, waits.is_first) == (raw, None, False)
         assert waits.reason.endswith("; another worker might run it")
         assert 0.8 * seconds <= waits.delay_seconds <= 1.2 * (seconds + 1)

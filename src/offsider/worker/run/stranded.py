@@ -5,8 +5,9 @@ Such a job has not failed, uses up no retry, and is never dropped:
 1. While another live process of its queue can run the job, or might, the job is handed over: pushed to the tail of its
    queue, at most once per second and process, otherwise scheduled for up to 5 s. Its bytes do not change.
 2. A process that does not publish its job classes, as Ruby's do not, might run it. So might a Python worker with
-   another signature, but either may be busy. After 5 hand-overs, the job waits in the schedule, unmarked; each delay
-   equals the time it has waited before. After 60 s, such processes no longer count.
+   another signature, but either may be busy. After 5 hand-overs, each delay in the schedule equals the time waited
+   before. The job still returns to the tail first: an idle worker blocks longest on the queue, so a due job reaches
+   it before any Ruby process. After 60 s, such processes no longer count.
 3. A job that no process can run is stranded: it is marked and waits in the schedule, first for one second, later for up
    to five minutes. The log, the event ``job_stranded``, the pages and the metrics report it. `stranded_rescue` makes it
    due when a capable worker starts.
@@ -107,9 +108,8 @@ class StrandedJobs:
                 count, seconds = stranded.count_hand_over(self._redis, strikes.name_of(job.raw), job.retry_count or 0)
                 if can or seconds <= MOST_SECONDS:
                     who = f"{reason}; another worker {'can' if can else 'might'} run it"
-                    if can or count <= MOST_HAND_OVERS:
-                        return self._hand_on(job, who, count, seconds)
-                    return self._later(job, who, self._backoff(seconds, MOST_SECONDS), is_first=False)
+                    longest = HANDED_ON_SECONDS if can or count <= MOST_HAND_OVERS else MOST_SECONDS
+                    return self._hand_on(job, who, count, seconds, longest)
                 why = "no other worker ran it in time"
         except RedisFailure as error:
             return self._later(job, f"{reason}; the other workers are unknown: {error}", FIRST_SECONDS)
@@ -150,7 +150,7 @@ class StrandedJobs:
                 self._looked_at = time.monotonic()
             return [known for queues, known in self._others if queue in queues or _EVERY_QUEUE in queues]
 
-    def _hand_on(self, job: JobContext, reason: str, count: int, seconds: float) -> Stranded:
+    def _hand_on(self, job: JobContext, reason: str, count: int, seconds: float, longest: float) -> Stranded:
         if count % WARN_EVERY == 0:
             message = "%s JID-%s was handed over %d times and has not run yet: %s"
             logger.warning(message, job.name, job.jid, count, reason, extra={"fields": about_here(job)})
@@ -159,7 +159,7 @@ class StrandedJobs:
             if now - self._tail_at >= TAIL_SECONDS:
                 self._tail_at = now
                 return Stranded(job.raw, 0.0, reason, count == 1)
-        return self._later(job, reason, self._backoff(seconds, HANDED_ON_SECONDS), is_first=count == 1)
+        return self._later(job, reason, self._backoff(seconds, longest), is_first=count == 1)
 
     def _later(self, job: JobContext, reason: str, delay_seconds: float, *, is_first: bool = True) -> Stranded:
         payload = decode(job.raw)
