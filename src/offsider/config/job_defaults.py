@@ -9,7 +9,7 @@ from typing import Any
 from offsider.config import validators
 from offsider.config.frozen_list import frozen_error
 from offsider.core.errors import ConfigurationError, InvalidOptions
-from offsider.core.options import check_options, wire_options
+from offsider.core.options import TRANSIENT, check_options, wire_options
 
 WHERE = "jobs (default options)"
 
@@ -48,6 +48,9 @@ TEXTUAL: Mapping[str, Callable[[str], object]] = {
     "codec": str,
 }
 
+#: Options that are not stored, and whose defaults are read.
+_READ_HERE = frozenset({"codec", "extra"})
+
 
 class JobDefaults(MutableMapping[str, Any]):
     """Default options of all jobs. Initially ``retry = true`` and ``queue = "default"``, as in Sidekiq."""
@@ -78,8 +81,13 @@ class JobDefaults(MutableMapping[str, Any]):
                 `check`, at the freeze and at a push, because extensions may add options.
         """
         self._check_open()
+        where = f"{origin}: {WHERE}" if origin else WHERE
+        if key in TRANSIENT and key not in _READ_HERE:
+            raise ConfigurationError(
+                f"{where}: {key!r} has no default for all jobs; give it to @job(...) or using(...)"
+            )
         try:
-            check_options({key: value}, job_name=f"{origin}: {WHERE}" if origin else WHERE, known_extra=[key])
+            check_options({key: value}, job_name=where, known_extra=[key])
         except InvalidOptions as error:
             raise ConfigurationError(str(error)) from None
         self._options[key] = value

@@ -106,7 +106,7 @@ class Relay(LoopService):
         return True
 
     def _sweep(self, here: Installation) -> bool:
-        last, blocked = 0, set[str]()
+        last, blocked, began = 0, set[str](), time.time()
         while not self._ending.is_set():
             if not hold_turn(here.redis, self._turn, self._holder, LEASE_SECONDS):
                 return False
@@ -119,8 +119,8 @@ class Relay(LoopService):
                 if stored:
                     self._source.delete(stored)
             self._report_at.pop("the database", None)
-            if len(rows) < BATCH:
-                break
+            if len(rows) < BATCH or rows[-1].created_at > began:
+                break  # newer rows may follow for ever; a transaction that commits late has added one with a lower id
             last = rows[-1].id
         return True
 

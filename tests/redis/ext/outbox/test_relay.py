@@ -273,6 +273,25 @@ def test_a_refused_queue_blocks_no_other_and_keeps_its_order(config, source, raw
     assert args_of(raw_redis, "bad") == [[0], [2], [1]]
 
 
+def test_a_sweep_ends_though_rows_are_added_all_the_time(config, source, raw_redis, monkeypatch):
+    """A transaction that commits late adds a row with a lower id, which only the next sweep reads."""
+    monkeypatch.setattr(relays, "BATCH", 2)
+    client, read, reads = Client(config), source.read, []
+
+    def read_while_others_push(server, after, limit):
+        assert len(reads) < 10
+        reads.append(after)
+        client.push({"class": "Mail", "args": [len(reads)]})
+        client.push({"class": "Mail", "args": [len(reads)]})
+        return read(server, after, limit)
+
+    client.push({"class": "Mail", "args": [0]})
+    monkeypatch.setattr(source, "read", read_while_others_push)
+    Relay(config, source).tick()
+    assert reads == [0]
+    assert args_of(raw_redis) == [[0], [1]]
+
+
 def test_a_full_server_keeps_all_rows(config, source, make_server, errors):
     server = make_server(maxmemory="3mb")
     config.redis.url = server.url
