@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[2]
 MODULES = (
     "offsider",
     "offsider.ext.concurrency_limits",
+    "offsider.ext.limiters",
     "offsider.ext.periodic",
     "offsider.ext.unique",
     "offsider.fastapi",

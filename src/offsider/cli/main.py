@@ -23,6 +23,7 @@ COMMANDS = {
     "queues": "queues",
     "switches": "switches",
     "limits": "limits",
+    "limiters": "limiters",
     "jobs": "jobs",
     "routes": "routes",
     "shards": "shards",

@@ -17,6 +17,7 @@
     ├── MalformedPayload (ValueError)       stored bytes that are not a job
     ├── NoCurrentJob (LookupError)          current_job() outside a job
     ├── TooManyReschedules                  the job exceeded its limit of reschedules
+    ├── OverLimit                           a limiter refuses the use of a resource
     ├── NoCapableWorker                     no live worker could run the job for a long time
     ├── EmbeddedProcess                     a signal for a worker inside another program
     ├── PoisonPill                          the job crashed processes; not raised, passed to death handlers
@@ -46,6 +47,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import Any, Literal, TypeAlias
+
+RescheduleCounter: TypeAlias = Literal["rescheduled_count", "overrated"]
 
 
 class OffsiderError(Exception):
@@ -248,6 +252,28 @@ class NotReplicated(RedisFailure):
         self.reached = reached
 
 
+class OverLimit(OffsiderError):
+    """A limiter refuses the use of a resource: its limit is reached, and waiting would take too long.
+
+    In a job, the extension ``Limiters`` reschedules the job; elsewhere, handle the error.
+
+    Attributes:
+        limiter: the limiter, an `offsider.ext.limiters.Limiter`.
+        remaining: what the limiter would still grant; 0 for most limiters.
+        retry_in_seconds: time until the limiter can grant the request, if others use nothing.
+    """
+
+    def __init__(self, limiter: Any, *, remaining: float = 0, retry_in_seconds: float = 0.0) -> None:
+        super().__init__(f"{limiter} is at its limit; try again in {retry_in_seconds:.3g} s")
+        self.limiter = limiter
+        self.remaining = remaining
+        self.retry_in_seconds = retry_in_seconds
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        state = {"args": self.args, "remaining": self.remaining, "retry_in_seconds": self.retry_in_seconds}
+        return type(self), (str(self.limiter),), state
+
+
 class JobSignal(OffsiderError):
     """Base class of the exceptions that a job raises to control its run. Never counted as a failure."""
 
@@ -276,6 +302,9 @@ class Reschedule(JobSignal):
     to ``limit`` times in total; None for no limit. The next time, the run fails with `TooManyReschedules`, which uses
     up a retry. While the worker stops (``current_job().stopping``), a reschedule is not counted.
     """
+
+    #: The field of the payload that counts the reschedules.
+    counter: RescheduleCounter = "rescheduled_count"
 
     def __init__(self, seconds: float | timedelta, *, reason: str = "", limit: int | None = RESCHEDULE_LIMIT) -> None:
         delay = seconds.total_seconds() if isinstance(seconds, timedelta) else float(seconds)

@@ -43,7 +43,13 @@ _WRITTEN: dict[str, _Types] = {
     "interrupted_count": _WHOLE,
 }
 # Checked by the worker only: a push may contain these keys with any type.
-_READ: dict[str, _Types] = {**_WRITTEN, "signature": _OPTIONAL_TEXT, "rescheduled_count": _WHOLE, "expiry": _SECONDS}
+_READ: dict[str, _Types] = {
+    **_WRITTEN,
+    "signature": _OPTIONAL_TEXT,
+    "rescheduled_count": _WHOLE,
+    "overrated": _WHOLE,
+    "expiry": _SECONDS,
+}
 _NOT_EMPTY = ("jid", "queue")
 _LEVELS = frozenset((*LOG_LEVELS, "unknown"))  # the last is the highest of Ruby's Logger
 

@@ -145,7 +145,7 @@ INSTALLED_BY = {
 # Payload keys that identify the job; no option may overwrite them.
 RESERVED = frozenset(
     {"class", "args", "kwargs", "jid", "at", "created_at", "enqueued_at", "retry_count", "interrupted_count"}
-    | {"rescheduled_count"}
+    | {"rescheduled_count", "overrated"}
 )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from offsider.core.errors import MalformedPayload
+from offsider.core.errors import MalformedPayload, RescheduleCounter
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +27,13 @@ class Failed:
 class Rescheduled:
     """The job raised `Reschedule`; not a failure.
 
-    ``counted``: whether it counts toward the limit of `Reschedule`.
+    ``counted``: whether it counts toward the limit of `Reschedule`, in the field ``counter`` of the payload.
     """
 
     delay_seconds: float
     reason: str = ""
     counted: bool = False
+    counter: RescheduleCounter = "rescheduled_count"
     name = "rescheduled"
 
 

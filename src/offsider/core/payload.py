@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, NoReturn, Required, TypedDict, cast
 
-from offsider.core.errors import MalformedPayload
+from offsider.core.errors import MalformedPayload, RescheduleCounter
 
 #: Maximum nesting of a pushed payload, including the payload itself. It is the limit of Ruby's JSON (``max_nesting``);
 #: Ruby's scheduler loses jobs that it cannot parse.
@@ -53,6 +53,7 @@ JobPayload = TypedDict(
         "cattr": dict[str, Any] | list[Any],
         "interrupted_count": int,
         "rescheduled_count": int,
+        "overrated": int,
         "signature": str,
         "app_version": str,
         "stranded_at": int | float,
@@ -67,9 +68,9 @@ JobPayload = TypedDict(
     total=False,
 )
 """Sidekiq's payload keys, and some of ours: ``kwargs`` (keyword-only arguments), ``interrupted_count``,
-``rescheduled_count``, ``expiry`` (epoch seconds, as in Sidekiq Pro), the limits ``soft_timeout`` and ``hard_timeout``
-(seconds), ``signature`` and ``app_version`` (the parameters the arguments were made for, and the version that pushed
-them), ``stranded_at`` (when the job was first stranded).
+``rescheduled_count``, ``overrated`` (reschedules by limiters), ``expiry`` (epoch seconds, as in Sidekiq Pro), the
+limits ``soft_timeout`` and ``hard_timeout`` (seconds), ``signature`` and ``app_version`` (the parameters the arguments
+were made for, and the version that pushed them), ``stranded_at`` (when the job was first stranded).
 
 Other keys are allowed and survive every round trip. The ``*_at`` stamps are integer milliseconds
 (Sidekiq 8) or float seconds (6, 7): read them with `read_stamp`.
@@ -295,12 +296,12 @@ def interrupted(raw: bytes) -> bytes:
     return _counted(raw, "interrupted_count")
 
 
-def rescheduled(raw: bytes) -> bytes:
-    """Return the payload with its ``rescheduled_count`` raised by one; see `interrupted`."""
-    return _counted(raw, "rescheduled_count")
+def rescheduled(raw: bytes, counter: RescheduleCounter = "rescheduled_count") -> bytes:
+    """Return the payload with the counter of its reschedules raised by one; see `interrupted`."""
+    return _counted(raw, counter)
 
 
-def _counted(raw: bytes, key: Literal["interrupted_count", "rescheduled_count"]) -> bytes:
+def _counted(raw: bytes, key: Literal["interrupted_count", "rescheduled_count", "overrated"]) -> bytes:
     try:
         payload = decode(raw)
     except MalformedPayload:

@@ -213,7 +213,9 @@ class Recorder:
                 if signal.limit is not None and job.payload.get("rescheduled_count", 0) >= signal.limit:
                     raise TooManyReschedules(signal.limit) from signal
                 at = self._runner.config.clock.now() + signal.seconds
-                for_later.append(EnqueuedJob.of(job.prepared()._replace(raw=rescheduled(job.raw), at=at)))
+                for_later.append(
+                    EnqueuedJob.of(job.prepared()._replace(raw=rescheduled(job.raw, signal.counter), at=at))
+                )
                 return None
         with self._lock:
             self._performed.append(job)

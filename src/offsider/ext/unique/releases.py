@@ -35,7 +35,8 @@ OUTAGE_SECONDS = 1.0
 _OF_THE_RUN = frozenset(
     {
         "jid", "at", "created_at", "enqueued_at", "retry_count", "failed_at", "retried_at", "discarded_at",
-        "error_class", "error_message", "error_backtrace", "interrupted_count", "rescheduled_count", KEY,
+        "error_class", "error_message", "error_backtrace", "interrupted_count", "rescheduled_count", "overrated",
+        KEY,
     }
 )  # fmt: skip
 

@@ -251,7 +251,7 @@ def _asked_for(signal: Reschedule | Discard | Skip, job: JobContext) -> Outcome:
                 return Rescheduled(signal.seconds, signal.reason)
             if signal.limit is not None and job.rescheduled_count >= signal.limit:
                 return Failed(TooManyReschedules(signal.limit))
-            return Rescheduled(signal.seconds, signal.reason, counted=True)
+            return Rescheduled(signal.seconds, signal.reason, counted=True, counter=signal.counter)
         case Discard():
             return Discarded(signal)
         case Skip():

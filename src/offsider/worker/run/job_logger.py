@@ -196,7 +196,7 @@ def _measured(job: JobContext) -> dict[str, object]:
 
 def _details(outcome: Outcome) -> Mapping[str, object]:  # noqa: PLR0911 - one for each
     match outcome:
-        case Rescheduled(delay_seconds, reason, _):
+        case Rescheduled(delay_seconds, reason):
             again: dict[str, object] = {"again_in": delay_seconds}
             return again | {"rescheduled": reason} if reason else again
         case Stranded(_, delay_seconds, reason):

@@ -105,9 +105,9 @@ class Settlement:
                 return self._retrier.decide(_job(run), error)
             case Discarded():
                 return self._retrier.discard(_job(run))
-            case Rescheduled(delay_seconds, _, counted):
+            case Rescheduled(delay_seconds, _, counted, counter):
                 payload = not_stranded(unit.raw)
-                return Later("schedule", rescheduled(payload) if counted else payload, delay_seconds)
+                return Later("schedule", rescheduled(payload, counter) if counted else payload, delay_seconds)
             case Deferred(delay_seconds):
                 return Later("schedule", not_stranded(unit.raw), delay_seconds)
             case Stranded(payload, delay_seconds):

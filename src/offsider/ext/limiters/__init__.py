@@ -1,0 +1,105 @@
+"""Limiters: limit the use of a resource across all processes, for example calls of another company's API.
+
+1. A `Limiter` is used in jobs, web requests and scripts (`limiter`, `use`). Each check is one script (`store`).
+2. In a job, server middleware turns `OverLimit` into a reschedule, which is no failure (`reschedules`).
+3. Operators see and reset limiters (`limiter_set`, `web`, `doctor`).
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from offsider.config.routing import MAIN
+from offsider.core.errors import ConfigurationError, OverLimit
+from offsider.ext.limiters.doctor import check_limiters, families
+from offsider.ext.limiters.limiter import (
+    DAY_SECONDS,
+    EXTENSION,
+    Backoff,
+    ConcurrentLimiter,
+    Limiter,
+    LimiterOptions,
+    PointsLimiter,
+    RateLimiter,
+    Settings,
+    UnlimitedLimiter,
+    default_backoff,
+)
+from offsider.ext.limiters.limiter_set import LimiterSet, LimiterState
+from offsider.ext.limiters.reschedules import Reschedules
+from offsider.ext.limiters.use import Use
+from offsider.ext.limiters.web import make_tab
+
+if TYPE_CHECKING:
+    from offsider.config.config import Config
+
+__all__ = [
+    "Backoff",
+    "ConcurrentLimiter",
+    "Limiter",
+    "LimiterOptions",
+    "LimiterSet",
+    "LimiterState",
+    "Limiters",
+    "OverLimit",
+    "PointsLimiter",
+    "RateLimiter",
+    "UnlimitedLimiter",
+    "Use",
+]
+
+
+class Limiters:
+    """Extension for limiters. Install it in every program that uses one.
+
+    ::
+
+        config.use(Limiters())
+
+        STRIPE = Limiter.window("stripe", 100, "second")
+
+        @job
+        def charge(card_id: int) -> None:
+            with STRIPE.within_limit():
+                ...
+
+    Args:
+        server: name of the server that stores all limiters, from ``[servers.NAME]``. Default: the main server, also for
+            workers of other servers.
+        reschedule: how often a job over a limit is rescheduled; after that the error is a failure. 0: at once.
+        backoff: called with the limiter, the job and the error; returns the seconds until the job runs again.
+            Default: Sidekiq Enterprise's, about five minutes more each time.
+        errors: more exceptions that reschedule a job, such as those of an API client for the status 429. For these,
+            the limiter passed to ``backoff`` is None.
+        ttl: limiters are deleted when they were unused for this time, in seconds; at least a day. Default: 90 days.
+
+    Raises:
+        ConfigurationError: an argument is invalid.
+    """
+
+    name = EXTENSION
+
+    def __init__(
+        self,
+        *,
+        server: str = MAIN,
+        reschedule: int = 20,
+        backoff: Backoff = default_backoff,
+        errors: tuple[type[Exception], ...] = (),
+        ttl: float | timedelta = 90 * DAY_SECONDS,
+    ) -> None:
+        ttl_seconds = ttl.total_seconds() if isinstance(ttl, timedelta) else float(ttl)
+        if not DAY_SECONDS <= ttl_seconds <= 1e9:
+            raise ConfigurationError(f"Limiters(ttl=…) is at least a day ({DAY_SECONDS:g} seconds), not {ttl!r}")
+        if type(reschedule) is not int or reschedule < 0:
+            raise ConfigurationError(f"Limiters(reschedule=…) is a whole number of at least 0, not {reschedule!r}")
+        self.settings = Settings(server, reschedule, backoff, ttl_seconds)
+        self._reschedules = Reschedules(self.settings, (OverLimit, *errors))
+
+    def install(self, config: Config) -> None:
+        """Add the middleware, the web tab, metrics and the doctor check."""
+        config.server_middleware.add(self._reschedules)
+        config.add_web_tab(make_tab())
+        config.add_metrics(families)
+        config.add_doctor_check(check_limiters)

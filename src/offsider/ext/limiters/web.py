@@ -1,0 +1,103 @@
+"""The tab of limiters: their use and statistics, and actions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from offsider.config.web_tab import Cell, WebButton, WebButtons, WebFacts, WebLink, WebNote, WebPage, WebTab, WebTable
+from offsider.ext.limiters.limiter_set import LimiterSet
+
+if TYPE_CHECKING:
+    from offsider.config.web_tab import Block, WebRequest
+    from offsider.ext.limiters.limiter_set import LimiterState
+
+PATH = "/limiters"
+_MOST = 100
+_COLUMNS = ("Limiter", "Kind", "Limit", "Used", "Allowed", "Waited", "Refused")
+
+
+def make_tab() -> WebTab:
+    return WebTab(
+        "limiters",
+        "Limiters",
+        PATH,
+        routes={"": show_all, "/{kind}/{name}": show_one},
+        actions={"/{kind}/{name}/reset": reset, "/{kind}/{name}/delete": delete},
+    )
+
+
+def show_all(request: WebRequest) -> WebPage:
+    found = LimiterSet(request.installation, most=_MOST)
+    rows = [_row(state) for state in found]
+    blocks: list[Block] = [WebTable("Limiters", _COLUMNS, rows, empty="No limiters were used.")]
+    if len(found) > len(rows):
+        blocks.append(WebNote(f"Showing {len(rows)} of {len(found)} limiters, the most recently used first."))
+    return WebPage("Limiters", blocks)
+
+
+def show_one(request: WebRequest) -> WebPage | None:
+    state = LimiterSet(request.installation).find(request.path("kind"), request.path("name"))
+    if state is None:
+        return None
+    facts: dict[str, Cell] = {
+        "Kind": state.kind,
+        "Limit": limit_of(state),
+        "Used": state.used,
+        "Allowed": state.allowed,
+        "Without waiting": state.immediate,
+        "After waiting": state.waited,
+        "Time waited": f"{state.wait_seconds:.3f} s",
+        "Refused": state.overages,
+        "Wait timeout": f"{state.wait_timeout_seconds:g} s",
+    }
+    if state.kind == "concurrent":
+        facts |= {
+            "Time held": f"{state.held_seconds:.3f} s",
+            "Reclaimed slots": state.reclaimed,
+            "Lock timeout": f"{state.lock_timeout_seconds:g} s",
+        }
+    buttons = [
+        WebButton(
+            "Reset", _path(state, "reset"), confirm=f"Forget the uses and statistics of {state.kind} {state.name}?"
+        ),
+        WebButton("Delete", _path(state, "delete"), confirm=f"Delete {state.kind} {state.name}?", danger=True),
+    ]
+    return WebPage("Limiter", [WebFacts("Facts", facts), WebButtons(buttons)], subject=state.name)
+
+
+def reset(request: WebRequest) -> str:
+    kind, name = request.path("kind"), request.path("name")
+    LimiterSet(request.installation).reset(kind, name)
+    return f"Reset: {name}"
+
+
+def delete(request: WebRequest) -> str:
+    kind, name = request.path("kind"), request.path("name")
+    LimiterSet(request.installation).delete(kind, name)
+    return f"Deleted: {name}"
+
+
+def limit_of(state: LimiterState) -> str:
+    """Return the limit with its interval, for people."""
+    if state.kind == "concurrent":
+        return f"{state.limit:,}"
+    if state.kind == "points":
+        return f"{state.limit:,}, {state.limit / state.interval_seconds:g}/s"
+    return f"{state.limit:,} / {state.interval_seconds:g} s"
+
+
+def _row(state: LimiterState) -> list[Cell]:
+    return [
+        WebLink(state.name, _path(state)),
+        state.kind,
+        limit_of(state),
+        state.used,
+        state.allowed,
+        state.waited,
+        state.overages,
+    ]
+
+
+def _path(state: LimiterState, action: str = "") -> str:
+    path = f"{PATH}/{state.kind}/{state.name}"
+    return f"{path}/{action}" if action else path

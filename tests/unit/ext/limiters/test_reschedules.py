@@ -1,0 +1,114 @@
+"""Jobs that raise over a limit: rescheduled without a failure, up to a number of times."""
+
+from __future__ import annotations
+
+import pytest
+
+from offsider import Config, job, testing
+from offsider.core.errors import ConfigurationError, OverLimit
+from offsider.core.outcome import Failed, Rescheduled
+from offsider.core.payload import decode, encode
+from offsider.ext.limiters import Limiter, Limiters
+from offsider.jobs import registry
+from offsider.worker.unit_of_work import UnitOfWork
+from tests.unit.worker.executors import make_executor
+
+
+class TooManyRequests(Exception):
+    """The error of an API client."""
+
+
+@pytest.fixture(autouse=True)
+def declared():
+    with registry.isolated():
+        yield
+
+
+def outcome(error, overrated=None, **options):
+    """The outcome of a job that raises ``error``."""
+    config = Config()
+    config.use(Limiters(**options))
+
+    @job(name="Call")
+    def call() -> None:
+        raise error
+
+    payload = {"class": "Call", "args": [], "jid": "a" * 24}
+    raw = encode(payload if overrated is None else {**payload, "overrated": overrated})
+    return make_executor(config).run(UnitOfWork("default", raw), 0.0).outcome
+
+
+def over(**options):
+    return OverLimit(Limiter.bucket("api", 5, "day", **options), retry_in_seconds=7)
+
+
+@pytest.mark.parametrize("overrated, least", [(None, 301), (1, 601), (19, 6001), (-3, 301), ("x", 301)])
+def test_a_job_over_a_limit_is_rescheduled_later_each_time(overrated, least):
+    found = outcome(over(), overrated)
+    assert isinstance(found, Rescheduled)
+    assert least <= found.delay_seconds < least + 300
+    assert (found.counted, found.counter) == (True, "overrated")
+    assert found.reason == "bucket limiter 'api' is at its limit; try again in 7 s"
+
+
+@pytest.mark.parametrize(
+    "overrated, on_limiter, on_extension, fails",
+    [(20, {}, {}, True), (19, {}, {}, False), (None, {}, {"reschedule": 0}, True), (None, {"reschedule": 0}, {}, True),
+     (24, {"reschedule": 25}, {"reschedule": 3}, False), (25, {"reschedule": 25}, {}, True)],
+)  # fmt: skip
+def test_after_its_reschedules_the_job_fails_normally(overrated, on_limiter, on_extension, fails):
+    error = over(**on_limiter)
+    found = outcome(error, overrated, **on_extension)
+    assert found == Failed(error) if fails else isinstance(found, Rescheduled)
+
+
+def test_a_limiter_can_have_a_delay_of_its_own():
+    asked = []
+
+    def backoff(limiter, job, error):
+        asked.append((limiter and limiter.name, job.payload["overrated"], str(error)))
+        return 42
+
+    assert outcome(over(backoff=backoff), 2).delay_seconds == 42
+    assert outcome(over(), backoff=backoff).delay_seconds == 42
+    assert outcome(TooManyRequests("429"), backoff=backoff, errors=(TooManyRequests,)).delay_seconds == 42
+    text = "bucket limiter 'api' is at its limit; try again in 7 s"
+    assert asked == [("api", 3, text), ("api", 1, text), (None, 1, "429")]
+
+
+def test_errors_of_api_clients_can_reschedule_a_job_too():
+    error = TooManyRequests("429")
+    assert outcome(error) == Failed(error)
+    assert isinstance(outcome(error, errors=(TooManyRequests,)), Rescheduled)
+    assert outcome(error, 20, errors=(TooManyRequests,)) == Failed(error)
+
+
+def test_a_drain_counts_reschedules_as_a_worker_does(tmp_path):
+    config = Config()
+    config.use(Limiters(backoff=lambda limiter, job, error: 60))
+
+    @job(name="Call")
+    def call() -> None:
+        raise over()
+
+    with testing.fake(config=config) as enqueued, testing.FakeClock(2e9).installed(config):
+        call.enqueue()
+        enqueued.drain()
+        (later,) = enqueued.jobs
+        assert later.at == 2e9 + 60
+        assert decode(later.raw)["overrated"] == 1
+        assert "rescheduled_count" not in decode(later.raw)
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"ttl": 3600}, r"Limiters\(ttl=…\) is at least a day \(86400 seconds\), not 3600"),
+        ({"ttl": float("nan")}, "is at least a day"),
+        ({"reschedule": -1}, r"Limiters\(reschedule=…\) is a whole number of at least 0, not -1"),
+        ({"reschedule": True}, "is a whole number of at least 0, not True"),
+    ],
+)
+def test_invalid_options_of_the_extension_are_refused(options, message):
+    with pytest.raises(ConfigurationError, match=message):
+        Limiters(**options)
