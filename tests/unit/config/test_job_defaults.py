@@ -28,6 +28,12 @@ def test_impossible_values_are_refused(key, value):
         JobDefaults()[key] = value
 
 
+@pytest.mark.parametrize("key, value", [("outbox", True), ("after_commit", False), ("server", "bulk"), ("name", "x")])
+def test_options_that_are_read_from_a_declaration_or_a_push_only_are_refused(key, value):
+    with pytest.raises(ConfigurationError, match=f"'{key}' has no default for all jobs; give it to @job"):
+        JobDefaults()[key] = value
+
+
 def test_options_of_extensions_are_known_at_the_freeze_only():
     defaults = JobDefaults()
     defaults["unique_for"] = 60
