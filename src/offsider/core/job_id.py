@@ -6,6 +6,7 @@ The extension ``offsider.ext.results`` implements the methods; this module decla
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 from offsider.core.errors import ConfigurationError
@@ -65,6 +66,15 @@ class JobInfo:
     error_class: str = ""
     error_message: str = ""
     without_result: str = ""
+
+    def __str__(self) -> str:
+        """Return a line for people: ``succeeded 2030-01-31 14:03:05 in 45 ms on host web-1``, in local time."""
+        if not self.changed_at:
+            return self.state
+        line = f"{self.state} {datetime.fromtimestamp(self.changed_at).astimezone():%Y-%m-%d %H:%M:%S}"
+        if self.duration_ms is not None:
+            line += f" in {self.duration_ms:,} ms"
+        return f"{line} on host {self.process.partition(':')[0]}" if self.process else line
 
 
 class JobResults(Protocol):

@@ -70,6 +70,11 @@ class JobOptions(TypedDict, total=False):
     """When the lock ends: after the job succeeds (the default), or when it starts."""
     deduplicate: str | Mapping[str, Any]
     """A strategy of GitLab, ``"until_executing"`` or ``"until_executed"``, or a mapping with a strategy and options."""
+    track: bool
+    """True: store the state of the job, for ``jid.status()``. This and the next option belong to the extension
+    ``Results``, and are rejected if it is not installed."""
+    keep_result: float | timedelta | Literal[False]
+    """Store the state, and keep it and the result of the job for this many seconds after its end. False: no result."""
     extra: Mapping[str, Any]
     """Options of installed extensions, stored as payload keys."""
 
@@ -128,7 +133,7 @@ LOG_LEVELS = {
 }
 MAX_SECONDS = 1e9  # a larger number is a timestamp given by mistake; Sidekiq rejects it too
 # Options that accept a timedelta, and are stored in seconds.
-DURATIONS = frozenset({"retry_for", "expires_in", "soft_timeout", "hard_timeout"})
+DURATIONS = frozenset({"retry_for", "expires_in", "soft_timeout", "hard_timeout", "keep_result"})
 
 # Options that are not stored.
 TRANSIENT = frozenset(
@@ -140,6 +145,7 @@ TRANSIENT = frozenset(
 # Options of bundled extensions, and how to install them, for an error message.
 INSTALLED_BY = {
     **dict.fromkeys(("unique_for", "unique_until", "deduplicate"), "offsider.ext.unique.Unique"),
+    **dict.fromkeys(("track", "keep_result"), "offsider.ext.results.Results"),
     "concurrency_limit": "offsider.ext.concurrency_limits.ConcurrencyLimits",
 }
 # Payload keys that identify the job; no option may overwrite them.

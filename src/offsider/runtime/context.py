@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from offsider.core.errors import InvalidOptions, NoCurrentJob
+from offsider.core.errors import InvalidOptions, NoCurrentJob, OffsiderError
 from offsider.core.payload import JobPayload, shown_class
 from offsider.storage.working import Entry, Owner
 
@@ -22,6 +22,30 @@ if TYPE_CHECKING:
 
 #: Takes the coroutine of a job and returns one that awaits it.
 CoroutineWrapper: TypeAlias = Callable[[Coroutine[Any, Any, Any]], Coroutine[Any, Any, Any]]
+
+
+class Reach(Protocol):
+    """Raises errors in one running job; `offsider.worker.run.injection.Injection`."""
+
+    def aim(self, kind: type[OffsiderError], message: str, landed: Callable[[], None]) -> bool:
+        """Raise ``kind(message)`` in the job as soon as Python allows it, and call ``landed`` when it is raised."""
+        ...
+
+    def place(self) -> str:
+        """Return the line that the job executes; empty if it has ended."""
+        ...
+
+
+class RunControl(Protocol):
+    """What an extension knows about a run: `JobContext.cancelled` and `JobContext.progress` ask it."""
+
+    def asked_to_stop(self) -> bool:
+        """Return whether the job was cancelled. Called by the job."""
+        ...
+
+    def progress(self, done: float, total: float | None, message: str) -> None:
+        """Note the progress of the job. Called by the job, also on an event loop: must not block."""
+        ...
 
 
 def _never() -> bool:
@@ -56,7 +80,9 @@ class JobContext:
             through `process`.
         effects: scripts of extensions that run atomically with the script that stores the outcome; extensions add
             them during the run.
+        control: lets an extension cancel the run and note its progress; None without one.
         is_stopping: returns whether the worker is stopping; read it through `stopping`.
+        reach: raises errors in the running job; None outside of a worker.
     """
 
     payload: JobPayload
@@ -67,11 +93,13 @@ class JobContext:
     is_stopping: Callable[[], bool] = field(default=_never, repr=False, compare=False)
     owner: Owner | None = field(default=None, repr=False, compare=False)
     alone_in: str = field(default="", repr=False, compare=False)
+    reach: Reach | None = field(default=None, repr=False, compare=False)
     # Attributes of the class until a run sets them: assigning each of them would take a tenth of a no-op's time.
     ends_at: float | None = field(default=None, init=False, repr=False, compare=False)
     bound: dict[str, str | int | float | bool | None] | None = field(
         default=None, init=False, repr=False, compare=False
     )
+    control: RunControl | None = field(default=None, init=False, repr=False, compare=False)
     effects: tuple[Effect, ...] = field(default=(), init=False, repr=False, compare=False)
     _spent: dict[str, float] | None = field(default=None, init=False, repr=False, compare=False)
     _wrappers: tuple[CoroutineWrapper, ...] = field(default=(), init=False, repr=False, compare=False)
@@ -141,6 +169,27 @@ class JobContext:
     def stopping(self) -> bool:
         """Whether the worker is stopping: a long job may then finish early, before it is interrupted."""
         return self.is_stopping()
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the job was cancelled (``jid.cancel()``): a long job checks it, and returns early if it is true.
+
+        Always False without the extension ``Results``.
+        """
+        return self.control is not None and self.control.asked_to_stop()
+
+    def progress(self, done: float, total: float | None = None, message: str = "") -> None:
+        """Report how far the job is, for ``jid.info().progress``. Does not wait for the server.
+
+        At most one report per second is stored, the latest one. Does nothing for a job that is not tracked.
+
+        Args:
+            done: finished units of any kind.
+            total: all units; None if unknown.
+            message: what the job does now.
+        """
+        if self.control is not None:
+            self.control.progress(done, total, message)
 
     @property
     def deadline(self) -> float | None:

@@ -6,6 +6,7 @@ import asyncio
 import copy
 import json
 import pickle
+from datetime import datetime
 
 import pytest
 
@@ -104,3 +105,11 @@ def test_the_error_of_a_failed_job_survives_pickling():
     assert str(error) == "job abc has ended as dead: ValueError: no"
     assert (error.jid, error.state, error.error_class, error.error_message) == ("abc", "dead", "ValueError", "no")
     assert str(JobFailed("abc", "cancelled")) == "job abc has ended as cancelled"
+
+
+def test_the_line_of_a_job_for_people():
+    assert str(JobInfo("abc", "untracked")) == "untracked"
+    at = datetime(2030, 1, 31, 14, 3, 5).astimezone().timestamp()
+    assert str(JobInfo("abc", "queued", "X", at)) == "queued 2030-01-31 14:03:05"
+    ended = JobInfo("abc", "succeeded", "X", at, process="web-1:12:ab", duration_ms=4_500)
+    assert str(ended) == "succeeded 2030-01-31 14:03:05 in 4,500 ms on host web-1"

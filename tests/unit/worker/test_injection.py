@@ -11,11 +11,11 @@ from contextlib import suppress
 
 import pytest
 
+from offsider.core.error_text import class_of
 from offsider.core.errors import HardTimeout, Shutdown, SoftTimeout
 from offsider.worker.run.async_runner import AsyncRunner
 from offsider.worker.run.injection import Injection
 from offsider.worker.run.interrupt import Window
-from offsider.worker.settle.retrier import class_of
 from tests.waiting import wait_for
 
 

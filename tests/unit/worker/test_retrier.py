@@ -15,13 +15,14 @@ from offsider.core import backoff
 from offsider.core.backtrace import inflate
 from offsider.core.clock import Clock
 from offsider.core.compression import compress, expand
+from offsider.core.error_text import class_of, message_of
 from offsider.core.outcome import Failed, Malformed
 from offsider.core.payload import decode, encode
 from offsider.jobs import registry
 from offsider.runtime.context import JobContext
 from offsider.worker.disposition import Dead, Done, Later
 from offsider.worker.run.async_runner import AsyncRunner
-from offsider.worker.settle.retrier import Retrier, backtrace_lines, class_of, message_of
+from offsider.worker.settle.retrier import Retrier, backtrace_lines
 from offsider.worker.unit_of_work import UnitOfWork
 from tests.unit.worker.executors import make_executor
 

@@ -3,11 +3,12 @@
 import pytest
 
 from offsider import job
+from offsider.core.error_text import class_of
 from offsider.core.payload import decode, encode
 from offsider.jobs import registry
 from offsider.runtime.context import JobContext
 from offsider.worker.disposition import Dead, Later
-from offsider.worker.settle.retrier import Retrier, class_of
+from offsider.worker.settle.retrier import Retrier
 
 NOW_MS = 1_795_216_780_250
 

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from offsider.core.compression import readable
+from offsider.core.error_text import message_of
 from offsider.core.errors import MalformedPayload, PoisonPill
 from offsider.core.malformed import listable
 from offsider.core.normalize import normalize
@@ -20,7 +21,6 @@ from offsider.core.payload import decode, encode, interrupted, new_jid, stamp
 from offsider.logs.structured import about_raw
 from offsider.runtime.events import JobPoisoned
 from offsider.storage import strikes
-from offsider.worker.settle.retrier import message_of
 
 if TYPE_CHECKING:
     from offsider.config.config import Config

@@ -111,6 +111,7 @@ class Executor:
         self._ran: tuple[Outcome, float] | None = None
         self._cpu_seconds: float | None = None
         self.window = Window()
+        self._injection = Injection(self.window, async_runner)
 
     def run(self, unit: UnitOfWork, started_at: float) -> Run:
         """Run one job. Never raises an error of the job.
@@ -134,6 +135,7 @@ class Executor:
             is_stopping=self._stopping,
             owner=unit.owner,
             alone_in=unit.alone_in,
+            reach=self._injection,
         )
         self._unit, self._started_at, self._ran, self._cpu_seconds = unit, started_at, None, None
         token = enter_job(job)
@@ -228,7 +230,7 @@ class Executor:
             if self._overran is not None:
                 self._overran(unit, Run(job, Failed(error), started_at, seconds, None))
 
-        watched = time_limits.watch(job, limits, Injection(self.window, self._async_runner), overran)
+        watched = time_limits.watch(job, limits, self._injection, overran)
         try:
             with self.window:
                 result = perform()

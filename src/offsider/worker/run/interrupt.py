@@ -5,7 +5,7 @@ C code does not see the exception until it executes bytecode again. Below, an ex
 asked to raise it, and has "landed" when it is raised. Rules:
 
 1. The window opens right before ``perform`` and closes right after. Outside, `interrupt` does nothing.
-   A stop raises `Shutdown`; a time limit raises `SoftTimeout` or `HardTimeout`.
+   A stop raises `Shutdown`; a time limit raises `SoftTimeout` or `HardTimeout`; a cancellation `JobCancelled`.
 2. `interrupt` aims at no thread that is entering or leaving a context manager written in Python, such as a condition
    of `threading` or a queue: its lock would stay locked. It checks the thread again a moment later. (Since CPython
    3.13, an exception aimed at a thread that waits for the GIL lands one step later, which may still be in such a
@@ -30,9 +30,9 @@ import time
 from functools import partial
 from types import TracebackType
 
-from offsider.core.errors import HardTimeout, Shutdown, SoftTimeout
+from offsider.core.errors import HardTimeout, JobCancelled, Shutdown, SoftTimeout
 
-AIMED = (Shutdown, SoftTimeout, HardTimeout)
+AIMED = (Shutdown, SoftTimeout, HardTimeout, JobCancelled)
 LANDING_JUMPS = 1000
 #: Attempts to find the thread in a function where it can be interrupted.
 LOOKS = 5

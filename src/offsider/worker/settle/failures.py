@@ -12,12 +12,12 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING
 
+from offsider.core.error_text import class_of, message_of
 from offsider.core.errors import RedisFailure
 from offsider.runtime.service import LoopService
 from offsider.storage import attempts, error_groups
 from offsider.storage.error_groups import MESSAGE_CHARACTERS, Noted, group_of
 from offsider.worker.outage import Outage
-from offsider.worker.settle.retrier import class_of, message_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, cast
 from offsider.core import backoff
 from offsider.core.backtrace import compress
 from offsider.core.compression import decode_plain, expand
+from offsider.core.error_text import class_of, message_of
 from offsider.core.errors import NoCapableWorker, UnknownJob
 from offsider.core.normalize import normalize
 from offsider.core.payload import decode, encode, forget_stranded, new_jid, read_stamp, stamp
@@ -37,8 +38,6 @@ if TYPE_CHECKING:
     from offsider.jobs.registry import Declared
     from offsider.runtime.context import JobContext
     from offsider.worker.disposition import Disposition
-
-MOST_MESSAGE_CHARACTERS = 10_000
 
 
 class Retrier:
@@ -153,22 +152,6 @@ def retry_option(payload: JobPayload, declared: Declared | None) -> bool | int |
     if retry is not None:  # Ruby stores an option that is nil as null, which means "not set"
         return retry
     return declared.options.get("retry", True) if declared is not None else True
-
-
-def message_of(error: BaseException) -> str:
-    """Return the error's message in a form that can be stored: at most 10,000 characters, valid UTF-8."""
-    try:
-        text = str(error)
-    except Exception as own:  # noqa: BLE001 - an error whose str() raises is still an error of the job
-        text = f"(the message of this error cannot be shown: its __str__ raised {type(own).__name__})"
-    return text[:MOST_MESSAGE_CHARACTERS].encode("utf-8", "replace").decode("utf-8")
-
-
-def class_of(error: BaseException) -> str:
-    """Return the full name of the error's class; built-in classes without their module."""
-    kind = type(error)
-    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-    return name.encode("utf-8", "replace").decode("utf-8")
 
 
 def backtrace_lines(error: BaseException, wanted: int) -> list[str]:

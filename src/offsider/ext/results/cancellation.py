@@ -1,0 +1,34 @@
+"""Removes a cancelled job that waits: from the schedule, the retry set, or its queue."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from offsider.inspector.job_set import RetrySet, ScheduledSet
+from offsider.inspector.queue import Queue
+
+if TYPE_CHECKING:
+    from offsider.config.installation import Installation
+    from offsider.core.job_id import JobInfo
+
+
+def remove_waiting(here: Installation, jid: str, info: JobInfo | None) -> bool:
+    """Delete a job that waits. True if it was found.
+
+    Args:
+        info: its state, which limits the search; None for an untracked job.
+    """
+    state = None if info is None else info.state
+    if state == "running":
+        return False
+    for name, kind in (("scheduled", ScheduledSet), ("retrying", RetrySet)):
+        if state in (None, name):
+            entry = kind(here).find_job(jid)
+            if entry is not None and entry.delete():
+                return True
+    # The job of a set may be in its queue by now.
+    for queue in Queue.all(here):
+        record = queue.find_job(jid)
+        if record is not None and queue.delete(record):
+            return True
+    return False

@@ -1,0 +1,209 @@
+"""Reads states and results, waits for results, and cancels jobs: the implementation of the methods of `JobId`.
+
+To wait, a caller reads the state once. If the job has not ended, the caller watches the job's channel, and reads again
+when the channel is subscribed (the job may have ended before) and when the end is published.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import threading
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from offsider.core.errors import JobFailed, NoResult, RedisUnavailable, ResultTimeout
+from offsider.core.once import first_time
+from offsider.ext.results import store
+from offsider.ext.results.cancellation import remove_waiting
+from offsider.ext.results.subscriber import Subscriber
+from offsider.inspector.work import WorkSet
+from offsider.logs.structured import about_here
+from offsider.runtime.context import current_job_or_none
+
+if TYPE_CHECKING:
+    from offsider.config.installation import Installation
+    from offsider.core.job_id import JobInfo
+    from offsider.ext.results.store import Stored
+
+logger = logging.getLogger("offsider")
+
+#: Pause before the state is read again, after the server did not answer.
+OUTAGE_SECONDS = 1.0
+
+
+class Reader:
+    """The states and results of the jobs of one server. Thread-safe.
+
+    Args:
+        here: the server.
+    """
+
+    def __init__(self, here: Installation) -> None:
+        self._here = here
+
+    @classmethod
+    def of(cls, here: Installation) -> Reader:
+        """Return the reader that this process shares for a server."""
+        return here.shared.get(cls, lambda: cls(here))
+
+    def info(self, jid: str) -> JobInfo:
+        """See `JobId.info`."""
+        info = store.read(self._here.redis, jid).info
+        if info.state == "running" and self._here.redis.call("EXISTS", *self._alive_keys(info.process)) == 0:
+            return replace(info, state="queued")  # its worker was killed, and another one will run it
+        return self._due(info)
+
+    async def ainfo(self, jid: str) -> JobInfo:
+        """See `JobId.ainfo`."""
+        redis = self._here.async_redis
+        info = store.parsed(jid, await redis.call(*store.read_command(redis.keys, jid))).info
+        if info.state == "running" and await redis.call("EXISTS", *self._alive_keys(info.process)) == 0:
+            return replace(info, state="queued")
+        return self._due(info)
+
+    def result(self, jid: str, timeout: float | None) -> Any:
+        """See `JobId.result`."""
+        stored = store.read(self._here.redis, jid)
+        if _waits(stored, timeout):
+            _warn_of_deadlock(jid)
+            stored = self._wait(jid, stored, timeout)
+        return _result(jid, stored, timeout)
+
+    async def aresult(self, jid: str, timeout: float | None) -> Any:  # noqa: ASYNC109 - see `JobId.aresult`
+        """See `JobId.aresult`."""
+        stored = await self._aread(jid)
+        if _waits(stored, timeout):
+            _warn_of_deadlock(jid)
+            stored = await self._await(jid, stored, timeout)
+        return _result(jid, stored, timeout)
+
+    def cancel(self, jid: str, *, hard: bool) -> bool:
+        """See `JobId.cancel`."""
+        redis = self._here.redis
+        state = redis.run(*store.cancel_call(redis.keys, jid, hard=hard))
+        known = store.read(redis, jid) if state else None
+        if known is not None and known.ended:
+            return False
+        if remove_waiting(self._here, jid, None if known is None else known.info):
+            return True
+        if known is not None:  # it runs, or will not begin
+            return True
+        # An untracked job may have begun, or gone back to its queue or its set, during the search.
+        redis.run(*store.cancel_call(redis.keys, jid, hard=hard))
+        return remove_waiting(self._here, jid, None) or WorkSet(self._here).find_work(jid) is not None
+
+    async def acancel(self, jid: str, *, hard: bool) -> bool:
+        """See `JobId.acancel`. In a thread: the search for the job is that of the inspector."""
+        return await asyncio.to_thread(self.cancel, jid, hard=hard)
+
+    def _wait(self, jid: str, stored: Stored, timeout: float | None) -> Stored:
+        news = threading.Event()
+
+        def wake(_: bytes | None) -> None:
+            news.set()
+
+        ends = None if timeout is None else time.monotonic() + timeout
+        channel, subscriber = store.job_key(self._here.redis.keys, jid), Subscriber.of(self._here)
+        subscriber.watch(channel, wake)
+        try:
+            again = None
+            while _waits(stored, None):
+                left = _shorter(None if ends is None else ends - time.monotonic(), again)
+                news.wait(None if left is None else max(0.0, left))
+                news.clear()
+                try:
+                    stored, again = store.read(self._here.redis, jid), None
+                except RedisUnavailable:  # the subscriber reports an outage
+                    again = OUTAGE_SECONDS
+                if ends is not None and time.monotonic() >= ends:
+                    break
+        finally:
+            subscriber.unwatch(channel, wake)
+        return stored
+
+    async def _await(self, jid: str, stored: Stored, timeout: float | None) -> Stored:  # noqa: ASYNC109
+        news, loop = asyncio.Event(), asyncio.get_running_loop()
+
+        def wake(_: bytes | None) -> None:
+            loop.call_soon_threadsafe(news.set)
+
+        ends = None if timeout is None else loop.time() + timeout
+        channel, subscriber = store.job_key(self._here.redis.keys, jid), Subscriber.of(self._here)
+        subscriber.watch(channel, wake)
+        try:
+            again = None
+            while _waits(stored, None):
+                left = _shorter(None if ends is None else ends - loop.time(), again)
+                try:
+                    async with asyncio.timeout(left):
+                        await news.wait()
+                except TimeoutError:
+                    pass
+                news.clear()
+                try:
+                    stored, again = await self._aread(jid), None
+                except RedisUnavailable:
+                    again = OUTAGE_SECONDS
+                if ends is not None and loop.time() >= ends:
+                    break
+        finally:
+            subscriber.unwatch(channel, wake)
+        return stored
+
+    async def _aread(self, jid: str) -> Stored:
+        redis = self._here.async_redis
+        return store.parsed(jid, await redis.call(*store.read_command(redis.keys, jid)))
+
+    def _alive_keys(self, process: str) -> list[str]:
+        """The keys of a process of which at least one exists while it lives: of the reliable and the basic fetcher."""
+        keys = self._here.redis.keys
+        return [keys.alive(process), keys.process(process)]
+
+    def _due(self, info: JobInfo) -> JobInfo:
+        """Return a scheduled job whose time has come as queued: the scheduler moves it without a write to its state."""
+        is_due = info.state == "scheduled" and (info.due_at or 0.0) <= self._here.config.clock.now()
+        return replace(info, state="queued") if is_due else info
+
+
+def _shorter(left: float | None, again: float | None) -> float | None:
+    return min((each for each in (left, again) if each is not None), default=None)
+
+
+def _waits(stored: Stored, timeout: float | None) -> bool:
+    return not stored.ended and stored.info.state != "untracked" and timeout != 0
+
+
+def _result(jid: str, stored: Stored, timeout: float | None) -> Any:
+    info = stored.info
+    if info.state == "untracked":
+        raise NoResult(
+            f"job {jid} is not tracked, or its state has expired: declare the job with keep_result=SECONDS, and "
+            "install Results() in the process that pushes it and in its workers"
+        )
+    if not stored.ended:
+        waited = "" if timeout == 0 else f" after {timeout:g} s"
+        raise ResultTimeout(f"job {jid} has not ended{waited}: it is {info.state}")
+    if info.state != "succeeded":
+        raise JobFailed(jid, info.state, info.error_class, info.error_message)
+    if stored.result is None:
+        raise NoResult(
+            f"job {jid} ({info.name}) has succeeded, but there is no result: "
+            f"{info.without_result or 'the job does not keep it; declare the job with keep_result=SECONDS'}"
+        )
+    return json.loads(stored.result)
+
+
+def _warn_of_deadlock(jid: str) -> None:
+    job = current_job_or_none()
+    if job is not None and job.process and first_time("result inside a job", job.name):
+        logger.warning(
+            "job %s (%s) waits for the result of job %s: if all threads of the workers wait like this, none of them is "
+            "left to run the other job, and they wait forever. Use a chain or a batch (logged once per class)",
+            job.jid,
+            job.name,
+            jid,
+            extra={"fields": about_here(job)},
+        )

@@ -1,0 +1,272 @@
+"""Runs in a worker: writes the state when a run begins and with its outcome, and stops cancelled runs.
+
+1. The admission declares the effect that writes the state with the outcome, for jobs that run and for those that do
+   not (expired, held back, deferred).
+2. The outermost middleware writes ``running``, and learns whether the job was cancelled while it waited. It encodes the
+   result for the effect, and turns the end of a cancelled run into `Skip`: such a job is not retried.
+3. The service listens for cancellations, and writes progress once per second, for all running jobs together.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from offsider.core.arguments import odd_keys
+from offsider.core.errors import OffsiderError, RedisFailure, Skip
+from offsider.core.payload import encode_text
+from offsider.ext.results import store
+from offsider.ext.results.control import Control
+from offsider.ext.results.states import settled
+from offsider.ext.results.subscriber import Subscriber
+from offsider.runtime.service import LoopService
+
+if TYPE_CHECKING:
+    from offsider.config.config import Config
+    from offsider.config.installation import Installation
+    from offsider.core.outcome import Destination, Outcome
+    from offsider.ext.results.rules import Rules, Tracking
+    from offsider.runtime.context import JobContext
+    from offsider.storage.scripts import Argument
+
+PROGRESS_SECONDS = 1.0
+IDLE_SECONDS = 3600.0
+#: A job that this process has claimed, but not begun, is cancelled at its start if the request is not older.
+REMEMBERED_SECONDS = 60.0
+MOST_REMEMBERED = 1_000
+
+
+class ResultNotStored(OffsiderError):
+    """A job has succeeded, but its result cannot be stored. Passed to error handlers, never raised."""
+
+
+class Runs:
+    """The running jobs of this process.
+
+    Args:
+        here: the worker's server.
+        rules: the settings of the extension.
+    """
+
+    def __init__(self, here: Installation, rules: Rules) -> None:
+        self._here = here
+        self._rules = rules
+        self._numbers = itertools.count(1)
+        self._lock = threading.Lock()
+        self._running: dict[str, Control] = {}
+        self._requests: OrderedDict[str, float] = OrderedDict()
+        self._dirty: set[Control] = set()
+        self._service: RunsService | None = None
+        self._next_write = 0.0
+
+    # The chain
+
+    def admit(self, job: JobContext, call_next: Callable[[JobContext], Outcome]) -> Outcome:
+        """Admission: declare the effect that writes the state with the outcome."""
+        tracking = self._rules.tracking(job.payload) if job.process and job.jid else None
+        if tracking is not None:
+            control = self._control(job, tracking)
+            job.control = control
+            job.effects += (store.settling(self._here.redis.keys, job.jid, job.shown_name, self._arguments(control)),)
+        return call_next(job)
+
+    def run(self, job: JobContext, call_next: Callable[[JobContext], object]) -> object:
+        """Middleware: write that the job runs, and stop it if it is cancelled."""
+        if not job.process or not job.jid:
+            return call_next(job)
+        control = job.control
+        if not isinstance(control, Control):  # an untracked job can be cancelled too
+            control = job.control = self._control(job, None)
+        job.wrap_coroutine(control.around)
+        if control.tracking is not None:
+            self._begin(control)
+        self._enter(control)
+        try:
+            result = call_next(job)
+        except BaseException as error:
+            if control.requested:
+                raise Skip("cancelled") from error
+            raise
+        finally:
+            self._leave(control)
+        if control.was_stopped:
+            raise Skip("cancelled")
+        if control.tracking is not None:
+            self._keep(control, result)
+        return result
+
+    def _control(self, job: JobContext, tracking: Tracking | None) -> Control:
+        return Control(job, tracking, f"{job.process} {next(self._numbers)}", self._note)
+
+    def _begin(self, control: Control) -> None:
+        job, now = control.job, self._here.config.clock.now()
+        control.began_at = time.perf_counter()
+        fields = {
+            "state": "running",
+            "class": job.shown_name,
+            "at": repr(now),
+            "process": job.process,
+            "run": control.name,
+        }
+        try:
+            may_run = store.begin(self._here.redis, job.jid, self._rules.keep_waiting_seconds, fields)
+        except RedisFailure as error:  # the job can run, and its outcome will have a state
+            self._here.config.handle_error(error, {"context": "the state of a job", "job": job.payload})
+            return
+        if not may_run:
+            control.refuse()
+            raise Skip("cancelled")
+
+    def _enter(self, control: Control) -> None:
+        jid = control.job.jid
+        with self._lock:
+            self._running[jid] = control
+            requested_at = self._requests.pop(jid, None)
+        if requested_at is not None and time.monotonic() - requested_at < REMEMBERED_SECONDS:
+            control.refuse()
+            self._leave(control)
+            raise Skip("cancelled")
+
+    def _leave(self, control: Control) -> None:
+        control.end()
+        with self._lock:
+            self._dirty.discard(control)
+            if self._running.get(control.job.jid) is control:
+                del self._running[control.job.jid]
+
+    def _keep(self, control: Control, result: object) -> None:
+        """Encode the result for the effect. A result that cannot be stored does not fail the job, which has run."""
+        job, tracking = control.job, control.tracking
+        if tracking is None or (tracking.keep_result_seconds is None and result is not None):
+            return
+        try:
+            control.result = _encoded(result, self._rules.result_max_bytes)
+        except ValueError as error:
+            control.without_result = f"the result of the job cannot be stored: {error}"
+            self._here.config.handle_error(
+                ResultNotStored(f"{job.name}: {control.without_result}"), {"context": "the result", "job": job.payload}
+            )
+
+    def _arguments(self, control: Control) -> Callable[[Outcome, Destination], Sequence[Argument] | None]:
+        job, rules = control.job, self._rules
+        keys, now = self._here.redis.keys, self._here.config.clock.now
+
+        def arguments(outcome: Outcome, goes: Destination) -> Sequence[Argument] | None:
+            new = settled(control, outcome, goes, rules, now())
+            return new.arguments(
+                keys,
+                job.jid,
+                job.shown_name,
+                most=rules.finished_per_class,
+                list_life_seconds=rules.keep_state_seconds,
+            )
+
+        return arguments
+
+    # Cancellations and progress
+
+    def service(self, config: Config) -> RunsService:
+        """Return the service of a worker."""
+        self._service = RunsService(config, self._tick, Subscriber.of(self._here), self)
+        return self._service
+
+    def requested(self, message: bytes | None) -> None:
+        """Stop the job of a cancellation; None: requests may have been missed."""
+        if message is None:
+            self._ask_again()
+            return
+        request = store.read_cancellation(message)
+        if request is not None:
+            jid, hard = request
+            with self._lock:
+                control = self._running.get(jid)
+                if control is None:
+                    self._requests[jid] = time.monotonic()
+                    if len(self._requests) > MOST_REMEMBERED:
+                        self._requests.popitem(last=False)
+            if control is not None:
+                control.request(hard=hard)
+
+    def _ask_again(self) -> None:
+        """Read whether a running job was cancelled while this process could not listen."""
+        with self._lock:
+            controls = [control for control in self._running.values() if control.tracking is not None]
+        redis = self._here.redis
+        replies = redis.pipeline([store.read_command(redis.keys, control.job.jid) for control in controls])
+        for control, reply in zip(controls, replies, strict=True):
+            stored = store.parsed(control.job.jid, reply)
+            if stored.cancel:
+                control.request(hard=stored.hard)
+
+    def _note(self, control: Control) -> None:
+        with self._lock:
+            is_first = not self._dirty
+            self._dirty.add(control)
+        if is_first and self._service is not None and time.monotonic() >= self._next_write:
+            self._service.wake()
+
+    def _tick(self) -> float:
+        """Write the progress of all jobs that have reported some."""
+        pause_seconds = self._next_write - time.monotonic()
+        if pause_seconds > 0:
+            return pause_seconds
+        with self._lock:
+            dirty, self._dirty = self._dirty, set()
+        reports = [(control, control.latest) for control in dirty]
+        if not reports:
+            return IDLE_SECONDS
+        self._next_write = time.monotonic() + PROGRESS_SECONDS
+        keys = self._here.redis.keys
+        self._here.redis.pipeline(
+            [
+                store.progress_command(keys, control.job.jid, control.name, latest)
+                for control, latest in reports
+                if latest is not None
+            ]
+        )
+        return PROGRESS_SECONDS
+
+
+class RunsService(LoopService):
+    """Listens for cancellations while the worker runs, and writes progress."""
+
+    def __init__(self, config: Config, tick: Callable[[], float], subscriber: Subscriber, runs: Runs) -> None:
+        super().__init__("offsider-results", tick, config.handle_error)
+        self._subscriber = subscriber
+        self._runs = runs
+        self._channel = store.cancel_channel(runs._here.redis.keys)  # noqa: SLF001 - the same module
+
+    def start(self) -> None:
+        self._subscriber.watch(self._channel, self._runs.requested)
+        super().start()
+
+    def stop(self) -> None:
+        """Stop writing progress. Jobs that still run can be cancelled until `join`."""
+        super().stop()
+
+    def join(self, timeout_seconds: float | None = None) -> bool:
+        self._subscriber.unwatch(self._channel, self._runs.requested)
+        return super().join(timeout_seconds)
+
+    def wake(self) -> None:
+        self._loop.wake()
+
+
+def _encoded(result: object, max_bytes: int) -> bytes:
+    """Return a result as JSON. Raises ValueError if it is not JSON or too large; the message contains no value."""
+    try:
+        raw = encode_text(result).encode("utf-8")
+    except TypeError as error:
+        raise ValueError(f"it is not JSON: {error}") from error
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply for JSON, or contains itself") from error
+    odd = odd_keys(result)
+    if odd:
+        raise ValueError(f"it has a key of type {type(odd[0]).__name__}; JSON keys are strings")
+    if len(raw) > max_bytes:
+        raise ValueError(f"it has {len(raw):,} bytes, over result_max_bytes ({max_bytes:,})")
+    return raw

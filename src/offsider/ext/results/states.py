@@ -1,0 +1,97 @@
+"""The state of a job by the outcome of its run.
+
+=================================  ==========================================
+outcome                            state
+=================================  ==========================================
+succeeded, or skipped              succeeded
+skipped because of a cancellation  cancelled
+failed, and goes to the retry set  retrying
+failed, and goes to the dead set   dead
+failed, and is deleted             failed
+discarded, dropped                 discarded
+expired                            expired
+any other                          queued or scheduled, by where the job goes
+=================================  ==========================================
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from offsider.core.error_text import class_of, message_of
+from offsider.core.outcome import Discarded, Expired, Failed, Skipped, Succeeded
+from offsider.ext.results.store import Settled, progress_text
+
+if TYPE_CHECKING:
+    from offsider.core.job_id import State
+    from offsider.core.outcome import Destination, Outcome
+    from offsider.ext.results.control import Control
+    from offsider.ext.results.rules import Rules
+    from offsider.storage.scripts import Argument
+
+_BY_DESTINATION: dict[Destination, State] = {
+    "gone": "discarded",
+    "quarantine": "discarded",
+    "queue": "queued",
+    "elsewhere": "queued",
+    "retry": "retrying",
+    "schedule": "scheduled",
+    "dead": "dead",
+}
+WAITING = frozenset({"queued", "scheduled", "retrying"})
+
+
+def state_of(outcome: Outcome, goes: Destination, *, cancelled: bool) -> State:
+    """Return the state of a job after a run, or an attempt to run it.
+
+    Args:
+        cancelled: whether its cancellation was requested.
+    """
+    if isinstance(outcome, Skipped):
+        return "cancelled" if cancelled else "succeeded"
+    if isinstance(outcome, Succeeded):
+        return "succeeded"
+    if isinstance(outcome, Failed) and goes == "gone":
+        return "failed"
+    if isinstance(outcome, Expired):
+        return "expired"
+    return _BY_DESTINATION[goes]
+
+
+def settled(control: Control, outcome: Outcome, goes: Destination, rules: Rules, now: float) -> Settled:
+    """Return what to store for a run with this outcome.
+
+    Args:
+        now: epoch seconds.
+    """
+    state = state_of(outcome, goes, cancelled=control.requested)
+    fields: dict[str, Argument] = {}
+    if control.latest is not None:
+        fields["progress"] = progress_text(control.latest)
+    if isinstance(outcome, Failed | Discarded):
+        fields |= {"error_class": class_of(outcome.error), "error_message": message_of(outcome.error)}
+    delay_seconds = 0.0
+    if state == "scheduled":
+        delay_seconds = getattr(outcome, "delay_seconds", 0.0)
+        fields["due"] = repr(now + delay_seconds)
+    if state == "succeeded":
+        if control.without_result:
+            fields["why"] = control.without_result
+        elif control.result is not None or isinstance(outcome, Skipped):
+            fields["result"] = control.result or b"null"
+    ended = state not in WAITING
+    life_seconds = rules.keep_waiting_seconds + delay_seconds
+    if ended:
+        tracking = control.tracking
+        kept_seconds = None if tracking is None else tracking.keep_result_seconds
+        life_seconds = kept_seconds or rules.keep_state_seconds
+    return Settled(
+        state=state,
+        ended=ended,
+        life_seconds=life_seconds,
+        at=now,
+        duration_ms=None if control.began_at is None else round((time.perf_counter() - control.began_at) * 1000),
+        process=control.job.process,
+        fields=fields,
+    )

@@ -1,0 +1,238 @@
+"""States and results in Redis.
+
+==================================  ======  ===============================  =================================
+key                                 type    written by                       expires
+==================================  ======  ===============================  =================================
+``offsider:results:job:<jid>``      hash    push, start and outcome of runs  after ``keep_result`` or the state's life
+``offsider:results:done:<class>``   list    outcomes (finished jobs)         with the state's life (1,000 jobs)
+``offsider:results:classes``        zset    outcomes (class by time)         with the state's life (1,000 classes)
+==================================  ======  ===============================  =================================
+
+Fields of the hash: ``state``, ``class``, ``at`` (epoch seconds), ``due``, ``process``, ``run`` (while it runs),
+``progress``, ``ms``, ``error_class``, ``error_message``, ``result`` (JSON), ``why`` (there is no result), ``cancel``
+(requested; 1: hard), ``ended``.
+
+Channels: ``offsider:results:job:<jid>`` gets the final state of a job, ``offsider:results:cancel`` the jid of each job
+to cancel.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any, cast
+
+from offsider.core.job_id import JobInfo, Progress, State
+from offsider.storage.effects import ArgumentsOf, Effect
+from offsider.storage.keys import Keys
+from offsider.storage.redis import Redis
+from offsider.storage.scripts import Argument, Command, Script
+
+_LUA = files("offsider.ext.results.lua")
+QUEUED = Script("queued", _LUA)
+BEGIN = Script("begin", _LUA)
+SETTLE = Script("settle", _LUA)
+CANCEL = Script("cancel", _LUA)
+PROGRESS = Script("progress", _LUA)
+
+
+def job_key(keys: Keys, jid: str) -> str:
+    """The key of a state, and the name of the channel of its end."""
+    return f"{keys.prefix}offsider:results:job:{jid}"
+
+
+def done_key(keys: Keys, name: str) -> str:
+    return f"{keys.prefix}offsider:results:done:{name}"
+
+
+def classes_key(keys: Keys) -> str:
+    return f"{keys.prefix}offsider:results:classes"
+
+
+def cancel_channel(keys: Keys) -> str:
+    return f"{keys.prefix}offsider:results:cancel"
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A stored state.
+
+    Attributes:
+        info: what users see; its state is as stored.
+        ended: whether the job has ended.
+        result: its result as JSON, if it has one.
+        cancel: whether its cancellation was requested; ``hard`` as well.
+    """
+
+    info: JobInfo
+    ended: bool
+    result: bytes | None
+    cancel: bool
+    hard: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A finished job of a class, as its list has it."""
+
+    jid: str
+    state: State
+    at: float
+    duration_ms: int | None
+    process: str
+
+
+def read_command(keys: Keys, jid: str) -> Command:
+    return ("HGETALL", job_key(keys, jid))
+
+
+def parsed(jid: str, reply: Sequence[bytes]) -> Stored:
+    """Parse the reply to `read_command`. Of a job without a state, the state is ``untracked``."""
+    pairs = zip(reply[::2], reply[1::2], strict=True)
+    fields = {field.decode("utf-8", "replace"): value for field, value in pairs}
+    text = {field: value.decode("utf-8", "replace") for field, value in fields.items() if field != "result"}
+    info = JobInfo(
+        jid=jid,
+        state=cast("State", text.get("state", "untracked")),
+        name=text.get("class", ""),
+        changed_at=_number(text.get("at")) or 0.0,
+        due_at=_number(text.get("due")),
+        process=text.get("process", ""),
+        duration_ms=None if "ms" not in text else int(_number(text["ms"]) or 0),
+        progress=_progress(text.get("progress", "")),
+        error_class=text.get("error_class", ""),
+        error_message=text.get("error_message", ""),
+        without_result=text.get("why", ""),
+    )
+    return Stored(info, "ended" in text, fields.get("result"), "cancel" in text, text.get("cancel") == "1")
+
+
+def read(redis: Redis, jid: str) -> Stored:
+    return parsed(jid, redis.call(*read_command(redis.keys, jid)))
+
+
+def queued(keys: Keys, jid: str, life_seconds: float, fields: Mapping[str, Argument]) -> Effect:
+    """Return the effect of a push that writes the first state of a job."""
+    return Effect(QUEUED, [job_key(keys, jid)], [_ms(life_seconds), *_flat(fields)])
+
+
+def begin(redis: Redis, jid: str, life_seconds: float, fields: Mapping[str, Argument]) -> bool:
+    """Write that a job runs. False if it was cancelled, and must not run."""
+    return not redis.run(BEGIN, [job_key(redis.keys, jid)], [_ms(life_seconds), *_flat(fields)])
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """A new state of a job that has run, or was removed.
+
+    Attributes:
+        state: the state.
+        ended: whether the job has ended.
+        life_seconds: how long it is kept.
+        at: when, in epoch seconds.
+        duration_ms, process: of the run; None and empty without one.
+        fields: more fields, such as the result.
+    """
+
+    state: State
+    ended: bool
+    life_seconds: float
+    at: float
+    duration_ms: int | None
+    process: str
+    fields: Mapping[str, Argument]
+
+    def arguments(
+        self, keys: Keys, jid: str, name: str, *, most: int, list_life_seconds: float, only_known: bool = False
+    ) -> list[Argument]:
+        """Return the arguments of `SETTLE` for a job of this class."""
+        channel = job_key(keys, jid) if self.ended else ""
+        noted, about = f"- {jid} {self.process}", dict(self.fields)
+        if self.duration_ms is not None:
+            noted = f"{self.duration_ms} {jid} {self.process}"
+            about |= {"ms": self.duration_ms, "process": self.process}
+        head: list[Argument] = [self.state, _ms(self.life_seconds), channel, int(only_known), name, repr(self.at)]
+        return [*head, most, _ms(list_life_seconds), noted, *_flat(about)]
+
+
+def settle_keys(keys: Keys, jid: str, name: str) -> list[str]:
+    return [job_key(keys, jid), done_key(keys, name), classes_key(keys)]
+
+
+def settling(keys: Keys, jid: str, name: str, arguments: ArgumentsOf) -> Effect:
+    """Return the effect that writes the state of a job with its outcome."""
+    return Effect(SETTLE, settle_keys(keys, jid, name), arguments)
+
+
+def cancel_call(keys: Keys, jid: str, *, hard: bool) -> tuple[Script, Sequence[str], Sequence[Argument]]:
+    """Mark a job as cancelled, and ask for it in all processes. The reply is its state; None if it is untracked."""
+    message = json.dumps([jid, hard])
+    return CANCEL, [job_key(keys, jid)], [cancel_channel(keys), message, int(hard)]
+
+
+def read_cancellation(message: bytes) -> tuple[str, bool] | None:
+    """Return the jid of a message, and whether it is hard; None for a message of another program."""
+    try:
+        jid, hard = json.loads(message)
+    except (ValueError, TypeError):
+        return None
+    return (str(jid), bool(hard))
+
+
+def progress_command(keys: Keys, jid: str, run: str, progress: Progress) -> Command:
+    return PROGRESS.by_text([job_key(keys, jid)], [run, progress_text(progress)])
+
+
+def progress_text(progress: Progress) -> str:
+    return json.dumps([progress.done, progress.total, progress.message])
+
+
+def finished(redis: Redis, name: str, most: int) -> list[Finished]:
+    """Return the last finished jobs of a class, the latest first."""
+    found: list[Finished] = []
+    for raw in redis.call("LRANGE", done_key(redis.keys, name), 0, most - 1):
+        with suppress(ValueError):
+            state, at, ms, jid, process = raw.decode("utf-8", "replace").split(" ", 4)
+            found.append(Finished(jid, cast("State", state), float(at), None if ms == "-" else int(ms), process))
+    return found
+
+
+def classes(redis: Redis) -> list[tuple[str, float]]:
+    """Return the classes with finished jobs, each with the time of the last one, the latest first."""
+    reply = redis.call("ZRANGE", classes_key(redis.keys), 0, -1, "REV", "WITHSCORES")
+    pairs = zip(reply[::2], reply[1::2], strict=True)
+    return [(name.decode("utf-8", "replace"), float(at)) for name, at in pairs]
+
+
+def result_of(redis: Redis, jid: str) -> Any:
+    """Return the stored result of a job that has succeeded. Raises LookupError if there is none."""
+    stored = read(redis, jid)
+    if stored.result is None:
+        raise LookupError(stored.info.without_result or f"job {jid} is {stored.info.state}")
+    return json.loads(stored.result)
+
+
+def _flat(fields: Mapping[str, Argument]) -> list[Argument]:
+    return [part for pair in fields.items() for part in pair]
+
+
+def _ms(duration_seconds: float) -> int:
+    return max(1, int(duration_seconds * 1000))
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        return None
+
+
+def _progress(text: str) -> Progress | None:
+    try:
+        done, total, message = json.loads(text)
+        return Progress(done, total, message)
+    except (ValueError, TypeError):
+        return None

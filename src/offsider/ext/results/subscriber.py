@@ -1,0 +1,189 @@
+"""One connection per process and server that listens to channels, for all waiting threads and coroutines.
+
+1. `watch` adds a callback. The thread subscribes to its channel, and calls it once when the server has confirmed: what
+   was published before must be read from the server, and what is published later calls it again.
+2. After a lost connection the thread connects again and subscribes to all channels; the confirmations call all
+   callbacks, so that each caller reads what it may have missed.
+3. The thread ends when no channel was watched for a while. It sends nothing while it waits.
+
+Only the thread uses the connection. TCP keepalive detects a server that has vanished.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import socket
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import groupby
+from typing import TYPE_CHECKING, TypeAlias, cast
+
+from offsider.core.errors import RedisRefused
+from offsider.runtime.forks import here as this_process
+
+if TYPE_CHECKING:
+    from offsider.config.installation import Installation
+    from offsider.storage.redis import Wire
+
+Callback: TypeAlias = Callable[["bytes | None"], None]
+"""Gets each message; None when the channel is subscribed, at first or again. Called in the thread: must be fast."""
+
+IDLE_SECONDS = 1.0
+FIRST_PAUSE_SECONDS = 0.05
+LONGEST_PAUSE_SECONDS = 2.0
+KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
+
+
+class Subscriber:
+    """Listens to channels of one server. Thread-safe; works in a forked child.
+
+    Args:
+        here: the server.
+    """
+
+    def __init__(self, here: Installation) -> None:
+        self._here = here
+        self._reset()
+
+    @classmethod
+    def of(cls, here: Installation) -> Subscriber:
+        """Return the subscriber that this process shares for a server."""
+        return here.shared.get(cls, lambda: cls(here))
+
+    def _reset(self) -> None:
+        self._pid = this_process.pid
+        self._lock = threading.Lock()
+        self._channels: dict[str, list[Callback]] = {}
+        self._confirmed: set[str] = set()
+        self._changes: list[tuple[str, str]] = []
+        self._bell: socket.socket | None = None
+        self._pause_seconds = FIRST_PAUSE_SECONDS
+
+    def watch(self, channel: str, callback: Callback) -> None:
+        """Call ``callback`` when the channel is subscribed, which may be now, and for each message."""
+        if self._pid != this_process.pid:
+            self._reset()  # the thread of the parent does not exist here
+        with self._lock:
+            callbacks = self._channels.setdefault(channel, [])
+            callbacks.append(callback)
+            if len(callbacks) == 1:
+                self._changes.append(("SUBSCRIBE", channel))
+            confirmed = channel in self._confirmed
+            self._wake()
+        if confirmed:
+            callback(None)
+
+    def unwatch(self, channel: str, callback: Callback) -> None:
+        with self._lock:
+            callbacks = self._channels.get(channel, [])
+            if callback in callbacks:
+                callbacks.remove(callback)
+                if not callbacks:
+                    del self._channels[channel]
+                    self._confirmed.discard(channel)
+                    self._changes.append(("UNSUBSCRIBE", channel))
+                    self._wake()
+
+    @property
+    def channels(self) -> int:
+        """Number of watched channels."""
+        return len(self._channels)
+
+    def _wake(self) -> None:
+        """Start the thread, or make it send the changes. The caller holds the lock."""
+        if self._bell is None:
+            self._bell, bell = socket.socketpair()
+            threading.Thread(target=self._run, args=(bell,), name="offsider-subscriber", daemon=True).start()
+        elif len(self._changes) == 1:
+            self._bell.send(b"!")
+
+    def _run(self, bell: socket.socket) -> None:
+        wire = self._here.redis.own_wire()
+        while True:
+            try:
+                self._subscribe_all(wire)
+                if self._listen(wire, bell):
+                    break
+            except Exception as error:  # noqa: BLE001 - waiting callers depend on this thread
+                if self._pause_seconds == FIRST_PAUSE_SECONDS:
+                    self._here.config.handle_error(error, {"context": "waiting for news of jobs"})
+                wire.disconnect()
+                time.sleep(self._pause_seconds)
+                self._pause_seconds = min(2 * self._pause_seconds, LONGEST_PAUSE_SECONDS)
+                if self._has_ended():
+                    break
+        wire.disconnect()
+        bell.close()
+
+    def _subscribe_all(self, wire: Wire) -> None:
+        wire.prepare()
+        _keep_alive(wire.fileno())
+        with self._lock:
+            self._changes.clear()
+            self._confirmed.clear()
+            channels = list(self._channels)
+        if channels:
+            _send(wire, "SUBSCRIBE", channels)
+
+    def _listen(self, wire: Wire, bell: socket.socket) -> bool:
+        """Handle messages and changes; True if no channel was watched for a while, and the thread ends."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(wire.fileno(), selectors.EVENT_READ)
+            selector.register(bell, selectors.EVENT_READ)
+            while True:
+                ready = [key.fileobj for key, _ in selector.select(None if self._channels else IDLE_SECONDS)]
+                if not ready and self._has_ended():
+                    return True
+                if bell in ready:
+                    bell.recv(4096)
+                    self._send_changes(wire)
+                while wire.readable(0):
+                    self._take(wire.receive())
+
+    def _has_ended(self) -> bool:
+        with self._lock:
+            if self._channels or self._bell is None:
+                return False
+            self._changes.clear()
+            self._bell.close()
+            self._bell = None
+            return True
+
+    def _send_changes(self, wire: Wire) -> None:
+        with self._lock:
+            changes, self._changes = self._changes, []
+        for kind, group in groupby(changes, key=lambda change: change[0]):
+            _send(wire, kind, [channel for _, channel in group])
+
+    def _take(self, reply: object) -> None:
+        if isinstance(reply, RedisRefused):
+            raise reply
+        kind, name, message = cast("tuple[bytes, bytes, bytes]", reply)
+        channel = name.decode("utf-8", "surrogateescape")
+        if kind not in (b"message", b"subscribe"):
+            return
+        self._pause_seconds = FIRST_PAUSE_SECONDS  # the server has accepted the connection and the channel
+        with self._lock:
+            callbacks = [*self._channels.get(channel, ())]
+            if kind == b"subscribe" and callbacks:
+                self._confirmed.add(channel)
+        for callback in callbacks:
+            with suppress(RuntimeError):  # its event loop was closed
+                callback(message if kind == b"message" else None)
+
+
+def _send(wire: Wire, kind: str, channels: list[str]) -> None:
+    # `Wire` takes data on an idle connection for a lost one; on this connection it is a message.
+    wire.awaited = 1
+    wire.send([(kind, *channels)])
+
+
+def _keep_alive(descriptor: int) -> None:
+    with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in KEEPALIVE.items():
+            if hasattr(socket, name):  # not on every system
+                sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

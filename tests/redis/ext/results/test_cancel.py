@@ -1,0 +1,192 @@
+"""Cancelling jobs in every state."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+from offsider import JobCancelled, JobFailed, current_job, job, lookup
+from offsider.config.installation import Installation
+from offsider.ext.results import control, store
+from offsider.inspector import DeadSet, Queue, RetrySet, ScheduledSet
+from offsider.jobs import registry
+from offsider.testing.running_worker import RunningWorker
+from tests.waiting import wait_for
+
+began = threading.Event()
+ended = []
+
+
+@pytest.fixture(autouse=True)
+def _again():
+    began.clear()
+    ended.clear()
+
+
+# Not in the registry of other tests; a fixture of conftest.py registers them.
+with registry.isolated():
+
+    @job(name="waiting", track=True)
+    def waiting():
+        ended.append("ran")
+
+    @job(name="plain")
+    def plain():
+        ended.append("ran")
+
+    @job(name="polite", keep_result=60)
+    def polite():
+        began.set()
+        give_up = time.monotonic() + 5
+        while not current_job().cancelled and time.monotonic() < give_up:
+            time.sleep(0.005)
+        ended.append("stopped")
+        return 7
+
+    @job(name="deaf", keep_result=60)
+    def deaf():
+        began.set()
+        time.sleep(0.2)
+        return 7
+
+    @job(name="failing", track=True)
+    def failing():
+        began.set()
+        time.sleep(0.1)
+        raise ValueError("not yet")
+
+    @job(name="coroutine")
+    async def coroutine():
+        began.set()
+        try:
+            await asyncio.sleep(5)
+        except asyncio.CancelledError:
+            ended.append("cancelled")
+            raise
+
+    @job(name="loops", track=True)
+    def loops():
+        began.set()
+        try:
+            while True:
+                time.sleep(0.001)
+        except JobCancelled:
+            ended.append("raised")
+            raise
+
+
+@pytest.mark.parametrize("declared", [waiting, plain], ids=["tracked", "untracked"])
+def test_a_job_that_waits_is_removed(config, declared):
+    jids = [declared.enqueue(), declared.enqueue_in(60)]
+    assert [jid.cancel() for jid in jids] == [True, True]
+    assert len(Queue("default")) == len(ScheduledSet()) == 0
+    state = "cancelled" if declared is waiting else "untracked"
+    assert [jid.status() for jid in jids] == [state] * 2
+    assert [jid.cancel() for jid in jids] == [False, False]
+
+
+def test_a_job_that_is_retried_is_removed(config):
+    with RunningWorker(config):
+        jid = failing.enqueue()
+        wait_for(lambda: len(RetrySet()) == 1)
+        assert jid.cancel()
+    assert len(RetrySet()) == 0
+    assert jid.status() == "cancelled"
+
+
+def test_asynchronously(config, arun):
+    jid = waiting.enqueue_in(60)
+    assert arun(jid.acancel())
+    assert jid.status() == "cancelled"
+
+
+def test_an_unknown_job_is_not_cancelled(config):
+    assert not lookup("f" * 24).cancel()
+
+
+def test_a_running_job_sees_it_within_a_second_and_has_no_result(config):
+    with RunningWorker(config) as worker:
+        jid = polite.enqueue()
+        assert began.wait(5)
+        began_at = time.monotonic()
+        assert jid.cancel()
+        with pytest.raises(JobFailed, match="has ended as cancelled"):
+            jid.result(timeout=5)
+        assert time.monotonic() - began_at < 1
+        worker.wait()
+    assert ended == ["stopped"]
+    assert len(RetrySet()) == len(DeadSet()) == 0
+
+
+def test_a_job_that_ends_without_noticing_it_has_succeeded(config):
+    with RunningWorker(config):
+        jid = deaf.enqueue()
+        assert began.wait(5)
+        assert jid.cancel()
+        assert jid.result(timeout=5) == 7
+
+
+def test_a_cancelled_job_that_fails_is_not_retried(config):
+    with RunningWorker(config) as worker:
+        jid = failing.enqueue()
+        assert began.wait(5)
+        assert jid.cancel()
+        worker.wait()
+    assert jid.status() == "cancelled"
+    assert len(RetrySet()) == len(DeadSet()) == 0
+
+
+def test_an_untracked_coroutine_gets_a_cancelled_error(config):
+    with RunningWorker(config) as worker:
+        jid = coroutine.enqueue()
+        assert began.wait(5)
+        jid.cancel()
+        worker.wait()
+    assert ended == ["cancelled"]
+    assert len(RetrySet()) == 0
+
+
+def test_hard_raises_in_a_thread(config):
+    with RunningWorker(config) as worker:
+        jid = loops.enqueue()
+        assert began.wait(5)
+        assert jid.cancel(hard=True)
+        worker.wait()
+    assert ended == ["raised"]
+    assert jid.status() == "cancelled"
+
+
+def test_hard_warns_of_a_job_that_it_cannot_interrupt(config, caplog, monkeypatch):
+    monkeypatch.setattr(control, "GRACE_SECONDS", 0.05)
+    with RunningWorker(config) as worker:
+        jid = deaf.enqueue()
+        assert began.wait(5)
+        assert jid.cancel(hard=True)
+        wait_for(lambda: any("is not interruptible at" in record.getMessage() for record in caplog.records))
+        worker.wait()
+    assert jid.status() == "cancelled"
+
+
+def test_a_job_that_was_claimed_or_is_held_does_not_begin(config):
+    jid = waiting.enqueue()
+    redis = Installation.of(config).redis
+    redis.run(*store.cancel_call(redis.keys, jid, hard=False))  # the mark, without the removal
+    with RunningWorker(config) as worker:
+        worker.wait()
+    assert ended == []
+    assert jid.status() == "cancelled"
+
+
+def test_a_request_that_the_worker_missed_is_read_after_a_reconnect(config):
+    with RunningWorker(config) as worker:
+        jid = polite.enqueue()
+        assert began.wait(5)
+        redis = Installation.of(config).redis
+        redis.call("HSET", store.job_key(redis.keys, jid), "cancel", "0")  # nothing is published
+        redis.call("CLIENT", "KILL", "TYPE", "pubsub")
+        worker.wait()
+    assert ended == ["stopped"]
+    assert jid.status() == "cancelled"

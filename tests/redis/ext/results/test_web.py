@@ -1,0 +1,79 @@
+"""The tab of finished jobs, and the state of a job in the search."""
+
+from __future__ import annotations
+
+import pytest
+
+from offsider import job
+from offsider.config.installation import Installation
+from offsider.ext.results.doctor import check_results
+from offsider.inspector.doctor.finding import Severity
+from offsider.jobs import registry
+from offsider.testing import RunningWorker
+from offsider.web.app import WebApp
+from offsider.web.options import WebOptions
+from offsider.web.request import Request
+
+HEADERS = {"host": "localhost", "accept": "text/html", "sec-fetch-site": "same-origin"}
+
+
+# Not in the registry of other tests; a fixture of conftest.py registers them.
+with registry.isolated():
+
+    @job(name="<b>Kept</b>/1", keep_result=60)
+    def kept(size=1):
+        return "x" * size
+
+    @job(name="Broken", track=True, retry=0)
+    def broken():
+        raise ValueError("no")
+
+
+@pytest.fixture
+def ask(config):
+    app = WebApp(WebOptions({"main": Installation.of(config)}))
+    return lambda path, query="": app.respond(Request("GET", path, query=query, headers=HEADERS))
+
+
+def run(config, *jobs):
+    with RunningWorker(config) as worker:
+        jids = [enqueue() for enqueue in jobs]
+        worker.wait()
+    return jids
+
+
+def test_finished_jobs_are_listed_by_class(ask, config):
+    assert "No tracked job has finished." in ask("/finished").body.decode()
+    jid, other = run(config, kept.enqueue, broken.enqueue)
+    page = ask("/finished").body.decode()
+    assert "&lt;b&gt;Kept&lt;/b&gt;/1" in page
+    assert "/finished/classes/%3Cb%3EKept%3C%2Fb%3E%2F1" in page
+    page = ask("/finished/classes/Broken").body.decode()
+    assert f"/finished/jobs/{other}" in page
+    assert "dead" in page
+    page = ask(f"/finished/jobs/{other}").body.decode()
+    assert "ValueError: no" in page
+    assert "succeeded" in ask(f"/finished/jobs/{jid}").body.decode()
+    assert ask("/finished/jobs/unknown").status == 404
+
+
+def test_a_search_by_jid_shows_a_job_that_has_finished(ask, config):
+    (jid,) = run(config, kept.enqueue)
+    page = ask("/search", query=f"q={jid}").body.decode()
+    assert "&lt;b&gt;Kept&lt;/b&gt;/1 succeeded 20" in page
+    assert " ms on host " in page
+    assert 'id="state"' not in ask("/search", query=f"q={'f' * 24}").body.decode()
+    assert 'id="state"' not in ask("/search", query="q=x").body.decode()
+
+
+def test_doctor_reports_classes_with_large_results(config):
+    run(config, kept.enqueue)
+    (finding,) = check_results(Installation.of(config))
+    assert (finding.severity, finding.what) == (Severity.OK, "1 class with finished tracked jobs")
+
+
+def test_doctor_names_them(config):
+    run(config, lambda: kept.enqueue(200_000))
+    (finding,) = check_results(Installation.of(config))
+    assert finding.severity is Severity.WARN
+    assert finding.what == "large results: <b>Kept</b>/1 (200 kB) on average"

@@ -1,0 +1,98 @@
+"""Options and arguments of the extension of results."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from offsider import Config, ConfigurationError, InvalidOptions, job
+from offsider.client import Client
+from offsider.ext.results import Results
+from offsider.ext.results.rules import Rules, Tracking
+from offsider.jobs import registry
+
+
+@pytest.fixture(autouse=True)
+def _forgotten():
+    with registry.isolated():
+        yield
+
+
+def rules(*, track=False, keep_result_seconds=None):
+    return Rules(track, keep_result_seconds, 1.0, 1.0, 1, 1)
+
+
+@pytest.mark.parametrize(
+    "payload, without, tracked, kept",
+    [
+        ({}, None, Tracking(None), Tracking(60)),
+        ({"track": True}, Tracking(None), Tracking(None), Tracking(60)),
+        ({"track": False}, None, None, None),
+        ({"keep_result": 5}, Tracking(5), Tracking(5), Tracking(5)),
+        ({"keep_result": False}, None, Tracking(None), None),
+        ({"keep_result": False, "track": True}, Tracking(None), Tracking(None), Tracking(None)),
+        ({"keep_result": "odd", "track": 1}, None, None, None),
+    ],
+)
+def test_options_precede_defaults(payload, without, tracked, kept):
+    assert rules().tracking(payload) == without
+    assert rules(track=True).tracking(payload) == tracked
+    assert rules(keep_result_seconds=60).tracking(payload) == kept
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"track": 1},
+        {"keep_result": 0},
+        {"keep_result": -1},
+        {"keep_result": True},
+        {"keep_result": "60"},
+        {"keep_result": float("inf")},
+        {"keep_result": timedelta(days=367)},
+    ],
+)
+def test_invalid_options_are_refused_at_the_push(options):
+    config = Config()
+    config.use(Results())
+
+    @job(name="refused")
+    def refused() -> None: ...
+
+    with pytest.raises(InvalidOptions, match=f"refused: {next(iter(options))}: must be"):
+        refused.via(Client(config)).using(**options).enqueue()
+
+
+def test_a_timedelta_is_stored_in_seconds():
+    config = Config()
+    config.use(Results())
+    client = Client(config)
+
+    @job(name="stored", keep_result=timedelta(minutes=1))
+    def stored() -> None: ...
+
+    assert client.build({"class": stored, "args": []}).payload["keep_result"] == 60
+
+
+def test_without_the_extension_the_error_names_it():
+    @job(name="needs-results", track=True)
+    def needs() -> None: ...
+
+    with pytest.raises(InvalidOptions, match=r"call config\.use\(Results\(\)\), imported from offsider\.ext\.results"):
+        needs.via(Client(Config())).enqueue()
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"keep_result": 0}, r"Results\(keep_result=…\): must be seconds"),
+        ({"keep_state": False}, r"Results\(keep_state=…\): must be a duration, got False"),
+        ({"keep_waiting": -1}, r"Results\(keep_waiting=…\): must be"),
+        ({"result_max_bytes": 0}, r"Results\(result_max_bytes=…\): must be a whole number above 0"),
+        ({"finished_per_class": 1.5}, r"Results\(finished_per_class=…\): must be"),
+    ],
+)
+def test_invalid_arguments_are_refused(arguments, message):
+    with pytest.raises(ConfigurationError, match=message):
+        Results(**arguments)
