@@ -5,7 +5,8 @@
    that stores a job also adds it to the batch. At last, a script closes the block, and pushes callbacks whose condition
    already holds.
 3. A batch with an open block has no callbacks. The token of a block inside a job is the jid: a run that was killed
-   leaves its block open, and the next run of the job closes it.
+   leaves its block open, and the next run of the job closes it. Children that it left open are deleted then, because
+   the next run creates others (`runs`).
 """
 
 from __future__ import annotations

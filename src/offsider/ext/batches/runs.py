@@ -15,6 +15,7 @@ died, with a script of its own. It may still succeed later, for example after an
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from offsider.runtime.middleware import Push
     from offsider.storage.effects import Effect
     from offsider.storage.scripts import Argument
+
+logger = logging.getLogger("offsider")
 
 OUTAGE_SECONDS = 1.0
 REFUSED_SECONDS = 10.0
@@ -83,6 +86,8 @@ class Runs:
         here = Installation.of(self._config)
         try:
             lineage = self._lineage(here, bid, job)
+            if job.interrupted_count or job.retry_count is not None:
+                self._abandon(here, lineage, job)
         except RedisFailure as error:
             self._config.handle_error(error, {"context": "reading the batch of a job", "job": job.payload})
             return Rescheduled(REFUSED_SECONDS, "cannot read its batch")
@@ -96,6 +101,16 @@ class Runs:
 
             job.effects += (store.outcome(here.redis.keys, lineage, head),)
         return call_next(job)
+
+    def _abandon(self, here: Installation, lineage: store.Lineage, job: JobContext) -> None:
+        """Delete the children that an earlier run of the job left half filled: nothing would ever close them."""
+        for child in store.abandon(here.redis, lineage, job.jid):
+            logger.warning(
+                "%s JID-%s: an earlier run left batch %s half filled; deleted it, its jobs run without a batch",
+                job.name,
+                job.jid,
+                child,
+            )
 
     def _lineage(self, here: Installation, bid: str, job: JobContext) -> store.Lineage:
         reported = False

@@ -171,9 +171,24 @@ def forget(redis: Redis, bid: str, parent: str) -> bool:
     return bool(redis.run(FORGET, names, [bid]))
 
 
-def read(redis: Redis, bid: str) -> dict[str, str]:
-    """Return the fields of a batch; none if it does not exist."""
-    return dict(texts(redis.call("HGETALL", batch_key(redis.keys, bid))))
+def abandon(redis: Redis, lineage: Lineage, token: str) -> list[str]:
+    """Delete the pending children, of each batch of the lineage, that a block with this token has left open.
+
+    Returns their bids. They are from a run of the job that was killed: the next run creates others.
+    """
+    keys, abandoned = redis.keys, list[str]()
+    for level in lineage:
+        cursor = b"0"
+        while True:
+            cursor, found = redis.call("SSCAN", batch_key(keys, level.bid, "-pkids"), cursor, "COUNT", PAGE)
+            bids = [bid.decode() for bid in found]
+            open_here = redis.pipeline([("SISMEMBER", batch_key(keys, bid, "-open"), token) for bid in bids])
+            for bid in (bid for bid, is_open in zip(bids, open_here, strict=True) if is_open):
+                forget(redis, bid, level.bid)
+                abandoned.append(bid)
+            if cursor == b"0":
+                break
+    return abandoned
 
 
 def pages(redis: Redis) -> Iterator[list[str]]:
