@@ -162,6 +162,8 @@ class WebRequest(Protocol):
 
 #: Returns a page; None if it does not exist.
 WebView: TypeAlias = Callable[[WebRequest], WebPage | None]
+#: Returns JSON values; None if their subject does not exist.
+WebJson: TypeAlias = Callable[[WebRequest], object]
 #: Does the action and returns a message about it.
 WebAction: TypeAlias = Callable[[WebRequest], str]
 
@@ -178,6 +180,7 @@ class WebTab:
             braces, such as ``"/{bid}"``, ``request.path("bid")`` returns the value.
         actions: path below ``path`` -> the function that does the action; then the UI shows the tab.
         job_facts: returns names and values for the page of a job, given its payload.
+        json: path below the UI's root -> the function that returns JSON values for programs.
         assets: file name -> path of a style sheet or script for the tab's pages.
     """
 
@@ -187,6 +190,7 @@ class WebTab:
     routes: Mapping[str, WebView] = field(default_factory=dict[str, WebView])
     actions: Mapping[str, WebAction] = field(default_factory=dict[str, WebAction])
     job_facts: Callable[[Mapping[str, Any]], Mapping[str, Cell]] | None = None
+    json: Mapping[str, WebJson] = field(default_factory=dict[str, WebJson])
     assets: Mapping[str, Path] = field(default_factory=dict[str, Path])
 
     def __post_init__(self) -> None:

@@ -9,7 +9,7 @@ def counted(number: int, noun: str) -> str:
     """``1 job``, ``2 jobs``, ``2 processes``, ``2 pushes``: for nouns with a plural in s or es."""
     if number == 1:
         return f"{number} {noun}"
-    return f"{number} {noun}{'es' if noun.endswith(('s', 'sh')) else 's'}"
+    return f"{number} {noun}{'es' if noun.endswith(('s', 'sh', 'ch')) else 's'}"
 
 
 def listed(names: Iterable[str], most: int = 5) -> str:

@@ -5,6 +5,7 @@ The functions of a tab return data, not HTML. Our template renders and escapes i
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -17,6 +18,7 @@ from offsider.config.web_tab import (
     WebButton,
     WebButtons,
     WebFacts,
+    WebJson,
     WebLink,
     WebNote,
     WebTab,
@@ -31,7 +33,7 @@ from offsider.web.assets import Assets
 from offsider.web.display import is_finite
 from offsider.web.page_request import PageRequest
 from offsider.web.result_messages import Message
-from offsider.web.results import Done, NotFound, Page
+from offsider.web.results import Done, NotFound, Page, Text
 from offsider.web.routing import LOOK, Route
 from offsider.web.shown_job import moment
 
@@ -152,6 +154,8 @@ def _button(button: WebButton) -> dict[str, Any]:
 def _routes(tab: WebTab) -> Iterator[Route]:
     for path, view in tab.routes.items():
         yield Route("GET", tab.path + path, LOOK, partial(_shown, view))
+    for path, values in tab.json.items():
+        yield Route("GET", path, LOOK, partial(_json, values))
     for path, action in tab.actions.items():
         name = f"{tab.name}.{path.rpartition('/')[2]}"
         yield Route("POST", tab.path + path, name, partial(_done, tab, action))
@@ -163,6 +167,13 @@ def _shown(view: WebView, request: PageRequest) -> Page:
         raise NotFound("error.gone")
     data = {"title": page.title, "subject": page.subject, "blocks": [block(each) for each in page.blocks]}
     return Page("tab", page.title, data, subject=page.subject)
+
+
+def _json(values: WebJson, request: PageRequest) -> Text:
+    found = values(request)
+    if found is None:
+        raise NotFound("error.gone")
+    return Text(json.dumps(found), "application/json")
 
 
 def _done(tab: WebTab, action: WebAction, request: PageRequest) -> Done:

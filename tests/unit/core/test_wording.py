@@ -11,7 +11,7 @@ def test_only_one_is_singular(number, said):
 
 
 def test_nouns_in_s_and_sh_have_a_plural_in_es():
-    assert [counted(2, noun) for noun in ("process", "push")] == ["2 processes", "2 pushes"]
+    assert [counted(2, noun) for noun in ("process", "push", "batch")] == ["2 processes", "2 pushes", "2 batches"]
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING
 from offsider.core.errors import ConfigurationError
 from offsider.ext.batches.batch import Batch, current_batch
 from offsider.ext.batches.block import Block
+from offsider.ext.batches.doctor import check_batches, families
 from offsider.ext.batches.runs import Runs
 from offsider.ext.batches.runtime import Installed
 from offsider.ext.batches.status import Callback, Status
+from offsider.ext.batches.web import make_tab
 
 if TYPE_CHECKING:
     from offsider.config.config import Config
@@ -50,9 +52,12 @@ class Batches:
         self._installed = Installed(ttl_seconds, max(LEAST_LINGER_SECONDS, _seconds("linger", linger)))
 
     def install(self, config: Config) -> None:
-        """Add the effects of pushes and outcomes."""
+        """Add the effects of pushes and outcomes, the web tab, metrics and the check of the doctor."""
         config.shared.get(Installed, lambda: self._installed)
         Runs(config).install()
+        config.add_web_tab(make_tab())
+        config.add_metrics(families)
+        config.add_doctor_check(check_batches)
 
 
 def _seconds(name: str, value: float | timedelta) -> int:

@@ -27,6 +27,7 @@ from offsider.core.payload import decode
 from offsider.ext.batches import store
 from offsider.ext.batches.block import check_member
 from offsider.ext.batches.runtime import BID, CALLBACK_OF, Installed, lineages
+from offsider.logs.structured import about_here
 
 if TYPE_CHECKING:
     from offsider.config.config import Config
@@ -110,6 +111,7 @@ class Runs:
                 job.name,
                 job.jid,
                 child,
+                extra={"fields": about_here(job)},
             )
 
     def _lineage(self, here: Installation, bid: str, job: JobContext) -> store.Lineage:

@@ -191,6 +191,11 @@ def abandon(redis: Redis, lineage: Lineage, token: str) -> list[str]:
     return abandoned
 
 
+def count(redis: Redis) -> int:
+    """Return the number of batches, including some that have expired."""
+    return int(redis.call("ZCARD", batches_key(redis.keys)))
+
+
 def pages(redis: Redis) -> Iterator[list[str]]:
     """Yield the bids of all batches in pages: with dead jobs, then unfinished, then finished ones."""
     start = 0

@@ -1,0 +1,44 @@
+"""Metrics and the ``offsider doctor`` check of batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from offsider.core.wording import counted, listed
+from offsider.ext.batches import store
+from offsider.inspector.doctor.finding import Finding, ok, warn
+from offsider.prometheus import Family
+from offsider.storage import clocks
+
+if TYPE_CHECKING:
+    from offsider.config.installation import Installation
+
+#: A block that stores jobs for longer was probably left open by a process that died.
+OLD_SECONDS = 3_600.0
+
+
+def families(here: Installation) -> list[Family]:
+    """Return the number of batches."""
+    return [Family.of("offsider_batches", "gauge", "Batches that have not expired.", store.count(here.redis))]
+
+
+def check_batches(here: Installation) -> Iterator[Finding]:
+    """Report batches whose block was left open."""
+    bids = next(store.pages(here.redis), list[str]())
+    before_ms = (clocks.look(here.redis)[0] - OLD_SECONDS) * 1000
+    left = [
+        bid
+        for bid, (fields, (_, _, _, blocks, _, _)) in zip(bids, store.sizes(here.redis, bids), strict=True)
+        if blocks and fields and float(fields.get("opened_at", 0)) < before_ms
+    ]
+    if left:
+        yield warn(
+            "batches",
+            f"{counted(len(left), 'batch')} opened more than an hour ago by a block that has not ended: "
+            f"{listed(left[:5])}",
+            why="a process died in a block outside of jobs: the callbacks of the batch are never pushed",
+            fix="push the missing jobs, then call Batch(bid).close_blocks(); or delete the batch",
+        )
+    else:
+        yield ok("batches", f"{counted(store.count(here.redis), 'batch')}")

@@ -1,0 +1,196 @@
+"""The tab of batches: a list, a page for each batch, and ``GET /batch_status/<bid>.json`` as in Sidekiq."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from offsider.config.web_tab import (
+    Cell,
+    WebBadge,
+    WebButton,
+    WebButtons,
+    WebFacts,
+    WebLink,
+    WebNote,
+    WebPage,
+    WebTab,
+    WebTable,
+    WebTime,
+)
+from offsider.core.errors import UnknownBatch
+from offsider.ext.batches import store
+from offsider.ext.batches.batch import Batch
+from offsider.ext.batches.runtime import BID, CALLBACK_OF
+from offsider.ext.batches.status import Status, make_status
+
+if TYPE_CHECKING:
+    from offsider.config.installation import Installation
+    from offsider.config.web_tab import Block, WebRequest
+
+PATH = "/batches"
+MOST = 100
+_COLUMNS = ("Batch", "Description", "State", "Progress", "Pending", "Failures", "Created")
+
+
+def make_tab() -> WebTab:
+    return WebTab(
+        "batches",
+        "Batches",
+        PATH,
+        routes={"": show_all, "/{bid}": show_one},
+        actions={"/{bid}/invalidate": invalidate, "/{bid}/close": close, "/{bid}/delete": delete},
+        job_facts=job_facts,
+        json={"/batch_status/{bid}.json": as_json},
+    )
+
+
+def show_all(request: WebRequest) -> WebPage:
+    here = request.installation
+    statuses = _statuses(here, next(store.pages(here.redis), list[str]())[:MOST])
+    shown = sorted(statuses, key=lambda status: status.created_at, reverse=True)
+    blocks: list[Block] = [WebTable("Batches", _COLUMNS, [_row(status) for status in shown], empty="No batches.")]
+    count = store.count(here.redis)
+    if count > MOST:
+        blocks.insert(0, WebNote(f"Showing {MOST} of about {count} batches: unfinished ones first."))
+    return WebPage("Batches", blocks)
+
+
+def show_one(request: WebRequest) -> WebPage | None:
+    batch = Batch(request.path("bid"), config=request.installation)
+    try:
+        status = batch.status()
+    except UnknownBatch:
+        return None
+    callbacks: list[list[Cell]] = [
+        [call.event, call.job, _job_link(call.jid), call.queue, WebTime(_seconds(call.pushed_at))]
+        for call in status.callbacks
+    ]
+    blocks: list[Block] = [
+        WebFacts("Facts", _facts(status)),
+        WebTable("Callbacks", ("Event", "Job", "Id", "Queue", "Pushed"), callbacks, empty="No callbacks."),
+        WebTable(
+            "Children",
+            _COLUMNS,
+            [_row(child) for child in _statuses(batch.here, store.kids(batch.here.redis, batch.bid)[:MOST])],
+            empty="No children.",
+        ),
+        _members("Failed members", batch.failed()),
+        _members("Dead members", batch.died()),
+        WebButtons(_buttons(status)),
+    ]
+    if status.open_blocks:
+        text = "A block of this batch is storing jobs, so no callback is pushed. If its process died, close it."
+        blocks.insert(0, WebNote(text, "warn"))
+    return WebPage("Batch", blocks, subject=batch.bid)
+
+
+def as_json(request: WebRequest) -> Mapping[str, Any] | None:
+    try:
+        return Batch(request.path("bid"), config=request.installation).status().as_dict()
+    except UnknownBatch:
+        return None
+
+
+def invalidate(request: WebRequest) -> str:
+    return _acted(request, "Invalidated", Batch.invalidate_all)
+
+
+def close(request: WebRequest) -> str:
+    return _acted(request, "Closed all blocks", Batch.close_blocks)
+
+
+def delete(request: WebRequest) -> str:
+    return _acted(request, "Deleted", Batch.delete)
+
+
+def job_facts(payload: Mapping[str, Any]) -> Mapping[str, Cell]:
+    """Show the batch of a job on the job's page."""
+    facts = {"Batch": payload.get(BID), "Callback of batch": payload.get(CALLBACK_OF)}
+    return {name: WebLink(bid, f"{PATH}/{quote(bid, safe='')}") for name, bid in facts.items() if isinstance(bid, str)}
+
+
+def _acted(request: WebRequest, what: str, act: Callable[[Batch], object]) -> str:
+    batch = Batch(request.path("bid"), config=request.installation)
+    try:
+        act(batch)
+    except UnknownBatch:
+        return f"There is no batch {batch.bid}"
+    return f"{what}: {batch.bid}"
+
+
+def _statuses(here: Installation, bids: list[str]) -> list[Status]:
+    found = zip(bids, store.sizes(here.redis, bids), strict=True) if bids else ()
+    return [make_status(bid, fields, sizes) for bid, (fields, sizes) in found if fields]
+
+
+def _row(status: Status) -> list[Cell]:
+    return [
+        _batch_link(status.bid),
+        status.description,
+        _state(status),
+        f"{status.done} / {status.total}",
+        status.pending,
+        status.failures,
+        WebTime(_seconds(status.created_at)),
+    ]
+
+
+def _state(status: Status) -> WebBadge:
+    if status.success:
+        return WebBadge("succeeded", "good")
+    if status.invalidated_at:
+        return WebBadge("invalidated", "warn")
+    if status.death_at:
+        return WebBadge("dead jobs", "bad")
+    if status.open_blocks:
+        return WebBadge("open", "info")
+    return WebBadge("complete", "warn") if status.complete else WebBadge("running", "info")
+
+
+def _facts(status: Status) -> dict[str, Cell]:
+    parent = _batch_link(status.parent_bid) if status.parent_bid else None
+    times = ("created", "opened", "complete", "success", "death", "invalidated")
+    return {
+        "Description": status.description,
+        "State": _state(status),
+        "Progress": f"{status.done} of {status.total} members succeeded",
+        "Pending": status.pending,
+        "Failures": status.failures,
+        "Parent": parent,
+        "Pending children": status.pending_kids,
+        "Open blocks": status.open_blocks,
+        "Tags": ", ".join(status.tags),
+        **{name.capitalize(): WebTime(_seconds(getattr(status, f"{name}_at"))) for name in times},
+    }
+
+
+def _members(title: str, members: Iterable[tuple[str, str]]) -> WebTable:
+    rows: list[list[Cell]] = [[_job_link(jid), about] for jid, about in islice(members, MOST)]
+    return WebTable(title, ("Id", "Job and error"), rows, empty="None.")
+
+
+def _buttons(status: Status) -> list[WebButton]:
+    path = f"{PATH}/{status.bid}"
+    buttons = [
+        WebButton("Invalidate", f"{path}/invalidate", confirm="Invalidate the batch? Members can then return early."),
+        WebButton("Delete", f"{path}/delete", confirm="Delete the batch? Its jobs run without callbacks.", danger=True),
+    ]
+    if status.open_blocks:
+        question = "Close all blocks? Callbacks are pushed even if another process is still adding jobs."
+        buttons.insert(0, WebButton("Close blocks", f"{path}/close", confirm=question))
+    return buttons
+
+
+def _batch_link(bid: str) -> WebLink:
+    return WebLink(bid, f"{PATH}/{quote(bid, safe='')}")
+
+
+def _job_link(jid: str) -> WebLink:
+    return WebLink(jid, f"/search?q={quote(jid)}")
+
+
+def _seconds(at_ms: int | None) -> float | None:
+    return at_ms / 1000 if at_ms else None
