@@ -9,6 +9,7 @@ import time
 import pytest
 
 from offsider import Discard, Job, JobFailed, NoResult, Reschedule, ResultTimeout, Skip, current_job, job, lookup
+from offsider.core import once
 from offsider.ext.results import Results
 from offsider.inspector import DeadSet, Queue, RetrySet, ScheduledSet
 from offsider.jobs import registry
@@ -255,7 +256,8 @@ def test_a_deleted_job_wakes_its_waiters(config):
     assert raised == [True]
 
 
-def test_result_inside_of_a_job_warns_of_a_deadlock(config, caplog):
+def test_result_inside_of_a_job_warns_of_a_deadlock(config, caplog, monkeypatch):
+    monkeypatch.setattr(once, "_seen", {})
     inner = double.enqueue_in(60, 1)
 
     @job(name="outer-that-waits", keep_result=60)
