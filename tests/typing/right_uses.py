@@ -28,6 +28,7 @@ from offsider import (
     job,
     lookup,
 )
+from offsider.ext.limiters import Limiter
 from offsider.fastapi import inject
 
 # Functions
@@ -245,3 +246,14 @@ async def wait_for(fetched: JobId[int]) -> None:
         await wait_for(resized)
     fetch = Fetch.enqueue_in(5, "https://example.org")
     assert_type(fetch and fetch.result(), JobId[None] | None)
+
+
+with Limiter.window("api", 5, "minute", reschedule=3).within_limit(used=2):
+    pass
+with Limiter.points("shop", 1000, 50).within_limit(estimate=10) as use:
+    use.points_used(12)
+
+
+async def limited() -> None:
+    async with Limiter.concurrent("erp", 3, lock_timeout=60).within_limit():
+        pass

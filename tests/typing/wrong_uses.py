@@ -7,6 +7,7 @@ from datetime import timedelta
 from fastapi import Depends
 
 from offsider import Client, Config, Job, JobId, Reschedule, bind_context, context, current_job, job
+from offsider.ext.limiters import Limiter
 from offsider.fastapi import inject
 
 
@@ -124,4 +125,8 @@ client.push_bulk({"class": "X", "args": []}, batch_size="5")  # error
 context(user=["ann"])  # error
 bind_context(user={"name": "ann"})  # error
 current_job().measure()  # error
+Limiter.bucket("api", 5, "week")  # error
+Limiter.bucket("api", 5, "day", reschedul=3)  # error
+Limiter.concurrent("erp", 3).within_limit(used=2)  # error
+Limiter.points("shop", 1000, 50).within_limit()  # error
 raise Reschedule("soon")  # error

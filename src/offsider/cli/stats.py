@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from offsider import __version__
+from offsider.cli.columns import aligned
 from offsider.cli.connection import SERVER, SETTINGS, connection_options, load_server
 from offsider.cli.failure import give_up
 from offsider.cli.quantities import ago, duration, grouped, megabytes
@@ -25,10 +26,13 @@ from offsider.config.installation import Installation
 from offsider.core.errors import OffsiderError, RedisFailure
 from offsider.core.wording import counted
 from offsider.inspector import ProcessSet, ServerInfo, Stats
+from offsider.inspector.key_memory import memory_by_family
 
 if TYPE_CHECKING:
     from offsider.inspector import Process, QueueSummary
 
+#: Longest scan of `--memory`.
+SCAN_SECONDS = 10.0
 VIEWS = ("all", "version", "overview", "processes", "queues")
 
 
@@ -36,6 +40,7 @@ VIEWS = ("all", "version", "overview", "processes", "queues")
 @click.argument("view", type=click.Choice(VIEWS), default="all")
 @connection_options
 @SERVER
+@click.option("--memory", is_flag=True, help="Show the memory of the server by family of keys instead, estimated.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--watch", metavar="SECONDS", type=click.FloatRange(min=0.1), help="Refresh at this interval.")
 def stats(
@@ -44,6 +49,7 @@ def stats(
     environment: str | None,
     server: str | None,
     *,
+    memory: bool,
     as_json: bool,
     watch: float | None,
 ) -> None:
@@ -51,7 +57,7 @@ def stats(
 
     VIEW is one of all (the default), version, overview, processes and queues.
     """
-    sys.exit(run(view, (config, environment, server), as_json=as_json, watch=watch))
+    sys.exit(run("memory" if memory else view, (config, environment, server), as_json=as_json, watch=watch))
 
 
 def run(view: str, connection: tuple[str | None, str | None, str | None], *, as_json: bool, watch: float | None) -> int:
@@ -167,9 +173,20 @@ def _title(text: str) -> str:
     return click.style(text, bold=True)
 
 
+def _memory(here: Installation) -> tuple[Mapping[str, Any], str]:
+    found, complete = memory_by_family(here, SCAN_SECONDS)
+    rows = [(one.name, grouped(one.count), f"{one.estimated_bytes / 1e6:,.1f} MB") for one in found]
+    lines = aligned([("KEYS", "COUNT", "MEMORY"), *rows], numbers=(1, 2))
+    if not complete:
+        lines.append(f"The scan stopped after {SCAN_SECONDS:g} s: there are more keys.")
+    families = {one.name: {"keys": one.count, "bytes": one.estimated_bytes} for one in found}
+    return {"complete": complete, "families": families}, "\n".join(lines)
+
+
 PARTS: Mapping[str, Callable[[Installation], tuple[Any, str]]] = {
     "version": _version,
     "overview": _overview,
     "processes": _processes,
     "queues": _queues,
+    "memory": _memory,
 }

@@ -145,3 +145,12 @@ def test_one_of_several_servers_is_looked_at(stocked, redis_url, tmp_path):
     (tmp_path / "offsider.toml").write_text(f'[servers.bulk]\nurl = "{redis_url.removesuffix("0")}1"\n')
     counts = [json.loads(call("overview", "--json", *words).output) for words in ((), ("--server", "bulk"))]
     assert [each["processed"] for each in counts] == [12_345, 0]
+
+
+def test_memory_is_shown_by_family_of_keys(stocked, monkeypatch):
+    lines = [line.split() for line in call("--memory").output.splitlines()]
+    assert lines[0] == ["KEYS", "COUNT", "MEMORY"]
+    assert ["stat", "2", "0.0", "MB"] in lines
+    assert json.loads(call("--memory", "--json").output)["families"]["stat"]["keys"] == 2
+    monkeypatch.setattr(stats, "memory_by_family", lambda here, seconds: ([], False))
+    assert "The scan stopped after 10 s" in call("--memory").output
