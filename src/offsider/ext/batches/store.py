@@ -29,6 +29,7 @@ import json
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib.resources import files
 from itertools import islice
 from typing import Any, TypeAlias
@@ -129,14 +130,21 @@ def outcome(keys: Keys, lineage: Lineage, head: ArgumentsOf) -> Effect:
     return Effect(ADVANCE, names, arguments)
 
 
-def _places(keys: Keys, lineage: Lineage) -> tuple[list[str], list[Argument]]:
+def _places(keys: Keys, lineage: Lineage) -> tuple[Sequence[str], Sequence[Argument]]:
+    return _places_of(keys.prefix, lineage)
+
+
+@lru_cache(1_000)
+def _places_of(prefix: str, lineage: Lineage) -> tuple[tuple[str, ...], tuple[Argument, ...]]:
+    """Return the keys and the last arguments of ``advance.lua``, the same for all members."""
+    keys = Keys(prefix)
     names, levels = [batches_key(keys), keys.queues], list[Argument]()
     for level in lineage:
         start = batch_key(keys, level.bid)
         names += [start + part for part in _PARTS]
         names += [keys.queue(queue) for queue in level.queues]
         levels += (level.bid, len(level.queues), *level.queues)
-    return names, levels
+    return tuple(names), tuple(levels)
 
 
 def open_block(  # noqa: PLR0917 - those of the script

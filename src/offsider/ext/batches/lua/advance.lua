@@ -31,11 +31,13 @@ elseif event == 'died' then
   end
 elseif event == 'succeeded' then
   changed = redis.call('SREM', jids, id)
-  if changed == 1 then
-    redis.call('HDEL', failed, id)
-    redis.call('HDEL', died, id)
+  local ran = 0
+  for _, key in ipairs({failed, died}) do
+    local count = redis.call('HLEN', key)
+    if count > 0 and changed == 1 then count = count - redis.call('HDEL', key, id) end
+    ran = ran + count
   end
-  local waiting = redis.call('SCARD', jids) - redis.call('HLEN', failed) - redis.call('HLEN', died)
+  local waiting = redis.call('SCARD', jids) - ran
   if waiting > 0 and #ARGV == 7 + ARGV[7] then -- most members: nothing else can have changed
     redis.call('SREM', KEYS[7], id)
     return 0
