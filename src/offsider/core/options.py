@@ -117,8 +117,19 @@ class JobDeclaration(JobOptions, total=False):
     queue_namespace: str
     """Prefix of a queue name that a routing rule generates: ``namespace:name``."""
     concurrency_limit: int
-    """Maximum concurrent runs across the fleet; 0 for no limit. Belongs to the extension ``ConcurrencyLimits``, and is
-    rejected if it is not installed."""
+    """Maximum concurrent runs across the fleet; 0 for no limit. This and the next options belong to the extension
+    ``ConcurrencyLimits``, and are rejected if it is not installed."""
+    concurrency_key: Callable[..., str | int | None]
+    """Apply the concurrency limit to each key separately: ``lambda account_id: account_id``. The function gets the
+    arguments that its parameters name, or else all of them. It runs in the worker and is not stored."""
+    rate_limit: str | Callable[[], str | None]
+    """Maximum starts in a time across the fleet, ``"100/minute"``, ``"100/30"`` for 30 seconds; or a function that
+    returns it, called every ten seconds. Not stored."""
+    rate_key: Callable[..., str | int | None]
+    """Apply the rate limit to each key separately, like ``concurrency_key``."""
+    fair_by: Callable[..., str | int | None]
+    """Limit each key, such as a tenant, to ``concurrency_limit`` runs at once; by default to a quarter of the threads
+    of the fleet."""
 
 
 # Ruby's level names: a Ruby worker loses jobs with other names.
@@ -142,11 +153,16 @@ TRANSIENT = frozenset(
         *("after_commit", "outbox", "wait_replicas", "server", "extra"),
     }
 )
+# Options of bundled extensions that are declared only, and evaluated in the worker.
+FUNCTIONS = frozenset({"concurrency_key", "rate_limit", "rate_key", "fair_by"})
 # Options of bundled extensions, and how to install them, for an error message.
 INSTALLED_BY = {
     **dict.fromkeys(("unique_for", "unique_until", "deduplicate"), "offsider.ext.unique.Unique"),
     **dict.fromkeys(("track", "keep_result"), "offsider.ext.results.Results"),
-    "concurrency_limit": "offsider.ext.concurrency_limits.ConcurrencyLimits",
+    **dict.fromkeys(
+        ("concurrency_limit", "concurrency_key", "rate_limit", "rate_key", "fair_by"),
+        "offsider.ext.concurrency_limits.ConcurrencyLimits",
+    ),
 }
 # Payload keys that identify the job; no option may overwrite them.
 RESERVED = frozenset(

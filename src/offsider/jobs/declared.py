@@ -17,7 +17,7 @@ from offsider.config.config import Config
 from offsider.config.outbox import check_installed
 from offsider.core.characteristics import CHARACTERISTICS, Characteristics, check_characteristics
 from offsider.core.errors import InvalidJob, InvalidOptions
-from offsider.core.options import JobDeclaration, check_options, wire_options
+from offsider.core.options import FUNCTIONS, JobDeclaration, check_options, wire_options
 from offsider.jobs.loadable import obstacle
 from offsider.jobs.signature import JobSignature
 from offsider.runtime.context import JobContext
@@ -31,6 +31,7 @@ ONLY_DECLARED = frozenset(
     {
         *("name", "aliases", "retry_in", "on_exhausted", "client", "shared_with_ruby", "big_payload", "codec"),
         *CHARACTERISTICS,
+        *FUNCTIONS,
     }
 )
 
@@ -49,6 +50,7 @@ class Declared:
         name: the stored name.
         aliases: former names, also registered.
         options: the declared options that a push may have too.
+        functions: the options of extensions that a worker evaluates, by name.
         retry_in: ``retry_in(count, error, payload)``, or None.
         on_exhausted: ``on_exhausted(payload, error)``, or None.
         client: the client that pushes it, or a function that returns it, or None.
@@ -74,6 +76,7 @@ class Declared:
         self.aliases = tuple(declaration.get("aliases", ()))
         given = cast("dict[str, Any]", declaration)
         self.options = {key: value for key, value in given.items() if key not in ONLY_DECLARED}
+        self.functions = {key: value for key, value in given.items() if key in FUNCTIONS}
         self.retry_in: Callable[..., Any] | None = declaration.get("retry_in")
         self.on_exhausted: Callable[..., Any] | None = declaration.get("on_exhausted")
         self.client: Any = declaration.get("client")
@@ -169,9 +172,12 @@ class Declared:
 
         Only the returned object shows that a job is ``async def``: decorators can hide it.
         """
-        if self._codec is not None:
-            args, kwargs = self._codec.decode(args, kwargs)
+        args, kwargs = self.decoded(args, kwargs)
         return self._run(*args, **kwargs) if self._make is None else self._run(instance, *args, **kwargs)
+
+    def decoded(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Sequence[Any], Mapping[str, Any]]:
+        """Return stored arguments with the types that the job gets."""
+        return (args, kwargs) if self._codec is None else self._codec.decode(args, kwargs)
 
     # Pushing it
 
@@ -240,7 +246,7 @@ class Declared:
         if "codec" not in self._declaration:
             self._codec = self._codec_named(config.jobs.get("codec"))
         check_characteristics(self._declaration, job_name=self.name)
-        check_all_options(self.options, config, job_name=self.name)
+        check_all_options({**self.options, **self.functions}, config, job_name=self.name)
         self._accepted_by.add(config)
 
     def _codec_named(self, codec: object) -> AnnotationCodec | None:

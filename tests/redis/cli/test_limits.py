@@ -78,6 +78,8 @@ def test_programs_read_json(config, held):
         "in_use": 0,
         "held": 1200,
         "server": "main",
+        "rate": "",
+        "keys": 0,
     }
 
 

@@ -17,6 +17,7 @@ from offsider.config.installation import Installation
 from offsider.core.suggestions import suggest
 from offsider.ext.concurrency_limits.doctor import check_limits, families
 from offsider.ext.concurrency_limits.gate import Gate
+from offsider.ext.concurrency_limits.keys import KEY_OPTIONS, RATE_LIMIT, check_key, check_rate
 from offsider.ext.concurrency_limits.limits import Limit, Limits
 from offsider.ext.concurrency_limits.rules import OPTION, Given, Rules, check_option
 from offsider.ext.concurrency_limits.slots import Slots
@@ -33,7 +34,7 @@ __all__ = ["ConcurrencyLimits", "Limit", "Limits"]
 
 
 class ConcurrencyLimits:
-    """Extension that caps how many jobs of a class run at once, over all processes.
+    """Extension that limits how many jobs of a class run at once or start in a time, over all processes.
 
     ::
 
@@ -41,6 +42,9 @@ class ConcurrencyLimits:
 
         @job(extra={"concurrency_limit": 3})
         def call_the_bank(account_id: int) -> None: ...
+
+        @job(rate_limit="100/minute", rate_key=lambda account_id: account_id)
+        def fetch_statement(account_id: int) -> None: ...
 
     Args:
         limits: more limits, by the stored name of a class or by a query in the syntax of routing rules
@@ -62,6 +66,9 @@ class ConcurrencyLimits:
     def install(self, config: Config) -> None:
         """Add the admission, the service, the job option, the web tab, metrics and the doctor check."""
         config.add_job_option(OPTION, check_option)
+        config.add_job_option(RATE_LIMIT, check_rate)
+        for option in KEY_OPTIONS:
+            config.add_job_option(option, check_key)
         here = Installation.of(config)
         table = Table(here, self._rules)
         slots = Slots(here, table)

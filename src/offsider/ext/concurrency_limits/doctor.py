@@ -54,7 +54,7 @@ def _unwatched(here: Installation, held: list[Limit]) -> Iterator[Finding]:
         )
         return
     # Workers free slots of dead processes and resume jobs within a second; jobs still held after that are stuck.
-    stuck = [limit.name for limit in held if not limit.paused and not limit.in_use]
+    stuck = [limit.name for limit in held if not (limit.paused or limit.in_use or limit.rate)]
     if stuck:
         yield warn(
             "limits",

@@ -58,7 +58,7 @@ class Gate:
         return call_next(job) if limited is None else self._run_limited(job, call_next, limited)
 
     def _run_limited(self, job: JobContext, call_next: Callable[[JobContext], Outcome], limited: Limited) -> Outcome:
-        run = Run(limited.name, f"{job.process} {next(self._numbers)} {job.jid}", job.process)
+        run = Run(limited.group(job), f"{job.process} {next(self._numbers)} {job.jid}", job.process)
         try:
             entered = self._enter(job, run, limited)
         except RedisFailure as error:
@@ -66,7 +66,7 @@ class Gate:
         if entered is Entered.UNLIMITED:
             return call_next(job)
         if entered is not Entered.TAKEN:
-            return self._sent_away(entered, limited)
+            return self._sent_away(entered, run.name, limited.declared)
         with self._slots.occupy(run, job, limited.declared):
             return call_next(job)
 
@@ -77,7 +77,10 @@ class Gate:
     def _enter(self, job: JobContext, run: Run, limited: Limited) -> Entered:
         redis = self._here.redis
         candidate = Candidate.of(job.raw, job.queue, job.payload.get("queue"), job.entry)
-        return self._ask(job, lambda again: store.enter(redis, run, job.jid, limited.declared, candidate, again=again))
+        return self._ask(
+            job,
+            lambda again: store.enter(redis, run, job.jid, limited.declared, candidate, rate=limited.rate, again=again),
+        )
 
     def _ask(self, job: JobContext, question: Callable[[bool], T]) -> T:
         again = reported = False
@@ -93,9 +96,9 @@ class Gate:
                     raise Shutdown from None
                 time.sleep(OUTAGE_SECONDS)
 
-    def _sent_away(self, entered: Entered, limited: Limited) -> Moved:
+    def _sent_away(self, entered: Entered, group: str, declared: int) -> Moved:
         if entered is Entered.LOST:
             return Moved("another process")
         if entered is Entered.HELD_BEHIND:
-            self._slots.resume_soon(limited.name, limited.declared)
+            self._slots.resume_soon(group, declared)
         return Moved("held: its class is at its concurrency limit")

@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """The concurrency limit of one class.
+    """The limits of one class, or of one of its keys: ``app.jobs.transfer[42]``.
 
     Attributes:
         name: of the class.
@@ -39,6 +39,8 @@ class Limit:
         in_use: slots in use, including slots reserved for resumed jobs.
         held: number of jobs waiting for a slot.
         server: name of the server; each server counts its own slots.
+        rate: the rate limit of a class that had held jobs: maximum starts and milliseconds; empty without one.
+        keys: number of keys with slots in use or held jobs.
     """
 
     name: str
@@ -49,6 +51,8 @@ class Limit:
     in_use: int
     held: int
     server: str = "main"
+    rate: str = ""
+    keys: int = 0
     parked = FormerName("held")
 
 
@@ -97,12 +101,25 @@ class Limits:
     def __iter__(self) -> Iterator[Limit]:
         """Return each class that has a limit, a slot in use or held jobs, sorted by name."""
         settings, declared = store.settings(self._redis), _declared(self._here)
-        names = {*declared, *settings.limits, *settings.paused, *settings.held, *store.active(self._redis)}
-        return iter(self._limits(sorted(names)))
+        groups = store.active(self._redis)
+        names = {*declared, *settings.limits, *settings.paused, *map(store.class_of, groups)}
+        return iter(self._limits(sorted(names), sorted({*names, *groups})))
 
     def find(self, name: str) -> Limit:
         """Return the limit of a class, also if it has none."""
-        return self._limits([self.name_of(name)])[0]
+        name = self.name_of(name)
+        return self._limits([name], self._groups(name))[0]
+
+    def by_key(self, name: str) -> list[Limit]:
+        """Return each key of a class that has slots in use or held jobs, the one with most held jobs first."""
+        groups = [group for group in self._groups(self.name_of(name)) if store.class_of(group) != group]
+        return sorted(self._limits(groups, groups), key=lambda limit: (-limit.held, limit.name))
+
+    def _groups(self, name: str) -> list[str]:
+        """Return the groups of a class, or the one group of a key."""
+        if store.class_of(name) != name:
+            return [name]
+        return [name, *(group for group in store.active(self._redis) if store.class_of(group) == name != group)]
 
     def name_of(self, name: str) -> str:
         """Return the name under which a class is counted, given any of its aliases."""
@@ -117,25 +134,32 @@ class Limits:
         return known | {limit.name for limit in self if limit.declared is not None} if known else known
 
     def holders(self, name: str, most: int = 100) -> list[Holder]:
-        """Return the runs of a class that have slots, oldest first."""
-        return [Holder(run.jid, run.process, since) for run, since in store.runs(self._redis, self.name_of(name), most)]
+        """Return the runs of a class, or of a key, that have slots, oldest first."""
+        found = [pair for group in self._groups(self.name_of(name)) for pair in store.runs(self._redis, group, most)]
+        found.sort(key=lambda pair: pair[1])
+        return [Holder(run.jid, run.process, since) for run, since in found[:most]]
 
     def held(self, name: str, start: int = 0, count: int = 100) -> list[JobRecord]:
-        """Return held jobs of a class, next first.
+        """Return held jobs of a class, or of a key, next first; those of a class are sorted by key.
 
         Args:
-            name: of the class.
+            name: of the class, or of a key: ``app.jobs.transfer[42]``.
             start: number of jobs to skip.
             count: maximum number of jobs.
         """
-        raws = store.held(self._redis, self.name_of(name), start, count)
+        raws: list[bytes] = []
+        first = start
+        for limit in self._limits(groups := self._groups(self.name_of(name)), groups):
+            if len(raws) < count:
+                raws += store.held(self._redis, limit.name, first, count - len(raws))
+            first = max(0, first - limit.held)
         return [JobRecord(raw, position=position) for position, raw in enumerate(raws, start)]
 
     def set(self, name: str, limit: int) -> None:
         """Set the maximum of concurrent runs; it overrides the code. 0: no limit.
 
         Raises:
-            InvalidOptions: the limit is not a whole number from 0 to 1,000,000.
+            InvalidOptions: the limit is not a whole number from 0 to 1,000,000, or the name is that of a key.
         """
         if rules.number(limit) < 0:
             raise InvalidOptions(
@@ -149,12 +173,12 @@ class Limits:
 
     def pause(self, name: str) -> bool:
         """Stop starting jobs of a class; claimed ones are held. Return False if it was paused already."""
-        name = self.name_of(name)
+        name = self._class(name)
         return any(self._everywhere(lambda here: store.set_paused(here.redis, name, paused=True)))
 
     def resume(self, name: str) -> bool:
         """Resume a paused class. Return False if it was not paused."""
-        name = self.name_of(name)
+        name = self._class(name)
 
         def go_on(here: Installation) -> bool:
             changed = store.set_paused(here.redis, name, paused=False)
@@ -168,30 +192,27 @@ class Limits:
 
         Restored jobs go to the end of their queue.
         """
-        name = self.name_of(name)
-        moved, left = 0, self.find(name).held
-        while left > 0:
-            raws = store.held(self._redis, name, 0, min(left, quarantine.BATCH))
-            if not raws:
-                break
-            left -= len(raws)
-            moved += self._put_aside(name, raws)
-        return moved
+        return sum(self._clear(group, quarantine.BATCH, self._put_aside) for group in self._groups(self.name_of(name)))
 
     def delete(self, name: str) -> int:
         """Permanently delete all held jobs of a class. Return their number."""
-        name = self.name_of(name)
-        deleted, left = 0, self.find(name).held
+        return sum(self._clear(group, _PAGE, self._delete) for group in self._groups(self.name_of(name)))
+
+    def _clear(self, group: str, page: int, remove: Callable[[str, Sequence[bytes]], int]) -> int:
+        removed, left = 0, self._limits([group], [group])[0].held
         while left > 0:
-            raws = store.held(self._redis, name, 0, min(left, _PAGE))
+            raws = store.held(self._redis, group, 0, min(left, page))
             if not raws:
                 break
             left -= len(raws)
-            gone = store.take_out(self._redis, name, raws)
-            deleted += len(gone)
-            for raw in gone:
-                self._tell(name, raw, "delete")
-        return deleted
+            removed += remove(group, raws)
+        return removed
+
+    def _delete(self, group: str, raws: Sequence[bytes]) -> int:
+        gone = store.take_out(self._redis, group, raws)
+        for raw in gone:
+            self._tell(group, raw, "delete")
+        return len(gone)
 
     def _put_aside(self, name: str, raws: Sequence[bytes]) -> int:
         """Of the next jobs, queue by queue: that is where each goes when it is restored."""
@@ -212,8 +233,13 @@ class Limits:
     def _tell(self, name: str, raw: bytes, how: str) -> None:
         self._here.config.events.emit("job_removed", JobRemoved(raw, f"held:{name}", how, self._here.server))
 
+    def _class(self, name: str) -> str:
+        if store.class_of(name) != name:
+            raise InvalidOptions(f"{name} is one key: a change applies to all keys of {store.class_of(name)}; name it")
+        return self.name_of(name)
+
     def _set(self, name: str, limit: int | None) -> None:
-        name = self.name_of(name)
+        name = self._class(name)
 
         def change(here: Installation) -> None:
             store.set_limit(here.redis, name, limit)
@@ -235,23 +261,35 @@ class Limits:
             raise RedisUnavailable(f"changed on {done_on}, not on {away}: {next(iter(failures.values()))}")
         return done
 
-    def _limits(self, names: Sequence[str]) -> list[Limit]:
-        settings, declared = store.settings(self._redis), _declared(self._here)
-        counts = store.counts(self._redis, names, clocks.look(self._redis)[0] * 1000)
+    def _limits(self, names: Sequence[str], groups: Sequence[str]) -> list[Limit]:
+        """Return the limits of classes, with the sums of their groups; or those of groups, if these are the names."""
+        settings, declared, rates = store.settings(self._redis), _declared(self._here), store.rates(self._redis)
+        counts = dict(zip(groups, store.counts(self._redis, groups, clocks.look(self._redis)[0] * 1000), strict=True))
         limits: list[Limit] = []
-        for name, count in zip(names, counts, strict=True):
-            in_code = declared.get(name, 0)
-            holds = effective(name, in_code, settings)
+        of = {name: [counts[name]] if name in counts else [] for name in names}
+        keys = Counter[str]()
+        for group, count in counts.items():
+            name = store.class_of(group)
+            if group not in of:
+                of[name].append(count)
+            if group != name and (count.in_use or count.kept or count.held):
+                keys[name] += 1
+        for name in names:
+            class_ = store.class_of(name)
+            in_code = declared.get(class_, 0)
+            holds = effective(class_, in_code, settings)
             limits.append(
                 Limit(
                     name=name,
                     limit=max(0, holds) if holds else None,
                     declared=max(0, in_code) if in_code else None,
-                    set_to=settings.limits.get(name),
+                    set_to=settings.limits.get(class_),
                     paused=holds < 0,
-                    in_use=count.in_use + count.kept,
-                    held=count.held,
+                    in_use=sum(count.in_use + count.kept for count in of[name]),
+                    held=sum(count.held for count in of[name]),
                     server=self._here.server,
+                    rate=rates.get(class_, ""),
+                    keys=keys[name],
                 )
             )
         return limits
@@ -264,4 +302,6 @@ def _declared(here: Installation) -> dict[str, int]:
 def _resume(here: Installation, name: str) -> None:
     """Resume held jobs now instead of waiting for the next check of a worker."""
     declared = _declared(here).get(name, 0)
-    store.resume(here.redis, name, declared, now_seconds=here.config.clock.now())
+    for group in {name, *store.active(here.redis)}:
+        if store.class_of(group) == name:
+            store.resume(here.redis, group, declared, now_seconds=here.config.clock.now())

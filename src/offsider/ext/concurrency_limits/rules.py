@@ -5,18 +5,19 @@ The first of these applies:
 1. ``ConcurrencyLimits(limits=…)`` for its name.
 2. The option ``concurrency_limit`` of the job, or of all jobs.
 3. The first matching query of ``limits``.
-4. A share of the fleet's threads by urgency, if enabled.
+4. A share of the fleet's threads: for each key of ``fair_by``, or by urgency, if enabled.
 5. No limit.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
 from offsider.core.errors import ConfigurationError, InvalidOptions, InvalidQuery
 from offsider.core.routing_grammar import EVERY_JOB, Query
+from offsider.ext.concurrency_limits import keys
 
 if TYPE_CHECKING:
     from offsider.config.config import Config
@@ -27,6 +28,9 @@ OPTION = "concurrency_limit"
 MOST = 1_000_000
 #: GitLab's shares, of all threads of the fleet.
 SHARES = {"high": 0.35, "low": 0.25, "throttled": 0.15}
+
+#: The share of all threads of the fleet that the jobs of one key of ``fair_by`` may occupy, without another limit.
+FAIR_SHARE = 0.25
 
 Given: TypeAlias = int | Callable[[], int | None] | None
 """Maximum of concurrent runs; 0 or None: no limit; negative: nothing runs. Or a function that returns it."""
@@ -83,10 +87,21 @@ class Rules:
         """Return the names in ``limits`` that are not among the given job names."""
         return sorted(name for name in self._by_name if name not in names)
 
-    @property
-    def wants_threads(self) -> bool:
-        """Whether limits depend on the number of threads in the fleet."""
-        return self._shares
+    def wants_threads(self, jobs: Iterable[Declared]) -> bool:
+        """Whether limits of these classes depend on the number of threads in the fleet."""
+        return self._shares or any(keys.FAIR_BY in job.functions for job in jobs)
+
+    def rate_of(self, job: Declared) -> str:
+        """Return the rate limit of a class: maximum starts and milliseconds; empty without one.
+
+        Raises:
+            InvalidOptions: its option or the result of its function is not a rate limit.
+        """
+        given = job.functions.get(keys.RATE_LIMIT)
+        try:
+            return keys.rate(given() if callable(given) else given)
+        except ValueError as error:
+            raise InvalidOptions(f"{job.name}: {keys.RATE_LIMIT}: {error}") from None
 
     def limit_of(self, job: Declared, config: Config, fleet_threads: int) -> int:
         """Return the limit of a class: 0 for no limit, -1 if nothing may run.
@@ -96,6 +111,8 @@ class Rules:
         """
         given = self._given(job, config)
         if given is None:
+            if keys.FAIR_BY in job.functions:
+                return math.ceil(FAIR_SHARE * fleet_threads) or 1
             return self._share(job.characteristics, fleet_threads) if self._shares else 0
         try:
             return number(given() if callable(given) else given)

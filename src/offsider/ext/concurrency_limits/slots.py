@@ -2,8 +2,9 @@
 
 1. The script that writes the outcome of a run frees its slot (an effect). It returns the number of held jobs of the
    class, and the service resumes the next one immediately.
-2. While jobs are held, one process, under a lease, checks them every second: a limit may have been raised, a class or
-   a queue may have been resumed, or a process may have died between two steps.
+2. While jobs are held, one process, under a lease, checks their groups every second: a limit may have been raised, a
+   class or a queue may have been resumed, or a process may have died between two steps. Groups at their rate limit are
+   checked when it allows the next start. A check handles up to 1,000 groups, those that have been due longest.
 3. Every 15 seconds, even if no job is held, the same process frees the slots of dead processes. Each process frees the
    slots of its own runs that ended without a written outcome.
 4. If the server lost data, for example in a failover, each process takes the slots of its runs again.
@@ -58,6 +59,7 @@ class Slots:
         self._running: dict[Run, JobContext] = {}
         #: Slots of this process without a run, as of the previous repair.
         self._ended: set[Run] = set()
+        #: Groups that had runs here since the previous repair but one.
         self._names: set[str] = set()
         self._process = ""
         #: Classes whose held jobs may be resumed, and their limits in code.
@@ -83,6 +85,7 @@ class Slots:
         try:
             yield
         finally:
+            self._names.add(run.name)  # again, since `_free_ended` may have started a new set
             del self._running[run]
 
     def _freed(self, name: str, declared: int, held: int | None) -> None:
@@ -120,9 +123,10 @@ class Slots:
         self._table.refresh(settings, now)
         self._keep(redis)
         repairs = now >= self._repair_at
-        if settings.held or repairs:
+        if settings.due or repairs:
             if hold_turn(redis, TURN, self._holder, LEASE_SECONDS):
-                self._look_after({*settings.held, *(store.active(redis) if repairs else ())}, redis)
+                # In their order: a group that is not reached now comes first at the next check.
+                self._look_after(dict.fromkeys((*settings.due, *(store.some_active(redis) if repairs else ()))), redis)
             if repairs:
                 self._free_ended(redis)
                 self._repair_at = now + REPAIR_SECONDS
@@ -137,25 +141,27 @@ class Slots:
 
     def _free_ended(self, redis: Redis) -> None:
         """Free slots of runs of this process that were void, so that no outcome freed them."""
+        names, self._names = self._names, set()
         ended = {
             run
-            for name in self._names.copy()
+            for name in names.copy()
             for run, _ in store.runs(redis, name)
             if run.process == self._process and run not in self._running
         }
         for run in ended & self._ended:
             store.release(redis, run)
         self._ended = ended - self._ended
+        self._names |= {run.name for run in (*self._running.copy(), *self._ended)}
 
     def _look_after(self, names: Iterable[str], redis: Redis) -> None:
         now = self._here.config.clock.now()
         reported = store.declared(redis, now)
-        for name in sorted(names):
+        for name in names:
             freed = store.free_dead(redis, name)
             if freed:
                 logger.warning("freed %s of %s held by dead processes", counted(freed, "slot"), name)
             # Limits reported by workers win over the local code, which may be older.
-            declared = reported.get(name) or self._table.declared(name)
+            declared = reported.get(store.class_of(name)) or self._table.declared(store.class_of(name))
             for _ in range(MOST_ROUNDS):  # a limit may have been raised to thousands
                 if self._resume(name, declared) < store.MOST_AT_ONCE:
                     break

@@ -6,13 +6,19 @@ key                                type  written by                             
 ``offsider:limits``                hash  operators (class -> limit at run time)    never
 ``offsider:limits:paused``         set   operators (paused classes)                never
 ``offsider:limits:declared``       hash  workers (class -> limit in code, time)    never
-``offsider:limits:active``         set   start of a run (classes)                  never
-``offsider:limits:slots:<class>``  zset  start of a run (run -> since)             never
-``offsider:limits:came:<class>``   zset  resuming (jid -> time)                    never
-``offsider:limits:back:<class>``   hash  resuming (jid -> job in its queue)        never
-``offsider:limits:jobs:<class>``   list  start of a run (held jobs)                never
+``offsider:limits:active``         set   start of a run (groups)                   never
+``offsider:limits:rates``          hash  holding (class -> starts, milliseconds)   never
+``offsider:limits:due``            zset  holding (group -> time of next check)     never
+``offsider:limits:slots:<group>``  zset  start of a run (run -> since)             never
+``offsider:limits:recent:<group>`` zset  start of a run (run -> since)             window
+``offsider:limits:came:<group>``   zset  resuming (jid -> time)                    never
+``offsider:limits:back:<group>``   hash  resuming (jid -> job in its queue)        never
+``offsider:limits:jobs:<group>``   list  start of a run (held jobs)                never
 ``offsider:limits:gone:<run>``     str   the same, for jobs in no private list     10 min
 =================================  ====  ========================================  =======
+
+A group is a class, or ``<class>[<key>]``: the jobs of a class with one key. Only groups with slots or held jobs have
+keys, apart from recent starts, which expire. A check resumes held jobs of due groups only.
 
 A run is ``<identity> <number> <jid>``: the process, the number of the run in it, and the job. All times are in
 milliseconds of the server's clock. The list of held jobs has the format of a queue (see `storage.places`, which
@@ -53,6 +59,10 @@ FREE = Script("free", _LUA)
 FORGET = Script("forget", _LUA)
 KEEP = Script("keep", _LUA)
 
+#: Milliseconds until the next check of a group with held jobs, unless its rate limit delays it; and the maximum number
+#: of groups of one check.
+CHECK_MS = 1_000
+MOST_GROUPS = 1_000
 #: A slot is reserved this long for a resumed job; after that its queue may have no free worker.
 KEPT_MS = 10_000
 #: A resumed job that does not run for this long is forgotten: most likely it was deleted.
@@ -84,7 +94,7 @@ class Run:
     """A run that has or needs a slot.
 
     Attributes:
-        name: of the class.
+        name: of the group: the class, with the key of the job if it has one.
         member: unique among all runs.
         process: the identity of its process.
     """
@@ -105,11 +115,11 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Limits and paused classes set at run time, and the classes with held jobs."""
+    """Limits and paused classes set at run time, and groups with held jobs to check now, the longest due first."""
 
     limits: Mapping[str, int]
     paused: frozenset[str]
-    held: tuple[str, ...]
+    due: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,14 +131,26 @@ class Counts:
     held: int
 
 
+def group_name(name: str, key: str) -> str:
+    """Return the name of the group of a class and a key; of the class itself for an empty key."""
+    return f"{name}[{key}]" if key else name
+
+
+def class_of(group: str) -> str:
+    """Return the class of a group."""
+    return group.partition("[")[0] if group.endswith("]") else group
+
+
 class Names:
-    """The keys of one class, and the keys shared by all."""
+    """The keys of one group, and the keys shared by all."""
 
     def __init__(self, keys: Keys) -> None:
         self.limits = f"{keys.prefix}offsider:limits"
         self.paused = f"{self.limits}:paused"
         self.declared = f"{self.limits}:declared"
         self.active = f"{self.limits}:active"
+        self.rates = f"{self.limits}:rates"
+        self.due = f"{self.limits}:due"
         self._jobs = f"{self.limits}:jobs:"
 
     def slots(self, name: str) -> str:
@@ -140,22 +162,24 @@ class Names:
     def back(self, name: str) -> str:
         return f"{self.limits}:back:{name}"
 
+    def recent(self, name: str) -> str:
+        return f"{self.limits}:recent:{name}"
+
     def gone(self, run: Run) -> str:
         return f"{self.limits}:gone:{run.member}"
 
     def held(self, name: str) -> str:
         return self._jobs + name
 
-    def class_of(self, place: str) -> str | None:
-        """Return the class whose held jobs are in a list; None for a list of another extension."""
-        return place.removeprefix(self._jobs) if place.startswith(self._jobs) else None
-
     def of(self, name: str) -> list[str]:
-        """Return the first keys of every script that works on a class."""
-        return [self.slots(name), self.resumed(name), self.held(name), self.limits, self.paused]
+        """Return the first keys of every script that works on a group."""
+        lists = [self.slots(name), self.resumed(name), self.held(name)]
+        return [*lists, self.limits, self.paused, self.recent(name), self.rates]
 
 
-def enter(redis: Redis, run: Run, jid: str, declared: int, job: Candidate, *, again: bool = False) -> Entered:
+def enter(
+    redis: Redis, run: Run, jid: str, declared: int, job: Candidate, *, rate: str = "", again: bool = False
+) -> Entered:
     """Take a slot for a run, or hold its job.
 
     Args:
@@ -164,16 +188,17 @@ def enter(redis: Redis, run: Run, jid: str, declared: int, job: Candidate, *, ag
         jid: of the job.
         declared: the limit in code; a limit set at run time overrides it.
         job: the payload to hold and its private list.
+        rate: the rate limit: maximum starts and milliseconds; empty without one.
         again: the reply to the same call was lost.
     """
     keys, names = redis.keys, Names(redis.keys)
-    own = [*names.of(run.name), names.active, keys.places, keys.fenced(run.process)]
+    own = [*names.of(run.name), names.due, names.active, keys.places, keys.fenced(run.process)]
     own += (names.back(run.name), names.gone(run))
     if job.entry is not None:
         owner = job.entry.owner
         own.append(keys.working(owner.identity, owner.capsule, job.entry.queue))
-    reply = redis.run(ENTER, own, [run.member, jid, run.name, declared, KEPT_MS, job.raw, job.stored, int(again)])
-    return Entered(int(reply))
+    arguments: list[Argument] = [run.member, jid, class_of(run.name), declared, KEPT_MS, job.raw, job.stored]
+    return Entered(int(redis.run(ENTER, own, [*arguments, int(again), run.name, rate])))
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +247,7 @@ def resume(redis: Redis, name: str, declared: int, *, now_seconds: float, most_s
     names, skipped, resumed = Names(redis.keys), 0, 0
     stuck: set[str] = set()
     while skipped < most_skipped:
-        arguments: list[Argument] = [name, declared, KEPT_MS, skipped, MOST_AT_ONCE]
+        arguments: list[Argument] = [class_of(name), declared, KEPT_MS, skipped, MOST_AT_ONCE]
         room, late, *page = redis.run(NEXT, names.of(name), arguments)
         if late and not skipped:
             stuck |= _queues_of_late(redis, names, name)
@@ -293,21 +318,26 @@ def _resume(redis: Redis, name: str, declared: int, job: _Back) -> int:
     keys = redis.keys
     names = Names(keys)
     own = [*names.of(name), keys.paused, keys.queues, keys.queue(job.queue), keys.places, names.back(name)]
-    return int(redis.run(RESUME, own, [name, declared, KEPT_MS, job.raw, job.stored, job.queue, job.jid]))
+    return int(redis.run(RESUME, own, [class_of(name), declared, KEPT_MS, job.raw, job.stored, job.queue, job.jid]))
 
 
 def settings(redis: Redis) -> Settings:
     """Return the current settings in one round trip."""
     names = Names(redis.keys)
-    limits, paused, lists = redis.pipeline(
-        [("HGETALL", names.limits), ("SMEMBERS", names.paused), ("SMEMBERS", redis.keys.places)]
+    limits, paused, first, time = redis.pipeline(
+        [
+            ("HGETALL", names.limits),
+            ("SMEMBERS", names.paused),
+            ("ZRANGE", names.due, 0, MOST_GROUPS - 1, "WITHSCORES"),
+            ("TIME",),
+        ]
     )
+    now_ms = int(time[0]) * 1000 + int(time[1]) // 1000
     pairs = zip(limits[::2], limits[1::2], strict=True)
-    held = [name for key in sorted(lists) if (name := names.class_of(key.decode())) is not None]
     return Settings(
         {name.decode(): int(limit) for name, limit in pairs},
         frozenset(name.decode() for name in paused),
-        tuple(held),
+        tuple(name.decode() for name, due in zip(first[::2], first[1::2], strict=True) if float(due) <= now_ms),
     )
 
 
@@ -364,8 +394,19 @@ def _reported(redis: Redis, now_seconds: float, within_seconds: float) -> dict[s
 
 
 def active(redis: Redis) -> list[str]:
-    """Return the classes with slots in use or held jobs, and some that had them recently."""
+    """Return the groups with slots in use or held jobs, and some that had them recently."""
     return sorted(name.decode() for name in redis.call("SMEMBERS", Names(redis.keys).active))
+
+
+def some_active(redis: Redis) -> list[str]:
+    """Return up to `MOST_GROUPS` of them, chosen at random."""
+    return [name.decode() for name in redis.call("SRANDMEMBER", Names(redis.keys).active, MOST_GROUPS)]
+
+
+def rates(redis: Redis) -> dict[str, str]:
+    """Return the rate limits of classes that had held jobs."""
+    reply = redis.call("HGETALL", Names(redis.keys).rates)
+    return {name.decode(): rate.decode() for name, rate in zip(reply[::2], reply[1::2], strict=True)}
 
 
 def counts(redis: Redis, classes: Sequence[str], now_ms: float) -> list[Counts]:
@@ -428,11 +469,14 @@ def keep(redis: Redis, run: Run) -> None:
 
 
 def forget(redis: Redis, name: str) -> None:
-    """Forget resumed jobs that did not run for `REMEMBERED_MS`, and a class without slots and held jobs."""
+    """Forget resumed jobs that did not run for `REMEMBERED_MS`, and a group without slots and held jobs.
+
+    A group with held jobs is checked again after `CHECK_MS`, or when its rate limit allows the next start.
+    """
     names = Names(redis.keys)
     lists = [names.slots(name), names.resumed(name), names.held(name)]
-    own = [*lists, names.active, redis.keys.places, names.back(name)]
-    redis.run(FORGET, own, [name, REMEMBERED_MS])
+    own = [*lists, names.active, redis.keys.places, names.back(name), names.recent(name), names.rates, names.due]
+    redis.run(FORGET, own, [name, REMEMBERED_MS, class_of(name), CHECK_MS])
 
 
 def held(redis: Redis, name: str, start: int, count: int) -> list[bytes]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from offsider.config.installation import Installation
 from offsider.core.errors import OffsiderError
 from offsider.ext.concurrency_limits import store
+from offsider.ext.concurrency_limits.keys import Key
 from offsider.inspector.process import ProcessSet
 from offsider.jobs import registry
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from offsider.ext.concurrency_limits.rules import Rules
     from offsider.ext.concurrency_limits.store import Settings
     from offsider.jobs.declared import Declared
+    from offsider.runtime.context import JobContext
 
 #: How often the limits in code are evaluated: functions are called and the fleet's threads counted.
 ASK_SECONDS = 10.0
@@ -31,10 +33,18 @@ class Limited:
     Attributes:
         name: the name of the declared job, under which all its aliases are counted.
         declared: the limit in code.
+        rate: the rate limit, maximum starts and milliseconds; empty without one.
+        key: its key function; None if all its jobs share the limits.
     """
 
     name: str
     declared: int
+    rate: str = ""
+    key: Key | None = None
+
+    def group(self, job: JobContext) -> str:
+        """Return the name of the group of a job. Raises what `Key` raises."""
+        return self.name if self.key is None else store.group_name(self.name, self.key(job))
 
 
 class Table:
@@ -50,6 +60,7 @@ class Table:
         self._rules = rules
         self._settings: Settings | None = None
         self._in_code: dict[str, int] = {}
+        self._rates: dict[str, str] = {}
         self._threads = 0
         self._ask_at = self._declare_at = 0.0
         self._published: tuple[dict[str, int], dict[str, str]] = ({}, {})
@@ -71,9 +82,11 @@ class Table:
         """
         self._settings = settings
         if now >= self._ask_at:
-            if self._rules.wants_threads:
+            jobs = registry.all_jobs()
+            if self._rules.wants_threads(jobs):
                 self._threads = ProcessSet(self._here).total_concurrency
-            self._in_code = {job.name: self._ask(job) for job in registry.all_jobs()}
+            self._in_code = {job.name: self._ask(job) for job in jobs}
+            self._rates = {job.name: self._ask_rate(job) for job in jobs}
             self._ask_at = now + ASK_SECONDS
             self._publish(now)
         self.known = {stored_name: self._limited(stored_name, settings) for stored_name in self.known}
@@ -101,7 +114,14 @@ class Table:
         job = registry.peek(stored_name)
         name = stored_name if job is None else job.name
         declared = self.declared(stored_name)
-        return Limited(name, declared) if effective(name, declared, settings) else None
+        if job is None:
+            return Limited(name, declared) if effective(name, declared, settings) else None
+        if name not in self._rates:
+            self._rates[name] = self._ask_rate(job)
+        rate = self._rates[name]
+        if not (rate or effective(name, declared, settings)):
+            return None
+        return Limited(name, declared, rate, Key.of(job))
 
     def _ask(self, job: Declared) -> int:
         """Return the limit in code; if it cannot be evaluated, the previous one."""
@@ -112,6 +132,16 @@ class Table:
         except Exception as error:  # noqa: BLE001  # a function of the application
             self._here.config.handle_error(error, {"context": f"evaluating the concurrency limit of {job.name}"})
         return self._in_code.get(job.name, 0)
+
+    def _ask_rate(self, job: Declared) -> str:
+        """Return the rate limit in code; if it cannot be evaluated, the previous one."""
+        try:
+            return self._rules.rate_of(job)
+        except OffsiderError as error:
+            self._here.config.handle_error(error, {"context": "evaluating a rate limit"})
+        except Exception as error:  # noqa: BLE001  # a function of the application
+            self._here.config.handle_error(error, {"context": f"evaluating the rate limit of {job.name}"})
+        return self._rates.get(job.name, "")
 
 
 def effective(name: str, declared: int, settings: Settings) -> int:

@@ -19,7 +19,9 @@ from offsider.config.web_tab import (
     WebTable,
     WebTime,
 )
+from offsider.ext.concurrency_limits.keys import shown_rate
 from offsider.ext.concurrency_limits.limits import Limits
+from offsider.ext.concurrency_limits.store import class_of
 
 if TYPE_CHECKING:
     from offsider.config.web_tab import Block, WebRequest
@@ -64,17 +66,23 @@ def show_one(request: WebRequest) -> WebPage | None:
         "Limit": _shown(limit),
         "Limit in code": limit.declared,
         "Set at run time": limit.set_to,
+        "Rate limit": shown_rate(limit.rate) if limit.rate else None,
         "In use": limit.in_use,
         "Held": limit.held,
     }
+    by_key: list[list[Cell]] = [
+        [WebLink(one.name, _path(one.name)), one.in_use, one.held] for one in limits.by_key(name)[:_MOST]
+    ]
     running: list[list[Cell]] = [[_job_link(holder.jid), holder.process, WebTime(holder.since)] for holder in holders]
     waiting: list[list[Cell]] = [[_job_link(record.jid), record.queue, WebTime(record.enqueued_at)] for record in held]
     blocks: list[Block] = [
         WebFacts("Facts", facts),
-        WebButtons(_buttons(limit)),
+        WebButtons(_buttons(limit) if class_of(name) == name else _clear_buttons(limit)),
         WebTable("Jobs holding a slot", ("Job", "Process", "Since"), running, empty="No slots in use."),
         WebTable("Held jobs, next first", ("Job", "Queue", "Enqueued"), waiting, empty="No held jobs."),
     ]
+    if by_key:
+        blocks.insert(2, WebTable("Keys", ("Key", "In use", "Held"), by_key, empty="No keys."))
     if limit.held > len(held):
         blocks.append(WebNote(f"Showing the first {len(held)} of {limit.held} held jobs."))
     return WebPage("Concurrency limit", blocks, subject=name)
@@ -142,21 +150,25 @@ def _buttons(limit: Limit) -> list[WebButton]:
         ]
     if limit.set_to is not None:
         buttons.append(WebButton("Use limit in code", _path(limit.name, "unset")))
-    if limit.held:
-        buttons += [
-            WebButton(
-                "Quarantine held jobs",
-                _path(limit.name, "quarantine"),
-                confirm=f"Move all held jobs of {limit.name} to quarantine? You can restore them there.",
-            ),
-            WebButton(
-                "Delete held jobs",
-                _path(limit.name, "delete"),
-                confirm=f"Permanently delete all held jobs of {limit.name}?",
-                danger=True,
-            ),
-        ]
-    return buttons
+    return [*buttons, *_clear_buttons(limit)]
+
+
+def _clear_buttons(limit: Limit) -> list[WebButton]:
+    if not limit.held:
+        return []
+    return [
+        WebButton(
+            "Quarantine held jobs",
+            _path(limit.name, "quarantine"),
+            confirm=f"Move all held jobs of {limit.name} to quarantine? You can restore them there.",
+        ),
+        WebButton(
+            "Delete held jobs",
+            _path(limit.name, "delete"),
+            confirm=f"Permanently delete all held jobs of {limit.name}?",
+            danger=True,
+        ),
+    ]
 
 
 def _pause_button(limit: Limit) -> WebButton:

@@ -23,6 +23,7 @@ def held(config, redis, raw_redis):
     names = Names(redis.keys)
     store.declare(redis, {NAME: 3}, {}, config.clock.now())
     raw_redis.sadd(redis.keys.places, names.held(NAME))
+    raw_redis.sadd(names.active, NAME)
     raw_redis.lpush(names.held(NAME), encode({"class": NAME, "args": [], "jid": "a", "queue": "default"}))
     return names
 

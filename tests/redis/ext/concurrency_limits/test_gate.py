@@ -223,7 +223,7 @@ class Failing:
         monkeypatch.setattr(store, "enter", self.enter)
         monkeypatch.setattr(gate, "OUTAGE_SECONDS", 0.01)
 
-    def enter(self, *args, again):
+    def enter(self, *args, rate, again):
         self.asked.append(again)
         answer = self.answers.pop(0)
         if isinstance(answer, BaseException):

@@ -5,6 +5,8 @@
 -- KEYS[3] list of held jobs
 -- KEYS[4] limits set at run time
 -- KEYS[5] set of paused classes
+-- KEYS[6] recent starts
+-- KEYS[7] rate limits of classes
 -- ARGV[1] name of the class
 -- ARGV[2] limit in code
 -- ARGV[3] milliseconds for which a slot is reserved for a resumed job
@@ -15,11 +17,16 @@ if redis.call('LLEN', KEYS[3]) == 0 then return {0, 0} end
 if redis.call('SISMEMBER', KEYS[5], ARGV[1]) == 1 then return {0, 0} end
 local limit = tonumber(redis.call('HGET', KEYS[4], ARGV[1]) or ARGV[2])
 local room, late = tonumber(ARGV[5]), 0
-if limit ~= 0 then
+local rate = redis.call('HGET', KEYS[7], ARGV[1])
+if limit ~= 0 or rate then
   local time = redis.call('TIME')
-  local since = time[1] * 1000 + math.floor(time[2] / 1000) - ARGV[3]
-  local kept = redis.call('ZCOUNT', KEYS[2], since, '+inf')
-  room = math.min(room, limit - redis.call('ZCARD', KEYS[1]) - kept)
+  local now = time[1] * 1000 + math.floor(time[2] / 1000)
+  local kept = redis.call('ZCOUNT', KEYS[2], now - ARGV[3], '+inf')
+  if limit ~= 0 then room = math.min(room, limit - redis.call('ZCARD', KEYS[1]) - kept) end
+  if rate then
+    local most, window = string.match(rate, '^(%d+) (%d+)$')
+    room = math.min(room, most - redis.call('ZCOUNT', KEYS[6], '(' .. now - window, '+inf') - kept)
+  end
   late = redis.call('ZCARD', KEYS[2]) - kept
 end
 if room <= 0 then return {0, 0} end
