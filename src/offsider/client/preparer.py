@@ -27,6 +27,7 @@ from offsider.config.routing import MAIN, Rules, route
 from offsider.core.arguments import Unsafe, are_plain, check_json, colliding_key, explain, odd_keys
 from offsider.core.compression import SMALL_BYTES, compress, is_compressed, readable
 from offsider.core.errors import InvalidArguments, InvalidJob, InvalidOptions
+from offsider.core.job_id import JobId
 from offsider.core.normalize import normalize, wrong_shape
 from offsider.core.options import check_known, check_queue_name, merge_options, stored_level
 from offsider.core.payload import JobPayload, check_nesting, encode, new_jid, new_jids, stamp
@@ -192,6 +193,8 @@ class Preparer:
         job = self._name_class(payload)
         if "extra" in payload:
             payload.update(self._extra(payload.pop("extra"), payload["class"]))
+        if isinstance(payload.get("jid"), JobId):  # of an earlier push
+            payload["jid"] = str(payload["jid"])
         check_known(payload, job_name=payload["class"])
         base = self._base(job)
         server = payload.pop("server", "") or chosen_server() or base.server

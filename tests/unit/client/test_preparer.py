@@ -487,3 +487,10 @@ def test_a_job_that_pushes_hands_on_what_it_carries(client, stored):
         client.push({"class": "Child", "args": []})
     found = {key: value for key, value in stored[0].payload.items() if key.startswith(("meta.", "corr"))}
     assert found == {"correlation_id": "ab", "meta.user": "ann", "meta.caller_id": "Parent"}
+
+
+def test_a_push_may_have_the_id_of_an_earlier_push(client, stored):
+    jid = client.push({"class": "HardJob", "args": [1]})
+    assert client.push({"class": "HardJob", "args": [jid], "jid": jid}) == jid
+    assert type(stored[1].payload["jid"]) is str
+    assert decode(stored[1].raw)["args"] == [str(jid)]
