@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from offsider.storage.keys import FAMILY
 from offsider.storage.redis import Redis
 
 _COUNT = 5_000
 #: Keys of a family that are measured; the others are assumed to have their average size.
 MOST_MEASURED = 100
 OTHER = "other keys"
-# offsider's keys up to the name of the extension or feature; Sidekiq's up to the first separator; batches.
-_FAMILY = re.compile(r"offsider:[a-z-]+|(?:queue|stat|j|h)(?=[:|])|(?:queues|schedule|retry|dead|processes)$|b(?=-)")
 
 
 @dataclass
@@ -67,7 +65,7 @@ def by_family(redis: Redis, budget_seconds: float) -> tuple[list[KeyFamily], boo
 
 def _family(name: bytes, prefix: str) -> str:
     key = name.decode(errors="replace")
-    match = _FAMILY.match(key.removeprefix(prefix)) if key.startswith(prefix) else None
+    match = FAMILY.match(key.removeprefix(prefix)) if key.startswith(prefix) else None
     return match[0] if match else OTHER
 
 

@@ -80,6 +80,10 @@ from datetime import UTC, datetime
 FENCE_SECONDS = 24 * 60 * 60
 STRIKE_SECONDS = 72 * 60 * 60
 
+#: The family of a key without its prefix: offsider's keys up to the name of the extension or feature, Sidekiq's up to
+#: the first separator, batches.
+FAMILY = re.compile(r"offsider:[a-z-]+|(?:queue|stat|j|h)(?=[:|])|(?:queues|schedule|retry|dead|processes)$|b(?=-)")
+
 _GLOB = re.compile(r"[*?\[\]\\]")
 _BACKSLASHED = r"\\\g<0>"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import pickle
-import sys
 import threading
 import time
 from contextlib import suppress
@@ -18,16 +17,7 @@ from offsider.worker.run.injection import Injection
 from offsider.worker.run.interrupt import Window
 from tests.waiting import wait_for
 
-
-@pytest.fixture(autouse=True)
-def untraced():
-    """Coverage, which traces in CPython 3.11, is put aside: below a tracer nothing is aimed."""
-    own, of_threads = sys.gettrace(), threading.gettrace()
-    sys.settrace(None)
-    threading.settrace(None)  # type: ignore[arg-type]
-    yield
-    sys.settrace(own)
-    threading.settrace(of_threads)  # type: ignore[arg-type]
+pytestmark = pytest.mark.usefixtures("untraced")
 
 
 class Job:

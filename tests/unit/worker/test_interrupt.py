@@ -15,17 +15,6 @@ from offsider.worker.run.interrupt import Window, caused_by_shutdown
 from tests.waiting import wait_for
 
 
-@pytest.fixture
-def untraced():
-    """Coverage, which traces in CPython 3.11, is put aside: below a tracer nothing is aimed."""
-    own, of_threads = sys.gettrace(), threading.gettrace()
-    sys.settrace(None)
-    threading.settrace(None)  # type: ignore[arg-type]
-    yield
-    sys.settrace(own)
-    threading.settrace(of_threads)  # type: ignore[arg-type]
-
-
 class Worker:
     """A thread with a window, whose job and bookkeeping are given by the test."""
 

@@ -99,6 +99,8 @@ def test_a_dead_member_that_an_operator_retries_can_still_succeed(config, client
     assert ran[2] == ("success", batch.bid)
 
 
+@pytest.mark.interrupts
+@pytest.mark.usefixtures("untraced")
 def test_a_member_that_a_stop_interrupts_completes_nothing(config, client, declared, reporting, ran):
     started = threading.Event()
 

@@ -149,6 +149,8 @@ def test_an_untracked_coroutine_gets_a_cancelled_error(config):
     assert len(RetrySet()) == 0
 
 
+@pytest.mark.interrupts
+@pytest.mark.usefixtures("untraced")
 def test_hard_raises_in_a_thread(config):
     with RunningWorker(config) as worker:
         jid = loops.enqueue()
@@ -159,6 +161,8 @@ def test_hard_raises_in_a_thread(config):
     assert jid.status() == "cancelled"
 
 
+@pytest.mark.interrupts
+@pytest.mark.usefixtures("untraced")
 def test_hard_warns_of_a_job_that_it_cannot_interrupt(config, caplog, monkeypatch):
     monkeypatch.setattr(control, "GRACE_SECONDS", 0.05)
     with RunningWorker(config) as worker:
