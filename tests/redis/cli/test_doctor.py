@@ -110,6 +110,7 @@ def application(tmp_path, monkeypatch, raw_redis):
     (tmp_path / "doctors_app.py").write_text(APP)
     monkeypatch.setattr(sys, "path", [*sys.path])
     raw_redis.sadd("offsider:places", "offsider:limits:jobs:Hard")
+    raw_redis.sadd("offsider:limits:active", "Hard")
     raw_redis.lpush("offsider:limits:jobs:Hard", b'{"class":"Hard","args":[],"jid":"a","queue":"default"}')
     yield "doctors_app"
     sys.modules.pop("doctors_app", None)

@@ -314,6 +314,20 @@ def test_an_interrupt_of_a_pipelined_command_does_not_poison_the_connection(pool
     assert pool.call("ECHO", "new") == b"new"
 
 
+def test_a_request_that_cannot_be_sent_is_ambiguous_and_closes_the_connection(pool, monkeypatch):
+    def broken(*args, **kwargs):
+        raise redis_py.ConnectionError("broken pipe")
+
+    with pool.wire() as wire:
+        wire.exchange([("SET", "k", "old")])
+        with monkeypatch.context() as patched:
+            patched.setattr(wire._connection, "send_packed_command", broken)
+            with pytest.raises(RedisUnavailable) as failure:
+                wire.send([("GET", "k")])
+        assert failure.value.ambiguous
+        assert not wire._connection.is_connected
+
+
 def test_an_interrupt_while_it_connects_leaves_no_half_open_connection(pool, monkeypatch):
     with pool.wire() as wire:
         connection = wire._connection

@@ -26,7 +26,7 @@ with registry.isolated():
 
     @job(name="gated", keep_result=60)
     def gated():
-        gate.wait(10)
+        gate.wait(60)
         return time.time()
 
     @job(name="quick", keep_result=60)
@@ -54,8 +54,8 @@ def test_a_thousand_waiters_send_nothing_while_they_wait(config, raw_redis, arun
     jid = gated.enqueue()
 
     async def wait():
-        waiters = [asyncio.create_task(jid.aresult(timeout=10)) for _ in range(990)]
-        threads = [threading.Thread(target=jid.result, kwargs={"timeout": 10}) for _ in range(10)]
+        waiters = [asyncio.create_task(jid.aresult(timeout=60)) for _ in range(990)]
+        threads = [threading.Thread(target=jid.result, kwargs={"timeout": 60}) for _ in range(10)]
         for thread in threads:
             thread.start()
         subscriber = Subscriber.of(Installation.of(config))
