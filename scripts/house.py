@@ -49,7 +49,8 @@ def main() -> int:
         for _, node in classes(trees):
             if node.name == name:
                 print(f"parameters of {name}: {parameters(node)}")
-    late = [place for path, tree in trees.items() for place in assigned_late(path, tree, callbacks(trees))]
+    known = callbacks(trees)
+    late = [place for path, tree in trees.items() for place in assigned_late(path, tree, known)]
     print(f"callbacks assigned after construction: {len(late)}")
     writes = [place for path, tree in trees.items() for place in outcome_writes(path, tree)]
     print(f"places that write an outcome: {len(writes)}")

@@ -13,11 +13,12 @@ PARITY = ROOT / "docs" / "internals" / "parity.md"
 README = ROOT / "README.md"
 BEGIN = "<!-- status: begin, written by `python3 dev.py docs` -->"
 END = "<!-- status: end -->"
+NO_TESTS = ("later", "not built", "comparison")
 
 
 @dataclass(frozen=True)
 class Row:
-    """One row of the parity page. ``proof`` is a list of tests, ``later: reason``, or ``todo``."""
+    """One row of the parity page. ``proof`` is a list of tests, or one of `NO_TESTS` and a reason."""
 
     area: str
     name: str
@@ -26,15 +27,17 @@ class Row:
 
     @property
     def tests(self) -> list[str]:
-        return [] if self.is_later else [test.strip(" `") for test in self.proof.split(",")]
+        return [test.strip(" `") for test in self.proof.split(",")] if self.works else []
 
     @property
-    def is_later(self) -> bool:
-        return self.proof.startswith("later: ")
+    def reason(self) -> str:
+        """Why there are no tests; empty if there are."""
+        word, colon, reason = self.proof.partition(": ")
+        return reason if colon and word in NO_TESTS else ""
 
     @property
     def works(self) -> bool:
-        return "::" in self.proof and not self.is_later
+        return "::" in self.proof and not self.reason
 
 
 def rows() -> Iterator[Row]:
@@ -50,10 +53,11 @@ def table() -> str:
     areas: dict[str, list[Row]] = {}
     for row in rows():
         areas.setdefault(row.area, []).append(row)
-    lines = ["| Area | Works, with a test | Comes later |", "| --- | --- | --- |"]
+    lines = ["| Area | Works, with a test | Comes later | Not built |", "| --- | --- | --- | --- |"]
     for area, members in areas.items():
         done = sum(row.works for row in members)
-        lines.append(f"| {area} | {done or ''} | {len(members) - done or ''} |")
+        later, never = (sum(row.proof.startswith(f"{word}: ") for row in members) for word in ("later", "not built"))
+        lines.append(f"| {area} | {done or ''} | {later or ''} | {never or ''} |")
     return "\n".join(lines)
 
 
