@@ -6,6 +6,7 @@ Fixtures
     raw_redis       a plain redis-py client of that server, for seeding and looking (replies are bytes)
     server          that server itself (an EmbeddedServer: folder, pid, url)
     embedded_url    URL of the empty Valkey alone, where one server says enough
+    cluster         an empty Cluster of three primaries with replicas, of the first kind of OFFSIDER_TEST_SERVERS
     make_server     makes further servers: make_server(maxmemory="2mb"), make_server(kind="valkey", port=0)
     postgresql_host the host of the session's PostgreSQL, for psycopg: the user is `postgres`; make your database
     tls_server      a redis7 that speaks TLS: .url, .ca_file, .cert_file, .key_file
@@ -34,6 +35,7 @@ from offsider.embedded.address import free_port
 from offsider.worker.run.interrupt import OBSTACLE
 from tests import postgresql
 from tests.certificates import Certificates, make_certificates
+from tests.clusters import Cluster, running
 from tests.parts import HOW_TO_GET, is_here
 from tests.threads import our_threads
 from tests.waiting import wait_for
@@ -170,6 +172,19 @@ def make_server() -> Iterator[Callable[..., EmbeddedServer]]:
             return stack.enter_context(server)
 
         yield make
+
+
+@pytest.fixture(scope="session")
+def _cluster() -> Iterator[Cluster]:
+    with short_folder() as folder, running(Path(folder), binary_of(KINDS[0])) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def cluster(_cluster: Cluster) -> Cluster:
+    _cluster.wait()
+    _cluster.empty()
+    return _cluster
 
 
 @pytest.fixture(scope="session")

@@ -45,7 +45,7 @@ def check_different_servers(servers: Mapping[str, RedisSection], file: Path | No
     """Raise ConfigurationError for two names of one server: a migration would move its jobs from it to itself."""
     named: dict[tuple[object, ...], str] = {}
     for name, section in servers.items():
-        place = (section.url, section.key_prefix, section.sentinels, section.sentinel_name)
+        place = (section.url, section.prefix, section.sentinels, section.sentinel_name)
         other = named.setdefault(place, name)
         if other != name:
             raise ConfigurationError(

@@ -168,13 +168,14 @@ class RedisSection(Section, RedisSettings):
         RedisSettings.url,
         validators.URL,
         help="URL of the server: `redis://`, `rediss://` (TLS) or `unix://`, with optional user, password and "
-        "database.",
+        "database; `redis+cluster://` or `rediss+cluster://` with one or several `host:port` for a Cluster.",
         env=("REDIS_PROVIDER", "REDIS_URL", "VALKEY_URL"),
     )
     key_prefix: str = setting(
         RedisSettings.key_prefix,
         validators.text(),
-        help="Prefix of every key, used exactly as written, for example `resque:gitlab:`.",
+        help="Prefix of every key, used exactly as written, for example `resque:gitlab:`. On a Cluster it "
+        "contains a hash tag; default there: `{offsider}:`.",
     )
     wire_version: int = setting(
         RedisSettings.wire_version,

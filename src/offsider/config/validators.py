@@ -14,6 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 from offsider.config.queue_spec import parse_all
 from offsider.config.routing import Rules
 from offsider.core.routing_grammar import Query
+from offsider.storage.cluster import SCHEMES, plain_urls
 
 
 @dataclass(frozen=True)
@@ -206,15 +207,18 @@ def _check_url(value: object) -> str:
     # redis-py uses database 0 if the path is not a number, so the path is checked here. Messages must not contain any
     # part of the URL: an unescaped "/" or "?" in a password moves the rest of it to another part.
     try:
-        parts = urlsplit(value)
-        _ = parts.port
+        parts = [urlsplit(url) for url in plain_urls(value)]
+        _ = [part.port for part in parts]
     except ValueError:
         raise ValueError(
             "its host and port cannot be read; in a password, write % / ? # @ : as %25 %2F %3F ..."
         ) from None
-    databases = parse_qs(parts.query, keep_blank_values=True).get("db", [])
-    if parts.scheme != "unix" and parts.path not in ("", "/"):
-        databases = [*databases, parts.path.removeprefix("/")]
+    first = parts[0]
+    databases = parse_qs(first.query, keep_blank_values=True).get("db", [])
+    if first.scheme != "unix" and first.path not in ("", "/"):
+        databases = [*databases, first.path.removeprefix("/")]
+    if value.startswith(SCHEMES) and any(database.strip("0") for database in databases):
+        raise ValueError("a Cluster has no database but 0: leave the number out")
     if not all(_DATABASE.fullmatch(database) for database in databases):
         raise ValueError("the database, after the host or in ?db=, is a number, as in redis://localhost:6379/0")
     return value
@@ -246,7 +250,7 @@ def _parse_json(value: str) -> object:
         return value
 
 
-_URL = re.compile(r"(rediss?|unix)://\S+")
+_URL = re.compile(r"(rediss?(\+cluster)?|unix)://\S+")
 _MOST_PROCESSES = 1000
 _DATABASE = re.compile(r"[0-9]+")
 _ADDRESS = re.compile(r"(?:(?:(?P<host>\[[0-9A-Fa-f:.]+\]|[\w.-]+):)?(?P<port>[0-9]{1,5}))?")
@@ -261,7 +265,11 @@ GROUPS = Kind(
     _check_groups,
     lambda value: [group for group in value.split(";") if group.strip()],
 )
-URL = Kind("a URL that begins with redis://, rediss:// (TLS) or unix://", _check_url, secret=True)
+URL = Kind(
+    "a URL that begins with redis://, rediss:// (TLS), unix://, redis+cluster:// or rediss+cluster://",
+    _check_url,
+    secret=True,
+)
 URL_TO_COME = Kind(URL.expects, lambda value: value if value == "" else _check_url(value), secret=True)
 ADDRESS = Kind("host:port, or a port alone for 127.0.0.1", _check_address)
 QUERY = Kind("a query, as in routing rules", _check_query)

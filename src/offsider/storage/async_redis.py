@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from offsider.core.errors import ConfigurationError, OffsiderError, RedisRefused, RedisUnavailable
+from offsider.storage.cluster import async_kind, make_pool, redirected
 from offsider.storage.keys import Keys
 from offsider.storage.redis import (
     RedisSettings,
@@ -48,7 +50,7 @@ class AsyncRedis:
     def __init__(self, settings: RedisSettings, *, size: int) -> None:
         self.settings = settings
         self.size = size
-        self.keys = Keys(settings.key_prefix)
+        self.keys = Keys(settings.prefix)
         self._pools: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopPool] = weakref.WeakKeyDictionary()
         self._adding = threading.Lock()
         self._is_no_cluster = False
@@ -64,7 +66,8 @@ class AsyncRedis:
             (reply,) = await self.pipeline([CLUSTER_QUESTION], raise_errors=False, deadline=deadline)
         except RedisUnavailable as error:
             raise RedisUnavailable(str(error), ambiguous=False) from error  # nothing was pushed yet
-        check_no_cluster(reply, self.settings.redacted_url)
+        if not self.settings.is_cluster:
+            check_no_cluster(reply, self.settings.redacted_url)
         warn_if_too_old(reply, self.settings.redacted_url)
         self._is_no_cluster = True
 
@@ -82,6 +85,8 @@ class AsyncRedis:
         try:
             connection = pool.free.pop() if pool.free else self._make(pool)
             replies = await self._exchange(connection, commands, deadline)
+            if self.settings.is_cluster:
+                await self._reroute(connection, commands, replies, deadline)
             pool.free.append(connection)
         finally:
             pool.slots.release()
@@ -90,6 +95,29 @@ class AsyncRedis:
                 if isinstance(reply, OffsiderError):
                     raise reply
         return replies
+
+    async def _reroute(
+        self, connection: Any, commands: Sequence[Command], replies: list[Any], deadline: float | None
+    ) -> None:
+        """See ``storage.redis.Redis``."""
+        until = deadline or time.monotonic() + self.settings.socket_timeout_seconds
+        for again in redirected(commands, replies, until):
+            await asyncio.sleep(again.pause_seconds)
+            repeated = [commands[place] for place in again.places]
+            try:
+                if again.asking:
+                    await connection.ask()
+                    pairs = [one for command in repeated for one in (("ASKING",), command)]
+                    new = (await self._exchange(connection, pairs, deadline))[1::2]
+                    await connection.disconnect(nowait=True)
+                else:
+                    new = await self._exchange(connection, repeated, deadline)
+            except RedisUnavailable as error:
+                if error.ambiguous or len(repeated) == len(commands):
+                    raise
+                return  # the others were executed
+            for place, reply in zip(again.places, new, strict=True):
+                replies[place] = reply
 
     async def _exchange(
         self, connection: AbstractConnection, commands: Sequence[Command], deadline: float | None
@@ -182,6 +210,8 @@ class AsyncRedis:
         options["socket_timeout"] = None
         addresses = sentinel_addresses(settings) if settings.sentinels else []
         try:
+            if settings.is_cluster:
+                return make_pool(settings.url, settings.prefix, options, connection, async_kind)
             if addresses:
                 options = login_options(untyped_connection.parse_url(settings.url)) | options
                 options["ssl"] = settings.url.startswith("rediss://")

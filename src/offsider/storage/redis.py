@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 from offsider.core.errors import ConfigurationError, OffsiderError, RedisRefused, RedisUnavailable
+from offsider.storage.cluster import DEFAULT_PREFIX, SCHEMES, make_pool, redirected, sync_kind, tag_of
 from offsider.storage.descriptors import look, watched
 from offsider.storage.keys import Keys
 from offsider.storage.redis_errors import CLUSTER_QUESTION, REROUTE, check_no_cluster, translate
@@ -42,7 +43,8 @@ class RedisSettings:
 
     Attributes:
         url: ``redis://``, ``rediss://`` (TLS) or ``unix://``; user, password and database may be part of it.
-        key_prefix: prepended to every key.
+            ``redis+cluster://`` and ``rediss+cluster://`` are Clusters, with one or several ``host:port``.
+        key_prefix: prepended to every key; see `prefix`.
         wire_version: major version of Sidekiq whose format is written: 6, 7 or 8.
         sentinels: ``host:port`` of each Sentinel; then ``sentinel_name`` is the name of the master.
     """
@@ -62,6 +64,24 @@ class RedisSettings:
     tls_cert_file: str = ""
     tls_key_file: str = ""
     tls_verify: bool = True
+
+    @property
+    def is_cluster(self) -> bool:
+        """Whether the URL is that of a Cluster."""
+        return self.url.startswith(SCHEMES)
+
+    @property
+    def prefix(self) -> str:
+        """The prefix of every key: ``key_prefix``, or the default of a Cluster.
+
+        Raises:
+            ConfigurationError: the prefix has no hash tag, and the server is a Cluster.
+        """
+        if not self.is_cluster:
+            return self.key_prefix
+        prefix = self.key_prefix or DEFAULT_PREFIX
+        tag_of(prefix)
+        return prefix
 
     @property
     def redacted_url(self) -> str:
@@ -94,7 +114,7 @@ def connection_options(settings: RedisSettings, *, retry: object, protocol: int 
         options["username"] = settings.username
     if settings.password:
         options["password"] = settings.password
-    if settings.url.startswith("rediss://"):
+    if settings.url.startswith("rediss"):
         options |= _tls_options(settings)
     return options
 
@@ -112,6 +132,9 @@ def _tls_options(settings: RedisSettings) -> dict[str, Any]:
 
 
 def sentinel_addresses(settings: RedisSettings) -> list[tuple[str, int]]:
+    if settings.is_cluster:
+        msg = "redis.sentinels: the url is that of a Cluster, which has no Sentinels: leave them out"
+        raise ConfigurationError(msg)
     addresses: list[tuple[str, int]] = []
     for address in settings.sentinels:
         host, _, port = address.rpartition(":")
@@ -141,6 +164,8 @@ def make_factory(settings: RedisSettings, *, protocol: int = 2) -> Any:
     options["max_connections"] = sys.maxsize
     addresses = sentinel_addresses(settings) if settings.sentinels else []
     try:
+        if settings.is_cluster:
+            return make_pool(settings.url, settings.prefix, options, connection, sync_kind)
         if addresses:
             options = login_options(untyped_connection.parse_url(settings.url)) | options
             options["ssl"] = settings.url.startswith("rediss://")
@@ -256,6 +281,14 @@ class Wire:
         except BaseException:
             self.disconnect()  # an unread reply would be taken for the reply to the next command
             raise
+
+    def ask(self, commands: Sequence[Command], deadline: float) -> list[Any]:
+        """Send commands to the node of a Cluster that ASK named; see `exchange`."""
+        self._connection.ask()
+        try:
+            return self.exchange([one for command in commands for one in (("ASKING",), command)], deadline)[1::2]
+        finally:
+            self.disconnect()
 
     def _connect(self, deadline: float | None = None) -> None:
         if watched.fd >= 0:
@@ -434,7 +467,7 @@ class Redis:
     def __init__(self, settings: RedisSettings, *, size: int) -> None:
         self.settings = settings
         self.size = size
-        self.keys = Keys(settings.key_prefix)
+        self.keys = Keys(settings.prefix)
         self._factory: Any = None
         self._troubles = 0
         self._is_no_cluster = False
@@ -478,7 +511,8 @@ class Redis:
             (reply,) = self.pipeline([CLUSTER_QUESTION], raise_errors=False, deadline=deadline)
         except RedisUnavailable as error:
             raise RedisUnavailable(str(error), ambiguous=False) from error  # nothing was pushed yet
-        check_no_cluster(reply, self.settings.redacted_url)
+        if not self.settings.is_cluster:
+            check_no_cluster(reply, self.settings.redacted_url)
         warn_if_too_old(reply, self.settings.redacted_url)
         self._is_no_cluster = True
 
@@ -497,7 +531,7 @@ class Redis:
         try:
             replies = wire.exchange(commands, deadline)
             if any(isinstance(reply, RedisRefused) and reply.code in REROUTE for reply in replies):
-                wire.disconnect()
+                self._reroute(wire, commands, replies, deadline)
         finally:
             self._give_back(wire)
         if raise_errors:
@@ -505,6 +539,34 @@ class Redis:
                 if isinstance(reply, OffsiderError):
                     raise reply
         return replies
+
+    def _reroute(self, wire: Wire, commands: Sequence[Command], replies: list[Any], deadline: float | None) -> None:
+        """Disconnect, and in a Cluster send the commands again that were redirected."""
+        wire.disconnect()
+        if not self.settings.is_cluster:
+            return
+        until = deadline or time.monotonic() + self.settings.socket_timeout_seconds
+        for again in redirected(commands, replies, until):
+            time.sleep(again.pause_seconds)
+            repeated = [commands[place] for place in again.places]
+            try:
+                new = wire.ask(repeated, until) if again.asking else wire.exchange(repeated, deadline)
+            except RedisUnavailable as error:
+                if error.ambiguous or len(repeated) == len(commands):
+                    raise
+                return  # the others were executed
+            for place, reply in zip(again.places, new, strict=True):
+                replies[place] = reply
+            if any(isinstance(reply, RedisRefused) and reply.code in REROUTE for reply in new):
+                wire.disconnect()
+
+    @property
+    def cluster_place(self) -> str:
+        """Hash tag, slot and primary in a Cluster, once connected; empty for other servers."""
+        nodes = getattr(self._factory, "nodes", None)
+        if nodes is None or nodes.primary is None:
+            return ""
+        return f"hash tag {{{nodes.tag}}}, slot {nodes.slot}, primary {nodes.primary[0]}:{nodes.primary[1]}"
 
     def run(self, script: Script, keys: Sequence[str], arguments: Sequence[Argument] = ()) -> Any:
         """Run a script by its hash, or by its text if the server does not have it yet."""

@@ -16,12 +16,25 @@ if TYPE_CHECKING:
     from redis.exceptions import RedisError
 
 #: Error codes after which nothing was executed, and another connection (to a new master) may accept the command.
-REROUTE = frozenset({"READONLY", "UNBLOCKED", "MASTERDOWN", "NOREPLICAS"})
+REROUTE = frozenset(
+    {
+        "READONLY",
+        "UNBLOCKED",
+        "MASTERDOWN",
+        "NOREPLICAS",
+        "MOVED",
+        "ASK",
+        "TRYAGAIN",
+        "CLUSTERDOWN",
+    }
+)
+#: The codes among them that only a Cluster returns.
+REDIRECTIONS = frozenset({"MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN"})
 
 #: Error codes that only Cluster nodes return.
-CLUSTER = frozenset({"MOVED", "ASK", "CROSSSLOT", "CLUSTERDOWN"})
+CLUSTER = REDIRECTIONS | {"CROSSSLOT"}
 #: Completes a sentence that begins with the server's URL.
-IS_CLUSTER = "is a Cluster, which is not supported: use a standalone server, or Sentinel"
+IS_CLUSTER = "is a node of a Cluster: write its URL as redis+cluster://host:port (TLS: rediss+cluster://)"
 
 #: Command that detects a Cluster node. Every user may run HELLO; an ACL can forbid INFO.
 CLUSTER_QUESTION = ("HELLO",)
@@ -49,6 +62,7 @@ _CODES = {
     "ExecAbortError": "EXECABORT",
     "MovedError": "MOVED",
     "AskError": "ASK",
+    "TryAgainError": "TRYAGAIN",
     "ClusterDownError": "CLUSTERDOWN",
     "ClusterCrossSlotError": "CROSSSLOT",
 }
@@ -74,7 +88,7 @@ def translate(error: RedisError, *, sent: bool, server: str) -> OffsiderError:
             ambiguous=False,
         )
     if code != "NOAUTH" and isinstance(error, (exceptions.ConnectionError, exceptions.TimeoutError)):
-        tls = ", or redis:// in its URL if it does not use TLS" if server.startswith("rediss:") else ""
+        tls = ", or redis:// in its URL if it does not use TLS" if server.startswith("rediss") else ""
         way_out = f" (start it, or set REDIS_URL or its url in the configuration to another server{tls})"
         return RedisUnavailable(f"{server} cannot be reached: {error}{'' if sent else way_out}", ambiguous=sent)
     if code == "OOM":
@@ -84,7 +98,7 @@ def translate(error: RedisError, *, sent: bool, server: str) -> OffsiderError:
         )
     if code == "FENCED":
         return Fenced(f"{server}: this identity was declared dead", code=code)
-    said = IS_CLUSTER if code in CLUSTER else f"refused the command: {error}"
+    said = IS_CLUSTER if code in CLUSTER and "+cluster:" not in server else f"refused the command: {error}"
     if isinstance(error, exceptions.InvalidResponse):
         said = f"is not a Redis server ({error}): set REDIS_URL or its url in the configuration"
     return RedisRefused(f"{server} {said}", code=code)

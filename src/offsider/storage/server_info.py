@@ -41,6 +41,7 @@ class ServerInfo:
         good_replicas: replicas with little lag; only reported if ``min-replicas-to-write`` is set.
         least_replicas: minimum number of good replicas for writes: ``min-replicas-to-write``.
         fields: the server's fields under their own names; empty if every question was refused.
+        cluster: hash tag, slot and primary in a Cluster; empty if the URL is not that of a Cluster.
         forbidden: questions that the ACL did not allow.
     """
 
@@ -63,6 +64,7 @@ class ServerInfo:
     good_replicas: int | None = None
     least_replicas: int | None = None
     fields: Mapping[str, str] = field(default_factory=dict[str, str], repr=False, compare=False)
+    cluster: str = ""
     forbidden: tuple[str, ...] = ()
 
     @property
@@ -108,6 +110,7 @@ def server_info(redis: Redis) -> ServerInfo:
         good_replicas=_number(fields.get("min_slaves_good_slaves")),
         least_replicas=_number(least_replicas),
         fields=fields,
+        cluster=redis.cluster_place,
         forbidden=tuple(dict.fromkeys(map(str, refused))),
     )
 

@@ -18,6 +18,7 @@ from selectors import EVENT_READ, DefaultSelector
 from typing import Any, Protocol
 
 from offsider.core.errors import OffsiderError, RedisRefused
+from offsider.storage.cluster import redirected
 from offsider.storage.keys import Keys
 from offsider.storage.redis import RedisSettings, make_factory, sentinel_clients
 from offsider.storage.redis_errors import REROUTE, translate
@@ -44,7 +45,7 @@ class Tracking:
     """
 
     def __init__(self, settings: RedisSettings) -> None:
-        self.keys = Keys(settings.key_prefix)
+        self.keys = Keys(settings.prefix)
         self._settings = settings
         self._factory: Any = None
         self._connection: Any = None
@@ -87,6 +88,12 @@ class Tracking:
         """
         self.open()
         replies = self._exchange(commands)
+        for again in redirected(commands, replies, time.monotonic() + self._settings.socket_timeout_seconds):
+            time.sleep(again.pause_seconds)
+            self.open()
+            new = self._exchange([commands[place] for place in again.places])
+            for place, reply in zip(again.places, new, strict=True):
+                replies[place] = reply
         if self.is_open:
             self._changed.difference_update(keys)
             self._watched.update(keys)
@@ -123,6 +130,8 @@ class Tracking:
         # Discard no messages here: a push to the first queue can be reported before the reply about the last.
         self._watched.update(keys)
         lengths = self._exchange([("LLEN", key) for key in keys])
+        if not self.is_open:
+            return True  # redirected to another node of the Cluster: the caller looks, and watches there
         return any(_is_filled(length) for length in lengths)
 
     def watches(self, key: str) -> bool:

@@ -6,6 +6,7 @@ application registers the stored jobs. A fatal finding is an error; the others a
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TYPE_CHECKING
 
@@ -31,6 +32,8 @@ from offsider.storage.server_info import ServerInfo, server_info
 if TYPE_CHECKING:
     from offsider.config.config import Config
     from offsider.storage.redis import Redis
+
+logger = logging.getLogger("offsider")
 
 #: Number of jobs to examine at each end of every queue.
 SAMPLE = 25
@@ -67,6 +70,8 @@ def _shown(findings: Iterable[Finding], config: Config) -> Iterator[str]:
 
 def _check_server(config: Config, redis: Redis) -> Iterator[Finding]:
     info = _info(config, redis)
+    if info.cluster:
+        logger.info("Cluster: %s. Ruby's Sidekiq cannot read keys with a prefix", info.cluster)
     for check in BOOT_CHECKS:
         yield from check(info)
     yield from check_scripts(redis)

@@ -57,7 +57,7 @@ def test_a_replica(workers, make_server):
 
 def test_a_cluster(workers, make_server):
     workers.url = make_server(kind="redis7", cluster_enabled="yes").url
-    assert "is a Cluster, which is not supported" in refused(workers.start(wait=False))
+    assert "is a Cluster, and its URL is that of a single server" in refused(workers.start(wait=False))
 
 
 class OldServer(socketserver.StreamRequestHandler):

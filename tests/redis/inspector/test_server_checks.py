@@ -132,8 +132,17 @@ def test_a_cluster(make_server):
     found = examined(make_server(cluster_enabled="yes").url)
     assert (found["role"].severity, found["role"].what) == (
         Severity.ERROR,
-        "the server is a Cluster, which is not supported",
+        "the server is a Cluster, and its URL is that of a single server",
     )
+
+
+def test_a_cluster_is_shown_with_tag_slot_and_primary(cluster):
+    found = examined(cluster.url)
+    assert (found["cluster"].severity, found["cluster"].what) == (
+        Severity.OK,
+        f"hash tag {{offsider}}, slot 8428, primary {cluster.primary().address}",
+    )
+    assert "role" not in found
 
 
 def test_a_user_who_may_not_ask_is_told_so(raw_redis, redis_url):

@@ -54,6 +54,14 @@ def test_a_cluster(make_server):
         check_boot(config_for(server.url))
 
 
+def test_a_cluster_by_its_own_url_is_accepted_and_logged(cluster, caplog):
+    caplog.set_level("INFO", logger="offsider")
+    warnings = check_boot(config_for(cluster.url))
+    assert not any("Cluster" in warning for warning in warnings)
+    assert "Cluster: hash tag {offsider}, slot 8428, primary 127.0.0.1" in caplog.text
+    assert "Ruby's Sidekiq cannot read keys with a prefix" in caplog.text
+
+
 def test_eviction_and_no_persistence(make_server):
     server = make_server(persist=False, save='""', maxmemory_policy="allkeys-lru")
     policy, persistence = check_boot(config_for(server.url))

@@ -127,6 +127,8 @@ def test_how_text_is_read(kind, text, parsed):
         "redis://[::1]:6379/0",
         "redis://host?db=4",
         "unix:///run/redis.sock",
+        "redis+cluster://user:secret@a:1,b:2",
+        "rediss+cluster://a:1,[::1]:2/0",
         "unix:///run/redis.sock?db=0",
     ],
 )
@@ -151,7 +153,15 @@ def test_a_database_that_is_no_number_is_not_taken_for_database_0(url):
         validators.URL.check(url)
 
 
-@pytest.mark.parametrize("url", ["redis://host:port/0", "redis://[::1/0", "redis://user:hunter2/3@host/0"])
+def test_a_cluster_has_no_other_database():
+    with pytest.raises(ValueError, match="a Cluster has no database but 0"):
+        validators.URL.check("redis+cluster://a:1,b:2/1")
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["redis://host:port/0", "redis://[::1/0", "redis://user:hunter2/3@host/0", "redis+cluster://:hunter2@a:1,b:x"],
+)
 def test_a_url_that_cannot_be_read_is_refused_and_not_repeated(url):
     with pytest.raises(ValueError, match="host and port cannot be read") as caught:
         validators.URL.check(url)

@@ -49,7 +49,7 @@ def test_a_new_or_unknown_version_is_accepted(kind, version):
 @pytest.mark.parametrize(
     "changes, message",
     [
-        ({"mode": "cluster"}, "is a Cluster, which is not supported"),
+        ({"mode": "cluster"}, "is a Cluster, and its URL"),
         ({"mode": "sentinel"}, "put its address into redis.sentinels"),
         ({"role": "replica"}, "read-only replica"),
     ],

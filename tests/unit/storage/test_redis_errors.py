@@ -64,11 +64,12 @@ def test_an_error_reply_is_refused_with_its_code(error, kind, code):
         exceptions.AskError("1 127.0.0.1:7000"),
         exceptions.ClusterCrossSlotError("Keys in request don't hash to the same slot"),
         exceptions.ClusterDownError("Hash slot not served"),
+        exceptions.TryAgainError("Multiple keys request during rehashing of slot"),
     ],
 )
 def test_a_cluster_is_called_one_with_the_way_out(error):
     assert str(translate(error, sent=True, server="redis://host")) == (
-        "redis://host is a Cluster, which is not supported: use a standalone server, or Sentinel"
+        "redis://host is a node of a Cluster: write its URL as redis+cluster://host:port (TLS: rediss+cluster://)"
     )
 
 

@@ -97,7 +97,7 @@ def check_keyspace(facts: Facts) -> Iterator[Finding]:
 def _other_prefixes(facts: Facts, prefixes: list[str]) -> Iterator[Finding]:
     """Report other prefixes only if ours has no data: several applications may share a server."""
     if prefixes and not (facts.queues and facts.processes):
-        own = facts.here.settings.key_prefix
+        own = facts.here.settings.prefix
         missing = "queue" if not facts.queues else "worker"
         yield warn(
             "prefix",

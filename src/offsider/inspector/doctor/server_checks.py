@@ -25,13 +25,15 @@ _MAKE_ROOM = "raise maxmemory, add workers, or find out what fills it: offsider 
 
 # ------------------------------------------------------------------------------ checked at the start of a worker, too
 def check_role(info: ServerInfo) -> Iterator[Finding]:
-    """Check that the server is a standalone master, which stores all keys and accepts writes."""
-    if info.mode == "cluster":
+    """Check that the server is a master that stores all keys and accepts writes."""
+    if info.cluster:
+        yield ok("cluster", info.cluster)
+    elif info.mode == "cluster":
         yield fatal(
             "role",
-            "the server is a Cluster, which is not supported",
-            why="scripts need keys of several nodes, so workers refuse to start",
-            fix="use a standalone server, or Sentinel",
+            "the server is a Cluster, and its URL is that of a single server",
+            why="the node stores only a part of the keys, so workers refuse to start",
+            fix="write the URL as redis+cluster://host:port (TLS: rediss+cluster://)",
         )
     if info.mode == "sentinel":
         yield fatal(

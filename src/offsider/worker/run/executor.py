@@ -91,7 +91,7 @@ class Executor:
         overran: Callable[[UnitOfWork, Run], None] | None = None,
     ) -> None:
         config = parts.config
-        self._clock, self._keys = config.clock, Keys(config.redis.key_prefix)
+        self._clock, self._keys = config.clock, Keys(config.redis.prefix)
         self._reloader = config.reloader
         self._reloads = config.reloader is not no_reload
         self._listened = config.events.listened

@@ -1,0 +1,319 @@
+"""Connections to the node of a Redis or Valkey Cluster that stores the keys of one hash tag.
+
+1. The key prefix contains a hash tag, so all keys of a server of the configuration are in one slot.
+2. A connection goes to the primary of this slot. The nodes return it (``CLUSTER SLOTS``); if they refuse the question,
+   the redirection of the first command does.
+3. A redirection (`REDIRECTIONS`) means that nothing was executed. The connection is closed, and the next one goes to
+   the new primary. `redirected` lists the commands to send again, for a pool, which does so until its timeout.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit, urlunsplit
+
+from offsider.core.errors import ConfigurationError, RedisRefused
+from offsider.storage.redis_errors import REDIRECTIONS
+from offsider.storage.scripts import Command
+
+SCHEMES = ("redis+cluster://", "rediss+cluster://")
+DEFAULT_PREFIX = "{offsider}:"
+#: Pause before commands are sent again: the second time, and at most.
+PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.02, 0.1
+
+Address = tuple[str, int]
+
+
+def plain_urls(url: str) -> list[str]:
+    """Return one ``redis://`` or ``rediss://`` URL per seed of the URL of a Cluster; another URL as it is."""
+    if not url.startswith(SCHEMES):
+        return [url]
+    parts = urlsplit(url)
+    login, at, hosts = parts.netloc.rpartition("@")
+    scheme = parts.scheme.removesuffix("+cluster")
+    return [urlunsplit((scheme, f"{login}{at}{host}", parts.path, parts.query, "")) for host in hosts.split(",")]
+
+
+def tag_of(prefix: str) -> str:
+    """Return the hash tag of a key prefix.
+
+    Raises:
+        ConfigurationError: the prefix has none.
+    """
+    tag, closed, _ = prefix.partition("{")[2].partition("}")
+    if not tag or not closed:
+        raise ConfigurationError(
+            f"redis.key_prefix: {prefix!r} has no hash tag, so a Cluster would distribute the keys over its nodes: "
+            f"write the name in braces, for example {'{' + (prefix.strip(':{}') or 'offsider') + '}:'!r}"
+        )
+    return tag
+
+
+class Again(NamedTuple):
+    """Commands to send again.
+
+    Attributes:
+        places: their indexes.
+        asking: send each one after ASKING, to the node that ASK named.
+        pause_seconds: wait this long before.
+    """
+
+    places: list[int]
+    asking: bool
+    pause_seconds: float
+
+
+def redirected(commands: Sequence[Command], replies: Sequence[Any], deadline: float) -> Iterator[Again]:
+    """Yield the commands to send again, until none is left or the deadline has passed.
+
+    The caller puts the new replies in the place of the old ones.
+    """
+    pause = 0.0
+    while (places := _places(commands, replies)) and time.monotonic() + pause < deadline:
+        asking = all(_code(replies[place]) == "ASK" for place in places)
+        yield Again(places, asking, pause)
+        pause = min(2 * pause or PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
+
+
+def _places(commands: Sequence[Command], replies: Sequence[Any]) -> list[int]:
+    """Return the indexes of the commands that were not executed. A transaction counts as a whole."""
+    places: list[int] = []
+    began: int | None = None
+    for place, (command, reply) in enumerate(zip(commands, replies, strict=True)):
+        if command[0] == "MULTI":
+            began = place
+        elif command[0] == "EXEC" and began is not None:
+            part = range(began, place + 1)
+            if any(_code(replies[one]) in REDIRECTIONS for one in part):
+                places.extend(part)
+            began = None
+        elif began is None and _code(reply) in REDIRECTIONS:
+            places.append(place)
+    return places
+
+
+def _code(reply: Any) -> str:
+    return reply.code if isinstance(reply, RedisRefused) else ""
+
+
+class Nodes:
+    """The known nodes of a Cluster, and the primary of one slot. Shared by the connections of a pool.
+
+    Attributes:
+        addresses: all known nodes; those that did not reply are the last.
+        primary: address of the primary; None if it is unknown.
+    """
+
+    def __init__(self, seeds: Sequence[Address], prefix: str) -> None:
+        from redis.crc import key_slot
+
+        self.tag = tag_of(prefix)
+        self.slot: int = key_slot(self.tag.encode())
+        self.addresses = list(seeds)
+        self.primary: Address | None = None
+
+    def learn(self, asked: Address, reply: Any) -> Address | None:
+        """Read the reply to CLUSTER SLOTS. Returns the primary, or None if no node serves the slot."""
+        found: list[Address] = []
+        self.primary = None
+        for first, last, *nodes in reply:
+            served = [(_text(host) or asked[0], int(port)) for host, port, *_ in nodes]
+            found += served
+            if first <= self.slot <= last:
+                self.primary = served[0]
+        self.addresses = list(dict.fromkeys([asked, *found, *self.addresses]))
+        return self.primary
+
+    def put_last(self, address: Address) -> None:
+        """Ask this node after the others next time."""
+        self.addresses = [*(other for other in self.addresses if other != address), address]
+
+    def read(self, error: Exception, connected: Address) -> Address | None:
+        """Note what an error reply means for the next connection; returns the address that ASK names."""
+        from redis import exceptions
+
+        untyped: Any = error
+        if isinstance(error, exceptions.MovedError):  # a subclass of AskError
+            self.primary = (untyped.host or connected[0], untyped.port)
+        elif isinstance(error, exceptions.AskError):
+            return untyped.host or connected[0], untyped.port
+        elif isinstance(error, (exceptions.ClusterDownError, exceptions.MasterDownError, exceptions.ReadOnlyError)):
+            self.primary = None
+            self.put_last(connected)  # it may be cut off from the others
+        return None
+
+
+def _text(host: bytes | None) -> str:
+    """Return a host name; empty if it is that of the node that replied."""
+    return "" if host is None or host == b"?" else host.decode()
+
+
+class NodePool:
+    """Creates connections, as a redis-py pool does.
+
+    Args:
+        kind: `sync_kind` or `async_kind` of redis-py's class.
+        nodes: shared by the connections.
+        options: keyword arguments of the class.
+    """
+
+    def __init__(self, kind: Any, nodes: Nodes, options: Mapping[str, Any]) -> None:
+        self._kind = kind
+        self.nodes = nodes
+        self._options = options
+
+    def make_connection(self) -> Any:
+        return self._kind(self.nodes, self._options)
+
+
+def make_pool(url: str, prefix: str, options: Mapping[str, Any], connection: Any, managed: Any) -> NodePool:
+    """Return the pool of a Cluster's URL.
+
+    Args:
+        url: with all seeds.
+        prefix: the key prefix, with its hash tag.
+        options: keyword arguments for each connection.
+        connection: the module ``redis.connection`` or ``redis.asyncio.connection``.
+        managed: `sync_kind` or `async_kind`.
+
+    Raises:
+        ConfigurationError: the prefix has no hash tag.
+        ValueError: redis-py cannot read the URL.
+    """
+    parsed = [connection.parse_url(plain) for plain in plain_urls(url)]
+    seeds = [(str(one.get("host", "localhost")), int(one.get("port", 6379))) for one in parsed]
+    given = {**parsed[0], **options}
+    given.pop("max_connections", None)  # of a pool
+    kind = given.pop("connection_class", connection.Connection)
+    return NodePool(managed(kind), Nodes(seeds, prefix), given)
+
+
+def _no_node(nodes: Nodes, error: Exception | None) -> Exception:
+    from redis.exceptions import ConnectionError as NoConnection
+
+    return NoConnection(
+        f"no node of the Cluster returned a primary of slot {nodes.slot} ({error or 'nobody serves it'})"
+    )
+
+
+def sync_kind(base: Any) -> Any:  # noqa: C901 - a class, whose base is imported at first use
+    """Return redis-py's connection class ``base``, connecting to the primary of the slot."""
+    from redis.exceptions import ConnectionError as NoConnection, RedisError, ResponseError, TimeoutError as TooLate
+
+    class Connection(base):  # type: ignore[misc]
+        asked: Address | None = None
+        _next: Address | None = None
+
+        def __init__(self, nodes: Nodes, options: Mapping[str, Any]) -> None:
+            self._nodes, self._options = nodes, dict(options)
+            self._super: Any = super()
+            self._super.__init__(**options)  # type: ignore[misc]
+
+        def ask(self) -> None:
+            """Make the next connection go to the node that ASK named."""
+            self.disconnect()
+            self._next = self.asked
+
+        def connect_check_health(self, *, check_health: bool = True, retry_socket_connect: bool = True) -> None:
+            goal, self._next = self._next or self._nodes.primary, None
+            if goal is not None:
+                self.host, self.port = goal
+                try:
+                    self._super.connect_check_health(check_health, retry_socket_connect)
+                except (NoConnection, TooLate):
+                    self._nodes.primary = None  # another node may know the new one
+                else:
+                    return
+            self.host, self.port = self._discover()
+            self._super.connect_check_health(check_health, retry_socket_connect)
+
+        def _discover(self) -> Address:
+            failure: RedisError | None = None
+            for address in list(self._nodes.addresses):
+                node = base(**self._options | {"host": address[0], "port": address[1]})
+                try:
+                    node.connect()
+                    node.send_command("CLUSTER", "SLOTS")
+                    primary = self._nodes.learn(address, node.read_response())
+                except ResponseError:
+                    return address  # forbidden, or a proxy: the first command is redirected
+                except (NoConnection, TooLate) as error:
+                    failure = error
+                    primary = None
+                finally:
+                    node.disconnect()
+                if primary is not None:
+                    return primary
+                self._nodes.put_last(address)
+            raise _no_node(self._nodes, failure)
+
+        def read_response(self, *args: Any, **options: Any) -> Any:
+            try:
+                return self._super.read_response(*args, **options)
+            except ResponseError as error:
+                self.asked = self._nodes.read(error, (self.host, self.port))
+                raise
+
+    return Connection
+
+
+def async_kind(base: Any) -> Any:  # noqa: C901 - a class, whose base is imported at first use
+    """See `sync_kind`, for redis-py's asynchronous classes."""
+    from redis.exceptions import ConnectionError as NoConnection, RedisError, ResponseError, TimeoutError as TooLate
+
+    class Connection(base):  # type: ignore[misc]
+        asked: Address | None = None
+        _next: Address | None = None
+
+        def __init__(self, nodes: Nodes, options: Mapping[str, Any]) -> None:
+            self._nodes, self._options = nodes, dict(options)
+            self._super: Any = super()
+            self._super.__init__(**options)  # type: ignore[misc]
+
+        async def ask(self) -> None:
+            await self.disconnect(nowait=True)
+            self._next = self.asked
+
+        async def connect_check_health(self, *, check_health: bool = True, retry_socket_connect: bool = True) -> None:
+            goal, self._next = self._next or self._nodes.primary, None
+            if goal is not None:
+                self.host, self.port = goal
+                try:
+                    await self._super.connect_check_health(check_health, retry_socket_connect)
+                except (NoConnection, TooLate):
+                    self._nodes.primary = None
+                else:
+                    return
+            self.host, self.port = await self._discover()
+            await self._super.connect_check_health(check_health, retry_socket_connect)
+
+        async def _discover(self) -> Address:
+            failure: RedisError | None = None
+            for address in list(self._nodes.addresses):
+                node = base(**self._options | {"host": address[0], "port": address[1]})
+                try:
+                    await node.connect()
+                    await node.send_command("CLUSTER", "SLOTS")
+                    primary = self._nodes.learn(address, await node.read_response())
+                except ResponseError:
+                    return address
+                except (NoConnection, TooLate) as error:
+                    failure = error
+                    primary = None
+                finally:
+                    await node.disconnect(nowait=True)
+                if primary is not None:
+                    return primary
+                self._nodes.put_last(address)
+            raise _no_node(self._nodes, failure)
+
+        async def read_response(self, *args: Any, **options: Any) -> Any:
+            try:
+                return await self._super.read_response(*args, **options)
+            except ResponseError as error:
+                self.asked = self._nodes.read(error, (self.host, self.port))
+                raise
+
+    return Connection

@@ -1,0 +1,280 @@
+"""A Cluster: connections go to the primary of the hash tag, and follow the slot to other nodes."""
+
+import asyncio
+import socket
+import threading
+import time
+
+import pytest
+import redis as redis_py
+
+from offsider.core.errors import ConfigurationError, RedisRefused, RedisUnavailable
+from offsider.storage.async_redis import AsyncRedis
+from offsider.storage.cluster import Nodes, redirected
+from offsider.storage.redis import Redis, RedisSettings
+from offsider.storage.scripts import Script
+from offsider.storage.tracking import Tracking
+from tests.redis.storage.every_verb import left_behind, seed, walk
+from tests.snapshot import snapshot
+
+REFUSED = RedisRefused("TRYAGAIN", code="TRYAGAIN")
+PAIR = Script("pair", source="-- KEYS[1] a\n-- KEYS[2] b\nreturn redis.call('INCR', KEYS[1])\n")
+
+
+@pytest.fixture
+def pool(cluster):
+    pool = Redis(RedisSettings(url=cluster.url), size=2)
+    yield pool
+    pool.close()
+
+
+@pytest.fixture
+def run_async(cluster):
+    """Run a function of an AsyncRedis."""
+
+    def run(function, **given):
+        async def call():
+            pool = AsyncRedis(RedisSettings(**({"url": cluster.url} | given)), size=1)
+            try:
+                return await function(pool)
+            finally:
+                await pool.close()
+
+        return asyncio.run(call())
+
+    return run
+
+
+def test_every_verb_works_with_the_default_prefix(cluster, pool):
+    with cluster.primary().raw as raw:
+        seed(raw, pool.keys)
+        walk(pool)
+        assert all(key.startswith("{offsider}:") for key in snapshot(raw))
+        left_behind(pool.keys, snapshot(raw))
+
+
+def test_servers_with_different_tags_are_on_different_primaries(cluster):
+    places = set()
+    for tag in ("a", "b", "c"):
+        pool = Redis(RedisSettings(url=cluster.url, key_prefix=f"{{{tag}}}:"), size=1)
+        assert pool.cluster_place == ""
+        assert pool.call("SET", f"{pool.keys.prefix}k", tag) == b"OK"
+        assert pool.cluster_place.startswith(f"hash tag {{{tag}}}, slot ")
+        assert pool.cluster_place.endswith(cluster.primary(tag).address)
+        places.add(cluster.primary(tag).address)
+        pool.close()
+    assert len(places) == 3
+
+
+@pytest.mark.parametrize("prefix", ["shop:", "{}:", "{shop"])
+def test_a_prefix_without_a_hash_tag_is_refused_with_one_to_use(prefix):
+    with pytest.raises(ConfigurationError, match=r"^redis\.key_prefix: .*example '\{(shop|offsider)\}:'$"):
+        Redis(RedisSettings(url="redis+cluster://localhost", key_prefix=prefix), size=1).call("PING")
+
+
+def test_a_cluster_with_sentinels_is_refused():
+    settings = RedisSettings(url="redis+cluster://localhost", sentinels=("a:1",), sentinel_name="m")
+    with pytest.raises(ConfigurationError, match=r"^redis\.sentinels: .* leave them out"):
+        Redis(settings, size=1).call("PING")
+
+
+def test_seeds_that_do_not_reply_are_passed_over(cluster, run_async):
+    url = cluster.url.replace("://", "://127.0.0.1:1,")
+    pool = Redis(RedisSettings(url=url), size=1)
+    assert pool.call("SET", "{offsider}:k", 1) == b"OK"
+    pool.close()
+    assert run_async(lambda other: other.call("GET", "{offsider}:k"), url=url) == b"1"
+
+
+def test_a_cluster_that_does_not_serve_the_slot_is_unavailable(make_server, run_async):
+    url = make_server(port=0, cluster_enabled="yes").url.replace("redis://", "redis+cluster://")
+    with pytest.raises(RedisUnavailable, match="no node of the Cluster returned a primary of slot 8428") as failure:
+        Redis(RedisSettings(url=url), size=1).call("PING")
+    assert not failure.value.ambiguous
+    with pytest.raises(RedisUnavailable, match="returned a primary"):
+        run_async(lambda other: other.call("PING"), url=url)
+
+
+def test_a_server_that_refuses_the_question_is_used_as_it_is(make_server, run_async):
+    """The nodes of a restricted Cluster redirect the first command; a proxy needs no redirection."""
+    server = make_server(port=0, rename_command='CLUSTER ""')
+    url = server.url.replace("redis://", "redis+cluster://")
+    pool = Redis(RedisSettings(url=url), size=1)
+    assert pool.call("SET", "{offsider}:k", 1) == b"OK"
+    pool.close()
+    assert run_async(lambda other: other.call("GET", "{offsider}:k"), url=url) == b"1"
+
+
+def test_a_migrated_slot_is_followed(cluster, pool, run_async):
+    pool.call("SET", "{offsider}:k", 0)
+
+    async def count(other):
+        first = await other.call("INCR", "{offsider}:k")
+        moved = await asyncio.to_thread(cluster.migrate)
+        second = await other.pipeline([("INCR", "{offsider}:k"), ("INCR", "{offsider}:k")])
+        return first, *second, moved
+
+    *counts, moved = run_async(count)
+    assert counts == [1, 2, 3]
+    assert pool.call("INCR", "{offsider}:k") == 4
+    assert pool.cluster_place.endswith(moved.address)
+    assert pool.troubles == 1
+
+
+def test_during_a_migration_a_key_is_found_on_either_node(cluster, pool, run_async):
+    pool.call("SET", "{offsider}:old", 1)
+    source, target = cluster.primary(), cluster.others()[0]
+    slot = cluster.begin_migration(source, target)
+    assert pool.pipeline([("INCR", "{offsider}:old"), ("INCR", "{offsider}:new")]) == [2, 1]
+    assert run_async(lambda other: other.pipeline([("INCR", "{offsider}:new"), ("INCR", "{offsider}:old")])) == [2, 3]
+    cluster.end_migration(source, target, slot)
+    assert pool.pipeline([("GET", "{offsider}:old"), ("GET", "{offsider}:new")]) == [b"3", b"2"]
+
+
+def test_commands_on_keys_of_both_nodes_wait_for_the_end_of_the_migration(cluster, pool, run_async):
+    pool.call("SET", "{offsider}:old", 1)
+    source, target = cluster.primary(), cluster.others()[0]
+    slot = cluster.begin_migration(source, target)
+    done = threading.Timer(0.3, cluster.end_migration, (source, target, slot))
+    done.start()
+    replies = pool.pipeline([("MULTI",), ("INCR", "{offsider}:old"), ("INCR", "{offsider}:new"), ("EXEC",)])
+    done.join()
+    assert replies[-1] == [2, 1]
+    slot = cluster.begin_migration(target, source)
+    pool.call("DEL", "{offsider}:new")
+    done = threading.Timer(0.3, cluster.end_migration, (target, source, slot))
+    done.start()
+    assert pool.run(PAIR, ["{offsider}:old", "{offsider}:new"]) == 3
+    done.join()
+
+
+def test_a_command_that_stays_refused_is_an_error_in_time(cluster, run_async):
+    settings = RedisSettings(url=cluster.url, socket_timeout_seconds=0.3)
+    pool = Redis(settings, size=1)
+    pool.call("SET", "{offsider}:old", 1)
+    source, target = cluster.primary(), cluster.others()[0]
+    slot = cluster.begin_migration(source, target)
+    command = ("EXISTS", "{offsider}:old", "{offsider}:new")
+    started = time.monotonic()
+    with pytest.raises(RedisRefused, match=r"redis.cluster://.* refused the command") as refused:
+        pool.call(*command)
+    assert refused.value.code == "TRYAGAIN"
+    with pytest.raises(RedisRefused):
+        run_async(lambda other: other.call(*command), socket_timeout_seconds=0.3)
+    assert time.monotonic() - started < 5
+    cluster.end_migration(source, target, slot)
+    pool.close()
+
+
+def test_a_tracking_connection_follows_the_slot(cluster, pool):
+    tracking = Tracking(RedisSettings(url=cluster.url))
+    tracking.watch("{offsider}:a")
+    assert not tracking.watch_lists(["q"])
+    moved = cluster.migrate()
+    tracking.watch("{offsider}:a")
+    assert tracking.read(["{offsider}:a"], [("GET", "{offsider}:a")]) == [None]
+    pool.call("SET", "{offsider}:a", 1)
+    assert tracking.wait(5) == {"{offsider}:a"}
+    assert moved is cluster.primary()
+    cluster.migrate()
+    assert tracking.watch_lists(["q", "r"])  # redirected: the caller has to look
+    assert not tracking.watch_lists(["q", "r"])
+    pool.call("LPUSH", pool.keys.queue("r"), "job")
+    assert tracking.wait(5) == {pool.keys.queue("r")}
+    tracking.close()
+
+
+def test_a_failover_is_followed(cluster, pool, run_async):
+    assert pool.pipeline([("SET", "{offsider}:k", 1), ("WAIT", 1, 2000)]) == [b"OK", 1]
+    killed = cluster.primary()
+
+    async def across(other):
+        await other.call("PING")
+        killed.kill()
+        with pytest.raises(RedisUnavailable):
+            await other.call("GET", "{offsider}:k")
+        with pytest.raises(RedisUnavailable):
+            await asyncio.to_thread(pool.call, "GET", "{offsider}:k")
+        await asyncio.to_thread(cluster.wait_for_failover, killed)
+        return await other.call("GET", "{offsider}:k")
+
+    try:
+        assert run_async(across) == b"1"
+        assert pool.call("GET", "{offsider}:k") == b"1"
+    finally:
+        killed.start()
+
+
+class FailingWire:
+    """A connection that fails after a redirection."""
+
+    def __init__(self, *, ambiguous):
+        self.error = RedisUnavailable("gone", ambiguous=ambiguous)
+
+    def exchange(self, *_):
+        raise self.error
+
+    def disconnect(self, **_):
+        pass
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+@pytest.mark.parametrize("ambiguous", [True, False])
+def test_commands_already_executed_are_not_reported_as_unsent(kind, ambiguous, monkeypatch):
+    """Otherwise the caller would send all of them again."""
+    settings = RedisSettings(url="redis+cluster://localhost")
+    wire = FailingWire(ambiguous=ambiguous)
+
+    def reroute(commands, replies):
+        if kind == "sync":
+            Redis(settings, size=1)._reroute(wire, commands, replies, None)
+        else:
+            pool = AsyncRedis(settings, size=1)
+            monkeypatch.setattr(pool, "_exchange", wire.exchange)
+            asyncio.run(pool._reroute(wire, commands, replies, None))
+
+    with pytest.raises(RedisUnavailable):
+        reroute([("PING",)], [REFUSED])
+    replies = [1, REFUSED]
+    if ambiguous:
+        with pytest.raises(RedisUnavailable):
+            reroute([("LPUSH",), ("SADD",)], replies)
+    else:
+        reroute([("LPUSH",), ("SADD",)], replies)
+        assert replies == [1, REFUSED]
+
+
+def test_only_what_was_not_executed_is_sent_again():
+    queued, aborted = b"QUEUED", RedisRefused("EXECABORT", code="EXECABORT")
+    commands = [("EXEC",), ("GET", "a"), ("MULTI",), ("GET", "b"), ("EXEC",), ("MULTI",), ("GET", "c"), ("EXEC",)]
+    replies = [aborted, b"1", b"OK", REFUSED, aborted, b"OK", queued, [b"2"]]
+    again = next(redirected(commands, replies, time.monotonic() + 5))
+    assert (again.places, again.asking, again.pause_seconds) == ([2, 3, 4], False, 0)
+
+
+def test_addresses_that_nodes_leave_out_are_those_of_the_node_that_replied():
+    nodes = Nodes([("a", 1)], "{offsider}:")
+    assert nodes.learn(("a", 1), [[0, 9000, [b"", 7, b"id", []], [b"b", 8]], [9001, 16383, [None, 9]]]) == ("a", 7)
+    assert nodes.addresses == [("a", 1), ("a", 7), ("b", 8), ("a", 9)]
+    nodes.read(redis_py.exceptions.MovedError("8428 :5"), ("b", 8))
+    assert nodes.primary == ("b", 5)
+    assert nodes.read(redis_py.exceptions.AskError("8428 c:6"), ("b", 8)) == ("c", 6)
+    nodes.read(redis_py.exceptions.ClusterDownError("down"), ("a", 1))
+    assert (nodes.primary, nodes.addresses[-1]) == (None, ("a", 1))
+
+
+def test_tls_is_used_with_the_nodes(tls_server):
+    url = tls_server.url.replace("rediss://", "rediss+cluster://")
+    pool = Redis(RedisSettings(url=url, tls_ca_file=str(tls_server.ca_file)), size=1)
+    assert pool.call("SET", "{offsider}:k", 1) == b"OK"
+    pool.close()
+
+
+def test_a_seed_that_never_replies_costs_the_timeouts(cluster):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = cluster.url.replace("://", f"://127.0.0.1:{silent.getsockname()[1]},")
+        pool = Redis(RedisSettings(url=url, socket_timeout_seconds=0.3, connect_timeout_seconds=0.3), size=1)
+        started = time.monotonic()
+        assert pool.call("SET", "{offsider}:k", 1) == b"OK"
+        assert time.monotonic() - started < 3
+        pool.close()
