@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 import secrets
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -14,12 +16,13 @@ from typing import Any
 import redis
 from redis.crc import key_slot
 
-from offsider.embedded.address import free_port
 from tests.waiting import wait_for
 
 SLOTS = 16_384
 NODE_TIMEOUT_MS = 1000
-MOST_PORT = 55_000  # the port of the bus is 10,000 higher
+BUS = 10_000
+#: With the ports of the bus, they are below those that the system gives to clients.
+PORTS = range(12_000, 22_000)
 
 
 class Node:
@@ -28,9 +31,7 @@ class Node:
     def __init__(self, folder: Path, binary: Path) -> None:
         self.id = secrets.token_hex(20)
         self.folder, self._binary = folder, binary
-        self.port = free_port()
-        while self.port > MOST_PORT:
-            self.port = free_port()
+        self.port = _free_port()
         self.raw: Any = redis.Redis(port=self.port)
         self.process: subprocess.Popen[bytes] | None = None
 
@@ -101,7 +102,7 @@ class Cluster:
             epoch = number % self._primaries + 1
             first = SLOTS * number // self._primaries
             last = SLOTS * (number + 1) // self._primaries - 1
-            place = f"{node.id} 127.0.0.1:{node.port}@{node.port + 10_000}"
+            place = f"{node.id} 127.0.0.1:{node.port}@{node.port + BUS}"
             if owner is node:
                 lines.append(f"{place} {myself}master - 0 0 {epoch} connected {first}-{last}")
             else:
@@ -189,6 +190,15 @@ class Cluster:
             if node.process is not None:
                 node.kill()
             node.raw.close()
+
+
+def _free_port() -> int:
+    """A port that is free, and that of the bus with it."""
+    while True:
+        port = random.choice(PORTS)
+        address, bus = ("127.0.0.1", port), ("127.0.0.1", port + BUS)
+        with suppress(OSError), socket.create_server(address), socket.create_server(bus):
+            return port
 
 
 def _serves(slots: list[Any], slot: int) -> bool:

@@ -4,7 +4,7 @@ import pytest
 from redis import exceptions
 
 from offsider.core.errors import Fenced, QueueFull, RedisRefused, RedisUnavailable
-from offsider.storage.redis_errors import REROUTE, error_code, translate
+from offsider.storage.redis_errors import REDIRECTIONS, REROUTE, error_code, translate
 
 UNBLOCKED = "UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)"
 
@@ -87,4 +87,5 @@ def test_another_program_at_the_port_is_called_no_redis_server():
 
 
 def test_roles_that_changed_ask_for_another_connection():
-    assert {"READONLY", "UNBLOCKED", "MASTERDOWN", "NOREPLICAS"} == REROUTE
+    assert {"READONLY", "UNBLOCKED", "MASTERDOWN", "NOREPLICAS"} == REROUTE - REDIRECTIONS
+    assert {"MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN"} == REDIRECTIONS

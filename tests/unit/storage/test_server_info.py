@@ -11,6 +11,8 @@ NOPERM = RedisRefused("NOPERM this user has no permissions", code="NOPERM")
 
 
 class FakeRedis:
+    cluster_place = ""
+
     def __init__(self, *replies):
         self.replies = list(replies)
 

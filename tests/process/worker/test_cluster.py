@@ -1,0 +1,130 @@
+"""Workers and clients on a Cluster: what was pushed runs, while the slot migrates and its primary is killed."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from offsider import Config
+from offsider.client import Client
+from offsider.core.errors import RedisFailure
+from tests.waiting import wait_for
+
+APP = """
+    import time
+
+    from offsider import Config, current_job, job
+    from offsider.ext.batches import Batches
+    from offsider.ext.limiters import Limiter, Limiters
+    from tests.process.ledger import note
+
+    LIMITER = Limiter.concurrent("one", 1, wait_timeout=5)
+
+    def configure(config: Config) -> None:
+        config.use(Batches())
+        config.use(Limiters())
+
+    @job(name="Short")
+    def short(number=0, seconds=0.0):
+        time.sleep(seconds)
+        note("end", current_job().jid, number)
+
+    @job(name="Once", retry_in=lambda count, error, payload: 1)
+    def once(number):
+        if current_job().retry_count is None:
+            raise ValueError("try again")
+        note("end", current_job().jid, number)
+
+    @job(name="Limited")
+    def limited(number):
+        with LIMITER.within_limit():
+            note("end", current_job().jid, number)
+"""
+
+
+class Pushing:
+    """A thread that pushes jobs, and notes what was stored and how long a push took."""
+
+    def __init__(self, config, **options):
+        self.stored, self.failed, self.longest = [], 0, 0.0
+        self._client, self._options = Client(config), options
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def _run(self):
+        while not self._ended.is_set():
+            started = time.monotonic()
+            try:
+                self.stored.append(str(self._client.push({"class": "Short", "args": [0]}, **self._options)))
+            except RedisFailure:
+                self.failed += 1
+                time.sleep(0.05)
+            else:
+                self.longest = max(self.longest, time.monotonic() - started)
+                time.sleep(0.005)
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._ended.set()
+        self._thread.join()
+        self._client.close()
+
+
+@pytest.fixture
+def config(cluster):
+    config = Config()
+    config.redis.url = cluster.url
+    return config
+
+
+def ran(ledger, jids, seconds=30.0):
+    wait_for(lambda: set(jids) <= {note.jid for note in ledger.notes("end")}, seconds, "the end of every job")
+
+
+def test_jobs_of_all_kinds_run_while_the_slot_migrates_and_none_is_lost(cluster, config, workers, ledger):
+    workers.url = cluster.url
+    worker = workers.start("-c", "4", text=APP)
+    client = Client(config)
+    jids = [str(client.push({"class": name, "args": [1]})) for name in ("Once", "Limited", "Limited")]
+    jids.append(str(client.push({"class": "Short", "args": [2], "at": time.time() + 1})))
+    with Pushing(config) as pushing:
+        for _ in range(5):
+            time.sleep(0.3)
+            source, target = cluster.primary(), cluster.others()[0]
+            slot = cluster.begin_migration(source, target)
+            time.sleep(0.1)
+            cluster.end_migration(source, target, slot)
+        time.sleep(0.3)
+    client.close()
+    ran(ledger, [*jids, *pushing.stored])
+    assert pushing.failed == 0
+    assert pushing.longest < 2
+    assert len({note.jid for note in ledger.notes("end")}) == len(ledger.notes("end"))
+    assert "Cluster: hash tag {offsider}" in worker.stopped()
+
+
+def test_replicated_pushes_run_after_the_primary_was_killed(cluster, config, workers, ledger):
+    workers.url = cluster.url
+    worker = workers.start("-c", "4", text=APP)
+    killed = cluster.primary()
+    try:
+        with Pushing(config, wait_replicas=1) as pushing:
+            time.sleep(0.5)
+            killed.kill()
+            cluster.wait_for_failover(killed)
+            before = len(pushing.stored)
+            wait_for(lambda: len(pushing.stored) > before or pushing.failed > 0)
+            killed.start()
+            cluster.wait()
+            before = len(pushing.stored)
+            wait_for(lambda: len(pushing.stored) > before + 10)
+        ran(ledger, pushing.stored)
+        worker.stopped()
+    finally:
+        if killed.role() == "":
+            killed.start()
