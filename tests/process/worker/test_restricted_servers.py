@@ -1,0 +1,30 @@
+"""Servers of managed offerings lack commands: workers use others, and run jobs all the same."""
+
+from __future__ import annotations
+
+import pytest
+import redis
+
+from tests.process.stored import push
+from tests.waiting import wait_for
+
+
+@pytest.mark.parametrize(
+    "missing, said",
+    [
+        ("CLIENT", "polling"),  # no CLIENT UNBLOCK, and no CLIENT TRACKING
+        ("INFO", "this user may not call INFO: not checked"),
+        ("CONFIG", "running <Capsule"),
+    ],
+)
+def test_jobs_run_on_a_server_without_a_command(workers, ledger, make_server, missing, said):
+    server = make_server(rename_command=f'{missing} ""')
+    workers.url = server.url
+    worker = workers.start("-c", "1")
+    with redis.Redis.from_url(server.url) as client:
+        first = push(client, "Short")
+        wait_for(lambda: ledger.notes("end", jid=first))
+        second = push(client, "Short")
+        wait_for(lambda: ledger.notes("end", jid=second))
+    assert said in worker.output
+    worker.stopped()
