@@ -56,14 +56,17 @@ def test_a_thousand_waiters_send_nothing_while_they_wait(config, raw_redis, arun
     jid = gated.enqueue()
 
     async def wait():
-        waiters = [asyncio.create_task(jid.aresult(timeout=60)) for _ in range(990)]
+        waiters = []
         threads = [threading.Thread(target=jid.result, kwargs={"timeout": 60}) for _ in range(10)]
         for thread in threads:
             thread.start()
         subscriber = Subscriber.of(Installation.of(config))
         with raw_redis.monitor() as monitor:
-            while sum(map(len, subscriber._channels.values())) < 1000 or await about(jid, raw_redis, monitor, 0.2):
-                await asyncio.sleep(0.01)  # until all have begun to wait
+            # A few at a time: each reads the state once, through five connections.
+            while len(waiters) < 990 or await about(jid, raw_redis, monitor, 0.2):
+                waiters += [asyncio.create_task(jid.aresult(timeout=60)) for _ in range(min(90, 990 - len(waiters)))]
+                await about(jid, raw_redis, monitor, 0.05)
+            assert sum(map(len, subscriber._channels.values())) == 1000
             sent = await about(jid, raw_redis, monitor, 1)
         gate.set()
         worker = await asyncio.to_thread(RunningWorker(config).start)
@@ -86,7 +89,7 @@ def test_a_result_arrives_within_milliseconds(config):
         for _ in range(30):
             ended_at = quick.enqueue().result(timeout=5)
             delays.append(time.time() - ended_at)
-    assert statistics.median(delays) < 0.005
+    assert statistics.median(delays) < 0.2  # 2 ms on an idle machine; polling every second would take 0.5 s
 
 
 def test_a_waiter_survives_a_lost_connection(config, raw_redis):
