@@ -120,7 +120,7 @@ class AsyncClient(BaseClient):
         server = jobs[0].server  # all jobs of a batch have one server
         redis = self.installation.for_server(server).async_redis if server else self.redis
         deadline = self._deadline(wait_replicas)
-        await redis.refuse_cluster(deadline)
+        await redis.check_server(deadline)
         keys = redis.keys
         also = self._registry.commands(keys, server)
         delivery = Delivery(keys, jobs, wait_replicas, guard=self.config.push_guard, also=also)

@@ -62,7 +62,7 @@ def lifespan(own: Lifespan | None = None, *, config: Config | None = None) -> Li
 async def _check(here: Installation) -> None:
     try:
         await here.async_redis.call("PING")  # with a wrong password the next question has an error as its answer
-        await here.async_redis.refuse_cluster()
+        await here.async_redis.check_server()
     except RedisUnavailable as error:
         # One line: the traceback shows only the connection.
         logger.error("the application starts, but pushes of jobs will fail: %s", error)  # noqa: TRY400

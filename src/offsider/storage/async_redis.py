@@ -14,6 +14,7 @@ from offsider.storage.cluster import async_kind, make_pool, redirected
 from offsider.storage.keys import Keys
 from offsider.storage.redis import (
     RedisSettings,
+    check_kind,
     connection_options,
     login_options,
     pool_exhausted,
@@ -22,9 +23,8 @@ from offsider.storage.redis import (
     sentinel_options,
     time_left,
 )
-from offsider.storage.redis_errors import CLUSTER_QUESTION, REROUTE, check_no_cluster, translate
+from offsider.storage.redis_errors import CLUSTER_QUESTION, REROUTE, translate
 from offsider.storage.scripts import Argument, Command
-from offsider.storage.server_version import warn_if_too_old
 
 if TYPE_CHECKING:
     from redis.asyncio.connection import AbstractConnection
@@ -53,23 +53,21 @@ class AsyncRedis:
         self.keys = Keys(settings.prefix)
         self._pools: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopPool] = weakref.WeakKeyDictionary()
         self._adding = threading.Lock()
-        self._is_no_cluster = False
+        self._is_checked = False
 
     async def call(self, *command: Argument) -> Any:
         return (await self.pipeline([command]))[0]
 
-    async def refuse_cluster(self, deadline: float | None = None) -> None:
-        """See ``storage.redis.Redis.refuse_cluster``."""
-        if self._is_no_cluster:
+    async def check_server(self, deadline: float | None = None) -> None:
+        """See ``storage.redis.Redis.check_server``."""
+        if self._is_checked:
             return
         try:
             (reply,) = await self.pipeline([CLUSTER_QUESTION], raise_errors=False, deadline=deadline)
         except RedisUnavailable as error:
             raise RedisUnavailable(str(error), ambiguous=False) from error  # nothing was pushed yet
-        if not self.settings.is_cluster:
-            check_no_cluster(reply, self.settings.redacted_url)
-        warn_if_too_old(reply, self.settings.redacted_url)
-        self._is_no_cluster = True
+        check_kind(reply, self.settings)
+        self._is_checked = True
 
     async def pipeline(
         self, commands: Sequence[Command], *, raise_errors: bool = True, deadline: float | None = None

@@ -12,7 +12,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit, urlunsplit
 
 from offsider.core.errors import ConfigurationError, RedisRefused
 from offsider.storage.redis_errors import REDIRECTIONS
@@ -26,14 +25,33 @@ PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.02, 0.1
 Address = tuple[str, int]
 
 
+class UrlParts(NamedTuple):
+    """``scheme://login hosts rest``; ``login`` ends with its ``@``, and ``rest`` begins with ``/``, ``?`` or ``#``."""
+
+    scheme: str
+    login: str
+    hosts: str
+    rest: str
+
+
+def split_url(url: str) -> UrlParts:
+    """Split the URL of a server or a Cluster.
+
+    Since Python 3.14 ``urlsplit`` refuses a host in brackets beside another one.
+    """
+    scheme, _, after = url.partition("://")
+    end = next((place for place, letter in enumerate(after) if letter in "/?#"), len(after))
+    login, at, hosts = after[:end].rpartition("@")
+    return UrlParts(scheme, login + at, hosts, after[end:])
+
+
 def plain_urls(url: str) -> list[str]:
     """Return one ``redis://`` or ``rediss://`` URL per seed of the URL of a Cluster; another URL as it is."""
     if not url.startswith(SCHEMES):
         return [url]
-    parts = urlsplit(url)
-    login, at, hosts = parts.netloc.rpartition("@")
+    parts = split_url(url)
     scheme = parts.scheme.removesuffix("+cluster")
-    return [urlunsplit((scheme, f"{login}{at}{host}", parts.path, parts.query, "")) for host in hosts.split(",")]
+    return [f"{scheme}://{parts.login}{host}{parts.rest}" for host in parts.hosts.split(",")]
 
 
 def tag_of(prefix: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import sys
 import threading
 import time
@@ -17,10 +18,9 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
-from urllib.parse import urlsplit
 
 from offsider.core.errors import ConfigurationError, OffsiderError, RedisRefused, RedisUnavailable
-from offsider.storage.cluster import DEFAULT_PREFIX, SCHEMES, make_pool, redirected, sync_kind, tag_of
+from offsider.storage.cluster import DEFAULT_PREFIX, SCHEMES, make_pool, redirected, split_url, sync_kind, tag_of
 from offsider.storage.descriptors import look, watched
 from offsider.storage.keys import Keys
 from offsider.storage.redis_errors import CLUSTER_QUESTION, REROUTE, check_no_cluster, translate
@@ -91,14 +91,24 @@ class RedisSettings:
         return redact(self.url)
 
 
+def check_kind(reply: Any, settings: RedisSettings) -> None:
+    """Check the server's reply to `CLUSTER_QUESTION`; log a warning if its version is too old.
+
+    Raises:
+        RedisRefused: it is a node of a Cluster, and the settings name a server.
+    """
+    if not settings.is_cluster:
+        check_no_cluster(reply, settings.redacted_url)
+    warn_if_too_old(reply, settings.redacted_url)
+
+
 def redact(url: str) -> str:
     """``url`` with its password replaced by stars, and without its query (which can contain one)."""
-    parts = urlsplit(url)
-    netloc = parts.netloc
-    if "@" in netloc:
-        login, _, host = netloc.rpartition("@")
-        netloc = f"{login.partition(':')[0]}:***@{host}" if ":" in login else f"{login}@{host}"
-    return f"{parts.scheme}://{netloc}{parts.path}"
+    parts = split_url(url)
+    login = parts.login
+    if ":" in login:
+        login = f"{login.partition(':')[0]}:***@"
+    return f"{parts.scheme}://{login}{parts.hosts}{re.split('[?#]', parts.rest)[0]}"
 
 
 def connection_options(settings: RedisSettings, *, retry: object, protocol: int = 2) -> dict[str, Any]:
@@ -470,7 +480,7 @@ class Redis:
         self.keys = Keys(settings.prefix)
         self._factory: Any = None
         self._troubles = 0
-        self._is_no_cluster = False
+        self._is_checked = False
         self._lock = threading.Lock()
         self._reset()
 
@@ -500,21 +510,19 @@ class Redis:
         """
         return self.pipeline([command])[0]
 
-    def refuse_cluster(self, deadline: float | None = None) -> None:
+    def check_server(self, deadline: float | None = None) -> None:
         """Raise RedisRefused if the server is a node of a Cluster. Asks it once.
 
         A node accepts pushes whose keys are in its slots, and no worker would run these jobs.
         """
-        if self._is_no_cluster:
+        if self._is_checked:
             return
         try:
             (reply,) = self.pipeline([CLUSTER_QUESTION], raise_errors=False, deadline=deadline)
         except RedisUnavailable as error:
             raise RedisUnavailable(str(error), ambiguous=False) from error  # nothing was pushed yet
-        if not self.settings.is_cluster:
-            check_no_cluster(reply, self.settings.redacted_url)
-        warn_if_too_old(reply, self.settings.redacted_url)
-        self._is_no_cluster = True
+        check_kind(reply, self.settings)
+        self._is_checked = True
 
     def pipeline(
         self, commands: Sequence[Command], *, raise_errors: bool = True, deadline: float | None = None

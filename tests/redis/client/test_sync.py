@@ -109,7 +109,7 @@ def test_an_unreachable_server_is_no_ambiguity(make_client):
 
 def test_a_refusal_that_passes_is_repeated_unseen(redis_url, raw_redis):
     client = Client(config_for(redis_url))
-    client.redis.refuse_cluster()
+    client.redis.check_server()
     exchange = client.redis.pipeline
     deadlines = []
 
@@ -128,7 +128,7 @@ def test_a_refusal_that_passes_is_repeated_unseen(redis_url, raw_redis):
 
 def test_an_ambiguous_failure_is_never_repeated(redis_url, raw_redis):
     client = Client(config_for(redis_url))
-    client.redis.refuse_cluster()
+    client.redis.check_server()
     exchange = client.redis.pipeline
 
     def losing_the_reply(commands, **more):

@@ -53,6 +53,11 @@ def test_every_verb_works_with_the_default_prefix(cluster, pool):
         left_behind(pool.keys, snapshot(raw))
 
 
+def test_before_a_push_a_cluster_is_no_reason_to_refuse(pool, run_async):
+    pool.check_server()
+    run_async(lambda pool: pool.check_server())
+
+
 def test_servers_with_different_tags_are_on_different_primaries(cluster):
     places = set()
     for tag in ("a", "b", "c"):

@@ -429,6 +429,7 @@ def test_half_given_sentinels_name_the_setting(settings, missing):
         ("redis://:secret@localhost/0", "redis://:***@localhost/0"),
         ("rediss://user:se@cret@host:1/2?password=x", "rediss://user:***@host:1/2"),
         ("unix:///run/redis.sock?password=x", "unix:///run/redis.sock"),
+        ("rediss+cluster://u:secret@a:1,[::1]:2/0?x=1", "rediss+cluster://u:***@a:1,[::1]:2/0"),
     ],
 )
 def test_a_password_is_never_shown(url, shown):
