@@ -107,13 +107,14 @@ def test_lines_go_through(pipe, outlet_of):
     assert pipe.read().replace("\r", "") == "a\nb\nc\n"
 
 
-def test_a_reader_that_stands_still_holds_nobody_for_long(pipe, outlet_of):
+def test_a_reader_that_stands_still_holds_nobody_for_long(pipe, outlet_of, monkeypatch):
     outlet = outlet_of(pipe.stream)
     started = time.monotonic()
     fill(outlet)
     assert 0.2 <= time.monotonic() - started < 5
     assert outlet._bytes <= MOST_BYTES
     assert outlet._dropped > 10_000
+    monkeypatch.setattr("offsider.logs.outlet.PATIENCE_SECONDS", 0.01)
     lines = read_on(outlet, pipe)
     *kept, last = lines
     assert kept == [f"{number:098} " for number in range(len(kept))], "the oldest are kept, whole and in order"
@@ -138,7 +139,8 @@ def test_a_reader_that_is_slow_gets_every_line(pipe, outlet_of, monkeypatch):
     assert not outlet._dropped
 
 
-def test_a_long_line_comes_through_whole(pipe, outlet_of):
+def test_a_long_line_comes_through_whole(pipe, outlet_of, monkeypatch):
+    monkeypatch.setattr("offsider.logs.outlet.PATIENCE_SECONDS", 0.01)
     outlet = outlet_of(pipe.stream)
     outlet.write("y" * 300_000 + "\n")
     assert outlet._pieces
@@ -147,6 +149,8 @@ def test_a_long_line_comes_through_whole(pipe, outlet_of):
 
 
 def test_without_a_descriptor_of_our_own_it_asks_before_it_writes(outlet_of, monkeypatch):
+    monkeypatch.setattr("offsider.logs.outlet.PATIENCE_SECONDS", 0.01)
+
     def refused(path, flags):
         raise PermissionError
 

@@ -619,7 +619,8 @@ def test_what_a_job_prints_appears_with_the_log():
         logger.removeHandler(logger.handlers[0])
 
 
-def test_a_reader_that_stood_still_gets_the_number_of_lines_it_missed():
+def test_a_reader_that_stood_still_gets_the_number_of_lines_it_missed(monkeypatch):
+    monkeypatch.setattr("offsider.logs.outlet.PATIENCE_SECONDS", 0.05)
     reading, writing = os.pipe()
     with os.fdopen(writing, "w") as stream:
         log_to("json", stream=stream)

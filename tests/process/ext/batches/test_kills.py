@@ -107,7 +107,8 @@ def test_a_member_that_is_killed_while_it_adds_jobs_repeats_that_and_no_callback
     batch = watched(config)
     with batch:
         adds = Client(config).push({"class": "Adds", "args": []})
-    doomed = workers.start("-c", "1", "-q", "default", text=DYING, environ={**FAST, "DIE": f"after {number}"})
+    dies = {**FAST, "DIE": f"after {number}"}
+    doomed = workers.start("-c", "1", "-q", "default", text=DYING, environ=dies, wait=False)
     wait_for(lambda: not doomed.runs, 30)
     if number < LAST:
         assert reports(stored) == []
