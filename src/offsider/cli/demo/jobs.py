@@ -2,11 +2,11 @@
 
 For each order:
 
-1. `confirm_order` runs for each item and pushes `check_stock`.
+1. `confirm_order` runs for each item and pushes `check_stock`. The items are a batch, whose callback is `thank`.
 2. `check_stock`, an ``async def``, asks three suppliers at the same time and pushes `charge_card`.
 3. `charge_card` fails on its first attempt for every fifth item; the retry succeeds.
 4. `PrintLabel` fails on every attempt for every eighth order and moves to the dead set.
-5. `write_report` is scheduled for a second later.
+5. `write_report` is scheduled for a second later. At most 40 start in a second, and its result is kept.
 """
 
 from __future__ import annotations
@@ -23,6 +23,10 @@ from pathlib import Path
 from offsider import Config, Job, JobContext, JobPayload, current_job, job
 from offsider.cli.demo.ledger import Ledger
 from offsider.client import Client
+from offsider.core.job_id import JobId
+from offsider.ext.batches import Batch, Batches
+from offsider.ext.concurrency_limits import ConcurrencyLimits
+from offsider.ext.results import Results
 
 ITEMS = 6
 SUPPLIER_SECONDS = (0.010, 0.020, 0.040)
@@ -30,9 +34,16 @@ REPORT_SECONDS = 0.2
 
 
 def configure(config: Config) -> None:
-    """Keep the ledger around every run, and stop this process when the demo ends."""
+    """Use the extensions, keep the ledger around every run, and stop this process when the demo ends."""
+    use_extensions(config)
     config.server_middleware.add(keep_ledger)
     threading.Thread(target=stop_with_the_demo, name="demo-parent", daemon=True).start()
+
+
+def use_extensions(config: Config) -> None:
+    """Use the extensions of the jobs, also in the process that pushes them."""
+    for extension in (Batches(), ConcurrencyLimits(), Results()):
+        config.use(extension)
 
 
 def stop_with_the_demo() -> None:
@@ -94,14 +105,27 @@ class PrintLabel(Job, name="print_label", queue="labels", retry=1, retry_in=soon
             raise LookupError(f"order {order} has no address")
 
 
-@job(name="write_report", queue="reports")
-def write_report(order: int) -> None:  # noqa: ARG001
+@job(name="write_report", queue="reports", rate_limit="40/second", keep_result=600)
+def write_report(order: int) -> str:
     time.sleep(REPORT_SECONDS)
+    return f"{ITEMS} items of order {order}"
 
 
-def push_order(client: Client, ledger: Ledger, order: int) -> None:
-    """Push the jobs of one order; only pushes that the server acknowledged are recorded."""
+@job(name="thank", queue="orders")
+def thank(bid: str, options: dict[str, int]) -> None:
+    """Called when all items of an order are confirmed."""
+
+
+def push_order(client: Client, ledger: Ledger, order: int) -> JobId[str] | None:
+    """Push the jobs of one order and return the id of its report.
+
+    Only pushes that the server acknowledged are recorded.
+    """
     confirm = confirm_order.via(client)
-    ledger.pushed(*confirm.enqueue_many(confirm.call(order, item) for item in range(ITEMS)))
+    with Batch(description=f"Order {order}", config=client.config).on("success", thank, {"order": order}):
+        items = confirm.enqueue_many(confirm.call(order, item) for item in range(ITEMS))
+    ledger.pushed(*items)
     ledger.pushed(PrintLabel.via(client).enqueue(order))
-    ledger.pushed(write_report.via(client).enqueue_in(1.0, order))
+    report = write_report.via(client).enqueue_in(1.0, order)
+    ledger.pushed(report)
+    return report

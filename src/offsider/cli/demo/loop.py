@@ -33,9 +33,10 @@ from offsider.client import Client
 from offsider.config.config import Config
 from offsider.config.installation import Installation
 from offsider.core.errors import ConfigurationError
+from offsider.core.job_id import JobId
 from offsider.core.wording import counted
 from offsider.embedded import EmbeddedServer
-from offsider.inspector import DeadSet, Deploys, JobRecord, Queue, RetrySet, ScheduledSet, Stats
+from offsider.inspector import DeadSet, Deploys, HeldList, JobRecord, Queue, RetrySet, ScheduledSet, Stats
 from offsider.runtime.propagation import context
 
 QUEUES = ("orders,4", "stock,3", "payments,3", "labels,1", "reports,1")
@@ -95,6 +96,7 @@ class Demo:
         self._signals = signals
         self._config = Config()
         self._config.redis.url = url
+        jobs.use_extensions(self._config)
         self._client = Client(self._config)
         self._ledger = Ledger(folder)
         self._tally = Tally(folder)
@@ -106,6 +108,8 @@ class Demo:
         self._reported_at = 0.0
         self._address = ""
         self._orders = count(1)
+        self._report: JobId[str] | None = None
+        self._result = ""
         self._start = time.monotonic()
 
     def loop(self, picture: Path | None) -> None:
@@ -134,7 +138,8 @@ class Demo:
     def _push_orders(self) -> None:
         with context(caller_id="demo"):
             for _ in range(random.randint(1, MOST_ORDERS)):
-                jobs.push_order(self._client, self._ledger, next(self._orders))
+                report = jobs.push_order(self._client, self._ledger, next(self._orders))
+                self._report = self._report or report
 
     def stop(self) -> None:
         """Stop all processes; kill those that do not end in time."""
@@ -154,12 +159,14 @@ class Demo:
     def account(self) -> Account:
         self._tally.read()
         dead = {entry.jid for entry in DeadSet(self._config)}
+        self._result = str(self._report.info()) if self._report is not None else "not pushed"
         return self._tally.account(dead, self._stored())
 
     def summarize(self, account: Account) -> None:
         workers = [name for name in self._children if name != "web"]
         print(f"\n{len(self._tally.known)} jobs, run by {len(workers)} workers; {account.repeated} ran twice.")
         print(self._kill)
+        print(f"The first report: {self._result}.")
         if account.lost or self._ended.issuperset(workers):
             for name in workers:
                 print(f"Last lines of {name}:\n{self._last_lines(name, 5)}")
@@ -255,12 +262,13 @@ class Demo:
         return not (stats.enqueued or stats.scheduled or stats.retries or self._stored() or self._stored())
 
     def _stored(self) -> set[str]:
-        """Jids of the jobs in queues, schedule, retry set and the private lists of workers."""
+        """Jids of held jobs, and of those in queues, schedule, retry set and the private lists of workers."""
         redis = Installation.of(self._config).redis
         lists = redis.call("KEYS", redis.keys.every_working)
         running = [JobRecord(raw) for key in lists for raw in redis.call("LRANGE", key, 0, -1)]
+        held = (HeldList(key, self._config) for key in HeldList.keys(self._config))
         waiting = chain(ScheduledSet(self._config), RetrySet(self._config), *Queue.all(self._config))
-        return {record.jid for record in chain(waiting, running)}
+        return {record.jid for record in chain(waiting, running, *(entry.page(0, len(entry)) for entry in held))}
 
 
 def _lock(folder: Path) -> int:
