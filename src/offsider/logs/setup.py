@@ -384,7 +384,8 @@ def setup_logging(settings: LogSection, stream: TextIO | None = None) -> Offside
     ``NO_COLOR``.
     """
     # `dictConfig` disables all loggers that exist already, unless it is told not to.
-    logger.disabled = False
+    for name in ["offsider", *(name for name in logging.root.manager.loggerDict if name.startswith("offsider."))]:
+        logging.getLogger(name).disabled = False
     earlier = [old for old in logger.handlers if isinstance(old, OffsiderHandler)]
     if not earlier and any(not isinstance(own, logging.NullHandler) for own in logger.handlers):
         return None

@@ -156,11 +156,14 @@ def test_a_second_setup_moves_the_root_logger_to_the_new_handler():
 def test_dictconfig_does_not_silence_the_worker():
     """It disables and closes what it does not name."""
     setup_logging(Config().log, io.StringIO())
+    audit = logging.getLogger("offsider.web")
     logging.config.dictConfig({"version": 1, "root": {"handlers": []}})
     assert logger.disabled
+    assert audit.disabled
     stream = start()
     logger.info("running")
     assert "running" in stream.getvalue()
+    assert not audit.disabled
 
 
 def test_lines_of_the_worker_belong_to_an_application_that_configures_their_logger():
