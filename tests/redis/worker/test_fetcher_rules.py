@@ -228,9 +228,15 @@ def test_a_very_short_pause_blocks_no_job(make_crew, work, raw_redis):
 def test_a_lost_tracking_connection_is_not_taken_for_silence(make_crew, work, raw_redis):
     crew = make_crew().start()
     wait_for(lambda: crew.idle and blocked(raw_redis) == 1)
-    (tracking,) = [client["id"] for client in raw_redis.client_list() if "t" in client["flags"]]
+    found = []
+
+    def one_is_tracking():
+        found[:] = [client["id"] for client in raw_redis.client_list() if "t" in client["flags"]]
+        return len(found) == 1
+
+    wait_for(one_is_tracking)
     with raw_redis.pipeline(transaction=True) as together:
-        together.client_kill_filter(_id=tracking)
+        together.client_kill_filter(_id=found[0])
         together.sadd("paused", "default")
         together.execute()
     wait_for(lambda: crew.idle and blocked(raw_redis) == 0, what="it has found out")
