@@ -14,7 +14,6 @@
 from __future__ import annotations
 
 import ast
-import os
 import subprocess
 import sys
 import time
@@ -140,7 +139,6 @@ def main() -> int:
     ]
     if typed := sorted(str(path) for path in change if is_typed(path)):
         passed.append(run("pyright", *typed))
-    os.environ["OFFSIDER_TEST_SERVERS"] = "valkey"
     tests = [str(path) for _distance, path in affected(change)]
     ran = 0
     while ran < len(tests) and (ran == 0 or time.monotonic() < ends):

@@ -1,8 +1,8 @@
 """Servers for the tests: each test process has a Redis 7.0 and a Valkey of its own, emptied before each test.
 
 Fixtures
-    redis_url       URL of an empty server; the test runs twice, on `redis7` and on `valkey`,
-                    or on those that OFFSIDER_TEST_SERVERS names
+    redis_url       URL of an empty server, a Valkey; the test runs once on each server that OFFSIDER_TEST_SERVERS
+                    names, as in `OFFSIDER_TEST_SERVERS="redis7 valkey"`
     raw_redis       a plain redis-py client of that server, for seeding and looking (replies are bytes)
     server          that server itself (an EmbeddedServer: folder, pid, url)
     embedded_url    URL of the empty Valkey alone, where one server says enough
@@ -45,8 +45,8 @@ settings.register_profile("offsider", deadline=None, suppress_health_check=[Heal
 settings.load_profile("offsider")
 
 IN_CI = os.environ.get("CI", "").lower() == "true"
-#: `dev.py quick` names one of them.
-KINDS = tuple(os.environ.get("OFFSIDER_TEST_SERVERS", "redis7 valkey").split())
+#: `dev.py test` without arguments names both.
+KINDS = tuple(os.environ.get("OFFSIDER_TEST_SERVERS", "valkey").split())
 Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
 
 
