@@ -32,6 +32,7 @@ from hypothesis import HealthCheck, settings
 
 from offsider.embedded import EmbeddedServer, wheel_binary
 from offsider.embedded.address import free_port
+from offsider.jobs import registry
 from offsider.worker.run.interrupt import OBSTACLE
 from tests import postgresql
 from tests.certificates import Certificates, make_certificates
@@ -39,6 +40,10 @@ from tests.clusters import Cluster, running
 from tests.parts import HOW_TO_GET, is_here
 from tests.threads import our_threads
 from tests.waiting import wait_for
+
+# The jobs of the demo have options of extensions that workers of tests do not have, so no test may find them.
+with registry.isolated():
+    import offsider.cli.demo.jobs  # noqa: F401
 
 # How long an example takes depends on what else the machine does.
 settings.register_profile("offsider", deadline=None, suppress_health_check=[HealthCheck.too_slow])
