@@ -28,6 +28,7 @@ from offsider import (
     job,
     lookup,
 )
+from offsider.ext.batches import RESULT, Chain, Workflow, chain, chord, group
 from offsider.ext.limiters import Limiter
 from offsider.fastapi import inject
 
@@ -86,6 +87,13 @@ assert_type(send.using(retry_for=60).using(wait_replicas=1).enqueue_in(1, 1), Jo
 assert_type(send.run_inline(1, urgent=True), str | None)
 assert_type(resize.run_inline("a.png"), int | None)
 hard.enqueue(1)
+assert_type(chain(resize.call("a.png")), Chain[int])
+assert_type(chain(resize.call("a.png"), send.call(RESULT)).enqueue(), JobId[str])
+assert_type(chain(group(resize.call("a.png"), resize.call("b.png")), send.call(RESULT)), Chain[str])
+assert_type(group(resize.call(path) for path in ("a.png", "b.png")).enqueue(), list[JobId[int]])
+assert_type(
+    Workflow().step("one", send.call(1)).step("two", resize.call(RESULT), after=["one"]).enqueue()["two"], JobId[Any]
+)
 
 
 async def asynchronously(client: AsyncClient) -> None:
@@ -134,6 +142,7 @@ assert_type(Report.enqueue("x"), JobId[int] | None)
 assert_type(Report.enqueue("x", pages=2), JobId[int] | None)
 assert_type(Report.enqueue_in(5, "x", 2), JobId[int] | None)
 assert_type(Report.enqueue_at(datetime.now(UTC), "x"), JobId[int] | None)
+assert_type(chord(group(resize.call("a.png")), Report.call(RESULT)).enqueue().result(timeout=5), int)
 assert_type(Report.enqueue_many([Report.call("x"), Report.call("y", 2)]), list[JobId[Any] | None])
 assert_type(Report.enqueue_many([("x", 1), ("y", 2)]), list[JobId[Any] | None])
 assert_type(Report.using(queue="high").enqueue("x", pages=2), JobId[int] | None)

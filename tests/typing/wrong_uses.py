@@ -7,6 +7,7 @@ from datetime import timedelta
 from fastapi import Depends
 
 from offsider import Client, Config, Job, JobId, Reschedule, bind_context, context, current_job, job
+from offsider.ext.batches import RESULT, Workflow, chain, chord, group
 from offsider.ext.limiters import Limiter
 from offsider.fastapi import inject
 
@@ -50,6 +51,12 @@ send.enqueue_in("60", 1)  # error
 send.enqueue_at("tomorrow", 1)  # error
 send.enqueue_at(timedelta(minutes=1), 1)  # error
 send.call("1")  # error
+chain(send.call("1"), resize.call(RESULT))  # error
+chain(send, resize)  # error
+group(send)  # error
+chord(send.call(1), resize.call(RESULT))  # error
+Workflow().step(send.call(1))  # error
+Workflow().step("one", send.call(1), after=[send])  # error
 send.enqueue_many([resize.call("x")])  # error
 send.enqueue_many([1, 2])  # error
 send.enqueue_many([(1, "x")], bath_size=5)  # error

@@ -61,6 +61,32 @@ def check_json(value: object) -> Unsafe | None:
     return Unsafe((), value, reason) if reason else None
 
 
+class StepResult(str):
+    """Stands in the arguments of a job for the result of another one; only workflows accept it."""
+
+    __slots__ = ()
+
+
+def encode_result(result: object, most_bytes: int, limit: str) -> bytes:
+    """Return what a job returned as JSON.
+
+    Raises:
+        ValueError: it is not JSON, or larger than ``most_bytes``, named ``limit``. The message contains no value.
+    """
+    try:
+        raw = encode_text(result).encode("utf-8")
+    except TypeError as error:
+        raise ValueError(f"it is not JSON: {error}") from error
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply for JSON, or contains itself") from error
+    odd = odd_keys(result)
+    if odd:
+        raise ValueError(f"it has a key of type {type(odd[0]).__name__}; JSON keys are strings")
+    if len(raw) > most_bytes:
+        raise ValueError(f"it has {len(raw):,} bytes, over {limit} ({most_bytes:,})")
+    return raw
+
+
 def colliding_key(value: object) -> str | None:
     """Find a key that a dict inside ``value`` would contain twice in JSON: ``{1: …, "1": …}``; None if there is none.
 

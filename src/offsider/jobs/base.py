@@ -191,16 +191,22 @@ class Job:
     @overload
     @classmethod
     def enqueue_many(
-        cls: type[Performs[P, R_co]], calls: Iterable[Call[P] | list[Any] | Long], **how: Unpack[BulkOptions]
+        cls: type[Performs[P, R_co]], calls: Iterable[Call[P, Any] | list[Any] | Long], **how: Unpack[BulkOptions]
     ) -> Jids: ...
     @classmethod
     def enqueue_many(cls: type[Any], calls: Iterable[Any], **how: Unpack[BulkOptions]) -> Jids:
         """Store many jobs in few round trips and return their jids. See `Enqueuer`."""
         return _enqueuer(cls).enqueue_many(calls, **how)
 
+    @overload
     @classmethod
-    def call(cls: type[Performs[P, R_co]], *args: P.args, **kwargs: P.kwargs) -> Call[P]:
-        """Create an element for `enqueue_many`. Raises InvalidArguments if the arguments do not match."""
+    def call(cls: type[Performs[P, Coroutine[Any, Any, T]]], *args: P.args, **kwargs: P.kwargs) -> Call[P, T]: ...
+    @overload
+    @classmethod
+    def call(cls: type[Performs[P, R_co]], *args: P.args, **kwargs: P.kwargs) -> Call[P, R_co]: ...
+    @classmethod
+    def call(cls: type[Performs[P, R_co]], *args: P.args, **kwargs: P.kwargs) -> Any:
+        """Create an element for `enqueue_many`, or a step of a workflow. See `Enqueuer`."""
         return _enqueuer(cls).call(*args, **kwargs)
 
     @overload
@@ -280,7 +286,7 @@ class Job:
     @overload
     @classmethod
     async def aenqueue_many(
-        cls: type[Performs[P, R_co]], calls: Iterable[Call[P] | list[Any] | Long], **how: Unpack[BulkOptions]
+        cls: type[Performs[P, R_co]], calls: Iterable[Call[P, Any] | list[Any] | Long], **how: Unpack[BulkOptions]
     ) -> Jids: ...
     @classmethod
     async def aenqueue_many(cls: type[Any], calls: Iterable[Any], **how: Unpack[BulkOptions]) -> Jids:

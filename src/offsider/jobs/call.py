@@ -1,9 +1,9 @@
-"""The arguments of one job of a bulk push, and their types."""
+"""The arguments of one job, for a bulk push or a workflow, and their types."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Generic, ParamSpec, Protocol, TypedDict, TypeVar
 
@@ -11,6 +11,7 @@ from offsider.core.job_id import JobId
 from offsider.jobs.declared import Declared
 
 P = ParamSpec("P")
+R_co = TypeVar("R_co", covariant=True)
 A_contra = TypeVar("A_contra", contravariant=True)
 B_contra = TypeVar("B_contra", contravariant=True)
 C_contra = TypeVar("C_contra", contravariant=True)
@@ -24,12 +25,17 @@ Long = tuple[Any, Any, Any, Any, Any, *tuple[Any, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Call(Generic[P]):
-    """The result of ``some_job.call(...)``: one element for ``some_job.enqueue_many(...)``."""
+class Call(Generic[P, R_co]):
+    """The result of ``some_job.call(...)``: an element for ``some_job.enqueue_many(...)``, or a step of a workflow.
+
+    Attributes:
+        options: those of ``using``, for a step; a bulk push has its own.
+    """
 
     declared: Declared
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 # The types of tuples in a bulk push: a job that can be called with one, two, three or four positional arguments. A

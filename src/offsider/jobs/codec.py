@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Optional, cast
 
+from offsider.core.arguments import StepResult
 from offsider.core.errors import ConfigurationError, InvalidArguments, InvalidJob
 
 try:
@@ -96,7 +97,7 @@ class _Carrier:
         self._has_times = any(isinstance(part, DateTimeType) for part in parts)
 
     def encode(self, value: Any) -> Any:
-        if self._free:
+        if self._free or isinstance(value, StepResult):
             return value
         try:
             plain = _plain(value)

@@ -130,7 +130,7 @@ class Enqueuer(Generic[P, R_co]):
         self: Takes4[A, B, C, D], calls: Iterable[tuple[A, B, C, D]], **how: Unpack[BulkOptions]
     ) -> Jids: ...
     @overload
-    def enqueue_many(self, calls: Iterable[Call[P] | list[Any] | Long], **how: Unpack[BulkOptions]) -> Jids: ...
+    def enqueue_many(self, calls: Iterable[Call[P, Any] | list[Any] | Long], **how: Unpack[BulkOptions]) -> Jids: ...
     def enqueue_many(
         self,
         calls: Iterable[Any],
@@ -153,10 +153,24 @@ class Enqueuer(Generic[P, R_co]):
         item = self._bulk_item(client, calls, at)
         return client.push_bulk(item, spread_interval=spread_interval, batch_size=batch_size)
 
-    def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[P]:
-        """Create an element for `enqueue_many`. Raises InvalidArguments if the arguments do not match."""
+    @overload
+    def call(self: Enqueuer[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs) -> Call[P, T]: ...
+    @overload
+    def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[P, R_co]: ...
+    def call(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+        """Create an element for `enqueue_many`, or a step of a workflow.
+
+        Raises InvalidArguments if the arguments do not match.
+        """
         self.declared.bind(args, kwargs)
-        return Call(self.declared, args, kwargs)
+        made: Call[..., Any] = Call(self.declared, args, kwargs, self._options)
+        return made
+
+    def item(self, client: Client, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what `Client.build` takes for a push with these arguments. Raises InvalidOptions."""
+        if self.declared.obstacle:
+            self.declared.warn_once()
+        return self._checked(client, self._now_item(args, kwargs))
 
     @overload
     def run_inline(self: Enqueuer[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs) -> T | None: ...
@@ -221,7 +235,9 @@ class Enqueuer(Generic[P, R_co]):
         self: Takes4[A, B, C, D], calls: Iterable[tuple[A, B, C, D]], **how: Unpack[BulkOptions]
     ) -> Jids: ...
     @overload
-    async def aenqueue_many(self, calls: Iterable[Call[P] | list[Any] | Long], **how: Unpack[BulkOptions]) -> Jids: ...
+    async def aenqueue_many(
+        self, calls: Iterable[Call[P, Any] | list[Any] | Long], **how: Unpack[BulkOptions]
+    ) -> Jids: ...
     async def aenqueue_many(
         self,
         calls: Iterable[Any],
@@ -301,8 +317,7 @@ def _own_calls(job: Declared, calls: Iterable[Any]) -> Iterable[Any]:
 
 
 def _own_call(job: Declared, call: Any) -> Any:
-    if isinstance(call, Call):
-        other: Declared = call.declared
-        if other is not job:
-            raise InvalidArguments(f"{job.name}: got a call of another job, {other.name}")
+    given: object = call
+    if isinstance(given, Call) and given.declared is not job:
+        raise InvalidArguments(f"{job.name}: got a call of another job, {given.declared.name}")
     return call

@@ -81,6 +81,7 @@ class JobContext:
         effects: scripts of extensions that run atomically with the script that stores the outcome; extensions add
             them during the run.
         control: lets an extension cancel the run and note its progress; None without one.
+        result: what the job returned; None before.
         is_stopping: returns whether the worker is stopping; read it through `stopping`.
         reach: raises errors in the running job; None outside of a worker.
     """
@@ -101,6 +102,7 @@ class JobContext:
     )
     control: RunControl | None = field(default=None, init=False, repr=False, compare=False)
     effects: tuple[Effect, ...] = field(default=(), init=False, repr=False, compare=False)
+    result: object = field(default=None, init=False, repr=False, compare=False)
     _spent: dict[str, float] | None = field(default=None, init=False, repr=False, compare=False)
     _wrappers: tuple[CoroutineWrapper, ...] = field(default=(), init=False, repr=False, compare=False)
 

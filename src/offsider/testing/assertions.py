@@ -11,7 +11,7 @@ from offsider.testing.modes import current_recorder
 
 
 def assert_enqueued(
-    job: AnyJob | Call[...],
+    job: AnyJob | Call[..., Any],
     /,
     *args: Any,
     queue: str | None = None,
@@ -54,7 +54,7 @@ def assert_enqueued(
 
 
 def assert_not_enqueued(
-    job: AnyJob | Call[...],
+    job: AnyJob | Call[..., Any],
     /,
     *args: Any,
     queue: str | None = None,

@@ -86,7 +86,7 @@ class EnqueuedJob:
         return f"<{self}>"
 
 
-def declared_behind(job: AnyJob | Call[...]) -> Declared | None:
+def declared_behind(job: AnyJob | Call[..., Any]) -> Declared | None:
     """Return the declaration of a job that is declared in Python; None for a name.
 
     Raises:
@@ -100,7 +100,7 @@ def declared_behind(job: AnyJob | Call[...]) -> Declared | None:
     return declared
 
 
-def name_of(job: AnyJob | Call[...]) -> str:
+def name_of(job: AnyJob | Call[..., Any]) -> str:
     """Return the stored name. Raises TypeError as `declared_behind`."""
     if isinstance(job, str):
         return job

@@ -77,7 +77,7 @@ class Expectation:
 
 
 def expect(
-    job: AnyJob | Call[...],
+    job: AnyJob | Call[..., Any],
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
     *,
@@ -104,7 +104,7 @@ def expect(
 
 
 def _stored(
-    job: AnyJob | Call[...], declared: Declared | None, args: Sequence[Any], kwargs: Mapping[str, Any]
+    job: AnyJob | Call[..., Any], declared: Declared | None, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> tuple[list[Any] | None, Mapping[str, Any]]:
     """Return the arguments as a payload stores them; None if none were given, which matches all."""
     if not (args or kwargs or isinstance(job, Call)):

@@ -152,7 +152,7 @@ class Recorder:
     # ----------------------------------------------------------------------------------- assertions
     def assert_enqueued(
         self,
-        job: AnyJob | Call[...],
+        job: AnyJob | Call[..., Any],
         /,
         *args: Any,
         queue: str | None = None,
@@ -174,7 +174,7 @@ class Recorder:
 
     def assert_not_enqueued(
         self,
-        job: AnyJob | Call[...],
+        job: AnyJob | Call[..., Any],
         /,
         *args: Any,
         queue: str | None = None,

@@ -17,12 +17,28 @@ from offsider.ext.batches.doctor import check_batches, families
 from offsider.ext.batches.runs import Runs
 from offsider.ext.batches.runtime import Installed
 from offsider.ext.batches.status import Callback, Status
+from offsider.ext.batches.steps import RESULT
 from offsider.ext.batches.web import make_tab
+from offsider.ext.batches.workflow import Chain, Group, Workflow, chain, chord, group
 
 if TYPE_CHECKING:
     from offsider.config.config import Config
 
-__all__ = ["Batch", "Batches", "Block", "Callback", "Status", "current_batch"]
+__all__ = [
+    "RESULT",
+    "Batch",
+    "Batches",
+    "Block",
+    "Callback",
+    "Chain",
+    "Group",
+    "Status",
+    "Workflow",
+    "chain",
+    "chord",
+    "current_batch",
+    "group",
+]
 
 LEAST_LINGER_SECONDS = 30
 

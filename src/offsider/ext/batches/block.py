@@ -140,17 +140,22 @@ class Block(Collector):
 
     def _store(self, pushes: Sequence[Deferred], *, last: bool) -> None:
         jobs: list[Prepared] = [job for each in pushes for job in each.prepare()]
-        for job in jobs:
-            check_server(self.batch.here, self.batch.bid, job.payload["class"], job.server)
+        self._check(jobs)
         is_real = test_mode.current() is None
         if is_real:
             self.open()
-        client = Clients.of(self.batch.here).blocking
-        replicas = max((each.wait_replicas for each in pushes), default=0)
-        for start in range(0, len(jobs), CHUNK):
-            client.store_prepared(jobs[start : start + CHUNK], replicas)
+        self._send(jobs, max((each.wait_replicas for each in pushes), default=0))
         if last and is_real:
             self.batch.close(self.token)
+
+    def _check(self, jobs: Sequence[Prepared]) -> None:
+        for job in jobs:
+            check_server(self.batch.here, self.batch.bid, job.payload["class"], job.server)
+
+    def _send(self, jobs: Sequence[Prepared], replicas: int) -> None:
+        client = Clients.of(self.batch.here).blocking
+        for start in range(0, len(jobs), CHUNK):
+            client.store_prepared(jobs[start : start + CHUNK], replicas)
 
 
 def check_member(payload: Mapping[str, Any]) -> None:

@@ -24,7 +24,7 @@ from offsider.config.installation import Installation
 from offsider.core.errors import MalformedPayload, RedisFailure, RedisUnavailable, Shutdown
 from offsider.core.outcome import Failed, Rescheduled
 from offsider.core.payload import decode
-from offsider.ext.batches import store
+from offsider.ext.batches import steps, store
 from offsider.ext.batches.block import check_member
 from offsider.ext.batches.runtime import BID, CALLBACK_OF, Installed, lineages
 from offsider.logs.structured import about_here
@@ -89,11 +89,12 @@ class Runs:
             lineage = self._lineage(here, bid, job)
             if job.interrupted_count or job.retry_count is not None:
                 self._abandon(here, lineage, job)
+            lives = Installed.of(self._config).lives(self._config)
+            step = steps.step_of(here, job, bid, lives) if steps.FOLLOWED in payload else None
         except RedisFailure as error:
             self._config.handle_error(error, {"context": "reading the batch of a job", "job": job.payload})
             return Rescheduled(REFUSED_SECONDS, "cannot read its batch")
         if lineage:
-            lives = Installed.of(self._config).lives(self._config)
 
             def head(outcome: Outcome, goes: Destination) -> Sequence[Argument] | None:
                 event = _event(outcome, goes, is_member=is_member)
@@ -101,6 +102,8 @@ class Runs:
                 return None if event is None else (event, job.jid, about, lives.success, lives.dead)
 
             job.effects += (store.outcome(here.redis.keys, lineage, head),)
+            if step is not None:
+                job.effects += (step.effect(),)
         return call_next(job)
 
     def _abandon(self, here: Installation, lineage: store.Lineage, job: JobContext) -> None:
@@ -129,7 +132,7 @@ class Runs:
 
     def _died(self, payload: JobPayload, error: BaseException | None) -> None:
         why = "" if error is None else f": {type(error).__name__}"
-        self._lost(cast("Mapping[str, Any]", payload), why, "")
+        self._lost(cast("Mapping[str, Any]", payload), why, "", steps.FOLLOWED in payload)
 
     def _removed(self, news: JobRemoved) -> None:
         if not any(key in news.raw for key in _KEYS_BYTES):  # most jobs
@@ -138,9 +141,11 @@ class Runs:
             payload = decode(news.raw)
         except MalformedPayload:
             return
-        self._lost(cast("Mapping[str, Any]", payload), f": removed ({news.how})", news.server)
+        is_step, waits = steps.FOLLOWED in payload, news.where == steps.WAITING
+        why = ": a step before it has no result" if waits else f": removed ({news.how})"
+        self._lost(cast("Mapping[str, Any]", payload), why, news.server, is_step and not waits)
 
-    def _lost(self, payload: Mapping[str, Any], why: str, server: str) -> None:
+    def _lost(self, payload: Mapping[str, Any], why: str, server: str, followed: bool) -> None:  # noqa: FBT001
         bid, is_member = _batch_of(payload)
         jid = payload.get("jid")
         if not bid or not isinstance(jid, str):
@@ -153,6 +158,8 @@ class Runs:
                 event = "died" if is_member else "broken"
                 about = f"{payload.get('class')}{why}"
                 here.redis.run(*store.advancing(here.redis.keys, lineage, lives, event, jid, about))
+                if followed:
+                    steps.stop(here, bid, jid)
         except RedisFailure as error:
             self._config.handle_error(error, {"context": "noting a dead job in its batch", "job": payload})
 

@@ -15,6 +15,7 @@ key                 type    contents                                            
 ``b-<bid>-kids``    set     bids of the children
 ``b-<bid>-pkids``   set     bids of the children that the batch waits for
 ``b-<bid>-cbsucc``  set     jids of success callbacks that have not succeeded
+``b-<bid>-steps``   hash    of a workflow, see `steps`                           like a batch with a dead job
 ==================  ======  ===================================================  ==================================
 
 Fields of the hash: ``description``, ``parent``, ``queues`` (of callbacks, JSON), ``tags`` and ``data`` (JSON),
@@ -46,8 +47,10 @@ JOIN = Script("join", _LUA)
 ADVANCE = Script("advance", _LUA)
 FORGET = Script("forget", _LUA)
 INVALIDATE = Script("invalidate", _LUA)
+FOLLOW = Script("follow", _LUA)
 
 OPENED, MISSING, FINISHED, PARENT_FINISHED = 1, 0, -1, -2
+STEPS = "-steps"
 _PARTS = ("", "-jids", "-failed", "-died", "-open", "-pkids", "-cbsucc")
 _MOST_LINEAGES = 10_000
 PAGE = 500
@@ -175,7 +178,7 @@ def forget(redis: Redis, bid: str, parent: str) -> bool:
     """Delete a batch; return whether it existed."""
     keys = redis.keys
     above = [batch_key(keys, parent or bid, part) for part in ("-kids", "-pkids")]
-    names = [batches_key(keys), *above, *(batch_key(keys, bid, part) for part in (*_PARTS, "-kids"))]
+    names = [batches_key(keys), *above, *(batch_key(keys, bid, part) for part in (*_PARTS, "-kids", STEPS))]
     return bool(redis.run(FORGET, names, [bid]))
 
 

@@ -16,9 +16,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from offsider.core.arguments import odd_keys
+from offsider.core.arguments import encode_result
 from offsider.core.errors import OffsiderError, RedisFailure, Skip
-from offsider.core.payload import encode_text
 from offsider.ext.results import store
 from offsider.ext.results.control import Control
 from offsider.ext.results.states import settled
@@ -144,7 +143,7 @@ class Runs:
         if tracking is None or (tracking.keep_result_seconds is None and result is not None):
             return
         try:
-            control.result = _encoded(result, self._rules.result_max_bytes)
+            control.result = encode_result(result, self._rules.result_max_bytes, "result_max_bytes")
         except ValueError as error:
             control.without_result = f"the result of the job cannot be stored: {error}"
             self._here.config.handle_error(
@@ -254,19 +253,3 @@ class RunsService(LoopService):
 
     def wake(self) -> None:
         self._loop.wake()
-
-
-def _encoded(result: object, max_bytes: int) -> bytes:
-    """Return a result as JSON. Raises ValueError if it is not JSON or too large; the message contains no value."""
-    try:
-        raw = encode_text(result).encode("utf-8")
-    except TypeError as error:
-        raise ValueError(f"it is not JSON: {error}") from error
-    except RecursionError as error:
-        raise ValueError("it is nested too deeply for JSON, or contains itself") from error
-    odd = odd_keys(result)
-    if odd:
-        raise ValueError(f"it has a key of type {type(odd[0]).__name__}; JSON keys are strings")
-    if len(raw) > max_bytes:
-        raise ValueError(f"it has {len(raw):,} bytes, over result_max_bytes ({max_bytes:,})")
-    return raw

@@ -202,7 +202,9 @@ class Executor:
     def _find_and_run(self, job: JobContext) -> None:
         if job.declared is None:
             job.declared = registry.find(job.payload["class"])
-        self._middleware(job)
+        result = self._middleware(job)
+        if result is not None:
+            job.result = result
 
     def _perform(self, job: JobContext) -> object:
         declared: Declared = job.declared

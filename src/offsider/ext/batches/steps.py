@@ -1,0 +1,249 @@
+"""Steps of workflows: those that wait for others are kept until these have succeeded.
+
+1. `WaitingSteps` is the block of a workflow. All its jobs are members of one batch. Those that wait for others are not
+   pushed, but kept in the hash ``b-<bid>-steps``, as text that lacks only the results.
+2. The script that writes the success of a step stores its result there, and pushes each step that waits for nothing
+   else. So each is pushed once, whatever is killed. A step that runs twice is settled once.
+3. If a step dies, or ends without a result (`Skip`, `Discard`, expired, removed, cancelled), those after it cannot run:
+   an event tells the extensions, so that their states and the batch know it. The steps stay in the hash: if an operator
+   retries the dead step and it succeeds, they run.
+
+Fields of the hash: ``step:<jid>`` and ``left:<jid>`` (a waiting step, and the number of steps it waits for),
+``next:<jid>`` (who waits for a step, and whether for its result), ``result:<jid>`` (JSON), ``waiting`` (their number).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, cast
+
+from offsider.client.base import take_replicas
+from offsider.client.deferred import Deferred
+from offsider.config import test_mode
+from offsider.core.arguments import StepResult, encode_result
+from offsider.core.errors import InvalidArguments, InvalidOptions
+from offsider.core.job_id import JobId
+from offsider.core.outcome import Succeeded
+from offsider.core.payload import decode, encode, encode_text
+from offsider.ext.batches import store
+from offsider.ext.batches.block import Block
+from offsider.jobs.clients import Clients
+from offsider.jobs.enqueuer import Enqueuer
+from offsider.runtime.events import JobRemoved
+from offsider.storage.effects import Effect
+from offsider.storage.scripts import Argument, Command
+
+if TYPE_CHECKING:
+    from offsider.client.prepared import Prepared
+    from offsider.config.installation import Installation
+    from offsider.core.outcome import Destination, Outcome
+    from offsider.ext.batches.block import Opens
+    from offsider.ext.batches.store import Lives
+    from offsider.jobs.call import Call
+    from offsider.runtime.context import JobContext
+
+RESULT: Any = StepResult("RESULT")
+"""Stands for the result of the step before, in the arguments of ``some_job.call(...)``."""
+
+#: Random, so that no other argument contains it.
+_MARK = "result of another step 6f1c9c1a77e84f0f9d1f0a1ce2b7d5a3"
+#: Payload key of a step that others wait for.
+FOLLOWED = "workflow"
+#: Place of a step that waits, in the event of its removal.
+WAITING = "workflow"
+#: Maximum size of a result that another step takes, as JSON.
+MOST_BYTES = 1_048_576
+CHUNK = 500
+
+
+@dataclass(slots=True)
+class Plan:
+    """A step of a workflow.
+
+    Attributes:
+        name: for messages.
+        after: jids of the steps it waits for.
+        many: it takes a list of their results, not one.
+        followed: others wait for it.
+        takes: its arguments contain `RESULT`.
+        followers: jids of those that wait for it.
+    """
+
+    name: str
+    after: Sequence[str]
+    many: bool
+    followed: bool
+    takes: bool = False
+    followers: list[str] = field(default_factory=list[str])
+
+
+class WaitingSteps(Block):
+    """The pushes of one workflow.
+
+    Args:
+        life_seconds: how long steps may wait.
+    """
+
+    def __init__(self, batch: Opens, life_seconds: int) -> None:
+        super().__init__(batch, autoflush=0)
+        self._life_seconds = life_seconds
+        self._plans: dict[str, Plan] = {}
+
+    def push(self, call: Call[..., Any], plan: Plan) -> JobId[Any]:
+        """Push a step, after those it waits for.
+
+        Raises:
+            InvalidOptions: an option is invalid, or it takes `RESULT` and waits for no step.
+            InvalidArguments: the arguments do not match.
+            BatchSpansServers: it is for another server.
+        """
+        here = self.batch.here
+        client = Clients.of(here).blocking
+        item = Enqueuer[..., Any](call.declared, call.options).item(client, call.args, call.kwargs)
+        stored, replicas = take_replicas(item, 0)
+        push = client.build({name: value for name, value in stored.items() if name not in ("after_commit", "outbox")})
+        payload = cast("dict[str, Any]", push.payload)
+        plan.takes = _mark(payload)
+        if plan.takes and not plan.after:
+            raise InvalidOptions(f"step {plan.name!r} takes RESULT, but waits for no step whose result it could be")
+        if plan.followed:
+            payload[FOLLOWED] = True
+        jid = payload["jid"]
+        self._plans[jid] = plan
+        for before in plan.after:
+            self._plans[before].followers.append(jid)
+        self.add(Deferred(client, [push], replicas))
+        return JobId.at(here, jid)
+
+    def _check(self, jobs: Sequence[Prepared]) -> None:
+        super()._check(jobs)
+        for jid in self._plans.keys() - {job.jid for job in jobs}:
+            raise InvalidOptions(f"client middleware stopped step {self._plans[jid].name!r} of a workflow")
+        for job in jobs:
+            plan = self._plans[job.jid]
+            if plan.after and (job.guarded or job.at is not None):
+                raise InvalidOptions(f"step {plan.name!r} waits for other steps, so it cannot be unique or have a time")
+
+    def _send(self, jobs: Sequence[Prepared], replicas: int) -> None:
+        if test_mode.current() is None:
+            for start in range(0, len(jobs), CHUNK):
+                self._keep(jobs[start : start + CHUNK], {job.jid: job.queue for job in jobs})
+        super()._send([job for job in jobs if not self._plans[job.jid].after], replicas)
+
+    def _keep(self, jobs: Sequence[Prepared], queues: Mapping[str, str]) -> None:
+        here, fields, effects, waiting = self.batch.here, list[Argument](), list[Command](), 0
+        for job in jobs:
+            plan = self._plans[job.jid]
+            if plan.followers:
+                takes = any(self._plans[jid].takes for jid in plan.followers)
+                fields += (f"next:{job.jid}", json.dumps([takes, [[jid, queues[jid]] for jid in plan.followers]]))
+            if plan.after:
+                waiting += 1
+                step = _kept(job, plan, here.settings.wire_version)
+                fields += (f"step:{job.jid}", step, f"left:{job.jid}", len(plan.after))
+                for effect in job.effects:
+                    effects.append(effect.script.by_text(effect.keys, cast("Sequence[Argument]", effect.arguments)))
+        if fields:
+            key = store.batch_key(here.redis.keys, self.batch.bid, store.STEPS)
+            ends: list[Command] = [("HINCRBY", key, "waiting", waiting), ("EXPIRE", key, self._life_seconds)]
+            here.redis.pipeline([("HSET", key, *fields), *ends, *effects])
+
+
+def _mark(payload: dict[str, Any]) -> bool:
+    """Replace `RESULT` among the arguments by plain text; return whether there was one."""
+    args, kwargs = payload["args"], payload.get("kwargs", {})
+    if not any(isinstance(value, StepResult) for value in (*args, *kwargs.values())):
+        return False
+    payload["args"] = [_MARK if isinstance(value, StepResult) else value for value in args]
+    if kwargs:
+        payload["kwargs"] = {name: _MARK if isinstance(value, StepResult) else value for name, value in kwargs.items()}
+    return True
+
+
+def _kept(job: Prepared, plan: Plan, wire: int) -> str:
+    """Return a waiting step as ``follow.lua`` reads it; the script adds the results and ``enqueued_at``."""
+    payload = {name: value for name, value in job.payload.items() if name != "enqueued_at"}
+    text = encode(payload)[:-1].decode()
+    return json.dumps({"parts": text.split(encode_text(_MARK)), "after": plan.after, "many": plan.many, "wire": wire})
+
+
+@dataclass(slots=True)
+class Step:
+    """A running step that others wait for.
+
+    Attributes:
+        here: the worker's server.
+        followers: jid and queue of each waiting step.
+        takes: whether one of them takes the result.
+    """
+
+    here: Installation
+    job: JobContext
+    bid: str
+    lives: Lives
+    followers: Sequence[tuple[str, str]]
+    takes: bool
+    _has_result: bool = False
+
+    def effect(self) -> Effect:
+        keys = self.here.redis.keys
+        names = [store.batch_key(keys, self.bid, store.STEPS), keys.queues]
+        names += [keys.queue(queue) for _, queue in self.followers]
+        return Effect(store.FOLLOW, names, self._arguments, self._settled)
+
+    def _arguments(self, outcome: Outcome, goes: Destination) -> Sequence[Argument] | None:
+        if goes not in ("gone", "dead", "quarantine"):
+            return None
+        text = self._text() if goes == "gone" and isinstance(outcome, Succeeded) else ""
+        self._has_result = bool(text)
+        head: list[Argument] = [self.job.jid, text, self.lives.success]
+        return [*head, *(part for follower in self.followers for part in follower)]
+
+    def _settled(self, _reply: object, _outcome: Outcome) -> None:
+        if not self._has_result:
+            stop(self.here, self.bid, self.job.jid)
+
+    def _text(self) -> str:
+        """Return the result as JSON; empty, after a report, if it is needed and cannot be stored."""
+        if not self.takes:
+            return "null"
+        job = self.job
+        try:
+            return encode_result(job.result, MOST_BYTES, "the limit of workflows").decode()
+        except ValueError as error:
+            problem = InvalidArguments(f"{job.name}: its result cannot be an argument of the next step: {error}")
+            self.here.config.handle_error(problem, {"context": "a workflow", "job": job.payload})
+            return ""
+
+
+def step_of(here: Installation, job: JobContext, bid: str, lives: Lives) -> Step | None:
+    """Return a step whose workflow exists. Raises RedisFailure."""
+    found = here.redis.call("HGET", store.batch_key(here.redis.keys, bid, store.STEPS), f"next:{job.jid}")
+    if found is None:
+        return None
+    takes, followers = json.loads(found)
+    return Step(here, job, bid, lives, followers, takes)
+
+
+def stop(here: Installation, bid: str, jid: str) -> None:
+    """Tell the extensions that the steps after this one cannot run. Raises RedisFailure."""
+    for raw in _after(here, bid, jid):
+        here.config.events.emit("job_removed", JobRemoved(raw, WAITING, "kill", here.server))
+
+
+def _after(here: Installation, bid: str, jid: str) -> Iterator[bytes]:
+    """Yield the waiting steps after this one, at any distance."""
+    key, seen, found = store.batch_key(here.redis.keys, bid, store.STEPS), {jid}, [jid]
+    while True:
+        followed = here.redis.call("HMGET", key, *(f"next:{one}" for one in found))
+        behind = [one for raw in followed if raw for one, _ in json.loads(raw)[1]]
+        found = [one for one in dict.fromkeys(behind) if one not in seen]
+        seen.update(found)
+        if not found:
+            return
+        for raw in here.redis.call("HMGET", key, *(f"step:{one}" for one in found)):
+            if raw is not None:
+                text = "null".join(json.loads(raw)["parts"]) + "}"
+                yield encode(decode(text.encode()))
