@@ -57,7 +57,7 @@ def make_side(monkeypatch) -> Iterator:
     stored: list[Prepared] = []
     jids = iter(f"{number:024x}" for number in range(1000))
     monkeypatch.setattr("offsider.client.preparer.new_jid", lambda: next(jids))
-    monkeypatch.setattr("offsider.client.bulk.new_jid", lambda: "7b170978b317d1162fc0f4c0")
+    monkeypatch.setattr("offsider.client.bulk.new_jids", lambda count: ["7b170978b317d1162fc0f4c0"] * count)
     monkeypatch.setattr("offsider.client.preparer.new_jids", lambda count: ["7b170978b317d1162fc0f4c0"] * count)
     with test_mode.diverted(stored.extend), registry.isolated():
         yield lambda version: Side(version, stored)

@@ -51,6 +51,10 @@ class BaseClient:
         """Run queue resolver and client middleware, check arguments, and encode. None if middleware stopped the job."""
         return self._preparer.prepare(push)
 
+    def prepare_all(self, pushes: Sequence[Push]) -> list[Prepared | None]:
+        """As `prepare`, for several pushes; faster if they differ only in arguments and jid."""
+        return self._preparer.prepare_all(pushes)
+
     def reenqueue(
         self, payload: JobPayload, reason: Literal["schedule", "retry"], *, job: object | None = None
     ) -> Prepared | None:

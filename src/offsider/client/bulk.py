@@ -16,7 +16,7 @@ from offsider.client.prepared import CallLike, DeclaredJob, Prepared
 from offsider.client.preparer import Preparer
 from offsider.client.times import When, due_at
 from offsider.core.errors import InvalidArguments, InvalidOptions
-from offsider.core.payload import JobPayload, new_jid
+from offsider.core.payload import JobPayload, new_jids
 from offsider.runtime.middleware import Push
 
 BATCH_SIZE = 1_000
@@ -68,7 +68,7 @@ class Bulk:
         ahead: list[Any] = []
         while calls := [*ahead, *islice(self.calls, self.batch_size - len(ahead))]:
             arguments = [self._arguments(call) for call in calls]
-            pushes = [] if are_alike(arguments) else [self._push(*pair, now) for pair in arguments]
+            pushes = [] if are_alike(arguments) else self._pushes(arguments, now)
             if self.timed_singly:  # report surplus times before the last batch is stored
                 ahead = list(islice(self.calls, 1))
                 self._refuse_times_left(ahead)
@@ -77,16 +77,20 @@ class Bulk:
 
     def _are_alike(self, preparer: Preparer, arguments: list[Arguments]) -> bool:
         """Whether the jobs differ only in positional arguments and jid."""
-        if self.is_timed or self.jid is not None or not preparer.passes_unchanged:
+        if self.is_timed or self.jid is not None or not preparer.can_be_template(self.template):
             return False
-        return not any(kwargs for _, kwargs in arguments) and not preparer.needs_each(self.template)
+        return not any(kwargs for _, kwargs in arguments)
 
-    def _push(self, args: list[Any], kwargs: dict[str, Any], now: float) -> Push:
+    def _pushes(self, arguments: list[Arguments], now: float) -> list[Push]:
+        jids = new_jids(len(arguments)) if self.jid is None else [self.jid]
+        return [self._push(*pair, jid, now) for pair, jid in zip(arguments, jids, strict=True)]
+
+    def _push(self, args: list[Any], kwargs: dict[str, Any], jid: str, now: float) -> Push:
         payload = cast(JobPayload, dict(self.template.payload))
         payload["args"] = args
         if kwargs:
             payload["kwargs"] = kwargs
-        payload["jid"] = self.jid or new_jid()
+        payload["jid"] = jid
         tags = payload.get("tags")
         if tags is not None:
             payload["tags"] = list(tags)  # middleware may tag a single job

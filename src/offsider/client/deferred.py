@@ -16,7 +16,7 @@ class StoresPushes(Protocol):
 
     installation: Installation
 
-    def prepare(self, push: Push) -> Prepared | None: ...
+    def prepare_all(self, pushes: Sequence[Push]) -> list[Prepared | None]: ...
     def store_all(self, pushes: Sequence[Push], wait_replicas: int = 0) -> list[str | None]: ...
 
 
@@ -50,11 +50,9 @@ class Deferred:
         """See `offsider.config.outbox.PendingPushes`."""
         test_mode.waiting.discard(self)
         if self._prepared is None:
-            jobs = [self._prepare(push) for push in self.pushes]
+            for push in self.pushes:
+                push.server = push.server or self.installation.server
+            jobs = self._client.prepare_all(self.pushes)
             self.jids = [None if job is None else job.jid for job in jobs]
             self._prepared = [job for job in jobs if job is not None]
         return self._prepared
-
-    def _prepare(self, push: Push) -> Prepared | None:
-        prepared = self._client.prepare(push)
-        return prepared and prepared._replace(server=prepared.server or self.installation.server)

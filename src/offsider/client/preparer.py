@@ -34,6 +34,7 @@ from offsider.core.payload import JobPayload, check_nesting, encode, new_jid, ne
 from offsider.logs.structured import about_payload
 from offsider.runtime.middleware import ClientChain, Push
 from offsider.runtime.propagation import stamps
+from offsider.storage.effects import Effect
 
 logger = logging.getLogger("offsider")
 
@@ -98,15 +99,22 @@ class Preparer:
         """Whether there is neither a queue resolver nor client middleware."""
         return self.config.queue_resolver is None and not len(self._middleware)
 
-    def needs_each(self, template: Push) -> bool:
-        """Whether the push guard or `push_effects` must see each job."""
+    def can_be_template(self, push: Push) -> bool:
+        """Whether `prepare_alike` can prepare jobs like this: nothing has to see each of them but `push_effects`."""
         guard = self.config.push_guard
-        if guard is not None and guard.concerns(template):
-            return True
-        return any(entry.concerns(template) for entry in self.config.push_effects)
+        return self.passes_unchanged and not (guard is not None and guard.concerns(push))
 
-    def prepare_alike(self, template: Push, calls: Sequence[list[Any]]) -> list[Prepared]:
-        """Prepare jobs for their queue that differ only in arguments and jid. Requires ``passes_unchanged``.
+    def prepare_all(self, pushes: Sequence[Push]) -> list[Prepared | None]:
+        """Prepare pushes as `prepare` does, faster if they differ only in arguments and jid."""
+        if len(pushes) > 1 and _are_alike(pushes) and self.can_be_template(pushes[0]):
+            jids = [push.payload.get("jid", "") for push in pushes]
+            return [*self.prepare_alike(pushes[0], [push.payload["args"] for push in pushes], jids)]
+        return [self.prepare(push) for push in pushes]
+
+    def prepare_alike(
+        self, template: Push, calls: Sequence[list[Any]], jids: Sequence[str] | None = None
+    ) -> list[Prepared]:
+        """Prepare jobs for their queue that differ only in arguments and jid. Requires `can_be_template`.
 
         Raises:
             InvalidJob: as `prepare`.
@@ -116,18 +124,26 @@ class Preparer:
         _set_expiry(shared, self.config.clock.now())
         self._encode(cast(JobPayload, shared))
         self._check_own_keys(cast(JobPayload, shared))
-        bytes_of, job, queue = PayloadTemplate(shared), template.job, shared["queue"]
+        bytes_of, job, queue, server = PayloadTemplate(shared), template.job, shared["queue"], template.server
+        entries = [entry for entry in self.config.push_effects if entry.concerns(template)]
+        push = Push(payload=template.payload, reason="push", job=job, server=server)
         jobs: list[Prepared] = []
-        for args, jid in zip(calls, new_jids(len(calls)), strict=True):
+        for args, jid in zip(calls, jids or new_jids(len(calls)), strict=True):
             payload = cast(JobPayload, {**shared, "args": args, "jid": jid})
             if are_plain(args):  # most jobs: nothing to check, and nothing that cannot be encoded
                 raw = bytes_of.fill(args, jid)
             else:
                 self._check_arguments(payload, job)
                 raw = self._fill(bytes_of, payload)
+            effects: Sequence[Effect] = ()
+            if entries:
+                push.payload, keys = payload, len(payload)
+                effects = [effect for entry in entries for effect in entry.effects(push, None)]
+                if len(payload) > keys:
+                    raw = self._encode(payload)
             if len(raw) > SMALL_BYTES:
                 raw = self._large.looked_at(payload, raw, job)
-            jobs.append(Prepared(payload, raw, queue, None, server=template.server))
+            jobs.append(Prepared(payload, raw, queue, None, server=server, effects=effects))
         return jobs
 
     def reenqueue(
@@ -398,3 +414,17 @@ def _unsafe_argument(payload: JobPayload, declared: object | None) -> tuple[str,
         if unsafe is not None:
             return name, unsafe
     return None
+
+
+def _are_alike(pushes: Sequence[Push]) -> bool:
+    """Return whether the pushes differ only in positional arguments and jid."""
+    first = pushes[0]
+    if "at" in first.payload or "kwargs" in first.payload or "jid" not in first.payload:
+        return False
+    return all(
+        push.job is first.job
+        and push.server == first.server
+        and push.reason == "push"
+        and push.payload == {**first.payload, "args": push.payload.get("args"), "jid": push.payload.get("jid")}
+        for push in pushes
+    )

@@ -138,7 +138,7 @@ class Client(BaseClient):
 
     def store_all(self, pushes: Sequence[Push], wait_replicas: int = 0) -> list[str | None]:
         """As `store`, for the pushes of one job in one round trip; returns their jids."""
-        batch = [self.prepare(push) for push in pushes]
+        batch = self.prepare_all(pushes)
         stopped = self.store_prepared([job for job in batch if job is not None], wait_replicas)
         return [None if job is None or job.jid in stopped else job.jid for job in batch]
 

@@ -4,14 +4,16 @@
    the same script removes the job from its private list. A void run has no effects.
 2. `joined` combines a script with the effects of its jobs. Each combination is composed once. A script without
    effects is sent unchanged.
-3. A failed effect does not prevent the outcome from being written, or the job from being stored: its error becomes its
+3. Effects of several jobs with the same keys and ``common`` arguments, the same objects, run as one call. `placed` puts
+   them next to each other; their order among other effects is not promised.
+4. A failed effect does not prevent the outcome from being written, or the job from being stored: its error becomes its
    reply.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
@@ -24,7 +26,7 @@ ArgumentsOf: TypeAlias = "Callable[[Outcome, Destination], Sequence[Argument] | 
 """Returns the arguments of an effect for an outcome and where the job goes; None if the effect does not apply."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)  # not frozen: a frozen one takes three times as long to create
 class Effect:
     """A script that an extension runs with the outcome of a job, declared in ``job.effects`` during the run; or with a
     push, see `offsider.config.push_effects`.
@@ -32,6 +34,9 @@ class Effect:
     Attributes:
         script: returns a number, or nothing.
         arguments: for an outcome also a function, for example `at_end`.
+        common: arguments before ``arguments``. If it is not None, effects with the same ``keys`` and ``common`` run as
+            one call: the script receives ``common``, and then the arguments of each, which have the same number. They
+            wait a few milliseconds for those of other short jobs.
         done: called after the outcome was written, with the script's reply and the outcome of the run. The reply is
             None if it was lost or the script failed. Not called for a void run, and not for a push.
     """
@@ -40,13 +45,14 @@ class Effect:
     keys: Sequence[str]
     arguments: Sequence[Argument] | ArgumentsOf = ()
     done: Callable[[Any, Outcome], None] | None = None
+    common: Sequence[Argument] | None = None
 
     def applied(self, outcome: Outcome, goes: Destination) -> Effect | None:
         """Return the effect with its arguments for this outcome; None if it does not apply."""
         if not callable(self.arguments):
             return self
         arguments = self.arguments(outcome, goes)
-        return None if arguments is None else replace(self, arguments=arguments)
+        return None if arguments is None else Effect(self.script, self.keys, arguments, self.done, self.common)
 
 
 def at_end(*arguments: Argument) -> ArgumentsOf:
@@ -54,8 +60,22 @@ def at_end(*arguments: Argument) -> ArgumentsOf:
     return lambda _, goes: arguments if goes in ("gone", "dead") else None
 
 
+def are_urgent(effects: Iterable[Effect]) -> bool:
+    """Return whether the outcome is written before its thread starts another job, which may need a freed slot."""
+    return any(effect.common is None for effect in effects)
+
+
 Placed: TypeAlias = "Sequence[tuple[int, Effect]]"
 """Effects, each with the index of its job in the script, from 0."""
+
+
+def placed(jobs: Iterable[Sequence[Effect]]) -> Placed:
+    """Return the effects of jobs, those that can run as one call next to each other."""
+    found = [(place, effect) for place, effects in enumerate(jobs) for effect in effects]
+    if any(effect.common is not None for _, effect in found):
+        found.sort(key=lambda one: 0 if one[1].common is None else id(one[1].keys))
+    return found
+
 
 #: A script returns 1 or 0; or a list of these for its jobs; or (`ack_and_claim`) a list that starts with the indexes of
 #: missing jobs; or (push guards) nothing, or a string for each job, empty if the job is stored.
@@ -82,15 +102,21 @@ elseif written then
 end
 local replies = {{}}
 while at <= #ARGV do
-  local place, effect, keys, arguments = tonumber(ARGV[at]), tonumber(ARGV[at + 1]), ARGV[at + 2], ARGV[at + 3]
-  local reply = false
-  if not gone[place] then
+  local effect, keys, jobs, own, common = tonumber(ARGV[at]), ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4]
+  local arguments, here, reply = part(ARGV, at + 5, common), {{}}, false
+  at = at + 5 + common
+  for job = 1, jobs do
+    here[job] = not gone[tonumber(ARGV[at])]
+    for i = at + 1, here[job] and at + own or 0 do arguments[#arguments + 1] = ARGV[i] end
+    reply, at = reply or here[job], at + 1 + own
+  end
+  if reply then
     local succeeded
-    succeeded, reply = pcall(effects[effect], part(KEYS, key, keys), part(ARGV, at + 4, arguments))
+    succeeded, reply = pcall(effects[effect], part(KEYS, key, keys), arguments)
     if not succeeded then reply = type(reply) == 'table' and reply.err or tostring(reply) end
   end
-  replies[#replies + 1] = reply or false
-  key, at = key + keys, at + 4 + arguments
+  for job = 1, jobs do replies[#replies + 1] = here[job] and reply or false end
+  key = key + keys
 end
 return {{written or false, replies}}
 """
@@ -108,10 +134,19 @@ def joined(script: Script, keys: Sequence[str], arguments: Sequence[Argument], e
     scripts = sorted({effect.script for _, effect in effects}, key=lambda one: (one.name, one.sha))
     all_keys = [*keys]
     all_arguments: list[Argument] = [len(keys), len(arguments), *arguments]
+    last, jobs_at, jobs = None, 0, 0
     for place, effect in effects:
         own = cast("Sequence[Argument]", effect.arguments)
-        all_keys += effect.keys
-        all_arguments += (place + 1, scripts.index(effect.script) + 1, len(effect.keys), len(own), *own)
+        if last is not None and effect.common is last.common and effect.keys is last.keys:
+            jobs += 1
+            all_arguments[jobs_at] = jobs
+        else:
+            last, jobs_at, jobs = effect if effect.common is not None else None, len(all_arguments) + 2, 1
+            common = effect.common or ()
+            all_keys += effect.keys
+            numbers = (scripts.index(effect.script) + 1, len(effect.keys), jobs, len(own), len(common))
+            all_arguments += (*numbers, *common)
+        all_arguments += (place + 1, *own)
     return _composed(script, *scripts), all_keys, all_arguments
 
 
@@ -137,4 +172,7 @@ class Together:
 
 def run_alone(redis: RunsScripts, effects: Sequence[Effect]) -> list[Any]:
     """Run effects separately, for an outcome that no script writes. Returns their replies."""
-    return [redis.run(one.script, one.keys, cast("Sequence[Argument]", one.arguments)) for one in effects]
+    return [
+        redis.run(one.script, one.keys, [*(one.common or ()), *cast("Sequence[Argument]", one.arguments)])
+        for one in effects
+    ]

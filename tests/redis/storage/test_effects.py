@@ -6,7 +6,7 @@ import pytest
 
 from offsider.core.errors import Fenced
 from offsider.storage import quarantine, scripts, working
-from offsider.storage.effects import Effect, Together, run_alone
+from offsider.storage.effects import Effect, Together, placed, run_alone
 from offsider.storage.pipelined import Pipelined
 from offsider.storage.redis import Redis, RedisSettings
 from offsider.storage.scripts import Script
@@ -78,6 +78,52 @@ def test_effects_of_several_jobs_in_one_round_trip(pool, raw_redis, claimed):
     assert result.replies == [1, None, 101, None]
     assert (result.gone, result.claimed, result.paused, result.refused) == ([1], [("q", b"next")], frozenset(), "")
     assert (raw_redis.get("counter"), raw_redis.get("note")) == (b"101", b"1")
+
+
+#: Appends its arguments to a list, in one call.
+APPEND = Script(
+    "append", source="#!lua flags=allow-oom\nreturn redis.call('RPUSH', KEYS[1], table.concat(ARGV, ' '))\n"
+)
+
+
+def test_effects_with_the_same_keys_and_common_arguments_run_as_one_call(pool, raw_redis, claimed):
+    claimed(b"a", b"c", b"d")
+    keys, others, common = ["list"], ["others"], ("common", 7)
+
+    def append(number, to=keys):
+        return Effect(APPEND, to, (number, "x"), common=common)
+
+    jobs = [[add(1), append(1)], [append(2)], [append(3, others), append(4)], [add(10), append(5)]]
+    effects = placed(jobs)
+    assert sorted(place for place, _ in effects) == [0, 0, 1, 2, 2, 3, 3]
+    finished = [("q", raw) for raw in (b"a", b"gone", b"c", b"d")]
+    result = working.ack_and_claim(pool, OWNER, [], 0, finished, effects=effects)
+    replies = {
+        (place, effect.script.name, *effect.keys): reply
+        for (place, effect), reply in zip(effects, result.replies, strict=True)
+    }
+    assert replies == {
+        (0, "add", "counter"): 1,
+        (3, "add", "counter"): 11,
+        (0, "append", "list"): 1,
+        (1, "append", "list"): None,
+        (2, "append", "list"): 1,
+        (3, "append", "list"): 1,
+        (2, "append", "others"): 1,
+    }
+    assert raw_redis.lrange("list", 0, -1) == [b"common 7 1 x 4 x 5 x"]
+    assert raw_redis.lrange("others", 0, -1) == [b"common 7 3 x"]
+
+
+def test_effects_with_common_arguments_of_missing_jobs_do_not_run(pool, raw_redis):
+    effects = [(place, Effect(APPEND, (), (), common=())) for place in range(2)]
+    result = working.ack_and_claim(pool, OWNER, [], 0, [("q", b"a"), ("q", b"b")], effects=effects)
+    assert result.replies == [None, None]
+
+
+def test_common_arguments_come_first_in_an_effect_that_runs_alone(pool, raw_redis):
+    assert run_alone(pool, [Effect(APPEND, ["list"], ("own",), common=("common",))]) == [1]
+    assert raw_redis.lrange("list", 0, -1) == [b"common own"]
 
 
 def test_an_effect_that_fails_does_not_keep_the_outcome_from_being_written(pool, raw_redis, claimed):

@@ -89,6 +89,46 @@ def test_the_quick_way_of_jobs_that_are_alike_stores_what_a_push_each_would(clie
     assert [decode(job.raw) for job in quick] == [job.payload for job in quick]
 
 
+@pytest.mark.parametrize("custom", [{}, {"at": 60}, {"tags": ["a"]}])
+def test_jobs_after_a_commit_are_stored_like_others(client, config, stored, custom):
+    args = [[1, "two", 3], [], [[{"deep": ["é"]}], "naïve", 1.5]]
+    client.push_bulk({"class": "X", "args": args, **custom})
+    waiting = []
+    config.after_commit = waiting.append
+    jids = client.push_bulk({"class": "X", "args": args, **custom})
+    for store in waiting:
+        store()
+    assert [job.jid for job in stored[3:]] == jids
+    assert [job.at for job in stored[3:]] == [job.at for job in stored[:3]]
+    assert [job.raw.replace(job.jid.encode(), b"") for job in stored[:3]] == [
+        job.raw.replace(job.jid.encode(), b"") for job in stored[3:]
+    ]
+
+
+class Numbers:
+    """Effects that count the jobs and number them."""
+
+    count = 0
+
+    def concerns(self, push):
+        return push.payload["class"] == "X"
+
+    def effects(self, push, at):
+        self.count += 1
+        if self.count > 1:
+            push.payload["number"] = self.count
+        return [push.payload["jid"]]
+
+
+def test_effects_see_each_job_and_may_add_keys(client, config, stored):
+    config.push_effects.append(Numbers())
+    client.push_bulk({"class": "X", "args": [[1], [2], [3]]})
+    client.push_bulk({"class": "Y", "args": [[1], [2]]})
+    assert [job.effects for job in stored] == [[job.jid] for job in stored[:3]] + [(), ()]
+    assert [job.payload.get("number") for job in stored] == [None, 2, 3, None, None]
+    assert [decode(job.raw) for job in stored] == [job.payload for job in stored]
+
+
 def test_jobs_with_and_without_keyword_only_arguments_go_in_one_batch(client, stored):
     with registry.isolated():
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
 from offsider.config.installation import Installation
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from offsider.config.config import Config
     from offsider.core.outcome import Destination, Outcome
     from offsider.core.payload import JobPayload
+    from offsider.ext.batches.store import Lives
     from offsider.runtime.context import JobContext
     from offsider.runtime.events import JobRemoved
     from offsider.runtime.middleware import Push
@@ -51,7 +53,11 @@ class Joins:
     """The effects of pushes: members join their batch."""
 
     def __init__(self, config: Config) -> None:
-        self._config = config
+        @lru_cache(1_000)
+        def keys_of(server: str, bid: str) -> Sequence[str]:
+            return store.join_keys(Installation.of(config, server).redis.keys, bid)
+
+        self._keys_of = keys_of
 
     def concerns(self, push: Push) -> bool:
         return BID in push.payload
@@ -63,7 +69,7 @@ class Joins:
         if not isinstance(bid, str) or not isinstance(jid, str):
             return ()
         check_member(payload)
-        return [store.joining(Installation.of(self._config, push.server).redis.keys, bid, jid)]
+        return [store.joining(self._keys_of(push.server, bid), jid)]
 
 
 class Runs:
@@ -71,6 +77,8 @@ class Runs:
 
     def __init__(self, config: Config) -> None:
         self._config = config
+        # Of the worker, whose configuration is frozen when its first job runs.
+        self._worker: tuple[Installation, Lives] | None = None
 
     def install(self) -> None:
         self._config.push_effects.append(Joins(self._config))
@@ -84,24 +92,27 @@ class Runs:
         bid, is_member = _batch_of(payload)
         if not bid or not job.process:
             return call_next(job)
-        here = Installation.of(self._config)
+        if self._worker is None:
+            self._worker = Installation.of(self._config), Installed.of(self._config).lives(self._config)
+        here, lives = self._worker
         try:
             lineage = self._lineage(here, bid, job)
             if job.interrupted_count or job.retry_count is not None:
                 self._abandon(here, lineage, job)
-            lives = Installed.of(self._config).lives(self._config)
             step = steps.step_of(here, job, bid, lives) if steps.FOLLOWED in payload else None
         except RedisFailure as error:
             self._config.handle_error(error, {"context": "reading the batch of a job", "job": job.payload})
             return Rescheduled(REFUSED_SECONDS, "cannot read its batch")
         if lineage:
 
-            def head(outcome: Outcome, goes: Destination) -> Sequence[Argument] | None:
+            def arguments(outcome: Outcome, goes: Destination) -> Sequence[Argument] | None:
                 event = _event(outcome, goes, is_member=is_member)
+                if event == "succeeded":  # most runs
+                    return event, job.jid, ""
                 about = f"{job.name}: {type(outcome.error).__name__}" if isinstance(outcome, Failed) else job.name
-                return None if event is None else (event, job.jid, about, lives.success, lives.dead)
+                return None if event is None else (event, job.jid, about)
 
-            job.effects += (store.outcome(here.redis.keys, lineage, head),)
+            job.effects += (store.outcome(here.redis.keys, lineage, lives, arguments),)
             if step is not None:
                 job.effects += (step.effect(),)
         return call_next(job)

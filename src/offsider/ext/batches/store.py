@@ -29,11 +29,10 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
 from itertools import islice
-from typing import Any, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from offsider.storage.effects import ArgumentsOf, Effect
 from offsider.storage.hashes import texts
@@ -56,8 +55,7 @@ _MOST_LINEAGES = 10_000
 PAGE = 500
 
 
-@dataclass(frozen=True, slots=True)
-class Level:
+class Level(NamedTuple):
     """A batch of a `Lineage`: its bid, and the queues of its callbacks."""
 
     bid: str
@@ -68,8 +66,7 @@ class Level:
 Lineage: TypeAlias = tuple[Level, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Lives:
+class Lives(NamedTuple):
     """How long a batch is kept, in seconds: in general, after its success, and after a job of it died."""
 
     batch: int
@@ -111,37 +108,34 @@ class Lineages:
         return (Level(bid, tuple(json.loads(queues))), *(self.of(parent.decode()) if parent else ()))
 
 
-def joining(keys: Keys, bid: str, jid: str) -> Effect:
-    """Return the effect of a push that adds the job to its batch."""
-    return Effect(JOIN, [batch_key(keys, bid), batch_key(keys, bid, "-jids")], [jid])
+def join_keys(keys: Keys, bid: str) -> Sequence[str]:
+    """Return the keys of ``join.lua``."""
+    return batch_key(keys, bid), batch_key(keys, bid, "-jids")
+
+
+def joining(keys: Sequence[str], jid: str) -> Effect:
+    """Return the effect of a push that adds the job to its batch; ``keys`` is one object for all its members."""
+    return Effect(JOIN, keys, (jid,), None, ())
 
 
 def advancing(keys: Keys, lineage: Lineage, lives: Lives, event: str, jid: str, about: str = "") -> Call:  # noqa: PLR0917 - those of the script
     """Return the call of ``advance.lua``."""
-    names, levels = _places(keys, lineage)
-    return ADVANCE, names, [event, jid, about, lives.success, lives.dead, *levels]
+    names, common = _common(keys.prefix, lineage, lives)
+    return ADVANCE, names, [*common, event, jid, about]
 
 
-def outcome(keys: Keys, lineage: Lineage, head: ArgumentsOf) -> Effect:
-    """Return the effect of a member's or callback's outcome; ``head`` returns its first five arguments."""
-    names, levels = _places(keys, lineage)
-
-    def arguments(outcome: Any, goes: Any) -> Sequence[Argument] | None:
-        first = head(outcome, goes)
-        return None if first is None else [*first, *levels]
-
-    return Effect(ADVANCE, names, arguments)
-
-
-def _places(keys: Keys, lineage: Lineage) -> tuple[Sequence[str], Sequence[Argument]]:
-    return _places_of(keys.prefix, lineage)
+def outcome(keys: Keys, lineage: Lineage, lives: Lives, arguments: ArgumentsOf) -> Effect:
+    """Return the effect of a member's or callback's outcome; ``arguments`` returns event, jid, and class and error."""
+    names, common = _common(keys.prefix, lineage, lives)
+    return Effect(ADVANCE, names, arguments, common=common)
 
 
 @lru_cache(1_000)
-def _places_of(prefix: str, lineage: Lineage) -> tuple[tuple[str, ...], tuple[Argument, ...]]:
-    """Return the keys and the last arguments of ``advance.lua``, the same for all members."""
+def _common(prefix: str, lineage: Lineage, lives: Lives) -> tuple[Sequence[str], Sequence[Argument]]:
+    """Return the keys and first arguments of ``advance.lua``, the same for all members."""
     keys = Keys(prefix)
-    names, levels = [batches_key(keys), keys.queues], list[Argument]()
+    names = [batches_key(keys), keys.queues]
+    levels: list[Argument] = [lives.success, lives.dead, len(lineage)]
     for level in lineage:
         start = batch_key(keys, level.bid)
         names += [start + part for part in _PARTS]

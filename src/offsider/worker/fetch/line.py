@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from offsider.core.errors import Fenced, RedisFailure, RedisRefused, RedisUnavailable
 from offsider.storage import working
+from offsider.storage.effects import placed
 from offsider.storage.pipelined import Pipelined
 from offsider.worker.fetch.prefetch_size import PrefetchSize
 
@@ -280,12 +281,7 @@ class Line:
         # Before a comparison nothing is acknowledged: the server may have executed the acknowledgement already.
         finished = () if self._state.reconciler.due else self._state.unacknowledged.take(owner)
         self._note_rate(finished)
-        effects = [
-            (place, effect)
-            for place, one in enumerate(finished)
-            if one.disposition.effects
-            for effect in one.disposition.effects
-        ]
+        effects = placed([one.disposition.effects for one in finished])
         return Request(owner, finished, order, limit, time.monotonic(), leading, effects)
 
     def _answered(self, request: Request, ask: Callable[[], ClaimReply], *, timed: bool = True) -> ClaimReply:

@@ -50,6 +50,7 @@ from typing import TYPE_CHECKING
 
 from offsider.core.errors import RedisFailure
 from offsider.storage import working
+from offsider.storage.effects import are_urgent
 from offsider.worker import outage
 from offsider.worker.disposition import Disposition, Done
 from offsider.worker.fetch.acknowledger import Acknowledger
@@ -110,8 +111,8 @@ class ReliableFetcher(Fetcher):
         if type(disposition) is Done and disposition.died is None and unit.run is not None:
             finished = Finished(unit, disposition)
             self._unacknowledged.unsent.append(finished)
-            # Effects are not delayed: another job may need the slot that one of them frees.
-            if disposition.effects or unit.run.duration_seconds >= self._merged_below:
+            urgent = disposition.effects and are_urgent(disposition.effects)
+            if urgent or unit.run.duration_seconds >= self._merged_below:
                 self._acknowledger.send_off(finished)
             elif not self._ticker.ticking:
                 self._ticker.wake()

@@ -95,7 +95,9 @@ class Settlement:
             else:
                 if applied is not None:
                     chosen.append(applied)
-        return replace(disposition, effects=chosen) if chosen else disposition
+        if not chosen:
+            return disposition
+        return Done(effects=chosen) if disposition is _DONE else replace(disposition, effects=chosen)
 
     def _decide(self, unit: UnitOfWork, run: Run) -> Disposition:  # noqa: C901, PLR0911 - one case for each outcome
         match run.outcome:
