@@ -84,7 +84,10 @@ def _configured(redis_url: str, pushing: threading.RLock):
 def _replace_backends(pushing: threading.RLock) -> None:
     from django.db import transaction
 
+    from offsider.config.installation import Installation
     from offsider.django.task_backend import TaskBackend
+
+    redis = Installation.of().redis
 
     class WithPriorities(TaskBackend):
         def __init__(self, alias, params):
@@ -100,6 +103,8 @@ def _replace_backends(pushing: threading.RLock) -> None:
             self.results = []
 
         def clear(self):
+            for result in self.results:
+                redis.call("DEL", f"offsider:task:{result.id}")
             self.results.clear()
 
         def enqueue(self, task, args, kwargs):
@@ -126,7 +131,11 @@ def _replace_backends(pushing: threading.RLock) -> None:
         return results[jid]
 
     class Run(WithPriorities):
-        """Instead of Django's immediate backend: returns the result that the worker has."""
+        """Instead of Django's immediate backend: returns the result that the worker has, and stores none."""
+
+        def __init__(self, alias, params):
+            super().__init__(alias, params)
+            self.kept_seconds, self.supports_get_result = 0, False
 
         def _queue_of(self, task):
             return "run"

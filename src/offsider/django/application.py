@@ -15,6 +15,7 @@ from django.utils.module_loading import import_string
 from offsider.config.config import Config
 from offsider.config.django_settings import TABLE
 from offsider.django.connections import connections_of_a_job
+from offsider.django.task_results import TaskResults
 from offsider.django.transactions import after_commit
 from offsider.ext.outbox import Outbox
 from offsider.jobs import registry
@@ -38,6 +39,7 @@ def configure(config: Config) -> None:
     config.after_commit = after_commit  # pyright: ignore[reportAttributeAccessIssue]  # a decorator without types
     for alias in getattr(settings, "TASKS", {}).values():  # of django.tasks: ours declares its job
         import_string(alias["BACKEND"])
+    TaskResults(config).install()
     if "outbox" in table or any(job.outbox for job in registry.all_jobs()):
         outbox = table.get("outbox", False)
         config.use(Outbox(DjangoSource("default" if isinstance(outbox, bool) else outbox), default=bool(outbox)))

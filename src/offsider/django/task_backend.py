@@ -3,7 +3,9 @@
 The same code serves ``django.tasks`` (Django 6) and its backport ``django_tasks``.
 
 1. `TaskBackend.enqueue` pushes one job, ``offsider.django.task``, with the path and the arguments of the task.
-2. A worker looks the path up in the modules that the application has imported. It never imports a module because a
+2. The script that stores the job also stores the state of the task, and so do the start and the end of a run
+   (`task_results`). `TaskBackend.get_result` reads it.
+3. A worker looks the path up in the modules that the application has imported. It never imports a module because a
    payload names it, and runs nothing but tasks.
 """
 
@@ -12,10 +14,10 @@ The same code serves ``django.tasks`` (Django 6) and its backport ``django_tasks
 from __future__ import annotations
 
 import inspect
+import json
 import sys
-import traceback
 from collections.abc import Coroutine, Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import cached_property
 from importlib import import_module
 from importlib.util import find_spec
@@ -30,7 +32,8 @@ from django.utils import timezone
 from offsider.config.default import default_config
 from offsider.core.errors import ConfigurationError, InvalidOptions, OffsiderError, UnknownJob
 from offsider.core.options import check_queue_name, wire_options
-from offsider.core.payload import JobPayload, new_jid, read_stamp
+from offsider.core.payload import JobPayload, new_jid
+from offsider.django import task_results
 from offsider.django.connections import connections_of_a_job
 from offsider.jobs.clients import async_client_for, client_for
 from offsider.jobs.declared import check_all_options
@@ -47,28 +50,27 @@ except ImportError as error:
     ) from error
 _BaseTaskBackend: Any = import_module(f"{_PACKAGE}.backends.base").BaseTaskBackend
 _signals = import_module(f"{_PACKAGE}.signals")
+_DoesNotExist: Any = import_module(f"{_PACKAGE}.exceptions").TaskResultDoesNotExist
 
-#: The name of the job that runs tasks.
-NAME = "offsider.django.task"
-#: The key of ``OPTIONS`` that is not an option of a push.
-PRIORITIES = "priorities"
+#: The keys of ``OPTIONS`` that are no options of a push.
+PRIORITIES, RESULT_SECONDS = "priorities", "result_seconds"
 #: Options of a push that are not stored in the payload.
 _UNSTORED = ("after_commit", "wait_replicas", "server")
 
 
 class ReturnValueError(OffsiderError, TypeError):
-    """A task returned a value that is not JSON. It has done its work, so it is not retried."""
+    """A task returned a value that is not JSON, or too large. It has done its work, so it is not retried."""
 
 
 class TaskBackend(_BaseTaskBackend):
     """Runs the tasks of an alias of ``TASKS`` in the workers of offsider.
 
-    ``OPTIONS`` has the options of a push, such as ``{"retry": 5, "after_commit": False}``, and ``priorities``: the
-    lowest priority of each queue, such as ``{10: "high", -100: "low"}``. Tasks of priority 0, and without
-    ``priorities`` all tasks, are pushed to their ``queue_name``.
+    ``OPTIONS`` has the options of a push, such as ``{"retry": 5, "after_commit": False}``, and two others.
+    ``priorities`` is the lowest priority of each queue, such as ``{10: "high", -100: "low"}``: tasks of priority 0, and
+    without ``priorities`` all tasks, are pushed to their ``queue_name``. ``result_seconds`` is how long a result is
+    kept after the end of its task, by default a day; with 0 no results are stored.
 
-    A failed task is retried as any job. Its status is ``FAILED`` after the last retry. Results are not stored, so
-    ``get_result`` raises NotImplementedError.
+    A failed task is retried as any job; its status is ``READY`` until then, and ``FAILED`` after the last retry.
     """
 
     supports_defer = True
@@ -77,6 +79,7 @@ class TaskBackend(_BaseTaskBackend):
     def __init__(self, alias: str, params: Mapping[str, Any]) -> None:
         super().__init__(alias, params)
         self.supports_priority = bool(self.options.get(PRIORITIES))
+        self.supports_get_result = self.options.get(RESULT_SECONDS) != 0
 
     def enqueue(self, task: Any, args: Any, kwargs: Any) -> Any:
         """Push a task and return its result, with the jid as ``id``. The push waits for the commit.
@@ -98,6 +101,32 @@ class TaskBackend(_BaseTaskBackend):
         await sync_to_async(_signals.task_enqueued.send)(type(self), task_result=result)
         return result
 
+    def get_result(self, result_id: str) -> Any:
+        """Return the stored result of a task.
+
+        Raises:
+            TaskResultDoesNotExist: there is none: it has expired, or the push waits for a commit.
+            UnknownJob: the module of the task is not imported here.
+            RedisFailure: it cannot be read.
+        """
+        if not self.supports_get_result:
+            return super().get_result(result_id)
+        fields = task_results.read(result_id)
+        if "task" not in fields:
+            raise _DoesNotExist(result_id)
+        result = _described(result_id, *json.loads(fields["task"]))
+        attempts = [json.loads(text) for _, text in _numbered(fields, "attempt:")]
+        result.worker_ids.extend(process for _, process in attempts)
+        result.errors.extend(_base.TaskError(**json.loads(text)) for _, text in _numbered(fields, "error:"))
+        times = [datetime.fromisoformat(at) for at, _ in attempts]
+        if times:
+            _change(result, started_at=times[0], last_attempted_at=times[-1])
+        if "finished_at" in fields:
+            _change(result, finished_at=datetime.fromisoformat(fields["finished_at"]))
+        _change(result, status=_base.TaskResultStatus(fields["status"]))
+        _change(result, _return_value=json.loads(fields.get("return_value", "null")))
+        return result
+
     def check(self, **kwargs: Any) -> Iterator[CheckMessage]:
         """Check the table of the alias, for ``manage.py check``."""
         yield from super().check(**kwargs)
@@ -106,9 +135,9 @@ class TaskBackend(_BaseTaskBackend):
             hint = 'INSTALLED_APPS += ["offsider.django"]'
             yield Error(f"{what} needs the app offsider.django.", hint=hint, id="offsider.E004")
         try:
-            _ = self._options, self._queues
+            _ = self._options, self._queues, self.kept_seconds
         except OffsiderError as error:
-            hint = f"OPTIONS has the options of a push, and {PRIORITIES!r}."
+            hint = f"OPTIONS has the options of a push, {PRIORITIES!r} and {RESULT_SECONDS!r}."
             yield Error(str(error), hint=hint, id="offsider.E005")
 
     @property
@@ -116,9 +145,17 @@ class TaskBackend(_BaseTaskBackend):
         return f"TASKS[{self.alias!r}]['OPTIONS']"
 
     @cached_property
+    def kept_seconds(self) -> float:
+        """How long results are kept after the end of their task, in seconds; 0: not at all."""
+        seconds = self.options.get(RESULT_SECONDS, task_results.KEPT_SECONDS)
+        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < 1e9:
+            raise InvalidOptions(f"{self._what}: {RESULT_SECONDS} must be a number of seconds >= 0, got {seconds!r}")
+        return seconds
+
+    @cached_property
     def _options(self) -> dict[str, Any]:
         """The options of a push, in stored form."""
-        given = {key: value for key, value in self.options.items() if key != PRIORITIES}
+        given = {key: value for key, value in self.options.items() if key not in (PRIORITIES, RESULT_SECONDS)}
         check_all_options(given, default_config(), job_name=self._what)
         if given.get("retry") is False:  # the same, but with a callback for the signal
             given |= {"retry": 0, "dead": False}
@@ -143,6 +180,7 @@ class TaskBackend(_BaseTaskBackend):
     def _item(self, result: Any) -> dict[str, Any]:
         task, due = result.task, result.task.run_after
         how = {"backend": self.alias, "priority": task.priority, "queue_name": task.queue_name}
+        how["enqueued_at"] = result.enqueued_at.isoformat()
         if due is not None:
             how["run_after"] = due.isoformat()
             if timezone.is_naive(due):  # without USE_TZ
@@ -167,9 +205,15 @@ def find_task(path: str) -> Any:
     if not isinstance(found, _base.Task):
         raise UnknownJob(
             path,
-            f"this worker knows no task {path!r}: declare it in tasks.py of an app, or import its module there",
+            f"this process knows no task {path!r}: declare it in tasks.py of an app, or import its module there",
         )
     return found
+
+
+def backend_of(alias: str) -> TaskBackend:
+    """Return the backend of an alias of ``TASKS``."""
+    backend: TaskBackend = import_module(_PACKAGE).task_backends[alias]
+    return backend
 
 
 def _retry_in(_count: int, error: BaseException, _payload: JobPayload) -> Literal["kill"] | None:
@@ -181,11 +225,7 @@ def _exhausted(payload: JobPayload, error: BaseException) -> None:
         result = _running(JobContext(payload, payload.get("queue", "")))
     except UnknownJob:  # it never started, so nothing waits for its end
         return
-    kind = type(error)
-    lines = "".join(traceback.format_exception(error))
-    result.errors.append(
-        _base.TaskError(exception_class_path=f"{kind.__module__}.{kind.__qualname__}", traceback=lines)
-    )
+    result.errors.append(_base.TaskError(**task_results.error_fields(error)))
     _change(result, status=_base.TaskResultStatus.FAILED, finished_at=timezone.now())
     with connections_of_a_job():
         try:
@@ -194,9 +234,10 @@ def _exhausted(payload: JobPayload, error: BaseException) -> None:
             _send(_signals.task_finished, result)
 
 
-@job(name=NAME, retry_in=_retry_in, on_exhausted=_exhausted)
+@job(name=task_results.NAME, retry_in=_retry_in, on_exhausted=_exhausted)
 def run_task(path: str, args: list[Any], kwargs: dict[str, Any], how: dict[str, Any]) -> Any:  # noqa: ARG001  # of the payload
     """Run a task. Returns its return value, or the coroutine of an async task."""
+    task_results.begin(current_job(), how, timezone.now().isoformat())
     result = _running(current_job())
     task = result.task
     _send(_signals.task_started, result)
@@ -213,6 +254,7 @@ async def _awaited(result: Any, coroutine: Coroutine[Any, Any, Any]) -> Any:
 def _succeeded(result: Any, returned: Any) -> Any:
     try:
         value = _base.normalize_json(returned)
+        task_results.check_return_value(value)
     except (TypeError, ValueError) as error:
         raise ReturnValueError(str(error)) from error
     _change(result, status=_base.TaskResultStatus.SUCCESSFUL, finished_at=timezone.now(), _return_value=value)
@@ -222,16 +264,24 @@ def _succeeded(result: Any, returned: Any) -> Any:
 
 def _running(run: JobContext) -> Any:
     """Return the result of the task that ``run`` runs, in its state at the start."""
-    path, args, kwargs, how = run.args
-    due = how.get("run_after")
-    task = find_task(path).using(**{**how, "run_after": due and datetime.fromisoformat(due)})
-    enqueued_at = datetime.fromtimestamp(read_stamp(run.payload.get("created_at")) or 0, UTC)
-    result = _result(task, run.jid, how["backend"], args, kwargs, enqueued_at=enqueued_at)
+    result = _described(run.jid, *run.args)
     now = timezone.now()
     _change(result, status=_base.TaskResultStatus.RUNNING, started_at=now, last_attempted_at=now)
     # The payload has the number of earlier attempts, but not their workers.
     result.worker_ids.extend(["unknown"] * (run.attempt - 1) + [run.process])
     return result
+
+
+def _described(jid: str, path: str, args: Any, kwargs: Any, how: Mapping[str, Any]) -> Any:
+    """Return the result of a task by the arguments of its job, in its state before the start."""
+    task, due = find_task(path), how.get("run_after")
+    options = {**how, "run_after": due and datetime.fromisoformat(due)}
+    enqueued_at = datetime.fromisoformat(options.pop("enqueued_at"))
+    return _result(task.using(**options), jid, how["backend"], args, kwargs, enqueued_at=enqueued_at)
+
+
+def _numbered(fields: Mapping[str, str], prefix: str) -> list[tuple[int, str]]:
+    return sorted((int(name.removeprefix(prefix)), text) for name, text in fields.items() if name.startswith(prefix))
 
 
 def _result(task: Any, jid: str, alias: str, args: Any, kwargs: Any, *, enqueued_at: datetime) -> Any:

@@ -17,6 +17,7 @@ from django.test import override_settings
 
 from offsider.config.config import Config
 from offsider.config.default import set_default_config
+from offsider.config.installation import Installation
 from offsider.core.errors import InvalidOptions, UnknownJob
 from offsider.core.payload import decode
 from offsider.inspector import DeadSet, Queue, RetrySet, ScheduledSet
@@ -55,6 +56,11 @@ def fail():
 
 
 @tasks.task
+def repeat(text):
+    return text
+
+
+@tasks.task
 def return_a_set():
     return {1}
 
@@ -70,6 +76,11 @@ def config(redis_url):
     seen.clear()
     yield config
     set_default_config(before)
+
+
+@pytest.fixture
+def redis(config):
+    return Installation.of(config).redis
 
 
 @pytest.fixture
@@ -142,7 +153,7 @@ def test_a_path_that_is_no_task_of_an_imported_module_is_refused(config, finishe
         wait_for(lambda: len(DeadSet(config)) == 1)
     (dead,) = DeadSet(config)
     assert dead.payload["error_message"] == (
-        f"this worker knows no task {path!r}: declare it in tasks.py of an app, or import its module there"
+        f"this process knows no task {path!r}: declare it in tasks.py of an app, or import its module there"
     )
     assert (seen, finished, "this" in sys.modules) == ([], [], False)
     with pytest.raises(UnknownJob):
@@ -213,12 +224,108 @@ def test_an_argument_that_is_not_json_is_refused(config):
         add.enqueue(object(), second=2)
 
 
-def test_results_cannot_be_read(config):
+def test_a_result_shows_the_whole_life_of_its_task(config, finished, redis):
     result = add.enqueue(1, second=2)
-    with pytest.raises(NotImplementedError, match="does not support retrieving"):
+    assert add.get_result(result.id) == result
+    with EmbeddedWorker(config):
+        wait_for(lambda: finished)
+        wait_for(lambda: add.get_result(result.id).is_finished)
+    stored = asyncio.run(add.aget_result(result.id))
+    result.refresh()
+    assert result == stored
+    assert (stored.status, stored.return_value, stored.attempts, stored.errors) == ("SUCCESSFUL", 3, 1, [])
+    assert stored.enqueued_at <= stored.started_at == stored.last_attempted_at <= stored.finished_at
+    assert (stored.task, stored.args, stored.kwargs) == (add, [1], {"second": 2})
+    assert 86_000 < redis.call("TTL", f"offsider:task:{result.id}") <= 86_400
+
+
+def test_a_failed_attempt_is_ready_again_and_keeps_its_error_and_worker(config, finished):
+    result = fail_once.enqueue()
+    with EmbeddedWorker(config):
+        wait_for(lambda: len(RetrySet(config)) == 1)
         result.refresh()
-    with pytest.raises(NotImplementedError, match="does not support retrieving"):
-        asyncio.run(add.aget_result(result.id))
+        assert (result.status, result.attempts, result.finished_at) == ("READY", 1, None)
+        assert [error.exception_class for error in result.errors] == [KeyError]
+        assert "raise KeyError" in result.errors[0].traceback
+        retry_now(config)
+        wait_for(lambda: fail_once.get_result(result.id).is_finished)
+    first = result.started_at
+    result.refresh()
+    assert (result.status, result.attempts, len(result.errors), result.return_value) == ("SUCCESSFUL", 2, 1, None)
+    assert result.worker_ids[0] == result.worker_ids[1] != ""
+    assert result.started_at == first < result.last_attempted_at
+
+
+def test_a_task_that_fails_for_good_keeps_its_error(config):
+    result = fail.enqueue()
+    with EmbeddedWorker(config):
+        wait_for(lambda: fail.get_result(result.id).is_finished)
+    result.refresh()
+    assert (result.status, [error.exception_class_path for error in result.errors]) == ("FAILED", ["builtins.KeyError"])
+
+
+@pytest.mark.parametrize("remove", ["delete", "kill"])
+def test_a_task_that_is_removed_before_its_end_has_failed(config, remove):
+    result = add.using(run_after=datetime.now(UTC) + timedelta(hours=1)).enqueue(1, second=2)
+    (waiting,) = ScheduledSet(config)
+    getattr(waiting, remove)()
+    result.refresh()
+    assert result.status == "FAILED"
+    assert result.errors[0].exception_class.__name__ == "TaskLost"
+
+
+def test_a_dead_task_that_is_retried_runs_again(config):
+    result = return_a_set.enqueue()
+    with EmbeddedWorker(config):
+        wait_for(lambda: return_a_set.get_result(result.id).status == "FAILED")
+        wait_for(lambda: len(DeadSet(config)) == 1)
+        (dead,) = DeadSet(config)
+        result.refresh()
+        failed_at = result.finished_at
+        dead.retry()
+        wait_for(lambda: (return_a_set.get_result(result.id).finished_at or failed_at) > failed_at)
+
+
+def test_a_return_value_that_is_too_large_fails_without_a_retry(config, finished):
+    result = repeat.enqueue("x" * 1_048_577)
+    with EmbeddedWorker(config):
+        wait_for(lambda: repeat.get_result(result.id).is_finished)
+    result.refresh()
+    assert result.errors[-1].exception_class.__name__ == "ReturnValueError"
+    assert "1,048,579 bytes, over the limit of a return value" in result.errors[-1].traceback
+    assert len(RetrySet(config)) == 0
+
+
+def test_a_result_that_expired_or_waits_for_a_commit_does_not_exist(config):
+    with transaction.atomic():
+        result = add.enqueue(1, second=2)
+        with pytest.raises(exceptions.TaskResultDoesNotExist):
+            result.refresh()
+    result.refresh()
+    with pytest.raises(exceptions.TaskResultDoesNotExist, match="unknown"):
+        add.get_result("unknown")
+    with pytest.raises(exceptions.TaskResultMismatch):
+        fail.get_result(result.id)
+
+
+def test_without_result_seconds_nothing_is_stored(config, finished, redis):
+    with override_settings(TASKS={"default": {"BACKEND": django_project.BACKEND, "OPTIONS": {"result_seconds": 0}}}):
+        with EmbeddedWorker(config):
+            result = add.enqueue(1, second=2)
+            wait_for(lambda: finished)
+        assert redis.call("KEYS", "offsider:task:*") == []
+        with pytest.raises(NotImplementedError, match="does not support retrieving"):
+            result.refresh()
+
+
+def test_a_task_runs_although_its_start_cannot_be_stored(config, finished, redis):
+    result = add.enqueue(1, second=2)
+    redis.call("DEL", f"offsider:task:{result.id}")
+    redis.call("SET", f"offsider:task:{result.id}", "not a hash")
+    with EmbeddedWorker(config):
+        wait_for(lambda: finished)
+        wait_for(lambda: len(Queue("default", config)) == 0)
+    assert seen == [(1, 2, result.id)]
 
 
 @pytest.mark.parametrize(
@@ -229,6 +336,7 @@ def test_results_cannot_be_read(config):
         ({"priorities": ["high"]}, "priorities expects a dict of int and queue"),
         ({"priorities": {"high": 1}}, "priorities expects a dict of int and queue"),
         ({"priorities": {1: ""}}, "queue must be a string"),
+        ({"result_seconds": "1 day"}, "result_seconds must be a number of seconds >= 0"),
     ],
 )
 def test_wrong_options_fail_the_check_and_the_push(config, options, message):
@@ -272,6 +380,6 @@ def test_receivers_of_signals_may_use_the_database_in_async_code(config):
 def test_the_payload_is_readable_json(config):
     result = add.enqueue(1, second=2)
     (job,) = Queue("default", config)
-    how = {"backend": "default", "priority": 0, "queue_name": "default"}
+    how = {"backend": "default", "priority": 0, "queue_name": "default", "enqueued_at": result.enqueued_at.isoformat()}
     assert decode(job.raw)["args"] == [f"{__name__}.add", [1], {"second": 2}, how]
     assert decode(job.raw)["jid"] == result.id

@@ -18,13 +18,12 @@ from django import VERSION
 ROOT = Path(__file__).parents[3]
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "offsider" / "sdists"
 
-NO_RESULTS = "results are not stored, so get_result and refresh raise NotImplementedError"
+STORE = "the test changes the store of Django's own backend"
 BACKPORT = "the backport differs from Django 6 here, with its own backends too"
 #: Tests that fail with our backend on purpose, with the reason.
 EXPECTED = {
     "test_dummy_backend.DummyBackendTestCase": {
-        **dict.fromkeys(("test_clear", "test_get_missing_result", "test_get_result"), NO_RESULTS),
-        **dict.fromkeys(("test_get_result_async", "test_refresh_result", "test_refresh_result_async"), NO_RESULTS),
+        **dict.fromkeys(("test_refresh_result", "test_refresh_result_async"), STORE),
     },
     "test_immediate_backend.ImmediateBackendTestCase": {
         "test_cannot_pass_run_after": "run_after is supported",
@@ -33,11 +32,6 @@ EXPECTED = {
     },
     "test_immediate_backend.ImmediateBackendTransactionTestCase": {
         "test_doesnt_wait_until_transaction_commit_by_default": "pushes wait for the commit by default",
-    },
-    "test_tasks.TaskTestCase": {
-        **dict.fromkeys(("test_get_incorrect_result", "test_get_incorrect_result_async"), NO_RESULTS),
-        **dict.fromkeys(("test_get_missing_result", "test_get_result", "test_get_result_async"), NO_RESULTS),
-        "test_refresh_result": NO_RESULTS,
     },
 }
 OF_THE_BACKPORT = {
