@@ -20,7 +20,6 @@ from collections.abc import Coroutine, Iterator, Mapping
 from datetime import datetime
 from functools import cached_property
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any, Literal
 
 import django
@@ -35,22 +34,22 @@ from offsider.core.options import check_queue_name, wire_options
 from offsider.core.payload import JobPayload, new_jid
 from offsider.django import task_results
 from offsider.django.connections import connections_of_a_job
+from offsider.django.task_results import PACKAGE
 from offsider.jobs.clients import async_client_for, client_for
 from offsider.jobs.declared import check_all_options
 from offsider.jobs.function import job
 from offsider.runtime.context import JobContext, current_job
 
-_PACKAGE = "django.tasks" if find_spec("django.tasks") else "django_tasks"
 try:
-    _base = import_module(f"{_PACKAGE}.base")
+    _base = import_module(f"{PACKAGE}.base")
 except ImportError as error:
     raise ConfigurationError(
         f"offsider.django.task_backend needs Django 6, or the backport for Django {django.get_version()}: "
         "pip install django-tasks"
     ) from error
-_BaseTaskBackend: Any = import_module(f"{_PACKAGE}.backends.base").BaseTaskBackend
-_signals = import_module(f"{_PACKAGE}.signals")
-_DoesNotExist: Any = import_module(f"{_PACKAGE}.exceptions").TaskResultDoesNotExist
+_BaseTaskBackend: Any = import_module(f"{PACKAGE}.backends.base").BaseTaskBackend
+_signals = import_module(f"{PACKAGE}.signals")
+_DoesNotExist: Any = import_module(f"{PACKAGE}.exceptions").TaskResultDoesNotExist
 
 #: The keys of ``OPTIONS`` that are no options of a push.
 PRIORITIES, RESULT_SECONDS = "priorities", "result_seconds"
@@ -208,12 +207,6 @@ def find_task(path: str) -> Any:
             f"this process knows no task {path!r}: declare it in tasks.py of an app, or import its module there",
         )
     return found
-
-
-def backend_of(alias: str) -> TaskBackend:
-    """Return the backend of an alias of ``TASKS``."""
-    backend: TaskBackend = import_module(_PACKAGE).task_backends[alias]
-    return backend
 
 
 def _retry_in(_count: int, error: BaseException, _payload: JobPayload) -> Literal["kill"] | None:

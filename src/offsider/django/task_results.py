@@ -14,7 +14,9 @@ from __future__ import annotations
 import json
 import traceback
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from importlib.resources import files
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from django.utils import timezone
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
     from offsider.runtime.middleware import Push
     from offsider.storage.keys import Keys
 
+#: The tasks framework: of Django 6, or the backport.
+PACKAGE = "django.tasks" if find_spec("django.tasks") else "django_tasks"
 #: The name of the job that runs tasks.
 NAME = "offsider.django.task"
 #: Default life of a result after the end of its task, and of the state of a task that waits or runs.
@@ -140,9 +144,8 @@ def read(jid: str) -> dict[str, str]:
 
 def kept_seconds(how: Mapping[str, Any]) -> float:
     """Return how long the result of a task is kept, by the settings of its backend; 0: it has none."""
-    from offsider.django.task_backend import backend_of  # needs the framework, which older projects do not have
-
-    return backend_of(how["backend"]).kept_seconds
+    kept: float = import_module(PACKAGE).task_backends[how["backend"]].kept_seconds
+    return kept
 
 
 def error_fields(error: BaseException) -> dict[str, str]:
