@@ -62,7 +62,7 @@ def test_classes_are_summed_by_urgency_category_and_shard(config, ran):
     assert levels.total["1h"] == Score(35, 1, 1)
 
 
-def test_nothing_is_told_of_nothing(config):
+def test_an_empty_report_emits_nothing(config):
     levels = ServiceLevels.read(config)
     assert (levels.classes, levels.total["3d"], levels.by("shard")) == ([], Score(), {})
 

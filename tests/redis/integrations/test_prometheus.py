@@ -63,7 +63,7 @@ def test_a_process_has_one_server_unless_another_is_named(config, raw_redis, mon
     assert b"sidekiq_enqueued_jobs 0.0" in generate_latest(registry)
 
 
-def test_a_library_that_is_missing_is_named_with_the_way_out(monkeypatch):
+def test_a_missing_library_is_named_with_the_command_to_install_it(monkeypatch):
     monkeypatch.delitem(sys.modules, "offsider.integrations.prometheus")
     monkeypatch.setitem(sys.modules, "prometheus_client.core", None)
     with pytest.raises(ConfigurationError, match=r'pip install "offsider\[prometheus\]"'):

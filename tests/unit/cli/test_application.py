@@ -1,4 +1,4 @@
-"""Loading the application: modules, files, folders, and what goes wrong in them."""
+"""Loading the application from modules, files and folders, and the errors it raises."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CONFIGURE = "def configure(config):\n    config.worker.labels = [*config.worker.
 
 @pytest.fixture
 def write(tmp_path, monkeypatch):
-    """Writes files into the current folder; what was imported from there is forgotten afterwards."""
+    """Writes files into the current folder; modules imported from it are unloaded after the test."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", sys.path[:])
     before = set(sys.modules)
@@ -37,7 +37,7 @@ def labels(*targets):
     return list(config.worker.labels)
 
 
-def test_the_application_of_the_file_may_be_elsewhere_and_one_that_is_named_may_not(write):
+def test_a_missing_application_of_the_file_is_allowed_but_a_named_one_is_not(write):
     write(app=CONFIGURE)
     config = Config()
     config.worker.require = ["app"]
@@ -71,7 +71,7 @@ def test_a_file_of_a_package_gets_its_name_there(write):
     assert labels("lib/packa/jobs.py") == ["packa.jobs"]
 
 
-def test_a_file_whose_name_is_no_identifier(write):
+def test_a_file_name_need_not_be_an_identifier(write):
     Path("my-jobs.py").write_text(CONFIGURE)
     write()
     assert labels("my-jobs.py") == ["my-jobs"]
@@ -129,7 +129,7 @@ def test_one_function_is_called_once_and_foreign_ones_never(write):
         ({"json": ""}, "json.py", "another module has the name 'json'"),
     ],
 )
-def test_what_goes_wrong_is_told(write, files, target, message):
+def test_import_errors_are_reported(write, files, target, message):
     write(**files)
     with pytest.raises(BrokenApplication) as caught:
         load_application([target], Config())

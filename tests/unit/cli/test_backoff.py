@@ -10,7 +10,7 @@ def test_at_once_the_first_time_then_longer_and_longer_up_to_half_a_minute():
     assert [backoff.pause_seconds(0.1) for _ in range(8)] == [0, 1, 2, 4, 8, 16, 30, 30]
 
 
-def test_after_a_minute_of_life_it_is_the_first_time_again():
+def test_a_minute_of_uptime_resets_the_backoff():
     backoff = Backoff()
     pauses = [backoff.pause_seconds(lived) for lived in (0, 59, 59, 60, 0)]
     assert pauses == [0, 1, 2, 0, 1]

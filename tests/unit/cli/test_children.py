@@ -93,7 +93,7 @@ def start(children):
     return [slot.child for slot in children.slots]
 
 
-def test_every_slot_gets_a_worker_that_knows_its_siblings(children, forker):
+def test_every_slot_gets_a_worker_with_the_list_of_its_siblings(children, forker):
     tend(children)
     assert forker.born == [(0, 100, []), (1, 101, [100])]
     assert children.ready == 0
@@ -122,7 +122,7 @@ def test_an_unknown_process_is_not_reaped_as_a_worker(children):
     assert not children.reaped(99, 0)
 
 
-def test_it_is_hopeless_when_every_slot_has_failed_to_start(children):
+def test_the_supervisor_gives_up_when_every_slot_has_failed_to_start(children):
     tend(children)
     children.reaped(100, 256)
     assert not children.hopeless
@@ -130,7 +130,7 @@ def test_it_is_hopeless_when_every_slot_has_failed_to_start(children):
     assert children.hopeless
 
 
-def test_it_is_not_hopeless_once_a_worker_has_run(children):
+def test_the_supervisor_keeps_trying_once_a_worker_has_run(children):
     first, second = start(children)
     for child in (first, second):
         children.reaped(child.pid, 256)

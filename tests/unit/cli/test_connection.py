@@ -1,4 +1,4 @@
-"""The options that say which server a word looks at."""
+"""The options that select a server."""
 
 from __future__ import annotations
 

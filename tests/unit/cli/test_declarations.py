@@ -60,7 +60,7 @@ def test_an_impossible_declaration_is_an_error(tmp_path):
         load_declarations([written(tmp_path, ', urgency="urgent"')], None, None)
 
 
-def test_without_an_application_there_is_nothing_to_show(tmp_path, monkeypatch):
+def test_without_an_application_the_command_fails(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigurationError, match="no application given"):
         load_declarations([], None, None)
@@ -73,7 +73,7 @@ def test_without_an_application_there_is_nothing_to_show(tmp_path, monkeypatch):
         ("", '[["name=none", "q", "blk"]]', r"rule 1: there is no server 'blk' \(did you mean 'bulk'"),
     ],
 )
-def test_jobs_and_rules_of_a_server_that_there_is_not_are_refused(tmp_path, options, rules, told):
+def test_an_unknown_server_in_jobs_or_rules_is_refused(tmp_path, options, rules, told):
     file = tmp_path / "offsider.toml"
     file.write_text(f'servers.bulk.url = "redis://bulk"\nrouting.rules = {rules}\n')
     with pytest.raises(ConfigurationError, match=told):

@@ -52,7 +52,7 @@ class BrokenTask:
         raise RuntimeError("changed")
 
 
-def test_a_task_that_changes_meanwhile_does_not_stop_the_dump(caplog):
+def test_a_task_that_changes_during_the_dump_does_not_stop_it(caplog):
     logger = logging.getLogger("offsider")
     logger.addHandler(caplog.handler)
     try:

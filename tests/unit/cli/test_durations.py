@@ -17,6 +17,6 @@ def test_a_span_is_a_number_with_its_unit(typed, seconds):
 
 
 @pytest.mark.parametrize("typed", ["", "m", "5 m", "-5m", "0", "0h", "5w", "٣m", "1e3", "9999999999"])
-def test_anything_else_is_refused_with_what_is_expected(typed):
+def test_invalid_values_are_refused_with_the_expected_format(typed):
     with pytest.raises(click.BadParameter, match="expected a number with s, m, h or d"):
         seconds_typed(None, None, typed)

@@ -1,4 +1,4 @@
-"""Failures are told in a few lines with the place in the user's code."""
+"""Errors are reported in a few lines with the location in the user's code."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_syntax_error_shows_its_own_line():
     assert text == "cannot load app: SyntaxError: invalid syntax\n  at /elsewhere/app.py:3: def x(:"
 
 
-def test_models_that_are_imported_too_early_say_how_to_set_django_up(run_file):
+def test_importing_models_too_early_explains_how_to_set_up_django(run_file):
     # Raised by hand, because another test of this process may have set Django up.
     error = run_file("from django.core.exceptions import AppRegistryNotReady\nraise AppRegistryNotReady('early')")
     assert "call django.setup() before the models are imported" in explain("cannot load app", error)
@@ -50,7 +50,7 @@ def test_an_error_without_a_line_of_user_code_has_one_line():
     assert explain("x", ValueError("a\nb")) == "x: ValueError: a"
 
 
-def test_the_traceback_is_for_those_who_ask(run_file, capsys):
+def test_the_traceback_is_shown_only_on_request(run_file, capsys):
     error = run_file("1 / 0")
     assert give_up("no", error) == 1
     assert capsys.readouterr().err == "offsider: no\n"

@@ -70,12 +70,12 @@ def ask(server, path, method="GET", **headers):
         (STUCK, "/../live", 404, "not found: use /live, /ready or /metrics\n"),
     ],
 )
-def test_each_path_has_its_answer(server, fares, path, status, body):
+def test_each_path_returns_its_own_response(server, fares, path, status, body):
     server.serve(lambda: fares, Totals())
     assert ask(server, path)[:2] == (status, body)
 
 
-def test_before_anything_is_known_it_lives_and_is_not_ready(server):
+def test_before_the_first_report_it_is_live_but_not_ready(server):
     server.serve(Starting, Totals())
     assert ask(server, "/live")[:2] == (200, "ok\n")
     assert ask(server, "/ready")[:2] == (503, "the worker is starting\n")
@@ -83,7 +83,7 @@ def test_before_anything_is_known_it_lives_and_is_not_ready(server):
     assert ask(server, "/ready")[:2] == (200, "ok\n")
 
 
-def test_it_is_json_for_those_who_want_json(server):
+def test_accept_json_returns_json(server):
     server.serve(lambda: QUIET, Totals())
     status, body, answer = ask(server, "/ready", Accept="application/json")
     assert status == 503
@@ -92,7 +92,7 @@ def test_it_is_json_for_those_who_want_json(server):
     assert json.loads(ask(server, "/live", accept="Application/JSON")[1]) == {"live": True, "reasons": []}
 
 
-def test_it_tells_which_shard_the_workers_serve():
+def test_it_reports_the_shard_that_the_workers_serve():
     server = HealthServer("127.0.0.1:0", shard="urgent")
     server.serve(Starting, Totals())
     assert json.loads(ask(server, "/live", Accept="application/json")[1])["shard"] == "urgent"
@@ -110,7 +110,7 @@ def test_head_has_the_same_head_and_no_body(server):
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS"])
-def test_nothing_can_be_done_to_it(server, method):
+def test_only_get_and_head_are_allowed(server, method):
     server.serve(Starting, Totals())
     status, _, answer = ask(server, "/live", method)
     assert (status, answer.getheader("Allow")) == (405, "GET, HEAD")
@@ -131,7 +131,7 @@ def test_nothing_can_be_done_to_it(server, method):
         (b"GET /live HTTP/1.1\r\nX: " + b"x" * REQUEST_BYTES, 431),
     ],
 )
-def test_nonsense_gets_an_answer_and_never_a_5xx(request_bytes, status):
+def test_invalid_requests_get_a_response_but_never_a_5xx(request_bytes, status):
     assert response(request_bytes, lambda: WELL, Totals()).split(b" ")[1] == str(status).encode()
 
 
@@ -163,7 +163,7 @@ def test_a_check_that_fails_itself_is_a_reason():
     )
 
 
-def test_those_who_say_nothing_keep_nobody_from_being_heard(server, monkeypatch):
+def test_silent_connections_do_not_block_other_requests(server, monkeypatch):
     server.serve(Starting, Totals())
     silent = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(2 * MOST_CONNECTIONS)]
     started = time.monotonic()
@@ -175,7 +175,7 @@ def test_those_who_say_nothing_keep_nobody_from_being_heard(server, monkeypatch)
     wait_for(lambda: not server._open)
 
 
-def test_one_who_talks_for_ever_is_cut_off(server, monkeypatch):
+def test_an_endless_request_is_cut_off(server, monkeypatch):
     monkeypatch.setattr(module, "REQUEST_SECONDS", 0.2)
     server.serve(Starting, Totals())
     with socket.create_connection(("127.0.0.1", server.port)) as talker:
@@ -193,7 +193,7 @@ def test_one_who_talks_for_ever_is_cut_off(server, monkeypatch):
         assert not server._open
 
 
-def test_a_port_that_is_taken_is_told_at_once(server):
+def test_a_port_in_use_is_reported_at_start(server):
     with pytest.raises(
         ConfigurationError, match=f"--health: cannot listen on 127.0.0.1:{server.port}: Address already"
     ):
@@ -201,12 +201,12 @@ def test_a_port_that_is_taken_is_told_at_once(server):
 
 
 @pytest.mark.parametrize("address", ["nowhere.invalid:80", "192.0.2.1:80"])
-def test_a_host_that_is_not_this_one_is_told(address):
+def test_a_foreign_host_is_reported(address):
     with pytest.raises(ConfigurationError, match=f"cannot listen on {address}"):
         HealthServer(address)
 
 
-def test_it_listens_where_it_was_told_and_nowhere_else(server):
+def test_it_listens_only_on_the_configured_address(server):
     assert server._socket.getsockname()[0] == "127.0.0.1"
     six = HealthServer("[::1]:0") if socket.has_ipv6 and here_is_ipv6() else None
     if six is not None:
@@ -231,7 +231,7 @@ def test_closing_ends_it(server):
     ask_again.close()
 
 
-def test_out_of_file_descriptors_it_goes_on_later(server, caplog):
+def test_it_recovers_after_running_out_of_file_descriptors(server, caplog):
     class Full:
         """Refuses once."""
 
@@ -253,7 +253,7 @@ def test_out_of_file_descriptors_it_goes_on_later(server, caplog):
     assert "cannot accept a connection: OSError: too many open files" in caplog.text
 
 
-def test_a_scrape_is_answered_in_the_text_format(server):
+def test_a_scrape_returns_the_text_format(server):
     counted = [Series({"class": "A", "queue": "q"}, processed=3, failed=1)]
     totals = Totals()
     totals.add(1, counted, busy=1, concurrency=10)
@@ -266,12 +266,12 @@ def test_a_scrape_is_answered_in_the_text_format(server):
     assert ask(server, "/metrics", "HEAD")[:2] == (200, "")
 
 
-def test_a_scrape_before_anything_was_counted_is_answered_too(server):
+def test_a_scrape_works_before_anything_was_counted(server):
     server.serve(Starting, Totals())
     assert ask(server, "/metrics")[0] == 200
 
 
-def test_a_scrape_without_the_library_names_the_way_out(server, monkeypatch):
+def test_a_scrape_without_the_library_says_what_to_install(server, monkeypatch):
     monkeypatch.delitem(sys.modules, "offsider.prometheus.text", raising=False)
     monkeypatch.setitem(sys.modules, "prometheus_client.core", None)
     server.serve(Starting, Totals())

@@ -76,7 +76,7 @@ def test_every_eighth_label_always_fails():
     assert jobs.soon(0, LookupError(), context().payload) > 0
 
 
-def test_a_report_takes_a_while(monkeypatch):
+def test_a_report_sleeps_for_its_duration(monkeypatch):
     slept = []
     monkeypatch.setattr(jobs.time, "sleep", slept.append)
     jobs.write_report(1)

@@ -82,7 +82,7 @@ def test_a_job_that_ran_without_a_recorded_push_counts_too(ledger, tally):
     assert tally.account(dead=set(), stored={"a"}).left == 1
 
 
-def test_done_comes_before_stored(ledger, tally):
+def test_done_is_checked_before_stored(ledger, tally):
     # The worker was killed after the job's end and before the acknowledgement.
     ledger.write("done", "a", "x", 1)
     tally.read()

@@ -48,7 +48,7 @@ class FakeLauncher:
 
 
 class FakeSignals:
-    """Answers scripted lists of names; a callable stands for something that happens meanwhile."""
+    """Returns scripted lists of names; a callable is an event that happens between them."""
 
     def __init__(self, *script):
         self.script = list(script)
@@ -114,8 +114,8 @@ def test_one_ctrl_c_during_a_stop_by_term_leaves_running_jobs_their_time(told):
     assert launcher.calls == ["stop"]
 
 
-def test_a_worker_that_stopped_because_it_was_broken_says_so_by_its_code(told):
-    """Else no supervisor would start it anew."""
+def test_a_broken_worker_exits_with_its_own_code(told):
+    """Otherwise no supervisor would restart it."""
     launcher = FakeLauncher()
     launcher.broken = "the fetch loop is stuck"
     launcher.may_stop.set()
@@ -131,7 +131,7 @@ def test_failures_of_earlier_handlers_are_logged(told, log):
     assert "an earlier handler of TERM failed: ValueError: boom" in log.text
 
 
-def test_the_watchdog_is_fed_when_it_is_due(told, monkeypatch):
+def test_the_watchdog_is_notified_when_due(told, monkeypatch):
     monkeypatch.setattr(running_module.systemd, "watchdog_seconds", lambda: 0.25)
     launcher = FakeLauncher()
     launcher.may_stop.set()
@@ -141,7 +141,7 @@ def test_the_watchdog_is_fed_when_it_is_due(told, monkeypatch):
     assert signals.pauses[0] <= 0.25
 
 
-def test_the_end_has_a_moment_even_when_the_deadline_has_passed(told):
+def test_shutdown_gets_a_grace_period_even_after_the_deadline(told):
     assert MainLoop(FakeLauncher(), FakeSignals()).seconds_left() == 0.1
 
 
@@ -166,7 +166,7 @@ def test_a_worker_of_a_supervisor_ends_once_no_job_has_run_for_a_while(told, log
     assert "running now: Long jid=1" in log.text
 
 
-def test_usr2_means_nothing_without_a_supervisor(told, log):
+def test_usr2_is_ignored_without_a_supervisor(told, log):
     launcher = FakeLauncher()
     launcher.may_stop.set()
     assert MainLoop(launcher, FakeSignals(["USR2"], ["TERM"])).until_stopped() == 0
@@ -175,7 +175,7 @@ def test_usr2_means_nothing_without_a_supervisor(told, log):
 
 
 @pytest.mark.parametrize("supervised, code", [(False, 75), (True, 0)])
-def test_too_much_memory_is_looked_after_here_or_by_the_supervisor(told, log, monkeypatch, supervised, code):
+def test_memory_limits_are_enforced_here_or_by_the_supervisor(told, log, monkeypatch, supervised, code):
     monkeypatch.setattr(running_module, "resident_kilobytes", lambda: 300 * 1024)
     launcher = FakeLauncher()
     launcher.may_stop.set()

@@ -14,7 +14,7 @@ def empty_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-def test_nothing_typed_overrides_nothing():
+def test_omitted_options_override_nothing():
     assert WorkerOptions().overrides() == {}
 
 
@@ -70,7 +70,7 @@ def test_a_shard_is_chosen_and_other_options_win_over_it(tmp_path):
     assert (config.worker.queues, config.worker.concurrency, config.worker.processes) == (("c",), 1, 2)
 
 
-def test_selected_queues_stand_in_the_place_of_all_others(tmp_path):
+def test_selected_queues_replace_all_others(tmp_path):
     (tmp_path / "offsider.toml").write_text('[worker]\nqueues = ["a"]\ngroups = ["b", "c"]\n')
     config = WorkerOptions(select=("urgency=high",)).load_config()
     assert (config.worker.queues, config.worker.groups) == ((), ())

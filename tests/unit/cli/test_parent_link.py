@@ -21,7 +21,7 @@ def ends():
         end.close()
 
 
-def test_a_worker_says_once_that_it_runs_and_how_long_its_stop_may_take(ends):
+def test_a_worker_reports_once_that_it_runs_and_its_stop_timeout(ends):
     supervisors, workers = ends
     assert supervisors.listen()
     assert not supervisors.ready
@@ -41,7 +41,7 @@ def test_nonsense_is_no_word_of_a_worker(ends):
     assert not supervisors.ready
 
 
-def test_a_supervisor_that_has_gone_does_not_hurt_who_gets_ready(ends):
+def test_a_dead_supervisor_does_not_break_a_starting_worker(ends):
     supervisors, workers = ends
     supervisors.close()
     workers.say_ready(1)

@@ -21,7 +21,7 @@ def test_a_duration_has_two_units_at_most(seconds, shown):
     assert duration(seconds) == shown
 
 
-def test_times_are_told_from_now():
+def test_times_are_shown_relative_to_now():
     assert ago(100, 160) == "1 min 0 s ago"
     assert ago(400, 160) == "in 4 min 0 s"
     assert ago(157.6, 160) == "2 s ago"

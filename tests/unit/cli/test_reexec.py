@@ -59,12 +59,12 @@ def test_the_next_program_finds_the_workers_and_no_signal_is_lost(forker, monkey
     workers.close()
 
 
-def test_the_first_program_inherits_nothing(forker):
+def test_the_first_process_inherits_nothing(forker):
     assert list(inherited(forker, {})) == []
 
 
 @pytest.mark.parametrize("text", ["{", "[7]", "[{}]", '[{"parent_link": 9999, "stop_seconds": 1}]'])
-def test_what_cannot_be_read_is_told_and_nothing_breaks(forker, caplog, text):
+def test_unreadable_state_is_reported_and_ignored(forker, caplog, text):
     with caplog.at_level(logging.ERROR, "offsider"):
         assert list(inherited(forker, {VARIABLE: text})) == []
     assert "cannot adopt the workers of the previous supervisor" in caplog.text

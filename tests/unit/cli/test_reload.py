@@ -25,7 +25,7 @@ def touch(*names):
         Path(name).write_text("")
 
 
-def test_the_child_gets_the_same_command_line_but_one_option():
+def test_the_child_gets_the_command_line_without_the_reload_option():
     options = WorkerOptions(
         require=("app", "b.py"),
         queue=("a,2", "b"),
@@ -61,7 +61,7 @@ def test_sources_are_watched_and_packages_are_not(here):
     assert found == {"a.py", "sub/b.py", "offsider.toml", "config/sidekiq.yml"}
 
 
-def test_files_that_come_go_or_change_are_told(here):
+def test_new_deleted_and_changed_files_are_reported(here):
     touch("a.py", "b.py", "same.py")
     before = times([here])
     os.utime("a.py", ns=(1, 1))
@@ -71,7 +71,7 @@ def test_files_that_come_go_or_change_are_told(here):
     assert changed(before, before) == []
 
 
-def test_a_file_that_vanishes_while_it_is_looked_at_is_left_out(here, monkeypatch):
+def test_a_file_deleted_during_the_scan_is_omitted(here, monkeypatch):
     monkeypatch.setattr("offsider.cli.reload.source_files", lambda folders: ["gone.py"])
     assert times([here]) == {}
 

@@ -17,11 +17,11 @@ from offsider.inspector import JobRecord
         ("x" * 300, "x" * 199 + "…"),
     ],
 )
-def test_a_text_is_one_line_that_steers_nothing(text, shown):
+def test_text_becomes_one_line_without_control_sequences(text, shown):
     assert plain(text) == shown
 
 
-def test_arguments_are_cut_wherever_they_are_large():
+def test_large_arguments_are_truncated_at_any_depth():
     assert plain_arguments([1, "a", None, {"b": [2]}]) == "1, 'a', None, {'b': [2]}"
     assert len(plain_arguments(["x" * 10_000_000, list(range(1_000_000)), {"k": "v" * 10_000_000}])) <= 60
     nested: list[object] = []
@@ -31,7 +31,7 @@ def test_arguments_are_cut_wherever_they_are_large():
     assert plain_arguments([]) == ""
 
 
-def test_large_arguments_that_are_compressed_are_told_of_and_not_expanded(monkeypatch):
+def test_large_compressed_arguments_are_mentioned_but_not_expanded(monkeypatch):
     monkeypatch.setattr("offsider.inspector.job_record.readable", None)
     record = JobRecord(encode(compress({"class": "A", "args": ["x" * 300_000]})))
     assert listed_arguments(record) == "compressed, 300,004 bytes"

@@ -59,7 +59,7 @@ def test_a_wait_ends_after_its_time_or_a_wake(queue):
     assert queue.wait(WAIT) == []
 
 
-def test_a_signal_that_came_through_redis_reaches_the_handlers_of_the_application_too():
+def test_a_signal_sent_through_redis_reaches_the_handlers_of_the_application():
     seen = []
     signal.signal(signal.SIGTSTP, lambda number, frame: seen.append(number))
     queue = SignalQueue()
@@ -74,7 +74,7 @@ def test_a_signal_that_came_through_redis_reaches_the_handlers_of_the_applicatio
 
 
 @pytest.mark.parametrize("name", ["KILL", "HUP", "NONSENSE", ""])
-def test_nobody_can_send_other_signals_through_redis(name, caplog):
+def test_other_signals_sent_through_redis_are_ignored(name, caplog):
     send_to_self(name)
     assert f"ignoring the signal {name}" in caplog.text
 
@@ -94,7 +94,7 @@ def test_earlier_handlers_are_called_first():
     assert seen == [signal.SIGTERM] * 2
 
 
-def test_handlers_that_the_application_set_meanwhile_are_kept(queue):
+def test_handlers_set_later_by_the_application_are_kept(queue):
     seen = []
     signal.signal(signal.SIGTERM, lambda number, frame: seen.append(number))
     queue.install()
@@ -133,7 +133,7 @@ def test_while_booting_a_stop_is_raised_at_once(queue):
     send(signal.SIGTSTP)
 
 
-def test_closing_gives_everything_back():
+def test_closing_restores_the_previous_handlers():
     before = [signal.getsignal(number) for number in NUMBERS]
     fd = signal.set_wakeup_fd(-1)
     signal.set_wakeup_fd(fd)
@@ -161,7 +161,7 @@ def test_only_the_main_thread_may_install():
     assert "in the main thread" in errors[0]
 
 
-def test_a_wait_ends_early_when_something_else_can_be_read():
+def test_a_wait_ends_early_when_another_descriptor_is_readable():
     signals = SignalQueue()
     reading, writing = os.pipe()
     try:

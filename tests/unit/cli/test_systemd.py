@@ -1,4 +1,4 @@
-"""What systemd is told."""
+"""The notifications sent to systemd."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_without_systemd_nothing_happens():
     assert not notify("READY=1", {})
 
 
-def test_a_socket_that_is_gone_is_no_error():
+def test_a_missing_socket_is_not_an_error():
     assert not notify("READY=1", {"NOTIFY_SOCKET": "/nowhere/at/all"})
 
 
@@ -38,5 +38,5 @@ def test_a_socket_that_is_gone_is_no_error():
         ({"WATCHDOG_USEC": "20000000", "WATCHDOG_PID": str(os.getpid())}, 10.0),
     ],
 )
-def test_the_watchdog_is_served_twice_as_often_as_it_looks(environ, seconds):
+def test_the_watchdog_is_notified_at_half_its_interval(environ, seconds):
     assert watchdog_seconds(environ) == seconds

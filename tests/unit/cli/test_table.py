@@ -9,11 +9,11 @@ def test_a_page_is_a_part_of_the_rows():
     assert paged(("JOB", "KIND"), ROWS, View(page=1, size=4)) == Table(("JOB", "KIND"), ROWS[4:8], 10)
 
 
-def test_a_filter_looks_at_every_cell_whatever_the_case():
+def test_a_filter_matches_every_cell_case_insensitively():
     found = paged(("JOB", "KIND"), ROWS, View(size=3, text="mail"))
     assert [row.key for row in found.rows] == ["1", "3", "5"]
     assert found.total == 5
 
 
-def test_behind_the_last_page_there_is_nothing():
+def test_a_page_after_the_last_is_empty():
     assert paged(("JOB",), ROWS, View(page=9, size=4)) == Table(("JOB",), [], 10)

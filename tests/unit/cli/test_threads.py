@@ -37,7 +37,7 @@ def test_a_process_with_one_thread_may_fork(monkeypatch, tmp_path):
     refuse_threads()
 
 
-def test_threads_that_python_does_not_know_are_called_as_the_system_calls_them(monkeypatch, tmp_path):
+def test_threads_unknown_to_python_have_their_system_names(monkeypatch, tmp_path):
     for number, comm in (("1", "blas\n"), ("2", None)):
         (tmp_path / number).mkdir()
         if comm:

@@ -8,13 +8,13 @@ from types import SimpleNamespace
 from offsider.cli.title import title_setter
 
 
-def test_it_is_set_where_the_package_is_there(monkeypatch):
+def test_the_title_is_set_if_the_package_is_installed(monkeypatch):
     titles = []
     monkeypatch.setitem(sys.modules, "setproctitle", SimpleNamespace(setproctitle=titles.append))
     title_setter()("offsider 1.0 [0 of 5 busy]")
     assert titles == ["offsider 1.0 [0 of 5 busy]"]
 
 
-def test_it_is_left_alone_where_it_is_not(monkeypatch):
+def test_the_title_is_unchanged_without_the_package(monkeypatch):
     monkeypatch.setitem(sys.modules, "setproctitle", None)
     title_setter()("anything")

@@ -10,5 +10,5 @@ from offsider import __version__
 from offsider.cli.version import version
 
 
-def test_it_tells_both_versions():
+def test_it_prints_both_versions():
     assert CliRunner().invoke(version).output == f"offsider {__version__} (Python {platform.python_version()})\n"

@@ -1,4 +1,4 @@
-"""A client whose clock stands still and whose pushes land in a list."""
+"""A client with a fixed clock whose pushes are collected in a list."""
 
 import dataclasses
 from collections.abc import Iterator

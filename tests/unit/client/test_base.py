@@ -13,7 +13,7 @@ from offsider.jobs import registry
 
 
 class TestAfterCommit:
-    def test_the_jid_is_known_now_and_the_job_is_stored_later(self, client, config, stored):
+    def test_the_jid_is_returned_now_and_the_job_is_stored_later(self, client, config, stored):
         callbacks = []
         config.after_commit = callbacks.append
         jid = client.push({"class": "X", "args": [1]})
@@ -31,7 +31,7 @@ class TestAfterCommit:
         assert seen == ["push"]
         assert stored == []
 
-    def test_bad_arguments_raise_where_they_are_given(self, client, config):
+    def test_bad_arguments_raise_at_the_push(self, client, config):
         config.after_commit = lambda callback: None
         with pytest.raises(InvalidArguments):
             client.push({"class": "X", "args": [object()]})
@@ -46,7 +46,7 @@ class TestAfterCommit:
         assert [job.jid for job in stored] == jids
         assert [job.payload["args"] for job in stored] == [[1], [2], [3]]
 
-    def test_bad_arguments_of_a_bulk_push_raise_where_they_are_given(self, client, config):
+    def test_bad_arguments_of_a_bulk_push_raise_at_the_push(self, client, config):
         config.after_commit = lambda callback: None
         with pytest.raises(InvalidArguments):
             client.push_bulk({"class": "X", "args": [[1], [object()]]})
@@ -152,7 +152,7 @@ class TestOutbox:
         assert taken(always.declared) == taken("X", outbox=True) == "row"
         assert taken("X") == "commit"
 
-    def test_without_an_open_transaction_the_push_goes_as_without_an_outbox(self, config):
+    def test_without_an_open_transaction_the_outbox_is_bypassed(self, config):
         config.outbox.is_open = False
         assert Client(config)._take_hook({"class": "X", "args": []}, 0)[1] is config.after_commit
         assert Client(config)._take_hook({"class": "X", "args": [], "after_commit": False}, 0)[1] is None

@@ -21,7 +21,7 @@ def batches(config):
         yield Client(config), sizes
 
 
-def test_a_thousand_go_in_one_batch(batches):
+def test_a_thousand_jobs_fit_in_one_batch(batches):
     client, sizes = batches
     jids = client.push_bulk({"class": "X", "args": [[number] for number in range(2500)]})
     assert sizes == [1000, 1000, 500]
@@ -52,7 +52,7 @@ def test_batch_size_and_spread_interval_may_be_items_as_in_ruby(client, stored):
     assert items["spread_interval"] == 100
 
 
-def test_jobs_are_taken_as_batches_go_out(config):
+def test_jobs_are_consumed_lazily_one_batch_at_a_time(config):
     taken = count()
     seen: list[tuple[int, int]] = []
     args = ([next(taken)] for _ in range(30))
@@ -76,7 +76,7 @@ def test_jobs_differ_in_arguments_and_jid_only(client, stored):
 
 
 @pytest.mark.parametrize("custom", [{}, {"custom": {"a": ["é", 1.5, None]}, "tags": ["a"], "queue": "low", "retry": 3}])
-def test_the_quick_way_of_jobs_that_are_alike_stores_what_a_push_each_would(client, config, stored, custom):
+def test_the_fast_path_for_uniform_jobs_stores_the_same_as_single_pushes(client, config, stored, custom):
     args = [[1, "two", 3], [], [[{"deep": ["é"]}], "naïve", 1.5], [2**70]]
     client.push_bulk({"class": "X", "args": args, **custom})
     config.client_middleware.add(lambda push, call_next: call_next(push))  # which may change any job
@@ -129,7 +129,7 @@ def test_effects_see_each_job_and_may_add_keys(client, config, stored):
     assert [decode(job.raw) for job in stored] == [job.payload for job in stored]
 
 
-def test_jobs_with_and_without_keyword_only_arguments_go_in_one_batch(client, stored):
+def test_jobs_with_and_without_keyword_only_arguments_share_a_batch(client, stored):
     with registry.isolated():
 
         @job(name="paint")
@@ -153,7 +153,7 @@ def test_a_bad_argument_of_any_job_is_named(client, stored, bad, complaint):
     assert stored == []
 
 
-def test_arguments_that_nobody_can_read_again_are_refused_whatever_strict_arguments_say(client, config, stored):
+def test_unreadable_arguments_are_refused_even_without_strict_arguments(client, config, stored):
     config.client.strict_args = "off"
     deep: list[object] = []
     for _ in range(600):
@@ -164,13 +164,13 @@ def test_arguments_that_nobody_can_read_again_are_refused_whatever_strict_argume
     assert stored == []
 
 
-def test_large_arguments_of_one_job_are_told(client, stored, caplog):
+def test_large_arguments_of_one_job_are_reported(client, stored, caplog):
     client.push_bulk({"class": "X", "args": [["small"], ["x" * 1_100_000]]})
     assert caplog.text.count("the payload of job") == 1
     assert stored[1].jid in caplog.text
 
 
-def test_stopped_jobs_answer_none_in_their_place(client, config, stored):
+def test_stopped_jobs_return_none_in_their_position(client, config, stored):
     config.client_middleware.add(lambda push, call_next: None if push.payload["args"] == [2] else call_next(push))
     jids = client.push_bulk({"class": "X", "args": [[1], [2], [3]]})
     assert jids == [stored[0].jid, None, stored[1].jid]
@@ -187,7 +187,7 @@ def test_middleware_changes_the_tags_of_one_job_only(client, config, stored):
 
 
 @pytest.mark.parametrize("at", [60, timedelta(minutes=1), datetime.fromtimestamp(1795216840.6525, UTC)], ids=str)
-def test_one_time_holds_for_all(client, stored, at):
+def test_one_time_applies_to_all_jobs(client, stored, at):
     client.push_bulk({"class": "X", "args": [[1], [2]], "at": at})
     assert [job.at for job in stored] == [pytest.approx(1795216840.6525)] * 2
 
@@ -198,7 +198,7 @@ def test_each_job_may_have_its_time_and_the_past_is_now(client, stored):
     assert ["enqueued_at" in job.payload for job in stored] == [False, True, True]
 
 
-def test_lazy_times_go_with_lazy_jobs(client, stored):
+def test_times_may_be_lazy_like_jobs(client, stored):
     client.push_bulk({"class": "X", "args": ([n] for n in range(3)), "at": (10 * n for n in range(1, 4))}, batch_size=2)
     assert [round(job.at - 1795216780.6525) for job in stored] == [10, 20, 30]
 
@@ -258,7 +258,7 @@ def test_a_jid_may_be_given_for_one_job(client):
         ({"args": [[object()]]}, {}, InvalidArguments, r"args\[0\]"),
     ],
 )
-def test_what_makes_no_sense_is_refused_before_anything_is_stored(  # noqa: PLR0917
+def test_contradictory_options_are_refused_before_anything_is_stored(  # noqa: PLR0917
     client, stored, items, options, error, complaint
 ):
     with pytest.raises(error, match=complaint):

@@ -19,11 +19,11 @@ def refused(code: str) -> RedisRefused:
     return RedisRefused(f"{code} no", code=code)
 
 
-def test_the_queue_is_made_known_before_the_job_is_in_it():
+def test_the_queue_is_registered_before_the_job_is_pushed():
     assert Delivery(KEYS, [job()]).commands == [("SADD", "queues", "default"), ("LPUSH", "queue:default", b"j1")]
 
 
-def test_jobs_are_grouped_by_queue_and_those_for_later_stand_apart():
+def test_jobs_are_grouped_by_queue_and_scheduled_jobs_separately():
     jobs = [job("a", jid="1"), job("b", jid="2"), job("a", jid="3"), job("a", jid="4", at=60.5)]
     assert Delivery(KEYS, jobs).commands == [
         ("SADD", "queues", "a"),
@@ -34,7 +34,7 @@ def test_jobs_are_grouped_by_queue_and_those_for_later_stand_apart():
     ]
 
 
-def test_it_is_over_when_all_is_stored():
+def test_delivery_ends_when_all_jobs_are_stored():
     delivery = Delivery(KEYS, [job()])
     delivery.take([1, 1])
     assert delivery.commands == []
@@ -50,7 +50,7 @@ def test_a_refusal_by_role_is_repeated_once(code):
         delivery.take([refused(code), refused(code)])
 
 
-def test_only_what_was_refused_is_repeated():
+def test_only_refused_jobs_are_repeated():
     delivery = Delivery(KEYS, [job("a", jid="1"), job("b", jid="2")])
     delivery.take([1, 1, refused("READONLY"), refused("READONLY")])
     assert delivery.commands == [("SADD", "queues", "b"), ("LPUSH", "queue:b", b"2")]
@@ -59,7 +59,7 @@ def test_only_what_was_refused_is_repeated():
 
 
 @pytest.mark.parametrize("reply", [1, refused("WRONGTYPE"), refused("READONLY")])
-def test_what_is_sent_along_is_sent_once_and_decides_nothing(reply):
+def test_extra_commands_are_sent_once_and_do_not_affect_the_result(reply):
     delivery = Delivery(KEYS, [job()], 1, also=[("PING",)])
     assert delivery.commands[-2:] == [("WAIT", 1, 1000), ("PING",)]
     delivery.take([refused("READONLY"), refused("READONLY"), 0, reply])
@@ -135,7 +135,7 @@ def test_guarded_jobs_are_stored_by_the_guards_script():
     assert delivery.commands == []
 
 
-def test_a_script_that_the_server_does_not_know_is_sent_as_text_and_nothing_else_again():
+def test_an_unknown_script_alone_is_sent_again_as_text():
     delivery = Delivery(KEYS, [guarded("1"), job(jid="2")], wait_replicas=1, guard=Guard())
     delivery.take([refused("NOSCRIPT"), 1, 1, 1])
     assert delivery.commands == [("EVAL", Guard.script.text, 1, "queues", b"1"), ("WAIT", 1, 1000)]
@@ -144,7 +144,7 @@ def test_a_script_that_the_server_does_not_know_is_sent_as_text_and_nothing_else
     assert not delivery.stopped
 
 
-def test_many_guarded_jobs_are_cut_so_that_no_script_holds_up_the_server_for_long():
+def test_many_guarded_jobs_are_split_so_that_no_script_blocks_the_server():
     jobs = [guarded(str(number)) for number in range(250)]
     delivery = Delivery(KEYS, jobs, guard=Guard())
     assert [len(command) - 4 for command in delivery.commands] == [100, 100, 50]

@@ -1,4 +1,4 @@
-"""Large payloads at their first push: compressed, told of, refused."""
+"""Large payloads at their first push: compressed, logged, refused."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def push(client, declared, *args, **fields):
 # ---------------------------------------------------------------------------------- track
 
 
-def test_a_large_payload_is_told_by_default_and_stored_as_it_is(client, hard, stored, news, caplog):
+def test_a_large_payload_is_logged_by_default_and_stored_unchanged(client, hard, stored, news, caplog):
     jid = push(client, hard, "x" * 1_000_001)
     push(client, hard, BIG)
     assert caplog.text.count(f"HardJob: the payload of job {jid} has 1000") == 1
@@ -60,19 +60,19 @@ def test_a_large_payload_is_told_by_default_and_stored_as_it_is(client, hard, st
     assert decode(stored[0].raw)["args"] == ["x" * 1_000_001]
 
 
-def test_jobs_that_live_elsewhere_are_told_as_well(client, stored, news, caplog):
+def test_jobs_declared_elsewhere_are_logged_as_well(client, stored, news, caplog):
     push(client, "Ruby::Job", "x" * 1_000_001)
     assert "Ruby::Job: the payload of job" in caplog.text
     assert [one.name for one in news] == ["Ruby::Job"]
 
 
-def test_off_tells_nothing(client, config, hard, news, caplog):
+def test_off_logs_nothing(client, config, hard, news, caplog):
     config.client.large_payloads = "off"
     push(client, hard, "x" * 1_000_001)
     assert (caplog.text, news) == ("", [])
 
 
-def test_a_job_that_may_be_large_is_told_without_a_warning(client, stored, news, caplog):
+def test_a_job_allowed_to_be_large_is_logged_without_a_warning(client, stored, news, caplog):
     class Export(Job, name="Export", big_payload=True):
         def perform(self, text: str) -> None: ...
 
@@ -87,7 +87,7 @@ def test_a_job_that_may_be_large_is_told_without_a_warning(client, stored, news,
 
 @pytest.mark.usefixtures("compressing")
 class TestCompressing:
-    def test_large_arguments_are_stored_compressed_and_come_back(self, client, hard, stored, news, caplog):
+    def test_large_arguments_are_compressed_and_restored(self, client, hard, stored, news, caplog):
         jid = push(client, hard, BIG, kwargs={"unit": "m"})
         push(client, hard, "x" * 90_000)
         packed, plain = stored
@@ -107,7 +107,7 @@ class TestCompressing:
         assert [is_compressed(decode(each.raw)) for each in stored] == [False, True, False, True]
         assert [decode_plain(each.raw)["args"] for each in stored] == [["small"], [BIG]] * 2
 
-    def test_what_ruby_may_run_is_never_compressed(self, client, stored):
+    def test_jobs_that_ruby_may_run_are_never_compressed(self, client, stored):
         @job(name="Shared", shared_with_ruby=True)
         def shared(text: str) -> None: ...
 
@@ -116,7 +116,7 @@ class TestCompressing:
         client.push_bulk({"class": "Ruby::Job", "args": [[BIG]]})
         assert not any(is_compressed(decode(each.raw)) for each in stored)
 
-    def test_what_does_not_become_smaller_stays_plain(self, client, config, hard, stored):
+    def test_arguments_that_do_not_shrink_stay_plain(self, client, config, hard, stored):
         config.client.compress_bytes = SMALL_BYTES
         digits = "".join(chr(0x4E00 + (n * 7919) % 20_000) for n in range(400))
         push(client, hard, digits)
@@ -143,14 +143,14 @@ class TestCompressing:
         config.client_middleware.add(lambda push, call_next: None)
         assert client.reenqueue(decode(stored[0].raw), "schedule") is None
 
-    def test_a_compressed_job_moves_as_it_is_without_middleware(self, client, hard, stored):
+    def test_without_middleware_a_compressed_job_moves_unchanged(self, client, hard, stored):
         push(client, hard, BIG)
         payload = decode(stored[0].raw)
         moved = client.reenqueue(dict(payload), "schedule")
         assert decode(moved.raw)["args"] == payload["args"]
         assert is_compressed(decode(moved.raw))
 
-    def test_one_that_cannot_be_read_moves_as_it_is_for_a_worker_to_judge(self, client, config):
+    def test_an_unreadable_compressed_job_moves_unchanged(self, client, config):
         config.client_middleware.add(lambda push, call_next: call_next(push))
         bad = {"class": "X", "args": ["%"], "compressed": True, "original_job_size_bytes": 5}
         moved = client.reenqueue(bad, "schedule")
@@ -161,7 +161,7 @@ class TestCompressing:
 
 
 @pytest.mark.parametrize("mode", ["off", "track", "compress"])
-def test_what_is_over_the_limit_is_refused_and_the_error_names_the_way_out(client, config, stored, mode):
+def test_a_payload_over_the_limit_is_refused_with_the_next_step(client, config, stored, mode):
     config.client.large_payloads = mode
     config.client.payload_limit_bytes = 5_000
     push(client, "Ruby::Job", "x" * 4_000)
@@ -174,7 +174,7 @@ def test_what_is_over_the_limit_is_refused_and_the_error_names_the_way_out(clien
     assert len(stored) == 1
 
 
-def test_the_limit_is_of_what_is_stored(client, config, hard, stored):
+def test_the_limit_applies_to_the_stored_size(client, config, hard, stored):
     config.client.payload_limit_bytes = 50_000
     with pytest.raises(PayloadTooLarge):
         push(client, hard, BIG)
@@ -183,7 +183,7 @@ def test_the_limit_is_of_what_is_stored(client, config, hard, stored):
     assert len(stored) == 1
 
 
-def test_a_job_that_may_be_large_knows_no_limit(client, config, stored):
+def test_a_job_allowed_to_be_large_has_no_limit(client, config, stored):
     config.client.payload_limit_bytes = 5_000
 
     @job(name="Export", big_payload=True)
@@ -207,7 +207,7 @@ def test_a_push_that_waits_for_a_commit_is_refused_at_once(client, config, hard,
     assert stored == []
 
 
-def test_whether_a_job_may_be_large_is_said_by_true_or_false_and_by_its_declaration_alone(client, config):
+def test_the_option_for_large_jobs_is_a_boolean_of_the_declaration(client, config):
     @job(name="Odd", big_payload="yes")
     def odd(text: str) -> None: ...
 

@@ -15,13 +15,13 @@ OTHERS = st.dictionaries(st.text().filter(lambda key: key not in {"args", "jid"}
 
 
 @given(before=OTHERS, between=OTHERS, after=OTHERS, args=st.lists(JSON, max_size=4))
-def test_it_writes_the_same_bytes_wherever_the_keys_stand(before, between, after, args):
+def test_it_writes_the_same_bytes_for_any_order_of_keys(before, between, after, args):
     shared = {**before, "args": [], **between, "jid": "", **after}
     assert PayloadTemplate(shared).fill(args, "abc") == encode({**shared, "args": args, "jid": "abc"})
 
 
 @pytest.mark.parametrize("value", [float("nan"), object(), {1j: 1}], ids=["nan", "object", "key"])
-def test_what_is_not_json_raises(value):
+def test_values_that_are_not_json_raise(value):
     with pytest.raises((TypeError, ValueError)):
         PayloadTemplate({"args": [], "jid": "", "custom": value})
     with pytest.raises((TypeError, ValueError)):

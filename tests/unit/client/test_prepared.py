@@ -8,7 +8,7 @@ from offsider.client.prepared import declared_of
 from offsider.jobs import registry
 
 
-def test_a_prepared_push_tells_its_jid(client, stored):
+def test_a_prepared_push_exposes_its_jid(client, stored):
     client.push({"class": "X", "args": [], "jid": "abc"})
     assert isinstance(stored[0], Prepared)
     assert stored[0].jid == "abc"
@@ -29,5 +29,5 @@ def test_a_declared_job_is_found_behind_functions_classes_and_itself():
 
 
 @pytest.mark.parametrize("other", ["HardJob", None, 7, int, object()])
-def test_nothing_is_found_behind_a_name_or_anything_else(other):
+def test_a_name_or_another_value_is_not_a_declared_job(other):
     assert declared_of(other) is None

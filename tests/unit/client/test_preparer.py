@@ -31,7 +31,7 @@ def test_a_push_gets_defaults_jid_and_stamps(client, stored):
     assert stored[0].queue == "default"
 
 
-def test_the_defaults_of_the_configuration_lie_below_the_push(client, config, stored):
+def test_push_options_override_configured_defaults(client, config, stored):
     config.jobs["queue"] = "mails"
     config.jobs["tags"] = ["a"]
     client.push({"class": "X", "args": []})
@@ -46,7 +46,7 @@ def test_the_defaults_of_the_configuration_lie_below_the_push(client, config, st
     assert "retry_for" not in stored[3].payload
 
 
-def test_a_default_that_nobody_knows_is_refused_at_the_first_push(client, config, stored):
+def test_an_unknown_default_is_refused_at_the_first_push(client, config, stored):
     config.jobs["retri"] = 1
     for _ in range(2):
         with pytest.raises(
@@ -56,7 +56,7 @@ def test_a_default_that_nobody_knows_is_refused_at_the_first_push(client, config
     assert stored == []
 
 
-def test_unless_an_extension_knows_it(client, config, stored):
+def test_a_default_of_an_extension_is_accepted(client, config, stored):
     config.jobs["unique_for"] = 60
     config.add_job_option("unique_for", lambda value: None)
     client.push({"class": "X", "args": []})
@@ -68,7 +68,7 @@ def test_a_given_jid_and_creation_time_are_kept(client, stored):
     assert stored[0].payload["created_at"] == 5
 
 
-def test_what_the_caller_gave_is_not_changed(client):
+def test_the_values_of_the_caller_are_not_changed(client):
     item = {"class": "X", "args": (1,), "at": 60, "tags": ["a"]}
     before = dict(item)
     client.push(item)
@@ -99,13 +99,13 @@ def test_what_the_caller_gave_is_not_changed(client):
         ({"class": "X", "args": [{1: 2}]}, InvalidArguments, "JSON keys are strings"),
     ],
 )
-def test_what_cannot_become_a_job_is_refused_before_anything_is_stored(client, stored, item, error, complaint):
+def test_an_invalid_job_is_refused_before_anything_is_stored(client, stored, item, error, complaint):
     with pytest.raises(error, match=complaint):
         client.push(item)
     assert stored == []
 
 
-def test_extra_options_stand_beside_the_others(client, stored):
+def test_extra_options_are_stored_with_the_others(client, stored):
     client.push({"class": "X", "args": [], "extra": {"own": 1}})
     assert stored[0].payload["own"] == 1
 
@@ -130,7 +130,7 @@ def test_warnings_about_strict_arguments_name_no_part_of_them(client, config, st
     assert not re.search("ann|515", caplog.text)
 
 
-def test_strict_arguments_may_be_off_but_what_json_cannot_write_is_refused(client, config, stored, caplog):
+def test_without_strict_arguments_values_outside_json_are_still_refused(client, config, stored, caplog):
     config.client.strict_args = "off"
     client.push({"class": "X", "args": [(1, 2)]})
     assert caplog.text == ""
@@ -152,7 +152,7 @@ def test_a_job_for_later_has_no_time_in_its_payload(client, stored):
     assert not {"at", "enqueued_at"} & set(stored[0].payload)
 
 
-def test_a_job_of_the_past_goes_to_its_queue_now(client, stored):
+def test_a_job_scheduled_in_the_past_is_enqueued_now(client, stored):
     client.push({"class": "X", "args": [], "at": 1_700_000_000})
     assert stored[0].at is None
     assert stored[0].payload["enqueued_at"] == 1795216780652
@@ -196,7 +196,7 @@ def test_middleware_may_schedule_a_job(client, config, stored):
 
 
 @pytest.mark.parametrize("change", [{"queue": ""}, {"queue": "\ud800"}, {"args": (1,)}, {"class": 7}], ids=str)
-def test_what_middleware_breaks_is_refused(client, config, stored, change):
+def test_a_payload_broken_by_middleware_is_refused(client, config, stored, change):
     def breaking(push, call_next):
         push.payload.update(change)
         return call_next(push)
@@ -238,7 +238,7 @@ def test_an_odd_queue_of_the_resolver_is_refused(client, config):
         client.push({"class": "X", "args": []})
 
 
-def test_a_capsule_s_chain_takes_the_place_of_the_configuration_s(config, stored):
+def test_the_chain_of_a_capsule_replaces_that_of_the_configuration(config, stored):
     chain = config.client_middleware.copy()
     chain.add(lambda push, call_next: None)
     assert Client(config, middleware=chain).push({"class": "X", "args": []}) is None
@@ -302,7 +302,7 @@ class TestReenqueue:
         moved = client.reenqueue({"class": "X", "args": [], "queue": "low", "retry": 3, "retry_for": 60}, "retry")
         assert (moved.queue, moved.payload["retry"], moved.payload["retry_for"]) == ("low", 3, 60)
 
-    def test_middleware_is_told_the_reason_and_may_stop_it(self, client, config):
+    def test_middleware_receives_the_reason_and_may_stop_the_push(self, client, config):
         config.client_middleware.add(lambda push, call_next: None if push.reason == "schedule" else call_next(push))
         assert client.reenqueue({"class": "X", "args": []}, "schedule") is None
         assert client.reenqueue({"class": "X", "args": []}, "retry") is not None
@@ -321,7 +321,7 @@ def nested(levels, kind):
 
 @pytest.mark.parametrize("mode", ["raise", "warn", "off"])
 @pytest.mark.parametrize("kind", [list, tuple, dict])
-def test_what_is_nested_too_deeply_for_ruby_is_never_stored(client, config, stored, mode, kind):
+def test_arguments_nested_too_deeply_for_ruby_are_never_stored(client, config, stored, mode, kind):
     config.client.strict_args = mode
     # The payload and its list of arguments are levels as well.
     client.push({"class": "X", "args": [nested(98, kind if mode == "off" else list)]})
@@ -340,7 +340,7 @@ class TestCollidingKeys:
 
     @pytest.mark.parametrize("mode", ["warn", "off"])
     @pytest.mark.parametrize("value", [{1: "a", "1": "b"}, [({"deep": {1: "a", "x": 0, "1": "b"}},)]])
-    def test_are_refused_whatever_strict_arguments_say(self, client, config, stored, mode, value):
+    def test_odd_values_are_refused_even_without_strict_arguments(self, client, config, stored, mode, value):
         config.client.strict_args = mode
         with pytest.raises(InvalidArguments, match=self.TWICE):
             client.push({"class": "X", "args": [value]})
@@ -376,7 +376,7 @@ class TestCollidingKeys:
 
 
 @pytest.mark.parametrize("wrong", [None, [], "HardJob", 5])
-def test_what_is_no_mapping_is_told_what_a_push_is(client, stored, wrong):
+def test_a_push_that_is_not_a_mapping_explains_the_expected_form(client, stored, wrong):
     for push in (client.push, client.push_bulk, client.build):
         with pytest.raises(InvalidJob, match=r'a push is a mapping like \{"class": "HardJob", "args": \[1\]\}, got'):
             push(wrong)
@@ -423,7 +423,7 @@ class TestKeysThatAreNoStrings:
         assert not caplog.records
         assert len(stored) == 2
 
-    def test_other_values_of_ones_own_pass(self, client, stored):
+    def test_other_custom_keys_pass(self, client, stored):
         client.push({"class": "X", "args": [], "custom": {"a": [(1, {"b": None})]}})
         assert decode(stored[0].raw)["custom"] == {"a": [[1, {"b": None}]]}
 
@@ -446,14 +446,14 @@ def test_a_push_is_stamped_before_client_middleware_sees_it(client, config, stor
     assert decode(stored[0].raw)["correlation_id"] == "c1"
 
 
-def test_what_a_push_says_itself_is_left_alone(client, stored):
+def test_explicit_values_of_a_push_are_kept(client, stored):
     with context(user="ann", correlation_id="c1"):
         client.push({"class": "X", "args": [], "meta.user": "bob", "correlation_id": "c2"})
     assert (stored[0].payload["meta.user"], stored[0].payload["correlation_id"]) == ("bob", "c2")
 
 
 @pytest.mark.parametrize("reason", ["schedule", "retry"])
-def test_a_stored_job_keeps_what_it_carries_and_gets_nothing_new(reason, client, stored):
+def test_a_stored_job_keeps_its_context_and_gets_no_new_one(reason, client, stored):
     with context(user="ann", correlation_id="c1"):
         client.push({"class": "X", "args": []})
     with context(user="bob", project="p"):
@@ -472,7 +472,7 @@ def test_every_job_of_a_bulk_push_is_stamped(how, client, stored):
     assert [(job["meta.user"], job["correlation_id"]) for job in payloads] == [("ann", "c1")] * 2
 
 
-def test_a_push_that_waits_for_a_commit_carries_where_it_was_made(client, config, stored):
+def test_a_push_that_waits_for_a_commit_carries_the_context_of_its_caller(client, config, stored):
     waiting = []
     config.after_commit = waiting.append
     with context(user="ann"):
@@ -481,7 +481,7 @@ def test_a_push_that_waits_for_a_commit_carries_where_it_was_made(client, config
     assert stored[0].payload["meta.user"] == "ann"
 
 
-def test_a_job_that_pushes_hands_on_what_it_carries(client, stored):
+def test_a_job_passes_its_context_to_the_jobs_it_pushes(client, stored):
     parent = JobContext({"class": "Parent", "args": [], "jid": "ab", "meta.user": "ann"}, "default")
     with running(parent):
         client.push({"class": "Child", "args": []})

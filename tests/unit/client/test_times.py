@@ -30,7 +30,7 @@ NOW = 1_795_216_780.5
     ],
     ids=str,
 )
-def test_a_small_number_is_a_delay_a_large_one_a_moment_and_the_past_is_now(when, expected):
+def test_a_small_number_is_a_delay_and_a_large_one_a_timestamp(when, expected):
     assert due_at(when, NOW) == expected
 
 
@@ -51,7 +51,7 @@ def test_a_small_number_is_a_delay_a_large_one_a_moment_and_the_past_is_now(when
     ],
     ids=str,
 )
-def test_times_that_mean_nothing_certain_are_refused(when, complaint):
+def test_ambiguous_times_are_refused(when, complaint):
     with pytest.raises(InvalidOptions, match=complaint):
         due_at(when, NOW)
 

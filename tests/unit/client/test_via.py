@@ -26,7 +26,7 @@ def client():
     return Client(config)
 
 
-def test_a_block_names_a_server_until_its_end_and_the_inner_one_counts():
+def test_the_innermost_block_selects_the_server():
     with via("bulk"):
         assert chosen_server() == "bulk"
         with via("fast"):
@@ -36,7 +36,7 @@ def test_a_block_names_a_server_until_its_end_and_the_inner_one_counts():
 
 
 @pytest.mark.parametrize("name", [None, "", 7])
-def test_what_is_no_name_of_a_server_raises_and_pushes_nowhere(name):
+def test_an_invalid_server_name_raises_and_pushes_nothing(name):
     with pytest.raises(InvalidOptions, match="via expects the name of a server, got"), via(name):
         pass
     assert chosen_server() == ""
@@ -48,7 +48,7 @@ def test_a_block_ends_with_an_error_too():
     assert chosen_server() == ""
 
 
-def test_a_block_holds_for_its_own_task_alone():
+def test_a_block_applies_only_to_its_own_task():
     async def seen_by_a_task_from_outside():
         started = asyncio.Event()
 
@@ -64,7 +64,7 @@ def test_a_block_holds_for_its_own_task_alone():
     assert asyncio.run(seen_by_a_task_from_outside()) == ("", "bulk")
 
 
-def test_a_push_goes_to_the_server_that_it_names_then_to_that_of_the_block(client):
+def test_the_server_of_a_push_overrides_that_of_the_block(client):
     push = {"class": "HardJob", "args": []}
     assert client.build(push).server == ""
     with via("bulk"):
@@ -73,7 +73,7 @@ def test_a_push_goes_to_the_server_that_it_names_then_to_that_of_the_block(clien
         assert client.build({**push, "server": "main"}).server == ""
 
 
-def test_without_both_it_goes_where_the_rule_and_then_the_declaration_sends_it(client):
+def test_without_both_the_rule_then_the_declaration_selects_the_server(client):
     @job(name="Exports", server="bulk", urgency="throttled")
     def exports() -> None: ...
 
@@ -93,7 +93,7 @@ def test_the_server_is_never_stored(client):
     assert payload["queue"] == "default"
 
 
-def test_a_server_that_nobody_has_configured_is_told_at_the_push(client):
+def test_an_unconfigured_server_raises_at_the_push(client):
     with (
         via("blk"),
         pytest.raises(ConfigurationError, match=r"no server 'blk' \(did you mean 'bulk'\?\).*main, bulk, fast"),

@@ -1,4 +1,4 @@
-"""The version of the application: what is set, else the commit, read from git's own files."""
+"""The version of the application: the variable, or the commit read from git's own files."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def nothing_known_yet():
     module._of_current_folder.cache_clear()
 
 
-def test_what_is_set_is_the_version_and_empty_is_none():
+def test_the_variable_sets_the_version_and_empty_means_none():
     assert (app_version("2.14"), app_version("")) == ("2.14", "")
 
 
@@ -40,14 +40,14 @@ def test_the_environment_names_it(tmp_path):
     assert Config.load(environ={"OFFSIDER_CLIENT_APP_VERSION": "2.15"}, cwd=tmp_path).client.app_version == "2.15"
 
 
-def test_else_it_is_the_commit_of_the_current_folder_which_is_looked_up_once(repository, monkeypatch):
+def test_the_version_defaults_to_the_commit_which_is_read_once(repository, monkeypatch):
     monkeypatch.chdir(repository)
     assert app_version(Config().client.app_version) == HEAD[:10]
     shutil.rmtree(repository / ".git")
     assert app_version(Config().client.app_version) == HEAD[:10]
 
 
-def test_a_folder_that_is_gone_has_no_version(tmp_path, monkeypatch):
+def test_a_deleted_folder_has_no_version(tmp_path, monkeypatch):
     folder = tmp_path / "gone"
     folder.mkdir()
     monkeypatch.chdir(folder)
@@ -87,16 +87,16 @@ def test_a_worktree_has_the_branches_of_its_repository(repository, tmp_path):
 
 
 @pytest.mark.parametrize("head", ["", "ref: refs/heads/none", "no hash", "ref: ../../etc", "\udcff"])
-def test_what_cannot_be_read_is_no_version(repository, head):
+def test_an_unreadable_repository_has_no_version(repository, head):
     (repository / ".git" / "HEAD").write_bytes(head.encode("utf-8", "surrogateescape"))
     assert commit_of(repository) == ""
 
 
-def test_without_a_repository_there_is_none():
+def test_without_a_repository_there_is_no_version():
     assert commit_of(Path("/")) == ""
 
 
-def test_it_is_what_git_says():
+def test_the_version_equals_the_commit_that_git_reports():
     here = Path(__file__).parent
     said = subprocess.run(["git", "rev-parse", "HEAD"], cwd=here, capture_output=True, text=True, check=False)
     assert commit_of(here) == said.stdout.strip()[:10]

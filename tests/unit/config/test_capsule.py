@@ -35,17 +35,17 @@ def test_the_mode_follows_from_the_weights(queues, mode):
     assert capsule(*queues).mode == mode
 
 
-def test_strict_is_the_order_given():
+def test_strict_queues_keep_the_given_order():
     assert capsule("c", "a", "b").fetch_order(Random()) == ["c", "a", "b"]
 
 
-def test_weights_10_5_3_hold_over_ten_thousand_draws():
+def test_weights_10_5_3_are_respected_over_ten_thousand_draws():
     counts = firsts(capsule("a,10", "b,5", "c,3"))
     for name, weight in (("a", 10), ("b", 5), ("c", 3)):
         assert counts[name] / 10_000 == pytest.approx(weight / 18, abs=0.015)
 
 
-def test_random_is_even_and_each_draw_holds_every_queue_once():
+def test_random_draws_are_even_and_contain_every_queue_once():
     made = capsule("a,1", "b,1", "c,1")
     assert sorted(made.fetch_order(Random(1))) == ["a", "b", "c"]
     assert all(count / 10_000 == pytest.approx(1 / 3, abs=0.02) for count in firsts(made).values())
@@ -57,7 +57,7 @@ def test_a_mode_can_be_demanded_against_the_weights():
     assert firsts(capsule("a", "b", mode="weighted"))["b"] == pytest.approx(5_000, abs=300)
 
 
-def test_a_queue_without_weight_beside_weighted_ones_is_drawn_as_one_and_told_as_zero():
+def test_a_queue_without_weight_is_drawn_with_weight_1_and_shown_with_weight_0():
     made = capsule("a,3", "b")
     assert firsts(made)["b"] == pytest.approx(2_500, abs=300)
     assert made.weights() == {"a": 3, "b": 0}
@@ -68,7 +68,7 @@ def test_no_queue_means_default():
     assert not capsule().all_queues
 
 
-def test_a_star_stands_for_what_is_discovered():
+def test_a_star_means_discovered_queues():
     made = capsule("high", "*", "low")
     assert made.all_queues
     assert made.queues == ["high", "low"]
@@ -79,7 +79,7 @@ def test_a_star_stands_for_what_is_discovered():
     assert made.queues == ["high", "c", "low"]
 
 
-def test_a_weighted_star_gives_its_weight_to_each():
+def test_discovered_queues_get_the_weight_of_the_star():
     made = capsule("high,6", "*,2")
     made.discover(["a", "b"])
     assert made.weights() == {"high": 6, "a": 2, "b": 2}

@@ -100,7 +100,7 @@ def test_a_fetcher_by_name_or_class(config):
         config.fetcher = "no such thing"
 
 
-def test_seams_are_assignable_and_nothing_else_is(config):
+def test_only_seams_are_assignable(config):
     config.reloader = nullcontext
     config.after_commit = lambda push: push()
     config.queue_resolver = lambda push: None
@@ -166,7 +166,7 @@ def test_an_override_must_be_a_setting(tmp_path):
         Config.load(environ={}, cwd=tmp_path, overrides={"concurrency": 0})
 
 
-def test_every_error_handler_hears_of_an_error_and_a_failing_one_is_contained(config, log):
+def test_every_error_handler_is_called_even_if_one_fails(config, log):
     seen = []
     config.error_handlers.append(lambda error, context: 1 / 0)
     config.error_handlers.append(lambda error, context: seen.append((str(error), context)))
@@ -267,7 +267,7 @@ def test_without_a_shard_the_process_works_for_the_server_of_redis(fleet):
     assert fleet({"BULK_URL": "redis://other"}).servers["bulk"].url == "redis://other"
 
 
-def test_a_shard_stands_above_the_rest_of_the_file(fleet):
+def test_a_shard_overrides_the_rest_of_the_file(fleet):
     config = fleet(shard="urgent")
     assert (config.worker.queues, config.worker.concurrency, config.worker.mode) == (("urgent", "mails"), 3, "random")
     assert (config.server, config.worker.processes) == ("main", 0)
@@ -276,7 +276,7 @@ def test_a_shard_stands_above_the_rest_of_the_file(fleet):
     assert (bulk.server, bulk.redis.url, bulk.redis) == ("bulk", "redis://bulk/1", bulk.servers["bulk"])
 
 
-def test_the_shard_of_the_environment_is_for_workers_alone(fleet):
+def test_the_shard_of_the_environment_applies_only_to_workers(fleet):
     variable = "OFFSIDER_WORKER_SHARD"
     assert fleet({variable: "bulk"}, for_worker=True).server == "bulk"
     other = fleet({variable: "bulk"})
@@ -292,25 +292,25 @@ def test_groups_of_the_file_are_for_workers_without_a_shard(fleet):
     assert fleet(shard="bulk", groups=["a", "b"]).worker.groups == ("a", "b")
 
 
-def test_the_environment_and_the_command_line_stand_above_a_shard(fleet):
+def test_the_environment_and_the_command_line_override_a_shard(fleet):
     assert fleet({"OFFSIDER_WORKER_CONCURRENCY": "9"}, shard="urgent").worker.concurrency == 9
     assert fleet({"OFFSIDER_WORKER_CONCURRENCY": "9"}, shard="urgent", concurrency=2).worker.concurrency == 2
     assert fleet(shard="urgent", queues=["low"]).worker.queues == ("low",)
     assert fleet({"OFFSIDER_WORKER_GROUPS": "a b"}, shard="urgent").worker.groups == ("a b",)
 
 
-def test_a_shard_stands_above_the_queue_groups_of_the_file(tmp_path):
+def test_a_shard_overrides_the_queue_groups_of_the_file(tmp_path):
     path = tmp_path / "offsider.toml"
     path.write_text("groups = ['a', 'b']\n[shards.urgent]\nqueues = ['urgent']")
     assert Config.load(path, environ={}, overrides={"shard": "urgent"}).worker.groups == ()
 
 
-def test_the_url_of_the_environment_is_that_of_main_whatever_the_shard(fleet):
+def test_the_url_of_the_environment_is_for_main_with_any_shard(fleet):
     config = fleet({"REDIS_URL": "redis://from-environment"}, shard="bulk")
     assert (config.servers["main"].url, config.redis.url) == ("redis://from-environment", "redis://bulk/1")
 
 
-def test_a_shard_that_nobody_has_configured_is_told_with_those_there_are(fleet):
+def test_an_unknown_shard_raises_with_the_configured_names(fleet):
     with pytest.raises(
         ConfigurationError, match=r"no shard 'urgnt' \(did you mean 'urgent'\?\); there are urgent, bulk"
     ):
@@ -350,7 +350,7 @@ def test_a_shard_that_nobody_has_configured_is_told_with_those_there_are(fleet):
         ("[shards.a]\nselect = 7", r"shards\.a\.select expects a query"),
     ],
 )
-def test_servers_and_shards_that_do_not_fit_are_told(tmp_path, text, complaint):
+def test_a_shard_with_an_unknown_server_is_refused(tmp_path, text, complaint):
     path = tmp_path / "offsider.toml"
     path.write_text(text)
     with pytest.raises(ConfigurationError, match=complaint):
@@ -372,7 +372,7 @@ def test_servers_are_added_in_code():
         config.add_server("other", url="redis://other")
 
 
-def test_a_rule_that_names_an_unknown_server_is_told_at_the_freeze():
+def test_a_rule_with_an_unknown_server_raises_at_the_freeze():
     config = Config()
     config.routing.rules = [["*", "default", "bulk"]]
     with pytest.raises(

@@ -49,7 +49,7 @@ def test_in_a_worker_the_client_is_left_to_the_worker():
     assert called == []
 
 
-def test_a_default_in_place_of_a_workers_is_a_clients_again():
+def test_replacing_the_default_of_a_worker_makes_a_client_configuration():
     called = []
     set_worker_config(Config())
     set_default_config(mine := Config())
@@ -57,7 +57,7 @@ def test_a_default_in_place_of_a_workers_is_a_clients_again():
     assert called == [mine]
 
 
-def test_what_is_wrong_is_raised_at_first_use(tmp_path):
+def test_errors_are_raised_at_first_use(tmp_path):
     (tmp_path / "offsider.toml").write_text("concurency = 5")
     with pytest.raises(ConfigurationError, match="concurency"):
         default_config()

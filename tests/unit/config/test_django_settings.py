@@ -51,7 +51,7 @@ def test_the_app_may_be_named_by_its_class(settings):
     assert Config.load(environ=ENVIRON).worker.concurrency == 3
 
 
-def test_a_table_that_is_none_is_an_error(settings):
+def test_a_setting_that_is_not_a_table_is_an_error(settings):
     settings.OFFSIDER = ["worker"]
     with pytest.raises(
         ConfigurationError, match=r"shop\.settings: OFFSIDER must be a dict of settings, got \['worker'\]"

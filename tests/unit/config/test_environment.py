@@ -79,7 +79,7 @@ def test_a_wrong_database_names_the_variable_and_not_the_password(tmp_path):
     assert "hunter2" not in str(caught.value)
 
 
-def test_redis_provider_holds_a_name(tmp_path):
+def test_redis_provider_names_another_variable(tmp_path):
     with pytest.raises(ConfigurationError, match="holds the name of a variable"):
         load(tmp_path, REDIS_PROVIDER="redis://a")
     with pytest.raises(ConfigurationError, match="names the variable HEAP_URL, which is not set"):
@@ -155,12 +155,12 @@ class TestDefaultsOfJobs:
             ("log_level", "debug", "debug"),
         ],
     )
-    def test_each_option_that_a_text_can_hold_has_a_variable(self, tmp_path, option, given, final):
+    def test_each_option_that_fits_in_a_string_has_a_variable(self, tmp_path, option, given, final):
         config = load(tmp_path, **{f"OFFSIDER_JOBS_{option.upper()}": given})
         assert config.jobs[option] == final
         assert type(config.jobs[option]) is type(final)
 
-    def test_it_stands_above_the_file(self, tmp_path):
+    def test_the_environment_overrides_the_file(self, tmp_path):
         (tmp_path / "offsider.toml").write_text("[jobs]\nretry = 7")
         assert load(tmp_path, OFFSIDER_JOBS_RETRY="3").jobs["retry"] == 3
 
@@ -169,6 +169,6 @@ class TestDefaultsOfJobs:
         with pytest.raises(ConfigurationError, match=r"OFFSIDER_JOBS_RETRY: jobs .*: retry must be True, False or"):
             load(tmp_path, OFFSIDER_JOBS_RETRY=value)
 
-    def test_a_misspelt_one_is_warned_about(self, tmp_path):
+    def test_a_misspelled_variable_logs_a_warning(self, tmp_path):
         [warning] = load(tmp_path, OFFSIDER_JOBS_RETRI="3").warnings
         assert warning == "the environment variable OFFSIDER_JOBS_RETRI sets nothing; did you mean OFFSIDER_JOBS_RETRY?"

@@ -1,4 +1,4 @@
-"""Configuration files: which one is read, what may stand in it, and what the messages say."""
+"""Configuration files: which one is read, which keys it may have, and the error messages."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_sections_and_bare_keys(load):
     assert (config.capsules["images"].concurrency, config.capsules["images"].queues) == (1, ["images"])
 
 
-def test_the_part_of_the_environment_stands_above_the_rest(load):
+def test_the_section_of_the_environment_overrides_the_rest(load):
     text = """
         [environments.production]
         concurrency = 20
@@ -86,7 +86,7 @@ def test_command_line_over_environment_over_file(load):
     assert load(text, OFFSIDER_WORKER_CONCURRENCY="2", overrides={"worker.concurrency": 3}).worker.concurrency == 3
 
 
-def test_the_first_file_found_is_the_one(load, tmp_path):
+def test_the_first_file_found_is_used(load, tmp_path):
     assert load().file is None
     load("concurrency = 4", "config/sidekiq.yml".replace("yml", "unread"))
     assert load("[tool.other]", "pyproject.toml").file is None
@@ -145,7 +145,7 @@ def test_a_named_file_that_cannot_serve(load, tmp_path, name, text, message):
         ("[environments.production]\nconcurrency = 'x'\n[environments]\ntest = 5", "expects a table"),
     ],
 )
-def test_what_is_wrong_is_named(load, text, message):
+def test_errors_name_the_wrong_value(load, text, message):
     with pytest.raises(ConfigurationError, match=message):
         load(text)
 
@@ -168,7 +168,7 @@ def test_variables_are_filled_in(load):
     assert (config.redis.username, config.worker.timeout_seconds, config.redis.key_prefix) == ("${TAG}", 3.0, "")
 
 
-def test_a_variable_that_is_not_set_is_named(load):
+def test_an_unset_variable_is_named(load):
     with pytest.raises(ConfigurationError, match=r"offsider\.toml: the environment variable TAG is not set"):
         load('tag = "${TAG}"')
     with pytest.raises(ConfigurationError, match="expected in"):
@@ -182,7 +182,7 @@ def test_variables_of_other_environments_need_not_be_set(load):
         load(text, APP_ENV="production")
 
 
-def test_a_variable_may_stand_for_a_number_or_a_flag_in_the_defaults_of_jobs(load):
+def test_a_variable_may_hold_a_number_or_a_flag_in_job_defaults(load):
     text = """
         [jobs]
         retry = "${N}"
@@ -199,7 +199,7 @@ def test_a_variable_may_stand_for_a_number_or_a_flag_in_the_defaults_of_jobs(loa
         load(text, N="often", DEAD="no", QUEUE="low")
 
 
-def test_a_template_of_sidekiqs_that_stands_alone_is_refused_and_not_passed_over(load, tmp_path):
+def test_an_erb_template_on_its_own_is_refused(load, tmp_path):
     template = tmp_path / "config" / "sidekiq.yml.erb"
     template.parent.mkdir()
     template.write_text(":concurrency: 5")

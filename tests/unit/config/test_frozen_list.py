@@ -14,7 +14,7 @@ def closed():
     return listing
 
 
-def test_an_open_one_is_a_list():
+def test_before_the_freeze_it_is_a_list():
     listing = Listing("config.things", [1])
     listing.append(2)
     listing.insert(0, 0)
@@ -41,7 +41,7 @@ def test_an_open_one_is_a_list():
         lambda listing: listing.__delitem__(0),
     ],
 )
-def test_every_edit_of_a_closed_one_is_refused_by_name(edit):
+def test_after_the_freeze_every_edit_is_refused_by_name(edit):
     listing = closed()
     with pytest.raises(ConfigurationError, match=r"config\.things is frozen"):
         edit(listing)

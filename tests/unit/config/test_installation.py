@@ -32,7 +32,7 @@ def test_a_configuration_has_one_installation_per_server(two):
     assert main.for_server("bulk") is bulk is Installation.of(two, "bulk")
 
 
-def test_an_installation_stands_for_itself(two):
+def test_an_installation_resolves_to_itself(two):
     bulk = Installation.of(two, "bulk")
     assert Installation.of(bulk) is bulk
     assert Installation.of(bulk, "main") is Installation.of(two)
@@ -47,7 +47,7 @@ def test_the_default_is_the_configuration_of_the_process(config):
         set_default_config(previous)
 
 
-def test_a_server_that_is_added_later_has_one_too(two):
+def test_a_server_added_later_has_an_installation(two):
     bulk = Installation.of(two, "bulk")
     two.add_server("third", url="redis://third/0")
     assert bulk.for_server("third").settings is two.servers["third"]
@@ -88,7 +88,7 @@ def test_closing_covers_the_pools_of_all_servers(two, monkeypatch):
     assert closed == ["main", "bulk"]
 
 
-def test_it_goes_together_with_its_configuration():
+def test_it_is_collected_with_its_configuration():
     config = Config()
     gone = weakref.ref(config)
     assert Installation.of(config).redis
@@ -97,7 +97,7 @@ def test_it_goes_together_with_its_configuration():
     assert gone() is None
 
 
-def test_threads_that_ask_at_once_get_the_same_one(config):
+def test_concurrent_threads_get_the_same_object(config):
     for number in range(20):
         config.add_server(f"server{number}", url=f"redis://localhost:{number}")
         seen = set()

@@ -34,7 +34,7 @@ def test_options_that_are_read_from_a_declaration_or_a_push_only_are_refused(key
         JobDefaults()[key] = value
 
 
-def test_options_of_extensions_are_known_at_the_freeze_only():
+def test_options_of_extensions_are_checked_only_at_the_freeze():
     defaults = JobDefaults()
     defaults["unique_for"] = 60
     defaults.check(["unique_for"])
@@ -50,7 +50,7 @@ def test_options_that_exclude_each_other_are_refused():
         defaults.check([])
 
 
-def test_frozen_ones_stay():
+def test_frozen_defaults_cannot_change():
     defaults = JobDefaults()
     defaults.freeze()
     with pytest.raises(ConfigurationError, match=r"config\.jobs is frozen"):

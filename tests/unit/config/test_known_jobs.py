@@ -10,7 +10,7 @@ from offsider.config.known_jobs import known_job, known_jobs
 from offsider.jobs import registry
 
 
-def test_a_declared_job_is_known_by_its_name_and_its_aliases():
+def test_a_declared_job_is_found_by_its_name_and_its_aliases():
     with registry.isolated():
 
         @job(name="shop.greet", aliases=["shop.hello"])

@@ -53,7 +53,7 @@ def stored():
         yield pushes
 
 
-def test_the_guard_is_asked_after_middleware_and_may_change_the_payload(config, guard, stored):
+def test_the_guard_runs_after_middleware_and_may_change_the_payload(config, guard, stored):
     def paint(push, call_next):
         push.payload["colour"] = "red"
         return call_next(push)
@@ -71,7 +71,7 @@ def test_the_guard_hears_when_the_job_is_due(config, guard, stored):
     assert not stored[0].guarded
 
 
-def test_a_stored_job_that_moves_to_its_queue_is_not_asked_about(config, guard):
+def test_the_guard_does_not_run_for_stored_jobs_that_move_to_a_queue(config, guard):
     client = Client(config)
     prepared = client.reenqueue({"class": "X", "args": [], "queue": "default", "colour": "red"}, "retry")
     assert prepared is not None
@@ -79,7 +79,7 @@ def test_a_stored_job_that_moves_to_its_queue_is_not_asked_about(config, guard):
     assert guard.asked == []
 
 
-def test_jobs_of_a_bulk_push_are_asked_about_only_when_they_concern_the_guard(config, guard, stored):
+def test_in_a_bulk_push_the_guard_runs_only_for_jobs_it_concerns(config, guard, stored):
     client = Client(config)
     client.push_bulk({"class": "X", "args": [[1], [2]]})
     assert guard.asked == []
@@ -88,7 +88,7 @@ def test_jobs_of_a_bulk_push_are_asked_about_only_when_they_concern_the_guard(co
     assert [job.guarded for job in stored] == [False, False, True, True]
 
 
-def test_a_misspelt_guard_is_told():
+def test_a_misspelled_guard_is_refused():
     with pytest.raises(ConfigurationError, match="push_guard"):
         Config().pushguard = Guard()
 

@@ -54,12 +54,12 @@ def test_ways_to_write_a_queue(written, name, weight):
         "a,b",
     ],
 )
-def test_anything_else_is_refused(written):
+def test_invalid_values_are_refused(written):
     with pytest.raises(ConfigurationError):
         QueueSpec.parse(written)
 
 
-def test_queues_in_one_word_are_refused_with_the_next_step():
+def test_several_queues_in_one_string_are_refused_with_the_next_step():
     with pytest.raises(ConfigurationError, match="got 'default,mails'; list each queue separately"):
         QueueSpec.parse("default,mails")
 

@@ -1,4 +1,4 @@
-"""Routing rules: the first match wins, junk is told with its place, and equal rules have equal digests."""
+"""Routing rules: the first match wins, errors name the position, and equal rules have equal digests."""
 
 from dataclasses import dataclass, field
 
@@ -39,12 +39,12 @@ def test_the_first_rule_that_matches_wins(declared, routed):
     assert route(declared, RULES, {"queue": "lowest"}) == routed
 
 
-def test_without_a_match_the_declared_queue_holds_or_the_one_named_after_the_job():
+def test_without_a_match_the_declared_or_generated_queue_is_used():
     assert route(job("mails"), RULES, {"queue": "lowest"}) == Routed("mails")
     assert route(job(), RULES, {"queue": "lowest"}) == Routed("resize")
 
 
-def test_without_rules_the_declared_queue_holds_or_the_default():
+def test_without_rules_the_declared_or_default_queue_is_used():
     assert route(job("mails", urgency="high"), NO_RULES, {"queue": "lowest"}) == Routed("mails")
     assert route(job(), NO_RULES, {"queue": "lowest"}) == Routed("lowest")
     assert route(job(), NO_RULES, {}) == Routed("default")
@@ -60,7 +60,7 @@ def test_the_server_is_the_rules_then_the_jobs_own_then_main():
     assert str(rules[0]) == "urgency=high → urgent of fast"
 
 
-def test_the_server_makes_another_digest_and_without_one_the_digest_is_as_before():
+def test_the_digest_includes_the_server_only_if_one_is_set():
     with_server = Rules.read([["*", "default", "fast"]])
     without = Rules.read([["*", "default"]])
     assert with_server.digest != without.digest == Rules.read([["*", "default", ""]]).digest
@@ -80,7 +80,7 @@ def test_the_server_makes_another_digest_and_without_one_the_digest_is_as_before
         (7, "a list of rules is expected"),
     ],
 )
-def test_what_is_no_rule_is_told_with_its_number(given, complaint):
+def test_an_invalid_rule_is_reported_with_its_number(given, complaint):
     with pytest.raises(ConfigurationError, match=f"^routing.rules expects a list of rules, .*: {complaint}"):
         Config().routing.rules = given
 
@@ -142,7 +142,7 @@ class TestFiles:
         config = Config.load(environ={"OFFSIDER_ROUTING_RULES": '[["*", "default"]]'}, cwd=tmp_path)
         assert [rule.queue for rule in config.routing.rules] == ["default"]
 
-    def test_an_empty_variable_means_no_rules_and_junk_is_told(self, tmp_path):
+    def test_an_empty_variable_means_no_rules_and_an_invalid_one_raises(self, tmp_path):
         assert Config.load(environ={"OFFSIDER_ROUTING_RULES": ""}, cwd=tmp_path).routing.rules == NO_RULES
         with pytest.raises(
             ConfigurationError, match=r"OFFSIDER_ROUTING_RULES: routing\.rules expects .*JSON.* got 'junk'"

@@ -48,7 +48,7 @@ def test_assignments_are_checked_and_named():
     assert section.concurrency == 7
 
 
-def test_the_reason_follows_when_there_is_one():
+def test_an_error_includes_its_reason_if_any():
     with pytest.raises(ConfigurationError, match=r"worker\.queues expects .*: the queue 'a' is named twice"):
         WorkerSection().queues = ["a", "a"]
 
@@ -79,7 +79,7 @@ def test_the_connections_settings_do_not_show_secrets_when_printed():
     assert "hunter2" not in repr(section)
 
 
-def test_what_nobody_set_is_as_in_sidekiq():
+def test_defaults_are_those_of_sidekiq():
     worker = WorkerSection()
     assert (worker.concurrency, worker.timeout_seconds, worker.max_retries) == (5, 25, 25)
     assert (worker.dead_max_jobs, worker.dead_timeout_seconds) == (10_000, 180 * 86_400)

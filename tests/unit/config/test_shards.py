@@ -42,31 +42,31 @@ def selected(*queries, negate=False, server="main", rules=RULES, jobs=JOBS):
     return Routes(jobs, rules, {}).select([Query.parse(text) for text in queries], server=server, negate=negate)
 
 
-def test_the_queues_of_the_chosen_jobs_come_in_the_order_of_the_rules():
+def test_queues_of_selected_jobs_follow_the_order_of_the_rules():
     assert selected("*").queues == ("urgent", "scan", "low")
     assert selected("*", server="bulk").queues == ("heavy",)
     assert selected("name=report", "urgency=high").queues == ("urgent", "low")
 
 
-def test_without_rules_the_declarations_say_where_jobs_go():
+def test_without_rules_declarations_select_the_queues():
     assert selected("*", rules=NO_RULES).queues == ("default", "low")
 
 
-def test_all_other_queues_of_declared_jobs_are_what_is_left():
+def test_the_remaining_queues_are_all_other_queues_of_declared_jobs():
     assert selected("urgency=high", negate=True).queues == ("scan", "low")
     assert selected("*", negate=True).queues == ()
     assert selected("urgency=high", negate=True, server="bulk").queues == ("heavy",)
 
 
 @pytest.mark.parametrize("negate", [False, True])
-def test_jobs_that_share_a_queue_with_chosen_ones_are_told(negate):
+def test_jobs_that_share_a_queue_with_selected_ones_are_reported(negate):
     assert selected("feature_category=accounts", negate=negate).mixed == (
         Destination("main", "urgent", ["app.welcome"], ["app.alarm"]),
     )
     assert selected("urgency=high", negate=negate).mixed == ()
 
 
-def test_chosen_jobs_of_other_servers_are_told():
+def test_selected_jobs_of_other_servers_are_reported():
     assert selected("resource_boundary=cpu").elsewhere == (Destination("bulk", "heavy", ["app.resize"]),)
     assert selected("resource_boundary=cpu", server="bulk").elsewhere == (
         Destination("main", "urgent", ["app.alarm"], ["app.welcome"]),
@@ -74,7 +74,7 @@ def test_chosen_jobs_of_other_servers_are_told():
     assert selected("resource_boundary=cpu", negate=True).elsewhere == ()
 
 
-def test_a_shard_serves_what_it_names_or_what_its_query_chooses():
+def test_a_shard_serves_its_named_queues_or_those_its_query_selects():
     def queues(**settings):
         shard = ShardSection()
         for key, value in settings.items():
@@ -110,7 +110,7 @@ def routed(monkeypatch):
     return config, jobs, names
 
 
-def test_each_job_is_routed_once_for_all_shards_and_all_who_ask_again(routed):
+def test_each_job_is_routed_once_for_all_shards_and_calls(routed):
     config, _, names = routed
     shard = ShardSection()
     shard.assign("select", "urgency=high")
@@ -120,7 +120,7 @@ def test_each_job_is_routed_once_for_all_shards_and_all_who_ask_again(routed):
     assert names == [job.name for job in JOBS]
 
 
-def test_routes_are_made_anew_when_rules_defaults_or_jobs_change(routed):
+def test_routes_are_recomputed_when_rules_defaults_or_jobs_change(routed):
     config, jobs, names = routed
 
     def places():

@@ -26,14 +26,14 @@ def test_each_kind_is_made_once():
     assert kept.get(Two, lambda: Two(kept.get(One, One))).one is one
 
 
-def test_what_is_made_may_ask_for_another_kind():
+def test_a_shared_object_may_create_one_of_another_kind():
     kept = Shared()
     two = kept.get(Two, lambda: Two(kept.get(One, One)))
     assert two.one is kept.peek(One)
 
 
 class Noticed:
-    """A lock that tells who has to wait for it."""
+    """A lock that records the threads that wait for it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -48,7 +48,7 @@ class Noticed:
         self._lock.release()
 
 
-def test_threads_that_ask_at_once_get_the_same_one(monkeypatch):
+def test_concurrent_threads_get_the_same_object(monkeypatch):
     kept, lock, made = Shared(), Noticed(), []
     monkeypatch.setattr(kept, "_lock", lock)
 

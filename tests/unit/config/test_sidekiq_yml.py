@@ -62,19 +62,19 @@ def test_the_health_check_of_the_enterprise_version_is_ours(load, written, addre
     assert load(f"health_check: {written}\n").worker.health == address
 
 
-def test_the_environments_keys_stand_above(load):
+def test_the_keys_of_the_environment_override_the_rest(load):
     config = load(SAMPLE, APP_ENV="production")
     assert config.worker.concurrency == 25
     assert config.worker.queues == ("critical,5", "default,1")
     assert load(SAMPLE, APP_ENV="staging").worker.concurrency == 10
 
 
-def test_what_means_nothing_here_is_passed_over_with_a_note(load):
+def test_irrelevant_keys_are_ignored_with_a_note(load):
     [note] = load(SAMPLE).warnings
     assert "pidfile means nothing to offsider" in note
 
 
-def test_our_own_sections_may_stand_in_it(load):
+def test_our_own_sections_are_allowed(load):
     assert load("redis:\n  url: redis://host\nenvironments:\n  test:\n    tag: x", APP_ENV="test").worker.tag == "x"
 
 
@@ -83,7 +83,7 @@ def test_variables_are_filled_in(load):
 
 
 @pytest.mark.parametrize("text", ["", "# nothing", "---"])
-def test_an_empty_file_says_nothing(load, text):
+def test_an_empty_file_sets_nothing(load, text):
     assert load(text).worker.concurrency == 5
 
 
@@ -105,12 +105,12 @@ def test_erb_is_refused_with_its_line(load):
         ("production:\n  :concurency: 5", "no setting concurency"),
     ],
 )
-def test_what_is_wrong_is_named(load, text, message):
+def test_errors_name_the_wrong_value(load, text, message):
     with pytest.raises(ConfigurationError, match=message):
         load(text)
 
 
-def test_without_pyyaml_the_message_says_what_to_install(load, monkeypatch):
+def test_without_pyyaml_the_error_names_the_package_to_install(load, monkeypatch):
     monkeypatch.setitem(sys.modules, "yaml", None)
     with pytest.raises(ConfigurationError, match=r'pip install "offsider\[yaml\]"'):
         load(":concurrency: 5")

@@ -38,7 +38,7 @@ from offsider.config import validators
         (validators.processes(), 12, 12),
     ],
 )
-def test_what_passes(kind, given, final):
+def test_valid_values_pass(kind, given, final):
     assert kind.check(given) == final
     assert type(kind.check(given)) is type(final)
 
@@ -91,7 +91,7 @@ def test_what_passes(kind, given, final):
         (validators.ADDRESS, -1),
     ],
 )
-def test_what_does_not(kind, given):
+def test_invalid_values_raise(kind, given):
     with pytest.raises(ValueError):
         kind.check(given)
 
@@ -113,7 +113,7 @@ def test_what_does_not(kind, given):
         (validators.text(), "x", "x"),
     ],
 )
-def test_how_text_is_read(kind, text, parsed):
+def test_text_is_parsed(kind, text, parsed):
     assert kind.parse(text) == parsed
 
 
@@ -148,7 +148,7 @@ def test_a_url_may_name_its_database(url):
         "unix:///run/redis.sock?db=one",
     ],
 )
-def test_a_database_that_is_no_number_is_not_taken_for_database_0(url):
+def test_a_non_numeric_database_is_not_read_as_database_0(url):
     with pytest.raises(ValueError, match=r"the database, after the host or in \?db=, is a number"):
         validators.URL.check(url)
 
@@ -182,7 +182,7 @@ def test_where_a_process_may_use_all_cores_they_are_counted(monkeypatch, cores, 
 
 
 @pytest.mark.parametrize("given", [-1, 1001, True, 0.0, -0.5, 1e9, float("nan"), "many", None])
-def test_what_is_no_number_of_processes(given):
+def test_invalid_process_counts_raise(given):
     with pytest.raises(ValueError):
         validators.processes().check(given)
 

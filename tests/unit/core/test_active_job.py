@@ -79,7 +79,7 @@ RANGE = "ActiveJob::Serializers::RangeSerializer"
         ({"_aj_serialized": None, "value": 1}, ["a serializer whose name is null"]),
     ],
 )
-def test_what_only_the_application_knows_stays_as_it_is_stored_both_ways_and_is_named(form, unread):
+def test_values_only_the_application_can_decode_stay_unchanged_and_are_named(form, unread):
     assert read(form) == (form, unread)
     assert read([form, {"a": form}]) == ([form, {"a": form}], unread * 2)
     assert write(form) == form
@@ -92,7 +92,7 @@ def test_keys_of_a_hash_are_strings_however_ruby_had_them():
     assert value_of({"_aj_globalid": "x", "more": 1}) == {"_aj_globalid": "x", "more": 1}
 
 
-def test_a_time_in_a_zone_that_is_unknown_here_is_the_same_moment():
+def test_a_time_in_an_unknown_zone_is_the_same_instant():
     for zone in ("Mars/Olympus", "../etc", 7):
         moment = value_of(stored("TimeWithZone", "2026-07-01T12:00:00.5+02:00", time_zone=zone))
         assert moment == datetime(2026, 7, 1, 10, 0, 0, 500000, UTC)
@@ -116,7 +116,7 @@ def test_a_time_in_a_zone_that_is_unknown_here_is_the_same_moment():
         ("BigDecimal", [1]),
     ],
 )
-def test_what_cannot_be_read_stays_as_it_is_stored_and_is_named_by_its_type_alone(kind, value):
+def test_unreadable_values_stay_unchanged_and_are_named_only_by_type(kind, value):
     for form in (stored(kind, value), {"_aj_serialized": f"ActiveJob::Serializers::{kind}Serializer"}):
         nested = [{"bad": form, "good": stored("Symbol", "a")}]
         assert read(nested) == ([{"bad": form, "good": "a"}], [f"ActiveJob::Serializers::{kind}Serializer"])
@@ -132,7 +132,7 @@ def test_what_cannot_be_read_stays_as_it_is_stored_and_is_named_by_its_type_alon
         ({"_aj_globalid": "pa55", "more": 1}, "dict with a key that is not a string, or is reserved by ActiveJob"),
     ],
 )
-def test_what_ruby_has_no_form_for_is_named_by_its_type_alone(value, kind):
+def test_values_without_a_ruby_form_are_named_only_by_type(value, kind):
     with pytest.raises(TypeError, match=kind) as refusal:
         write([value])
     assert "pa55" not in str(refusal.value)
@@ -147,11 +147,11 @@ def test_pairs_are_read_by_their_symbols_or_strings():
     "bad",
     ["pa55", ["pa55"], ["a", 1, 2], [7, 1], [stored("Date", "2026-01-02"), 1], [stored("Symbol", 7), 1], None],
 )
-def test_an_item_that_is_no_pair_is_left_out_alone(bad):
+def test_an_item_that_is_not_a_pair_is_omitted(bad):
     assert read_pairs([["a", 1], bad, ["b", 2], bad]) == ({"a": 1, "b": 2}, 2)
 
 
 @pytest.mark.parametrize("form,kind", [("pa55", "str"), (7, "int")])
-def test_what_is_neither_object_nor_pairs_is_named_by_its_type_alone(form, kind):
+def test_a_value_that_is_neither_object_nor_pairs_is_named_only_by_type(form, kind):
     with pytest.raises(ValueError, match=f"^{kind}"):
         read_pairs(form)

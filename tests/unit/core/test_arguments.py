@@ -25,24 +25,24 @@ UNSAFE = st.sampled_from(
 
 
 @given(JSON)
-def test_json_values_pass_and_come_back_equal(value):
+def test_json_values_pass_and_round_trip(value):
     assert check_json(value) is None
     assert json.loads(json.dumps(value)) == value
 
 
 @given(st.lists(JSON | UNSAFE))
-def test_the_quick_look_passes_nothing_that_the_long_one_finds(values):
+def test_the_fast_check_accepts_nothing_that_the_full_check_refuses(values):
     if are_plain(values):
         assert [check_json(value) for value in values] == [None] * len(values)
 
 
 @pytest.mark.parametrize("values", [[], [1, True, None, "a"]])
-def test_most_arguments_pass_the_quick_look(values):
+def test_most_arguments_pass_the_fast_check(values):
     assert are_plain(values)
 
 
 @given(JSON, UNSAFE, st.lists(st.sampled_from(["list", "dict"]), max_size=6))
-def test_one_unsafe_value_is_found_wherever_it_hides(beside, unsafe, wrappers):
+def test_an_unsafe_value_is_found_at_any_depth(beside, unsafe, wrappers):
     value = unsafe
     for wrapper in wrappers:
         value = [beside, value] if wrapper == "list" else {"beside": beside, "here": value}
@@ -98,7 +98,7 @@ class Text(str):
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_what_is_not_exactly_json_is_refused_with_the_way_out(value, advice):
+def test_values_outside_json_are_refused_with_the_next_step(value, advice):
     unsafe = check_json([{"deep": value}])
     assert unsafe is not None
     message = explain("HardJob", "options", unsafe)
@@ -113,7 +113,7 @@ def test_json_of_any_size_passes(value):
     assert check_json(value) is None
 
 
-def test_a_cycle_is_told_and_a_shared_value_is_none():
+def test_a_cycle_is_reported_but_a_shared_value_is_not():
     shared: list[object] = [1]
     assert check_json([shared, shared, {"a": shared}]) is None
     assert check_json([[], [[]]]) is None  # equal, but not the same
@@ -124,7 +124,7 @@ def test_a_cycle_is_told_and_a_shared_value_is_none():
     assert unsafe.reason == "contains itself"
 
 
-def test_deep_nesting_is_told_without_a_recursion_error():
+def test_deep_nesting_is_reported_without_a_recursion_error():
     deep: list[object] = []
     for _ in range(100_000):
         deep = [deep]
@@ -150,7 +150,7 @@ def test_an_argument_may_be_nested_98_deep_below_the_payload_and_its_arguments()
 
 
 @pytest.mark.parametrize("value, key", [({1: 0, "1": 1}, "1"), ([{"a": ({None: 0, "null": 1},)}], "null"), ({}, None)])
-def test_a_key_that_json_would_hold_twice_is_found(value, key):
+def test_keys_that_become_duplicates_in_json_are_found(value, key):
     assert colliding_key(value) == key
 
 

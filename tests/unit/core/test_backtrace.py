@@ -11,7 +11,7 @@ from offsider.core.backtrace import MAX_INFLATED_BYTES, compress, inflate
 
 
 @given(st.lists(st.text()), st.sampled_from([6, 7, 8]))
-def test_lines_come_back_from_every_version(lines, version):
+def test_lines_of_every_version_are_read(lines, version):
     assert inflate(compress(lines, version)) == lines
 
 
@@ -34,7 +34,7 @@ def test_a_file_name_that_is_no_unicode_does_not_break_it():
     ["", "not base64!", base64.b64encode(b"not zlib").decode(), base64.b64encode(zlib.compress(b"7")).decode()],
     ids=["empty", "no base64", "no zlib", "no list"],
 )
-def test_what_holds_no_lines_raises_value_error(text):
+def test_a_value_without_lines_raises_value_error(text):
     with pytest.raises(ValueError):
         inflate(text)
 

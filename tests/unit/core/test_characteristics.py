@@ -46,7 +46,7 @@ def test_possible_ones_and_other_options_pass():
     )
 
 
-def test_a_job_that_says_nothing_has_low_urgency_and_no_boundary():
+def test_a_job_has_low_urgency_and_no_boundary_by_default():
     assert Characteristics.of({}) == Characteristics(
         urgency="low",
         resource_boundary="none",
@@ -92,7 +92,7 @@ def test_a_queue_is_named_after_the_last_part_of_the_name(name, queue):
     assert generated_name(name) == queue
 
 
-def test_a_namespace_stands_before_the_generated_name():
+def test_a_namespace_prefixes_the_generated_name():
     assert Characteristics(queue_namespace="ci").generated_queue("app.BuildJob") == "ci:build"
     assert Characteristics().generated_queue("app.BuildJob") == "build"
 
@@ -121,6 +121,6 @@ def test_a_job_that_promises_more_than_it_can_keep_is_doubted(said, doubts):
         ({"unique_for": False}, None),
     ],
 )
-def test_an_idempotent_job_is_deduplicated_unless_it_says_otherwise(options, deduplicate):
+def test_an_idempotent_job_is_deduplicated_by_default(options, deduplicate):
     assert Characteristics(idempotent=True).deduplication(options) == deduplicate
     assert Characteristics().deduplication(options) == options.get("deduplicate")

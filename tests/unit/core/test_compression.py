@@ -1,4 +1,4 @@
-"""Compressed arguments: the same job comes back, and nothing that is crafted does harm."""
+"""Compressed arguments: jobs round-trip, and crafted input does no harm."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def stored(**changes):
 
 
 @given(st.lists(VALUES, max_size=4), st.dictionaries(st.text("xyz", min_size=1, max_size=3), VALUES, max_size=3))
-def test_a_job_comes_back_as_it_was(args, kwargs):
+def test_a_job_round_trips(args, kwargs):
     payload = {"class": "A", "args": args, "jid": "j", "queue": "q", "mine": 1}
     if kwargs:
         payload["kwargs"] = kwargs
@@ -56,7 +56,7 @@ def test_only_the_arguments_are_compressed():
     assert payload["args"] == ["x" * 1000], "what was given has been changed"
 
 
-def test_what_gitlab_writes_is_read():
+def test_jobs_compressed_by_gitlab_are_read():
     args = json.dumps([1, {"a": "b"}]).encode()
     raw = stored(args=[packed(args)], original_job_size_bytes=len(args))
     assert decode_plain(raw) == {"class": "A", "args": [1, {"a": "b"}], "jid": "j"}
@@ -95,21 +95,21 @@ def test_a_key_of_somebodys_own_does_not_make_a_job_compressed(odd):
         ({"args": [packed(b"[" * 600 + b"]" * 600)], "original_job_size_bytes": 1200}, "deeper than"),
     ],
 )
-def test_what_cannot_be_read_is_a_malformed_payload_that_says_why(changes, reason):
+def test_unreadable_arguments_raise_malformed_payload_with_the_reason(changes, reason):
     raw = stored(**changes)
     with pytest.raises(MalformedPayload, match=reason) as caught:
         decode_plain(raw)
     assert caught.value.raw == raw
 
 
-def test_a_bomb_is_not_expanded_beyond_what_it_says():
+def test_a_decompression_bomb_is_not_expanded_beyond_its_declared_size():
     bomb = packed(b"0" * 50_000_000)
     assert len(bomb) < 100_000
     with pytest.raises(MalformedPayload, match="longer than"):
         decode_plain(stored(args=[bomb], original_job_size_bytes=1_000))
 
 
-def test_keys_smuggled_in_beside_the_arguments_are_not_taken():
+def test_extra_keys_in_the_compressed_arguments_are_ignored():
     text = b'[1],"jid":"other","class":"B"'
     assert decode_plain(stored(args=[packed(text)], original_job_size_bytes=100)) == {
         "class": "A",
@@ -118,24 +118,24 @@ def test_keys_smuggled_in_beside_the_arguments_are_not_taken():
     }
 
 
-def test_what_would_be_too_large_to_read_again_stays_as_it_is(monkeypatch):
+def test_arguments_too_large_to_decompress_stay_plain(monkeypatch):
     monkeypatch.setattr(compression, "MAX_EXPANDED_BYTES", 100)
     payload = {"class": "A", "args": ["x" * 200]}
     assert compress(payload) is payload
 
 
-def test_whoever_only_looks_sees_what_cannot_be_read_as_it_is_stored():
+def test_unreadable_arguments_are_displayed_as_stored():
     good, bad = decode(stored()), decode(stored(args=["%"]))
     assert readable(good)["args"] == [1]
     assert readable(bad) is bad
 
 
-def test_arguments_that_would_fill_the_memory_of_whoever_reads_them_are_not_compressed():
+def test_arguments_with_an_extreme_ratio_are_not_compressed():
     payload = {"class": "A", "args": ["x" * 10_000_000]}
     assert compress(payload) is payload
 
 
-def test_letters_are_looked_for_in_compressed_arguments_without_reading_them():
+def test_text_is_searched_in_compressed_arguments_without_parsing_them():
     payload = compress({"class": "A", "args": ["needle", 1], "kwargs": {"k": "other"}})
     assert may_hold(payload, b"needle")
     assert may_hold(payload, b"other")
@@ -144,5 +144,5 @@ def test_letters_are_looked_for_in_compressed_arguments_without_reading_them():
 
 
 @pytest.mark.parametrize("changes", [{"args": ["%"]}, {"args": [7]}, {"args": [packed(b"[1")[:-4]]}])
-def test_letters_may_stand_in_what_cannot_be_read(changes):
+def test_unreadable_arguments_may_match_any_text(changes):
     assert may_hold(decode(stored(**changes)), b"x")

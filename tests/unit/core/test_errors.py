@@ -66,13 +66,13 @@ def test_too_many_reschedules_can_cross_processes():
     assert str(crossed).startswith("the job reached its limit of 1,000 reschedules")
 
 
-def test_messages_name_what_matters():
+def test_messages_name_the_relevant_values():
     assert "only 1 of 2 replicas confirmed it" in str(NotReplicated("abc", wanted=2, reached=1))
     assert "'HardJob'" in str(UnknownJob("HardJob"))
     assert RedisRefused("WRONGTYPE Operation against").code == "WRONGTYPE"
 
 
-def test_a_payload_that_is_too_large_names_the_job_the_sizes_and_the_way_out_and_crosses_processes():
+def test_payload_too_large_names_the_job_the_sizes_and_the_next_step_and_can_be_pickled():
     error = pickle.loads(pickle.dumps(PayloadTooLarge("app.Export", 6_000_000, 5_000_000)))
     assert (error.name, error.size_bytes, error.limit_bytes) == ("app.Export", 6_000_000, 5_000_000)
     for part in ("app.Export", "6,000,000 bytes", "over client.payload_limit_bytes (5,000,000)", "big_payload=True"):

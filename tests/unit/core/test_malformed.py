@@ -36,7 +36,7 @@ def test_a_wrapper_has_all_that_rubys_page_of_dead_jobs_reads():
 
 
 @given(st.binary(max_size=100) | st.sampled_from([b"[1,2]", b"5", b"null", b'"x"', b"{}", b'{"class":5,"args":[]}']))
-def test_any_bytes_come_out_as_they_went_in_and_are_wrapped_once(raw):
+def test_any_bytes_round_trip_and_are_wrapped_once(raw):
     stored = wrap(refused(raw), "low", NOW)
     assert unwrap(stored) == raw
     assert isinstance(json.loads(stored), dict)
@@ -72,7 +72,7 @@ def test_the_queue_is_the_one_that_the_bytes_name(raw, queue):
     assert json.loads(listable(raw, NOW))["queue"] == queue
 
 
-def test_a_job_is_listed_as_it_is():
+def test_a_job_is_listed_unwrapped():
     raw = b'{"class":"X", "args":[],"retry":"5"}'
     assert listable(raw, NOW) == raw
 
@@ -82,7 +82,7 @@ def test_a_job_is_listed_as_it_is():
     [{"class": "X"}, {RAW: 7}, {RAW: "%%%"}, {RAW: None}],
     ids=["another class", "a number", "no base64", "null"],
 )
-def test_what_only_looks_like_a_wrapper_is_none(changes):
+def test_a_look_alike_of_a_wrapper_is_not_unwrapped(changes):
     raw = json.dumps({"class": MALFORMED_CLASS, "args": [], RAW: "eA==", **changes}).encode()
     assert wrapper_of(raw) is unwrap(raw) is None
 

@@ -44,7 +44,7 @@ ABSENT = object()
         ("kwargs", None, ABSENT),
     ],
 )
-def test_a_value_means_what_ruby_makes_of_it(key, value, meant):
+def test_values_have_the_meaning_that_ruby_gives_them(key, value, meant):
     payload = {**JOB, key: value}
     known = normalize(payload)
     assert known.get(key, ABSENT) == meant
@@ -70,7 +70,7 @@ def test_a_value_means_what_ruby_makes_of_it(key, value, meant):
         *(("backtrace", value) for value in ([], {})),
     ],
 )
-def test_what_cannot_be_used_is_left_out_and_named(key, value):
+def test_unusable_values_are_omitted_and_named(key, value):
     payload = {**JOB, key: value}
     known = normalize(payload)
     assert known == JOB
@@ -89,7 +89,7 @@ KEYS += " hard_timeout interrupted_count signature"
 
 
 @given(st.dictionaries(st.sampled_from(KEYS.split()), ODD))
-def test_whatever_comes_is_read_and_what_is_read_may_be_pushed(values):
+def test_any_payload_is_normalized_and_the_result_can_be_pushed(values):
     payload = decode(encode({**JOB, **values}))
     known = normalize(payload)
     assert normalize(known) is known

@@ -1,4 +1,4 @@
-"""What a process warns of once, whichever thread is the first."""
+"""Warnings that a process logs once, from any thread."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ def test_any_name_that_ruby_allows_is_a_queues(name):
 
 
 @pytest.mark.parametrize("name", ["", "\ud800", None, 7, b"a"])
-def test_empty_queue_names_and_what_is_no_text_are_refused(name):
+def test_queue_names_that_are_empty_or_not_strings_are_refused(name):
     with pytest.raises(InvalidOptions, match="queue must be a string of at least one character"):
         check_queue_name(name)
 
@@ -88,18 +88,18 @@ def test_possible_options_pass(options):
     check_options(options, job_name="HardJob")
 
 
-def test_options_of_extensions_pass_once_they_are_known():
+def test_options_of_extensions_pass_once_registered():
     check_options(
         {"extra": {"unique_for": 5}, "unique_until": "start"}, job_name="X", known_extra={"unique_for", "unique_until"}
     )
 
 
-def test_no_extension_may_overwrite_what_the_job_is():
+def test_an_extension_cannot_overwrite_core_keys():
     with pytest.raises(InvalidOptions):
         check_options({"extra": {"class": "Other"}}, job_name="X", known_extra={"class"})
 
 
-def test_keys_of_a_payload_that_nobody_knows_pass():
+def test_unknown_payload_keys_pass():
     check_known({"class": "X", "args": [], "custom": {"x": 1}}, job_name="X")
     with pytest.raises(InvalidOptions, match="X: retry"):
         check_known({"class": "X", "args": [], "retry": -1}, job_name="X")
@@ -107,7 +107,7 @@ def test_keys_of_a_payload_that_nobody_knows_pass():
         check_known({"class": "X", "args": [], "soft_timeout": 2, "hard_timeout": 1}, job_name="X")
 
 
-def test_only_what_belongs_into_the_payload_is_stored_and_in_order():
+def test_only_payload_options_are_stored_and_in_order():
     options = {"retry": 0, "name": "X", "wait_replicas": 2, "tags": ("a",), "retry_for": timedelta(minutes=1)}
     assert list(wire_options(options).items()) == [("retry", 0), ("tags", ["a"]), ("retry_for", 60)]
     assert wire_options({"retry_for": timedelta(milliseconds=1500)}) == {"retry_for": 1.5}

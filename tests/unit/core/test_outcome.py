@@ -1,4 +1,4 @@
-"""Outcomes have the names that events tell."""
+"""Outcomes have the names used in events."""
 
 from typing import get_args
 

@@ -53,7 +53,7 @@ def test_text_is_written_raw_and_compact():
 @pytest.mark.parametrize(
     "value", [float("nan"), float("inf"), object(), "\ud800", {1j: 1}], ids=["nan", "inf", "object", "surrogate", "key"]
 )
-def test_what_is_not_json_raises_value_error(value):
+def test_bytes_that_are_not_json_raise_value_error(value):
     with pytest.raises(ValueError):
         encode({"class": "X", "args": [value]})
 

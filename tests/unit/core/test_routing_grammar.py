@@ -1,4 +1,4 @@
-"""Queries: a table of what chooses what, what is no query, and a naive evaluator that must always agree."""
+"""Queries: a table of matches, syntax errors, and a naive evaluator that must always agree."""
 
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -92,7 +92,7 @@ TABLE = [
 
 
 @pytest.mark.parametrize("text, chosen", TABLE, ids=[text for text, _ in TABLE])
-def test_a_query_chooses_what_the_table_says(text, chosen):
+def test_a_query_selects_the_jobs_in_the_table(text, chosen):
     query = Query.parse(text)
     assert (query.matches(RESIZE), query.matches(PLAIN)) == chosen
 
@@ -131,13 +131,13 @@ def test_the_table_is_long():
         ("urgency=high\nx", "character 13: unexpected"),
     ],
 )
-def test_junk_is_an_error_that_names_the_place(text, complaint):
+def test_a_syntax_error_names_its_position(text, complaint):
     with pytest.raises(InvalidQuery) as caught:
         Query.parse(text)
     assert str(caught.value).startswith(f"{text!r}, {complaint}")
 
 
-def test_values_that_no_job_can_have_are_known():
+def test_impossible_values_are_detected():
     (term,) = Query.parse("urgency=high,hihg").terms
     assert term.impossible() == ("hihg",)
     assert [term.impossible() for term in Query.parse("tags=hihg|resource_boundary=none").terms] == [(), ()]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from offsider.core.series import BOUNDS_SECONDS, CELLS, Load, Series
 
 
-def test_a_new_series_has_a_bucket_for_each_bound_and_one_for_what_is_longer():
+def test_a_new_series_has_a_bucket_for_each_bound_and_an_overflow_bucket():
     series = Series({"class": "A", "queue": "q"})
     assert series.run_buckets == series.queue_buckets == [0] * (len(BOUNDS_SECONDS) + 1)
 
@@ -16,7 +16,7 @@ def test_every_sum_is_added():
     assert first == Series({}, 11, 22, 33, 44.0, 55.0, [4] * 11, 66.0, [6] * 11, 77)
 
 
-def test_cells_hold_every_sum():
+def test_cells_contain_every_sum():
     series = Series({}, 1, 2, 3, 4.5, 5.000001, list(range(11)), 6.25, list(range(11, 22)), 7)
     assert len(series.cells()) == CELLS
     assert Series.of({}, series.cells()) == series

@@ -18,7 +18,7 @@ from offsider.core.slo import (
 )
 
 
-def test_a_score_tells_what_was_kept_and_how_fast_its_budget_is_spent():
+def test_a_score_has_the_success_ratio_and_the_burn_rate():
     score = Score(total=1000, failed=4, missed=6)
     assert score.satisfied == 990
     assert (score.apdex, score.error_rate) == (0.99, 0.004)
@@ -27,7 +27,7 @@ def test_a_score_tells_what_was_kept_and_how_fast_its_budget_is_spent():
     assert Score(1000, 1, 1).budget_left(0.995) == pytest.approx(0.6)
 
 
-def test_without_runs_there_is_nothing_to_tell():
+def test_without_runs_there_is_no_score():
     nothing = Score()
     assert (nothing.apdex, nothing.error_rate, nothing.burn(0.9), nothing.budget_left(0.9)) == (None,) * 4
 
@@ -56,7 +56,7 @@ def test_utilization_is_the_share_of_the_time_of_threads():
 @pytest.mark.parametrize(
     "alive,pressure,used,wanted",
     [
-        (4, 0.0, 0.30, 4),  # in the zone, nobody waits
+        (4, 0.0, 0.30, 4),  # within the target range, no job waits
         (4, 1.0, 0.43, 4),  # at the very edge of both
         (4, 1.5, 0.30, 6),  # late
         (4, 90.0, 0.30, 8),  # however late: twice as many
@@ -74,20 +74,20 @@ def test_the_desired_processes_follow_from_waits_and_utilization(alive, pressure
     assert desired_processes(alive, waiting=pressure > 0, pressure=pressure, used=used, least=1, most=50) == wanted
 
 
-def test_a_shard_may_go_down_to_nothing_and_comes_back_when_a_job_waits():
+def test_a_shard_scales_to_zero_and_back_up_when_a_job_waits():
     assert desired_processes(3, waiting=False, pressure=0.0, used=0.0, least=0, most=9) == 0
     assert desired_processes(0, waiting=False, pressure=0.0, used=0.0, least=0, most=9) == 0
     assert desired_processes(0, waiting=True, pressure=0.01, used=0.0, least=0, most=9) == 1
 
 
 @pytest.mark.parametrize("alive", [0, 1, 3])
-def test_jobs_that_may_wait_for_ever_keep_one_process_all_the_same(alive):
+def test_jobs_without_a_latency_target_keep_one_process(alive):
     assert desired_processes(alive, waiting=True, pressure=0.0, used=0.0, least=0, most=9) == 1
 
 
 @given(st.integers(1, 400), st.floats(0, 1), st.floats(0, 0.5))
-def test_under_the_same_load_the_answer_settles(alive, load_share, pressure):
-    """The work stays the same: what another count of processes makes of it asks for no further change."""
+def test_under_constant_load_the_recommendation_settles(alive, load_share, pressure):
+    """The load is constant, so the recommended process count must not change again."""
     work = alive * load_share
     for _ in range(4):
         alive = desired_processes(

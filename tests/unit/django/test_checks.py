@@ -26,7 +26,7 @@ def test_without_a_settings_module_the_table_is_not_read(check):
     )
 
 
-def test_the_hint_about_a_wrong_value_shows_how_the_table_looks(check, monkeypatch):
+def test_the_hint_about_a_wrong_value_shows_an_example(check, monkeypatch):
     monkeypatch.setenv("OFFSIDER_WORKER_CONCURRENCY", "many")
     (found,) = check()
     assert (found.id, "docs/" in found.hint) == ("offsider.E001", False)

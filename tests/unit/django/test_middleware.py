@@ -1,4 +1,4 @@
-"""Jobs that a Django project pushes say which route pushed them. In a process of its own: Django is set up once."""
+"""Jobs pushed by a Django project record their route. In a process of its own: Django is set up once."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_routes_of_django_sync_and_async():
     assert len(ids[1]) == len(ids[2]) == 32
 
 
-def test_without_django_the_error_names_the_way_out(monkeypatch):
+def test_without_django_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "asgiref.sync", None)
     monkeypatch.delitem(sys.modules, "offsider.django.middleware", raising=False)
     with pytest.raises(ConfigurationError, match=r'pip install "offsider\[django\]"'):

@@ -56,10 +56,10 @@ def test_a_port_that_is_asked_for_is_the_url():
         (b"", Answer.NONE),
     ],
 )
-def test_an_answer_says_whether_the_server_is_ready(reply, answer):
+def test_a_ping_reply_shows_whether_the_server_is_ready(reply, answer):
     with someone_who_says(reply) as address:
         assert address.ask() is answer
 
 
-def test_nobody_there_is_no_answer(tmp_path):
+def test_without_a_server_there_is_no_reply(tmp_path):
     assert Address(str(tmp_path / "none")).ask() is Answer.NONE

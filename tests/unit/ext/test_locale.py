@@ -50,7 +50,7 @@ def stored():
         yield pushes
 
 
-def test_a_push_says_its_language_and_keeps_one_that_it_has(config, languages, stored):
+def test_a_push_stores_the_current_locale_unless_it_has_one(config, languages, stored):
     client = Client(config)
     client.push({"class": "X", "args": []})
     with languages.use("de"):

@@ -11,7 +11,7 @@ def job(name: str, caller: str = "") -> JobRecord:
     return JobRecord(b'{"class":"%s","args":[]%s}' % (name.encode(), said))
 
 
-def test_the_biggest_come_first_and_those_that_do_not_tell_are_one():
+def test_the_biggest_callers_are_first_and_unknown_ones_are_grouped():
     jobs = [job("A", "web/orders"), job("B", "web/orders"), job("B"), job("B", "nightly"), JobRecord(b"no job")]
     assert count([jobs[:2], jobs[2:]], 1_000) == Callers(
         5, 1_000, {"web/orders": 2, "": 2, "nightly": 1}, {"B": 3, "A": 1, "": 1}
@@ -22,10 +22,10 @@ def test_an_empty_queue_has_no_callers():
     assert count([], 0) == Callers(0, 0, {}, {})
 
 
-def test_jobs_that_came_meanwhile_belong_to_the_total():
+def test_jobs_added_during_sampling_count_in_the_total():
     assert count([[job("A"), job("A")]], 1).total == 2
 
 
-def test_a_sample_that_takes_long_ends_early(monkeypatch):
+def test_a_slow_sample_ends_early(monkeypatch):
     monkeypatch.setattr(callers, "_SECONDS", -1)
     assert count([[job("A")], [job("B")]], 2) == Callers(1, 2, {"": 1}, {"A": 1})

@@ -12,7 +12,7 @@ def test_a_job_that_is_met_twice_in_a_set_is_counted_once():
     assert counted.among([b"c", b"a", b"b"]) == [1, 2]
 
 
-def test_equal_jobs_of_a_queue_are_counted_each_and_no_further_one_is_touched():
+def test_equal_jobs_of_a_queue_are_counted_separately_and_no_more_are_touched():
     counted = Counted(JobFilter(), once=False)
     counted.add([b"a", b"a"])
     assert counted.among([b"a", b"a", b"a"]) == [0, 1]

@@ -15,14 +15,14 @@ def active_job(wrapped: str, arguments: list, *, wrapper: str = WRAPPER, told: b
     return {"class": wrapper, "args": [stored]} | ({"wrapped": wrapped} if told else {})
 
 
-def test_a_job_without_a_wrapper_is_what_it_is():
+def test_a_job_without_a_wrapper_is_displayed_unchanged():
     payload = {"class": "HardJob", "args": [1, {"a": [2]}]}
     assert (display_class(payload), display_args(payload)) == ("HardJob", [1, {"a": [2]}])
 
 
 @pytest.mark.parametrize("wrapper", [WRAPPER, NEW_WRAPPER])
 @pytest.mark.parametrize("told", [True, False])
-def test_an_active_job_comes_out_of_its_wrapper(wrapper, told):
+def test_an_active_job_is_unwrapped(wrapper, told):
     arguments = [
         7,
         {"_aj_globalid": "gid://shop/User/42"},
@@ -41,7 +41,7 @@ def test_a_mail_is_its_mailer_and_method():
     assert display_args(payload) == [{"user": "gid://shop/User/1"}, [5]]
 
 
-def test_a_mail_of_an_older_rails_is_shown_the_same_way():
+def test_a_mail_of_an_older_rails_is_displayed_alike():
     payload = active_job("ActionMailer::DeliveryJob", ["UserMailer", "welcome", "deliver_now", 1, 2])
     assert (display_class(payload), display_args(payload)) == ("UserMailer#welcome", [1, 2])
 
@@ -54,7 +54,7 @@ def test_a_mail_of_an_older_rails_is_shown_the_same_way():
         (["M", "m", "deliver_now", "odd"], "M#m", ["odd"]),
     ],
 )
-def test_a_mail_that_says_less_is_shown_as_far_as_it_goes(arguments, name, shown):
+def test_an_incomplete_mail_is_displayed_partially(arguments, name, shown):
     payload = active_job("ActionMailer::MailDeliveryJob", arguments)
     assert (display_class(payload), display_args(payload)) == (name, shown)
 
@@ -63,12 +63,12 @@ def test_a_mail_that_says_less_is_shown_as_far_as_it_goes(arguments, name, shown
     "args, name",
     [([], WRAPPER), ([7], WRAPPER), (["OldJob"], "OldJob"), ([{"arguments": "none"}], WRAPPER), ([{}], WRAPPER)],
 )
-def test_a_wrapper_of_something_else_hides_nothing(args, name):
+def test_an_unknown_wrapper_is_displayed_unchanged(args, name):
     payload = {"class": WRAPPER, "args": args}
     assert (display_class(payload), display_args(payload)) == (name, [])
 
 
-def test_the_job_may_say_itself_what_it_is_called():
+def test_a_job_may_set_its_display_name():
     assert display_class({"class": "X", "args": [], "display_class": "Invoice for Bern"}) == "Invoice for Bern"
     assert display_class({"class": "X", "args": [], "display_class": 7}) == "X"
 

@@ -1,4 +1,4 @@
-"""What one check has to say."""
+"""The result of one check."""
 
 from offsider.inspector.doctor.finding import Severity, error, ok, warn, worst
 

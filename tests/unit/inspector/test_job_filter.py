@@ -90,7 +90,7 @@ def test_this_job_is_not_meant(wanted):
     assert not wanted.matches(record())
 
 
-def test_a_number_is_meant_however_it_is_written():
+def test_numbers_match_in_any_notation():
     assert JobFilter(argument="1000.0").matches(JobRecord(b'{"class":"X","args":[1e3]}'))
 
 
@@ -118,7 +118,7 @@ def test_the_group_of_an_error_is_found_by_any_name_of_its_job(name):
     assert JobFilter(group=group_of(name, "Net::ReadTimeout", 'no "answer" in time')).matches(mail)
 
 
-def test_the_age_counts_from_when_it_was_created_or_else_enqueued():
+def test_the_age_counts_from_creation_or_else_from_enqueueing():
     hour_ago = time.time() - 3600
     for born in ({"created_at": hour_ago}, {"enqueued_at": int(hour_ago * 1000)}):
         assert JobFilter(older_than_seconds=3500, newer_than_seconds=3700).matches(record(**born))
@@ -169,7 +169,7 @@ def test_only_a_filter_without_any_wish_is_empty():
         (JobFilter(older_than_seconds=5), ""),
     ],
 )
-def test_what_the_stored_bytes_must_hold_is_known_beforehand(wanted, needle):
+def test_the_required_bytes_are_derived_from_the_filter(wanted, needle):
     assert wanted.needle == needle
 
 
@@ -203,7 +203,7 @@ def test_an_argument_is_found_in_compressed_arguments_as_well():
     assert not JobFilter(name="SoftJob", argument="42").matches(packed)
 
 
-def test_a_text_is_looked_for_in_a_job_as_it_is_stored_and_so_not_in_compressed_arguments():
+def test_text_is_searched_in_the_stored_bytes_not_in_compressed_arguments():
     packed = JobRecord(encode(compress(decode(record().raw))))
     assert JobFilter(text="answer").matches(packed)
     assert not JobFilter(text="spam@example.com").matches(packed)

@@ -49,14 +49,14 @@ def way(judged: Judged) -> tuple[str, str, str, str] | Why:
     return judged.here.server, judged.here.queue, judged.there.server, judged.there.queue
 
 
-def test_a_job_goes_where_the_rules_want_it(config):
+def test_a_job_moves_where_the_rules_route_it(config):
     assert way(judge(config, "shop.mail", "default")) == ("main", "default", "main", "urgent")
     assert way(judge(config, "shop.mail", "urgent")) is Why.IN_PLACE
     assert way(judge(config, "shop.report", "slow")) == ("main", "slow", "bulk", "slow")
     assert way(judge(config, "shop.report", "slow", server="bulk")) is Why.IN_PLACE
 
 
-def test_without_rules_it_goes_to_the_queue_that_it_declares():
+def test_without_rules_it_moves_to_its_declared_queue():
     assert way(judge(Config(), "shop.report", "default")) == ("main", "default", "main", "reports")
     assert way(judge(Config(), "shop.mail", "reports")) == ("main", "reports", "main", "default")
 
@@ -76,7 +76,7 @@ def test_a_job_of_a_set_is_meant_for_the_queue_that_it_names(config):
     assert judged == Stays(Why.UNREADABLE, "shop.mail")
 
 
-def test_what_is_not_declared_or_no_job_is_left_alone(config):
+def test_undeclared_and_invalid_jobs_are_left_alone(config):
     assert judge(config, "Ruby::HardJob", "default") == Stays(Why.UNDECLARED, "Ruby::HardJob")
     assert Judge(config, from_queues=[], names=[], renames={}).judge(b"{", "main", "q") == Stays(Why.UNREADABLE)
 
@@ -96,7 +96,7 @@ def test_queues_and_names_narrow_the_choice(config):
     assert way(judge(config, "Ruby::HardJob", "default", names=["Ruby::HardJob"])) is Why.UNDECLARED
 
 
-def test_a_rename_takes_all_jobs_of_a_queue_and_asks_no_rule(config):
+def test_a_rename_moves_all_jobs_of_a_queue_without_rules(config):
     renames = {"old": "new"}
     assert way(judge(config, "Ruby::HardJob", "old", renames=renames)) == ("main", "old", "main", "new")
     assert way(judge(config, "shop.mail", "old", renames=renames, server="bulk")) == ("bulk", "old", "bulk", "new")

@@ -11,7 +11,7 @@ def count(report, job):
     report.count("queue", [job], [MoveResult.DONE])
 
 
-def test_what_has_moved_is_the_sum_of_all_ways():
+def test_the_moved_count_is_the_sum_of_all_routes():
     report = MigrationReport()
     report.relocations[Relocation("A", "queue", "main", "old", "main", "new")] += 2
     report.relocations[Relocation("A", "retry", "main", "old", "main", "new")] += 1
@@ -19,7 +19,7 @@ def test_what_has_moved_is_the_sum_of_all_ways():
     assert report.complete
 
 
-def test_so_many_names_are_told_apart():
+def test_names_are_counted_separately_up_to_a_limit():
     report = MigrationReport()
     for number in range(1_005):
         count(report, Stays(Why.UNDECLARED, f"Ruby::Job{number}"))

@@ -33,7 +33,7 @@ def moved(raw: bytes, changes=TO_NEW) -> bytes:
         (b'{"queue":"a","class":"A","args":[],"queue":"b"}', b'{"queue":"a","class":"A","args":[],"queue":"new"}'),
     ],
 )
-def test_the_name_is_replaced_where_it_stands(before, after):
+def test_the_name_is_replaced_in_place(before, after):
     assert moved(before) == after
 
 
@@ -45,7 +45,7 @@ def test_the_name_is_replaced_where_it_stands(before, after):
         (b'{"args":[%s1],"class":"A","queue":"old"}' % (b'{"queue":"x"},' * 30),) * 2,
     ],
 )
-def test_a_job_in_which_the_place_cannot_be_told_is_written_anew(before, after):
+def test_a_job_with_an_ambiguous_position_is_serialized_again(before, after):
     assert moved(before) == after.replace(b"old", b"new")
 
 
@@ -61,7 +61,7 @@ def test_several_texts_change_at_once():
     before=st.dictionaries(st.text(), st.text()),
     ascii_only=st.booleans(),
 )
-def test_everything_else_survives(args, queue, before, ascii_only):
+def test_everything_else_is_unchanged(args, queue, before, ascii_only):
     payload = {**before, "class": "A", "args": args, "queue": queue, "new": "queue"}
     payload = {
         key: value for key, value in payload.items() if key in {"class", "args", "queue", "new"} or key.isupper()
@@ -69,7 +69,7 @@ def test_everything_else_survives(args, queue, before, ascii_only):
     try:
         raw = json.dumps(payload, ensure_ascii=ascii_only, allow_nan=False).encode()
         decode(raw)
-    except ValueError:  # what is no payload
+    except ValueError:  # not a payload
         return
     assert decode(moved(raw)) == {**payload, "queue": "new"}
     assert list(decode(moved(raw))) == list(payload)

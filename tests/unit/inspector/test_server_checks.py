@@ -81,7 +81,7 @@ def test_risks_that_only_the_doctor_reports():
     assert problems(evicted=3, fsync="no") == []
 
 
-def test_partly_known_facts_are_named_and_no_risk_is_assumed():
+def test_partial_facts_are_named_and_no_risk_is_assumed():
     assert [finding.check for finding in problems(aof=False, rdb=None)] == ["unknown"]
     assert [finding.check for finding in problems(used_memory=None, max_memory=8)] == ["unknown"]
 
@@ -93,7 +93,7 @@ def test_forbidden_commands_are_named_with_the_checks_that_need_them():
     assert problems(forbidden=("HELLO",)) == []
 
 
-def test_a_server_of_no_known_kind():
+def test_a_server_of_an_unknown_kind():
     [finding] = server_checks.check_forbidden(ServerInfo())
     assert finding.what == (
         "the server does not report everything: not checked: version, role, maxmemory-policy, AOF, RDB, memory"

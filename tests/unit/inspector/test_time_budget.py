@@ -1,4 +1,4 @@
-"""Steps of a look: as many as the time allows, and none so long that others wait."""
+"""Batch sizes of scans: as large as the time allows, and small enough not to block others."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from offsider.inspector.time_budget import steps
 
 @pytest.fixture
 def clock(monkeypatch):
-    """A clock that stands still unless the test moves it."""
+    """A clock that advances only when the test moves it."""
 
     class Time:
         now = 1000.0
@@ -26,7 +26,7 @@ def clock(monkeypatch):
 
 
 def taken(clock, seconds_per_job: float, **limits) -> list[int]:
-    """The steps of a look that takes so long for each job."""
+    """The batch sizes of a scan that needs `seconds_per_job`."""
     seen = []
     for step in steps(**limits):
         seen.append(step)
@@ -34,7 +34,7 @@ def taken(clock, seconds_per_job: float, **limits) -> list[int]:
     return seen
 
 
-def test_there_is_one_step_even_without_time(clock):
+def test_one_step_runs_even_without_time(clock):
     assert taken(clock, 1.0, budget_ms=0) == [50]
     assert taken(clock, 1.0, budget_ms=-5) == [50]
 
@@ -49,14 +49,14 @@ def test_the_time_is_kept(clock):
     assert clock.now - started == pytest.approx(0.1, abs=0.002)
 
 
-def test_what_is_slow_is_done_in_small_steps(clock):
+def test_slow_work_runs_in_small_steps(clock):
     assert set(taken(clock, 0.01, budget_ms=1600)) == {50}
 
 
-def test_a_step_has_a_bound_however_quick_it_is(clock):
+def test_a_step_has_an_upper_bound(clock):
     assert max(islice(steps(1000), 20)) == 10_000
 
 
-def test_who_wants_a_few_gets_small_steps(clock):
+def test_a_small_limit_means_small_steps(clock):
     assert max(islice(steps(1000, most=100), 20)) == 1_000
     assert max(islice(steps(1000, most=0), 20)) == 50

@@ -1,4 +1,4 @@
-"""Jobs that ASGI applications push say which route pushed them."""
+"""Jobs pushed by ASGI applications record their route."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_a_mounted_route_with_parameters_on_both_sides(client, stored):
     assert callers(stored) == ["GET /shops/{shop}/items/{item}", "GET /shops/acme/files/{rest:path}"]
 
 
-def test_something_mounted_that_tells_no_route(client, stored):
+def test_a_mounted_application_without_a_route(client, stored):
     async def plain(scope, receive, send):
         client.push({"class": "X", "args": []})
         await PlainTextResponse("ok")(scope, receive, send)
@@ -116,7 +116,7 @@ def test_routes_of_fastapi_plain_and_included_sync_and_async(client, stored):
     assert callers(stored) == ["POST /orders/{order_id}", "GET /plain/{name}"]
 
 
-def test_what_a_dependency_binds_is_on_the_pushes_of_the_endpoint(client, stored):
+def test_fields_bound_by_a_dependency_are_on_the_pushes_of_the_endpoint(client, stored):
     app = fastapi.FastAPI()
 
     def signed_in() -> None:
@@ -131,7 +131,7 @@ def test_what_a_dependency_binds_is_on_the_pushes_of_the_endpoint(client, stored
     assert stored[0].payload["meta.user"] == "ann"
 
 
-def test_what_is_pushed_behind_the_response_belongs_to_the_request(client, stored):
+def test_pushes_after_the_response_belong_to_the_request(client, stored):
     def later():
         client.push({"class": "X", "args": []})
 

@@ -1,4 +1,4 @@
-"""Which numbers are sent of what happens to jobs."""
+"""The metrics sent for each event of a job."""
 
 import pytest
 
@@ -62,12 +62,12 @@ def test_a_failure_is_counted_by_its_class_and_not_timed(client, outcome):
 
 
 @pytest.mark.parametrize("outcome", ["rescheduled", "discarded", "skipped", "interrupted"])
-def test_what_is_neither_is_a_run_and_no_more(client, outcome):
+def test_other_outcomes_count_only_as_runs(client, outcome):
     finish(using(client), outcome)
     assert client.sent == [("jobs.count", 1, TAGS, None)]
 
 
-def test_jobs_that_come_back_from_the_dead_are_counted(client):
+def test_reclaimed_jobs_are_counted(client):
     config = using(client)
     config.events.emit("job_reclaimed", JobReclaimed(RAW, "low", "host:1:a", 1))
     config.events.emit("job_poisoned", JobPoisoned(RAW, "low", ("host:1:a",)))
@@ -97,7 +97,7 @@ def test_history_needs_a_time(seconds):
         Statsd(retain_history=seconds)
 
 
-def test_history_is_a_service_where_it_is_wanted(client):
+def test_history_is_a_service_only_if_enabled(client):
     assert len(using(client).services) == 0
     (make,) = using(client, retain_history=30).services
     assert make(Config()).name == "offsider-history"

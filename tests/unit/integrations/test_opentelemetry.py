@@ -1,4 +1,4 @@
-"""Spans and numbers of pushes and runs, by what an exporter in memory got."""
+"""Spans and metrics of pushes and runs, read from an in-memory exporter."""
 
 import sys
 
@@ -62,12 +62,12 @@ def raising(error):
     return job
 
 
-def test_an_active_job_is_known_by_the_class_in_its_wrapper(traced):
+def test_an_active_job_is_identified_by_its_wrapped_class(traced):
     traced.run(traced.push(**{"class": "Sidekiq::ActiveJob::Wrapper", "wrapped": "MailJob"}))
     assert [span.attributes["messaging.sidekiq.job_class"] for span in traced.spans] == ["MailJob"] * 2
 
 
-def test_a_run_is_linked_to_its_push_and_both_tell_what_and_where(traced):
+def test_a_run_is_linked_to_its_push_and_both_name_job_and_queue(traced):
     payload = traced.push()
     traced.run(payload)
     sent, ran = traced.spans
@@ -120,7 +120,7 @@ def test_a_push_that_middleware_stops_is_no_message(traced):
 
 
 @pytest.mark.parametrize("odd", [{}, {"traceparent": 7}, {"traceparent": "nonsense"}, {"traceparent": None}])
-def test_a_job_of_who_traces_nothing_has_a_span_of_its_own(traced, odd):
+def test_a_job_without_trace_context_starts_its_own_trace(traced, odd):
     traced.run({"class": "Mail", "args": [], "jid": JID, "queue": "low", **odd})
     (ran,) = traced.spans
     assert (ran.parent, len(ran.links)) == (None, 0)
@@ -142,7 +142,7 @@ def test_a_run_inside_of_another_span_belongs_to_it(traced):
     assert [span.parent.span_id for span in traced.spans[:2]] == [request.get_span_context().span_id] * 2
 
 
-def test_a_failure_is_told_with_its_class(traced):
+def test_a_failure_is_recorded_with_its_class(traced):
     with pytest.raises(LookupError):
         traced.run(traced.push(), raising(LookupError("gone")))
     ran = traced.spans[1]
@@ -152,7 +152,7 @@ def test_a_failure_is_told_with_its_class(traced):
     assert ran.events[0].attributes["exception.message"] == "gone"
 
 
-def test_a_push_that_fails_is_told_too(traced):
+def test_a_failed_push_is_recorded(traced):
     with pytest.raises(ValueError, match="no"):
         traced.push(then=raising(ValueError("no")))
     assert traced.spans[0].attributes["error.type"] == "ValueError"
@@ -175,7 +175,7 @@ def caused_by_a_stop():
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_is_no_failure_is_no_error(traced, signal, outcome):
+def test_outcomes_other_than_failures_are_not_errors(traced, signal, outcome):
     with pytest.raises(type(signal)):
         traced.run(traced.push(), raising(signal))
     ran = traced.spans[1]
@@ -208,7 +208,7 @@ def test_pushes_and_runs_are_counted_and_timed_in_seconds(traced):
     assert "messaging.message.id" not in attributes
 
 
-def test_what_is_kept_back_is_sent_when_the_worker_ends(traced):
+def test_buffered_data_is_sent_when_the_worker_ends(traced):
     flushed = []
     traced.provider.force_flush = lambda: flushed.append("spans")
     traced.config.events.emit("exit")
@@ -225,7 +225,7 @@ def test_without_an_sdk_nothing_happens():
     config.events.emit("exit")
 
 
-def test_a_library_that_is_missing_is_named_with_the_way_out(monkeypatch):
+def test_a_missing_library_is_named_with_the_command_to_install_it(monkeypatch):
     monkeypatch.delitem(sys.modules, "offsider.integrations.opentelemetry")
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
     with pytest.raises(ConfigurationError, match=r'pip install "offsider\[otel\]"'):

@@ -30,7 +30,7 @@ class Kept(Transport):
 
 
 class Watched:
-    """An extension in a configuration, and what was sent."""
+    """A configuration with the extension, and the events it sent."""
 
     def __init__(self, transport, **options):
         self.transport = transport
@@ -117,7 +117,7 @@ def test_a_run_is_a_transaction_in_the_trace_of_its_push(watched):
     assert second["tags"]["job"] == "Mail"
 
 
-def test_an_active_job_is_known_by_the_class_in_its_wrapper(start):
+def test_an_active_job_is_identified_by_its_wrapped_class(start):
     seen = []
     watched = start(redact=lambda name, *_: seen.append(name), data_collection={"queues": True})
     watched.config.log.arguments = True
@@ -140,7 +140,7 @@ def test_the_trace_travels_where_rubys_sdk_has_it(watched):
     assert "trace_propagation_headers" not in watched.push(reason="retry")
 
 
-def test_a_run_tells_how_long_its_job_waited_and_which_try_it_is(watched):
+def test_a_run_records_the_queue_latency_and_the_attempt(watched):
     watched.run(watched.push(enqueued_at=1, retry_count=1), lambda job: None)
     data = watched.transactions[0]["contexts"]["trace"]["data"]
     assert data["messaging.message.receive.latency"] > 1e6
@@ -178,7 +178,7 @@ def test_only_the_last_failure_is_sent_where_that_is_wanted(start):
 
 @pytest.mark.parametrize("signal", [Skip(), Discard("x"), Reschedule(1), Shutdown()], ids=lambda s: type(s).__name__)
 @pytest.mark.parametrize("only_when_dead", [False, True])
-def test_what_is_no_failure_is_not_sent(start, signal, only_when_dead):
+def test_only_failures_are_sent(start, signal, only_when_dead):
     watched = start(only_when_dead=only_when_dead)
     watched.fail(signal, died=True)
     assert watched.errors == []
@@ -210,7 +210,7 @@ def test_a_job_that_a_person_kills_is_not_sent(watched):
     assert watched.errors == []
 
 
-def test_a_job_that_was_late_is_sent_once_though_its_thread_comes_back(watched):
+def test_a_timed_out_job_is_sent_once_even_if_its_thread_returns(watched):
     error = HardTimeout("60 s are over")
     payload = watched.push()
     watched.config.handle_error(error, {"job": payload})
@@ -229,7 +229,7 @@ def frames_of(event):
 
 @pytest.mark.parametrize("options", [{}, *PERSONAL], ids=str)
 @ignores_deprecation
-def test_arguments_are_not_sent_unless_the_log_may_tell_them_not_even_as_variables(start, options):
+def test_arguments_are_sent_only_if_they_may_be_logged_even_as_variables(start, options):
     watched = start(**options)
     payload = watched.push()
 
@@ -246,14 +246,14 @@ def test_arguments_are_not_sent_unless_the_log_may_tell_them_not_even_as_variabl
     assert "a@b.example" not in str([event, watched.transactions])
 
 
-def test_the_log_may_tell_them_and_sentry_still_not(start):
+def test_logged_arguments_are_still_not_sent_to_sentry(start):
     watched = start()
     watched.config.log.arguments = True
     watched.fail(LookupError())
     assert "a@b.example" not in str(watched.errors)
 
 
-def test_no_event_tells_the_variables_of_our_frames_also_none_that_others_make(watched):
+def test_no_event_contains_variables_of_our_frames(watched):
     payload = {"class": "Mail", "args": ["a@b.example"], "jid": JID}
     try:
         watched.config.client_middleware.compose(raising(LookupError()))(Push(payload, "retry"))
@@ -277,7 +277,7 @@ def test_arguments_are_sent_where_personal_data_may_be(start, options):
     assert watched.errors[1]["contexts"]["job"]["arguments"] == {"args": ["a@b.example"], "kwargs": {"copy": True}}
 
 
-def test_a_library_that_knows_no_categories_is_asked_what_it_knows(start, monkeypatch):
+def test_without_data_categories_the_pii_setting_decides(start, monkeypatch):
     watched = start()
     watched.config.log.arguments = True
     client = sentry_sdk.get_client()
@@ -294,7 +294,7 @@ def test_arguments_can_be_redacted(start):
     assert watched.errors[0]["contexts"]["job"]["arguments"] == ["Mail", 1]
 
 
-def test_what_one_run_tells_does_not_reach_the_next(watched):
+def test_data_of_one_run_does_not_leak_into_the_next(watched):
     def job(_):
         sentry_sdk.set_tag("tenant", "acme")
         sentry_sdk.add_breadcrumb(message="crumb")
@@ -306,7 +306,7 @@ def test_what_one_run_tells_does_not_reach_the_next(watched):
     assert "crumb" not in str(event.get("breadcrumbs"))
 
 
-def test_an_error_that_takes_no_mark_is_sent_all_the_same(watched):
+def test_an_error_that_accepts_no_attributes_is_still_sent(watched):
     class Slotted(Exception):
         __slots__ = ()
 
@@ -317,7 +317,7 @@ def test_an_error_that_takes_no_mark_is_sent_all_the_same(watched):
     assert len(watched.errors) == 1
 
 
-def test_what_is_kept_back_is_sent_when_the_worker_ends(watched, monkeypatch):
+def test_buffered_data_is_sent_when_the_worker_ends(watched, monkeypatch):
     flushed = []
     monkeypatch.setattr(sentry_sdk, "flush", lambda **options: flushed.append(options))
     watched.config.events.emit("exit")
@@ -332,7 +332,7 @@ def test_without_sentry_nothing_happens():
     watched.fail(LookupError())
 
 
-def test_a_library_that_is_missing_is_named_with_the_way_out(monkeypatch):
+def test_a_missing_library_is_named_with_the_command_to_install_it(monkeypatch):
     monkeypatch.delitem(sys.modules, "offsider.integrations.sentry")
     monkeypatch.setitem(sys.modules, "sentry_sdk", None)
     with pytest.raises(ConfigurationError, match=r'pip install "offsider\[sentry\]"'):

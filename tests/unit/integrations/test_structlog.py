@@ -1,4 +1,4 @@
-"""The processor that tells structlog which job an event belongs to. The whole recipe runs in tests/process."""
+"""The processor that adds the job's fields to structlog events. The whole recipe runs in tests/process."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ ABOUT = {
 }
 
 
-def test_an_event_inside_of_a_job_tells_which():
+def test_an_event_inside_a_job_names_the_job():
     with running(job()):
         assert job_fields(None, "info", {"event": "hello", "rows": 8}) == {"event": "hello", **ABOUT, "rows": 8}
 
 
-def test_an_event_outside_of_jobs_tells_the_open_block():
+def test_an_event_outside_jobs_has_the_fields_of_the_open_block():
     assert job_fields(None, "info", {"event": "hello"}) == {"event": "hello"}
     with context(user="ann", correlation_id="c1"):
         assert job_fields(None, "info", {}) == {"meta.user": "ann", "correlation_id": "c1"}
@@ -48,7 +48,7 @@ def test_a_line_of_ours_brings_its_fields():
     assert event_of(job_status="done") == {"event": "done", "job_status": "done"}
 
 
-def test_a_line_of_ours_about_another_job_tells_nothing_of_the_running_one():
+def test_a_line_about_another_job_has_no_fields_of_the_running_job():
     with running(job()):
         other = {"class": "Other", "jid": "cd"}
         assert event_of(**other) == {"event": "done", **other}

@@ -1,4 +1,4 @@
-"""Jobs that WSGI applications push say which route pushed them."""
+"""Jobs pushed by WSGI applications record their route."""
 
 from __future__ import annotations
 

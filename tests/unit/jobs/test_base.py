@@ -1,4 +1,4 @@
-"""A job made of a class: hooks, the run it is made for, and what is handed down."""
+"""Jobs written as classes: hooks, one object per run, inheritance."""
 
 from datetime import timedelta
 
@@ -31,7 +31,7 @@ class TestHooks:
         assert Hooked.declared.retry_in(3, ValueError(), {}) == timedelta(seconds=3)
         assert Hooked.declared.on_exhausted({}, ValueError()) == "discard"
 
-    def test_of_a_class_know_the_run_that_failed(self):
+    def test_hooks_of_a_class_receive_the_failed_run(self):
         seen = []
 
         class Hooked(Job):
@@ -48,7 +48,7 @@ class TestHooks:
         Hooked.declared.on_exhausted(payload, ValueError())
         assert seen == [("ab", "low", 3)] * 2
 
-    def test_that_nobody_wrote_are_none(self, declare):
+    def test_hooks_are_none_by_default(self, declare):
         declared = declare().declared
         assert declared.retry_in is None
         assert declared.on_exhausted is None
@@ -69,7 +69,7 @@ class TestHooks:
 
 
 class TestRun:
-    def test_a_class_makes_a_new_object_for_each_run_that_knows_its_job(self):
+    def test_each_run_has_a_new_object_with_its_job(self):
         class Who(Job, name="who"):
             def perform(self) -> tuple[str, int]:
                 return self.jid, self.job.attempt
@@ -83,18 +83,18 @@ class TestRun:
         with pytest.raises(NoCurrentJob):
             _ = Who().jid
 
-    def test_stored_arguments_that_no_longer_fit_are_told_with_the_signature(self, declare):
+    def test_stored_arguments_that_no_longer_fit_raise_with_the_signature(self, declare):
         with pytest.raises(InvalidArguments, match=r"the stored arguments \(3 positional\) do not match.*add\(a: int"):
             declare().declared.signature.check_fits([1, 2, 3], {})
 
 
 class TestWithoutPerform:
     @pytest.mark.parametrize("name", ["perfom", "preform", "performs", "Perform"])
-    def test_a_misspelt_one_is_told_at_the_declaration(self, name):
+    def test_a_misspelled_perform_raises_at_the_declaration(self, name):
         with pytest.raises(InvalidJob, match=rf"Mistyped has a method {name} and no perform; if the job should run it"):
             type(Job)("Mistyped", (Job,), {name: lambda self: None})
 
-    def test_a_base_may_have_whatever_else(self):
+    def test_a_base_may_have_other_attributes(self):
         class Base(Job, retry=3):
             def perform_all(self): ...
             def _perform(self): ...

@@ -6,7 +6,7 @@ from offsider import job
 from offsider.core.errors import InvalidArguments
 
 
-def test_many_are_given_as_calls_or_tuples(declare, stored):
+def test_bulk_pushes_accept_calls_or_tuples(declare, stored):
     add = declare()
     jids = add.enqueue_many([add.call(1, c=5), (2, 3), [4]])
     assert [(job.payload["args"], job.payload.get("kwargs")) for job in stored] == [

@@ -15,7 +15,7 @@ from offsider.jobs.clients import Clients, pushing_with
 
 
 class TestClients:
-    def test_the_default_configuration_pushes_when_nothing_else_is_said(self, declare, stored):
+    def test_the_default_configuration_is_used_unless_another_is_given(self, declare, stored):
         assert declare().enqueue(1) == stored[0].jid
 
     def test_via_wins_over_the_job_s_own_client_which_may_be_a_function(self, declare, stored):
@@ -46,7 +46,7 @@ class TestClients:
             assert asyncio.run(declare().aenqueue(1)) is None
         assert [prepared.queue for prepared in stored] == ["worker", "worker"]
 
-    def test_a_configuration_and_its_client_go_together(self, declare, stored):
+    def test_a_configuration_and_its_client_are_collected_together(self, declare, stored):
         config = Config()
         gone = weakref.ref(config)
         with pushing_with(Clients.of(config)):
@@ -56,7 +56,7 @@ class TestClients:
         gc.collect()
         assert gone() is None
 
-    def test_a_client_takes_a_declared_job_for_its_class(self, declare, config, stored):
+    def test_a_client_accepts_a_declared_job_as_class(self, declare, config, stored):
         add = declare(queue="low")
         Client(config).push({"class": add, "args": [1], "kwargs": {"c": 5}})
         Client(config).push_bulk({"class": add.declared, "args": [[1], [2, 3]]})

@@ -79,7 +79,7 @@ class Order(BaseModel):
     ],
     ids=str,
 )
-def test_a_value_is_stored_as_json_and_comes_back(config, stored, annotation, value, in_json):
+def test_a_value_is_stored_as_json_and_restored(config, stored, annotation, value, in_json):
     def echo(given):
         return given
 
@@ -185,7 +185,7 @@ def test_a_value_that_does_not_fit_is_refused_without_being_shown(config, stored
     assert not stored
 
 
-def test_what_another_program_stored_is_checked_before_the_run(config):
+def test_arguments_stored_by_other_programs_are_checked_before_the_run(config):
     @job(codec="annotations")
     def visit(day: date, at: datetime = NOON) -> None: ...
 

@@ -1,4 +1,4 @@
-"""What a declaration says: options are refused when they are first used, hooks and names are kept."""
+"""Declarations: options are checked at first use, hooks and names are kept."""
 
 import asyncio
 from datetime import timedelta
@@ -48,7 +48,7 @@ class TestOptions:
                 add.using(**options).enqueue(1)
         assert stored == []
 
-    def test_those_of_extensions_are_known_once_installed_and_checked_by_them(self, declare, config, stored):
+    def test_options_of_extensions_are_accepted_once_installed_and_validated(self, declare, config, stored):
         def positive(value):
             if value <= 0:
                 raise ValueError("must be positive")
@@ -61,7 +61,7 @@ class TestOptions:
         with pytest.raises(InvalidOptions, match="add: unique_for: must be positive"):
             declare().using(extra={"unique_for": -1}).enqueue(1)
 
-    def test_what_is_not_for_redis_is_not_stored(self, declare, config, stored):
+    def test_local_options_are_not_stored(self, declare, config, stored):
         config.client.app_version = "2.14"  # else it is the commit, and there may be none
         declare(aliases=["x"], retry_in=lambda *_: 1, on_exhausted=lambda *_: None).using(wait_replicas=0).enqueue(1)
         assert set(stored[0].payload) == {
@@ -99,7 +99,7 @@ def test_zero_and_false_are_not_the_same_retry(declare, stored):
     assert [prepared.payload["retry"] is False for prepared in stored] == [False, True]
 
 
-def test_declared_options_lie_below_those_of_using(declare, config, stored):
+def test_options_of_using_override_declared_ones(declare, config, stored):
     config.jobs["queue"] = "lowest"
     add = declare(queue="declared", retry=0, tags=["a"])
     add.enqueue(1)
@@ -116,7 +116,7 @@ def test_a_declaration_shows_its_name(declare):
 
 
 @pytest.mark.parametrize("name", ["", None])
-def test_an_empty_name_is_not_taken_for_none_given(name):
+def test_an_empty_name_is_not_treated_as_missing(name):
     with pytest.raises(InvalidOptions, match=rf"test_declared\..*add: a name must be a string .*, got {name!r}"):
 
         @job(name=name)
@@ -208,13 +208,13 @@ class TestRouting:
         declare(queue="declared", queue_namespace="sums").enqueue(1)
         assert [prepared.queue for prepared in stored] == ["sums:add"]
 
-    def test_without_a_match_the_declared_queue_holds_or_the_generated_one(self, declare, config, stored):
+    def test_without_a_match_the_declared_or_the_generated_queue_is_used(self, declare, config, stored):
         config.routing.rules = [["urgency=high", "urgent"]]
         declare(queue="declared").enqueue(1)
         declare().enqueue(1)
         assert [prepared.queue for prepared in stored] == ["declared", "add"]
 
-    def test_rules_that_change_hold_from_the_next_push_on(self, declare, config, stored):
+    def test_changed_rules_apply_from_the_next_push(self, declare, config, stored):
         add = declare(queue="declared")
         add.enqueue(1)
         config.routing.rules = [["*", "rest"]]
@@ -223,7 +223,7 @@ class TestRouting:
         add.enqueue(1)
         assert [prepared.queue for prepared in stored] == ["declared", "rest", "declared"]
 
-    def test_rules_are_looked_at_once_for_each_job(self, declare, config, stored, monkeypatch):
+    def test_rules_are_evaluated_once_for_each_job(self, declare, config, stored, monkeypatch):
         config.routing.rules = [["urgency=high", "urgent"]] * 50
         looked = []
         route = Rules.route

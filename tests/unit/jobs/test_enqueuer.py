@@ -34,7 +34,7 @@ def test_a_delay_is_in_seconds_or_a_timedelta(declare, stored, config, delay):
     assert stored[0].at == pytest.approx(config.clock.now() + 60, abs=5)
 
 
-def test_a_moment_is_an_aware_datetime_or_epoch_seconds(declare, stored):
+def test_a_time_is_an_aware_datetime_or_epoch_seconds(declare, stored):
     add = declare()
     add.enqueue_at(datetime(2100, 1, 1, tzinfo=UTC), 1)
     add.enqueue_at(4_102_444_800, 1)
@@ -61,7 +61,7 @@ def test_many_may_be_lazy_spread_and_timed(declare, stored):
         add.enqueue_many([(1,), (2,)], at=[60])
 
 
-def test_arguments_that_do_not_fit_are_told_when_enqueued(declare, stored):
+def test_arguments_that_do_not_fit_raise_when_enqueued(declare, stored):
     add = declare()
     for wrong in (
         add.enqueue,
@@ -76,7 +76,7 @@ def test_arguments_that_do_not_fit_are_told_when_enqueued(declare, stored):
     assert stored == []
 
 
-def test_arguments_that_are_not_json_are_told_by_the_parameter_s_name(declare, stored):
+def test_arguments_that_are_not_json_are_reported_by_parameter_name(declare, stored):
     add = declare()
     with pytest.raises(InvalidArguments, match="add: the argument 'b' is an object"):
         add.enqueue(1, object())
@@ -127,7 +127,7 @@ class TestSidekiqNames:
         assert [prepared.queue for prepared in stored] == ["default", "low", "default", "default"]
 
 
-def test_no_time_is_not_taken_for_now(declare, stored):
+def test_a_missing_time_does_not_mean_now(declare, stored):
     add = declare()
     for enqueue in (add.enqueue_in, add.enqueue_at):
         with pytest.raises(

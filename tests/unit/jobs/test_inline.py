@@ -14,16 +14,16 @@ def describe(value, *, flag=False):
     return value, flag, current_job().name, current_job().queue
 
 
-def test_the_result_is_answered_and_the_job_knows_itself(config):
+def test_the_result_is_returned_and_the_job_has_its_context(config):
     assert describe.using(queue="low").run_inline([1], flag=True) == ([1], True, "inline", "low")
 
 
-def test_the_job_gets_what_a_worker_would_get(config):
+def test_the_job_gets_the_same_arguments_as_in_a_worker(config):
     config.client.strict_args = "off"
     assert describe.run_inline((1, {2: 3}))[0] == [1, {"2": 3}]
 
 
-def test_strict_arguments_hold_here_too(config):
+def test_strict_arguments_apply_inline_too(config):
     with pytest.raises(InvalidArguments, match="'value' is a tuple"):
         describe.run_inline((1, 2))
 
@@ -46,13 +46,13 @@ def test_both_kinds_of_middleware_run(config):
     assert seen == ["client", "server inline"]
 
 
-def test_a_job_that_middleware_stopped_answers_none(config):
+def test_a_job_stopped_by_middleware_returns_none(config):
     config.client_middleware.add(lambda push, call_next: None)
     assert describe.run_inline(1) is None
 
 
 @pytest.mark.parametrize("signal", [Skip("nothing to do"), Discard("no")])
-def test_a_job_that_gives_itself_up_answers_none(config, signal):
+def test_a_discarded_job_returns_none(config, signal):
     @job
     def gives_up():
         raise signal

@@ -1,4 +1,4 @@
-"""A job that no worker can load warns at its first push, with what to do."""
+"""A job that no worker can import logs a warning at its first push, with the next step."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_a_script_is_named_as_a_worker_loads_it(monkeypatch):
     assert obstacle("other", "main.<locals>.ping").endswith("start workers with -r other")
 
 
-def test_what_a_function_declares_during_an_import_can_be_loaded(tmp_path, monkeypatch):
+def test_jobs_declared_by_a_function_during_an_import_are_loadable(tmp_path, monkeypatch):
     source = """
 from offsider import job
 

@@ -1,4 +1,4 @@
-"""The manifest: every job in an order that stays, and what is different told in words."""
+"""The manifest: every job in a stable order, and differences described in words."""
 
 import datetime as dt
 import json
@@ -26,7 +26,7 @@ def holding(*jobs):
     return {"version": 1, "jobs": list(jobs)}
 
 
-def test_a_job_is_there_with_all_it_says_and_its_queue_by_the_rules(config):
+def test_a_job_is_listed_with_its_options_and_its_routed_queue(config):
     @job(
         name="resize",
         aliases=["shrink", "crop"],
@@ -67,7 +67,7 @@ def test_a_job_is_there_with_all_it_says_and_its_queue_by_the_rules(config):
     }
 
 
-def test_jobs_come_by_name_whatever_the_order_of_their_modules(config):
+def test_jobs_are_sorted_by_name_for_any_order_of_modules(config):
     for name in ("c", "a", "b"):
 
         @job(name=name)
@@ -76,7 +76,7 @@ def test_jobs_come_by_name_whatever_the_order_of_their_modules(config):
     assert [found["name"] for found in manifest(config)["jobs"]] == ["a", "b", "c"]
 
 
-def test_every_kind_of_argument_is_told(config):
+def test_every_kind_of_argument_is_listed(config):
     class Report(Job, name="report"):
         def perform(self, title, /, pages: int = 1, *rest: "str", at: dt.date = dt.date.min, **more): ...
 
@@ -97,7 +97,7 @@ def test_an_impossible_declaration_is_an_error():
         manifest(Config())
 
 
-def test_what_is_written_can_be_read(config):
+def test_a_manifest_round_trips(config):
     @job(name="größe")
     def resize(path: str = "ä"): ...
 
@@ -109,12 +109,12 @@ def test_what_is_written_can_be_read(config):
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"jobs": {}}', '{"jobs": [1]}', '{"jobs": [{"name": 1}]}'])
-def test_what_is_no_manifest_is_told(text):
+def test_an_invalid_manifest_is_refused(text):
     with pytest.raises(ConfigurationError, match=r"^jobs\.json is not a manifest"):
         read(text, "jobs.json")
 
 
-def test_new_jobs_lost_ones_and_changes_are_told_in_one_line_each():
+def test_each_added_removed_or_changed_job_is_one_line():
     old = holding(entry("a"), entry("b"), entry("c"))
     new = holding(entry("b", queue="low", tags=["x"]), entry("c"), entry("d", queue="high"))
     assert differences(old, new) == [
@@ -125,7 +125,7 @@ def test_new_jobs_lost_ones_and_changes_are_told_in_one_line_each():
     ]
 
 
-def test_changed_arguments_are_told_as_python_writes_them(config):
+def test_changed_arguments_are_shown_in_python_syntax(config):
     @job(name="a")
     def old(path: str): ...
 
@@ -147,7 +147,7 @@ def test_odd_arguments_of_an_old_file_are_shown_as_they_are(arguments, shown):
     assert line == f"~ a: arguments {shown} → ()"
 
 
-def test_a_key_that_is_new_or_gone_is_a_change():
+def test_an_added_or_removed_key_is_a_change():
     assert differences(holding(entry(old=1)), holding(entry(new=2))) == ["~ a: new null → 2", "~ a: old 1 → null"]
 
 

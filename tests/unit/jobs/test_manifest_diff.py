@@ -144,7 +144,7 @@ def test_stored_jobs_that_fit_the_new_parameters_run():
     assert change.runs([1, 2], {}, "0dd") is False
 
 
-def test_stored_jobs_that_fit_but_mean_something_else_do_not_run_as_before():
+def test_stored_jobs_that_fit_with_another_meaning_are_incompatible():
     (change,) = incompatible(release(plain), release(turned))
     assert change.runs([1, 2], {}, None) is False
 
@@ -184,7 +184,7 @@ def function_with(parameters: list[P]) -> Any:
 def parameters_of(
     positional: Sequence[str], required: int, keywords: Mapping[str, bool], stars: tuple[bool, bool], kind: Any
 ) -> list[P]:
-    """Parameters of a function; `keywords` says which are required, and `stars` whether it has ``*`` and ``**``."""
+    """Parameters of a function: `keywords` maps names to required or not, `stars` selects ``*`` and ``**``."""
     found = [P(name, kind, default=P.empty if at < required else 0) for at, name in enumerate(positional)]
     found += [P("rest", P.VAR_POSITIONAL)] * stars[0]
     found += [P(name, P.KEYWORD_ONLY, default=P.empty if needed else 0) for name, needed in keywords.items()]

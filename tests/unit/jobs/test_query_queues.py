@@ -1,4 +1,4 @@
-"""A worker that is told which jobs it is for serves the queues where today's rules send these."""
+"""A worker that selects jobs serves the queues to which the current rules route them."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_without_a_query_nothing_is_changed(load):
     assert served(load(shard="named")) == (["urgent"], [])
 
 
-def test_none_of_the_selected_queues_comes_before_the_others(load):
+def test_selected_queues_have_equal_priority(load):
     config = load()
     assert served(config, "urgency=high", "name=report") == (["urgent,1", "default,1"], [])
     assert config.capsules["default"].mode == "random"
@@ -75,7 +75,7 @@ def test_a_shard_selects_unless_queues_or_groups_are_named(load):
     assert served(load(shard="fast"), "name=report") == (["default,1"], [])
 
 
-def test_jobs_that_are_served_without_having_been_chosen_are_told(load):
+def test_jobs_served_without_being_selected_are_reported(load):
     queues, warnings = served(load(), "name=send")
     assert queues == ["urgent,1"]
     (warning,) = warnings
@@ -88,7 +88,7 @@ def test_jobs_that_are_served_without_having_been_chosen_are_told(load):
     assert warning.startswith("--select 'name=send' leaves out the queue urgent with all its jobs, including alarm")
 
 
-def test_jobs_of_other_servers_are_told(load):
+def test_jobs_of_other_servers_are_reported(load):
     queues, (warning,) = served(load(), "resource_boundary=cpu", "name=report")
     assert queues == ["default,1"]
     assert warning == (
@@ -117,7 +117,7 @@ def test_a_worker_that_would_serve_nothing_is_refused_with_the_reason(load, shar
         served(config, *queries, negate=negate)
 
 
-def test_an_application_without_jobs_is_told(load, monkeypatch):
+def test_an_application_without_jobs_is_refused(load, monkeypatch):
     monkeypatch.setattr(registry, "_jobs", {})
     with pytest.raises(ConfigurationError, match="the application declares no jobs; pass the modules that do with -r"):
         served(load(), "*")

@@ -24,7 +24,7 @@ def test_a_job_is_found_by_module_and_qualified_name():
     assert registry.find(name) is hello.declared
 
 
-def test_a_job_is_found_by_its_given_name_and_its_aliases():
+def test_a_job_is_found_by_its_name_and_its_aliases():
     class Mail(Job, name="Mail", aliases=("OldMail", "OlderMail")):
         def perform(self): ...
 
@@ -33,7 +33,7 @@ def test_a_job_is_found_by_its_given_name_and_its_aliases():
     assert registry.all_jobs().count(Mail.declared) == 1
 
 
-def test_an_unknown_name_is_told():
+def test_an_unknown_name_raises():
     with pytest.raises(UnknownJob, match="'Nobody'") as caught:
         registry.find("Nobody")
     assert caught.value.name == "Nobody"
@@ -137,7 +137,7 @@ def test_a_job_that_promises_more_than_it_can_keep_is_named_at_launch(caplog):
     assert "Charge is of high urgency and calls external services" in caplog.text
 
 
-def test_many_jobs_of_the_same_doubt_are_told_in_one_line(caplog):
+def test_jobs_with_the_same_warning_share_one_line(caplog):
     for number in range(40):
 
         @job(name=f"charge{number:02}", urgency="high", resource_boundary="memory")
@@ -154,7 +154,7 @@ def test_other_modules_keep_their_names():
     assert module_name("shop.jobs") == "shop.jobs"
 
 
-def test_every_name_is_told_with_the_digest_of_its_signature():
+def test_every_name_is_reported_with_its_signature_digest():
     @job(name="A", aliases=["B"])
     def one(number): ...
 

@@ -1,4 +1,4 @@
-"""Rules that do nothing and queues that nobody serves are found, and good rules are left alone."""
+"""Useless rules and unserved queues are found, and good rules pass."""
 
 import pytest
 
@@ -39,7 +39,7 @@ def test_good_rules_are_left_alone(jobs):
     assert found(jobs, *rules, served=["urgent", "cpu", "default", "more"]) == []
 
 
-def test_without_rules_only_the_queues_are_looked_at(jobs):
+def test_without_rules_only_queues_are_checked(jobs):
     assert found(jobs, served=["default"]) == []
     assert found(jobs, served=["other"]) == ["no worker serves default, where report, resize, send would wait"]
 
@@ -50,7 +50,7 @@ def test_a_rule_behind_one_for_every_job_never_wins(jobs):
     ]
 
 
-def test_a_rule_that_stands_there_twice_never_wins(jobs):
+def test_a_duplicate_rule_never_wins(jobs):
     assert found(jobs, ["urgency=high", "a"], ["tags=mail", "b"], ["urgency=high ", "c"], ["*", "d"]) == [
         "rule 2 (tags=mail → b) never applies: rules before it select all of its 1 job",
         "rule 3 (urgency=high → c) never applies: rule 1 selects all of its jobs before it",
@@ -63,13 +63,13 @@ def test_a_rule_that_chooses_nothing_never_wins(jobs):
     ]
 
 
-def test_a_value_that_no_job_can_have_is_told(jobs):
+def test_an_impossible_value_is_reported(jobs):
     told = found(jobs, ["urgency=hihg,high", "urgent"], ["has_external_dependencies!=yes&tags!=x", "d"])
     assert told[0] == "rule 1 (urgency=hihg,high → urgent): no job has urgency=hihg; there are high, low, throttled"
     assert told[1].endswith(": no job has has_external_dependencies=yes; there are true, false")
 
 
-def test_queues_that_nobody_serves_are_told_with_their_jobs(jobs):
+def test_unserved_queues_are_reported_with_their_jobs(jobs):
     for number in range(5):
 
         @job(name=f"more{number}", urgency="high")

@@ -1,4 +1,4 @@
-"""Shards that leave jobs waiting, or do nothing, are found; what may be meant so is only told."""
+"""Shards that leave jobs waiting or do nothing are found; possible intentions are only noted."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_shard_for_each_queue_is_well(jobs):
     assert checked(jobs, **GOOD) == ([], [])
 
 
-def test_each_shard_is_told_with_its_jobs(jobs):
+def test_each_shard_is_listed_with_its_jobs(jobs):
     urgent, bulk, rest = plans(jobs, **{**GOOD, "catchall": {"queues": ["default,2", "later", "*"]}})
     assert (urgent.queues, urgent.jobs) == (("urgent",), {"urgent": ["send"]})
     assert (bulk.section.server, bulk.jobs) == ("bulk", {"heavy": ["resize"]})
@@ -92,7 +92,7 @@ def test_a_shard_that_serves_nothing_is_wrong(jobs):
     ]
 
 
-def test_what_may_be_meant_so_is_told(jobs):
+def test_possible_intentions_are_noted(jobs):
     more = {"second": {"queues": ["default", "urgent"]}, "ruby": {"queues": ["mailers", "exports"]}}
     assert checked(jobs, **GOOD, **more) == (
         [],

@@ -1,4 +1,4 @@
-"""Arguments against signatures: by position where possible, and told when they do not fit."""
+"""Arguments against signatures: by position where possible, with an error if they do not fit."""
 
 import pytest
 from hypothesis import given, strategies as st
@@ -57,7 +57,7 @@ def test_arguments_are_stored_by_position_and_keyword_only_ones_by_name(function
         (without, (1,), {}, "too many positional"),
     ],
 )
-def test_arguments_that_do_not_fit_are_told_with_the_job_and_its_signature(function, args, kwargs, complaint):
+def test_arguments_that_do_not_fit_raise_with_the_job_and_its_signature(function, args, kwargs, complaint):
     signature = JobSignature("HardJob", function, is_method=False)
     with pytest.raises(InvalidArguments) as caught:
         signature.bind(args, kwargs)
@@ -71,7 +71,7 @@ def test_arguments_that_do_not_fit_are_told_with_the_job_and_its_signature(funct
     assert str(signature) in str(caught.value)
 
 
-def test_a_message_tells_no_argument_and_repeats_no_megabyte():
+def test_a_message_contains_no_arguments_and_stays_short():
     with pytest.raises(InvalidArguments) as caught:
         JobSignature("X", without, is_method=False).check_fits(["secret" * 1_000_000], {"key" * 1_000: "secret"})
     assert len(str(caught.value)) < 5000
@@ -94,7 +94,7 @@ def test_parameters_have_names_and_the_rest_has_numbers():
     st.lists(st.integers(), max_size=5),
     st.dictionaries(st.sampled_from(["a", "b", "c", "flag", "depth", "x"]), st.integers(), max_size=4),
 )
-def test_binding_accepts_exactly_what_a_call_accepts_and_means_the_same(function, args, kwargs):
+def test_binding_is_equivalent_to_a_call(function, args, kwargs):
     def spy(*given, **named):
         import inspect
 
@@ -126,11 +126,11 @@ def collecting(a, b=2, *c): ...
 
 
 @pytest.mark.parametrize("other", [other_name, other_order, one_more, one_required, by_name, collecting, without])
-def test_a_digest_tells_names_kinds_order_and_what_is_required(other):
+def test_a_digest_covers_names_kinds_order_and_required_parameters(other):
     assert digest(other) != digest(plain)
 
 
-def test_a_digest_does_not_tell_types_defaults_or_the_form_of_the_job():
+def test_a_digest_ignores_types_defaults_and_the_form_of_the_job():
     def typed(a: int, b: str = "x", c: object = None) -> bool:
         return True
 
@@ -144,8 +144,8 @@ def test_a_digest_does_not_tell_types_defaults_or_the_form_of_the_job():
     assert digest(plain) == "d5935786"  # written into payloads: it must not change
 
 
-def test_names_that_the_job_does_not_know_are_counted_and_not_shown():
-    """They come from the payload, and this message goes to the log."""
+def test_unknown_parameter_names_are_counted_but_not_shown():
+    """The names are user data of the payload, and this message is logged."""
     with pytest.raises(InvalidArguments) as refused:
         JobSignature("x", plain, is_method=False).check_fits((), {"a": 1, "pa55": 2, "w0rd": 3})
     assert "0 positional, a, 2 unknown names" in str(refused.value)

@@ -131,7 +131,7 @@ def test_an_application_that_has_configured_the_root_logger_keeps_it():
     assert (own.getvalue(), stream.getvalue()) == ("mine\n", "")
 
 
-def test_a_record_that_a_handler_of_its_own_logger_takes_is_not_written_again():
+def test_a_record_handled_by_its_own_logger_is_not_written_twice():
     """As Django's default configuration, which has no handler for the root logger."""
     own = logging.StreamHandler(io.StringIO())
     own.setLevel(logging.ERROR)

@@ -35,7 +35,7 @@ def test_lines_are_written_together_and_in_order(buffer, written):
     assert written == ["0\n1\n2\n3\n4\n"]
 
 
-def test_the_writer_goes_on(buffer, written):
+def test_the_writer_writes_line_after_line(buffer, written):
     for number in range(3):
         buffer.put(f"{number}\n")
         wait_for(lambda number=number: f"{number}\n" in written, 5)
@@ -99,14 +99,14 @@ def test_a_child_writes_its_own_lines_and_not_its_parents(buffer, written, monke
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-def test_a_fork_while_a_line_is_written_leaves_the_child_no_held_lock(monkeypatch):
+def test_a_fork_during_a_write_leaves_no_locked_lock_in_the_child(monkeypatch):
     inside, go_on = threading.Event(), threading.Event()
 
     def slow(text: str) -> None:
         inside.set()
         assert go_on.wait(10)
 
-    handler = logging.StreamHandler()  # logging makes the locks of handlers anew in a child
+    handler = logging.StreamHandler()  # logging replaces the locks of handlers in a child
     buffer = LineBuffer(slow, handler.lock)
     buffer.put("parent\n")
     assert inside.wait(5)
@@ -120,7 +120,7 @@ def test_a_fork_while_a_line_is_written_leaves_the_child_no_held_lock(monkeypatc
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
 
 
-def test_what_is_left_is_written_when_the_process_ends():
+def test_remaining_lines_are_written_at_process_exit():
     text = """
         import sys
         import threading
@@ -135,7 +135,7 @@ def test_what_is_left_is_written_when_the_process_ends():
     assert ended.stdout == "last words\n"
 
 
-def test_a_buffer_that_nobody_uses_is_forgotten():
+def test_an_unused_buffer_is_dropped():
     """Neither the hooks of forks nor those of the end keep it."""
     buffer = LineBuffer(lambda text: None, threading.RLock())
     forgotten = weakref.ref(buffer)
@@ -145,8 +145,8 @@ def test_a_buffer_that_nobody_uses_is_forgotten():
     assert module._with(forgotten, LineBuffer.flush) is None
 
 
-def test_a_buffer_that_is_full_is_written_by_who_fills_it(monkeypatch):
-    """Else a reader that stands still would let the memory of the worker grow."""
+def test_a_full_buffer_is_written_by_the_thread_that_filled_it(monkeypatch):
+    """Otherwise a blocked reader would let the worker's memory grow."""
     monkeypatch.setattr(module, "MOST_LINES", 3)
     monkeypatch.setattr(module, "TICK_SECONDS", 60)
     written: list[str] = []
@@ -156,7 +156,7 @@ def test_a_buffer_that_is_full_is_written_by_who_fills_it(monkeypatch):
     assert written == ["line\nline\nline\n"]
 
 
-def test_two_threads_that_come_first_start_one_writer():
+def test_two_concurrent_first_threads_start_one_writer():
     buffer = LineBuffer(lambda text: None, threading.RLock())
     buffer._start()
     writer = buffer._writer
@@ -165,7 +165,7 @@ def test_two_threads_that_come_first_start_one_writer():
 
 
 class Overtaken:
-    """A lock behind which somebody else has written everything."""
+    """A lock that is released only after another thread has written everything."""
 
     def __init__(self) -> None:
         self.buffer: LineBuffer | None = None
@@ -178,7 +178,7 @@ class Overtaken:
         pass
 
 
-def test_what_somebody_else_has_written_meanwhile_is_not_written_again(monkeypatch):
+def test_lines_written_by_another_thread_are_not_written_twice(monkeypatch):
     monkeypatch.setattr(module, "TICK_SECONDS", 60)
     lock = Overtaken()
     written: list[str] = []

@@ -1,4 +1,4 @@
-"""A log that nobody reads stops nobody: it waits once, keeps some, counts the rest, and goes on when it is read."""
+"""An unread log blocks no thread: it waits once, keeps some lines, counts the rest, and resumes when it is read."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def fill(outlet, lines=30_000):
 
 
 def read_on(outlet, pipe) -> list[str]:
-    """All lines until nothing more comes."""
+    """All lines until no more arrive."""
     text = ""
     for _ in range(1000):
         some = pipe.read()
@@ -98,7 +98,7 @@ def read_on(outlet, pipe) -> list[str]:
     return text.splitlines()
 
 
-def test_lines_go_through(pipe, outlet_of):
+def test_lines_are_passed_on(pipe, outlet_of):
     outlet = outlet_of(pipe.stream)
     assert outlet._send is not None
     outlet.write("a\n")
@@ -107,7 +107,7 @@ def test_lines_go_through(pipe, outlet_of):
     assert pipe.read().replace("\r", "") == "a\nb\nc\n"
 
 
-def test_a_reader_that_stands_still_holds_nobody_for_long(pipe, outlet_of, monkeypatch):
+def test_a_blocked_reader_does_not_block_writers_for_long(pipe, outlet_of, monkeypatch):
     outlet = outlet_of(pipe.stream)
     started = time.monotonic()
     fill(outlet)
@@ -139,7 +139,7 @@ def test_a_reader_that_is_slow_gets_every_line(pipe, outlet_of, monkeypatch):
     assert not outlet._dropped
 
 
-def test_a_long_line_comes_through_whole(pipe, outlet_of, monkeypatch):
+def test_a_long_line_is_passed_on_whole(pipe, outlet_of, monkeypatch):
     monkeypatch.setattr("offsider.logs.outlet.PATIENCE_SECONDS", 0.01)
     outlet = outlet_of(pipe.stream)
     outlet.write("y" * 300_000 + "\n")
@@ -187,7 +187,7 @@ def test_other_streams_are_written_to_as_they_are(kind, outlet_of, tmp_path, mon
     stream.close()
 
 
-def test_a_child_does_not_write_what_was_kept_for_its_parent(outlet_of):
+def test_a_child_does_not_write_the_buffered_lines_of_its_parent(outlet_of):
     pipe = make_pipe()
     outlet = outlet_of(pipe.stream)
     fill(outlet, 5_000)
@@ -203,7 +203,7 @@ def test_a_child_does_not_write_what_was_kept_for_its_parent(outlet_of):
     pipe.close()
 
 
-def test_a_reader_that_is_gone_is_an_error(outlet_of):
+def test_a_closed_reader_raises(outlet_of):
     pipe = make_pipe()
     outlet = outlet_of(pipe.stream)
     os.close(pipe.reading)
@@ -212,7 +212,7 @@ def test_a_reader_that_is_gone_is_an_error(outlet_of):
     pipe.stream.close()
 
 
-def test_a_closed_outlet_keeps_what_it_has(outlet_of):
+def test_a_closed_outlet_keeps_its_lines(outlet_of):
     pipe = make_pipe()
     outlet = outlet_of(pipe.stream)
     fill(outlet, 5_000)

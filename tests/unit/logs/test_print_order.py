@@ -1,4 +1,4 @@
-"""What a job prints appears between the lines of its start and its end, wherever the log goes."""
+"""Output printed by a job appears between its start and end lines, for every destination of the log."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Place:
         return self.words()
 
     def words(self):
-        """The last word of each line so far. A terminal may pass on what was written a moment later."""
+        """The last word of each line read up to now. A terminal may pass on output after a delay."""
         text = b""
         while select.select([self.reading], [], [], 0.05)[0] and (more := os.read(self.reading, 100_000)):
             text += more
@@ -129,11 +129,11 @@ def test_lines_put_during_a_write_do_not_overtake_it(place, monkeypatch):
 
 
 @pytest.mark.parametrize("stream", [None, object()])
-def test_a_stream_that_cannot_be_changed_stays_as_it_is(stream):
+def test_an_immutable_stream_is_unchanged(stream):
     flush_before_writes(stream, lambda: None)
 
 
-def test_a_stream_without_attributes_of_its_own_stays_as_it_is():
+def test_a_stream_without_attributes_is_unchanged():
     class Bare:
         __slots__ = ()
 

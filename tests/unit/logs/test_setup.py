@@ -1,4 +1,4 @@
-"""The log: who writes where, what a line tells, and that no value can forge one."""
+"""Log setup: handlers, the content of a line, and values that cannot forge lines."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_plain_line():
     )
 
 
-def test_a_line_of_a_job_tells_which_and_what_it_added():
+def test_a_line_of_a_job_has_its_jid_and_bound_fields():
     stream = log_to("without_timestamp")
     with running(job(rows=7)), log_fields(request="r1"):
         logger.warning("slow", extra={"fields": {"elapsed": 0.5004}})
@@ -113,7 +113,7 @@ def test_a_logger_class_of_the_application_is_left_alone():
     subprocess.run([sys.executable, "-c", text], check=True, timeout=60)
 
 
-def test_a_traceback_that_cannot_be_formatted_is_said_to_be_so(monkeypatch):
+def test_a_traceback_that_cannot_be_formatted_is_replaced_by_a_note(monkeypatch):
     def fail(error):
         raise RecursionError
 
@@ -141,7 +141,7 @@ def test_json_keeps_a_traceback_apart():
     assert json.loads(stream.getvalue())["err"] == "ValueError: boom"
 
 
-def test_json_writes_what_is_no_json_as_text():
+def test_json_writes_other_values_as_text():
     stream = log_to("json")
     logger.info("x", extra={"fields": {"a": float("nan"), "b": {(1, 2): 3}, "c": 1}})
     assert json.loads(stream.getvalue())["ctx"] == {"a": "nan", "b": "{(1, 2): 3}", "c": 1}
@@ -170,7 +170,7 @@ def test_a_structured_line_is_flat():
     assert stream.getvalue().count("\n") == 1
 
 
-def test_outside_of_jobs_a_structured_line_tells_the_open_block():
+def test_outside_jobs_a_structured_line_has_the_fields_of_the_open_block():
     stream = log_to("structured")
     with context(user="ann", correlation_id="c1"):
         logger.info("x")
@@ -189,7 +189,7 @@ def test_no_field_of_a_job_can_pass_for_one_of_ours():
 
 
 @pytest.mark.parametrize("arguments", [False, True])
-def test_a_structured_error_tells_its_job_and_arguments_only_when_asked(arguments):
+def test_a_structured_error_has_job_and_arguments_only_if_enabled(arguments):
     config = Config()
     config.log.format, config.log.arguments = "structured", arguments
     stream = io.StringIO()
@@ -275,7 +275,7 @@ def test_our_own_frames_of_a_failed_job_are_one_line():
     assert full.count("forks.py") == 2
 
 
-def test_things_whose_str_raises_do_not_break_a_line():
+def test_values_whose_str_raises_do_not_break_a_line():
     stream = log_to("without_timestamp")
     with log_fields(thing=Nasty()):
         logger.info("about %s", Nasty(), exc_info=Nasty())
@@ -340,7 +340,7 @@ def test_times_are_utc_with_milliseconds():
     assert timestamp(1795216887.1092) == "2026-11-20T23:21:27.109Z"
 
 
-def test_when_nobody_reads_it_any_more_it_says_so_once_and_fails_nobody():
+def test_a_closed_reader_is_reported_once_and_fails_no_caller():
     program = """
         import sys
         from offsider.config.config import Config
@@ -396,7 +396,7 @@ def without_time(text):
 
 
 @pytest.mark.parametrize("style", ["plain", "json", "without_timestamp", "pretty", "structured"])
-def test_the_short_way_writes_the_same_line(style):
+def test_the_fast_path_writes_the_same_line(style):
     lines = []
     for way in (write_info, lambda message, fields: logger.info(message, extra={"fields": fields})):
         stream = log_to(style, stream=Terminal())
@@ -408,14 +408,14 @@ def test_the_short_way_writes_the_same_line(style):
     assert lines[0].count("\n") == 1
 
 
-def test_a_line_comes_within_a_moment_without_being_asked_for():
+def test_a_line_is_written_soon_without_a_flush():
     stream = log_to("plain")
     write_info("done", {})
     assert stream.getvalue() == "", "lines are written together"
     wait_for(lambda: "done" in stream.getvalue(), 5)
 
 
-def test_the_order_of_lines_holds_whatever_their_way():
+def test_lines_of_both_paths_keep_their_order():
     stream = log_to("plain")
     write_info("first", {})
     logger.warning("second")
@@ -424,20 +424,20 @@ def test_the_order_of_lines_holds_whatever_their_way():
     assert re.findall(r": (\w+)$", stream.getvalue(), re.MULTILINE) == ["first", "second", "third", "fourth"]
 
 
-def test_a_handler_that_is_taken_away_has_written_everything():
+def test_a_removed_handler_has_written_everything():
     stream = log_to("plain")
     write_info("first", {})
     log_to("plain")
     assert "first" in stream.getvalue()
 
 
-def test_what_the_level_forbids_is_not_written_the_short_way_either():
+def test_the_fast_path_respects_the_level():
     stream = log_to("plain", level="warn")
     write_info("done", {})
     assert flushed(stream) == ""
 
 
-def test_the_level_of_a_job_holds_for_the_short_way():
+def test_the_fast_path_respects_the_level_of_a_job():
     stream = log_to("plain", level="warn")
     with job_level("info"):
         write_info("done", {})
@@ -505,7 +505,7 @@ def test_a_formatter_of_the_application_stays_at_a_second_setup():
     assert stream.getvalue() == "mine: x\n"
 
 
-def test_a_level_of_the_handler_holds():
+def test_the_level_of_a_handler_is_respected():
     stream = log_to("plain")
     logger.handlers[0].setLevel(logging.ERROR)
     write_info("done", {})
@@ -530,7 +530,7 @@ def test_a_record_factory_of_the_application_is_asked():
     assert "done" in stream.getvalue()
 
 
-def test_what_the_stream_cannot_carry_is_escaped_on_the_short_way_too():
+def test_unencodable_characters_are_escaped_on_the_fast_path_too():
     raw = io.BytesIO()
     stream = io.TextIOWrapper(raw, encoding="ascii")
     log_to("plain", stream=stream)
@@ -605,7 +605,7 @@ def test_a_record_that_recurses_for_ever_is_not_reported_for_ever():
     assert stream.getvalue() == ""
 
 
-def test_what_a_job_prints_appears_with_the_log():
+def test_output_printed_by_a_job_appears_with_the_log():
     reading, writing = os.pipe()
     with os.fdopen(reading, "rb") as reader, os.fdopen(writing, "w") as stream:
         log_to("plain", stream=stream)
@@ -619,7 +619,7 @@ def test_what_a_job_prints_appears_with_the_log():
         logger.removeHandler(logger.handlers[0])
 
 
-def test_a_reader_that_stood_still_gets_the_number_of_lines_it_missed(monkeypatch):
+def test_a_blocked_reader_gets_the_number_of_dropped_lines(monkeypatch):
     monkeypatch.setattr("offsider.logs.outlet.PATIENCE_SECONDS", 0.05)
     reading, writing = os.pipe()
     with os.fdopen(writing, "w") as stream:

@@ -1,4 +1,4 @@
-"""The fields of structured lines, and lines that stay valid and short whatever somebody puts into them."""
+"""The fields of structured lines, and lines that stay valid and short for any values."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class Nasty_error(Nasty, Exception):  # noqa: N801  # a name of its own in the e
     pass
 
 
-def test_an_error_is_told_within_bounds():
+def test_a_long_error_is_truncated():
     def deeper(depth):
         if not depth:
             raise ValueError("x" * 100_000)
@@ -155,14 +155,14 @@ def test_a_line_is_about_the_running_job_unless_it_names_another(own, same):
     assert is_about(JobContext(dict(PAYLOAD), "low"), own) is same
 
 
-def test_a_line_about_another_job_tells_nothing_of_the_running_one():
+def test_a_line_about_another_job_has_no_fields_of_the_running_one():
     other = {"class": "Other", "jid": "cd"}
     with running(JobContext(dict(PAYLOAD), "low", log={"rows": 7})):
         assert line_fields(other, {"request": "r1"}) == {**other, "request": "r1"}
         assert line_fields({"rows": 8}, {"request": "r1"}) == {**ABOUT, "rows": 8, "request": "r1"}
 
 
-def test_a_line_about_a_job_tells_nothing_of_the_open_block():
+def test_a_line_about_a_job_has_no_fields_of_the_open_block():
     with context(user="bob", correlation_id="c2"):
         assert line_fields({"jid": "cd"}, {}) == {"jid": "cd"}
         assert line_fields({}, {}) == {"meta.user": "bob", "correlation_id": "c2"}
@@ -173,16 +173,16 @@ def test_the_size_of_a_job():
     assert size_of(JobContext({"class": "X", "args": []}, "q")) == len('{"class":"X","args":[]}')
 
 
-def test_showing_what_refuses():
+def test_a_value_that_cannot_be_shown_is_replaced():
     assert (shown(7), shown(Nasty())) == ("7", "<Nasty>")
 
 
-def test_a_line_is_what_was_given():
+def test_a_line_contains_the_given_fields():
     entry = {"a": 1, "b": "ü\n\x1b[2J\u2028", "c": [1, 2], "d": None, "e": {"f": 1.5}, "g": True}
     assert read(line_of(entry)) == entry
 
 
-def test_things_that_json_does_not_know_are_shown():
+def test_values_outside_json_are_shown_as_text():
     assert read(line_of({"a": Nasty(), "b": b"x"})) == {"a": "<Nasty>", "b": "b'x'"}
 
 
@@ -202,7 +202,7 @@ CYCLE.append(CYCLE)
     ],
     ids=["nan", "inf", "long number", "odd key", "cycle", "nan inside"],
 )
-def test_what_is_no_json_becomes_text_and_the_rest_stays(value, told):
+def test_values_outside_json_become_text_and_the_rest_is_unchanged(value, told):
     assert read(line_of({"a": 1, "b": value, "c": None, "d": True, "e": 0.5})) == {
         "a": 1,
         "b": told,
@@ -269,7 +269,7 @@ def test_without_the_part_in_c_it_writes_the_same(monkeypatch):
 
 
 @given(st.dictionaries(st.text(), VALUES, max_size=5))
-def test_whatever_is_given_one_valid_line_comes_out(entry):
+def test_any_input_becomes_one_valid_line(entry):
     assert isinstance(read(line_of(entry)), dict)
 
 

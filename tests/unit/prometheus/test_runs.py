@@ -1,4 +1,4 @@
-"""Which metrics are made of what was counted, read back by Prometheus's own parser."""
+"""The metrics made from run counts, read back by Prometheus's own parser."""
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -46,7 +46,7 @@ def test_buckets_add_up_and_end_with_all_runs():
     assert bounds == {"0.1", "0.25", "0.5", "1", "2.5", "5", "10", "60", "300", "600", "+Inf"}
 
 
-def test_failures_retries_and_cpu_time_are_told_by_class_and_queue():
+def test_failures_retries_and_cpu_time_are_exported_by_class_and_queue():
     found = samples(counted())
     assert found["sidekiq_jobs_failed_total", *MAIL] == 2
     assert found["sidekiq_jobs_retried_total", *MAIL] == 1
@@ -54,7 +54,7 @@ def test_failures_retries_and_cpu_time_are_told_by_class_and_queue():
     assert found["sidekiq_jobs_cpu_seconds_count", *MAIL] == 5
 
 
-def test_jobs_that_never_told_when_they_were_enqueued_have_no_histogram_of_waiting():
+def test_jobs_without_an_enqueue_time_have_no_latency_histogram():
     found = samples(Series({"class": "Mail", "queue": "low"}, processed=1))
     assert not any(key[0].startswith("sidekiq_jobs_queue_duration") for key in found)
 

@@ -12,7 +12,7 @@ def parsed(*families):
     return list(text_string_to_metric_families(text_of(families)))
 
 
-def test_what_is_written_is_what_prometheus_reads():
+def test_the_text_is_parsed_back_by_prometheus():
     (family,) = parsed(
         Family("queue_size", "gauge", "Jobs.", (Sample(3, {"name": "low"}), Sample(0.25, {"name": "x"})))
     )
@@ -20,7 +20,7 @@ def test_what_is_written_is_what_prometheus_reads():
     assert [(sample.labels, sample.value) for sample in family.samples] == [({"name": "low"}, 3), ({"name": "x"}, 0.25)]
 
 
-def test_the_lines_are_as_the_format_says():
+def test_the_lines_follow_the_format():
     assert text_of([Family("runs_total", "counter", "Runs.", (Sample(7),))]) == (
         "# HELP runs_total Runs.\n# TYPE runs_total counter\nruns_total 7.0\n"
     )
@@ -32,7 +32,7 @@ def test_odd_letters_survive():
     assert family.documentation == ODD.replace('\\"', '"')
 
 
-def test_what_is_no_text_can_be_sent_too():
+def test_invalid_text_can_be_sent_too():
     (family,) = parsed(Family("size", "gauge", "", (Sample(1, {"class": "a\ud800"}),)))
     assert family.samples[0].labels == {"class": "a?"}
 

@@ -40,7 +40,7 @@ def test_a_foreign_payload_without_jid_has_an_empty_one():
     assert JobContext({"class": "X", "args": []}, "q").jid == ""
 
 
-def test_where_it_lies_is_known_of_a_job_in_a_private_list_and_who_runs_it_of_every_one_in_a_worker():
+def test_the_context_has_the_private_list_if_any_and_the_worker():
     owner = Owner("host:1:abc", "default")
     payload = {"class": "X", "args": []}
     claimed = JobContext(payload, "q", b"raw", owner=owner)
@@ -66,7 +66,7 @@ def test_the_time_that_is_left_counts_down_to_nothing():
     assert limited.time_left_seconds == 0
 
 
-def test_outside_of_a_job_there_is_none():
+def test_outside_a_job_there_is_no_context():
     assert current_job_or_none() is None
     with pytest.raises(NoCurrentJob, match="only in a job"):
         current_job()
@@ -96,7 +96,7 @@ def test_another_context_has_its_own_job():
 
 @pytest.fixture
 def passing(monkeypatch):
-    """A clock that goes on by one second whenever it is read."""
+    """A clock that advances by one second at each reading."""
     ticks = iter(range(1000))
     monkeypatch.setattr(time, "perf_counter", lambda: float(next(ticks)))
 
@@ -137,7 +137,7 @@ def test_a_job_that_runs_inside_of_another_measures_for_itself(passing):
     assert outer.measured_seconds == {"db": 3.0}
 
 
-def test_what_outlives_the_block_it_was_started_in_measures_for_itself(passing):
+def test_a_context_that_outlives_its_block_measures_separately(passing):
     run = job()
 
     def measure():

@@ -18,7 +18,7 @@ def events(reported):
     return Events(lambda error, context: reported.append((str(error), context)))
 
 
-def test_handlers_are_called_in_order_and_get_what_is_emitted(events):
+def test_handlers_are_called_in_order_with_the_event(events):
     seen = []
     events.on("job_removed", seen.append)
 
@@ -67,7 +67,7 @@ def test_a_failing_startup_handler_is_raised(events, reported):
     assert reported == []
 
 
-def test_whether_anybody_listens(events):
+def test_an_event_reports_whether_it_has_listeners(events):
     assert not events.listened("execution_finished")
     events.on("execution_finished", print)
     assert events.listened("execution_finished")
@@ -85,7 +85,7 @@ def test_a_handler_must_be_callable(events):
         events.on("beat", "no")
 
 
-def test_after_the_freeze_nobody_joins(events):
+def test_after_the_freeze_no_handler_can_be_added(events):
     events.freeze()
     with pytest.raises(ConfigurationError, match="frozen"):
         events.on("beat", print)

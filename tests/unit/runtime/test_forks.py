@@ -1,4 +1,4 @@
-"""A child of users' code that comes back to ours ends there, and tells the worker."""
+"""A child forked by a job that returns into our code ends there and notifies the worker."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def raise_and_come_back(error: BaseException):
         came_back(*JOB)
 
 
-def test_a_child_knows_itself_by_its_pid():
+def test_a_child_is_detected_by_its_pid():
     assert here.pid == os.getpid()
     reading, writing = os.pipe()
     child = os.fork()
@@ -73,7 +73,7 @@ def test_a_child_knows_itself_by_its_pid():
     os.close(writing)
 
 
-def test_a_child_that_came_back_names_its_job(returns, ended):
+def test_a_returning_child_names_its_job(returns, ended):
     come_back()
     come_back(ValueError("secret"))
     come_back(StopIteration(7))
@@ -104,7 +104,7 @@ def test_a_child_that_closed_its_descriptors_writes_into_no_file_of_others(retur
     assert ended == [CAME_BACK]
 
 
-def test_more_than_a_pipe_holds_is_dropped_and_nobody_hangs(ended, monkeypatch):
+def test_reports_beyond_the_pipe_capacity_are_dropped_without_blocking(ended, monkeypatch):
     monkeypatch.setattr(forks, "_PATIENCE_MS", 1)
     returns = Returns()
     report_to(returns, lambda: None)
@@ -142,13 +142,13 @@ def test_a_child_ends_after_the_code_that_forked_it_and_names_the_job_of_that(mo
     assert ended == [named]
 
 
-def test_a_wait_ends_when_it_is_woken(returns):
+def test_a_wake_up_ends_the_wait(returns):
     returns.wake()
     assert returns.wait(60) == []
     assert returns.wait(0) == []
 
 
-def test_the_worker_hears_of_each_fork():
+def test_the_worker_is_notified_of_each_fork():
     heard, returns, other = [], Returns(), Returns()
     report_to(returns, lambda: heard.append(here.pid))
     report_no_more(other)
@@ -166,7 +166,7 @@ def test_the_worker_hears_of_each_fork():
     assert len(heard) == 2
 
 
-def test_without_a_worker_a_child_ends_all_the_same(ended):
+def test_without_a_worker_a_child_still_ends(ended):
     come_back()
     assert ended == [CAME_BACK]
 

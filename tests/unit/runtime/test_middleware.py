@@ -9,7 +9,7 @@ from offsider.runtime.middleware import Chain, Push
 
 
 class Marks:
-    """Adds its mark on the way in and, in capitals, on the way out."""
+    """Adds its mark before the call and, in capitals, after it."""
 
     def __init__(self, mark):
         self.mark = mark
@@ -35,11 +35,11 @@ def test_the_first_entry_is_the_outermost():
     assert run([]) == ["a", "b", "<ab>", "B", "A"]
 
 
-def test_an_empty_chain_is_what_it_surrounds():
+def test_an_empty_chain_composes_to_the_function_itself():
     assert Chain().compose(len)([1, 2]) == 2
 
 
-def test_whoever_does_not_call_next_stops_the_job():
+def test_middleware_that_does_not_call_next_stops_the_job():
     chain = Chain([lambda push, call_next: None])
     assert chain.compose(lambda push: push)(Push({"class": "X", "args": []})) is None
 
@@ -96,17 +96,17 @@ def test_bound_methods_are_found_again():
 
 
 @pytest.mark.parametrize("edit", ["insert_before", "insert_after"])
-def test_a_place_that_is_not_there_is_an_error(edit):
+def test_an_unknown_position_raises(edit):
     with pytest.raises(ConfigurationError, match="is not in it"):
         getattr(chain_of("a"), edit)(Other, Marks("b"))
 
 
-def test_a_class_in_place_of_an_object_is_refused_with_the_way_out():
+def test_a_class_instead_of_an_object_is_refused_with_the_next_step():
     with pytest.raises(ConfigurationError, match=r"add Marks\(\)"):
         Chain(what="config.server_middleware").add(Marks)
 
 
-def test_what_cannot_be_called_is_refused():
+def test_a_value_that_is_not_callable_is_refused():
     with pytest.raises(ConfigurationError, match="expects a callable"):
         Chain().add("no")
 

@@ -45,7 +45,7 @@ def test_every_outermost_block_has_a_correlation_id_of_its_own():
         assert stamps()["correlation_id"] != one
 
 
-def test_blocks_nest_and_none_takes_a_field_out():
+def test_nested_blocks_inherit_all_fields():
     with context(user="ann", project="a"):
         outer = stamps()
         with context(project="b", user=None, step=1):
@@ -81,7 +81,7 @@ def test_binding_adds_to_the_innermost_block_and_ends_with_it():
         assert without_id(stamps()) == {"meta.user": "ann"}
 
 
-def test_what_a_thread_of_the_block_binds_is_seen_in_the_whole_block():
+def test_fields_bound_by_a_thread_are_visible_in_the_whole_block():
     """A web framework runs the parts of one request in several threads, each with a copy of the context."""
     with context():
         copied = contextvars.copy_context()
@@ -91,7 +91,7 @@ def test_what_a_thread_of_the_block_binds_is_seen_in_the_whole_block():
         assert stamps()["meta.user"] == "ann"
 
 
-def test_binding_without_a_block_holds_for_the_thread():
+def test_binding_without_a_block_applies_to_the_thread():
     def command():
         bind_context(caller_id="cron: nightly")
         bind_context(user="ann")
@@ -121,7 +121,7 @@ def test_a_value_that_is_no_plain_word_or_number_is_refused(value):
     assert stamps() == {}
 
 
-def test_a_job_hands_on_what_it_carries_with_its_class_as_the_caller():
+def test_a_job_passes_on_its_context_with_its_class_as_caller():
     carries = {"meta.user": "ann", "meta.caller_id": "POST /orders", "correlation_id": "c1"}
     with running(job(**carries)):
         assert stamps() == {**carries, "meta.caller_id": "Hard"}
@@ -140,7 +140,7 @@ def test_an_active_job_calls_by_the_name_of_the_class_inside(wrapped, caller):
         assert stamps()["meta.caller_id"] == caller
 
 
-def test_what_is_said_inside_of_a_job_goes_over_what_it_carries():
+def test_fields_bound_inside_a_job_override_its_context():
     with running(job(**{"meta.user": "ann", "meta.project": "a"})):
         bind_context(user="bob")
         bind_context(colour="red")
@@ -163,7 +163,7 @@ def test_a_block_around_a_job_is_none_of_the_jobs():
         assert stamps()["meta.colour"] == "red"
 
 
-def test_what_one_job_binds_is_gone_in_the_next():
+def test_fields_bound_by_one_job_are_absent_in_the_next():
     with running(job()):
         bind_context(user="ann")
     assert stamps() == {}
@@ -171,7 +171,7 @@ def test_what_one_job_binds_is_gone_in_the_next():
         assert "meta.user" not in stamps()
 
 
-def test_a_block_that_a_job_left_open_counts_for_nobody_else():
+def test_a_block_left_open_by_a_job_does_not_affect_other_jobs():
     block = context(user="ann")
     with running(job()):
         block.__enter__()
@@ -188,14 +188,14 @@ def test_odd_values_of_a_foreign_payload_are_not_handed_on():
         assert stamps() == {"meta.long": "x" * 255, "meta.caller_id": "Hard"}
 
 
-def test_the_log_tells_who_caused_a_job_and_what_it_has_bound():
+def test_the_log_has_the_caller_of_a_job_and_its_bound_fields():
     running_job = job(**{"meta.caller_id": "POST /orders", "meta.user": "ann"})
     with running(running_job):
         bind_context(user="bob")
         assert carried(running_job) == {"correlation_id": "ab", "meta.caller_id": "POST /orders", "meta.user": "bob"}
 
 
-def test_the_log_of_a_web_process_tells_the_block():
+def test_the_log_of_a_web_process_has_the_fields_of_the_block():
     with context(user="ann", project=None, correlation_id="c1"):
         assert carried(None) == {"meta.user": "ann", "correlation_id": "c1"}
 
@@ -212,7 +212,7 @@ def test_the_context_of_a_stored_payload():
 # ------------------------------------------------------------------------------------------ the edge of a request
 
 
-def test_an_edge_asks_who_calls_when_somebody_pushes():
+def test_an_edge_determines_the_caller_at_the_push():
     known = []
     with edge(lambda: known[0] if known else None):
         assert list(stamps()) == ["correlation_id"]
@@ -224,12 +224,12 @@ def test_an_edge_asks_who_calls_when_somebody_pushes():
             assert stamps()["meta.caller_id"] == "my own"
 
 
-def test_an_edge_goes_over_the_caller_of_an_outer_block():
+def test_an_edge_overrides_the_caller_of_an_outer_block():
     with context(caller_id="server", node="a"), edge(lambda: "GET /"):
         assert without_id(stamps()) == {"meta.caller_id": "GET /", "meta.node": "a"}
 
 
-def test_a_framework_that_fails_to_say_who_calls_fails_no_push():
+def test_a_framework_error_about_the_caller_fails_no_push():
     def broken():
         raise RuntimeError
 
@@ -245,7 +245,7 @@ def test_a_long_name_of_a_route_is_cut():
 @pytest.mark.parametrize(
     "sent, kept", [("req-1.a:b/c+d=e@f_g", True), ("", False), (None, False), ("a b", False), ("x" * 129, False)]
 )
-def test_an_edge_continues_a_short_word_and_replaces_anything_else(sent, kept):
+def test_an_edge_keeps_a_valid_correlation_id_and_replaces_an_invalid_one(sent, kept):
     with edge(lambda: None, sent):
         found = stamps()["correlation_id"]
     assert (found == sent) is kept

@@ -22,7 +22,7 @@ def test_without_the_extension_a_job_is_never_cancelled_and_reports_nothing():
     job.progress(1, 2)
 
 
-def test_with_the_extension_it_is_asked():
+def test_with_the_extension_it_is_consulted():
     job = JobContext({"class": "X", "args": []}, "default")
     job.control = Control()
     assert job.cancelled is True

@@ -44,7 +44,7 @@ def test_it_ticks_at_once_and_again_when_woken(loop_of):
     assert loop.alive
 
 
-def test_it_ticks_again_after_the_answered_time(loop_of):
+def test_it_ticks_again_after_the_returned_time(loop_of):
     loop = loop_of(lambda: 0)
     loop.start()
     assert loop.wait_for_tick(100, WAIT)
@@ -84,7 +84,7 @@ def test_a_second_start_does_nothing(loop_of):
     assert sum(thread.name == "a-loop" for thread in threading.enumerate()) == 1
 
 
-def test_an_error_is_reported_and_the_loop_goes_on(loop_of, errors):
+def test_an_error_is_reported_and_the_loop_continues(loop_of, errors):
     def tick():
         if not errors:
             raise ValueError("first")
@@ -117,7 +117,7 @@ def test_joining_oneself_does_not_hang(loop_of):
     assert answers == [False]
 
 
-def test_waiting_for_a_tick_that_does_not_come(loop_of):
+def test_waiting_for_a_missing_tick_times_out(loop_of):
     assert loop_of(lambda: 0).wait_for_tick(1, 0.01) is False
 
 

@@ -7,7 +7,7 @@ import select
 from offsider.runtime.wake_pipe import WakePipe
 
 
-def test_an_end_is_seen_by_whoever_watches_and_holds_for_later_sleeps():
+def test_an_end_wakes_watchers_and_applies_to_later_sleeps():
     pipe = WakePipe()
     watched = pipe.open()
     assert watched is not None
@@ -19,7 +19,7 @@ def test_an_end_is_seen_by_whoever_watches_and_holds_for_later_sleeps():
     pipe.close()
 
 
-def test_an_end_before_the_first_sleep_holds_too():
+def test_an_end_before_the_first_sleep_applies_too():
     pipe = WakePipe()
     pipe.end()
     assert pipe.open() is None

@@ -68,7 +68,7 @@ def test_a_process_without_its_descriptors_ends(stderr, capfd, tmp_path, monkeyp
     assert stderr != "another" or (tmp_path / "file").read_bytes() == b""
 
 
-def test_where_so_many_may_not_be_open_nothing_is_watched(monkeypatch):
+def test_above_the_descriptor_limit_nothing_is_watched(monkeypatch):
     def refused(fd, command, number):
         raise OSError
 
@@ -77,7 +77,7 @@ def test_where_so_many_may_not_be_open_nothing_is_watched(monkeypatch):
     assert watched.fd == -1
 
 
-def test_a_child_may_close_what_it_likes():
+def test_a_child_may_close_any_descriptor():
     watch()
     child = os.fork()
     if child == 0:
@@ -88,7 +88,7 @@ def test_a_child_may_close_what_it_likes():
     look()
 
 
-def test_a_connection_looks_before_it_is_used():
+def test_a_connection_is_checked_before_use():
     text = """
 import os
 from offsider.storage import descriptors

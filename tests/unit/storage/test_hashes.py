@@ -1,4 +1,4 @@
-"""The fields of a hash, whatever stands for them."""
+"""The fields of a hash, from every representation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def test_a_list_and_a_dict_are_the_same(reply):
 
 
 @pytest.mark.parametrize("reply", [[], {}, None, RedisRefused("WRONGTYPE no hash")])
-def test_what_is_no_hash_has_no_fields(reply):
+def test_a_value_that_is_not_a_hash_has_no_fields(reply):
     assert list(hashes.pairs(reply)) == []
 
 

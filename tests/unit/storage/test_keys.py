@@ -104,11 +104,11 @@ def test_every_key_is_spelt_as_documented():
 
 
 @pytest.mark.parametrize("prefix", ["resque:gitlab:", "{app}:"])
-def test_the_prefix_stands_before_every_key(prefix):
+def test_every_key_has_the_prefix(prefix):
     assert every_key(Keys(prefix)) == {name: prefix + key for name, key in EXPECTED.items()}
 
 
-# There it is the name of a place that people are told, or a key of somebody else, and never one of ours.
+# In these files the string is a place shown to people or a foreign key, never one of our keys.
 NAMES_OF_PLACES = (
     "storage/sample.py",
     "storage/keyspace.py",

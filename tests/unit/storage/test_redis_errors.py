@@ -1,4 +1,4 @@
-"""What redis-py raises, by what a caller can do about it."""
+"""Errors of redis-py, grouped by how a caller can react."""
 
 import pytest
 from redis import exceptions
@@ -67,13 +67,13 @@ def test_an_error_reply_is_refused_with_its_code(error, kind, code):
         exceptions.TryAgainError("Multiple keys request during rehashing of slot"),
     ],
 )
-def test_a_cluster_is_called_one_with_the_way_out(error):
+def test_a_cluster_is_reported_with_the_next_step(error):
     assert str(translate(error, sent=True, server="redis://host")) == (
         "redis://host is a node of a Cluster: write its URL as redis+cluster://host:port (TLS: rediss+cluster://)"
     )
 
 
-def test_an_address_that_cannot_be_reached_comes_with_the_next_step():
+def test_an_unreachable_address_is_reported_with_the_next_step():
     error = exceptions.TimeoutError("Timeout connecting to server")
     plain = str(translate(error, sent=False, server="redis://host"))
     assert plain.endswith("(start it, or set REDIS_URL or its url in the configuration to another server)")

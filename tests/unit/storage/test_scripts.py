@@ -29,7 +29,7 @@ def restored(monkeypatch):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_head_of_a_script_says_what_it_is(name):
+def test_the_head_of_a_script_describes_it(name):
     source = Script(name).source
     flags = " flags=no-writes,allow-oom" if name in READ_ONLY else " flags=allow-oom"
     assert source.startswith(f"#!lua{'' if name == 'store' else flags}\n-- "), "flags, then its purpose"
@@ -38,7 +38,7 @@ def test_the_head_of_a_script_says_what_it_is(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_script_is_read_only_exactly_when_it_says_so(name):
+def test_a_script_is_read_only_exactly_if_flagged(name):
     source = Script(name).source
     assert bool(WRITES.search(source.replace("pcall", "call"))) is (name not in READ_ONLY)
 
@@ -105,7 +105,7 @@ class Server:
         return 1
 
 
-def test_a_server_that_does_not_know_flags_is_recognised():
+def test_a_server_without_script_flags_is_detected():
     assert flags_are_accepted(Server(without_flags=True)) is False
 
 

@@ -1,4 +1,4 @@
-"""Reading what servers of each kind say of themselves."""
+"""Parsing the INFO of each kind of server."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ INFO = b"""# Server\r\nredis_version:7.0.15\r\nredis_mode:standalone\r\nuptime_i
 # Persistence\r\naof_enabled:1\r\n# Replication\r\nrole:master\r\n"""
 
 
-def test_a_redis_that_tells_everything():
+def test_a_redis_with_all_permissions():
     answer = server_info(
         FakeRedis(
             hello(server=b"redis", version=b"7.0.15", proto=2), INFO, [b"save", b"3600 1"], [b"appendfsync", b"no"], []
@@ -78,7 +78,7 @@ def test_an_old_servers_word_for_a_replica():
     assert server_info(FakeRedis(NOPERM, b"role:slave", NOPERM, NOPERM, NOPERM)).role == "replica"
 
 
-def test_nothing_allowed_means_nothing_known():
+def test_without_permissions_all_values_are_unknown():
     assert server_info(FakeRedis(*[NOPERM] * 5)) == ServerInfo(forbidden=("HELLO", "INFO", "CONFIG"))
 
 

@@ -1,4 +1,4 @@
-"""Jobs to enqueue, and a configuration that no file of this machine has a say in."""
+"""Jobs to enqueue, and a configuration independent of files on this machine."""
 
 from __future__ import annotations
 

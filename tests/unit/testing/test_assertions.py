@@ -47,7 +47,7 @@ def test_a_job_class_and_a_job_that_lives_elsewhere(config):
     assert_not_enqueued("Soft")
 
 
-def test_a_job_without_arguments_is_told_from_any_arguments():
+def test_no_arguments_differ_from_any_arguments():
     @job(name="greet")
     def greet(name: str = "") -> None: ...
 
@@ -65,7 +65,7 @@ def test_the_queue_and_other_options(resize):
     assert_not_enqueued(resize.using(retry=6))
 
 
-def test_parameters_called_like_options_go_into_a_call():
+def test_parameters_named_like_options_are_passed_in_a_call():
     @job(name="odd")
     def odd(queue: str, count: int) -> None: ...
 
@@ -98,7 +98,7 @@ def test_how_many(resize):
         assert_enqueued(resize, count=0)
 
 
-def test_a_failure_lists_what_is_enqueued_and_what_comes_nearest(resize):
+def test_a_failure_lists_enqueued_jobs_and_the_nearest_match(resize):
     resize.using(queue="low").enqueue("a.png", 200)
     resize.enqueue_in(60, "b.png")
     with pytest.raises(AssertionError) as raised:
@@ -131,7 +131,7 @@ def test_a_recorder_can_be_asked_after_its_block(resize):
     assert_not_enqueued(resize)
 
 
-def test_a_check_that_could_never_hold_is_an_error_of_the_test(resize):
+def test_an_assertion_that_can_never_pass_raises(resize):
     with pytest.raises(InvalidArguments, match="too many positional arguments"):
         assert_enqueued(resize, 1, 2, 3)
     with pytest.raises(InvalidOptions, match="has no time zone"):
@@ -142,7 +142,7 @@ def test_a_check_that_could_never_hold_is_an_error_of_the_test(resize):
         assert_not_enqueued(len)
 
 
-def test_without_fake_mode_it_is_an_error():
+def test_without_fake_mode_assertions_raise():
     from offsider.testing import disabled
 
     with disabled(), pytest.raises(ConfigurationError, match="assert_not_enqueued needs fake mode"):

@@ -20,7 +20,7 @@ from offsider.testing.difference import differences, of_arguments, of_keywords
         (None, None),
     ],
 )
-def test_what_is_equal_has_no_differences(expected, actual):
+def test_equal_values_have_no_differences(expected, actual):
     assert list(differences(expected, actual, "x")) == []
 
 

@@ -35,7 +35,7 @@ def test_it_can_be_run_again_as_it_was_pushed(config):
     assert kept.args is not pushed.payload["args"]
 
 
-def test_compressed_arguments_are_shown_and_run_as_they_were_given(config):
+def test_compressed_arguments_are_shown_and_run_plain(config):
     config.client.large_payloads = "compress"
     ran = []
 

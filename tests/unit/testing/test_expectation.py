@@ -7,7 +7,7 @@ from offsider.testing import fake
 from offsider.testing.expectation import expect
 
 
-def test_it_says_what_is_expected():
+def test_it_describes_the_expectation():
     @job(name="remind")
     def remind(user_id: int, *, loud: bool = False) -> None: ...
 
@@ -19,7 +19,7 @@ def test_it_says_what_is_expected():
     assert str(expect("Ruby", (1,), {}, in_=timedelta(minutes=1))) == "Ruby(1), due in 60 s"
 
 
-def test_every_difference_is_told(config):
+def test_every_difference_is_listed(config):
     @job(name="remind")
     def remind(user_id: int) -> None: ...
 

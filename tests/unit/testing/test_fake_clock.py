@@ -12,7 +12,7 @@ from offsider.testing import FakeClock, fake
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 
 
-def test_it_stands_still_and_is_moved():
+def test_it_advances_only_when_moved():
     clock = FakeClock(NOON)
     assert clock.now() == clock.now() == NOON.timestamp()
     clock.advance(1.5)
@@ -21,13 +21,13 @@ def test_it_stands_still_and_is_moved():
     assert clock.monotonic() == 61.5
 
 
-def test_it_begins_at_the_present_unless_told_otherwise():
+def test_it_starts_at_the_present_by_default():
     assert abs(FakeClock().now() - SYSTEM_CLOCK.now()) < 60
     assert FakeClock(1e9).now() == 1e9
 
 
 @pytest.mark.parametrize("by", [-1, math.nan, math.inf, timedelta(seconds=-1)])
-def test_it_never_goes_back(by):
+def test_it_cannot_move_backward(by):
     with pytest.raises(ConfigurationError, match="advance expects seconds, 0 or more"):
         FakeClock().advance(by)
 
@@ -37,7 +37,7 @@ def test_a_naive_datetime_is_refused():
         FakeClock(datetime(2030, 1, 1))  # noqa: DTZ001 - this is it
 
 
-def test_it_is_the_clock_of_a_configuration_for_a_block(config):
+def test_it_replaces_the_clock_of_a_configuration_within_a_block(config):
     @job(name="remind")
     def remind() -> None: ...
 
@@ -48,6 +48,6 @@ def test_it_is_the_clock_of_a_configuration_for_a_block(config):
     assert config.clock is SYSTEM_CLOCK
 
 
-def test_a_configuration_that_is_frozen_meanwhile_is_left_alone(config):
+def test_a_configuration_frozen_inside_the_block_is_left_alone(config):
     with FakeClock().installed(config):
         config.freeze()

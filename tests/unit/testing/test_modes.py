@@ -85,7 +85,7 @@ def test_a_mode_can_decorate_a_test(note, ran):
 # ----------------------------------------------------------------------------------------- inline
 
 
-def test_inline_runs_at_once_what_json_left_of_the_arguments(config, ran):
+def test_inline_runs_immediately_with_arguments_passed_through_json(config, ran):
     config.client.strict_args = "off"
 
     @job(name="picky")
@@ -124,7 +124,7 @@ def test_inline_walks_client_and_server_middleware(config, note, ran):
     assert ran == ["client", "server", "test", "a"]
 
 
-def test_an_error_of_an_inline_job_comes_out_of_the_push():
+def test_an_error_of_an_inline_job_is_raised_by_the_push():
     @job(name="flaky")
     def flaky() -> None:
         raise RuntimeError("no luck")
@@ -157,7 +157,7 @@ def test_inline_works_on_an_event_loop(ran):
 # --------------------------------------------------------------------------------------- for good
 
 
-def test_a_mode_can_hold_until_another_is_chosen(note, ran):
+def test_a_mode_can_stay_until_another_is_set(note, ran):
     try:
         enqueued = use_fake()
         note.enqueue("kept")
@@ -184,7 +184,7 @@ def test_a_mode_outside_of_tests_is_warned_about(mode):
     assert ended.stderr.count(f"offsider's {mode} mode is on, and this does not look like a test") == 2
 
 
-def test_who_looks_at_enqueued_jobs_without_fake_mode_is_told():
+def test_reading_enqueued_jobs_without_fake_mode_raises():
     with pytest.raises(
         ConfigurationError, match=r"assert_enqueued needs fake mode, but pushes go to Redis: use it inside"
     ):

@@ -85,7 +85,7 @@ def test_clear_forgets_everything(enqueued, note):
     assert enqueued.jobs == enqueued.performed == []
 
 
-def test_an_empty_recorder_is_true_and_shows_what_it_is(enqueued):
+def test_an_empty_recorder_is_truthy_and_has_a_repr(enqueued):
     assert enqueued
     assert repr(enqueued) == "<Recorder of 0 jobs>"
 
@@ -93,7 +93,7 @@ def test_an_empty_recorder_is_true_and_shows_what_it_is(enqueued):
 # ---------------------------------------------------------------------------------------- running
 
 
-def test_drain_runs_everything_also_what_jobs_enqueue(enqueued, parent, ran):
+def test_drain_runs_everything_including_jobs_enqueued_by_jobs(enqueued, parent, ran):
     parent.enqueue(1)
     assert enqueued.drain() == 4
     assert ran == ["child of 1", "child of 0"]
@@ -110,7 +110,7 @@ def test_drain_of_one_job_leaves_the_others(enqueued, note, parent, ran):
     assert enqueued.drain_all() == 3
 
 
-def test_scheduled_jobs_are_drained_unless_told_otherwise(enqueued, note, ran, config):
+def test_scheduled_jobs_are_drained_by_default(enqueued, note, ran, config):
     with FakeClock().installed(config) as clock:
         note.enqueue_in(60, "later")
         assert enqueued.drain(only_due=True) == 0
@@ -156,7 +156,7 @@ def test_a_failure_ends_the_drain_and_names_the_job(enqueued, note, ran):
     assert enqueued.performed == []
 
 
-def test_a_job_that_nobody_declared_cannot_be_drained(enqueued, config):
+def test_an_undeclared_job_cannot_be_drained(enqueued, config):
     from offsider import Client
 
     Client(config).push({"class": "RubyJob", "args": []})
@@ -196,7 +196,7 @@ def test_reschedules_are_counted_as_in_a_worker(enqueued, ran, config):
 
 
 @pytest.mark.parametrize("signal", [Discard, Skip])
-def test_a_job_that_gives_itself_up_is_no_failure(enqueued, signal):
+def test_a_discarded_job_is_not_a_failure(enqueued, signal):
     @job(name="modest")
     def modest() -> None:
         raise signal
@@ -217,7 +217,7 @@ def test_jobs_that_enqueue_themselves_for_ever_are_stopped(enqueued):
     assert len(enqueued.jobs) == 1
 
 
-def test_perform_one_runs_the_oldest_and_answers_its_result(enqueued, note, parent):
+def test_perform_one_runs_the_oldest_and_returns_its_result(enqueued, note, parent):
     parent.enqueue(0)
     note.enqueue("a")
     note.enqueue("b")
@@ -225,7 +225,7 @@ def test_perform_one_runs_the_oldest_and_answers_its_result(enqueued, note, pare
     assert [kept.args for kept in enqueued.jobs] == [[0], ["b"]]
 
 
-def test_perform_one_says_so_when_there_is_none(enqueued, note, parent):
+def test_perform_one_raises_when_there_is_none(enqueued, note, parent):
     with pytest.raises(NothingEnqueued, match=r"^no job is enqueued$"):
         enqueued.perform_one()
     parent.enqueue(0)
@@ -233,7 +233,7 @@ def test_perform_one_says_so_when_there_is_none(enqueued, note, parent):
         enqueued.perform_one(note)
 
 
-def test_what_a_drained_job_enqueues_stays_here_after_the_block_has_ended(parent):
+def test_jobs_enqueued_by_drained_jobs_stay_recorded_after_the_block(parent):
     with fake() as recorder:
         parent.enqueue(0)
     assert recorder.drain() == 2
@@ -258,7 +258,7 @@ def test_server_middleware_of_the_configuration_and_of_the_test_runs(config, not
     assert of_test not in config.server_middleware
 
 
-def test_another_configuration_can_be_given(note, ran):
+def test_another_configuration_can_be_passed(note, ran):
     from offsider import Config
 
     other = Config()

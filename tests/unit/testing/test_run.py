@@ -21,17 +21,17 @@ def prepared(config):
     return prepare
 
 
-def test_it_answers_the_result(prepared):
+def test_it_returns_the_result(prepared):
     assert Runner().run(prepared(21)) == 42
 
 
-def test_its_configuration_is_the_process_s_unless_given(config):
+def test_the_default_configuration_is_that_of_the_process(config):
     other = Config()
     assert Runner().config is config
     assert Runner(other).config is other
 
 
-def test_middleware_of_the_test_stands_inside_and_may_change_the_result(prepared, config):
+def test_middleware_runs_innermost_and_may_change_the_result(prepared, config):
     config.server_middleware.add(lambda context, call_next: ("outer", call_next(context)))
     runner = Runner(server_middleware=[lambda context, call_next: ("inner", call_next(context))])
     assert runner.run(prepared(1)) == ("outer", ("inner", 2))

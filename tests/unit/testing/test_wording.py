@@ -26,7 +26,7 @@ def test_a_delay_is_in_seconds(seconds, text):
     assert wording.delay(seconds) == text
 
 
-def test_a_moment_is_in_utc_or_a_bare_number():
+def test_a_time_is_shown_in_utc_or_as_a_number():
     assert wording.moment(0) == "at 1970-01-01 00:00:00 UTC"
     assert wording.moment(1e18) == "at 1e+18"
     assert wording.moment(math.inf) == "at inf"

@@ -19,7 +19,7 @@ def config(size):
     return made
 
 
-def test_a_server_has_as_many_slots_as_connections_and_takes_none_of_others(monkeypatch):
+def test_a_server_has_a_slot_per_connection_and_uses_no_others(monkeypatch):
     monkeypatch.setattr(bulkhead, "TIMEOUT_SECONDS", 0.01)
     kept = Bulkhead({"a": Installation.of(config(2)), "b": Installation.of(config(1))})
     with ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""Whether a change comes from our own pages."""
+"""Whether a change was sent by our own pages."""
 
 from __future__ import annotations
 

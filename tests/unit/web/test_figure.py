@@ -1,4 +1,4 @@
-"""What stands around each drawing."""
+"""The frame around each drawing."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def test_pages_link_to_previous_next_first_and_last():
     assert pages == {"start": "1", "previous": "1", "next": "3", "end": "4"}
     assert fields(data["next"])["order"] == "latest"
     assert [pager("/dead", 1, 10)[name] for name in ("start", "previous", "next", "end")] == [""] * 4
-    # Behind the end, as when jobs went while somebody looked: one can go back.
+    # After the last page, for example when jobs were removed: the previous page is offered.
     assert fields(pager("/dead", 9, 50)["previous"]) == {"page": "2"}
 
 

@@ -1,4 +1,4 @@
-"""What whoever serves the pages decides."""
+"""The options of the web interface."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests as they came."""
+"""Parsing requests."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ async def answering(scope, receive, send):
 
 
 async def read_all(*parts):
-    """What comes back until the connection ends, for these parts of requests."""
+    """The bytes received until the connection ends, for these parts of requests."""
     config = uvicorn.Config(answering, lifespan="off", log_config=None)
     config.load()
     state = ServerState()

@@ -17,7 +17,7 @@ def test_text_is_translated():
     assert Message("done.deleted", count=1234).text(GERMAN) == "Gelöscht: 1.234."
 
 
-def test_jobs_that_were_gone_are_counted_separately():
+def test_missing_jobs_are_counted_separately():
     assert str(with_gone("done.deleted", 3, 0)) == "Deleted 3 jobs."
     assert with_gone("done.deleted", 0, 2).text(GERMAN) == "Gelöscht: 0. Inzwischen verschwunden: 2."
 

@@ -1,4 +1,4 @@
-"""Names in paths survive whatever lies between a browser and us."""
+"""Names in paths survive every proxy between a browser and the pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stored job as plain values, whatever was stored."""
+"""A stored job as plain values, for any stored bytes."""
 
 from __future__ import annotations
 

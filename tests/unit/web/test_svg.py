@@ -1,4 +1,4 @@
-"""Elements of charts: escaped, whatever comes in."""
+"""Elements of charts: escaped for any input."""
 
 from __future__ import annotations
 

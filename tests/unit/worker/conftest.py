@@ -1,4 +1,4 @@
-"""A configuration whose clock stands still, and jobs that are forgotten after each test."""
+"""A configuration with a fixed clock, and jobs that are unregistered after each test."""
 
 from collections.abc import Iterator
 from random import Random
@@ -35,7 +35,7 @@ def config(clock: StoppedClock) -> Config:
 
 @pytest.fixture
 def reports(config: Config) -> list[tuple[BaseException, dict[str, object]]]:
-    """What error handlers are told."""
+    """The errors passed to error handlers."""
     told: list[tuple[BaseException, dict[str, object]]] = []
     config.error_handlers.append(lambda error, context: told.append((error, dict(context))))
     return told

@@ -49,7 +49,7 @@ def test_a_coroutine_raises_its_error(runner):
         runner.run(fail(ValueError("mine")))
 
 
-def test_context_variables_go_with_the_job(runner):
+def test_context_variables_are_passed_to_the_job(runner):
     TOPIC.set("outer")
 
     async def look():
@@ -110,7 +110,7 @@ def test_cancelling_reaches_only_the_coroutine_of_that_thread(runner, threads):
     runner.cancel(second.thread_id)
 
 
-def test_a_job_that_cleans_up_with_an_error_was_stopped_all_the_same(runner, threads):
+def test_an_error_during_cleanup_still_counts_as_a_stop(runner, threads):
     """It was on its way out because of the stop: no failure, no retry counted (row D3)."""
 
     async def clumsy():
@@ -175,7 +175,7 @@ def test_without_coroutines_there_is_no_loop():
 
 
 def test_a_coroutine_that_is_cancelled_before_it_begins_never_runs_on(runner, threads):
-    """The loop is busy while the stop comes: the coroutine waits for its first step."""
+    """The loop is busy when the stop arrives: the coroutine has not taken its first step."""
     busy, go = threading.Event(), threading.Event()
 
     async def block():
@@ -226,7 +226,7 @@ def test_no_job_ends_the_loop_for_the_others(runner, how):
 
 
 @pytest.mark.parametrize("late", ["cancel", "limit"])
-def test_a_stop_or_a_limit_that_comes_as_a_coroutine_ends_is_not_for_the_next_one(runner, late):
+def test_a_late_stop_or_limit_does_not_hit_the_next_coroutine(runner, late):
     rounds, over = threading.Barrier(2), threading.Event()
     caller = threading.get_ident()
 

@@ -1,4 +1,4 @@
-"""The datagrams between workers and their keeper: nobody waits, nothing is torn, a new reader goes on."""
+"""Datagrams between workers and their keeper: sending never blocks, none is torn, a new reader resumes."""
 
 from __future__ import annotations
 

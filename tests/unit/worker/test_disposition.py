@@ -1,4 +1,4 @@
-"""Where each disposition says that its job goes."""
+"""The destination of a job for each disposition."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SCRIPT = Script("test", source="#!lua\nreturn 1\n")
         (Elsewhere(), "elsewhere"),
     ],
 )
-def test_a_disposition_says_where_its_job_goes(disposition, goes):
+def test_each_disposition_has_a_destination(disposition, goes):
     assert disposition.goes == goes
     ends = Effect(SCRIPT, [], at_end(1, 2)).applied(Succeeded(), disposition.goes)
     assert (ends and ends.arguments) == ((1, 2) if goes in ("gone", "dead") else None)

@@ -1,4 +1,4 @@
-"""One run of a job, from its bytes to its outcome: the order of what surrounds it, and what each end means."""
+"""One run of a job, from its bytes to its outcome: the order of the layers, and the meaning of each ending."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_an_unknown_class_fails_inside_the_reloader_and_before_middleware(config
 
 
 class Judge(StrandedJobs):
-    """Stands in for the part that says what becomes of jobs that cannot run here."""
+    """Replaces the component that decides about jobs that cannot run here."""
 
     def __init__(self, *answers: object) -> None:
         self.answers = list(answers)
@@ -161,7 +161,7 @@ def test_a_job_that_may_be_beyond_this_worker_is_judged_before_anything_of_it_be
     assert judge.asked == [("New", None), ("J", one.declared), ("New", None), *[("J", one.declared)] * 2]
 
 
-def test_what_a_reloader_or_a_middleware_raises_is_a_failure_of_the_job(config, run):
+def test_an_error_of_a_reloader_or_middleware_fails_the_job(config, run):
     @job(name="J")
     def fine() -> None: ...
 
@@ -192,7 +192,7 @@ def test_middleware_that_does_not_call_on_ends_the_job_well(config, run):
 
 def caused_by_a_stop() -> None:
     try:
-        raise Shutdown  # noqa: TRY301 - it shall be the cause
+        raise Shutdown  # noqa: TRY301 - the error has to be the cause
     except Shutdown as error:
         raise ValueError("closing the file failed") from error
 
@@ -245,12 +245,12 @@ def executor(config):
 
 
 def measured(executor: Executor, name: str, runs: int) -> list[bool]:
-    """Whether the CPU time of each of so many runs was measured."""
+    """Whether the CPU time of each of these runs was measured."""
     raw = encode({"class": name, "args": [], "queue": "low", "jid": "a" * 24})
     return [executor.run(UnitOfWork("low", raw), 0.0).cpu_seconds is not None for _ in range(runs)]
 
 
-def test_of_short_runs_some_have_their_cpu_time_measured_and_of_long_ones_all(executor):
+def test_cpu_time_is_sampled_for_short_runs_and_measured_for_long_ones(executor):
     job(name="Short")(lambda: None)
     job(name="Long")(lambda: time.sleep(2 * SHORT_SECONDS))
     assert True in measured(executor, "Short", 3)
@@ -258,7 +258,7 @@ def test_of_short_runs_some_have_their_cpu_time_measured_and_of_long_ones_all(ex
     assert measured(executor, "Short", SHORT_RUNS).count(True) < SHORT_RUNS
 
 
-def test_whoever_is_told_of_each_run_is_told_all_of_it(config, executor):
+def test_listeners_receive_every_detail_of_a_run(config, executor):
     config.on("execution_finished", lambda news: None)
     job(name="Short")(lambda: None)
     assert measured(executor, "Short", 5) == [True] * 5
@@ -271,7 +271,7 @@ def test_without_metrics_no_cpu_time_is_measured(config):
     assert measured(executor, "Short", 3) == [False] * 3
 
 
-def test_middleware_is_told_where_the_job_lies_and_who_runs_it(config):
+def test_middleware_receives_the_private_list_and_the_process(config):
     seen = []
     config.server_middleware.add(lambda job, call_next: seen.append((job.entry, job.process)))
     config.freeze()
@@ -321,7 +321,7 @@ def test_a_job_that_an_admission_keeps_from_running_does_not_start(config, caplo
         assert [record.getMessage() for record in caplog.records] == lines
 
 
-def test_admissions_are_asked_in_their_order_outside_of_all_middleware(config):
+def test_admissions_run_in_order_before_all_middleware(config):
     steps = []
     config.server_middleware.add(lambda job, call_next: [steps.append("middleware"), call_next(job)])
     for name in ("first", "second"):
@@ -331,7 +331,7 @@ def test_admissions_are_asked_in_their_order_outside_of_all_middleware(config):
     assert steps == ["first", "second", "middleware", "ran"]
 
 
-def test_an_outcome_carries_what_the_job_said(run):
+def test_an_outcome_carries_the_fields_bound_by_the_job(run):
     job(name="J")(raises(Reschedule(12.5)))
     assert run().outcome == Rescheduled(12.5, counted=True)
     with registry.isolated():
@@ -387,7 +387,7 @@ def test_positional_and_keyword_only_arguments_reach_the_job(run):
     assert got == [(7, "m")]
 
 
-def test_the_job_knows_itself_and_that_the_worker_stops(run):
+def test_the_context_has_the_job_and_whether_the_worker_stops(run):
     seen = []
 
     @job(name="J")
@@ -416,7 +416,7 @@ def test_a_coroutine_runs_on_the_loop_of_the_capsule_with_its_own_job(run):
     assert seen == [("loop-of-the-test", "a" * 24)]
 
 
-def test_what_middleware_changes_does_not_change_what_is_stored(config, run):
+def test_changes_by_middleware_are_not_stored(config, run):
     @job(name="J")
     def fine(word: str) -> None: ...
 
@@ -442,7 +442,7 @@ def test_what_middleware_changes_does_not_change_what_is_stored(config, run):
     ],
 )
 @pytest.mark.parametrize("where", ["middleware", "reloader", "coroutine", "making the object"])
-def test_signals_mean_the_same_wherever_they_are_raised(config, run, signal, outcome, where):
+def test_signals_have_the_same_effect_wherever_they_are_raised(config, run, signal, outcome, where):
     def leave(*_):
         raise signal
 
@@ -463,7 +463,7 @@ def test_signals_mean_the_same_wherever_they_are_raised(config, run, signal, out
     assert type(run().outcome) is outcome
 
 
-def test_middleware_that_takes_an_error_to_itself_makes_a_success_of_it(config, run):
+def test_middleware_that_swallows_an_error_makes_the_run_a_success(config, run):
     @job(name="J")
     def fails() -> None:
         raise LookupError("forgiven")
@@ -476,7 +476,7 @@ def test_middleware_that_takes_an_error_to_itself_makes_a_success_of_it(config, 
     assert isinstance(run().outcome, Succeeded)
 
 
-def test_what_cleans_up_runs_after_a_failure_too(config, run):
+def test_cleanup_also_runs_after_a_failure(config, run):
     steps: list[str] = []
 
     @contextmanager
@@ -509,7 +509,7 @@ def test_what_cleans_up_runs_after_a_failure_too(config, run):
         {"args": [1], "kwargs": {"first": 1, "unit": "m"}},
     ],
 )
-def test_whatever_does_not_fit_is_told_with_how_much_was_stored_and_what_the_job_takes(run, fields):
+def test_arguments_that_do_not_fit_are_reported_with_their_count_and_the_signature(run, fields):
     ran = []
 
     class J(Job, name="J"):
@@ -526,7 +526,7 @@ def test_whatever_does_not_fit_is_told_with_how_much_was_stored_and_what_the_job
     assert ran == []
 
 
-def test_each_run_of_a_class_has_an_object_of_its_own_that_knows_its_job(run):
+def test_each_run_of_a_class_has_its_own_object_with_its_job(run):
     objects = []
 
     class J(Job, name="J"):
@@ -541,7 +541,7 @@ def test_each_run_of_a_class_has_an_object_of_its_own_that_knows_its_job(run):
 
 @pytest.fixture
 def limited(config):
-    """An executor that keeps time limits, and the overruns it was told of."""
+    """An executor with time limits, and the overruns reported to it."""
     runner, time_limits, overruns = AsyncRunner("loop-of-the-test"), TimeLimits(config), []
     executor = make_executor(config, runner, lambda *told: overruns.append(told), time_limits=time_limits)
     yield executor, overruns
@@ -549,7 +549,7 @@ def limited(config):
     time_limits.stop()
 
 
-def test_a_job_with_a_limit_knows_how_much_time_is_left(limited):
+def test_a_job_with_a_limit_can_read_the_remaining_time(limited):
     seen = []
 
     @job(name="J")
@@ -573,7 +573,7 @@ def test_a_coroutine_that_is_late_has_failed_with_its_limit(limited):
     assert isinstance(outcome.error, SoftTimeout)
 
 
-def test_a_job_that_comes_back_after_it_was_given_up_has_been_settled_without_it(limited, monkeypatch):
+def test_a_job_that_returns_after_it_was_abandoned_is_not_settled_again(limited, monkeypatch):
     monkeypatch.setattr("offsider.worker.run.time_limits.GRACE_SECONDS", 0.02)
     executor, overruns = limited
 
@@ -613,7 +613,7 @@ def test_outside_of_perform_nothing_can_be_interrupted(config):
     assert seen == [("before", False), ("inside", True), ("after", False)]
 
 
-def test_compressed_arguments_reach_middleware_and_the_job_as_they_were_given(config, run):
+def test_compressed_arguments_reach_middleware_and_the_job_plain(config, run):
     seen, got = [], []
 
     def looks(job, call_next):

@@ -17,7 +17,7 @@ class Own:
 
 
 @pytest.mark.parametrize("between", [".", ":"])
-def test_a_class_of_the_users_is_made_with_what_it_needs(between, monkeypatch):
+def test_a_custom_fetcher_is_created_with_its_dependencies(between, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "own_fetching", type("module", (), {"Own": Own}))
     config = Config()
     config.worker.fetcher = f"own_fetching{between}Own"
@@ -28,7 +28,7 @@ def test_a_class_of_the_users_is_made_with_what_it_needs(between, monkeypatch):
     assert made.given == (context,)
 
 
-def test_a_class_that_is_not_there_is_an_error_of_the_configuration():
+def test_a_missing_fetcher_class_is_a_configuration_error():
     config = Config()
     config.worker.fetcher = "nowhere.Own"
 

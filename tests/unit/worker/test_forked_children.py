@@ -66,7 +66,7 @@ def test_nothing_runs_before_a_fork(children):
     assert not children._loop.alive
 
 
-def test_a_child_that_came_back_is_logged_and_reaped(children, caplog):
+def test_a_returning_child_is_logged_and_reaped(children, caplog):
     pid = fork(children, error="ValueError")
     wait_for(lambda: is_gone(pid))
     message = f"job {JID} (Forks): a forked child (process {pid}) returned to the worker with ValueError"

@@ -1,4 +1,4 @@
-"""What the health endpoint is told, and for which reasons."""
+"""The states reported to the health endpoint, and their reasons."""
 
 from __future__ import annotations
 

@@ -30,14 +30,14 @@ def test_removing_twice_removes_once():
     assert held.copies(Entry(NEW, "low", b"job")) == 1
 
 
-def test_what_was_claimed_under_an_earlier_identity_counts_for_that():
+def test_jobs_claimed_under_an_earlier_identity_count_for_it():
     held = InFlight()
     held.add([UnitOfWork("low", b"job", OLD), UnitOfWork("low", b"job", NEW), UnitOfWork("high", b"job", NEW)])
     assert held.of("host:1:old").total() == 1
     assert held.of("host:1:new") == {Entry(NEW, "low", b"job"): 1, Entry(NEW, "high", b"job"): 1}
 
 
-def test_the_answer_is_a_copy():
+def test_the_result_is_a_copy():
     held = InFlight()
     held.add([UnitOfWork("low", b"job", NEW)])
     held.of("host:1:new").clear()

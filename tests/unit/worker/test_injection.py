@@ -1,4 +1,4 @@
-"""An error of a time limit lands in a job, thread or coroutine, and we are told."""
+"""An error of a time limit is raised inside a job, thread or coroutine, and we are notified."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_in_a_thread_that_waits_in_a_call_it_has_not_landed():
 
 @pytest.mark.interrupts
 @pytest.mark.parametrize("swallow", [Exception, SoftTimeout, BaseException])
-def test_a_job_that_swallows_it_was_reached_all_the_same(swallow):
+def test_a_job_that_swallows_the_error_still_counts_as_reached(swallow):
     def swallows() -> str:
         with suppress(swallow):
             loop()

@@ -55,7 +55,7 @@ def test_a_job_is_interrupted_between_two_bytecodes():
     assert worker.caught == ["in the job"]
 
 
-def test_outside_of_a_job_nothing_is_aimed():
+def test_outside_a_job_no_thread_is_interrupted():
     ended, go_on = threading.Event(), threading.Event()
 
     def bookkeeping() -> None:
@@ -112,7 +112,7 @@ def test_a_second_interruption_is_the_same_as_the_first():
     held = threading.Event()
 
     def waits() -> None:
-        held.wait(10)  # a system call: the exception lands when it comes back
+        held.wait(10)  # a system call: the exception is raised when it returns
 
     worker = Worker(waits)
     wait_for(worker.window.interrupt)
@@ -124,7 +124,7 @@ def test_a_second_interruption_is_the_same_as_the_first():
 
 @pytest.mark.interrupts
 @pytest.mark.usefixtures("untraced")
-def test_one_that_comes_too_late_lands_in_the_closing_and_harms_nobody():
+def test_a_late_interruption_is_caught_when_the_window_closes():
     """The job has ended well, so it has not been interrupted."""
     inside, end = threading.Event(), threading.Event()
 
@@ -239,7 +239,7 @@ LOCKS = (threading.Lock, lambda: threading.Condition(threading.Lock()))
 
 @pytest.mark.usefixtures("untraced")
 @pytest.mark.parametrize("make", LOCKS, ids=("lock", "condition"))
-def test_no_lock_stays_taken_that_a_job_waited_for_while_it_was_interrupted(make):
+def test_a_lock_awaited_during_an_interruption_is_not_left_locked(make):
     lock, asks = make(), threading.Event()
 
     def job():
@@ -251,7 +251,7 @@ def test_no_lock_stays_taken_that_a_job_waited_for_while_it_was_interrupted(make
     with lock:
         worker = Worker(job)
         assert asks.wait(10)
-        threading.Event().wait(0.1)  # nothing tells that it waits for the lock
+        threading.Event().wait(0.1)  # there is no signal that it waits for the lock
         worker.window.interrupt()
     worker.thread.join(10)
     assert not worker.thread.is_alive()
@@ -260,7 +260,7 @@ def test_no_lock_stays_taken_that_a_job_waited_for_while_it_was_interrupted(make
 
 @pytest.mark.usefixtures("untraced")
 @pytest.mark.parametrize("make", LOCKS, ids=("lock", "condition"))
-def test_many_interruptions_leave_no_lock_taken_and_nobody_waiting(make):
+def test_many_interruptions_leave_no_lock_locked_and_no_thread_waiting(make):
     """The closing of the window has a lock of its own."""
     window, lock, over, taken = Window(), make(), threading.Event(), []
 
@@ -321,7 +321,7 @@ def test_no_interruption_lands_where_a_context_manager_is_entered():
     assert worker.caught == ["in the job"]
 
 
-def test_where_cpython_leaves_locks_taken_nothing_is_aimed(monkeypatch):
+def test_no_thread_is_interrupted_if_cpython_would_leave_locks_locked(monkeypatch):
     monkeypatch.setattr(interrupt, "OBSTACLE", "a reason")
     done = threading.Event()
     worker = Worker(busy(done))
@@ -332,14 +332,14 @@ def test_where_cpython_leaves_locks_taken_nothing_is_aimed(monkeypatch):
     assert worker.caught == []
 
 
-def test_whether_cpython_leaves_locks_taken_is_tried():
+def test_whether_cpython_leaves_locks_locked_is_probed():
     """Only 3.14 and later do, until they are mended: then a lock that is interrupted on its way in is released."""
     assert interrupt.leaves_locks_taken() == bool(interrupt.OBSTACLE)
     if sys.version_info < (3, 14):
         assert interrupt.OBSTACLE == ""
 
 
-def test_below_a_tracer_of_3_11_nothing_is_aimed(monkeypatch):
+def test_under_a_tracer_of_3_11_no_thread_is_interrupted(monkeypatch):
     monkeypatch.setattr("offsider.worker.run.interrupt._may_aim", lambda: False)
     done = threading.Event()
     worker = Worker(busy(done))
@@ -356,7 +356,7 @@ def chained(cause: BaseException, *, by: str) -> BaseException:
     return error
 
 
-def test_whatever_a_stop_causes_is_no_failure():
+def test_errors_caused_by_a_stop_are_not_failures():
     assert caused_by_shutdown(Shutdown())
     assert caused_by_shutdown(chained(Shutdown(), by="__cause__"))
     assert caused_by_shutdown(chained(Shutdown(), by="__context__"))

@@ -1,4 +1,4 @@
-"""The two lines of the job log: what they say, at which level, and how they are silenced."""
+"""The two lines of the job log: content, level, and how to silence them."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_job_starts_at_info(config, lines):
         (Malformed(MalformedPayload(b"", "empty")), "done"),
     ],
 )
-def test_how_a_job_ended_and_how_long_it_took(outcome, word, config, lines):
+def test_the_end_line_has_the_outcome_and_the_duration(outcome, word, config, lines):
     assert ended(config, outcome, 1.23456) == (outcome, 1.23456)
 
     assert lines() == [("INFO", "start", {}), ("INFO", word, {"elapsed": 1.235})]
@@ -77,13 +77,13 @@ def test_how_a_job_ended_and_how_long_it_took(outcome, word, config, lines):
         (Discarded(Discard()), {"discarded": True}),
     ],
 )
-def test_a_job_that_ended_itself_says_how_and_why(outcome, field, config, lines):
+def test_a_job_that_ended_itself_logs_how_and_why(outcome, field, config, lines):
     ended(config, outcome, 0.5)
 
     assert lines()[1:] == [("INFO", "done", {"elapsed": 0.5} | field)]
 
 
-def test_a_job_that_middleware_has_moved_says_where_it_is(config, lines):
+def test_a_job_moved_by_middleware_logs_its_location(config, lines):
     ended(config, Moved("parked"), 0.5)
 
     assert lines()[1:] == [("INFO", "moved", {"elapsed": 0.5, "moved": "parked"})]
@@ -96,7 +96,7 @@ def test_a_job_that_middleware_has_moved_says_where_it_is(config, lines):
         (Rescheduled(90, "the bank is closed"), {"again_in": 90, "rescheduled": "the bank is closed"}),
     ],
 )
-def test_a_rescheduled_job_says_when_it_comes_again_and_why(outcome, told, config, lines):
+def test_a_rescheduled_job_logs_its_next_time_and_the_reason(outcome, told, config, lines):
     ended(config, outcome, 0.5)
 
     assert lines()[1:] == [("INFO", "done", {"elapsed": 0.5} | told)]
@@ -134,7 +134,7 @@ def test_a_run_that_is_not_logged_needs_nothing_around_it(settings, fields, want
 @pytest.mark.parametrize(
     "level, shown", [("warning", []), ("debug", ["start", "chatter", "done"]), (None, ["start", "done"])]
 )
-def test_the_level_of_a_job_holds_for_its_own_run_alone(level, shown, config, caplog):
+def test_the_level_of_a_job_applies_only_to_its_own_run(level, shown, config, caplog):
     caplog.set_level(logging.INFO, logger="offsider")
     caplog.handler.setLevel(0)
 
@@ -162,7 +162,7 @@ def test_words_of_both_languages_count(level, config):
     assert seen == [(False, True)]
 
 
-def test_it_goes_back_also_when_the_run_breaks(config):
+def test_the_level_is_restored_if_the_run_raises(config):
     def break_off(_job):
         assert not logger.isEnabledFor(logging.WARNING)
         raise LookupError
@@ -172,7 +172,7 @@ def test_it_goes_back_also_when_the_run_breaks(config):
     assert logger.isEnabledFor(logging.WARNING)
 
 
-def test_a_log_that_is_broken_is_reported_and_no_fault_of_the_job(config, reports, caplog):
+def test_a_broken_log_is_reported_and_does_not_fail_the_job(config, reports, caplog):
     """Else a job that has run would run again: its outcome could not be written."""
     caplog.set_level(logging.INFO, logger="offsider")
 
@@ -190,7 +190,7 @@ def test_a_log_that_is_broken_is_reported_and_no_fault_of_the_job(config, report
     assert [(type(error), context) for error, context in reports] == [(LookupError, {"context": "the job log"})] * 2
 
 
-def test_measured_times_stand_on_the_line_that_ends_a_run(config, lines):
+def test_measured_times_are_on_the_end_line_of_a_run(config, lines):
     def run(job):
         with job.measure("db"):
             pass
@@ -224,7 +224,7 @@ FACTS = {
 }
 
 
-def test_a_structured_start_tells_what_is_known_before_a_run(structured, lines):
+def test_a_structured_start_line_has_the_fields_known_before_the_run(structured, lines):
     ended(structured, Succeeded(), 0.0, **PUSHED)
 
     level, message, fields = lines()[0]
@@ -240,7 +240,7 @@ def test_the_lines_of_an_active_job_name_the_class_that_it_wraps(structured, lin
     ]
 
 
-def test_a_structured_end_tells_all_timings(structured, lines):
+def test_a_structured_end_line_has_all_timings(structured, lines):
     def run(job):
         with job.measure("db"):
             pass
@@ -270,7 +270,7 @@ def test_the_cpu_time_is_that_of_the_run(structured, lines, monkeypatch):
     assert [fields.get("cpu_s") for _, _, fields in lines()] == [None, 2.5]
 
 
-def test_a_structured_failure_tells_the_error(structured, lines):
+def test_a_structured_failure_line_has_the_error(structured, lines):
     def fail():
         raise ValueError("boom")
 
@@ -303,7 +303,7 @@ def test_other_ends_in_structured_lines(outcome, told, structured, lines):
 
 
 @pytest.mark.parametrize("stamp", [-5.0, 1e300, "yesterday", None, True])
-def test_a_time_that_is_none_is_left_out(stamp, structured, lines):
+def test_an_invalid_time_is_omitted(stamp, structured, lines):
     ended(structured, Succeeded(), 0.5, created_at=stamp)
 
     assert "created_at" not in lines()[0][2]
@@ -315,7 +315,7 @@ def test_a_clock_that_is_behind_makes_no_negative_latency(structured, lines):
     assert lines()[0][2]["scheduling_latency_s"] == 0
 
 
-def test_arguments_are_told_when_asked_for(structured, lines):
+def test_arguments_are_logged_only_if_enabled(structured, lines):
     ended(structured, Succeeded(), 0.5)
     structured.log.arguments = True
     ended(structured, Succeeded(), 0.5)
@@ -349,12 +349,12 @@ def test_structured_lines_can_be_switched_off_as_well(structured, lines):
         (Dropped("dropped by a switch", keep=True), {"dropped": "dropped by a switch", "kept": True}),
     ],
 )
-def test_a_job_that_does_not_begin_has_one_line_with_the_word_for_it(outcome, told, config, lines):
+def test_a_job_that_does_not_start_has_one_line_with_the_reason(outcome, told, config, lines):
     JobLogger(config).instead_of_a_run(job(), outcome)
     assert lines() == [("INFO", outcome.name, told)]
 
 
-def test_a_job_that_goes_to_another_worker_is_not_called_stranded(config, lines):
+def test_a_job_handed_to_another_worker_is_not_logged_as_stranded(config, lines):
     JobLogger(config).instead_of_a_run(job(), Stranded(b"{}", 0.0, "not declared", is_first=True))
     assert lines() == [("INFO", "handed over", {"again_in": 0.0, "handed_over": "not declared"})]
 
@@ -370,7 +370,7 @@ def test_the_same_in_a_structured_line(structured, lines):
 
 
 @pytest.mark.usefixtures("lines")
-def test_what_cannot_be_logged_of_it_is_reported(structured, reports, monkeypatch):
+def test_an_error_while_logging_it_is_reported(structured, reports, monkeypatch):
     def broken(*_: object) -> None:
         raise OSError("no disk")
 
@@ -385,7 +385,7 @@ def test_a_job_that_waits_for_another_worker_is_logged_when_it_begins_to_wait(co
     assert len(lines()) == 1
 
 
-def test_its_own_level_holds_for_this_line_as_well(config, lines):
+def test_the_level_of_the_job_applies_to_this_line_too(config, lines):
     JobLogger(config).instead_of_a_run(job(log_level="error"), Dropped("why", keep=True))
     assert lines() == []
     config.log.job_log = False

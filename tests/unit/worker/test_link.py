@@ -1,4 +1,4 @@
-"""What a worker tells its keeper, and what it does without one."""
+"""The reports of a worker to its keeper, and a worker without a keeper."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def told(channel) -> list[Report]:
     return found
 
 
-def test_each_report_is_complete_and_tells_the_state_of_its_moment(channel):
+def test_each_report_is_complete_and_has_the_current_state(channel):
     states = iter([Status(), Status("quiet", ("its fetch loop stands still",), max_strikes=5)])
     link = KeeperLink(KeeperProcess(channel), lambda: next(states))
     link.repeat()
@@ -80,7 +80,7 @@ def test_counts_that_do_not_fit_are_sent_the_next_time(channel, monkeypatch):
     assert [series.processed for series in told.series] == [1, 2]
 
 
-def test_no_counts_are_sent_to_a_keeper_that_is_gone(channel):
+def test_no_counts_are_sent_to_a_dead_keeper(channel):
     channel.only_send()
     link = KeeperLink(KeeperProcess(channel), Status)
     link.count([Series({"class": "A"})], 0, 1)

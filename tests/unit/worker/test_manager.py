@@ -30,7 +30,7 @@ def unit(name, **fields):
 
 
 class Fetcher:
-    """Hands out what is put into it; keeps what comes back. An error that is put in is raised by `retrieve`."""
+    """Returns the queued jobs and records the requeued ones. A queued error is raised by `retrieve`."""
 
     unstarted = 0
 
@@ -133,7 +133,7 @@ def threads_of(manager):
     return [thread.name for thread in threading.enumerate() if thread.name.startswith(f"offsider-{manager.name}-")]
 
 
-def test_as_many_jobs_run_at_a_time_as_the_capsule_says(make, fetcher):
+def test_the_capsule_limits_concurrent_jobs(make, fetcher):
     entered, go_on = held_job()
     manager = make(fetcher, concurrency=3)
     units = [unit("Held") for _ in range(4)]
@@ -165,7 +165,7 @@ def test_with_concurrency_1_jobs_run_strictly_one_after_another(make, fetcher):
 
 
 @pytest.mark.parametrize("error", [RuntimeError("our own bug"), SystemExit(1), KeyboardInterrupt()])
-def test_a_processor_that_dies_is_replaced_and_the_others_go_on(error, make, fetcher, reports):
+def test_a_dead_processor_is_replaced_and_the_others_continue(error, make, fetcher, reports):
     ran = threading.Semaphore(0)
 
     @job(name="Fine")
@@ -182,7 +182,7 @@ def test_a_processor_that_dies_is_replaced_and_the_others_go_on(error, make, fet
     wait_for(lambda: threads_of(manager) == ["offsider-default-2"])
 
 
-def test_the_job_of_a_dead_processor_is_given_back(make, fetcher, reports, monkeypatch):
+def test_the_job_of_a_dead_processor_is_requeued(make, fetcher, reports, monkeypatch):
     @job(name="Fine")
     def fine(): ...
 
@@ -205,7 +205,7 @@ def test_the_job_of_a_dead_processor_is_given_back(make, fetcher, reports, monke
     assert [str(error) for error, _ in reports] == ["our own bug"]
 
 
-def test_a_job_whose_outcome_was_written_is_not_given_back_by_a_dead_processor(make, fetcher, monkeypatch):
+def test_a_dead_processor_does_not_requeue_a_settled_job(make, fetcher, monkeypatch):
     """The thread dies after that: a second copy would run the job again."""
 
     @job(name="Fine")
@@ -226,7 +226,7 @@ def test_a_job_whose_outcome_was_written_is_not_given_back_by_a_dead_processor(m
     assert fetcher.requeued == []
 
 
-def test_the_job_of_a_dead_processor_is_given_back_as_soon_as_redis_is_there_again(make, fetcher, reports, monkeypatch):
+def test_the_job_of_a_dead_processor_is_requeued_once_redis_is_back(make, fetcher, reports, monkeypatch):
     """Meanwhile the processor is replaced, and the outage is reported once."""
     monkeypatch.setattr("offsider.worker.outage.RETRY_SECONDS", 0.001)
 
@@ -274,7 +274,7 @@ def test_a_dead_processor_gives_up_when_the_worker_does(make, fetcher, reports, 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 @pytest.mark.parametrize("signal", [SystemExit(1), KeyboardInterrupt()])
-def test_an_error_handler_that_wants_to_exit_takes_no_processor_with_it(signal, make, fetcher, config):
+def test_an_error_handler_that_exits_does_not_kill_the_processor(signal, make, fetcher, config):
     ran = threading.Semaphore(0)
 
     @job(name="Fails")
@@ -295,7 +295,7 @@ def test_an_error_handler_that_wants_to_exit_takes_no_processor_with_it(signal, 
     wait_for(lambda: len(threads_of(manager)) == 1)
 
 
-def test_nobody_is_replaced_once_the_manager_is_quiet(make, fetcher, reports):
+def test_no_processor_is_replaced_once_the_manager_is_quiet(make, fetcher, reports):
     entered, go_on = held_job()
     manager = make(fetcher, concurrency=1)
     fetcher.waiting.put(unit("Held"))
@@ -373,7 +373,7 @@ def test_jobs_that_still_run_are_requeued_once(make, fetcher, caplog):
     go_on.set()
 
 
-def test_a_job_that_ends_after_it_was_given_back_has_a_void_run(make, fetcher, config, caplog):
+def test_a_job_that_ends_after_it_was_requeued_has_a_void_run(make, fetcher, config, caplog):
     """It is in its queue again; an outcome of this run would make a second job of it."""
     lost, finished, deaths = [], [], []
     config.on("lost_ownership", lost.append)
@@ -416,7 +416,7 @@ def test_a_failed_requeue_is_reported_and_leaves_the_job_in_its_list(make, fetch
     go_on.set()
 
 
-def test_an_interrupted_coroutine_goes_back_to_its_queue(make, fetcher):
+def test_an_interrupted_coroutine_is_requeued(make, fetcher):
     entered = threading.Event()
 
     @job(name="Waits")
@@ -460,7 +460,7 @@ def test_two_managers_have_threads_and_numbers_of_their_own(make):
 
 
 @pytest.mark.parametrize("kind", [LookupError, SystemExit])
-def test_a_broken_death_handler_and_a_broken_error_handler_harm_nobody(kind, make, fetcher, config, reports):
+def test_broken_death_and_error_handlers_do_no_harm(kind, make, fetcher, config, reports):
     told = []
 
     def broken(*_):
@@ -504,7 +504,7 @@ def test_a_job_that_runs_past_its_hard_limit_fails_without_its_thread_and_ends_t
     assert [(news.outcome, type(news.error)) for news in told] == [("died", HardTimeout)]
     assert late.settled
     manager.quiet()
-    assert manager.wait(time.monotonic())  # nobody waits for a thread that was given up
+    assert manager.wait(time.monotonic())  # no wait for an abandoned thread
     assert manager.give_back() == 0
 
     thread = next(thread for thread in threading.enumerate() if thread.name == "offsider-default-1")

@@ -20,13 +20,13 @@ def test_there_are_no_memory_limits_by_default():
     assert MemoryLimits.of(config.worker).any
 
 
-def test_above_the_hard_limit_it_is_too_much_at_once():
+def test_above_the_hard_limit_the_worker_is_replaced_immediately():
     watch = MemoryWatch(MemoryLimits(hard_mb=100), 0)
     assert watch.too_much(100 * MB, 70) == ""
     assert watch.too_much(101 * MB, 73) == "it uses 101 MB, more than memory_hard_mb = 100"
 
 
-def test_above_the_soft_limit_it_is_too_much_after_the_grace():
+def test_above_the_soft_limit_the_worker_is_replaced_after_the_grace_period():
     watch = MemoryWatch(MemoryLimits(soft_mb=100, grace_seconds=9), 0)
     assert [watch.too_much(200 * MB, now) for now in (70, 73, 76)] == ["", "", ""]
     assert watch.too_much(200 * MB, 79) == "it has used more than memory_soft_mb = 100 for 9 s (200 MB now)"

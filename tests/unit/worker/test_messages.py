@@ -1,4 +1,4 @@
-"""What a worker tells its keeper survives the way there, and nonsense does no harm."""
+"""Messages from a worker to its keeper round-trip, and invalid ones do no harm."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One report when Redis goes away, one line when it is back."""
+"""One report when Redis becomes unavailable, one line when it is back."""
 
 import logging
 
@@ -32,7 +32,7 @@ def test_a_lasting_outage_is_reported_again_after_a_minute(config, reports, monk
     assert len(reports) == 3
 
 
-def test_a_refusal_among_successes_is_no_outage_and_is_told_once_a_minute(config, reports, caplog):
+def test_a_refusal_among_successes_is_not_an_outage_and_is_logged_once_a_minute(config, reports, caplog):
     outage = Outage("fetcher", config)
     with caplog.at_level(logging.INFO, "offsider"):
         for _ in range(5):

@@ -1,4 +1,4 @@
-"""How far to fetch ahead follows what was finished lately, and forgets quickly."""
+"""The prefetch size follows the recent throughput and forgets quickly."""
 
 import pytest
 
@@ -82,7 +82,7 @@ def test_for_a_distant_server_the_prefetch_covers_a_round_trip_as_well(clock, ro
 
 
 @pytest.mark.parametrize("round_trip_ms, most", [(0.19, 100), (0.21, 500), (5, 500)])
-def test_a_process_fetches_no_more_ahead_than_the_guarantees_say(clock, round_trip_ms, most):
+def test_prefetch_stays_within_the_documented_limit(clock, round_trip_ms, most):
     pace = distant(clock, round_trip_ms / 1000)
     finish(pace, clock, 1_000_000)
     assert pace.ahead == most
@@ -124,7 +124,7 @@ def test_one_short_job_does_not_make_a_long_prefetch(clock):
     assert rounds(pace, clock, round_trip=0.005, job=1e-5, threads=1, count=1) <= 3
 
 
-def test_time_in_which_threads_wait_for_the_server_is_no_rest(clock):
+def test_time_spent_waiting_for_the_server_is_not_idle_time(clock):
     pace = PrefetchSize(clock=clock)
     finish(pace, clock, 20_000)
     before = pace.per_second
@@ -144,7 +144,7 @@ def test_the_round_trip_is_the_shortest_of_the_last(clock):
     assert pace.round_trip_seconds == 0.003
 
 
-def test_a_script_with_many_jobs_says_nothing_about_the_distance(clock):
+def test_a_script_with_many_jobs_does_not_measure_the_round_trip(clock):
     pace = distant(clock, 0.00005)
     for _ in range(ROUND_TRIPS):
         pace.note_round_trip(0.001, FEW_JOBS + 1)

@@ -50,7 +50,7 @@ def test_a_process_of_another_user_counts_as_alive(monkeypatch):
     assert not ProcessWatch(1).ended()
 
 
-def test_a_system_that_refuses_pidfds_is_looked_at(monkeypatch):
+def test_a_system_without_pidfds_is_polled(monkeypatch):
     def refused(pid):
         raise PermissionError
 
@@ -107,7 +107,7 @@ def test_without_proc_no_exec_is_detected(monkeypatch):
 
 
 @needs_maps
-def test_a_process_that_is_gone_is_not_watched():
+def test_a_dead_process_is_not_watched():
     with subprocess.Popen([sys.executable, "-c", "pass"]) as process:
         process.wait()
     assert not Program(process.pid).watched

@@ -37,7 +37,7 @@ class Fetcher:
 
 
 class Executor:
-    """Answers an outcome without running anything; ``steps`` tells in which order things happened."""
+    """Returns an outcome without running anything; ``steps`` records the order of calls."""
 
     def __init__(self, outcome, steps):
         self.outcome, self.steps = outcome, steps
@@ -124,7 +124,7 @@ def test_jobs_are_run_and_settled_one_after_the_other_until_the_fetcher_is_quiet
     assert ended.deaths == []
 
 
-def test_while_a_job_runs_the_worker_tells_so(scene, config):
+def test_while_a_job_runs_the_worker_reports_it(scene, config):
     seen = []
     scene = scene(Succeeded())
 
@@ -145,7 +145,7 @@ def test_while_a_job_runs_the_worker_tells_so(scene, config):
 
 @pytest.mark.parametrize("error", [RuntimeError("our own bug"), SystemExit(1), KeyboardInterrupt(), Shutdown()])
 @pytest.mark.parametrize("where", ["fetch", "run", "settle"])
-def test_an_error_of_the_steps_themselves_ends_the_thread_which_tells_so(where, error, scene):
+def test_an_error_in_the_steps_ends_the_thread_with_a_report(where, error, scene):
     unit = UnitOfWork("default", RAW)
     ended = scene(
         error if where == "run" else Succeeded(),
@@ -160,7 +160,7 @@ def test_an_error_of_the_steps_themselves_ends_the_thread_which_tells_so(where, 
 
 def test_interrupting_asks_the_loop_first_and_then_the_thread(scene):
     scene = scene(Succeeded())
-    scene.processor.interrupt()  # not started: nobody to reach
+    scene.processor.interrupt()  # not started: no thread to reach
     assert scene.runner.asked == []
 
     inside, go_on = threading.Event(), threading.Event()
@@ -188,7 +188,7 @@ def test_interrupting_asks_the_loop_first_and_then_the_thread(scene):
     "enqueued_at, queued",
     [(1_000_000, 5.0), (1_000.5, 4.5), (1_005_000, 0.0), (9_999_000, 0.0), (None, None), ("soon", None), (True, None)],
 )
-def test_how_long_a_job_lay_in_its_queue(enqueued_at, queued):
+def test_the_queue_latency_of_a_job_is_measured(enqueued_at, queued):
     job = JobContext({"class": "J", "args": [], "enqueued_at": enqueued_at}, "default")
 
     assert queued_seconds(job, 1_005.0) == queued

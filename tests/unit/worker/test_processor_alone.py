@@ -1,4 +1,4 @@
-"""A thread with a suspect: it runs alone, or goes to the far end (rule 6)."""
+"""A thread with a suspect job runs it alone or sends it to the tail of its queue (rule 6)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from offsider.worker.work_state import WorkState
 
 
 class Isolation:
-    """Suspects every job, and grants what the test says."""
+    """Suspects every job, and grants isolation as the test decides."""
 
     def __init__(self, steps: list[str], *, granted: bool) -> None:
         self.steps, self.granted = steps, granted
@@ -45,7 +45,7 @@ class Isolation:
 
 
 class Scene:
-    """A processor that gets one job; ``steps`` tells in which order things happened."""
+    """A processor with one job; ``steps`` records the order of calls."""
 
     def __init__(self, config, isolation: Isolation) -> None:
         self.steps = isolation.steps
@@ -75,14 +75,14 @@ def run(scene: Scene) -> None:
     assert scene.processor.join(10)
 
 
-def test_a_suspect_is_run_and_settled_before_the_others_go_on(config):
+def test_a_suspect_is_run_and_settled_before_the_others_resume(config):
     played = Scene(config, Isolation([], granted=True))
     run(played)
     assert played.steps == ["alone", "run", "settle", "others again"]
     assert played.processor.unit is None
 
 
-def test_a_suspect_that_cannot_be_alone_is_put_last_before_the_others_go_on(config):
+def test_a_suspect_that_cannot_run_alone_is_put_last_before_the_others_resume(config):
     played = Scene(config, Isolation([], granted=False))
     run(played)
     assert played.steps == ["alone", "put last", "others again"]

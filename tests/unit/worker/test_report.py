@@ -1,4 +1,4 @@
-"""What is told of a run whose outcome is settled."""
+"""The events and counts of a run whose outcome is settled."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def told(config):
     return news
 
 
-def test_acknowledged_jobs_are_counted_together_and_told_one_by_one(reporter, state, told):
+def test_acknowledged_jobs_are_counted_together_and_emitted_one_by_one(reporter, state, told):
     reporter.settled([settled(Succeeded(), "a"), settled(Skipped("enough"), "b"), settled(Succeeded(), "c")])
     assert state.take_counts() == (3, 0)
     assert {(news.job.jid, news.outcome) for news in told} == {("a", "succeeded"), ("b", "skipped"), ("c", "succeeded")}
@@ -66,12 +66,12 @@ def test_without_a_listener_they_are_counted(reporter, state):
     assert state.take_counts() == (1, 0)
 
 
-def test_a_unit_that_never_ran_is_neither_counted_nor_told(reporter, state, told):
+def test_a_unit_that_never_ran_is_neither_counted_nor_emitted(reporter, state, told):
     reporter.settled([Settled(UnitOfWork("default", b"raw"), Last())])
     assert (state.take_counts(), told) == ((0, 0), [])
 
 
-def test_nothing_is_told_of_nothing(reporter, state, told):
+def test_an_empty_report_emits_nothing(reporter, state, told):
     reporter.settled([])
     assert (state.take_counts(), told) == ((0, 0), [])
 
@@ -90,7 +90,7 @@ BOOM = ValueError("boom")
         (Interrupted(), Back(b""), (0, 0), "interrupted"),
     ],
 )
-def test_every_other_outcome_is_counted_and_told(config, told, reports, *, outcome, disposition, counts, word):
+def test_every_other_outcome_is_counted_and_emitted(config, told, reports, *, outcome, disposition, counts, word):
     state, deaths = WorkState(), []
     config.death_handlers.append(lambda payload, error: deaths.append((payload, error)))
     Reporter(config, state).settled([settled(outcome, disposition=disposition)])
@@ -102,7 +102,7 @@ def test_every_other_outcome_is_counted_and_told(config, told, reports, *, outco
 
 
 @pytest.mark.parametrize("outcome", [Succeeded(), Failed(BOOM), Malformed(MalformedPayload(b"raw", "not JSON"))])
-def test_a_void_run_is_warned_of_and_neither_counted_nor_told(config, state, told, reports, *, caplog, outcome):
+def test_a_void_run_logs_a_warning_and_is_neither_counted_nor_emitted(config, state, told, reports, *, caplog, outcome):
     lost = []
     config.on("lost_ownership", lost.append)
     Reporter(config, state).settled([settled(outcome, disposition=Dead(b"", DIED), lost=True)])
@@ -111,12 +111,12 @@ def test_a_void_run_is_warned_of_and_neither_counted_nor_told(config, state, tol
     assert f"its run ({outcome.name}) is void, because the job was requeued or settled elsewhere" in caplog.text
 
 
-def test_a_job_that_middleware_has_moved_is_neither_counted_nor_told(reporter, state, told):
+def test_a_job_moved_by_middleware_is_neither_counted_nor_emitted(reporter, state, told):
     reporter.settled([settled(Moved("held"), disposition=Elsewhere())])
     assert (state.take_counts(), told) == ((0, 0), [])
 
 
-def test_a_broken_listener_and_a_broken_error_handler_keep_no_other_from_being_told(config, state, told):
+def test_broken_listeners_and_error_handlers_do_not_stop_the_others(config, state, told):
     def broken(*_):
         raise LookupError("broken itself")
 
@@ -145,7 +145,7 @@ def test_failures_are_kept_for_as_long_as_their_jobs(config, state):
     assert noted.kept == [5.0 + IN_QUEUE_SECONDS, 60.0, None]
 
 
-def test_of_bytes_that_are_no_job_only_the_error_is_told(reporter, state, told, reports):
+def test_bytes_that_are_not_a_job_emit_only_the_error(reporter, state, told, reports):
     error = MalformedPayload(b"raw", "not JSON")
     reporter.settled([settled(Malformed(error), disposition=Dead(b""))])
     assert (state.take_counts(), told) == ((0, 0), [])
@@ -162,7 +162,7 @@ class Heard:
         self.told.append((job.jid, outcome))
 
 
-def test_a_job_that_could_not_run_is_told_elsewhere_and_counts_as_no_run(config, state, told):
+def test_a_job_that_could_not_run_does_not_count_as_a_run(config, state, told):
     heard = Heard()
     stranded = Stranded(b"{}", 5.0, "not declared here", is_first=True)
     for reporter in (Reporter(config, state, stranded=heard), Reporter(config, state)):
@@ -171,7 +171,7 @@ def test_a_job_that_could_not_run_is_told_elsewhere_and_counts_as_no_run(config,
     assert (state.take_counts(), told) == ((0, 0), [])
 
 
-def test_of_a_job_that_a_switch_has_stopped_only_its_removal_is_told_and_no_run_is_counted(config, state, told):
+def test_a_job_stopped_by_a_switch_emits_only_its_removal_and_counts_no_run(config, state, told):
     removed = []
     config.on("job_removed", removed.append)
     outcomes = (Deferred(60, "why"), Dropped("why", keep=True), Dropped("why", keep=False))
@@ -193,7 +193,7 @@ def test_of_a_job_that_a_switch_has_stopped_only_its_removal_is_told_and_no_run_
         ({}, NoCapableWorker("gone"), Dead(b"", DIED), "moved to the dead set"),
     ],
 )
-def test_the_report_of_a_failure_has_what_happens_next(reporter, reports, *, options, error, disposition, then):
+def test_the_report_of_a_failure_has_the_next_step(reporter, reports, *, options, error, disposition, then):
     one = settled(Failed(error), disposition=disposition)
     one.unit.run.job.payload.update(options)
     reporter.settled([one])

@@ -75,7 +75,7 @@ def stored(decision):
 # ---------------------------------------------------------------------------------- the count
 
 
-def test_the_first_failure_counts_zero_and_keeps_all_that_is_foreign(decide):
+def test_the_first_failure_sets_count_zero_and_keeps_foreign_keys(decide):
     payload = stored(decide())
     expected = {"error_message": "boom", "error_class": "ValueError", "failed_at": NOW_MS, "retry_count": 0}
     assert payload == STORED | expected | {"queue": "taken_from"}
@@ -92,7 +92,7 @@ def test_a_retry_of_3_means_4_runs(decide):
     assert stored(decisions[-1])["retry_count"] == 3
 
 
-def test_true_means_as_often_as_the_worker_says(decide, config):
+def test_retry_true_means_the_max_attempts_of_the_worker(decide, config):
     assert isinstance(decide(retry_count=23), Later)
     assert isinstance(decide(retry_count=24), Dead)
     config.worker.max_retries = 2
@@ -107,7 +107,7 @@ def test_zero_buries_at_once_and_false_forgets(decide):
     assert decision.died == {**STORED, "retry": False}  # as it was: death handlers get no failure of ours
 
 
-def test_without_a_retry_the_declaration_says(decide):
+def test_without_a_retry_option_the_declaration_decides(decide):
     @job(name="Once", retry=False)
     def once() -> None: ...
 
@@ -145,7 +145,7 @@ def test_a_first_failure_is_always_within_retry_for(decide):
 
 
 @pytest.mark.parametrize("asked, base", [(90, 90), (1.5, 1.5), (None, None), (0, None), (-3, None)])
-def test_retry_in_may_give_a_delay_to_which_jitter_is_added(decide, config, asked, base):
+def test_retry_in_may_return_a_delay_to_which_jitter_is_added(decide, config, asked, base):
     @job(name="Own", retry_in=lambda count, error, payload: asked)
     def own() -> None: ...
 
@@ -239,20 +239,20 @@ def test_dead_false_keeps_a_job_out_of_the_dead_set(decide):
     assert isinstance(decide(dead=False), Later)
 
 
-def test_a_job_that_gives_itself_up_is_dated(config):
+def test_a_discarded_job_has_a_timestamp(config):
     run = JobContext(payload=decode(encode(STORED)), queue="low", raw=encode(STORED))
     assert Retrier(config).discard(run).died == STORED | {"discarded_at": NOW_MS}
 
 
-# --------------------------------------------------------------------------- what is noted down
+# --------------------------------------------------------------------------- recorded error details
 
 
-def test_retries_go_to_the_retry_queue_or_to_where_the_job_was_taken_from(decide):
+def test_retries_use_the_retry_queue_or_the_original_queue(decide):
     assert stored(decide(retry_queue="later"))["queue"] == "later"
     assert stored(decide())["queue"] == "taken_from"
 
 
-def test_what_middleware_or_the_job_changed_is_not_stored(config):
+def test_changes_by_middleware_or_the_job_are_not_stored(config):
     run = JobContext(payload={**STORED, "args": ["changed"]}, queue="low", raw=encode(STORED))
     assert stored(Retrier(config).decide(run, ValueError("boom")))["args"] == [1]
 
@@ -315,7 +315,7 @@ def test_times_are_written_in_the_form_of_the_wire_version(decide, config, versi
 
 
 class Highest(Random):
-    """Draws the highest number, and remembers what was asked of it."""
+    """Draws the highest number, and records the requested ranges."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -340,7 +340,7 @@ def test_twenty_five_retries_take_about_three_weeks(decide):
 
 
 @pytest.mark.parametrize("asked", [10**400, "", [], float("-inf"), timedelta(0), timedelta(days=-1), -0.0, False])
-def test_more_that_is_no_delay(decide, asked):
+def test_other_invalid_delays(decide, asked):
     @job(name="Own", retry_in=lambda count, error, payload: asked)
     def own() -> None: ...
 
@@ -380,7 +380,7 @@ def test_an_error_that_was_never_raised_has_no_backtrace(decide):
     assert "error_backtrace" not in stored(decide(ValueError("made, not raised"), backtrace=True))
 
 
-def test_a_job_that_asks_to_be_killed_hears_of_its_end_and_may_stay_out_of_the_dead_set(decide):
+def test_a_job_that_kills_itself_calls_its_callbacks_and_may_skip_the_dead_set(decide):
     told = []
 
     @job(name="Own", retry_in=lambda *_: "kill", on_exhausted=lambda payload, error: told.append(payload["jid"]))
@@ -398,7 +398,7 @@ def compressed(decide, **fields):
     return decide(**packed)
 
 
-def test_a_job_with_compressed_arguments_is_stored_so_again_and_its_callbacks_see_them_plain(decide):
+def test_compressed_arguments_stay_compressed_and_callbacks_see_them_plain(decide):
     seen = []
 
     @job(name="HardJob", retry_in=lambda _count, _error, payload: seen.append(payload), retry=1)
@@ -428,7 +428,7 @@ def test_death_handlers_see_plain_arguments_of_a_job_that_is_not_kept(decide, co
 
 @pytest.mark.parametrize("dead", [True, False])
 @pytest.mark.parametrize("retry", [True, False, 0, 3, None])
-def test_a_job_stranded_for_too_long_is_dead_whatever_its_options_say(decide, retry, dead):
+def test_a_job_stranded_for_too_long_is_dead_with_any_options(decide, retry, dead):
     decision = decide(NoCapableWorker("none could for 30 days"), retry=retry, dead=dead, stranded_at=NOW_MS)
     assert isinstance(decision, Dead)
     payload = stored(decision)
@@ -476,7 +476,7 @@ def test_odd_values_count_as_ruby_counts_them(decide, deep_error):
     assert stored(decide(jid=""))["jid"] != ""
 
 
-def test_a_retry_keeps_odd_values_and_foreign_keys_as_they_came(decide):
+def test_a_retry_keeps_odd_values_and_foreign_keys_unchanged(decide):
     odd = {"retry": "5", "dead": "false", "kwargs": [1], "soft_timeout": "x", "interrupted_count": "x", "jid": 7}
     assert stored(decide(**odd)).items() >= odd.items()
 

@@ -1,4 +1,4 @@
-"""Payloads that somebody else wrote, and callbacks that do what they like: the retrier decides all the same."""
+"""Foreign payloads and misbehaving callbacks: the retrier still decides."""
 
 import pytest
 
@@ -34,7 +34,7 @@ def test_a_negative_count_does_no_harm(config):
 
 
 @pytest.mark.parametrize("hook", ["retry_in", "on_exhausted"])
-def test_what_a_callback_puts_into_the_payload_is_not_stored(config, hook):
+def test_changes_of_a_callback_to_the_payload_are_not_stored(config, hook):
     """It need not be JSON, and would keep the outcome from being written."""
 
     def spoil(*given):

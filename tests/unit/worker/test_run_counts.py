@@ -89,7 +89,7 @@ def test_failures_are_runs_whose_time_sidekiq_does_not_count(run_counts):
     assert series.run_buckets == [1, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0]
 
 
-def test_the_wait_in_the_queue_is_counted_when_the_payload_tells(run_counts):
+def test_queue_latency_is_counted_if_the_payload_has_a_time(run_counts):
     old = unit(waited=None, enqueued_at=998.5)
     ahead = unit(waited=-3.0)
     run_counts.finished([unit(waited=0.2), unit(waited=7.0), unit(waited=None), old, ahead])
@@ -99,13 +99,13 @@ def test_the_wait_in_the_queue_is_counted_when_the_payload_tells(run_counts):
     assert series.processed == 5
 
 
-def test_cpu_time_of_some_runs_stands_for_all(run_counts):
+def test_sampled_cpu_time_is_scaled_to_all_runs(run_counts):
     run_counts.finished([unit(seconds=1.0, cpu=0.25), unit(seconds=1.0), unit(seconds=2.0)])
     failed(run_counts, unit(seconds=1.0, cpu=0.25))
     assert only(run_counts.take().series()).cpu_seconds == pytest.approx(5.0 / 4)
 
 
-def test_no_run_computes_for_longer_than_it_takes(run_counts):
+def test_cpu_time_never_exceeds_the_duration_of_a_run(run_counts):
     run_counts.finished([unit(seconds=1.0, cpu=7.0), unit(seconds=1.0)])
     assert only(run_counts.take().series()).cpu_seconds == 2.0
 
@@ -122,11 +122,11 @@ def test_unregistered_classes_and_units_without_a_run_are_not_counted(run_counts
     assert run_counts.take().series() == []
 
 
-def test_jobs_that_had_been_tried_before_are_told_by_their_jid(run_counts):
+def test_retried_jobs_are_detected_by_their_jid(run_counts):
     assert run_counts.finished([unit(), unit(jid="again", retry_count=0), unit(jid="", retry_count=1)]) == ["again"]
 
 
-def test_further_labels_are_asked_and_cannot_replace_class_and_queue(run_counts):
+def test_extra_labels_are_added_but_cannot_replace_class_and_queue(run_counts):
     run_counts.finished([unit()])
     asked = [lambda name, queue: {"team": f"{name}-{queue}"}, lambda *_: {"class": "x", "tier": "1"}]
     assert only(run_counts.take().series(asked)).labels == {
@@ -164,7 +164,7 @@ def test_threads_lose_nothing(run_counts):
 
 
 @given(st.lists(st.floats(0, 1e6, allow_nan=False), max_size=30))
-def test_both_histograms_hold_each_run_once_in_the_bucket_of_its_time(durations):
+def test_both_histograms_count_each_run_once_in_its_bucket(durations):
     run_counts = RunCounts()
     run_counts.finished([unit(seconds=seconds) for seconds in durations])
     taken = run_counts.take()
@@ -178,7 +178,7 @@ def test_both_histograms_hold_each_run_once_in_the_bucket_of_its_time(durations)
         assert sum(counts) == len(durations)
 
 
-# ------------------------------------------------------------------------------- what was promised
+# --------------------------------------------------------------------------------------- targets
 PROMISED = {"Quick": Target(queue_seconds=10, run_seconds=5), "Bulk": Target(queue_seconds=math.inf, run_seconds=300)}
 
 

@@ -45,7 +45,7 @@ def test_a_thread_that_waits_for_a_coroutine_lets_another_one_take_jobs(threads,
     assert threads(1, seats.wait)
 
 
-def test_a_coroutine_that_ends_before_another_thread_came_has_its_seat_back(threads, spare):
+def test_a_coroutine_that_ends_before_another_thread_started_gets_its_seat_back(threads, spare):
     seats = Seats(1, 10)
     threads(1, seats.wait)
     assert threads(1, seats.give_up)

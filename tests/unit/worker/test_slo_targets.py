@@ -40,7 +40,7 @@ def test_a_throttled_job_may_wait_for_ever():
     assert SloTargets(Config()).target(declare(urgency="throttled")) == Target(math.inf, 300.0)
 
 
-def test_labels_say_what_the_job_and_the_worker_say_of_themselves():
+def test_labels_come_from_the_job_and_the_worker():
     config = Config()
     config.worker.shard = "urgent"
     name = declare(urgency="high", feature_category="post", resource_boundary="cpu")

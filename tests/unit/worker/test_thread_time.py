@@ -8,13 +8,13 @@ from offsider.core.series import Load
 from offsider.worker.thread_time import ThreadTime
 
 
-def test_threads_are_there_whether_they_run_jobs_or_not():
+def test_idle_and_busy_threads_both_count():
     load = ThreadTime(100.0)
     assert load.take(110.0, ended_seconds=0.0, under_way_seconds=0.0, threads=5) == Load(0.0, 50.0)
     assert load.take(120.0, ended_seconds=8.0, under_way_seconds=0.0, threads=5) == Load(8.0, 50.0)
 
 
-def test_a_long_run_counts_while_it_goes_on_and_only_once():
+def test_a_long_run_counts_while_it_runs_and_only_once():
     load = ThreadTime(0.0)
     told = [
         load.take(10.0, ended_seconds=0.0, under_way_seconds=6.0, threads=1),
@@ -25,14 +25,14 @@ def test_a_long_run_counts_while_it_goes_on_and_only_once():
     assert sum(each.run_seconds for each in told) == pytest.approx(22.0)
 
 
-def test_threads_that_take_no_further_jobs_are_there_for_those_that_they_run():
+def test_quiet_threads_count_while_they_run_jobs():
     load = ThreadTime(0.0)
     assert load.take(10.0, ended_seconds=1.0, under_way_seconds=2.0, threads=5, quiet=True) == Load(3.0, 50.0)
     assert load.take(20.0, ended_seconds=0.0, under_way_seconds=9.0, threads=5, quiet=True) == Load(7.0, 7.0)
     assert load.take(30.0, ended_seconds=9.5, under_way_seconds=0.0, threads=5, quiet=True) == Load(0.5, 0.5)
 
 
-def test_an_interrupted_run_that_never_ends_makes_no_time_less_than_nothing():
+def test_an_endless_interrupted_run_makes_no_negative_time():
     load = ThreadTime(0.0)
     load.take(10.0, ended_seconds=0.0, under_way_seconds=10.0, threads=1)
     assert load.take(20.0, ended_seconds=0.0, under_way_seconds=0.0, threads=0) == Load(0.0, 0.0)

@@ -54,7 +54,7 @@ class Scene:
         self.overruns.append((str(error), seconds))
 
     def at(self, seconds: float) -> float:
-        """Tick so long after the start."""
+        """Tick this many seconds after the start."""
         self.now = 1000.0 + seconds
         return self.limits.tick()
 
@@ -107,7 +107,7 @@ def test_a_job_that_ends_is_left_alone(scene, caplog, ends_at):
     assert (reach.aimed, scene.overruns, caplog.records) == (before, [], [])
 
 
-def test_a_job_that_cannot_be_reached_is_told_about_once_with_its_place(scene, caplog):
+def test_a_job_that_cannot_be_interrupted_is_logged_once_with_its_location(scene, caplog):
     reach = Injection(lands=False)
     watched = scene.watch(5, None, reach)
     scene.at(5)
@@ -117,13 +117,13 @@ def test_a_job_that_cannot_be_reached_is_told_about_once_with_its_place(scene, c
     assert record.levelname == "WARNING"
     assert "job ab (Slow) is not interruptible: its soft limit of 5 s has passed" in record.getMessage()
     assert "at app.py:7 in waits" in record.getMessage()
-    assert reach.aimed == [SOFT]  # it is under way, and lands when the call comes back
+    assert reach.aimed == [SOFT]  # it is pending, and is raised when the call returns
     scene.now += 100
     assert scene.limits.end(watched)
     assert len(caplog.records) == 1
 
 
-def test_where_nothing_could_be_aimed_it_is_tried_once_more(scene):
+def test_a_failed_interruption_is_tried_once_more(scene):
     """The job had not entered its window yet."""
     reach = Injection(lands=False, aims=False)
     scene.watch(5, None, reach)
@@ -132,7 +132,7 @@ def test_where_nothing_could_be_aimed_it_is_tried_once_more(scene):
     assert reach.aimed == [SOFT, SOFT]
 
 
-def test_a_place_that_nobody_knows_is_left_out(scene, caplog):
+def test_an_unknown_location_is_omitted(scene, caplog):
     reach = Injection(lands=False)
     reach.place = lambda: ""
     scene.watch(5, None, reach)
@@ -141,7 +141,7 @@ def test_a_place_that_nobody_knows_is_left_out(scene, caplog):
     assert "in C code, where Python" in caplog.text
 
 
-def test_where_no_thread_can_be_interrupted_the_log_says_why(scene, caplog, monkeypatch):
+def test_if_no_thread_can_be_interrupted_the_reason_is_logged(scene, caplog, monkeypatch):
     monkeypatch.setattr(time_limits, "OBSTACLE", "this CPython has a fault")
     scene.watch(5, None, Injection(lands=False, aims=False))
     scene.at(5)
@@ -157,7 +157,7 @@ def test_a_coroutine_that_blocks_its_loop_hangs_also_where_no_thread_can_be_inte
     assert "and it hangs in a system call or in C code at app.py:7 in waits, where Python raises nothing" in caplog.text
 
 
-def test_a_job_that_held_the_interpreter_is_told_about_when_it_ends(scene, caplog):
+def test_a_job_that_blocked_the_interpreter_is_logged_when_it_ends(scene, caplog):
     """The thread of the limits could not run either."""
     watched = scene.watch(5, 10)
     scene.now += 8
@@ -210,7 +210,7 @@ def test_short_jobs_with_long_limits_leave_nothing_behind(scene):
     assert len(scene.limits._due) <= STALE_ENTRIES + 3
 
 
-def test_a_job_knows_how_much_time_it_has(config):
+def test_a_job_can_read_its_remaining_time(config):
     limits = TimeLimits(config)
     limits.stop()
     job = JobContext({"class": "Slow", "args": []}, "default")
@@ -277,5 +277,5 @@ def test_most_jobs_have_none(payload, declared, defaults, limited, config):
     assert (TimeLimits(config).of(job, declared) is not None) is limited
 
 
-def test_a_job_that_nobody_declared_may_have_limits_too(config):
+def test_an_undeclared_job_may_have_limits_too(config):
     assert limits_of(JobContext({"class": "X", "args": [], "soft_timeout": 5}, "default"), config) == Limits(5, None)

@@ -6,7 +6,7 @@ from offsider.core.series import Series
 from offsider.worker.totals import Totals
 
 
-def test_what_workers_count_is_summed_by_labels_and_outlives_them():
+def test_counts_of_workers_are_summed_by_labels_and_outlive_them():
     totals = Totals()
     counted = Series({"class": "A", "queue": "q"}, processed=2)
     totals.add(1, [counted], busy=1, concurrency=5)

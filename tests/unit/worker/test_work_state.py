@@ -19,7 +19,7 @@ def test_running_jobs_are_shown_as_sidekiq_shows_them():
     assert list(state.running()) == ["tid2"]
 
 
-def test_counts_are_taken_once_and_can_be_given_back():
+def test_counts_are_collected_once_and_can_be_returned():
     state = WorkState()
     state.count(2)
     state.count(failed=1)
@@ -30,7 +30,7 @@ def test_counts_are_taken_once_and_can_be_given_back():
     assert state.take_counts() == (4, 2)
 
 
-def test_the_jobs_that_run_now_are_asked_for_how_long():
+def test_the_durations_of_running_jobs_are_available():
     state = WorkState()
     state.begin("tid1", *begun("low", b"{}", 100.0))
     state.begin("tid2", *begun("low", b"{}", 104.5))

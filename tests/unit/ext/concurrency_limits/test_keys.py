@@ -1,4 +1,4 @@
-"""Rate limits and key functions: what is accepted, and which key a job has."""
+"""Rate limits and key functions: accepted values, and the key of a job."""
 
 from __future__ import annotations
 
