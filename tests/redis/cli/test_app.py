@@ -1,4 +1,4 @@
-"""Every key of ``offsider top`` does what the page of keys says, seen in Redis."""
+"""Every key of ``offsider top`` has its documented effect, checked in Redis."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_arrows_and_digits_turn_to_the_tabs(embedded_url):
     piloted(embedded_url, scenario)
 
 
-def test_what_changes_is_seen_by_itself(embedded_url, client):
+def test_changes_appear_without_a_key_press(embedded_url, client):
     async def scenario(hand):
         await hand.open("Queues")
         push(client, "A", queue="mail")
@@ -91,7 +91,7 @@ def test_keys_turn_pages_and_move_through_rows(embedded_url, client):
     piloted(embedded_url, scenario)
 
 
-def test_the_last_page_is_left_when_its_jobs_are_gone(embedded_url, client):
+def test_an_emptied_last_page_shows_the_previous_one(embedded_url, client):
     fill(client, "retry", 20)
 
     async def scenario(hand):
@@ -162,7 +162,7 @@ def test_a_scheduled_job_is_enqueued_now(embedded_url, client, config):
     assert client.llen("queue:default") == 1
 
 
-def test_the_dead_come_newest_first_and_can_be_retried_and_deleted(embedded_url, client, config):
+def test_dead_jobs_are_listed_newest_first_and_can_be_retried_and_deleted(embedded_url, client, config):
     fill(client, "dead", 3, since=time.time() - 100, error_class="Boom", error_message="[red]no[/red] \x1b[2J")
 
     async def scenario(hand):
@@ -213,7 +213,7 @@ def test_all_of_a_page_are_selected_or_none(embedded_url, client, config):
     assert names(RetrySet(config)) == ["Job18", "Job19"]
 
 
-def test_a_filter_looks_through_the_whole_set(embedded_url, client, config):
+def test_a_filter_searches_the_whole_set(embedded_url, client, config):
     fill(client, "retry", 50)
 
     async def scenario(hand):
@@ -335,7 +335,7 @@ def test_an_outage_is_a_line_and_ends_by_itself(embedded_url, client):
         piloted(proxy.url, scenario)
 
 
-def test_a_silent_server_does_not_hold_up_the_keys(embedded_url, client):
+def test_an_unresponsive_server_does_not_block_the_keys(embedded_url, client):
     fill(client, "retry", 5)
 
     with FaultProxy(embedded_url) as proxy:
@@ -357,7 +357,7 @@ def test_a_silent_server_does_not_hold_up_the_keys(embedded_url, client):
         piloted(proxy.url, scenario, socket_timeout_seconds=3)
 
 
-def test_an_error_that_nobody_expected_is_a_line_as_well(embedded_url, client, monkeypatch):
+def test_an_unexpected_error_is_shown_in_one_line(embedded_url, client, monkeypatch):
     fill(client, "retry", 2)
 
     async def scenario(hand):
@@ -401,7 +401,7 @@ def test_bytes_that_are_no_job_are_shown_and_deleted_like_others(embedded_url, c
     assert not client.exists("dead")
 
 
-def test_a_job_that_went_meanwhile_is_told(embedded_url, client):
+def test_a_job_that_no_longer_exists_is_reported(embedded_url, client):
     fill(client, "retry", 1)
 
     async def scenario(hand):

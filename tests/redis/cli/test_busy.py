@@ -47,14 +47,14 @@ def test_a_signal_is_left_for_the_process(busy, raw_redis):
     assert raw_redis.lrange(f"{OURS}-signals", 0, -1) == [b"TERM", b"TSTP"]
 
 
-def test_a_worker_inside_another_program_takes_none(busy, raw_redis):
+def test_an_embedded_worker_accepts_no_signals(busy, raw_redis):
     register(raw_redis, embedded=True)
     [row] = busy.read(View()).rows
     assert not any(action.act(row.subject) for action in busy.actions.values())
     assert not raw_redis.exists(f"{OURS}-signals")
 
 
-def test_what_others_stored_cannot_steer_the_terminal(busy, raw_redis):
+def test_stored_data_cannot_inject_terminal_sequences(busy, raw_redis):
     register(raw_redis, tag="\x1b[2J")
     run(raw_redis, OURS, "a", "\x1b[31m", 5)
     assert "\x1b" not in repr([row.cells for row in busy.read(View()).rows]).replace(r"\\x1b", "")

@@ -72,13 +72,13 @@ def test_a_server_that_is_away_is_the_finding(monkeypatch):
     assert result.output.startswith("error  redis://localhost:1 cannot be reached")
 
 
-def test_what_others_stored_cannot_steer_the_terminal(raw_redis):
+def test_stored_data_cannot_inject_terminal_sequences(raw_redis):
     register(raw_redis, knows=["A"])
     push(raw_redis, "\x1b[2J")
     assert r"knows \x1b[2J" in call().output
 
 
-def test_a_wrong_configuration_is_told(monkeypatch):
+def test_a_wrong_configuration_is_reported(monkeypatch):
     monkeypatch.setenv("OFFSIDER_REDIS_WIRE_VERSION", "5")
     result = call()
     assert result.exit_code == 2
@@ -106,7 +106,7 @@ def configure(config: Config) -> None:
 
 @pytest.fixture
 def application(tmp_path, monkeypatch, raw_redis):
-    """One with an extension, and a job that it has held and nobody looks after."""
+    """A configuration with an extension and a held job that no worker resumes."""
     (tmp_path / "doctors_app.py").write_text(APP)
     monkeypatch.setattr(sys, "path", [*sys.path])
     raw_redis.sadd("offsider:places", "offsider:limits:jobs:Hard")
@@ -129,7 +129,7 @@ def test_the_application_is_that_of_the_file_unless_one_is_named(application, tm
     assert HELD in call().output
 
 
-def test_an_application_of_the_file_that_is_not_there_is_a_finding(tmp_path):
+def test_a_missing_application_of_the_file_is_a_finding(tmp_path):
     (tmp_path / "offsider.toml").write_text('[worker]\nrequire = "nowhere_to_be_found"\n')
     result = call()
     assert result.exit_code == 1
@@ -149,7 +149,7 @@ def test_extensions_are_examined_on_the_server_that_was_named(application, tmp_p
 
 @pytest.fixture
 def two_servers(tmp_path, redis_url, raw_redis):
-    """All is well on the first; on the second a job waits that nobody serves."""
+    """The first server is fine; on the second a job waits in an unserved queue."""
     (tmp_path / "offsider.toml").write_text(f'[servers.bulk]\nurl = "{redis_url}"\nkey_prefix = "bulk:"\n')
     register(raw_redis, knows=["A"])
     raw_redis.sadd("bulk:queues", "mail")

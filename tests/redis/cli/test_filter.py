@@ -28,7 +28,7 @@ def names(found) -> list[str]:
     return [entry.name for entry in found.entries]
 
 
-def test_each_look_goes_on_where_the_one_before_stopped(jobs, monkeypatch):
+def test_each_scan_resumes_where_the_previous_one_stopped(jobs, monkeypatch):
     monkeypatch.setattr(hunt, "BUDGET_MS", 5)
     filtered = Filter(jobs, '"Job1999')
     scans = [filtered.scan()]

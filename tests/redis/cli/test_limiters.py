@@ -37,7 +37,7 @@ def call(*words: str):
     return CliRunner().invoke(main, ["limiters", *words])
 
 
-def test_without_limiters_it_says_so():
+def test_without_limiters_a_note_is_printed():
     assert (call().exit_code, call().output) == (0, "No limiters.\n")
 
 

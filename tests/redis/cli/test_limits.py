@@ -48,12 +48,12 @@ def call(*words: str, typed: str | None = None):
     return CliRunner().invoke(main, ["limits", *words], input=typed)
 
 
-def test_without_limits_it_says_so(config):
+def test_without_limits_a_note_is_printed(config):
     assert (call().exit_code, call().output) == (0, "No class has a concurrency limit.\n")
     assert json.loads(call("--json").output) == []
 
 
-def test_the_table_says_what_holds(config, held):
+def test_the_table_shows_the_effective_limits(config, held):
     Limits(config).pause("HardJob")
     Limits(config).set("Other", 7)
     Limits(config).set("Free", 0)
@@ -83,7 +83,7 @@ def test_programs_read_json(config, held):
     }
 
 
-def test_limits_are_set_and_taken_back(config, held):
+def test_limits_are_set_and_reset(config, held):
     assert call("set", "HardJob", "5").output == "HardJob: limit 5\n"
     assert Limits(config).find("HardJob").limit == 5
     assert call("set", "HardJob", "0").output == "HardJob: no limit\n"
@@ -92,7 +92,7 @@ def test_limits_are_set_and_taken_back(config, held):
 
 
 @pytest.mark.parametrize("number", ["-1", "many", "1000001"])
-def test_what_is_no_limit_is_refused(config, number):
+def test_an_invalid_limit_is_refused(config, number):
     assert call("set", "HardJob", number).exit_code != 0
 
 
@@ -103,14 +103,12 @@ def test_classes_are_paused_and_resumed(config):
     assert call("resume", "A").output == "A: was not paused\n"
 
 
-def test_held_jobs_are_put_aside_or_deleted(config, held):
+def test_held_jobs_are_moved_to_quarantine_or_deleted(config, held):
     assert call("clear", "HardJob").output == "HardJob: 1200 jobs quarantined\n"
     assert call("clear", "HardJob", "--delete", "-y").output == "HardJob: 0 jobs deleted\n"
 
 
-def test_other_extensions_of_the_application_are_told_of_jobs_that_were_deleted(
-    config, raw_redis, tmp_path, monkeypatch
-):
+def test_other_extensions_of_the_application_see_deleted_jobs(config, raw_redis, tmp_path, monkeypatch):
     """The lock of a unique job is freed."""
     (tmp_path / "limits_app.py").write_text(
         "from offsider.ext.unique import Unique\n\ndef configure(config):\n    config.use(Unique())\n"
@@ -164,7 +162,7 @@ def test_with_one_server_away_the_others_are_changed_and_shown(config, tmp_path)
     assert "127.0.0.1:1" in shown.output
 
 
-def test_an_alias_is_taken_for_its_class_and_a_name_that_nobody_knows_is_told(config, held, raw_redis):
+def test_an_alias_selects_its_class_and_an_unknown_name_is_refused(config, held, raw_redis):
     register(raw_redis)
     processes.publish_jobs(Installation.of(config).redis, OURS, {"HardJob": "", "OldJob": ""})
     assert call("pause", "OldJob").output == "HardJob: paused\n"
@@ -180,7 +178,7 @@ def test_another_server_is_asked_for_by_its_name(config, tmp_path):
     assert "HardJob" in call("--server", "bulk").output
 
 
-def test_a_server_that_is_not_there_is_told(monkeypatch):
+def test_an_unreachable_server_is_reported(monkeypatch):
     monkeypatch.setenv("REDIS_URL", "redis://127.0.0.1:1")
     result = call()
     assert result.exit_code == 1

@@ -16,7 +16,7 @@ def mark(redis_url: str, *words: str, folder=None) -> subprocess.CompletedProces
     return subprocess.run(command, env=environ, cwd=folder, capture_output=True, text=True, check=False, timeout=60)
 
 
-def test_a_deploy_is_noted_once_whoever_of_many_hosts_is_first(redis_url, raw_redis, tmp_path):
+def test_a_deploy_is_recorded_once_for_many_hosts(redis_url, raw_redis, tmp_path):
     first, second = (mark(redis_url, "v1 \x1b[31m", folder=tmp_path) for _ in range(2))
     assert (first.returncode, first.stdout) == (0, "marked: v1 \\x1b[31m\n")
     assert (second.returncode, second.stdout) == (0, "not recorded: v1 \\x1b[31m was recorded in the last minute\n")
@@ -36,7 +36,7 @@ def test_a_minute_with_another_deploy_is_not_marked_again(redis_url, raw_redis, 
     assert (ended.returncode, ended.stdout) == (0, "not recorded: this minute already has another deploy\n")
 
 
-def test_without_a_label_and_a_commit_it_says_what_to_do(redis_url, tmp_path):
+def test_without_a_label_and_a_commit_the_error_has_the_next_step(redis_url, tmp_path):
     ended = mark(redis_url, folder=tmp_path)
     assert ended.returncode == 1
     assert "pass a label" in ended.stderr

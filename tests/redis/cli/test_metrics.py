@@ -10,7 +10,7 @@ from offsider.config.config import Config
 from offsider.config.installation import Installation
 
 
-def test_jobs_come_by_the_time_that_they_took(redis_url, raw_redis):
+def test_jobs_are_sorted_by_their_execution_time(redis_url, raw_redis):
     now = datetime.now(UTC)
     written = {"Quick|p": 900, "Quick|ms": 900, "Slow|p": 4, "Slow|f": 1, "Slow|ms": 6000}
     raw_redis.hset(f"j|{now:%y%m%d}|{now.hour}:{now.minute:02}", mapping=written)

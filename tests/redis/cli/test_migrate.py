@@ -59,7 +59,7 @@ def call(*words: str, typed: str | None = None):
     return CliRunner().invoke(main, ["migrate", *words], input=typed)
 
 
-def test_a_preview_shows_what_would_move_and_why_the_rest_stays(filled, raw_redis):
+def test_a_preview_shows_jobs_that_would_move_and_why_others_stay(filled, raw_redis):
     result = call("--preview")
     assert result.exit_code == 0, result.output
     assert result.output.splitlines() == [
@@ -102,7 +102,7 @@ def test_on_a_terminal_it_asks_first(filled, raw_redis, at_terminal):
     assert "Move" not in result.output
 
 
-def test_who_says_yes_is_not_asked(filled, raw_redis, at_terminal):
+def test_the_yes_option_skips_the_confirmation(filled, raw_redis, at_terminal):
     assert "Move" not in call("--yes").output
     assert raw_redis.llen("queue:old") == 2
 
@@ -118,7 +118,7 @@ def test_places_queues_jobs_and_numbers_can_be_chosen(filled):
     assert "the scan is incomplete" in limited
 
 
-def test_a_job_that_is_not_declared_has_no_place_to_go(filled):
+def test_an_undeclared_job_has_no_destination(filled):
     result = call("--class", "shop.mial")
     assert result.exit_code == 1
     assert "unknown job 'shop.mial' (did you mean 'shop.mail'?)" in result.output
@@ -146,7 +146,7 @@ def test_a_rename_has_two_names(given):
     assert "OLD=NEW" in result.output
 
 
-def test_what_is_refused_is_told_and_is_no_success(filled, raw_redis):
+def test_refused_jobs_are_reported_and_fail_the_command(filled, raw_redis):
     raw_redis.delete("queue:urgent")
     raw_redis.set("queue:urgent", "no list")
     result = call("--queues", "--class", "mail")
@@ -161,7 +161,7 @@ def test_a_server_that_is_away_is_an_error(monkeypatch):
     assert "offsider: " in result.output
 
 
-def test_one_server_that_is_away_is_named_after_what_was_done(filled, raw_redis, tmp_path, at_terminal):
+def test_an_unreachable_server_is_named_after_the_results(filled, raw_redis, tmp_path, at_terminal):
     (tmp_path / "offsider.toml").write_text(SETTINGS.format(url="redis://127.0.0.1:1/0"))
     result = call("--preview")
     assert result.exit_code == 1
@@ -187,7 +187,7 @@ def test_jobs_in_transit_to_a_server_that_failed_are_reported():
     )
 
 
-def test_a_queue_that_nobody_knows_is_told(filled):
+def test_an_unknown_queue_is_reported(filled):
     result = call("--from", "odl")
     assert result.exit_code == 0
     assert "unknown queue odl, and no job uses it" in result.output
@@ -210,7 +210,7 @@ def test_a_signal_ends_it_after_the_batch(filled, raw_redis, monkeypatch):
     assert raw_redis.zcard("retry") == 1
 
 
-def test_many_classes_are_told_in_short(raw_redis):
+def test_many_classes_are_summarized(raw_redis):
     push(raw_redis, "old", [raw_job(f"Ruby::Job{n}", n) for n in range(7) for _ in range(7 - n)])
     assert "28 of classes that are not declared here: Ruby::Job0 7, " in call("--preview").output
     assert " and 2 more" in call("--preview").output

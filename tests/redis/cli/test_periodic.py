@@ -113,7 +113,7 @@ def test_an_application_that_is_not_running_runs_its_own(raw_redis):
     assert json.loads(raw_redis.lindex("queue:slow", 0))["args"] == [3]
 
 
-def test_a_run_that_middleware_stops_is_told(tmp_path, raw_redis):
+def test_a_run_stopped_by_middleware_is_reported(tmp_path, raw_redis):
     stop = "    config.client_middleware.add(lambda push, call_next: None)\n"
     (tmp_path / "periodic_app.py").write_text(APP + stop)
     assert "stopped the job" in call("run", "nightly", "-r", "periodic_app").output
@@ -128,7 +128,7 @@ def test_the_check_needs_no_server(monkeypatch):
     assert call("list").exit_code == 1
 
 
-def test_the_check_finds_what_would_go_wrong(tmp_path):
+def test_the_check_finds_invalid_periodic_jobs(tmp_path):
     (tmp_path / "offsider.toml").write_text(
         '[periodic.a]\ncron = "@daily"\njob = "app.cleen"\n[periodic.b]\ncron = "@daily"\njob = "app.clean"\n'
     )

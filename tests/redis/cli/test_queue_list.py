@@ -18,7 +18,7 @@ def queues(redis_url):
     return Queues(Installation.of(config))
 
 
-def test_queues_come_by_name_with_their_state(queues, raw_redis):
+def test_queues_are_sorted_by_name_with_their_state(queues, raw_redis):
     register(raw_redis, queues=["a", "b"])
     for queue in ("c", "b", "a"):
         push(raw_redis, "A", queue=queue)

@@ -31,13 +31,13 @@ def call(*words: str, typed: str | None = None):
 
 
 def waiting(raw_redis, queue: str, seconds: float) -> None:
-    """A job that has waited so long."""
+    """A job that has waited for this time."""
     raw_redis.sadd("queues", queue)
     at = int((time.time() - seconds) * 1000)
     raw_redis.lpush(f"queue:{queue}", json.dumps({"class": "A", "args": [], "jid": "1" * 24, "enqueued_at": at}))
 
 
-def test_the_table_is_sorted_and_marks_what_is_odd(raw_redis):
+def test_the_table_is_sorted_and_marks_unusual_values(raw_redis):
     register(raw_redis)
     push(raw_redis, "A", "B", queue="zebra")
     waiting(raw_redis, "default", 1_234)
@@ -65,11 +65,11 @@ def test_programs_read_json(raw_redis):
     assert told == {"name": "default", "size": 1, "latency_seconds": 0.0, "paused": False, "served": True}
 
 
-def test_without_queues_there_is_the_head(raw_redis):
+def test_without_queues_only_the_head_is_printed(raw_redis):
     assert call().output == "NAME  SIZE  LATENCY\n"
 
 
-def test_queues_are_paused_and_go_on(raw_redis):
+def test_queues_are_paused_and_resumed(raw_redis):
     push(raw_redis, "A")
     push(raw_redis, "A", queue="mail")
     assert call("pause", "default", "mail").output == "default: paused\nmail: paused\n"
@@ -160,19 +160,19 @@ def test_they_are_freed_on_the_server_that_is_cleared(locked, push_again):
     assert push_again("main") == [False, False]
 
 
-def test_without_the_application_it_says_that_locks_are_kept(push_again):
+def test_without_the_application_a_note_says_that_locks_are_kept(push_again):
     result = call("clear", "--yes", "default")
     assert KEPT in result.output
     assert "-r MODULE" in result.output
     assert push_again() == [False, False]
 
 
-def test_an_application_that_is_elsewhere_is_told_and_the_queue_is_cleared(tmp_path, raw_redis):
+def test_a_missing_application_is_reported_and_the_queue_is_cleared(tmp_path, raw_redis):
     (tmp_path / "offsider.toml").write_text('[worker]\nrequire = "nowhere_to_be_found"\n')
     push(raw_redis, "A")
     result = call("clear", "--yes", "default")
     assert "cannot load the application of worker.require" in result.output
-    assert KEPT not in result.output  # nobody has any
+    assert KEPT not in result.output  # no queue has jobs
     assert result.output.endswith("default: 1 job deleted\n")
 
 

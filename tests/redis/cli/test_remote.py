@@ -1,4 +1,4 @@
-"""``offsider quiet``, ``stop`` and ``dump``: whom a command line means, and what is left for them in Redis."""
+"""``offsider quiet``, ``stop`` and ``dump``: the selected workers, and the signals left for them in Redis."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_an_unknown_identity_names_the_nearest(left):
     assert left() == {}
 
 
-def test_what_is_like_nobody_lists_everybody():
+def test_an_unknown_identity_lists_all_workers():
     assert call("stop", "?").output == f"offsider: no registered worker matches ?: {OTHER}, {WEB_1}, {WEB_2}\n"
 
 
@@ -137,14 +137,14 @@ def test_workers_inside_other_programs_are_shown_and_not_signaled(raw_redis, lef
 
 
 @pytest.mark.parametrize("words", [["--all"], ["--host", "web-1"], [WEB_1]])
-def test_without_any_worker_nobody_is_meant(words, raw_redis):
+def test_without_workers_the_command_fails(words, raw_redis):
     raw_redis.flushall()
     result = call("stop", *words)
     assert (result.exit_code, result.output) == (1, "offsider: no worker is registered\n")
 
 
 @pytest.mark.parametrize("words", [[], [WEB_1, "--all"], ["--host", "web-1", "--all"]])
-def test_whom_it_means_has_to_be_said_once(words, left):
+def test_exactly_one_target_is_required(words, left):
     result = call("stop", *words)
     assert result.exit_code == 2
     assert "one of IDENTITY, --host H, --all" in result.output

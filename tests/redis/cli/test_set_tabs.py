@@ -33,7 +33,7 @@ def test_each_set_has_its_keys(tabs):
     }
 
 
-def test_only_what_can_be_undone_does_not_ask(tabs):
+def test_only_reversible_actions_skip_the_confirmation(tabs):
     asks = {action.verb: action.asks for tab in tabs.values() for action in tab.actions.values()}
     assert asks == {"Delete": True, "Enqueue": False, "Kill": True, "Retry": False}
 
@@ -60,7 +60,7 @@ def test_bytes_that_are_no_job_have_rows_of_their_own(tabs, raw_redis):
     assert all(not tabs["Dead"].actions["R"].act(row.subject) for row in sheet.rows)
 
 
-def test_a_filter_says_how_much_it_has_seen(tabs, raw_redis):
+def test_a_filter_shows_its_progress(tabs, raw_redis):
     raw_redis.zadd("retry", {job(number): number for number in range(300)})
     found = tabs["Retries"].read(View(size=5, text="Job29"))
     assert found.total == 11

@@ -57,7 +57,7 @@ def test_everything_at_a_glance(stocked):
     assert queues.splitlines()[2].split() == ["default", "2", "0.00"]
 
 
-def test_the_shard_of_a_worker_is_told(raw_redis):
+def test_the_shard_of_a_worker_is_printed(raw_redis):
     register(raw_redis, shard="bulk")
     assert "    Shard: bulk\n" in call("processes").output
     assert json.loads(call("processes", "--json").output)[0]["shard"] == "bulk"
@@ -86,7 +86,7 @@ def test_programs_read_json(stocked):
     assert told["version"]["store"] in ("redis", "valkey")
 
 
-def test_what_others_stored_cannot_steer_the_terminal(raw_redis):
+def test_stored_data_cannot_inject_terminal_sequences(raw_redis):
     register(raw_redis, tag="\x1b[2J", labels=["\x07"], queues=["\x1b]0;x"])
     push(raw_redis, "A", queue="\x1b[31m")
     assert "\x1b" not in call().output
@@ -118,7 +118,7 @@ def test_an_unknown_view_is_a_usage_error():
     assert call("everything").exit_code == 2
 
 
-def test_watching_looks_again_and_outlives_an_outage(capsys):
+def test_watching_refreshes_and_survives_an_outage(capsys):
     answers = iter(["first", RedisUnavailable("away", ambiguous=False), "second"])
 
     def render() -> str:
@@ -141,7 +141,7 @@ def test_watching_ends_well_at_ctrl_c(monkeypatch, stocked):
     assert result.output.endswith("3.0\n")
 
 
-def test_one_of_several_servers_is_looked_at(stocked, redis_url, tmp_path):
+def test_one_of_several_servers_is_selected(stocked, redis_url, tmp_path):
     (tmp_path / "offsider.toml").write_text(f'[servers.bulk]\nurl = "{redis_url.removesuffix("0")}1"\n')
     counts = [json.loads(call("overview", "--json", *words).output) for words in ((), ("--server", "bulk"))]
     assert [each["processed"] for each in counts] == [12_345, 0]

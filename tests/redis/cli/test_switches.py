@@ -33,13 +33,13 @@ def call(*words: str, typed: str | None = None):
     return CliRunner().invoke(main, ["switches", *words], input=typed)
 
 
-def test_without_a_switch_it_says_so(config):
+def test_without_a_switch_a_note_is_printed(config):
     result = call()
     assert (result.exit_code, result.output) == (0, "No kill switches are set.\n")
     assert json.loads(call("--json").output) == []
 
 
-def test_the_table_says_what_is_done_since_when_and_why(config):
+def test_the_table_shows_mode_time_and_reason_of_each_switch(config):
     Switches(config).drop("HardJob", by="ann", reason="the bank is down")
     Switches(config).defer("app.Export", 120, lasting=3600)
     switches.count(Installation.of(config).redis, {"HardJob": 1234})
@@ -115,7 +115,7 @@ def test_deleting_asks_first(config):
     assert [switch.keep for switch in Switches(config)] == [False, False]
 
 
-def test_a_name_that_no_worker_knows_is_told_and_set_all_the_same(config, raw_redis):
+def test_a_name_unknown_to_all_workers_is_reported_but_set(config, raw_redis):
     register(raw_redis)
     processes.publish_jobs(Installation.of(config).redis, OURS, {"HardJob": "5ca1ab1e"})
     assert "no live worker" not in call("drop", "HardJob").output
@@ -124,7 +124,7 @@ def test_a_name_that_no_worker_knows_is_told_and_set_all_the_same(config, raw_re
     assert {switch.name for switch in Switches(config)} == {"HardJob", "HardJobs"}
 
 
-def test_what_is_impossible_is_refused_with_the_way_out(config):
+def test_an_impossible_switch_is_refused_with_the_next_step(config):
     Switches(config).drop("HardJob")
     for words, said in (
         (("clear", "HardJobs"), "no kill switch is set for HardJobs (did you mean 'HardJob'?)"),
@@ -146,7 +146,7 @@ def test_a_server_that_is_away_is_an_error_and_no_traceback(monkeypatch):
         assert "127.0.0.1:1" in result.output
 
 
-def test_whoever_has_no_name_is_somebody(config, monkeypatch):
+def test_an_operator_without_a_user_name_is_recorded_as_somebody(config, monkeypatch):
     def nobody() -> str:
         raise OSError("no such user")
 

@@ -21,7 +21,7 @@ def test_one_asynchronous_client_serves_several_loops_and_many_tasks(redis_url, 
     assert raw_redis.llen("queue:default") == 40
 
 
-def test_an_asynchronous_push_after_commit_goes_through_a_blocking_client(redis_url, raw_redis):
+def test_an_asynchronous_push_after_commit_uses_a_blocking_client(redis_url, raw_redis):
     config, callbacks = config_for(redis_url), []
     config.after_commit = callbacks.append
     jid = Awaited(config).push({"class": "X", "args": []})

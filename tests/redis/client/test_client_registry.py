@@ -36,7 +36,7 @@ def pool(redis_url):
     return Redis(RedisSettings(url=redis_url), size=1)
 
 
-def test_the_first_push_tells_host_program_and_rules(make_client, redis_url, pool, host):
+def test_the_first_push_registers_host_program_and_rules(make_client, redis_url, pool, host):
     config = config_for(redis_url)
     make_client(config).push(PUSH)
     assert clients.seen(pool) == [SeenClient(host, "gunicorn", "none")]
@@ -45,7 +45,7 @@ def test_the_first_push_tells_host_program_and_rules(make_client, redis_url, poo
     assert SeenClient(host, "gunicorn", config.routing.rules.digest) in clients.seen(pool)
 
 
-def test_a_push_within_the_minute_tells_nothing(redis_url, raw_redis, minutes, host):
+def test_a_push_within_the_same_minute_registers_nothing(redis_url, raw_redis, minutes, host):
     from offsider.client import Client
 
     client = Client(config_for(redis_url))
@@ -81,19 +81,19 @@ def test_a_program_without_a_name_is_python(make_client, redis_url, pool, monkey
     assert (client.role, client.host) == ("python", os.uname().nodename)
 
 
-def test_a_server_that_refuses_to_note_it_takes_the_job_all_the_same(make_client, redis_url, raw_redis):
+def test_a_refused_registration_does_not_refuse_the_job(make_client, redis_url, raw_redis):
     raw_redis.set("offsider:clients", "not a sorted set")
     assert make_client(config_for(redis_url)).push(PUSH)
     assert raw_redis.llen("queue:default") == 1
 
 
-def test_a_job_that_is_refused_is_told_as_ever(make_client, make_server):
+def test_a_refused_job_still_raises(make_client, make_server):
     server = make_server(maxmemory="1")
     with pytest.raises(QueueFull):
         make_client(config_for(server.url)).push(PUSH)
 
 
-def test_replicas_are_waited_for_all_the_same(make_client, redis_url, raw_redis):
+def test_replicas_are_still_waited_for(make_client, redis_url, raw_redis):
     from offsider.core.errors import NotReplicated
 
     with pytest.raises(NotReplicated) as caught:

@@ -67,7 +67,7 @@ def test_a_job_is_stored_together_with_its_effect(client, config, raw_redis):
     assert raw_redis.smembers("queues") == {b"default"}
 
 
-def test_a_scheduled_job_has_its_effect_when_it_is_stored_and_not_when_it_moves(client, config, members, raw_redis):
+def test_the_effect_of_a_scheduled_job_runs_when_it_is_stored(client, config, members, raw_redis):
     jid = client.push({**RED, "at": 4_102_444_800})
     assert (noted(raw_redis), members.asked) == ([jid], [(jid, 4_102_444_800)])
     (stored,) = ScheduledSet(config)

@@ -1,4 +1,4 @@
-"""Both clients against real servers: what is stored, and what an error means."""
+"""Both clients against real servers: stored jobs, and the meaning of errors."""
 
 import asyncio
 import threading
@@ -21,7 +21,7 @@ from tests.redis.client.clients import config_for
 from tests.snapshot import snapshot
 
 
-def test_a_push_is_in_its_queue_and_the_queue_is_known(make_client, redis_url, raw_redis):
+def test_a_push_stores_the_job_and_registers_the_queue(make_client, redis_url, raw_redis):
     jid = make_client(config_for(redis_url)).push({"class": "HardJob", "args": [1], "queue": "low"})
     stored = snapshot(raw_redis)
     assert stored["queues"] == {b"low"}
@@ -62,14 +62,14 @@ def test_the_key_prefix_is_before_every_key(make_client, redis_url, raw_redis):
     assert set(snapshot(raw_redis)) == {"resque:gitlab:queues", "resque:gitlab:queue:default", "resque:gitlab:schedule"}
 
 
-def test_a_queue_of_another_type_refuses_the_job_and_says_so(make_client, redis_url, raw_redis):
+def test_a_queue_of_the_wrong_type_refuses_the_job_with_an_error(make_client, redis_url, raw_redis):
     raw_redis.set("queue:default", "not a list")
     with pytest.raises(RedisRefused) as caught:
         make_client(config_for(redis_url)).push({"class": "X", "args": []})
     assert caught.value.code == "WRONGTYPE"
 
 
-def test_a_job_whose_queue_name_cannot_be_noted_is_stored_all_the_same(make_client, redis_url, raw_redis, caplog):
+def test_a_job_is_stored_even_if_its_queue_cannot_be_registered(make_client, redis_url, raw_redis, caplog):
     raw_redis.set("queues", "not a set")
     assert make_client(config_for(redis_url)).push({"class": "X", "args": []}) is not None
     assert raw_redis.llen("queue:default") == 1
@@ -82,7 +82,7 @@ def test_a_full_server_refuses_the_job_by_name(make_client, make_server):
         make_client(config_for(server.url)).push({"class": "X", "args": []})
 
 
-def test_a_replica_refuses_twice_and_the_error_is_told(make_client, make_server):
+def test_a_push_to_a_replica_raises_after_a_second_refusal(make_client, make_server):
     master, replica = make_server(), make_server(port=0)
     import redis
 
@@ -94,7 +94,7 @@ def test_a_replica_refuses_twice_and_the_error_is_told(make_client, make_server)
     make_client(config_for(master.url)).push({"class": "X", "args": []})
 
 
-def test_a_job_without_the_wanted_replicas_is_stored_and_told(make_client, redis_url, raw_redis):
+def test_a_job_without_the_required_replicas_is_stored_and_reported(make_client, redis_url, raw_redis):
     with pytest.raises(NotReplicated) as caught:
         make_client(config_for(redis_url)).push({"class": "X", "args": [], "jid": "abc"}, wait_replicas=1)
     assert (caught.value.jid, caught.value.reached) == ("abc", 0)
@@ -165,7 +165,7 @@ def test_a_client_that_never_pushed_can_be_closed(embedded_url):
     Client(config_for(embedded_url)).close()
 
 
-def test_each_job_goes_to_the_server_of_its_route_and_a_batch_as_a_whole(make_client, redis_url, raw_redis):
+def test_each_job_is_pushed_to_the_server_of_its_route_and_a_batch_as_a_whole(make_client, redis_url, raw_redis):
     config = config_for(redis_url)
     bulk = config.add_server("bulk", url=at_database(redis_url, 3), key_prefix="b:")
     client = make_client(config)
@@ -176,7 +176,7 @@ def test_each_job_goes_to_the_server_of_its_route_and_a_batch_as_a_whole(make_cl
     with redis.Redis.from_url(bulk.url) as there:
         assert [decode(raw)["jid"] for raw in there.lrange("b:queue:default", 0, -1)] == [other]
         assert {decode(raw)["jid"] for raw in there.zrange("b:schedule", 0, -1)} == set(jids)
-        # Both servers are told by which rules the client pushes.
+        # Both servers record the routing rules of the client.
         assert there.exists("b:offsider:clients") == raw_redis.exists("offsider:clients") == 1
 
 
@@ -249,7 +249,7 @@ def test_a_blocking_push_on_an_event_loop_warns(redis_url, monkeypatch, caplog):
     client.close()
 
 
-def test_a_server_that_does_not_know_the_question_is_pushed_to(make_server, make_client):
+def test_a_server_without_hello_accepts_pushes(make_server, make_client):
     server = make_server(rename_command="HELLO ''")
     make_client(config_for(server.url)).push({"class": "X", "args": []})
     with redis.Redis.from_url(server.url, protocol=2) as raw:

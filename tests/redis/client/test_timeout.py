@@ -126,7 +126,7 @@ def test_an_awaited_lookup_of_the_host_name_counts(no_names):
 def test_connecting_to_an_address_that_drops_packets_counts(make_client):
     with ExitStack() as stack:
         listener = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
-        for _ in range(3):  # a full backlog drops further attempts, like a firewall
+        for _ in range(3):  # a full backlog drops more attempts, like a firewall
             waiting = stack.enter_context(socket.socket())
             waiting.setblocking(False)
             waiting.connect_ex(listener.getsockname())

@@ -1,4 +1,4 @@
-"""A worker closes the database connections of its jobs, whichever thread opened them."""
+"""A worker closes the database connections that its jobs opened in any thread."""
 
 from __future__ import annotations
 

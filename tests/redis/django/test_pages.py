@@ -57,7 +57,7 @@ def test_staff_sees_the_pages_below_their_url(client):
     assert client.get("/jobs/", headers={"x-user": "staff"}).status_code == 200
 
 
-def test_nobody_else_does(client):
+def test_other_users_are_refused(client):
     assert client.get("/jobs/").status_code == 403
     assert client.get("/jobs/", headers={"x-user": "customer"}).status_code == 403
 

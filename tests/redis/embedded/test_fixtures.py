@@ -1,4 +1,4 @@
-"""The servers that the other tests rely on are what they say."""
+"""The server fixtures of the other tests work as documented."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def test_each_test_gets_an_empty_server_of_both_kinds(server, raw_redis, request
     assert is_valkey == ("valkey" in request.node.name)
 
 
-def test_a_further_server_has_its_own_configuration(make_server):
+def test_a_second_server_has_its_own_configuration(make_server):
     server = make_server(maxmemory="3mb", requirepass="secret")
     with redis.Redis.from_url(server.url, password="secret") as client:
         assert client.config_get("maxmemory") == {"maxmemory": str(3 * 1024 * 1024)}

@@ -27,7 +27,7 @@ TEXT = "the quick brown fox " * 500
 
 
 class Trace:
-    """What acted, in its order, in whatever thread."""
+    """The components that acted, in order, from any thread."""
 
     def __init__(self, config):
         self.config = config
@@ -121,16 +121,16 @@ def push(config, trace, text=TEXT):
     return Client(config).push({"class": trace.declared, "args": [text]})
 
 
-def test_a_push_passes_the_middleware_then_the_lock_is_named_then_it_is_compressed_and_the_lock_is_taken(config, trace):
+def test_a_push_passes_middleware_then_names_its_lock_then_compresses_then_acquires_it(config, trace):
     assert push(config, trace) is not None
     assert trace.taken() == PUSHED
-    # The lock goes by the arguments as they were given, and a duplicate takes the same way.
+    # The lock is derived from the plain arguments, and a duplicate takes the same path.
     assert push(config, trace) is None
     assert trace.taken() == PUSHED
     assert len(Locks(config)) == 1
 
 
-def test_a_job_that_is_too_large_has_passed_everything_and_takes_no_lock(config, trace):
+def test_a_too_large_job_is_refused_last_and_acquires_no_lock(config, trace):
     config.client.payload_limit_bytes = 1_000
     with pytest.raises(PayloadTooLarge):
         push(config, trace, secrets.token_hex(5_000))
@@ -168,7 +168,7 @@ def test_a_run_is_stopped_by_a_switch_before_a_limit_and_by_a_limit_before_middl
         assert trace.taken() == ["server middleware ends"]
 
 
-def test_a_dropping_switch_frees_the_lock_and_takes_no_slot(config, trace):
+def test_a_dropping_switch_releases_the_lock_and_uses_no_slot(config, trace):
     Switches(config).drop("Act")
     Limits(config).pause("Act")
     push(config, trace)

@@ -36,7 +36,7 @@ def create_app(name="shop", **settings):
     return app
 
 
-def test_settings_apply_to_pushes_and_jobs_know_their_route(redis_url):
+def test_settings_apply_to_pushes_and_jobs_record_their_route(redis_url):
     @job
     def welcome(user_id: int) -> None: ...
 
@@ -155,7 +155,7 @@ def test_a_worker_that_flask_did_not_start_warns_about_the_settings(caplog):
     assert config.worker.concurrency == Config().worker.concurrency
 
 
-def test_commands_about_declarations_know_the_jobs_of_the_application():
+def test_commands_about_declarations_load_the_jobs_of_the_application():
     @job(queue="mails", name="welcome", urgency="high")
     def welcome(user_id: int) -> None: ...
 

@@ -1,4 +1,4 @@
-"""A configuration for the server under test, and an ear for what is removed."""
+"""A configuration for the server under test, and a listener for removed jobs."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def examined(url: str, **settings: object) -> dict[str, Finding]:
 
 
 def severity(found: dict[str, Finding], check: str) -> str:
-    """Of one check; ``"none"`` when it had nothing to say."""
+    """The findings of one check; ``"none"`` without findings."""
     return found[check].severity.name.lower() if check in found else "none"
 
 
@@ -35,7 +35,7 @@ def troubles(found: dict[str, Finding]) -> set[str]:
 
 
 def register(client: redis.Redis, identity: str = OURS, *, knows: list[str] | None = None, **changed: Any) -> None:
-    """A live process: of ours when it tells what it knows, else of Ruby's."""
+    """A live process: one of ours if it reports its jobs, otherwise one of Ruby's."""
     host, pid, _ = identity.split(":")
     info = {"hostname": host, "pid": int(pid), "queues": ["default"], "concurrency": 5, "version": "8.1.7"}
     fields = {"busy": 1, "quiet": "false", "beat": time.time(), "rtt_us": 100, "rss": 1}

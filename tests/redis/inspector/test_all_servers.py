@@ -14,7 +14,7 @@ def name(config) -> str:
     return config.server
 
 
-def test_every_server_answers_under_its_name_in_the_order_of_the_configuration(config, redis_url):
+def test_results_of_all_servers_have_their_names_in_configured_order(config, redis_url):
     assert query_all(Installation.of(config), name) == {"main": "main"}
     config.add_server("z", url=redis_url)
     config.add_server("a", url=redis_url)
@@ -23,7 +23,7 @@ def test_every_server_answers_under_its_name_in_the_order_of_the_configuration(c
     assert split(answers) == ({"main": "main", "z": "z", "a": "a"}, {})
 
 
-def test_one_that_is_away_is_told_beside_the_others(config):
+def test_an_unreachable_server_is_reported_beside_the_results(config):
     config.add_server("away", url="redis://127.0.0.1:1/0", connect_timeout_seconds=0.2)
     answered, failed = split(query_all(Installation.of(config), name))
     assert answered == {"main": "main"}

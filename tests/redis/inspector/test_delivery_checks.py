@@ -1,4 +1,4 @@
-"""Jobs that lie where nobody takes them, and locks that nobody opens."""
+"""Jobs in lists without a worker, and locks that are never released."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_jobs_of_a_dead_process_wait_for_a_worker(redis_url, raw_redis):
     assert "offsider worker" in finding.fix
 
 
-def test_with_a_live_worker_they_come_back_by_themselves(redis_url, raw_redis):
+def test_a_live_worker_reclaims_them(redis_url, raw_redis):
     leave_orphan(raw_redis)
     register(raw_redis, knows=["A"])
     finding = examined(redis_url)["orphans"]
@@ -89,7 +89,7 @@ def test_two_applications_may_share_a_server(redis_url, raw_redis):
     assert severity(examined(redis_url), "prefix") == "none"
 
 
-def test_a_walk_that_was_cut_short_says_so(redis_url, raw_redis, monkeypatch):
+def test_an_incomplete_walk_is_reported(redis_url, raw_redis, monkeypatch):
     raw_redis.mset({f"cache:{n}": "" for n in range(20_000)})
     monkeypatch.setattr(delivery_checks, "WALK_SECONDS", 0.0)
     assert severity(examined(redis_url), "keyspace") == "ok"

@@ -27,14 +27,14 @@ def groups(config) -> ErrorGroups:
     return ErrorGroups(config)
 
 
-def test_groups_come_in_pages_in_either_order(groups):
+def test_groups_are_paged_in_either_order(groups):
     assert len(groups) == 4
     assert [group.id for group in groups.page()] == ["1a", "c0", "dd", "b0"]
     assert [group.id for group in groups.page(1, 2)] == ["c0", "dd"]
     assert [group.id for group in groups.page(0, 2, order="count")] == ["c0", "dd"]
 
 
-def test_a_group_tells_what_its_errors_share(groups):
+def test_a_group_shows_the_common_fields_of_its_errors(groups):
     group = groups.find("c0")
     assert group is not None
     assert (group.name, group.error_class, group.message, group.queue) == ("Mails", "ValueError", "no", "default")

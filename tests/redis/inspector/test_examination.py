@@ -30,7 +30,7 @@ def test_nothing_is_changed(redis_url, raw_redis):
     assert snapshot(raw_redis) == before
 
 
-def test_the_worst_comes_first(redis_url, raw_redis):
+def test_findings_are_sorted_by_severity(redis_url, raw_redis):
     push(raw_redis, "A")
     config = Config()
     config.redis.url = redis_url
@@ -47,7 +47,7 @@ def test_a_server_that_is_away_is_a_finding(url, told):
     assert "redis-cli -u redis://localhost:1" in finding.fix
 
 
-def test_a_wrong_password_is_a_finding_that_does_not_tell_it(embedded_url):
+def test_a_wrong_password_is_a_finding_without_the_password(embedded_url):
     [finding] = examined(embedded_url, username="nobody", password="hush").values()
     assert (finding.check, finding.severity) == ("server", Severity.ERROR)
     assert "refuses" in finding.what
@@ -55,7 +55,7 @@ def test_a_wrong_password_is_a_finding_that_does_not_tell_it(embedded_url):
 
 
 @pytest.mark.parametrize("prefix", ["", "shop:"])
-def test_the_rights_of_a_worker_are_enough_to_examine_what_is_stored(redis_url, raw_redis, prefix):
+def test_the_permissions_of_a_worker_suffice_to_examine_stored_jobs(redis_url, raw_redis, prefix):
     page = (ROOT / "docs" / "deployment.md").read_text()
     name, rules = re.search(r"^user (\S+) (.+)$", page, re.MULTILINE).groups()
     rules = rules.replace("~*", f"~{prefix}*")
@@ -84,7 +84,7 @@ def test_hundreds_of_thousands_of_jobs_take_seconds_at_most(make_server):
     assert time.monotonic() - started < 10
 
 
-def test_a_real_worker_tells_what_it_knows(config, raw_redis):
+def test_a_real_worker_reports_its_jobs(config, raw_redis):
     with registry.isolated():
 
         @job(name="shop.Known")
@@ -104,7 +104,7 @@ def test_a_real_worker_tells_what_it_knows(config, raw_redis):
     assert not raw_redis.keys("offsider:classes:*")
 
 
-def test_without_a_configuration_it_is_this_processes(redis_url):
+def test_the_default_configuration_is_that_of_this_process(redis_url):
     config = Config()
     config.redis.url = redis_url
     previous = set_default_config(config)

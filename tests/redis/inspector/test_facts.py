@@ -7,7 +7,7 @@ from offsider.inspector.doctor.facts import gather
 from tests.redis.inspector.examined import OURS, RUBYS, push, register
 
 
-def test_everything_is_there(config, raw_redis):
+def test_all_facts_are_collected(config, raw_redis):
     register(raw_redis, knows=["A"])
     register(raw_redis, RUBYS, queues=["*"])
     register(raw_redis, "web-3:1:aa", quiet="true")

@@ -18,7 +18,7 @@ def held(config, raw_redis):
     return HeldList(KEY, config)
 
 
-def test_lists_that_have_jobs_are_known_by_their_keys(config, held):
+def test_lists_with_jobs_are_found_by_their_keys(config, held):
     assert HeldList.keys(config) == [KEY]
     assert (len(held), len(HeldList("elsewhere", config))) == (500, 0)
 

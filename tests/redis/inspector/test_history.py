@@ -11,7 +11,7 @@ from offsider.core.errors import InvalidOptions
 from offsider.inspector import History
 
 
-def test_days_come_newest_first_and_those_without_runs_have_none(config, raw_redis):
+def test_days_are_newest_first_and_zero_without_runs(config, raw_redis):
     raw_redis.mset(
         {
             "stat:processed:2026-03-01": 70,
@@ -25,7 +25,7 @@ def test_days_come_newest_first_and_those_without_runs_have_none(config, raw_red
     assert list(history.failed.items()) == [("2026-03-01", 7), ("2026-02-28", 0), ("2026-02-27", 0)]
 
 
-def test_it_ends_today_and_goes_back_five_years(config):
+def test_history_ends_today_and_covers_up_to_five_years(config):
     history = History.read(1825, config)
     assert len(history.processed) == 1825
     newest = date.fromisoformat(next(iter(history.processed)))
@@ -43,7 +43,7 @@ def test_before_the_first_year_there_are_no_days(config):
         History.read(10, config, until=date(1, 1, 5))
 
 
-def test_without_a_configuration_it_is_this_processes(config, raw_redis):
+def test_the_default_configuration_is_that_of_this_process(config, raw_redis):
     raw_redis.set("stat:failed:2026-03-01", 7)
     previous = set_default_config(config)
     try:

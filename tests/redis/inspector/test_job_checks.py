@@ -1,4 +1,4 @@
-"""Stored jobs that nobody can run, and sets that grow."""
+"""Stored jobs that no worker can run, and growing sets."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from offsider.inspector.doctor.finding import Severity
 from tests.redis.inspector.examined import OURS, RUBYS, examined, payload, push, register, severity
 
 
-def test_a_job_that_no_live_worker_knows(redis_url, raw_redis):
+def test_a_job_unknown_to_all_live_workers(redis_url, raw_redis):
     register(raw_redis, knows=["shop.Known"])
     push(raw_redis, "shop.Known", "shop.Renamed")
     raw_redis.zadd("retry", {payload("shop.Old"): 9e9})
@@ -29,14 +29,14 @@ def test_a_worker_of_another_queue_does_not_help(redis_url, raw_redis):
     assert severity(examined(redis_url), "unknown jobs") == "none"
 
 
-def test_a_ruby_process_may_know_any_job(redis_url, raw_redis):
+def test_a_ruby_process_may_run_any_job(redis_url, raw_redis):
     register(raw_redis, knows=["A"])
     register(raw_redis, RUBYS)
     push(raw_redis, "HardJob")
     assert severity(examined(redis_url), "stored jobs") == "ok"
 
 
-def test_without_a_worker_nobody_can_tell(redis_url, raw_redis):
+def test_without_a_worker_the_check_is_inconclusive(redis_url, raw_redis):
     push(raw_redis, "A")
     found = examined(redis_url)
     assert (severity(found, "unknown jobs"), severity(found, "unserved")) == ("none", "error")
@@ -49,7 +49,7 @@ def test_bytes_that_are_no_job(redis_url, raw_redis):
     assert (finding.severity, finding.what) == (Severity.WARN, "malformed payloads in queue:default (2)")
 
 
-def test_of_many_jobs_both_ends_are_looked_at(redis_url, raw_redis):
+def test_of_many_jobs_both_ends_are_sampled(redis_url, raw_redis):
     register(raw_redis, knows=["A"])
     raw_redis.sadd("queues", "default")
     raw_redis.lpush("queue:default", payload("Oldest"), *[payload("A", jid=f"{n:024}") for n in range(5000)])
@@ -78,7 +78,7 @@ def test_a_day_on_which_most_runs_fail(redis_url, raw_redis):
     assert severity(examined(redis_url), "failures") == "none"
 
 
-def test_something_else_under_a_queues_key(redis_url, raw_redis):
+def test_a_queue_key_of_the_wrong_type(redis_url, raw_redis):
     raw_redis.sadd("queues", "default", "odd")
     raw_redis.set("queue:odd", "text")
     finding = examined(redis_url)["queue types"]

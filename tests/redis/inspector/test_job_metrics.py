@@ -63,7 +63,7 @@ def test_more_than_two_hours_are_read_by_ten_minutes_unless_sidekiq_7_runs_there
 
 
 @pytest.mark.parametrize("period", PERIODS)
-def test_every_period_has_its_length_and_knows_what_ran_just_now(config, period):
+def test_every_period_has_its_length_and_includes_recent_runs(config, period):
     ran(config, "A", 1, 0, 10)
     top = JobMetrics.top(period, config=config)
     assert top.ends_at - top.starts_at == PERIODS[period] * 60
@@ -71,7 +71,7 @@ def test_every_period_has_its_length_and_knows_what_ran_just_now(config, period)
     assert [job.processed for job in top.jobs] == [1]
 
 
-def test_names_are_looked_through_for_letters_that_are_not_a_pattern(config):
+def test_names_are_searched_for_text_not_patterns(config):
     ran(config, "Mail.Send", 1, 0, 1)
     ran(config, "MailXSend", 1, 0, 1)
     assert [job.name for job in JobMetrics.top("1h", name_contains="mail.s", config=config).jobs] == ["Mail.Send"]
@@ -103,7 +103,7 @@ def test_a_period_without_histograms_is_refused_with_those_that_have(config, per
         JobMetrics.of("A", period, config=config)
 
 
-def test_deploys_within_the_period_are_told(config):
+def test_deploys_within_the_period_are_listed(config):
     Deploys(config).mark("abc Release", at=NOW - 600)
     Deploys(config).mark("long ago", at=NOW - 86_400)
     assert [mark.label for mark in JobMetrics.top("1h", config=config).marks] == ["abc Release"]

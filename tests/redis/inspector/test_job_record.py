@@ -1,4 +1,4 @@
-"""A stored job as people look at it, whoever wrote it, and whatever it is."""
+"""A stored job as shown to people, from any client and for any bytes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.redis.inspector.payloads import JID, LINES, failed_job
 
 
 @pytest.mark.parametrize("version", [6, 7, 8])
-def test_a_job_of_every_sidekiq_says_the_same(version):
+def test_jobs_of_all_sidekiq_versions_are_read_alike(version):
     record = JobRecord(failed_job(version))
     assert not record.malformed
     assert (record.jid, record.name, record.args, record.queue) == (JID, "HardJob", [1, "é"], "low")
@@ -24,14 +24,14 @@ def test_a_job_of_every_sidekiq_says_the_same(version):
     assert repr(record) == f"<JobRecord 'HardJob' {JID}>"
 
 
-def test_what_a_job_does_not_tell_is_empty():
+def test_missing_fields_of_a_job_are_empty():
     record = JobRecord(b'{"class":"HardJob","args":[]}')
     assert (record.jid, record.queue, record.error_backtrace) == ("", "", [])
     assert record.created_at is record.enqueued_at is record.failed_at is record.retried_at is None
 
 
 @pytest.mark.parametrize("raw", [b"", b"hello", b"[1]", b"\xff\x00", b'{"class":7,"args":[]}', b'{"class":"X"}'])
-def test_bytes_that_are_no_job_can_be_looked_at(raw):
+def test_bytes_that_are_not_a_job_can_be_shown(raw):
     record = JobRecord(raw)
     assert record.malformed
     assert record.payload is None
@@ -62,7 +62,7 @@ def test_a_time_that_is_none_is_unknown(value):
     assert JobRecord(json.dumps({"class": "X", "args": [], "created_at": value}).encode()).created_at is None
 
 
-def test_a_failed_job_says_how_it_failed():
+def test_a_failed_job_has_its_error():
     record = JobRecord(failed_job(8))
     assert (record.error_class, record.error_message, record.retry_count) == ("RuntimeError", "boom", 2)
     assert (record["retry"], record["nothing"]) == (25, None)
@@ -71,7 +71,7 @@ def test_a_failed_job_says_how_it_failed():
     assert record.position is None
 
 
-def test_context_and_caller_are_what_travelled_with_it():
+def test_context_and_caller_are_read_from_the_payload():
     stored = {
         "class": "X",
         "args": [],
@@ -90,14 +90,14 @@ def test_context_and_caller_are_what_travelled_with_it():
     assert (record.queue, record.position) == ("low", 3)
 
 
-def test_a_job_that_says_nothing_has_neither_caller_nor_context_nor_age():
+def test_a_minimal_job_has_neither_caller_nor_context_nor_age():
     record = JobRecord(b'{"class":"X","args":[],"tags":null,"error_class":7,"meta.caller_id":[]}')
     assert (record.caller, record.context["meta.caller_id"], record.tags, record.error_class) == (None, [], [], "")
     assert (record.retry_count, record.latency_seconds, record.bid) == (None, 0, "")
 
 
 @pytest.mark.parametrize("key", ["enqueued_at", "created_at"])
-def test_the_latency_counts_from_the_queue_or_else_from_the_beginning(key):
+def test_the_latency_counts_from_enqueueing_or_else_from_creation(key):
     record = JobRecord(json.dumps({"class": "X", "args": [], key: time.time() - 60}).encode())
     assert record.latency_seconds == pytest.approx(60, abs=10)
 
@@ -110,7 +110,7 @@ def test_a_job_of_tomorrow_has_not_waited():
 
 
 @pytest.mark.parametrize("raw", [b"\xff no job", b'{"class":"X","args":[1]}'])
-def test_what_has_no_id_goes_by_a_digest(raw):
+def test_a_job_without_an_id_is_identified_by_a_digest(raw):
     assert JobRecord(raw).key_part == JobRecord(raw).key_part != JobRecord(raw + b" ").key_part
     assert len(JobRecord(raw).key_part) == 12
 
@@ -130,7 +130,7 @@ def test_a_count_of_retries_is_one_that_can_be(count, told):
     assert JobRecord(json.dumps({"class": "X", "args": [], "retry_count": count}).encode()).retry_count == told
 
 
-def test_compressed_arguments_are_shown_as_they_were_given():
+def test_compressed_arguments_are_shown_plain():
     record = JobRecord(encode(compress({"class": "HardJob", "args": [1, "é"], "kwargs": {"a": 2}, "jid": JID})))
     assert (record.args, record.display_args, record.kwargs) == ([1, "é"], [1, "é"], {"a": 2})
     assert not record.malformed

@@ -37,7 +37,7 @@ def any_set(request, config):
 
 @pytest.fixture
 def deaths(config):
-    """What the death handlers were told."""
+    """The arguments passed to the death handlers."""
     told: list = []
     config.death_handlers.append(lambda payload, error: told.append((payload["jid"], repr(error))))
     return told
@@ -51,7 +51,7 @@ def only(job_set):
 # ------------------------------------------------------------------------------------- looking
 
 
-def test_iterating_gives_the_earliest_first_with_its_time(any_set, raw_redis):
+def test_iteration_starts_with_the_earliest_job_and_its_time(any_set, raw_redis):
     raw_redis.zadd(any_set.name, {job(2): FUTURE, job(1): 12.5})
     assert len(any_set) == 2
     assert [(entry.args, entry.at, entry.score) for entry in any_set] == [([1], 12.5, 12.5), ([2], FUTURE, FUTURE)]
@@ -76,7 +76,7 @@ def test_deleting_while_looking_misses_no_job_of_the_same_time(any_set, raw_redi
     assert len(any_set) == 120 - len(range(0, 120, keep))
 
 
-def test_jobs_that_others_remove_all_at_once_end_the_look(any_set, raw_redis):
+def test_concurrent_removal_of_all_jobs_ends_the_scan(any_set, raw_redis):
     raw_redis.zadd(any_set.name, {job(n): 5.0 for n in range(120)})
     seen = []
     for entry in any_set:
@@ -86,7 +86,7 @@ def test_jobs_that_others_remove_all_at_once_end_the_look(any_set, raw_redis):
 
 
 @pytest.mark.parametrize("version", [6, 7, 8])
-def test_a_job_is_found_by_its_jid_whoever_wrote_it(any_set, raw_redis, version):
+def test_a_job_of_any_client_is_found_by_its_jid(any_set, raw_redis, version):
     raw_redis.zadd(any_set.name, {job(n): n for n in range(60)} | {failed_job(version): 7.5})
     entry = any_set.find_job(JID)
     assert (entry.name, entry.queue, entry.score) == ("HardJob", "low", 7.5)
@@ -105,7 +105,7 @@ def test_a_jid_is_no_pattern_and_an_argument_is_no_jid(any_set, raw_redis):
 
 @pytest.mark.parametrize("version", [6, 7, 8])
 @pytest.mark.parametrize("kind", [RetrySet, DeadSet], ids=lambda kind: kind.name)
-def test_a_retry_goes_to_the_queue_and_does_not_count(config, raw_redis, kind, version):
+def test_retrying_enqueues_the_job_and_does_not_count_as_an_attempt(config, raw_redis, kind, version):
     raw_redis.zadd(kind.name, {failed_job(version): FUTURE})
     config.redis.wire_version = version
     before = config.clock.now()
@@ -121,7 +121,7 @@ def test_a_retry_goes_to_the_queue_and_does_not_count(config, raw_redis, kind, v
     assert is_now == was
 
 
-def test_a_job_that_never_failed_has_no_count_to_go_down(config, raw_redis):
+def test_retrying_a_job_that_never_failed_adds_no_retry_count(config, raw_redis):
     raw_redis.zadd("dead", {job(1): 1})
     assert only(DeadSet(config)).retry()
     assert "retry_count" not in decode(raw_redis.lindex("queue:default", 0))
@@ -136,14 +136,14 @@ def test_a_job_that_has_moved_is_left_alone(any_set, raw_redis, removed, deaths)
     assert removed == deaths == []
 
 
-def test_of_two_who_retry_only_one_does(config, raw_redis):
+def test_of_two_concurrent_retries_only_one_succeeds(config, raw_redis):
     raw_redis.zadd("retry", {failed_job(8): FUTURE})
     one, other = only(RetrySet(config)), only(RetrySet(config))
     assert [one.retry(), other.retry()] == [True, False]
     assert raw_redis.llen("queue:low") == 1
 
 
-def test_client_middleware_is_told_why_and_may_stop_the_job(config, raw_redis):
+def test_client_middleware_receives_the_reason_and_may_stop_the_job(config, raw_redis):
     reasons = []
 
     def stop_three(push, call_next):
@@ -189,7 +189,7 @@ def test_adding_a_failed_job_to_its_queue_keeps_its_count(config, raw_redis):
 
 
 @pytest.mark.parametrize("kind", [ScheduledSet, RetrySet], ids=lambda kind: kind.name)
-def test_a_killed_job_is_dead_as_it_was_and_everybody_is_told(config, raw_redis, kind, removed, deaths):
+def test_a_killed_job_is_dead_unchanged_and_all_listeners_are_notified(config, raw_redis, kind, removed, deaths):
     raw_redis.zadd(kind.name, {failed_job(7): FUTURE})
     assert only(kind(config)).kill("the customer is gone")
     stored = snapshot(raw_redis)
@@ -205,7 +205,7 @@ def test_a_dead_job_that_is_killed_again_stays_with_a_new_time(config, raw_redis
     assert snapshot(raw_redis) == {"dead": {job(1): pytest.approx(config.clock.now(), abs=5)}}
 
 
-def test_a_broken_death_handler_is_reported_and_keeps_no_other_from_being_told(config, raw_redis):
+def test_a_broken_death_handler_is_reported_and_the_others_are_called(config, raw_redis):
     reports, told = [], []
 
     def broken(payload, error):
@@ -232,7 +232,7 @@ def test_killing_cuts_the_dead_set_to_its_limits(config, raw_redis):
 # ---------------------------------------------------------------------------- delete and clear
 
 
-def test_deleting_takes_one_job(any_set, raw_redis, removed, deaths):
+def test_deleting_removes_one_job(any_set, raw_redis, removed, deaths):
     raw_redis.zadd(any_set.name, {job(1): 1, job(2): 2})
     first, _ = any_set
     assert first.delete()
@@ -242,7 +242,7 @@ def test_deleting_takes_one_job(any_set, raw_redis, removed, deaths):
     assert deaths == []
 
 
-def test_clearing_tells_of_every_job(any_set, raw_redis, removed):
+def test_clearing_emits_an_event_for_every_job(any_set, raw_redis, removed):
     raw_redis.zadd(any_set.name, {job(1): 1, job(2): 2})
     assert any_set.clear() == 2
     assert any_set.clear() == 0
@@ -255,7 +255,7 @@ def test_clearing_tells_of_every_job(any_set, raw_redis, removed):
 
 @pytest.mark.parametrize("kind", ["redis7", "valkey"])
 def test_a_full_server_is_made_room_on_by_every_action(make_server, kind):
-    """All that frees memory works when memory is what is missing, and so do pauses and signals."""
+    """Everything that frees memory works on a full server, and so do pauses and signals."""
     server, config = make_server(kind=kind), Config()
     config.redis.url = server.url
     with redis_py.Redis.from_url(server.url) as client:
@@ -327,7 +327,7 @@ def test_a_key_prefix_is_before_every_key(config, raw_redis):
     assert sorted(snapshot(raw_redis)) == ["app:dead", "app:queue:default", "app:queues"]
 
 
-def test_without_a_configuration_it_is_this_processes(config, raw_redis):
+def test_the_default_configuration_is_that_of_this_process(config, raw_redis):
     raw_redis.zadd("dead", {job(1): 1})
     previous = set_default_config(config)
     try:
@@ -367,7 +367,7 @@ def twins(count):
     return [b'{"class":"HardJob","args":[%d],"queue":"default","jid":"%s"}' % (n, b"a" * 24) for n in range(count)]
 
 
-def test_jobs_of_one_score_and_one_jid_are_told_apart(any_set, raw_redis):
+def test_jobs_with_equal_score_and_jid_are_distinguished(any_set, raw_redis):
     one, other = twins(2)
     raw_redis.zadd(any_set.name, {one: 12.5, other: 12.5})
     assert any_set.entry(f"12.5|{'a' * 24}") is None
@@ -379,7 +379,7 @@ def test_jobs_of_one_score_and_one_jid_are_told_apart(any_set, raw_redis):
 
 
 @pytest.mark.parametrize("how", ["retry_all", "enqueue_all", "kill_all", "quarantine_all", "delete_all"])
-def test_a_bulk_action_reaches_what_was_counted_when_jobs_share_a_jid(config, raw_redis, how):
+def test_a_bulk_action_applies_to_the_counted_jobs_if_jobs_share_a_jid(config, raw_redis, how):
     wanted, jobs = JobFilter(name="HardJob"), RetrySet(config)
     raw_redis.zadd("retry", {raw: n for n, raw in enumerate(twins(3))})
     assert len(jobs.count(wanted)) == 3
@@ -403,7 +403,7 @@ def through(any_set, wanted, **limits):
 
 @pytest.mark.parametrize("budget_ms", [1_000, 0])
 @pytest.mark.parametrize("wanted, found", [(JobFilter(), 600), (JobFilter(argument="7"), 1), (JobFilter(tag="x"), 0)])
-def test_a_set_is_looked_through_in_chunks(any_set, raw_redis, budget_ms, wanted, found):
+def test_a_set_is_scanned_in_chunks(any_set, raw_redis, budget_ms, wanted, found):
     raw_redis.zadd(any_set.name, {job(n): n for n in range(600)})
     chunks = through(any_set, wanted, budget_ms=budget_ms)
     assert len({entry.raw for chunk in chunks for entry in chunk.entries}) == found
@@ -411,7 +411,7 @@ def test_a_set_is_looked_through_in_chunks(any_set, raw_redis, budget_ms, wanted
     assert (len(chunks) == 1) == (budget_ms > 0)
 
 
-def test_a_look_ends_when_enough_is_found(any_set, raw_redis):
+def test_a_scan_ends_when_enough_is_found(any_set, raw_redis):
     raw_redis.zadd(any_set.name, {job(n): n for n in range(600)})
     chunks = through(any_set, JobFilter(), budget_ms=10_000, most=20)
     assert max(len(chunk.entries) for chunk in chunks) < 150
@@ -419,7 +419,7 @@ def test_a_look_ends_when_enough_is_found(any_set, raw_redis):
 
 
 @pytest.mark.parametrize("cursor", ["x", "-1", "9" * 30, "0x5", "٣"])
-def test_a_cursor_that_is_none_begins_anew(any_set, raw_redis, cursor):
+def test_an_invalid_cursor_starts_from_the_beginning(any_set, raw_redis, cursor):
     raw_redis.zadd(any_set.name, {job(1): 1})
     assert len(any_set.scan(JobFilter(), cursor).entries) == 1
 
@@ -443,7 +443,7 @@ BULK = ["retry_all", "enqueue_all", "kill_all", "quarantine_all", "delete_all"]
 
 @pytest.mark.parametrize("wanted", [JobFilter(), JobFilter(name="HardJob")], ids=["all", "filter"])
 @pytest.mark.parametrize("how", BULK)
-def test_a_bulk_action_touches_what_was_counted_and_nothing_that_came_or_changed_since(config, raw_redis, how, wanted):
+def test_a_bulk_action_applies_only_to_counted_unchanged_jobs(config, raw_redis, how, wanted):
     jobs = RetrySet(config)
     raw_redis.zadd("retry", {job(n): n for n in range(300)})
     counted = jobs.count(wanted)
@@ -456,7 +456,7 @@ def test_a_bulk_action_touches_what_was_counted_and_nothing_that_came_or_changed
 
 @pytest.mark.parametrize("wanted", [JobFilter(), JobFilter(name="HardJob")], ids=["all", "filter"])
 @pytest.mark.parametrize("how", BULK)
-def test_a_bulk_action_goes_on_in_another_process_where_its_time_was_up(config, raw_redis, how, wanted):
+def test_a_timed_out_bulk_action_resumes_in_another_process(config, raw_redis, how, wanted):
     raw_redis.zadd("retry", {job(n): n for n in range(2_500)} | {b"no job HardJob": 7})
     jobs = RetrySet(config)
     jobs.keep(jobs.count(wanted), "a")
@@ -550,7 +550,7 @@ def test_a_batch_of_nothing_but_stopped_jobs_moves_nothing(config, raw_redis):
     assert snapshot(raw_redis) == {}
 
 
-def test_all_are_killed_and_everybody_is_told(config, raw_redis, removed, deaths):
+def test_all_jobs_are_killed_and_all_listeners_are_notified(config, raw_redis, removed, deaths):
     raw_redis.zadd("retry", {job(n): n for n in range(120)} | {b"no job": 5})
     assert RetrySet(config).kill_all(JobFilter(text="args")) == 120
     assert raw_redis.zrange("retry", 0, -1) == [b"no job"]
@@ -595,7 +595,7 @@ def test_jobs_are_popped_until_none_is_left(any_set, raw_redis, removed):
 # --------------------------------------------------------------------------------------- one job
 
 
-def test_a_job_is_rescheduled_while_it_is_there(any_set, raw_redis):
+def test_a_job_is_rescheduled_only_if_it_exists(any_set, raw_redis):
     raw_redis.zadd(any_set.name, {job(1): 1})
     entry = only(any_set)
     assert entry.reschedule(FUTURE)
@@ -614,8 +614,8 @@ def test_a_job_that_failed_is_an_error(any_set, raw_redis):
 # --------------------------------------------------------------------- while everything is in motion
 
 
-def test_looking_while_threads_add_move_and_delete_raises_nothing_and_misses_nobody(any_set, raw_redis):
-    """Jobs that nobody touches are seen, whatever happens around them."""
+def test_scanning_during_concurrent_changes_raises_nothing_and_misses_no_job(any_set, raw_redis):
+    """Unchanged jobs are seen during any concurrent changes."""
     raw_redis.zadd(any_set.name, {job(n): n % 7 for n in range(1_000)})
     over = threading.Event()
 

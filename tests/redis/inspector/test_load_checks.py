@@ -30,7 +30,7 @@ def test_jobs_that_wait_for_long(redis_url, raw_redis, age, expected):
     assert severity(examined(redis_url), "waiting") == expected
 
 
-def test_what_waits_longest_is_told_first(redis_url, raw_redis):
+def test_the_longest_wait_is_reported_first(redis_url, raw_redis):
     register(raw_redis, queues=["*"])
     enqueue(raw_redis, 130)
     enqueue(raw_redis, 36_100, queue="mail", jobs=1)
@@ -41,13 +41,13 @@ def test_what_waits_longest_is_told_first(redis_url, raw_redis):
     assert finding.what == told
 
 
-def test_a_queue_that_nobody_serves_is_not_told_of_twice(redis_url, raw_redis):
+def test_an_unserved_queue_is_reported_once(redis_url, raw_redis):
     enqueue(raw_redis, 36_000)
     found = examined(redis_url)
     assert (severity(found, "waiting"), severity(found, "unserved")) == ("ok", "error")
 
 
-def test_threads_that_are_all_taken_while_jobs_wait(redis_url, raw_redis):
+def test_all_threads_busy_while_jobs_wait(redis_url, raw_redis):
     register(raw_redis, concurrency=1, busy=1)
     assert severity(examined(redis_url), "saturation") == "none"
     enqueue(raw_redis, 300)
@@ -68,7 +68,7 @@ def test_jobs_that_run_for_hours(redis_url, raw_redis):
     assert finding.fix.startswith(f"offsider dump {OURS} logs")
 
 
-def test_seconds_are_told_as_such():
+def test_seconds_are_formatted():
     assert load_checks._span(42.5) == "42 seconds"
 
 
@@ -77,7 +77,7 @@ def test_every_check_is_among_the_checks():
     assert {check.__name__ for check in LOAD_CHECKS} == named
 
 
-def test_a_quarantine_that_fills_the_server_is_told(redis_url, raw_redis, monkeypatch):
+def test_a_quarantine_that_fills_the_server_is_reported(redis_url, raw_redis, monkeypatch):
     assert "quarantine" not in examined(redis_url)
     monkeypatch.setattr(load_checks, "MANY_ASIDE", 2)
     raw_redis.zadd("offsider:quarantine", {"a": 1, "b": 2})

@@ -85,13 +85,13 @@ def test_a_preview_counts_everything_and_changes_nothing(config, filled, raw_red
     assert (snapshot(raw_redis), snapshot(bulk)) == before
 
 
-def test_a_run_does_what_the_preview_said(config, filled, raw_redis, bulk):
+def test_a_run_matches_its_preview(config, filled, raw_redis, bulk):
     scores = {number: score for (_, number, _), score in in_set(raw_redis, "schedule").items()}
     report = Migration(config).run()
     assert moves(report) == EXPECTED
     assert report.undeclared == {"Ruby::HardJob": 300}
     assert every_job(raw_redis, bulk) == filled
-    # Oldest first out, behind what was there, and each job names the queue that it is in.
+    # Oldest first out, behind the existing jobs, and each job names its current queue.
     assert in_queue(raw_redis, "urgent") == [
         ("shop.mail", 2_000), *(("shop.mail" if n % 5 == 0 else "mail", n) for n in range(1_000) if n % 5 in (0, 4))
     ]  # fmt: skip
@@ -126,7 +126,7 @@ def test_queues_and_classes_can_be_chosen(config, filled):
     assert {way.job_name for way in report.relocations} == {"mail", "shop.mail"}
 
 
-def test_a_limit_ends_it_and_the_next_goes_on(config, filled, raw_redis, bulk):
+def test_a_limit_stops_the_run_and_the_next_one_resumes(config, filled, raw_redis, bulk):
     first = Migration(config, limit=150).run()
     assert (first.moved, first.complete) == (150, False)
     assert every_job(raw_redis, bulk) == filled
@@ -136,7 +136,7 @@ def test_a_limit_ends_it_and_the_next_goes_on(config, filled, raw_redis, bulk):
     assert every_job(raw_redis, bulk) == filled
 
 
-def test_it_stops_when_it_is_told_to(config, filled, raw_redis, bulk):
+def test_a_run_stops_on_request(config, filled, raw_redis, bulk):
     migration = Migration(config)
     report = migration.run(progress=lambda _: migration.stop())
     assert not report.complete
@@ -159,7 +159,7 @@ def hold(client, raws):
     client.lpush("offsider:limits:jobs:A", *raws)
 
 
-def test_held_jobs_are_sent_elsewhere_when_they_go_on(config, raw_redis, bulk):
+def test_held_jobs_are_routed_when_they_resume(config, raw_redis, bulk):
     names = ["shop.mail", "shop.report", "Ruby::HardJob"]
     hold(raw_redis, [raw_job(names[n % 3], n) for n in range(900)])
     before = every_job(raw_redis, bulk)
@@ -177,14 +177,14 @@ def test_held_jobs_are_sent_elsewhere_when_they_go_on(config, raw_redis, bulk):
     assert in_queue(bulk, "slow") == [("shop.report", n) for n in range(1, 900, 3)]
 
 
-def test_held_jobs_of_a_renamed_queue_go_to_the_new_one(config, raw_redis):
+def test_held_jobs_of_a_renamed_queue_move_to_the_new_one(config, raw_redis):
     hold(raw_redis, [raw_job("Ruby::HardJob", n, ("old", "other")[n % 2]) for n in range(6)])
     assert Migration(config, renames={"old": "new"}).run().moved == 3
     held = [json.loads(raw)["queue"] for raw in reversed(raw_redis.lrange("offsider:limits:jobs:A", 0, -1))]
     assert held == ["new", "other"] * 3
 
 
-def test_progress_is_told_page_by_page(config, filled):
+def test_progress_is_reported_page_by_page(config, filled):
     seen: list[int] = []
     Migration(config).preview(progress=lambda report: seen.append(report.looked_at))
     assert seen == sorted(seen)
@@ -224,7 +224,7 @@ def test_a_job_that_was_stored_before_the_crash_is_stored_once(config, raw_redis
     assert in_queue(bulk, "slow") == [("shop.report", 1), ("shop.report", 2)]
 
 
-def test_a_job_that_comes_back_and_leaves_again_is_stored_again(config, raw_redis, bulk):
+def test_a_job_that_returns_and_leaves_again_is_stored_again(config, raw_redis, bulk):
     push(raw_redis, "old", [raw_job("shop.report", 0)])
     for _ in range(3):
         assert Migration(config).run().moved == 1
@@ -246,7 +246,7 @@ def test_a_list_of_an_earlier_revision_arrives(config, raw_redis, bulk):
     assert in_transit(raw_redis) == 0
 
 
-def test_a_server_that_fails_in_the_middle_gets_no_further_jobs(config, raw_redis, bulk, monkeypatch):
+def test_a_server_that_fails_midway_gets_no_more_jobs(config, raw_redis, bulk, monkeypatch):
     push(raw_redis, "old", [raw_job("shop.report", n) for n in range(250)])
     raw_redis.zadd("retry", {raw_job("shop.report", 900): 5})
 
@@ -341,14 +341,14 @@ def test_jobs_that_an_earlier_migration_left_wait_for_their_server(redis_url, ra
     assert (report.finished, report.on_their_way, report.moved) == (0, 1, 1)
 
 
-def test_chosen_queues_that_nobody_knows_are_told(config, filled, raw_redis):
+def test_unknown_selected_queues_are_reported(config, filled, raw_redis):
     raw_redis.zadd("schedule", {raw_job("shop.mail", 9_000, "planned"): 2e9})
     assert Migration(config, from_queues=["old", "odl", "planned"]).preview().unknown_queues == ["odl"]
     assert Migration(config, from_queues=["old"], queues=False).preview().unknown_queues == []
     assert Migration(config, renames={"odl": "new"}).run().unknown_queues == ["odl"]
 
 
-def test_a_place_that_takes_no_jobs_keeps_them_where_they_are(raw_redis, redis_url):
+def test_an_unusable_destination_leaves_jobs_in_place(raw_redis, redis_url):
     config = Config()
     config.redis.url = redis_url
     config.routing.rules = [["*", "broken"]]
@@ -360,7 +360,7 @@ def test_a_place_that_takes_no_jobs_keeps_them_where_they_are(raw_redis, redis_u
     assert raw_redis.llen("queue:old") == 500
 
 
-def test_jobs_that_workers_take_meanwhile_are_theirs(config, raw_redis, bulk, monkeypatch):
+def test_jobs_claimed_during_the_run_stay_with_their_workers(config, raw_redis, bulk, monkeypatch):
     push(raw_redis, "old", [raw_job("shop.rest", n) for n in range(1_000)])
     raw_redis.zadd("retry", {raw_job("shop.rest", 2_000 + n): n for n in range(300)})
     taken: list[bytes] = []
@@ -390,7 +390,7 @@ def test_two_migrations_at_once_lose_and_double_no_job(redis_url, raw_redis, bul
     assert (raw_redis.llen("queue:old"), bulk.llen("queue:slow"), in_transit(raw_redis)) == (1_000, 1_000, 0)
 
 
-def test_listeners_hear_of_each_job_before_and_after(config, raw_redis, bulk):
+def test_listeners_are_called_before_and_after_each_job(config, raw_redis, bulk):
     push(raw_redis, "old", [raw_job("shop.report", 0), raw_job("shop.rest", 1)])
     heard: list[object] = []
 
@@ -418,7 +418,7 @@ def test_listeners_hear_of_each_job_before_and_after(config, raw_redis, bulk):
     assert json.loads(bulk.lindex("queue:slow", 0))["note"] == "seen"
 
 
-def test_a_relocation_tells_its_way():
+def test_a_relocation_has_its_source_and_destination():
     way = Relocation("A", "queue", "main", "old", "bulk", "new")
     assert (way.from_server, way.to_queue) == ("main", "new")
 

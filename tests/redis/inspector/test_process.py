@@ -48,7 +48,7 @@ def register(raw_redis):
     return register
 
 
-def test_a_process_is_what_it_wrote_of_itself(config, register):
+def test_a_process_is_read_from_its_heartbeat(config, register):
     register()
     [process] = ProcessSet(config)
     assert process == ProcessSet(config).find(OURS)
@@ -84,7 +84,7 @@ def test_coroutines_beside_the_threads_count_as_concurrency(config, register):
     assert (process.concurrency, process.busy) == (60, 55)
 
 
-def test_they_come_by_identity_and_the_dead_are_left_out(config, register, raw_redis):
+def test_processes_are_sorted_by_identity_and_dead_ones_are_omitted(config, register, raw_redis):
     register("b:2:x")
     register("a:1:x")
     raw_redis.sadd("processes", "dead:3:x")
@@ -93,7 +93,7 @@ def test_they_come_by_identity_and_the_dead_are_left_out(config, register, raw_r
     assert ProcessSet(config).find("dead:3:x") is None
 
 
-def test_a_ruby_process_of_version_8_tells_all_by_its_capsules(config, register):
+def test_a_ruby_process_of_version_8_is_read_from_its_capsules(config, register):
     capsules = {
         "default": {"concurrency": 5, "mode": "strict", "weights": {"high": 0, "low": 0}},
         "one": {"concurrency": 1, "mode": "strict", "weights": {"low": 0, "slow": 0}},
@@ -116,7 +116,7 @@ def test_a_ruby_process_of_version_8_tells_all_by_its_capsules(config, register)
         '{"concurrency":1e999,"queues":{"a":1},"labels":[1,"x"],"pid":null,"hostname":null}',
     ],
 )
-def test_whatever_others_wrote_hides_nobody(config, register, info):
+def test_invalid_data_of_others_hides_no_process(config, register, info):
     register(info=info, concurrency="nan", busy="?", rss="nan", beat="")
     [process] = ProcessSet(config)
     assert (process.identity, process.hostname) == (OURS, "web-1")
@@ -143,7 +143,7 @@ def test_a_worker_inside_another_program_is_left_alone(config, register, raw_red
     assert not raw_redis.exists(f"{OURS}-signals")
 
 
-def test_without_a_configuration_it_is_this_processes(config, register):
+def test_the_default_configuration_is_that_of_this_process(config, register):
     register()
     previous = set_default_config(config)
     try:

@@ -8,7 +8,7 @@ from offsider.inspector.doctor.finding import Severity
 from tests.redis.inspector.examined import OURS, RUBYS, examined, push, register, severity, troubles
 
 
-def test_workers_that_serve_what_waits_are_well(redis_url, raw_redis):
+def test_workers_that_serve_all_waiting_queues_pass(redis_url, raw_redis):
     register(raw_redis, knows=["A"])
     push(raw_redis, "A", "A")
     found = examined(redis_url)
@@ -21,7 +21,7 @@ def test_no_worker_at_all(redis_url):
     assert (finding.severity, finding.what) == (Severity.WARN, "no worker is registered")
 
 
-def test_a_queue_that_nobody_serves(redis_url, raw_redis):
+def test_an_unserved_queue(redis_url, raw_redis):
     register(raw_redis, knows=["A"])
     push(raw_redis, "A", "A", queue="mail")
     finding = examined(redis_url)["unserved"]
@@ -66,7 +66,7 @@ def test_a_worker_that_has_not_beaten_for_long(redis_url, raw_redis):
     assert "its last heartbeat is that old" in finding.what
 
 
-def test_a_worker_that_does_not_tell_its_time_is_left_alone(redis_url, raw_redis):
+def test_a_worker_without_a_reported_time_is_ignored(redis_url, raw_redis):
     register(raw_redis, beat="")
     assert severity(examined(redis_url), "beats") == "none"
 
@@ -91,7 +91,7 @@ def test_a_worker_that_cannot_interrupt_its_threads(redis_url, raw_redis):
     assert "CPython 3.13" in finding.fix
 
 
-def test_a_ruby_process_that_cannot_read_what_is_written(redis_url, raw_redis):
+def test_a_ruby_process_too_old_for_the_wire_format(redis_url, raw_redis):
     register(raw_redis, knows=["A"], version="1.0.0")
     register(raw_redis, RUBYS, version="")
     finding = examined(redis_url)["wire version"]
@@ -101,7 +101,7 @@ def test_a_ruby_process_that_cannot_read_what_is_written(redis_url, raw_redis):
     assert severity(examined(redis_url, wire_version=6), "wire version") == "none"
 
 
-def test_ruby_processes_that_are_all_newer_than_what_is_written(redis_url, raw_redis):
+def test_ruby_processes_all_newer_than_the_wire_format(redis_url, raw_redis):
     register(raw_redis, RUBYS, version="8.1.7")
     register(raw_redis, RUBYS + "2", version="8.0.0")
     finding = examined(redis_url, wire_version=7)["wire version"]

@@ -18,7 +18,7 @@ def quarantine(config):
 
 
 @pytest.mark.parametrize("kind", [ScheduledSet, RetrySet, DeadSet], ids=lambda kind: kind.name)
-def test_a_set_is_what_it_was_after_all_came_back(config, raw_redis, quarantine, removed, kind):
+def test_restoring_all_jobs_restores_the_set_exactly(config, raw_redis, quarantine, removed, kind):
     raw_redis.zadd(kind.name, {job(n): n + 0.5 for n in range(120)})
     before = snapshot(raw_redis)
     assert kind(config).quarantine_all(JobFilter(text='"args":[1')) == 31
@@ -41,7 +41,7 @@ def test_a_queue_has_its_jobs_back_at_its_tail(config, raw_redis, quarantine, re
     assert [record.args for record in low][:3] == [[0], [2], [4]]
 
 
-def test_a_job_there_says_what_it_is_and_how_long_it_is_kept(config, raw_redis, quarantine):
+def test_a_quarantined_job_has_its_origin_and_expiry(config, raw_redis, quarantine):
     config.worker.quarantine_days = 7
     raw_redis.zadd("retry", {job(1): 12.5})
     (entry,) = RetrySet(config)
@@ -55,7 +55,7 @@ def test_a_job_there_says_what_it_is_and_how_long_it_is_kept(config, raw_redis, 
     assert kept.until == pytest.approx(config.clock.now() + 7 * DAY, abs=5)
 
 
-def test_what_left_the_quarantine_is_neither_restored_nor_deleted(raw_redis, quarantine):
+def test_a_job_no_longer_in_quarantine_is_neither_restored_nor_deleted(raw_redis, quarantine):
     assert not quarantine.restore("nobody")
     assert not quarantine.delete("nobody")
     assert quarantine.find("nobody") is None
@@ -82,7 +82,7 @@ def test_all_are_deleted_in_pages(config, raw_redis, quarantine):
     assert snapshot(raw_redis) == {}
 
 
-def test_bytes_that_are_no_job_come_back_unchanged(config, raw_redis, quarantine):
+def test_bytes_that_are_not_a_job_are_restored_unchanged(config, raw_redis, quarantine):
     raw_redis.zadd("dead", {b"\xff\nno job": 5})
     assert DeadSet(config).quarantine_all() == 1
     (kept,) = quarantine
@@ -102,7 +102,7 @@ def test_a_key_prefix_is_before_every_key(config, raw_redis):
     assert sorted(snapshot(raw_redis)) == ["app:queue:low", "app:queues", "app:retry"]
 
 
-def test_without_a_configuration_it_is_this_processes(config, raw_redis):
+def test_the_default_configuration_is_that_of_this_process(config, raw_redis):
     raw_redis.zadd("dead", {job(1): 1})
     DeadSet(config).quarantine_all()
     previous = set_default_config(config)

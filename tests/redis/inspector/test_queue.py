@@ -28,7 +28,7 @@ def stock(raw_redis):
     raw_redis.lpush("queue:default", *map(job, range(120)))
 
 
-def test_iterating_gives_the_job_that_runs_next_first(queue, stock):
+def test_iteration_starts_with_the_next_job(queue, stock):
     assert len(queue) == 120
     assert [record.args for record in queue] == [[n] for n in range(120)]
 
@@ -56,7 +56,7 @@ def test_deleting_while_looking_misses_no_job(queue, stock, raw_redis, removed):
     assert {(event.where, event.how) for event in removed} == {("queue:default", "delete")}
 
 
-def test_jobs_that_are_pushed_or_taken_while_looking_come_in_no_ones_way(queue, stock, raw_redis):
+def test_concurrent_pushes_and_claims_do_not_disturb_a_scan(queue, stock, raw_redis):
     seen = []
     for record in queue:
         seen.append(record.args[0])
@@ -78,7 +78,7 @@ def test_a_job_is_found_by_its_jid(queue, stock):
     assert queue.find_job("0" * 23) is None
 
 
-def test_deleting_takes_one_job_and_only_while_it_is_there(queue, raw_redis, removed):
+def test_deleting_removes_one_job_only_if_it_exists(queue, raw_redis, removed):
     raw_redis.lpush("queue:default", job(1), job(1), job(2))
     first, *_ = queue
     assert queue.delete(first)
@@ -97,7 +97,7 @@ def test_clearing_a_queue_leaves_nothing_of_it(queue, stock, raw_redis, removed)
     assert {(event.where, event.how) for event in removed} == {("queue:default", "clear")}
 
 
-def test_pausing_is_what_sidekiq_pro_calls_so(queue, raw_redis):
+def test_pausing_is_compatible_with_sidekiq_pro(queue, raw_redis):
     assert not queue.paused
     queue.pause()
     assert queue.paused
@@ -115,7 +115,7 @@ def test_the_latency_is_the_wait_of_the_job_that_runs_next(config, raw_redis, ve
     found = low.find_job(JID)
     assert found is not None
     assert low.delete(found)
-    assert low.latency_seconds == 0  # of a job that does not tell
+    assert low.latency_seconds == 0  # of a job without a queue
 
 
 def test_bytes_that_are_no_job_are_shown_and_deleted_like_others(queue, raw_redis):
@@ -138,7 +138,7 @@ def test_a_key_prefix_is_before_every_key(config, raw_redis):
     assert low.clear() == 1
 
 
-def test_without_a_configuration_it_is_this_processes(config, raw_redis):
+def test_the_default_configuration_is_that_of_this_process(config, raw_redis):
     raw_redis.lpush("queue:default", job(1))
     raw_redis.sadd("queues", "default")
     previous = set_default_config(config)
@@ -149,7 +149,7 @@ def test_without_a_configuration_it_is_this_processes(config, raw_redis):
         set_default_config(previous)
 
 
-def test_whoever_looks_or_pushes_shares_one_pool(config, monkeypatch):
+def test_readers_and_clients_share_one_pool(config, monkeypatch):
     made = []
     make = Installation.make_redis
     monkeypatch.setattr(Installation, "make_redis", lambda self, size: made.append(make(self, size)) or made[-1])
@@ -165,7 +165,7 @@ def test_whoever_looks_or_pushes_shares_one_pool(config, monkeypatch):
 # ---------------------------------------------------------------------------- pages, places, chunks
 
 
-def test_pages_begin_at_either_end_and_say_where_a_job_is(queue, stock):
+def test_pages_start_at_either_end_and_include_positions(queue, stock):
     assert [(record.args, record.position) for record in queue.page(5, 2)] == [([5], 5), ([6], 6)]
     assert [(record.args, record.position) for record in queue.page(5, 2, newest_first=True)] == [
         ([114], 114),
@@ -175,7 +175,7 @@ def test_pages_begin_at_either_end_and_say_where_a_job_is(queue, stock):
     assert all(record.position == record.args[0] for record in queue)
 
 
-def test_a_job_that_does_not_say_is_of_the_queue_where_it_was_found(config, raw_redis):
+def test_a_job_without_a_queue_belongs_to_the_queue_that_contains_it(config, raw_redis):
     raw_redis.lpush("queue:low", b'{"class":"X","args":[]}')
     oldest = Queue("low", config).oldest
     assert oldest is not None
@@ -201,7 +201,7 @@ def test_several_queues_are_paused_at_once(config, raw_redis):
     assert snapshot(raw_redis) == {}
 
 
-def test_a_job_is_deleted_from_its_place_although_others_were_taken(queue, stock, raw_redis, removed):
+def test_a_job_is_deleted_even_if_its_position_shifted(queue, stock, raw_redis, removed):
     record = queue.page(100, 1)[0]
     raw_redis.rpop("queue:default", 50)
     raw_redis.lpush("queue:default", job(500))
@@ -211,7 +211,7 @@ def test_a_job_is_deleted_from_its_place_although_others_were_taken(queue, stock
     assert len(queue) == 70
 
 
-def test_a_job_that_is_far_from_its_place_is_found_all_the_same(queue, raw_redis):
+def test_a_job_far_from_its_old_position_is_found(queue, raw_redis):
     raw_redis.lpush("queue:default", *map(job, range(4_000)))
     first, second, third = queue.page(3_000, 3)
     raw_redis.rpop("queue:default", 2_000)
@@ -232,7 +232,7 @@ def through(queue, wanted, **limits):
 
 @pytest.mark.parametrize("limits", [{"budget_ms": 1_000}, {"budget_ms": 0}, {"budget_ms": 1_000, "most": 7}], ids=str)
 @pytest.mark.parametrize("wanted, found", [(JobFilter(), 120), (JobFilter(argument="7"), 1), (JobFilter(tag="x"), 0)])
-def test_a_queue_is_looked_through_in_chunks(queue, stock, limits, wanted, found):
+def test_a_queue_is_scanned_in_chunks(queue, stock, limits, wanted, found):
     chunks = through(queue, wanted, **limits)
     records = [record for chunk in chunks for record in chunk.entries]
     assert [record.position for record in records] == [record.args[0] for record in records]
@@ -253,7 +253,7 @@ def test_a_count_is_exact_also_in_parts(queue, stock, wanted, found):
 
 
 @pytest.mark.parametrize("how", ["delete_matching", "quarantine_matching"])
-def test_a_bulk_action_touches_what_was_counted_and_nothing_that_came_since(queue, stock, raw_redis, how):
+def test_a_bulk_action_applies_only_to_counted_jobs(queue, stock, raw_redis, how):
     counted = queue.count(JobFilter(name="HardJob"))
     raw_redis.rpop("queue:default", 22)  # workers took them
     raw_redis.lpush("queue:default", job(500), job(501))
@@ -262,7 +262,7 @@ def test_a_bulk_action_touches_what_was_counted_and_nothing_that_came_since(queu
     assert [record.args[0] for record in queue] == [500, 501]
 
 
-def test_a_bulk_action_goes_on_in_another_process_where_its_time_was_up(queue, raw_redis):
+def test_a_timed_out_bulk_action_resumes_in_another_process(queue, raw_redis):
     raw_redis.lpush("queue:default", *map(job, range(5_000)))
     queue.keep(queue.count(), "a")
     parts = 0
@@ -290,7 +290,7 @@ def test_an_empty_queue_is_forgotten_and_one_with_a_job_is_not(queue, stock, raw
     assert not queue.exists
 
 
-def test_a_job_is_found_by_its_jid_behind_many_whose_arguments_hold_it(queue, raw_redis):
+def test_a_job_is_found_by_its_jid_after_many_with_the_jid_in_their_arguments(queue, raw_redis):
     raw_redis.lpush(
         "queue:default", b'{"class":"X","args":["%s"]}' % JID.encode(), *map(job, range(100)), failed_job(8)
     )
@@ -311,7 +311,7 @@ def test_every_job_of_a_class_is_deleted(queue, stock, raw_redis, removed):
 
 
 @pytest.mark.parametrize("every", [1, 2, 3, 50])
-def test_what_fits_is_deleted_and_the_others_keep_their_order(queue, raw_redis, every):
+def test_matching_jobs_are_deleted_and_the_others_keep_their_order(queue, raw_redis, every):
     raw_redis.lpush("queue:default", *map(job, range(5_000)))
     wanted = JobFilter(text='"args":[7') if every == 50 else JobFilter()
     if every in (2, 3):
@@ -325,7 +325,7 @@ def test_what_fits_is_deleted_and_the_others_keep_their_order(queue, raw_redis, 
     assert raw_redis.lrange("queue:default", 0, -1) == expected
 
 
-def test_workers_that_take_jobs_meanwhile_come_in_no_ones_way(queue, config, raw_redis):
+def test_concurrent_workers_do_not_disturb_a_bulk_delete(queue, config, raw_redis):
     raw_redis.lpush("queue:default", *map(job, range(5_000)))
     config.on("job_removed", lambda event: raw_redis.rpop("queue:default", 2))
     deleted = queue.delete_matching(JobFilter(text='"args":[1'))
@@ -362,8 +362,8 @@ def test_callers_are_counted_in_a_short_queue_and_sampled_in_a_long_one(queue, r
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_iterating_while_threads_push_take_and_delete_raises_nothing_and_misses_nobody(queue, config, raw_redis, seed):
-    """Jobs that nobody touches are seen, whatever happens around them."""
+def test_iterating_during_concurrent_changes_raises_nothing_and_misses_no_job(queue, config, raw_redis, seed):
+    """Unchanged jobs are seen during any concurrent changes."""
     raw_redis.lpush("queue:default", *map(job, range(1_000)))
     chance, over = random.Random(seed), threading.Event()
 

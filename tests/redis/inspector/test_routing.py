@@ -1,4 +1,4 @@
-"""Who routes by which rules is told, whoever runs or pushes."""
+"""The routing rules in use by all workers and clients."""
 
 import pytest
 
@@ -25,7 +25,7 @@ def push_from(config, *shown):
         )
 
 
-def test_nobody_routes_on_an_empty_server(redis_url):
+def test_an_empty_server_has_no_rules_in_use(redis_url):
     assert rules_in_use(config_for(redis_url)) == []
 
 
@@ -36,7 +36,7 @@ def test_workers_and_clients_of_the_same_rules_agree(redis_url, raw_redis):
     assert rules_in_use(config) == [RulesInUse("abc", ["gunicorn on web-1", "worker on web-1"])]
 
 
-def test_most_users_come_first_and_rubys_processes_are_left_out(redis_url, raw_redis):
+def test_rules_with_most_users_are_first_and_ruby_processes_are_omitted(redis_url, raw_redis):
     config = config_for(redis_url)
     register(raw_redis, RUBYS)
     register(raw_redis, OURS, knows=["A"])

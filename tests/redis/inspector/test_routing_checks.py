@@ -1,4 +1,4 @@
-"""Different routing rules on one server are found, with whom to look at."""
+"""Different routing rules on one server are found, with the processes that use them."""
 
 from offsider.inspector.doctor.finding import Severity
 from offsider.storage.clients import SeenClient, note_command

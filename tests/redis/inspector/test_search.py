@@ -1,4 +1,4 @@
-"""One search over running jobs, sets and queues, in chunks that say how far they came."""
+"""One search over running jobs, sets and queues, in chunks that report their progress."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ PLACES = ["busy", "retry", "schedule", "dead", "queue:a|b", "queue:low", "held:o
 
 
 @pytest.mark.parametrize("budget_ms", [1_000, 0])
-def test_every_place_is_looked_through_in_its_order(config, everywhere, budget_ms):
+def test_every_place_is_searched_in_order(config, everywhere, budget_ms):
     chunks = through(WANTED, config, budget_ms=budget_ms)
     found = [one for chunk in chunks for one in chunk.entries]
     assert [one.where for one in found] == PLACES
@@ -64,7 +64,7 @@ def test_the_key_leads_back_to_the_job(config, everywhere):
     assert record.jid == jid
 
 
-def test_a_search_that_has_found_enough_goes_on_later(config, everywhere):
+def test_a_search_that_has_found_enough_can_resume(config, everywhere):
     first, *others = through('"args":[', config, most=30)
     assert 30 <= len(first.entries) <= 60
     found = [one for chunk in (first, *others) for one in chunk.entries]
@@ -72,20 +72,20 @@ def test_a_search_that_has_found_enough_goes_on_later(config, everywhere):
     assert all(len(chunk.entries) <= 60 for chunk in others)
 
 
-def test_a_queue_that_is_gone_meanwhile_is_passed_over(config, everywhere, raw_redis):
+def test_a_queue_deleted_during_the_search_is_skipped(config, everywhere, raw_redis):
     raw_redis.srem("queues", "a|b")
     found = search_everywhere(WANTED, "queue:a|b|3", 1_000, config)
     assert [one.where for one in found.entries] == ["queue:low", "held:offsider:a", "held:offsider:b"]
 
 
-def test_a_list_of_an_extension_that_is_gone_meanwhile_is_passed_over(config, everywhere, raw_redis):
+def test_an_extension_list_deleted_during_the_search_is_skipped(config, everywhere, raw_redis):
     raw_redis.delete("offsider:a")
     found = search_everywhere(WANTED, "held:offsider:a|3", 1_000, config)
     assert [one.where for one in found.entries] == ["held:offsider:b"]
 
 
 @pytest.mark.parametrize("cursor", ["x", "|", "retry", "busy|x", "nowhere|5"])
-def test_a_cursor_that_is_none_begins_anew(config, everywhere, cursor):
+def test_an_invalid_cursor_starts_from_the_beginning(config, everywhere, cursor):
     found = search_everywhere(WANTED, cursor, 1_000, config)
     assert [one.where for one in found.entries] == PLACES
 
@@ -98,7 +98,7 @@ def test_nothing_is_found_by_no_text_and_nothing_where_nothing_is(config, everyw
     assert (empty.entries, empty.scanned, empty.total, empty.cursor) == ([], 0, 0, "")
 
 
-def test_without_a_configuration_it_is_this_processes(config, everywhere):
+def test_the_default_configuration_is_that_of_this_process(config, everywhere):
     previous = set_default_config(config)
     try:
         assert len(search_everywhere(WANTED, budget_ms=1_000).entries) == 8

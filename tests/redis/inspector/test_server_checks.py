@@ -30,7 +30,7 @@ def test_a_server_that_is_too_old():
     assert "redis 6.2.1 is too old" in finding.what
 
 
-def test_a_server_that_throws_jobs_away_when_it_is_full(make_server):
+def test_a_server_that_evicts_jobs_when_full(make_server):
     server = make_server(maxmemory="100mb", maxmemory_policy="allkeys-lru")
     finding = examined(server.url)["eviction"]
     assert finding.severity is Severity.ERROR
@@ -145,7 +145,7 @@ def test_a_cluster_is_shown_with_tag_slot_and_primary(cluster):
     assert "role" not in found
 
 
-def test_a_user_who_may_not_ask_is_told_so(raw_redis, redis_url):
+def test_missing_permissions_are_reported(raw_redis, redis_url):
     raw_redis.execute_command("ACL", "SETUSER", "shy", "on", ">secret", "~*", "+@all", "-info", "-config")
     try:
         found = examined(redis_url, username="shy", password="secret")
@@ -179,7 +179,7 @@ def test_a_user_without_scripts(make_server):
     assert "does not run Lua scripts for this user" in finding.what
 
 
-def test_every_finding_that_is_not_well_tells_the_way_out(make_server):
+def test_every_finding_that_is_not_ok_has_a_next_step(make_server):
     server = make_server(persist=False, maxmemory="100mb", maxmemory_policy="allkeys-lru", min_replicas_to_write="1")
     for finding in examined(server.url).values():
         assert bool(finding.severity) == bool(finding.why) == bool(finding.fix)

@@ -9,7 +9,7 @@ from offsider.config.default import set_default_config
 from offsider.inspector import ServerInfo
 
 
-def test_a_server_tells_what_it_is_and_how_it_does(config, redis_url, raw_redis):
+def test_server_info_has_kind_version_and_load(config, redis_url, raw_redis):
     info = ServerInfo.read(config)
     valkey = "valkey_version" in raw_redis.info("server")
     assert info.store == ("valkey" if valkey else "redis")
@@ -30,14 +30,14 @@ def test_a_server_tells_what_it_is_and_how_it_does(config, redis_url, raw_redis)
 @pytest.mark.parametrize(
     "aof, save, shown", [("yes", "", "aof"), ("no", "3600 1", "rdb"), ("yes", "3600 1", "aof, rdb"), ("no", "", "none")]
 )
-def test_it_tells_what_is_written_to_disk(make_server, aof, save, shown):
+def test_server_info_has_the_persistence_settings(make_server, aof, save, shown):
     server = make_server(appendonly=aof, save=save or '""', persist=False)
     config = Config()
     config.redis.url = server.url
     assert ServerInfo.read(config).persistence == shown
 
 
-def test_what_the_user_may_not_ask_is_unknown(config, raw_redis):
+def test_values_without_permission_are_unknown(config, raw_redis):
     raw_redis.execute_command("ACL", "SETUSER", "looker", "on", ">secret", "~*", "+@all", "-info", "-config")
     try:
         config.redis.username, config.redis.password = "looker", "secret"
@@ -48,7 +48,7 @@ def test_what_the_user_may_not_ask_is_unknown(config, raw_redis):
     assert info.uptime_days is info.used_memory_bytes is info.connected_clients is None
 
 
-def test_without_a_configuration_it_is_this_processes(config):
+def test_the_default_configuration_is_that_of_this_process(config):
     previous = set_default_config(config)
     try:
         assert ServerInfo.read().role == "master"

@@ -1,4 +1,4 @@
-"""Whether jobs keep what was promised of them."""
+"""Whether jobs meet their targets."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def ran(config):
     return ran
 
 
-def test_each_class_is_told_with_what_it_says_of_itself(config, ran):
+def test_each_class_is_listed_with_its_characteristics(config, ran):
     ran("Mail", 100, 2, 95, urgency="high", feature_category="post", shard="urgent")
     ran("Mail", 100, 0, 100, ago=2 * 3600, urgency="high", feature_category="post", shard="urgent")
     ran("Report", 10, 0, 10, urgency="throttled", boundary="cpu")
@@ -42,7 +42,7 @@ def test_each_class_is_told_with_what_it_says_of_itself(config, ran):
     assert (levels.objective, levels.budget_window) == (0.995, "3d")
 
 
-def test_a_window_without_runs_is_there_too(config, ran):
+def test_a_window_without_runs_is_included(config, ran):
     ran("Mail", 5, 0, 5, ago=20 * 3600)
     [mail] = ServiceLevels.read(config).classes
     assert mail.scores == {"1h": Score(), "6h": Score(), "3d": Score(5)}
@@ -67,7 +67,7 @@ def test_an_empty_report_emits_nothing(config):
     assert (levels.classes, levels.total["3d"], levels.by("shard")) == ([], Score(), {})
 
 
-def test_classes_that_compute_for_more_than_a_third_of_their_time_should_say_so():
+def test_cpu_bound_classes_without_the_declaration_are_reported():
     def series(name: str, run: float, cpu: float, **labels: str) -> Series:
         return Series({"class": name, **labels}, run_seconds=run, cpu_seconds=cpu)
 

@@ -86,13 +86,13 @@ def test_utilization_is_execution_time_over_the_time_of_threads(config, register
     assert urgent.total == Load(1299.0, 2199.0)
 
 
-def test_a_shard_that_has_just_lost_its_last_process_is_still_told_of(config, work):
+def test_a_shard_is_still_listed_after_losing_its_last_process(config, work):
     work("gone", 30.0, 100.0)
     gone = shards(config)["gone"]
     assert (gone.processes, gone.used_now, gone.used_ten_minutes) == (0, None, 0.3)
 
 
-def test_waiting_is_measured_by_what_the_most_urgent_class_of_a_queue_promises(config, register, wait, work):
+def test_latency_is_measured_against_the_most_urgent_class_of_a_queue(config, register, wait, work):
     work("", 0, 1, series=(ran("mixed", "low"), ran("mixed", "high"), ran("slow", "throttled"), ran("plain", "low")))
     register(1, "all", ["mixed", "slow", "plain", "unknown"])
     for queue, seconds in (("mixed", 15), ("slow", 9000), ("plain", 30), ("unknown", 60)):
@@ -101,7 +101,7 @@ def test_waiting_is_measured_by_what_the_most_urgent_class_of_a_queue_promises(c
     assert (shard.latest_queue, shard.pressure) == ("mixed", 1.5)
 
 
-def test_jobs_that_may_wait_press_nobody(config, register, wait, work, raw_redis):
+def test_throttled_jobs_cause_no_pressure(config, register, wait, work, raw_redis):
     work("", 0, 1, series=(ran("slow", "throttled"),))
     register(1, "all", ["slow", "held", "empty"])
     wait("slow", 9000)
@@ -156,7 +156,7 @@ def test_a_shard_may_have_bounds_of_its_own(config, register, work, tmp_path):
     Installation.of(configured).close()
 
 
-def test_a_shard_whose_jobs_may_wait_for_ever_comes_back_too(config, register, wait, work):
+def test_a_shard_with_throttled_jobs_also_scales_up_again(config, register, wait, work):
     config.slo.min_replicas = 0
     work("slow", 0.0, 1.0, series=(ran("slow", "throttled"),))
     register(1, "slow", ["slow"])
@@ -165,7 +165,7 @@ def test_a_shard_whose_jobs_may_wait_for_ever_comes_back_too(config, register, w
     assert shards(config)["slow"].desired == 1
 
 
-def test_labels_that_nobody_declares_promise_what_low_does(config):
+def test_undeclared_labels_have_the_targets_of_low_urgency(config):
     targets = QueueTargets(config.slo, [Series({"queue": "q", "urgency": "odd"}), Series({})])
     assert (targets.of("q"), targets.of("")) == (60.0, 60.0)
 
@@ -189,6 +189,6 @@ def test_where_there_were_no_threads_the_course_has_gaps_and_idle_threads_are_no
         assert (line[0], line[-1]) == (None, 0.0)
 
 
-def test_without_anything_there_is_nothing(config):
+def test_without_data_the_result_is_empty(config):
     assert ShardLoads.read(config) == []
     assert ShardLoads.courses(config=config) == {}

@@ -25,7 +25,7 @@ def nothing_declared(monkeypatch):
 
 @pytest.fixture
 def other(redis_url):
-    """A further server, as far as its data are concerned: another database."""
+    """A second server as far as its data are concerned: another database."""
     with redis.Redis.from_url(second(redis_url)) as client:
         yield client
 
@@ -67,7 +67,7 @@ def seen(config):
     return {(shard.name, shard.server): shard for shard in Shards(config)}
 
 
-def test_a_shard_is_shown_with_its_workers_and_what_waits_for_them(config_of, raw_redis, other):
+def test_a_shard_is_shown_with_its_workers_and_waiting_jobs(config_of, raw_redis, other):
     add_process(raw_redis, 1, "first", "a", "b", busy=2)
     add_process(raw_redis, 2, "first", "a", "b", concurrency=10, quiet=True)
     add_process(raw_redis, 3, "", "everything", "a")
@@ -91,7 +91,7 @@ def test_a_shard_is_shown_with_its_workers_and_what_waits_for_them(config_of, ra
     assert 999 < left.latency_seconds < 1100
 
 
-def test_a_shard_that_nobody_serves_shows_what_waits(config_of, raw_redis):
+def test_an_unserved_shard_shows_its_waiting_jobs(config_of, raw_redis):
     add_jobs(raw_redis, "a", 30)
     shard = Shards(config_of('[shards.first]\nqueues = ["a"]\n')).find("first")
     assert (shard.processes, shard.concurrency, shard.waiting) == (0, 0, 1)
@@ -108,7 +108,7 @@ def test_a_star_means_every_queue_of_the_server(config_of, raw_redis, other):
     assert (shard.queues, shard.waiting) == (("*",), 2)
 
 
-def test_the_queues_of_selected_jobs_are_known_from_declarations_and_from_workers(config_of, raw_redis):
+def test_queues_of_selected_jobs_are_derived_from_declarations_and_workers(config_of, raw_redis):
     config = config_of('[shards.fast]\nselect = "urgency=high"\n')
     add_jobs(raw_redis, "urgent", 30)
     add_jobs(raw_redis, "elsewhere", 30)
@@ -122,7 +122,7 @@ def test_the_queues_of_selected_jobs_are_known_from_declarations_and_from_worker
     assert (Shards(config).find("fast").queues, Shards(config).find("fast").waiting) == (("urgent", "elsewhere"), 2)
 
 
-def test_a_server_that_does_not_answer_hides_no_other(config_of, raw_redis):
+def test_an_unresponsive_server_hides_no_other(config_of, raw_redis):
     add_process(raw_redis, 1, "near", "a")
     shards = '[shards.near]\nqueues = ["a"]\n[shards.far]\nqueues = ["b"]\nserver = "other"\n'
     near, far = seen(config_of(shards, "redis://:secret@127.0.0.1:1/0")).values()
@@ -131,7 +131,7 @@ def test_a_server_that_does_not_answer_hides_no_other(config_of, raw_redis):
     assert "cannot be reached" in far.error
 
 
-def test_a_shard_that_was_renamed_is_seen_under_the_name_that_its_workers_tell(config_of, raw_redis, other):
+def test_a_renamed_shard_is_shown_under_the_name_its_workers_report(config_of, raw_redis, other):
     add_process(raw_redis, 1, "old", "a")
     add_process(raw_redis, 2, "far", "b")
     add_jobs(raw_redis, "b", 30)

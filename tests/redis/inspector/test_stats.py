@@ -59,7 +59,7 @@ def test_every_number_is_read(config, raw_redis):
     ]
 
 
-def test_the_rate_is_the_sum_of_what_the_processes_report(config, raw_redis):
+def test_the_rate_is_the_sum_over_all_processes(config, raw_redis):
     for identity in ("one:1:ab", "two:2:cd", "ruby:3:ef"):
         raw_redis.sadd("processes", identity)
         raw_redis.hset(identity, mapping={"info": "{}", "busy": 1})
@@ -91,7 +91,7 @@ def test_the_latency_of_each_queue_is_the_wait_of_its_next_job(config, raw_redis
     assert read.queues == {"default": 2, "low": 2, "odd": 0}
 
 
-def test_whatever_is_stored_it_takes_two_round_trips(config, raw_redis, monkeypatch):
+def test_stats_always_take_two_round_trips(config, raw_redis, monkeypatch):
     raw_redis.sadd("queues", *(f"q{n}" for n in range(100)))
     raw_redis.sadd("processes", *(f"p{n}" for n in range(10)))
     trips = []
@@ -101,7 +101,7 @@ def test_whatever_is_stored_it_takes_two_round_trips(config, raw_redis, monkeypa
     assert len(trips) == 2
 
 
-def test_keys_that_hold_something_else_count_as_empty(config, raw_redis):
+def test_keys_of_the_wrong_type_count_as_empty(config, raw_redis):
     for key in ("schedule", "queues", "processes", "paused", "offsider:places"):
         raw_redis.set(key, "no set")
     raw_redis.set("stat:processed", "many")
@@ -127,7 +127,7 @@ def test_counters_are_reset_together_or_one_alone(config, raw_redis):
         Stats.reset("busy", config=config)
 
 
-def test_without_a_configuration_it_is_this_processes(config, raw_redis):
+def test_the_default_configuration_is_that_of_this_process(config, raw_redis):
     raw_redis.set("stat:processed", 7)
     previous = set_default_config(config)
     try:

@@ -24,7 +24,7 @@ def job(name: str, *args: object, **fields: object) -> bytes:
     return encode({"class": name, "args": list(args), "jid": str(args), **fields})
 
 
-def test_every_place_is_looked_at_and_only_these_classes_are_counted(config, raw_redis):
+def test_every_place_is_scanned_and_only_the_given_classes_are_counted(config, raw_redis):
     raw_redis.sadd("queues", "low", "high")
     raw_redis.lpush("queue:low", job("A", 1), job("A", 1, 2), job("B"), b"no job")
     raw_redis.lpush("queue:high", *(job("A", number) for number in range(120)))
@@ -45,7 +45,7 @@ def test_nothing_is_stored(config):
     assert stored_jobs(Installation.of(config), {"A": bool}) == {"A": StoredJobs({}, 0)}
 
 
-def test_jobs_that_run_wait_for_an_extension_are_on_their_way_or_put_aside_are_counted_too(config, raw_redis):
+def test_running_held_migrating_and_quarantined_jobs_are_counted_too(config, raw_redis):
     raw_redis.hset("offsider:owners", "host:1:abc", '{"default": ["low"]}')
     raw_redis.lpush("offsider:working:host:1:abc:default:low", job("A", 1))
     raw_redis.sadd("offsider:places", "offsider:limits:jobs:A")
@@ -68,7 +68,7 @@ def test_jobs_that_run_wait_for_an_extension_are_on_their_way_or_put_aside_are_c
     }
 
 
-def test_a_job_that_is_claimed_meanwhile_is_met_and_one_that_runs_on_is_counted_once(config, raw_redis):
+def test_a_job_claimed_during_the_scan_is_counted_once(config, raw_redis):
     raw_redis.hset("offsider:owners", "host:1:abc", '{"default": ["low"]}')
     raw_redis.lpush("offsider:working:host:1:abc:default:low", job("A", 1))
     raw_redis.zadd("schedule", {job("A", 2): 1})
@@ -81,7 +81,7 @@ def test_a_job_that_is_claimed_meanwhile_is_met_and_one_that_runs_on_is_counted_
     assert stored_jobs(Installation.of(config), {"A": claim})["A"].places == {"running": 2, "schedule": 1}
 
 
-def test_every_server_of_the_configuration_is_looked_at(config, raw_redis, redis_url):
+def test_every_configured_server_is_scanned(config, raw_redis, redis_url):
     config.add_server("bulk", url=redis_url, key_prefix="bulk:")
     raw_redis.zadd("retry", {job("A", 1): 1})
     raw_redis.zadd("bulk:retry", {job("A", 2): 1})

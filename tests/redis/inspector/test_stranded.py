@@ -1,4 +1,4 @@
-"""What no live worker can run is told: class, how many, since when, and what to do."""
+"""Jobs that no live worker can run are reported: class, count, age, and next step."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_nothing_is_stranded(config, redis_url):
     assert severity(examined(redis_url), "stranded") == "none"
 
 
-def test_stranded_jobs_are_told_by_class_and_signature(config, raw_redis, strand):
+def test_stranded_jobs_are_grouped_by_class_and_signature(config, raw_redis, strand):
     strand("Crop", "a")
     strand("Resize", "b", signature="5ca1ab1e", app_version="2.15", queue="low")
     strand("Resize", "c", SINCE - 60, signature="5ca1ab1e", app_version="2.14")
@@ -58,7 +58,7 @@ def test_stranded_jobs_are_told_by_class_and_signature(config, raw_redis, strand
     assert stranded_counts(config) == {"Crop": 1, "Resize": 3}
 
 
-def test_jobs_that_an_earlier_revision_has_parked_are_told(config, raw_redis):
+def test_jobs_parked_by_an_earlier_revision_are_reported(config, raw_redis):
     parked = {"class": "Crop", "args": [], "jid": "a", "parked_at": int(SINCE * 1000), "parked_count": 3}
     raw_redis.zadd("schedule", {encode(parked): time.time() + 100})
     raw_redis.hset("offsider:parked", '["Crop",""]', '[1795216780,"media","not declared"]')
@@ -66,7 +66,7 @@ def test_jobs_that_an_earlier_revision_has_parked_are_told(config, raw_redis):
     assert (crop.count, crop.queues, crop.since, crop.reason) == (1, ("default",), SINCE, "")
 
 
-def test_of_very_many_jobs_some_are_looked_at(config, strand, monkeypatch):
+def test_very_many_jobs_are_sampled(config, strand, monkeypatch):
     monkeypatch.setattr(module, "MOST", 2)
     for jid in "abc":
         strand("Crop", jid)
@@ -74,12 +74,12 @@ def test_of_very_many_jobs_some_are_looked_at(config, strand, monkeypatch):
     assert (crop.count, crop.is_counted) == (2, False)
 
 
-def test_a_kind_that_has_left_the_schedule_is_not_told(config):
+def test_a_group_that_left_the_schedule_is_not_reported(config):
     stranded.note(Installation.of(config).redis, "Crop", "why")
     assert stranded_jobs(config) == []
 
 
-def test_the_doctor_tells_of_a_class_once(redis_url, raw_redis, strand):
+def test_the_doctor_reports_a_class_once(redis_url, raw_redis, strand):
     register(raw_redis, knows=["Resize"], queues=["media"])
     strand("Crop", "a")
     raw_redis.sadd("queues", "media")
@@ -88,7 +88,7 @@ def test_the_doctor_tells_of_a_class_once(redis_url, raw_redis, strand):
     assert (severity(found, "stranded"), severity(found, "unknown jobs")) == ("error", "none")
 
 
-def test_the_doctor_says_which_how_many_since_when_and_what_to_do(redis_url, strand, monkeypatch):
+def test_the_doctor_reports_class_count_age_and_next_step(redis_url, strand, monkeypatch):
     strand("Crop", "a", app_version="2.15")
     found = examined(redis_url)
     assert severity(found, "stranded") == "error"

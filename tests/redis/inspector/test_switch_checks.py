@@ -21,14 +21,14 @@ def config(redis_url) -> Config:
 
 
 def aged(raw_redis, name: str, days: float) -> None:
-    """Let a switch have been set so long ago."""
+    """Backdate a switch by this time."""
     stored = raw_redis.hget("offsider:switches", name)
     since = raw_redis.time()[0] - days * 86_400
     head, _, rest = stored.partition(b'"since":')
     raw_redis.hset("offsider:switches", name, head + b'"since":%d,' % since + rest.partition(b",")[2])
 
 
-def test_without_a_switch_there_is_nothing_to_say(redis_url, raw_redis):
+def test_without_a_switch_there_is_no_finding(redis_url, raw_redis):
     found = examined(redis_url)
     assert {severity(found, check) for check in ("switches", "old switches", "partial switches")} == {"none"}
 

@@ -15,7 +15,7 @@ from offsider.inspector.switches import InvalidSwitch, SwitchedInPart, known_job
 from offsider.storage import processes, switches
 
 
-def test_a_switch_says_what_is_done_since_when_by_whom_and_why(config, raw_redis):
+def test_a_switch_has_mode_time_operator_and_reason(config, raw_redis):
     Switches(config).drop("HardJob", by="ann", reason="the bank is down")
     Switches(config).defer("app.Export", timedelta(minutes=2), lasting=timedelta(hours=2))
     switches.count(Installation.of(config).redis, {"HardJob": 7})
@@ -30,7 +30,7 @@ def test_a_switch_says_what_is_done_since_when_by_whom_and_why(config, raw_redis
     assert Switches(config).find("SoftJob") is None
 
 
-def test_the_last_word_counts_until_it_is_taken_back(config):
+def test_the_latest_switch_applies_until_it_is_cleared(config):
     Switches(config).drop("HardJob", delete=True)
     Switches(config).defer("HardJob")
     (switch,) = Switches(config)
@@ -40,7 +40,7 @@ def test_the_last_word_counts_until_it_is_taken_back(config):
     assert list(Switches(config)) == []
 
 
-def test_this_processs_configuration_is_meant_when_none_is_given(config):
+def test_without_a_configuration_that_of_the_process_is_used(config):
     previous = set_default_config(config)
     try:
         Switches().drop("HardJob", delete=True)
@@ -62,7 +62,7 @@ def test_this_processs_configuration_is_meant_when_none_is_given(config):
         (lambda found: found.defer("A", timedelta(days=20_000)), "seconds of a switch"),
     ],
 )
-def test_what_is_impossible_is_refused_and_nothing_is_set(config, raw_redis, act, said):
+def test_an_impossible_switch_is_refused_and_nothing_is_set(config, raw_redis, act, said):
     with pytest.raises(InvalidSwitch, match=said):
         act(Switches(config))
     assert raw_redis.keys() == []
@@ -88,7 +88,7 @@ def test_while_a_server_is_away_the_switches_of_others_are_seen(config):
     assert known_jobs(Installation.of(config)) == frozenset()
 
 
-def test_when_no_server_answers_that_is_an_error():
+def test_if_no_server_responds_an_error_is_raised():
     config = Config()
     config.redis.url = "redis://127.0.0.1:1/0"
     config.add_server("away", url="redis://127.0.0.1:1/0")
@@ -108,7 +108,7 @@ def test_a_server_that_has_another_switch_of_the_class_is_named(config, redis_ur
     assert (soft.differs_on, soft.missing_on) == ((), ())
 
 
-def test_a_switch_that_a_server_does_not_have_says_so(config, redis_url):
+def test_a_switch_missing_on_one_server_is_marked(config, redis_url):
     config.add_server("twin", url=redis_url, key_prefix="twin:")
     Switches(config).drop("HardJob")
     switches.count(Installation.of(config).redis, {"HardJob": 1})
@@ -121,7 +121,7 @@ def test_a_switch_that_a_server_does_not_have_says_so(config, redis_url):
     assert (switch.missing_on, switch.acted) == (("main",), 2)
 
 
-def test_the_jobs_that_live_workers_know_are_those_that_they_tell(config, raw_redis):
+def test_known_jobs_are_those_reported_by_live_workers(config, raw_redis):
     raw_redis.sadd("processes", "a:1:x", "ruby:2:y")
     for identity in ("a:1:x", "ruby:2:y"):
         raw_redis.hset(identity, mapping={"info": "{}"})

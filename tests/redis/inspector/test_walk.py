@@ -40,7 +40,7 @@ def walk(redis_url):
     Installation.of(config).close()
 
 
-def test_jobs_that_are_pushed_or_taken_meanwhile_change_no_order(walk, raw_redis):
+def test_concurrent_pushes_and_claims_do_not_change_the_order(walk, raw_redis):
     push(raw_redis, "old", [raw_job("shop.rest" if n % 2 else "Ruby::HardJob", n) for n in range(600)])
     walking, report = walk()
     for page, _ in enumerate(walking.through(OLD)):
@@ -95,7 +95,7 @@ def test_jobs_for_several_servers_leave_a_page_in_their_order(walk, raw_redis, r
     assert in_queue(raw_redis, "old") == [("Ruby::HardJob", n) for n in range(2, 90, 3)]
 
 
-def test_a_member_that_somebody_took_just_before_is_counted_as_taken(walk, raw_redis, monkeypatch):
+def test_a_member_removed_just_before_is_counted_as_taken(walk, raw_redis, monkeypatch):
     raw_redis.zadd("retry", {raw_job("shop.rest", n): n for n in range(2)})
     move = migration.move
 
@@ -130,7 +130,7 @@ def test_a_limit_is_reached_within_a_page(walk, raw_redis):
     assert raw_redis.llen("queue:old") == 43
 
 
-def test_what_is_only_counted_stays(walk, raw_redis):
+def test_counted_jobs_are_not_moved(walk, raw_redis):
     raw_redis.zadd("retry", {raw_job("shop.rest", n): n for n in range(450)})
     walking, report = walk(moves=False)
     assert len(list(walking.through(Source("retry", "retry")))) == 3
@@ -138,14 +138,14 @@ def test_what_is_only_counted_stays(walk, raw_redis):
     assert raw_redis.zcard("retry") == 450
 
 
-def test_a_key_that_is_no_list_holds_no_jobs(walk, raw_redis):
+def test_a_key_of_the_wrong_type_has_no_jobs(walk, raw_redis):
     raw_redis.set("queue:old", "no list")
     walking, report = walk()
     assert list(walking.through(OLD)) == []
     assert report.looked_at == 0
 
 
-def test_what_else_a_server_refuses_is_an_error(walk, monkeypatch):
+def test_other_refusals_of_a_server_raise(walk, monkeypatch):
     def refusing(*_):
         raise RedisRefused("NOPERM this user may not", code="NOPERM")
 

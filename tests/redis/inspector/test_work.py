@@ -1,4 +1,4 @@
-"""The jobs that run now, whoever runs them."""
+"""The jobs that run now in any process."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def run(number: int, run_at: object) -> dict:
     return {"queue": "low", "payload": payload, "run_at": run_at}
 
 
-def test_a_running_job_says_where_since_when_and_what(config, running):
+def test_a_running_job_has_process_start_time_and_payload(config, running):
     running(run(1, int(config.clock.now()) - 60))
     [work] = WorkSet(config)
     assert (work.process, work.tid, work.queue, work.jid) == (OURS, "t1", "low", "jid 1")
@@ -45,7 +45,7 @@ def test_a_running_job_says_where_since_when_and_what(config, running):
     assert (work.record.name, work.record.args) == ("HardJob", [1])
 
 
-def test_the_longest_running_comes_first_whichever_process_runs_it(config, running):
+def test_the_longest_running_job_of_all_processes_is_first(config, running):
     running(run(1, 300), "t1", "b:1:x")
     running(run(2, 200), "t2", "b:1:x")
     running(run(3, 400), "t1", "a:1:x")
@@ -81,7 +81,7 @@ def test_a_payload_that_is_no_string_was_written_by_an_old_sidekiq(config, runni
         {"run_at": -5, "payload": "\ud800"},
     ],
 )
-def test_whatever_others_wrote_hides_nobody(config, running, told):
+def test_invalid_data_of_others_hides_no_process(config, running, told):
     running(told)
     running(run(2, 5), "t2")
     odd, other = sorted(WorkSet(config), key=lambda work: work.tid)
@@ -124,7 +124,7 @@ def test_a_job_that_has_ended_since_the_report_is_not_shown(config, raw_redis, r
     assert [work.record.args for work in WorkSet(config)] == [[2]]
 
 
-def test_what_a_heartbeat_showed_of_a_reporting_process_is_older_and_not_used(config, running, reported):
+def test_older_heartbeat_data_of_a_reporting_process_is_ignored(config, running, reported):
     running(run(9, int(time.time()) - 4))
     reported({1: 0.5})
     assert [work.record.args for work in WorkSet(config)] == [[1]]

@@ -12,7 +12,7 @@ from tests.waiting import wait_for
 
 
 class Gauges:
-    """Notes what is sent."""
+    """Records the sent gauges."""
 
     def __init__(self):
         self.sent = {}
@@ -29,7 +29,7 @@ def config(redis_url):
     Installation.of(config).close()
 
 
-def test_it_tells_the_sizes_of_everything(config, raw_redis):
+def test_it_sends_all_sizes(config, raw_redis):
     client = Client(config)
     client.push({"class": "Mail", "args": []})
     client.push({"class": "Mail", "args": [], "queue": "low"})
@@ -56,7 +56,7 @@ def test_it_tells_the_sizes_of_everything(config, raw_redis):
     }
 
 
-def test_one_of_many_processes_tells_it(config):
+def test_one_of_many_processes_sends_it(config):
     first, second = Gauges(), Gauges()
     histories = [History(config, first, 30, None), History(config, second, 30, None)]
     for _ in range(2):
@@ -66,13 +66,13 @@ def test_one_of_many_processes_tells_it(config):
     assert not second.sent
 
 
-def test_more_can_be_told(config):
+def test_custom_gauges_can_be_sent(config):
     gauges = Gauges()
     History(config, gauges, 30, lambda client, stats: client.gauge("shop.waiting", stats.enqueued)).send()
     assert gauges.sent[("shop.waiting",)] == 0
 
 
-def test_a_server_that_does_not_answer_is_asked_again_later(tmp_path):
+def test_an_unresponsive_server_is_queried_again_later(tmp_path):
     config = Config()
     config.redis.url = f"unix://{tmp_path}/none.sock"
     gauges = Gauges()
@@ -80,7 +80,7 @@ def test_a_server_that_does_not_answer_is_asked_again_later(tmp_path):
     assert not gauges.sent
 
 
-def test_it_is_told_again_and_again(config):
+def test_it_is_sent_repeatedly(config):
     gauges = Gauges()
     service = History(config, gauges, 0.02, None).service()
     service.start()

@@ -35,7 +35,7 @@ def _sorted(name):
     return (bare, *sorted(labels.split(",")))
 
 
-def test_it_tells_the_same_as_our_own_text(config, raw_redis):
+def test_it_exports_the_same_as_our_own_text(config, raw_redis):
     seed(raw_redis, Installation.of(config).redis)
     registry = CollectorRegistry()
     registry.register(OffsiderCollector(config))
@@ -44,7 +44,7 @@ def test_it_tells_the_same_as_our_own_text(config, raw_redis):
     assert named(generate_latest(registry).decode()) == ours
 
 
-def test_a_server_that_is_not_there_takes_nothing_from_the_programs_own_metrics(tmp_path):
+def test_an_unreachable_server_does_not_affect_other_metrics(tmp_path):
     config = Config()
     config.redis.url = f"unix://{tmp_path}/none.sock"
     errors = []

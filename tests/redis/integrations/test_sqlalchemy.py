@@ -36,7 +36,7 @@ def engine():
 
 
 def run(config, declared, times):
-    """Run a job so often in a worker with one thread."""
+    """Run a job this many times in a worker with one thread."""
     ran = threading.Semaphore(0)
 
     @config.on("execution_finished")

@@ -171,7 +171,7 @@ def test_a_crash_at_any_step_loses_and_doubles_nothing(config, application, raw_
     assert source.waiting() == {}
 
 
-def test_outside_of_a_session_a_push_goes_directly_to_redis(config, raw_redis):
+def test_outside_a_session_a_push_is_sent_directly_to_redis(config, raw_redis):
     Client(config).push(MAIL)
 
     async def push():
@@ -207,7 +207,7 @@ def test_psycopg_notifies_the_relay_and_other_drivers_poll(config, application):
     assert time.monotonic() - began < 10
 
 
-def test_a_scoped_session_gives_the_current_session(tmp_path, embedded_url, raw_redis):
+def test_a_scoped_session_provides_the_current_session(tmp_path, embedded_url, raw_redis):
     engine, metadata = create_engine(f"sqlite:///{tmp_path}/scoped.sqlite3"), MetaData()
     current = scoped_session(sessionmaker(engine))
     config, outbox = Config(), SQLAlchemyOutbox(engine, metadata, current)

@@ -1,4 +1,4 @@
-"""What a scrape says, read back by Prometheus's own parser."""
+"""The content of a scrape, read back by Prometheus's own parser."""
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -88,12 +88,12 @@ def found(scrape):
     return {(sample.name, *sorted(sample.labels.values())): sample.value for one in families for sample in one.samples}
 
 
-def test_every_established_name_is_there(scrape):
+def test_every_established_metric_name_exists(scrape):
     names = {line.partition(" ")[0].partition("{")[0] for line in scrape.splitlines() if not line.startswith("#")}
     assert names >= ESTABLISHED | OURS
 
 
-def test_it_tells_what_is_in_redis(found):
+def test_it_exports_the_state_in_redis(found):
     assert found["sidekiq_processed_jobs_total",] == 70
     assert found["sidekiq_failed_jobs_total",] == 7
     assert found["sidekiq_processes",] == 3
@@ -129,7 +129,7 @@ def test_it_tells_what_is_in_redis(found):
     assert found["sidekiq_redis_memory_max_bytes",] == 0
 
 
-def test_extensions_tell_more_and_one_that_cannot_does_not_keep_the_others_from_it(config, raw_redis):
+def test_extensions_add_metrics_and_a_failing_one_does_not_affect_the_others(config, raw_redis):
     def broken(_config):
         raise RedisRefused("WRONGTYPE of something")
 
@@ -150,7 +150,7 @@ def test_a_class_is_summed_over_its_queues_and_labels(found):
     assert found["sidekiq_jobs_completion_seconds_count", "", "", "", "Mail", "acme", "default"] == 6
 
 
-def test_it_tells_which_runs_kept_what_was_promised(found):
+def test_it_exports_the_runs_within_their_targets(found):
     assert found["sidekiq_jobs_satisfied_total", "", "Mail", "bulk", "high", "low", "post"] == 2
     assert found["sidekiq_apdex_objective",] == 0.995
     assert found["sidekiq_queue_latency_target_seconds", "low"] == 10  # jobs of high urgency have run there
@@ -165,7 +165,7 @@ def test_a_queue_of_jobs_that_may_wait_has_no_target(config, raw_redis):
     Installation.of(config).close()
 
 
-def test_it_tells_how_shards_fare(found):
+def test_it_exports_the_state_of_shards(found):
     told = {name[14:]: value for (name, *shard), value in found.items() if shard == ["bulk"]}
     assert told == {
         "processes": 1,
@@ -185,7 +185,7 @@ def test_an_empty_server_can_be_scraped(config):
     Installation.of(config).close()
 
 
-def test_a_server_that_is_not_there_is_an_error(tmp_path):
+def test_an_unreachable_server_raises(tmp_path):
     config = Config()
     config.redis.url = f"unix://{tmp_path}/none.sock"
     with pytest.raises(RedisUnavailable):

@@ -16,7 +16,7 @@ from tests.waiting import wait_for
 
 @pytest.fixture
 def stand(redis_url):
-    """Makes one that stands for election."""
+    """Creates a candidate for the election."""
     configs = []
 
     def make(identity: str, url: str = redis_url) -> Leader:
@@ -39,7 +39,7 @@ def stand(redis_url):
         Installation.of(config).close()
 
 
-def test_the_first_leads_and_hears_of_it_once(stand, raw_redis):
+def test_the_first_candidate_leads_and_is_notified_once(stand, raw_redis):
     one = stand("a")
     assert not one._leadership
     assert one.tick() == RENEW_SECONDS
@@ -87,7 +87,7 @@ def test_a_service_hands_over_at_its_stop(stand, raw_redis):
     assert not one._leadership
 
 
-def test_one_that_cannot_say_so_at_its_stop_ends_all_the_same(stand, redis_url, raw_redis):
+def test_a_leader_that_cannot_resign_still_stops(stand, redis_url, raw_redis):
     with FaultProxy(redis_url) as proxy:
         one = stand("a", proxy.url)
         one.tick()
@@ -110,7 +110,7 @@ def test_a_follower_leaves_the_leader_alone_at_its_stop(stand, raw_redis):
     "setting,listens,stands",
     [("auto", False, False), ("auto", True, True), ("always", False, True), ("never", True, False)],
 )
-def test_a_worker_stands_for_election_as_its_setting_says(setting, listens, stands):
+def test_a_worker_joins_the_election_if_configured(setting, listens, stands):
     config = Config()
     config.worker.leader = setting
     if listens:

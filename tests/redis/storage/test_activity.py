@@ -24,7 +24,7 @@ def test_a_report_is_read_as_it_was_written_with_the_time_of_the_server(pool, ra
     assert raw_redis.hget(IDENTITY, "busy") == b"3"
 
 
-def test_a_process_without_private_lists_says_so(pool, raw_redis):
+def test_a_process_without_private_lists_is_marked(pool, raw_redis):
     raw_redis.hset(IDENTITY, "info", "{}")
     activity.report(pool, IDENTITY, Activity(running=None), busy=0)
     read = activity.parse(raw_redis.hget(IDENTITY, activity.FIELD))
@@ -47,7 +47,7 @@ def test_running_jobs_that_cannot_be_read_are_no_report(running):
     assert activity.parse(f'{{"processed":1,"failed":0,"running":{running},"at":1}}'.encode()) is None
 
 
-def test_payloads_come_from_the_private_lists(pool, raw_redis):
+def test_payloads_are_read_from_the_private_lists(pool, raw_redis):
     raw_redis.lpush(f"offsider:working:{IDENTITY}:default:low", b"old", b"new")
     running = {
         IDENTITY: {

@@ -45,7 +45,7 @@ def test_a_push_stores_the_same_as_the_other_facade(redis_url, raw_redis, pool):
     assert snapshot(raw_redis) == stored == {"queues": {b"default"}, "queue:default": [b"{}"]}
 
 
-def test_errors_are_raised_or_stand_in_the_list(redis_url):
+def test_errors_are_raised_or_returned_in_the_list(redis_url):
     commands = [("SET", "k", 1), ("LPUSH", "k", 1), ("GET", "k")]
     with pytest.raises(RedisRefused) as refused:
         run(redis_url, lambda redis: redis.pipeline(commands))
@@ -137,7 +137,7 @@ def test_cancelling_in_the_middle_of_a_call_does_not_poison_the_connection(proxy
 
 
 def test_a_cancellation_is_never_swallowed(redis_url):
-    """At whichever step it comes, the call ends with CancelledError or with its result, at once."""
+    """Cancelled at any step, the call ends immediately with CancelledError or with its result."""
 
     async def use(redis):
         await redis.call("PING")
@@ -154,7 +154,7 @@ def test_a_cancellation_is_never_swallowed(redis_url):
     assert run(redis_url, use) == b"PONG"
 
 
-def test_a_pool_that_is_used_up_says_what_to_do(redis_url):
+def test_an_exhausted_pool_raises_with_the_next_step(redis_url):
     async def use(redis):
         blocked = [asyncio.ensure_future(redis.call("BLPOP", "never", 1)) for _ in range(2)]
         await asyncio.sleep(0)
@@ -182,7 +182,7 @@ def test_each_event_loop_has_connections_of_its_own_and_ended_loops_keep_none(re
     """A program may call asyncio.run for each push."""
     redis = AsyncRedis(RedisSettings(url=redis_url), size=1)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)  # nobody closed what the ended loops had open
+        warnings.simplefilter("ignore", ResourceWarning)  # the ended loops left their connections open
         for n in range(1, 6):
             assert asyncio.run(redis.call("INCR", "n")) == n
             assert len(redis._pools) == 1
@@ -201,7 +201,7 @@ def test_an_unusable_url_names_the_setting():
 
 
 def test_an_idle_connection_that_cannot_be_asked_is_replaced(redis_url, monkeypatch):
-    """TLS finds out about the end of a connection while it reads, and says so with an error."""
+    """TLS detects the end of a connection while reading, and raises an error."""
     asked = []
 
     async def can_read(self):

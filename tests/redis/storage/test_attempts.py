@@ -7,7 +7,7 @@ from offsider.storage import attempts
 NOW = 1_800_000_000.0
 
 
-def test_the_newest_ten_are_kept_as_long_as_told(pool, raw_redis):
+def test_the_newest_ten_are_kept_until_they_expire(pool, raw_redis):
     attempts.add(pool, [("a", b"%d" % number, 60.0 + number) for number in range(12)], NOW)
     assert attempts.read(pool, "a") == [b"%d" % number for number in range(11, 1, -1)]
     assert 60 < raw_redis.ttl("offsider:attempts:a") <= 71

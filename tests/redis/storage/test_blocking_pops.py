@@ -120,7 +120,7 @@ def test_a_pop_that_times_out_is_no_failure(consumer):
     assert (consumer.pops.doubtful, consumer.pops.failure) == (False, None)
 
 
-def test_the_oldest_job_comes_first(consumer, raw_redis):
+def test_the_oldest_job_is_popped_first(consumer, raw_redis):
     raw_redis.lpush("queue:low", "old", "young")
     consumer.block("low")
     consumer.heard()
@@ -216,7 +216,7 @@ def test_a_killed_client_makes_the_pop_doubtful(consumer, raw_redis):
     assert consumer.pops.doubtful
 
 
-def test_a_connection_that_the_server_closed_between_two_waits_is_replaced_and_heard(consumer, raw_redis, monkeypatch):
+def test_a_connection_closed_between_two_waits_is_replaced(consumer, raw_redis, monkeypatch):
     """The new socket has the same file descriptor, and another client id (rule 20)."""
     monkeypatch.setattr(redis_module, "FRESH_SECONDS", 0.0)  # as if it had rested
     consumer.block("low", seconds=0.05)

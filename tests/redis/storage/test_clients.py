@@ -14,18 +14,18 @@ def grow_older(raw_redis, name, seconds):
     raw_redis.zincrby("offsider:clients", -seconds, name)
 
 
-def test_nobody_has_pushed_yet(pool):
+def test_no_client_has_pushed_yet(pool):
     assert seen(pool) == []
 
 
-def test_each_is_seen_once_however_often_it_tells(pool):
+def test_each_client_is_listed_once(pool):
     for _ in range(3):
         note(pool, GUNICORN)
     note(pool, CRON)
     assert seen(pool) == [CRON, GUNICORN]
 
 
-def test_who_is_silent_is_not_shown_any_more(pool, raw_redis):
+def test_a_silent_client_is_no_longer_listed(pool, raw_redis):
     note(pool, GUNICORN)
     note(pool, CRON)
     grow_older(raw_redis, "web-1:gunicorn:abc", LIFE_SECONDS + 10)
@@ -40,7 +40,7 @@ def test_names_do_not_pile_up(pool, raw_redis):
     assert raw_redis.zcard("offsider:clients") == 1
 
 
-def test_a_colon_in_a_role_odd_bytes_and_what_is_no_client_hide_nobody(pool, raw_redis):
+def test_odd_names_and_invalid_entries_hide_no_client(pool, raw_redis):
     now = raw_redis.time()[0]
     note(pool, SeenClient("web-1", "a:b", "abc"))
     raw_redis.zadd("offsider:clients", {b"\xff:role:abc": now, "junk": now})

@@ -8,7 +8,7 @@ from offsider.core.clock import Clock
 from offsider.storage import clocks
 
 
-def test_the_clock_and_the_way_to_it(pool):
+def test_the_server_clock_and_the_round_trip_time(pool):
     now, took = clocks.look(pool)
     assert now == pytest.approx(time.time(), abs=5)
     assert 0 < took < 5

@@ -100,7 +100,7 @@ def test_a_cluster_that_does_not_serve_the_slot_is_unavailable(make_server, run_
         run_async(lambda other: other.call("PING"), url=url)
 
 
-def test_a_server_that_refuses_the_question_is_used_as_it_is(make_server, run_async):
+def test_a_server_that_refuses_the_cluster_command_is_used(make_server, run_async):
     """The nodes of a restricted Cluster redirect the first command; a proxy needs no redirection."""
     server = make_server(port=0, rename_command='CLUSTER ""')
     url = server.url.replace("redis://", "redis+cluster://")
@@ -249,7 +249,7 @@ def test_commands_already_executed_are_not_reported_as_unsent(kind, ambiguous, m
         assert replies == [1, REFUSED]
 
 
-def test_only_what_was_not_executed_is_sent_again():
+def test_only_commands_that_were_not_executed_are_sent_again():
     queued, aborted = b"QUEUED", RedisRefused("EXECABORT", code="EXECABORT")
     commands = [("EXEC",), ("GET", "a"), ("MULTI",), ("GET", "b"), ("EXEC",), ("MULTI",), ("GET", "c"), ("EXEC",)]
     replies = [aborted, b"1", b"OK", REFUSED, aborted, b"OK", queued, [b"2"]]

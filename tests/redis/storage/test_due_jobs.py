@@ -1,4 +1,4 @@
-"""A turn moves first and looks then; the lease lets one at a time look, and the server's clock says what is due."""
+"""A turn moves jobs first and reads afterwards; the lease admits one reader, and the server's clock decides."""
 
 from functools import partial
 
@@ -28,7 +28,7 @@ def look(pool, **more):
     return turn(pool, **more)[1]
 
 
-def test_due_is_what_the_clock_of_the_server_says(pool, raw_redis):
+def test_the_server_clock_decides_which_jobs_are_due(pool, raw_redis):
     """Also when the clock of this process is wrong (rule 22)."""
     at = now(raw_redis)
     raw_redis.zadd("schedule", {"past": at - 60, "just": at - 0.01, "soon": at + 60, "far": FUTURE})
@@ -38,7 +38,7 @@ def test_due_is_what_the_clock_of_the_server_says(pool, raw_redis):
     assert schedule.next_in_seconds == pytest.approx(60, abs=5)
 
 
-def test_a_look_reads_a_batch_and_says_that_there_is_more(pool, raw_redis):
+def test_a_read_returns_a_batch_and_whether_more_are_due(pool, raw_redis):
     raw_redis.zadd("retry", {f"job {n}": n + 1 for n in range(5)})
     seen = look(pool, limit=3)
     assert seen.is_due
@@ -69,7 +69,7 @@ def test_a_set_that_is_none_is_an_error_beside_the_other(pool, raw_redis):
     assert schedule.members == [b"job"]
 
 
-def test_moves_come_before_the_look(pool, raw_redis):
+def test_moves_precede_the_read(pool, raw_redis):
     raw_redis.zadd("retry", {"old": 1.0, "next": 2.0})
     raw_redis.zadd("schedule", {"early": FUTURE})
     moved, seen = turn(
@@ -80,7 +80,7 @@ def test_moves_come_before_the_look(pool, raw_redis):
     assert raw_redis.lrange("queue:low", 0, -1) == [b"new"]
 
 
-def test_a_batch_that_is_refused_does_not_hold_up_the_other(pool, raw_redis):
+def test_a_refused_batch_does_not_block_the_other(pool, raw_redis):
     raw_redis.set("retry", "no set")
     raw_redis.zadd("schedule", {"old": 1.0})
     moved, _ = turn(pool, ("retry", [Move(b"x", b"x", "low")]), ("schedule", [Move(b"old", b"new", "low")]))
@@ -88,7 +88,7 @@ def test_a_batch_that_is_refused_does_not_hold_up_the_other(pool, raw_redis):
     assert moved[1] == [MoveResult.DONE]
 
 
-def test_scripts_that_the_server_does_not_know_are_sent_as_text_and_the_look_comes_last(pool, raw_redis):
+def test_unknown_scripts_are_sent_as_text_and_the_read_is_last(pool, raw_redis):
     raw_redis.script_flush()
     raw_redis.script_load(due_jobs.DUE_JOBS.text)
     raw_redis.zadd("retry", {"old": 1.0})
@@ -98,7 +98,7 @@ def test_scripts_that_the_server_does_not_know_are_sent_as_text_and_the_look_com
     assert raw_redis.script_exists(ENQUEUE.sha) == [True]
 
 
-def test_a_look_that_fails_is_raised(pool, raw_redis):
+def test_a_failed_read_raises(pool, raw_redis):
     raw_redis.lpush("offsider:schedule", "no lease")
     with pytest.raises(RedisRefused):
         look(pool)
@@ -107,7 +107,7 @@ def test_a_look_that_fails_is_raised(pool, raw_redis):
 # ------------------------------------------------------------------------------------ the lease
 
 
-def test_who_does_not_hold_the_lease_is_told_how_long_and_reads_nothing(pool, raw_redis):
+def test_without_the_lease_a_process_gets_its_remaining_time_and_reads_nothing(pool, raw_redis):
     raw_redis.zadd("schedule", {"job": 1.0})
     assert look(pool).held
     seen = look(pool, lease=OTHER)
@@ -117,14 +117,14 @@ def test_who_does_not_hold_the_lease_is_told_how_long_and_reads_nothing(pool, ra
     assert raw_redis.get("offsider:schedule").startswith(b"host:1:a ")
 
 
-def test_each_look_prolongs_the_lease_and_a_short_one_ends(pool, raw_redis):
+def test_each_read_renews_the_lease_and_a_short_lease_expires(pool, raw_redis):
     look(pool, lease=Lease("host:1:a", 600_000))
     assert raw_redis.pttl("offsider:schedule") > 60_000
     look(pool)
     assert 0 < raw_redis.pttl("offsider:schedule") <= 60_000
 
 
-def test_only_the_holder_gives_the_lease_back(pool, raw_redis):
+def test_only_the_holder_releases_the_lease(pool, raw_redis):
     assert not due_jobs.release_lease(pool, LEASE.holder)
     look(pool)
     assert not due_jobs.release_lease(pool, OTHER.holder)

@@ -1,4 +1,4 @@
-"""Effects run in the step that writes where a job goes, and only if the job was still its owner's."""
+"""Effects run in the step that writes the destination of a job, and only if its owner still owned it."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_every_outcome_runs_its_effects_with_it(pool, raw_redis, claimed, verb):
 
 
 @pytest.mark.parametrize("verb", VERBS.values(), ids=VERBS)
-def test_a_job_that_is_gone_has_no_effects(pool, raw_redis, verb):
+def test_a_missing_job_has_no_effects(pool, raw_redis, verb):
     together = Together(pool, [add()])
     assert not verb(together, Entry(OWNER, "q", b"gone"))
     assert together.replies == [None]

@@ -34,7 +34,7 @@ def test_an_hour_makes_room_for_the_one_two_days_later(pool):
     assert read(pool)["a"].count == 7
 
 
-def test_news_that_come_late_do_not_make_a_group_look_older(pool):
+def test_late_errors_do_not_make_a_group_older(pool):
     error_groups.note(pool, [noted(at=NOW)])
     error_groups.note(pool, [noted(at=NOW - 600)])
     assert (read(pool)["a"].last_at, read(pool)["a"].count) == (NOW, 2)
@@ -63,12 +63,12 @@ def test_groups_are_forgotten_one_by_one_or_all(pool, raw_redis):
     assert raw_redis.keys() == []
 
 
-def test_a_group_that_went_while_it_was_looked_for_is_left_out(pool):
+def test_a_group_deleted_during_the_search_is_omitted(pool):
     error_groups.note(pool, [noted("a")])
     assert error_groups.read(pool, [("gone", NOW)]) == []
 
 
-def test_what_others_have_put_there_is_left_out(pool, raw_redis):
+def test_invalid_entries_are_omitted(pool, raw_redis):
     error_groups.note(pool, [noted("a"), noted("b")])
     raw_redis.zadd("offsider:errors", {b"\xff": 1, "not hex": 2, "c": 3})
     raw_redis.hset("offsider:errors:fields", mapping={"b:count": "many", "c:count": "1", "a:jid": b"\xff"})

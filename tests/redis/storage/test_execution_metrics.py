@@ -24,7 +24,7 @@ def write(pool, *jobs: JobCounts, at: datetime = AT, wire_version: int = 8) -> N
 
 
 @pytest.mark.parametrize("wire_version", [6, 7, 8])
-def test_what_is_written_is_read_whichever_version_it_is_written_for(pool, wire_version):
+def test_metrics_of_every_wire_version_are_read(pool, wire_version):
     write(pool, counts("A"), counts("B|odd", 1, 0, 7), wire_version=wire_version)
     write(pool, counts("A", 3, 0, 12, (25, 25)), wire_version=wire_version)
     both = {"A": Counts(5, 1, 42), "B|odd": Counts(1, 0, 7)}
@@ -62,7 +62,7 @@ def test_nothing_is_written_of_nothing(pool, raw_redis):
     assert raw_redis.keys() == []
 
 
-def test_a_deploy_is_marked_once_a_minute_whoever_says_it(pool, raw_redis):
+def test_a_deploy_is_marked_once_a_minute_by_any_process(pool, raw_redis):
     assert execution_metrics.mark(pool, "v1", AT)
     assert not execution_metrics.mark(pool, "v1", AT + timedelta(minutes=3)), "within a minute of the server's clock"
     assert not execution_metrics.mark(pool, "v2", AT), "its minute has a mark already"

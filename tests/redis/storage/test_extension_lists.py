@@ -1,4 +1,4 @@
-"""Lists of extensions where jobs lie are found by everybody who looks for jobs."""
+"""Lists of extensions that contain jobs are found by every search for jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schedule, retry and dead set: compare, write, remove last; whoever removes the member has won."""
+"""Schedule, retry and dead set: compare, write, remove last; the caller that removes the member has won."""
 
 import pytest
 
@@ -31,7 +31,7 @@ def test_a_due_job_moves_to_the_tail_of_its_queue(pool, raw_redis):
     }
 
 
-def test_a_job_that_is_gone_is_not_pushed(pool, raw_redis):
+def test_a_missing_job_is_not_pushed(pool, raw_redis):
     """Another poller was faster: its removal of the member has won."""
     assert job_sets.enqueue(pool, "retry", [Move(b"old", b"new", "low")], only_due=True) == [MoveResult.GONE]
     assert snapshot(raw_redis) == {}
@@ -90,7 +90,7 @@ def test_a_killed_job_is_in_the_dead_set_as_it_was(pool, raw_redis):
     assert not job_sets.kill(pool, "retry", b"job", b"job", LIMITS)
 
 
-def test_a_member_is_stored_in_another_form_also_when_it_is_dead_already(pool, raw_redis):
+def test_a_dead_member_can_also_be_replaced(pool, raw_redis):
     raw_redis.zadd("retry", {"5": 1})
     assert job_sets.kill(pool, "retry", b"5", b"wrapped", LIMITS)
     assert {key: list(value) for key, value in snapshot(raw_redis).items()} == {"dead": [b"wrapped"]}
@@ -133,7 +133,7 @@ def test_the_dead_set_is_cut_as_sidekiq_cuts_it(pool, raw_redis, how, ages, kept
 # -------------------------------------------------------------------------------------- others
 
 
-def test_a_job_is_put_off_only_while_it_is_there(pool, raw_redis):
+def test_a_job_is_postponed_only_if_it_exists(pool, raw_redis):
     raw_redis.zadd("schedule", {"job": 1.0})
     assert job_sets.defer(pool, "schedule", b"job", 60.5)
     assert not job_sets.defer(pool, "schedule", b"none", 60.5)
@@ -162,7 +162,7 @@ def test_every_member_is_read_once_though_many_share_a_score(pool, raw_redis, of
 
 @pytest.mark.parametrize("of_one_score", [1, 7, 50, 60, 500])
 @pytest.mark.parametrize("deleted", [1, 2, 3, 49])
-def test_reading_misses_nobody_while_members_are_deleted(pool, raw_redis, of_one_score, deleted):
+def test_reading_misses_no_member_during_deletions(pool, raw_redis, of_one_score, deleted):
     """Whoever retries or deletes what it reads must reach every job."""
     raw_redis.zadd("dead", {f"job {n:03}": n // of_one_score for n in range(305)})
     seen = []
@@ -173,23 +173,23 @@ def test_reading_misses_nobody_while_members_are_deleted(pool, raw_redis, of_one
     assert sorted(seen) == [f"job {n:03}".encode() for n in range(305)]
 
 
-def test_reading_an_empty_set_gives_nothing(pool):
+def test_reading_an_empty_set_returns_nothing(pool):
     assert list(job_sets.each(pool, "dead")) == []
 
 
-def test_reading_goes_on_at_a_score(pool, raw_redis):
+def test_reading_resumes_at_a_score(pool, raw_redis):
     raw_redis.zadd("dead", {f"job {number}": number for number in range(120)})
     assert [score for _, score in job_sets.each(pool, "dead", 117)] == [117, 118, 119]
 
 
-def test_clearing_answers_how_many_there_were(pool, raw_redis):
+def test_clearing_returns_the_number_of_members(pool, raw_redis):
     raw_redis.zadd("retry", {"a": 1, "b": 2})
     assert job_sets.clear(pool, "retry") == 2
     assert job_sets.clear(pool, "retry") == 0
     assert snapshot(raw_redis) == {}
 
 
-def test_a_job_that_was_put_off_for_longer_meanwhile_keeps_its_time(pool, raw_redis):
+def test_a_job_postponed_further_keeps_its_time(pool, raw_redis):
     raw_redis.zadd("schedule", {b"job": FUTURE})
     assert not job_sets.defer(pool, "schedule", b"job", 60)
     assert not job_sets.drop(pool, "schedule", b"job")
@@ -238,7 +238,7 @@ def test_many_are_removed_at_once(pool, raw_redis):
     assert snapshot(raw_redis) == {"retry": {b"b": 2.0}}
 
 
-def test_a_member_gets_another_score_only_while_it_is_there(pool, raw_redis):
+def test_a_member_is_rescored_only_if_it_exists(pool, raw_redis):
     raw_redis.zadd("schedule", {"a": 1})
     assert job_sets.reschedule(pool, "schedule", b"a", FUTURE)
     assert job_sets.reschedule(pool, "schedule", b"a", FUTURE)
@@ -246,7 +246,7 @@ def test_a_member_gets_another_score_only_while_it_is_there(pool, raw_redis):
     assert snapshot(raw_redis) == {"schedule": {b"a": FUTURE}}
 
 
-def test_the_earliest_are_taken_for_good(pool, raw_redis):
+def test_the_earliest_members_are_removed(pool, raw_redis):
     raw_redis.zadd("schedule", {"a": 1, "b": 2, "c": 3, "d": 4})
     assert job_sets.take_first(pool, "schedule") == (b"a", 1.0)
     assert job_sets.take_earliest(pool, "schedule", 2) == [b"b", b"c"]
@@ -256,7 +256,7 @@ def test_the_earliest_are_taken_for_good(pool, raw_redis):
 
 
 @pytest.mark.parametrize("text, found", [("", 1_000), ("job 77", 11), ("*", 0), ("[0-9]", 0)])
-def test_looking_on_and_on_comes_to_the_end(pool, raw_redis, text, found):
+def test_repeated_reads_reach_the_end(pool, raw_redis, text, found):
     raw_redis.zadd("retry", {f"job {number}": number for number in range(1_000)})
     members: dict[bytes, float] = {}
     cursor, looks = 0, 0

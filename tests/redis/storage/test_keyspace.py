@@ -4,7 +4,7 @@ from offsider.storage import keyspace
 from offsider.storage.redis import Redis, RedisSettings
 
 
-def test_what_others_left_is_found(pool, raw_redis):
+def test_foreign_keys_are_found(pool, raw_redis):
     raw_redis.lpush("queue:sq|host:1:abc|default", "{}")
     raw_redis.lpush("queue:sq_host:1:abc_default", "{}")
     raw_redis.lpush("working:queue:default:host:1", "{}")

@@ -23,7 +23,7 @@ def test_the_first_leads_and_stays_the_leader(redis, raw_redis):
     assert raw_redis.pttl("dear-leader") > 15_000
 
 
-def test_others_are_told_when_to_ask_again(redis, raw_redis):
+def test_other_candidates_get_the_time_of_their_next_attempt(redis, raw_redis):
     lead(redis, "a:1:x", 20)
     assert 15 < lead(redis, "b:1:x", 20) <= 20
     raw_redis.persist("dear-leader")

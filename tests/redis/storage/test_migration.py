@@ -36,7 +36,7 @@ def stays(number):
 # ---------------------------------------------------------------------------------- on one server
 
 
-def test_jobs_move_in_their_order_and_those_that_stay_go_behind_the_others(pool, raw_redis):
+def test_jobs_move_in_order_and_remaining_ones_rotate_to_the_tail(pool, raw_redis):
     stock(raw_redis, 6)
     raw_redis.lpush("queue:high", "first")
     steps = [step(0), stays(1), step(2, "other"), step(3)]
@@ -47,7 +47,7 @@ def test_jobs_move_in_their_order_and_those_that_stay_go_behind_the_others(pool,
     assert raw_redis.smembers("queues") == {b"high", b"other"}
 
 
-def test_jobs_that_workers_took_before_are_gone_and_the_others_move(pool, raw_redis):
+def test_jobs_claimed_before_are_skipped_and_the_others_move(pool, raw_redis):
     stock(raw_redis, 5)
     raw_redis.rpop("queue:low", 2)
     assert (
@@ -68,7 +68,7 @@ def test_nothing_moves_from_a_queue_that_is_empty_by_now(pool, raw_redis):
     assert snapshot(raw_redis) == {}
 
 
-def test_a_queue_that_is_no_list_takes_no_job_and_loses_none(pool, raw_redis):
+def test_a_queue_of_the_wrong_type_accepts_and_loses_no_job(pool, raw_redis):
     stock(raw_redis, 3)
     raw_redis.set("queue:high", "wrong")
     assert migration.move(pool, "queue:low", [step(0), step(1, "other")]) == [MoveResult.REFUSED, MoveResult.DONE]
@@ -82,7 +82,7 @@ def test_a_job_with_new_bytes_stays_in_its_list(pool, raw_redis):
     assert not raw_redis.exists("queues")
 
 
-def test_the_next_jobs_are_those_that_did_not_go_behind_the_others(pool, raw_redis):
+def test_the_next_jobs_are_those_not_yet_rotated(pool, raw_redis):
     stock(raw_redis, 5)
     assert migration.next_jobs(pool, "queue:low", 2, 0, None) == [b"job 0", b"job 1"]
     assert migration.next_jobs(pool, "queue:low", 500, 2, None) == [b"job 0", b"job 1", b"job 2"]
@@ -90,7 +90,7 @@ def test_the_next_jobs_are_those_that_did_not_go_behind_the_others(pool, raw_red
     assert migration.next_jobs(pool, "queue:low", 500, 9, None) == []
 
 
-def test_the_first_job_that_went_behind_ends_the_turn_whatever_was_pushed(pool, raw_redis):
+def test_the_first_rotated_job_ends_the_turn_after_any_pushes(pool, raw_redis):
     stock(raw_redis, 5)
     assert migration.next_jobs(pool, "queue:low", 500, 2, b"job 3") == [b"job 0", b"job 1", b"job 2"]
     assert migration.next_jobs(pool, "queue:low", 500, 0, b"job 3") == [b"job 0", b"job 1", b"job 2"]
@@ -184,7 +184,7 @@ def test_a_list_of_an_earlier_revision_is_read(pool, raw_redis):
     ]
 
 
-def test_a_full_server_takes_no_probe(make_server):
+def test_a_full_server_refuses_the_probe(make_server):
     server = make_server()
     full = Redis(RedisSettings(url=server.url), size=1)
     with redis_py.Redis.from_url(server.url) as client:

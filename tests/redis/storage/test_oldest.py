@@ -9,7 +9,7 @@ from offsider.storage import oldest
 from offsider.storage.oldest import enqueued_at
 
 
-def test_each_queue_says_since_when_its_next_job_waits(pool, raw_redis):
+def test_each_queue_has_the_enqueue_time_of_its_next_job(pool, raw_redis):
     raw_redis.lpush("queue:ms", '{"class":"X","args":[],"enqueued_at":5500}', "later")
     raw_redis.lpush("queue:seconds", '{"class":"X","args":[],"enqueued_at":5.25}')
     raw_redis.lpush("queue:silent", '{"class":"X","args":[]}')
@@ -31,7 +31,7 @@ def test_a_huge_job_is_not_read_to_find_out(pool, raw_redis, stamp, seconds, fir
     assert raw_redis.info("stats")["total_net_output_bytes"] < 100_000
 
 
-def test_a_huge_job_that_does_not_tell_is_unknown(pool, raw_redis):
+def test_a_huge_job_without_a_time_is_unknown(pool, raw_redis):
     raw_redis.lpush("queue:big", b"x" * 100_000)
     assert enqueued_at(pool, ["big"]) == [None]
 

@@ -1,4 +1,4 @@
-"""Who lives and who is dead, by the server's clock: nobody at first sight (rules 1, 2, 7, 22)."""
+"""Live and dead owners by the server's clock: none is dead at the first check (rules 1, 2, 7, 22)."""
 
 import json
 
@@ -28,7 +28,7 @@ def age(raw_redis, seconds: float, *, looks: int, last_seconds_ago: float = 0.0)
 # --------------------------------------------------------------------------------------- beat
 
 
-def test_a_beat_registers_the_lists_and_takes_a_suspicion_back(pool, raw_redis):
+def test_a_heartbeat_registers_the_lists_and_clears_a_suspicion(pool, raw_redis):
     raw_redis.hset("offsider:suspects", mapping={IDENTITY: "1:2:3", f"{IDENTITY} empty": 1, "other": "1:2:3"})
     owners.beat(pool, LISTS, LIFE_MS)
     assert snapshot(raw_redis) == {
@@ -79,7 +79,7 @@ def test_an_entry_of_the_registry_that_cannot_be_read_does_not_hide_the_others(p
 # -------------------------------------------------------------------------------------- lease
 
 
-def test_the_lease_has_one_holder_who_may_prolong_it(pool, raw_redis):
+def test_the_lease_has_one_holder_who_may_renew_it(pool, raw_redis):
     assert owners.hold_lease(pool, "me", 5000)
     assert not owners.hold_lease(pool, "you", 5000)
     assert owners.hold_lease(pool, "me", 60_000)
@@ -95,14 +95,14 @@ def look(pool) -> list[str]:
     return owners.look(pool, [IDENTITY], LIFE_MS)
 
 
-def test_nobody_is_dead_at_first_sight(pool, raw_redis):
+def test_no_owner_is_declared_dead_at_the_first_check(pool, raw_redis):
     """A server that was frozen past a liveness life finds every owner silent at once."""
     assert look(pool) == []
     first, last, looks = raw_redis.hget("offsider:suspects", IDENTITY).split(b":")
     assert (first, looks) == (last, b"1")
 
 
-def test_a_silence_of_three_looks_over_a_third_of_a_life_is_a_death(pool, raw_redis):
+def test_an_owner_silent_for_three_checks_over_a_third_of_its_lifetime_is_dead(pool, raw_redis):
     age(raw_redis, 16, looks=2, last_seconds_ago=3)
     assert look(pool) == [IDENTITY]
 
@@ -122,21 +122,21 @@ def test_less_is_no_death(pool, raw_redis, seconds, looks, last_seconds_ago):
 
 
 @pytest.mark.parametrize("last_seconds_ago", [13, -50])
-def test_after_a_gap_the_count_starts_anew(pool, raw_redis, last_seconds_ago):
+def test_after_a_gap_the_count_restarts(pool, raw_redis, last_seconds_ago):
     age(raw_redis, 60, looks=20, last_seconds_ago=last_seconds_ago)
     look(pool)
     first, last, looks = raw_redis.hget("offsider:suspects", IDENTITY).split(b":")
     assert (first, looks) == (last, b"1")
 
 
-def test_a_beat_between_two_looks_ends_the_suspicion(pool, raw_redis):
+def test_a_heartbeat_between_two_checks_clears_the_suspicion(pool, raw_redis):
     age(raw_redis, 60, looks=20)
     raw_redis.set(ALIVE, 1)
     assert look(pool) == []
     assert snapshot(raw_redis) == {ALIVE: b"1"}
 
 
-def test_whoever_is_fenced_is_dead_at_first_sight(pool, raw_redis):
+def test_a_fenced_owner_is_dead_at_the_first_check(pool, raw_redis):
     """What the one who fenced it could not finish is taken by the next sweep."""
     raw_redis.set(ALIVE, 1)
     owners.fence(pool, LISTS, proven=True)
@@ -149,7 +149,7 @@ def test_a_note_that_cannot_be_read_counts_for_nothing(pool, raw_redis):
     assert look(pool) == []
 
 
-def test_many_owners_are_looked_at_in_one_go(pool, raw_redis):
+def test_many_owners_are_checked_in_one_call(pool, raw_redis):
     identities = [f"host:{n}:aaaaaaaaaaaa" for n in range(5000)]
     raw_redis.set(f"offsider:alive:{identities[7]}", 1)
     assert owners.look(pool, identities, LIFE_MS) == []
@@ -159,7 +159,7 @@ def test_many_owners_are_looked_at_in_one_go(pool, raw_redis):
 # -------------------------------------------------------------------------------------- fence
 
 
-def test_a_fence_stays_for_a_day_and_says_how_many_jobs_were_held(pool, raw_redis):
+def test_a_fence_lasts_a_day_and_records_the_number_of_jobs(pool, raw_redis):
     raw_redis.lpush(WORKING, "one", "two")
     raw_redis.lpush(f"offsider:working:{IDENTITY}:default:high", "three")
     assert owners.fence(pool, LISTS)
@@ -167,7 +167,7 @@ def test_a_fence_stays_for_a_day_and_says_how_many_jobs_were_held(pool, raw_redi
     assert 24 * 3600 - 5 < raw_redis.ttl(FENCED) <= 24 * 3600
 
 
-def test_the_jobs_of_who_was_stopping_have_no_part_in_its_death(pool, raw_redis):
+def test_jobs_of_a_stopping_owner_are_not_blamed_for_its_death(pool, raw_redis):
     """A platform that is too impatient with a stop must not make pills of long jobs."""
     owners.beat(pool, LISTS, LIFE_MS)
     raw_redis.lpush(WORKING, "one")
@@ -177,7 +177,7 @@ def test_the_jobs_of_who_was_stopping_have_no_part_in_its_death(pool, raw_redis)
     assert raw_redis.get(FENCED) == b"1 0"
 
 
-def test_a_second_fence_keeps_what_the_first_one_noted(pool, raw_redis):
+def test_a_second_fence_keeps_the_record_of_the_first(pool, raw_redis):
     owners.fence(pool, LISTS)
     raw_redis.lpush(WORKING, "late")
     raw_redis.expire(FENCED, 5)
@@ -212,7 +212,7 @@ def test_a_clean_exit_leaves_nothing(pool, raw_redis):
     assert snapshot(raw_redis) == {}
 
 
-def test_the_note_of_a_stop_goes_with_the_owner(pool, raw_redis):
+def test_the_stop_note_is_deleted_with_the_owner(pool, raw_redis):
     owners.beat(pool, LISTS, LIFE_MS)
     owners.note_stop(pool, IDENTITY)
     owners.beat(pool, LISTS, LIFE_MS)
@@ -221,13 +221,13 @@ def test_the_note_of_a_stop_goes_with_the_owner(pool, raw_redis):
     assert snapshot(raw_redis) == {}
 
 
-def test_a_note_of_a_stop_that_comes_late_is_not_taken(pool, raw_redis):
+def test_a_late_stop_note_is_ignored(pool, raw_redis):
     """Nobody would remove it."""
     owners.note_stop(pool, IDENTITY)
     assert snapshot(raw_redis) == {}
 
 
-def test_whoever_still_holds_jobs_is_not_forgotten(pool, raw_redis):
+def test_an_owner_with_jobs_is_not_deleted(pool, raw_redis):
     owners.beat(pool, LISTS, LIFE_MS)
     raw_redis.lpush(WORKING, "job")
     before = snapshot(raw_redis)
@@ -236,7 +236,7 @@ def test_whoever_still_holds_jobs_is_not_forgotten(pool, raw_redis):
     assert snapshot(raw_redis) == before
 
 
-def test_a_dead_owner_is_forgotten_after_two_empty_looks_a_minute_apart(pool, raw_redis, registered):
+def test_a_dead_owner_is_deleted_after_two_empty_checks_a_minute_apart(pool, raw_redis, registered):
     """A late script may fill a list after it was found empty."""
     note = f"{IDENTITY} empty"
     assert not owners.forget(pool, LISTS, leaving=False)
@@ -248,7 +248,7 @@ def test_a_dead_owner_is_forgotten_after_two_empty_looks_a_minute_apart(pool, ra
     assert snapshot(raw_redis) == {}
 
 
-def test_a_list_that_fills_between_the_two_looks_starts_the_minute_anew(pool, raw_redis, registered):
+def test_a_list_filled_between_the_checks_restarts_the_minute(pool, raw_redis, registered):
     raw_redis.hset("offsider:suspects", f"{IDENTITY} empty", (raw_redis.time()[0] - 61) * 1000)
     raw_redis.lpush(WORKING, "late")
     assert not owners.forget(pool, LISTS, leaving=False)
@@ -260,7 +260,7 @@ def test_a_list_that_fills_between_the_two_looks_starts_the_minute_anew(pool, ra
 # ------------------------------------------------------------------------------------- strays
 
 
-def test_the_newest_jobs_come_first_in_a_batch(pool, raw_redis):
+def test_the_newest_jobs_are_first_in_a_batch(pool, raw_redis):
     raw_redis.lpush(WORKING, "first", "second", "third")
     owner = Owner(IDENTITY, "default")
     assert owners.newest(pool, LISTS, 2) == [Entry(owner, "low", b"third"), Entry(owner, "low", b"second")]
@@ -275,7 +275,7 @@ def test_a_stray_list_is_found_among_many_keys(redis_url, raw_redis):
 
 
 @pytest.mark.parametrize("prefix", ["", "resque:gitlab:", "odd[*]?:"])
-def test_lists_that_the_registry_does_not_know_are_adopted(redis_url, raw_redis, prefix):
+def test_unregistered_lists_are_adopted(redis_url, raw_redis, prefix):
     pool = Redis(RedisSettings(url=redis_url, key_prefix=prefix), size=1)
     owners.beat(pool, LISTS, LIFE_MS)
     stray = "dyno:web.1:77:bbbbbbbbbbbb"

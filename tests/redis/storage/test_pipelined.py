@@ -34,7 +34,7 @@ def faulty(proxied, raw_redis):
     ahead.close()
 
 
-def test_what_was_asked_is_done_before_anybody_reads_the_answer(ahead, raw_redis):
+def test_a_request_is_executed_before_its_reply_is_read(ahead, raw_redis):
     raw_redis.lpush("queue:low", "a", "b", "c")
     raw_redis.lpush(PRIVATE, "done")
     ahead.ask(OWNER, ["high", "low"], 2, [("low", b"done"), ("low", b"gone")])
@@ -51,7 +51,7 @@ def test_one_connection_serves_one_after_the_other(ahead, raw_redis):
         assert ahead.answer(["low"]).claimed == [("low", job)]
 
 
-def test_several_requests_are_under_way_and_answered_in_their_order(ahead, raw_redis):
+def test_several_requests_are_pipelined_and_answered_in_order(ahead, raw_redis):
     raw_redis.lpush("queue:low", "a", "b")
     raw_redis.lpush("queue:high", "c")
     ahead.ask(OWNER, ["low"], 1, [])
@@ -65,7 +65,7 @@ def test_several_requests_are_under_way_and_answered_in_their_order(ahead, raw_r
     assert not ahead.readable
 
 
-def test_a_fence_is_told_with_the_answer(ahead, pool, raw_redis):
+def test_a_fence_is_reported_with_the_reply(ahead, pool, raw_redis):
     raw_redis.lpush("queue:low", "a")
     raw_redis.set(pool.keys.fenced(OWNER.identity), "0 0")
     ahead.ask(OWNER, ["low"], 1, [])
@@ -74,7 +74,7 @@ def test_a_fence_is_told_with_the_answer(ahead, pool, raw_redis):
     assert raw_redis.lrange("queue:low", 0, -1) == [b"a"]
 
 
-def test_a_server_that_forgot_the_script_says_so_and_has_done_nothing(ahead, raw_redis):
+def test_a_flushed_script_is_reported_and_has_no_effect(ahead, raw_redis):
     raw_redis.script_flush()
     raw_redis.lpush("queue:low", "a")
     ahead.ask(OWNER, ["low"], 1, [])
@@ -97,7 +97,7 @@ def test_a_connection_that_breaks_in_between_leaves_all_of_it_in_doubt(faulty, p
     assert faulty.answer(["low"]).claimed == [("low", b"b")]
 
 
-def test_it_has_no_connection_before_it_is_used(pool, raw_redis):
+def test_it_connects_on_first_use(pool, raw_redis):
     before = len(raw_redis.client_list())
     Pipelined(pool).close()
     assert len(raw_redis.client_list()) == before

@@ -28,7 +28,7 @@ def test_a_heartbeat_shows_the_process_and_its_jobs_for_a_minute(pool, raw_redis
     assert 50 < raw_redis.ttl(key) <= 60
 
 
-def test_the_second_heartbeat_is_known_and_idle_threads_vanish(pool, raw_redis):
+def test_the_second_heartbeat_is_recognized_and_idle_threads_are_removed(pool, raw_redis):
     processes.heartbeat(pool, IDENTITY, FIELDS, {"tid": "{}"}, wire_version=8)
     beat = processes.heartbeat(pool, IDENTITY, {"info": "{}", "busy": 0, "quiet": "true"}, {}, wire_version=8)
     assert beat.known
@@ -37,7 +37,7 @@ def test_the_second_heartbeat_is_known_and_idle_threads_vanish(pool, raw_redis):
     assert stored[IDENTITY][b"quiet"] == b"true"
 
 
-def test_signals_come_one_at_a_time_in_their_order(pool, raw_redis):
+def test_signals_are_received_one_at_a_time_in_order(pool, raw_redis):
     processes.send_signal(pool, IDENTITY, "TSTP")
     processes.send_signal(pool, IDENTITY, "TERM")
     assert 50 < raw_redis.ttl(f"{IDENTITY}-signals") <= 60
@@ -45,14 +45,14 @@ def test_signals_come_one_at_a_time_in_their_order(pool, raw_redis):
     assert got == ["TSTP", "TERM", None]
 
 
-def test_a_signal_can_be_taken_between_two_beats(pool, raw_redis):
+def test_a_signal_can_be_received_between_two_heartbeats(pool, raw_redis):
     processes.send_signal(pool, IDENTITY, "TSTP")
     assert processes.take_signal(pool, IDENTITY) == "TSTP"
     assert processes.take_signal(pool, IDENTITY) is None
 
 
 @pytest.mark.parametrize("wire_version", [6, 8])
-def test_leaving_takes_everything_along(pool, raw_redis, wire_version):
+def test_leaving_deletes_all_keys_of_the_process(pool, raw_redis, wire_version):
     processes.heartbeat(pool, IDENTITY, FIELDS, {"tid": "{}"}, wire_version=wire_version)
     processes.leave(pool, IDENTITY)
     assert snapshot(raw_redis) == {}
@@ -77,7 +77,7 @@ def test_pruning_leaves_the_living_alone(pool, raw_redis):
     assert raw_redis.smembers("processes") == {IDENTITY.encode()}
 
 
-def test_pruning_an_empty_registry_drops_nobody(pool):
+def test_pruning_an_empty_registry_removes_no_process(pool):
     assert processes.prune(pool) == 0
 
 
@@ -98,7 +98,7 @@ def test_identities_are_sorted(pool, raw_redis):
     assert processes.identities(pool) == ["a:1:x", "b:1:x"]
 
 
-def test_the_leader_is_who_sidekiq_enterprise_says(pool, raw_redis):
+def test_the_leader_is_that_of_sidekiq_enterprise(pool, raw_redis):
     assert processes.leader(pool) == ""
     raw_redis.set("dear-leader", "host:1:abc")
     assert processes.leader(pool) == "host:1:abc"
@@ -131,7 +131,7 @@ def test_a_member_that_is_no_process_hides_no_other(pool, raw_redis):
     assert raw_redis.smembers("processes") == {IDENTITY.encode()}
 
 
-def test_a_server_that_does_not_tell_is_no_server_without_processes(pool, raw_redis):
+def test_an_error_does_not_mean_that_there_are_no_processes(pool, raw_redis):
     raw_redis.execute_command("ACL", "SETUSER", "default", "-hmget")
     try:
         with pytest.raises(RedisRefused):
@@ -143,14 +143,14 @@ def test_a_server_that_does_not_tell_is_no_server_without_processes(pool, raw_re
 # ------------------------------------------------------------------------------------ published jobs
 
 
-def test_what_a_process_knows_is_seen_for_a_minute(pool, raw_redis):
+def test_known_jobs_of_a_process_expire_after_a_minute(pool, raw_redis):
     processes.publish_jobs(pool, OURS, {"é": "2", "b.Job": "1"})
     assert snapshot(raw_redis) == {JOBS_KEY: '{"b.Job":"1","é":"2"}'.encode()}
     assert 50 < raw_redis.ttl(JOBS_KEY) <= 60
     assert processes.published_jobs(pool, [OURS, RUBYS]) == {OURS: {"b.Job": "1", "é": "2"}}
 
 
-def test_telling_again_replaces_what_was_told(pool, raw_redis):
+def test_a_new_report_replaces_the_old_one(pool, raw_redis):
     processes.publish_jobs(pool, OURS, {"a": "1", "b": "1"})
     raw_redis.expire(JOBS_KEY, 5)
     processes.publish_jobs(pool, OURS, {"c": "1"})
@@ -158,17 +158,17 @@ def test_telling_again_replaces_what_was_told(pool, raw_redis):
     assert raw_redis.ttl(JOBS_KEY) > 50
 
 
-def test_a_process_that_leaves_tells_nothing_any_more(pool, raw_redis):
+def test_leaving_deletes_the_report_of_a_process(pool, raw_redis):
     processes.publish_jobs(pool, OURS, {"a": "1"})
     processes.leave(pool, OURS)
     assert snapshot(raw_redis) == {}
 
 
 @pytest.mark.parametrize("raw", [b"", b"no json", b'["a"]', b"[" * 100_000, b"\xff"])
-def test_what_cannot_be_read_is_nothing_told(pool, raw_redis, raw):
+def test_an_unreadable_report_is_ignored(pool, raw_redis, raw):
     raw_redis.set(JOBS_KEY, raw)
     assert processes.published_jobs(pool, [OURS]) == {}
 
 
-def test_without_processes_nobody_is_asked(pool):
+def test_without_processes_there_is_no_request(pool):
     assert processes.published_jobs(pool, []) == {}

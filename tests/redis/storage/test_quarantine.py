@@ -27,7 +27,7 @@ def put(pool, members, *, days=1.0):
 # ---------------------------------------------------------------------------------- from a set
 
 
-def test_members_that_are_there_are_put_aside_with_their_place(pool, raw_redis):
+def test_existing_members_are_quarantined_with_their_origin(pool, raw_redis):
     raw_redis.zadd("retry", {"a": 1.25, "b": 2, "c": 3})
     assert put(pool, [(b"a", 1.25), (b"nobody", 9), (b"c\n", 3), (b"c", 3)]) == [True, False, False, True]
     assert raw_redis.zrange("retry", 0, -1) == [b"b"]
@@ -45,7 +45,7 @@ def test_nothing_is_lost_when_the_quarantine_cannot_be_written(pool, raw_redis):
     assert raw_redis.zrange("retry", 0, -1) == [b"a"]
 
 
-def test_what_is_overdue_goes_at_the_next_write(pool, raw_redis):
+def test_expired_jobs_are_deleted_at_the_next_write(pool, raw_redis):
     raw_redis.zadd("retry", {"a": 1, "b": 2})
     put(pool, [(b"a", 1)])
     (job,) = quarantine.page(pool, 0, 10)
@@ -84,7 +84,7 @@ def test_jobs_of_the_far_end_are_deleted_from_there(pool, raw_redis):
     assert b"job 990" not in waiting(raw_redis)
 
 
-def test_jobs_are_found_although_workers_took_others_meanwhile(pool, raw_redis):
+def test_jobs_are_found_even_if_workers_claimed_others(pool, raw_redis):
     stock(raw_redis, 500)
     raw_redis.rpop("queue:low", 100)
     assert take(pool, (50, 50), (150, 150), (151, 151), (499, 499)) == [False, True, True, True]
@@ -98,20 +98,20 @@ def test_a_job_that_moved_far_is_left_alone(pool, raw_redis):
     assert len(waiting(raw_redis)) == 1_500
 
 
-def test_after_three_that_are_gone_the_search_ends(pool, raw_redis):
+def test_the_search_ends_after_three_missing_jobs(pool, raw_redis):
     stock(raw_redis)
     seen = [Seen(b"gone %d" % number, number) for number in range(3)]
     assert quarantine.take_from_queue(pool, "low", [*seen, Seen(b"job 3", 5)]) == [False] * 4
     assert quarantine.take_from_queue(pool, "low", [*seen, Seen(b"job 3", 3)]) == [False] * 3 + [True]
 
 
-def test_of_equal_jobs_each_is_taken_once(pool, raw_redis):
+def test_equal_jobs_are_each_moved_once(pool, raw_redis):
     raw_redis.lpush("queue:low", "a", "b", "a", "a")
     assert quarantine.take_from_queue(pool, "low", [Seen(b"a", 0), Seen(b"a", 0), Seen(b"a", 3)]) == [True, False, True]
     assert waiting(raw_redis) == [b"b", b"a"]
 
 
-def test_a_place_that_the_queue_does_not_have_finds_what_is_nearest(pool, raw_redis):
+def test_an_index_out_of_range_finds_the_nearest_job(pool, raw_redis):
     stock(raw_redis, 3)
     assert take(pool, (2, 900)) == [True]
     assert waiting(raw_redis) == [b"job 0", b"job 1"]
@@ -136,7 +136,7 @@ def test_no_job_is_lost_or_marked_when_the_quarantine_cannot_be_written(pool, ra
 # ------------------------------------------------------------------------------------ and back
 
 
-def test_a_member_goes_back_with_its_score(pool, raw_redis):
+def test_a_member_is_restored_with_its_score(pool, raw_redis):
     raw_redis.zadd("retry", {b"a\nb": 1795216790.652})
     put(pool, [(b"a\nb", 1795216790.652)])
     (job,) = quarantine.page(pool, 0, 10)
@@ -146,14 +146,14 @@ def test_a_member_goes_back_with_its_score(pool, raw_redis):
     assert snapshot(raw_redis) == {"retry": {b"a\nb": 1795216790.652}}
 
 
-def test_a_job_goes_back_to_the_tail_of_its_queue(pool, raw_redis):
+def test_a_job_is_restored_to_the_tail_of_its_queue(pool, raw_redis):
     stock(raw_redis, 2)
     take(pool, (0, 0), days=1)
     assert quarantine.restore(pool, *quarantine.page(pool, 0, 10))
     assert snapshot(raw_redis) == {"queue:low": [b"job 0", b"job 1"], "queues": {b"low"}}
 
 
-def test_a_queue_that_takes_no_jobs_keeps_them_in_quarantine(pool, raw_redis):
+def test_jobs_of_an_unusable_queue_stay_in_quarantine(pool, raw_redis):
     stock(raw_redis, 1)
     take(pool, (0, 0), days=1)
     raw_redis.set("queue:low", "wrong")
@@ -181,7 +181,7 @@ def test_pages_begin_at_either_end(pool, raw_redis):
     assert quarantine.page(pool, 2, 5) == []
 
 
-def test_what_somebody_else_wrote_there_breaks_no_page(pool, raw_redis):
+def test_foreign_entries_break_no_page(pool, raw_redis):
     raw_redis.zadd("offsider:quarantine", {"half": 9e9, "odd": 9e9, b"\xff": 9e9, "list": 9e9})
     raw_redis.hset("offsider:quarantine:jobs", mapping={"odd": "no head", b"\xff": b'{"score":"x"}\njob', "list": "[]"})
     assert sorted((job.where, job.score, job.raw) for job in quarantine.page(pool, 0, 10)) == [
@@ -197,7 +197,7 @@ ENTRY = Entry(Owner("host:1:aaaaaaaaaaaa", "default"), "low", b"job")
 LIST = "offsider:working:host:1:aaaaaaaaaaaa:default:low"
 
 
-def test_a_claimed_job_is_put_aside_and_goes_back_to_its_queue(pool, raw_redis):
+def test_a_claimed_job_is_quarantined_and_restored_to_its_queue(pool, raw_redis):
     raw_redis.lpush(LIST, "job", "other")
     assert quarantine.put_from_run(pool, ENTRY, days=1, most=9, at=5.5, how="a switch")
     assert raw_redis.lrange(LIST, 0, -1) == [b"other"]
@@ -217,14 +217,14 @@ def test_a_fenced_owner_puts_nothing_aside(pool, raw_redis):
     assert aside(pool) == []
 
 
-def test_a_job_that_lies_nowhere_is_added(pool, raw_redis):
+def test_a_job_in_no_other_place_is_added(pool, raw_redis):
     quarantine.add(pool, b"job\nof two lines", "low", days=1, most=9, at=5.5, how="a switch")
     assert aside(pool) == [(b"job\nof two lines", "queue:low", 0.0, "a switch")]
     (job,) = quarantine.page(pool, 0, 10)
     assert abs(job.until - raw_redis.time()[0] - DAY) < 5
 
 
-def test_once_the_quarantine_is_full_what_a_run_puts_there_is_deleted(pool, raw_redis):
+def test_once_the_quarantine_is_full_more_jobs_of_a_run_are_deleted(pool, raw_redis):
     raw_redis.lpush(LIST, "first", "second")
     assert quarantine.put_from_run(pool, replace(ENTRY, raw=b"first"), days=1, most=1, at=5.5, how="a switch")
     assert quarantine.put_from_run(pool, replace(ENTRY, raw=b"second"), days=1, most=1, at=5.5, how="a switch")

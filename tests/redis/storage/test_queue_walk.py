@@ -19,7 +19,7 @@ def stock(raw_redis, count: int) -> None:
 
 
 def steps(pool, count: int, place: Place = Place()):  # noqa: B008 - it is frozen
-    """The walk, page by page; whoever asks for the next page may have changed the queue."""
+    """The walk, page by page; the caller may change the queue before it requests the next page."""
     while True:
         start, raws = read_on(pool, "low", place, count)
         if not raws:
@@ -29,7 +29,7 @@ def steps(pool, count: int, place: Place = Place()):  # noqa: B008 - it is froze
 
 
 @pytest.mark.parametrize("count", [1, 7, 100, 400])
-def test_every_job_comes_once_from_the_one_that_runs_next_on(pool, raw_redis, count):
+def test_every_job_is_returned_once_starting_with_the_next_one(pool, raw_redis, count):
     stock(raw_redis, 305)
     pages = list(steps(pool, count))
     assert [raw for _, raws in pages for raw in raws] == [name(number) for number in range(305)]
@@ -49,7 +49,7 @@ def test_workers_that_take_jobs_make_no_job_be_missed(pool, raw_redis, taken):
     assert len(seen) == len(set(seen))
 
 
-def test_after_a_great_many_were_taken_it_goes_on_where_it_was(pool, raw_redis):
+def test_after_many_claims_the_walk_resumes_at_its_position(pool, raw_redis):
     stock(raw_redis, 6_000)
     walk = steps(pool, 5_000)
     next(walk)
@@ -58,7 +58,7 @@ def test_after_a_great_many_were_taken_it_goes_on_where_it_was(pool, raw_redis):
     assert (start, raws[0]) == (1_000, name(5_000))
 
 
-def test_when_all_that_was_passed_is_gone_it_begins_with_what_is_left(pool, raw_redis):
+def test_if_all_visited_jobs_are_claimed_it_resumes_with_the_rest(pool, raw_redis):
     stock(raw_redis, 1_000)
     walk = steps(pool, 500)
     next(walk)
@@ -67,7 +67,7 @@ def test_when_all_that_was_passed_is_gone_it_begins_with_what_is_left(pool, raw_
     assert (start, raws[0]) == (0, name(700))
 
 
-def test_jobs_that_are_given_back_to_the_head_are_no_reason_to_begin_anew(pool, raw_redis):
+def test_jobs_requeued_at_the_head_do_not_restart_the_walk(pool, raw_redis):
     stock(raw_redis, 1_000)
     walk = steps(pool, 500)
     next(walk)
@@ -88,7 +88,7 @@ def test_a_place_is_text_and_back(pool, raw_redis):
 
 
 @pytest.mark.parametrize("written", ["", "x", "-1", "5-zz", "9" * 16, "5-" + "a" * 13, "1" + "-" + "0" * 12 + "\n"])
-def test_what_no_walk_has_written_is_the_beginning(written):
+def test_an_invalid_cursor_means_the_beginning(written):
     assert Place.read(written) == Place()
 
 
@@ -108,7 +108,7 @@ def histories(draw):
 @settings(max_examples=40, deadline=None)
 @given(histories())
 def test_a_job_that_stays_all_the_time_is_seen(embedded_pool, history):
-    """Whatever is pushed, taken, given back and deleted meanwhile, nothing raises and nobody is missed."""
+    """After any pushes, claims, requeues and deletions, nothing raises and no job is missed."""
     size, count, changes = history
     client = embedded_pool
     client.call("FLUSHALL")
@@ -149,6 +149,6 @@ def embedded_pool(tmp_path_factory):
         pool.close()
 
 
-def test_a_digest_is_short_and_tells_jobs_apart():
+def test_a_digest_is_short_and_distinguishes_jobs():
     assert len({queue_walk.digest(name(number)) for number in range(1_000)}) == 1_000
     assert len(queue_walk.digest(b"")) == 12

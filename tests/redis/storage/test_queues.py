@@ -26,7 +26,7 @@ def test_scheduled_jobs_have_their_time_as_score(pool, raw_redis):
     assert snapshot(raw_redis) == {"schedule": {b"a": 1_800_000_000.25, b"b": 4e9}}
 
 
-def test_waiting_for_replicas_answers_how_many_have_it(pool):
+def test_waiting_for_replicas_returns_their_number(pool):
     assert pool.call(*queues.wait_command(1, 1)) == 0
 
 
@@ -47,7 +47,7 @@ def test_one_job_is_deleted_by_its_bytes(pool, raw_redis):
     assert not queues.delete_job(pool, "low", b"z")
 
 
-def test_clearing_deletes_the_queue_and_answers_how_many_jobs_it_had(pool, raw_redis):
+def test_clearing_deletes_the_queue_and_returns_its_size(pool, raw_redis):
     raw_redis.lpush("queue:low", "a", "b")
     raw_redis.sadd("queues", "low", "high")
     assert queues.clear(pool, "low") == 2
@@ -77,7 +77,7 @@ def test_a_job_that_is_put_last_is_popped_after_all_that_wait(pool, raw_redis):
     assert snapshot(raw_redis) == {"queue:low": [b"last", b"waiting"], "queues": {b"low"}}
 
 
-def test_an_empty_queue_lets_the_pop_come_back_with_nothing(pool):
+def test_a_pop_from_an_empty_queue_returns_nothing(pool):
     assert queues.pop_blocking(pool, ["none"], 1) is None
 
 
@@ -97,13 +97,13 @@ def test_pages_begin_at_either_end(pool, raw_redis):
     assert queues.page(pool, "low", 8, 5, newest_first=True) == [b"1", b"0"]
 
 
-def test_a_queue_is_known_once_it_was_pushed_to(pool, raw_redis):
+def test_a_queue_is_registered_by_its_first_push(pool, raw_redis):
     raw_redis.sadd("queues", "low")
     assert queues.is_known(pool, "low")
     assert not queues.is_known(pool, "high")
 
 
-def test_the_next_jobs_are_taken_for_good(pool, raw_redis):
+def test_the_next_jobs_are_removed(pool, raw_redis):
     raw_redis.lpush("queue:low", "a", "b", "c")
     assert queues.take(pool, "low", 2) == [b"a", b"b"]
     assert queues.take(pool, "low", 2) == [b"c"]

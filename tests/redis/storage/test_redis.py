@@ -29,7 +29,7 @@ def test_the_first_error_of_a_pipeline_is_raised_and_the_rest_was_carried_out(po
     assert raw_redis.get("later") == b"1"
 
 
-def test_errors_may_stand_in_the_list_instead(pool):
+def test_errors_may_be_returned_in_the_list_instead(pool):
     replies = pool.pipeline([("SET", "k", 1), ("LPUSH", "k", 1), ("GET", "k")], raise_errors=False)
     assert isinstance(replies[1], RedisRefused)
     assert (replies[0], replies[2]) == (b"OK", b"1")
@@ -75,17 +75,17 @@ def test_a_server_that_cannot_be_reached_is_not_ambiguous(proxied, proxy):
 
 @pytest.mark.parametrize("how", ["reset", "close"])
 def test_an_idle_connection_that_broke_is_replaced_without_an_error(proxied, proxy, raw_redis, monkeypatch, how):
-    """Nothing had been sent, so the command goes out on a new connection, once."""
+    """No byte was sent, so the command is sent on a new connection, once."""
     monkeypatch.setattr(redis_module, "FRESH_SECONDS", 0.0)  # as if it had rested
     proxied.call("PING")
     getattr(proxy, how)()
     assert proxied.call("LPUSH", "l", 1) == 1
     assert raw_redis.llen("l") == 1
     assert proxy.connections == 2
-    assert proxied.troubles == 0  # proxies close what is idle: that must not keep the dead from being found
+    assert proxied.troubles == 0  # proxies close idle connections: that must not prevent the detection of dead owners
 
 
-def test_a_restart_of_the_server_is_no_failure_for_who_had_nothing_under_way(make_server, monkeypatch):
+def test_a_server_restart_does_not_fail_idle_connections(make_server, monkeypatch):
     monkeypatch.setattr(redis_module, "FRESH_SECONDS", 0)  # a server of a test restarts in less
     server = make_server()
     pool = Redis(RedisSettings(url=server.url), size=1)
@@ -102,8 +102,8 @@ def test_a_restart_of_the_server_is_no_failure_for_who_had_nothing_under_way(mak
     pool.close()
 
 
-def test_a_reply_of_the_past_is_never_taken_for_the_next(proxied, proxy):
-    """The reply that comes after the timeout lies on a connection that is thrown away."""
+def test_a_late_reply_is_never_read_as_the_next_one(proxied, proxy):
+    """The reply that arrives after the timeout is on a connection that is closed."""
     impatient = Redis(RedisSettings(url=proxy.url, socket_timeout_seconds=0.2), size=1)
     impatient.call("SET", "a", "old")
     proxy.hold()
@@ -129,7 +129,7 @@ def test_a_frozen_server_is_an_ambiguous_failure_in_time(make_server):
     pool.close()
 
 
-def test_a_killed_connection_is_ambiguous_when_the_command_was_under_way(pool, raw_redis):
+def test_a_connection_killed_during_a_command_is_ambiguous(pool, raw_redis):
     failures = []
 
     def wait_in_vain():
@@ -147,10 +147,10 @@ def test_a_killed_connection_is_ambiguous_when_the_command_was_under_way(pool, r
     assert [failure.ambiguous for failure in failures] == [True]
 
 
-# ------------------------------------------------------------------------- the server says no
+# ------------------------------------------------------------------------------ the server refuses
 
 
-def test_a_blocked_client_whose_master_became_a_replica_is_told_to_look_elsewhere(make_server):
+def test_a_blocked_client_of_a_demoted_master_raises_refused(make_server):
     server = make_server(port=0)
     pool = Redis(RedisSettings(url=server.url), size=1)
     refused = []
@@ -211,7 +211,7 @@ def accepts(path: Path) -> bool:
         return client.connect_ex(str(path)) == 0
 
 
-def test_what_the_acl_forbids_is_refused(make_server):
+def test_commands_forbidden_by_the_acl_raise_refused(make_server):
     server = make_server(port=0)
     Redis(RedisSettings(url=server.url), size=1).call("ACL", "SETUSER", "poor", "on", ">pw", "+get", "+ping", "~open:*")
     poor = Redis(RedisSettings(url=server.url, username="poor", password="pw"), size=1)
@@ -252,7 +252,7 @@ def test_a_server_that_still_loads_is_unavailable_and_did_nothing(make_server):
 # --------------------------------------------------------------------------- pool and threads
 
 
-def test_a_pool_that_is_used_up_says_what_to_do(redis_url):
+def test_an_exhausted_pool_raises_with_the_next_step(redis_url):
     small = Redis(RedisSettings(url=redis_url, pool_wait_seconds=0.01), size=1)
     with small.wire(), pytest.raises(RedisUnavailable) as failure:
         small.call("PING")
@@ -376,7 +376,7 @@ def test_a_server_that_cannot_be_reached_any_more_is_trouble(proxied, proxy):
     assert proxied.troubles >= 1
 
 
-def test_after_a_role_has_changed_a_new_connection_looks_for_the_master(make_server):
+def test_after_a_role_change_a_new_connection_finds_the_master(make_server):
     server = make_server(port=0)
     pool = Redis(RedisSettings(url=server.url), size=1)
     first = pool.call("CLIENT", "ID")
@@ -387,14 +387,14 @@ def test_after_a_role_has_changed_a_new_connection_looks_for_the_master(make_ser
     pool.close()
 
 
-def test_ping_takes_a_positive_time(pool):
+def test_ping_returns_a_positive_time(pool):
     assert pool.ping() > 0
 
 
 # ------------------------------------------------------------------------------------ scripts
 
 
-def test_a_script_goes_by_its_hash_and_by_its_text_after_a_flush(pool, raw_redis):
+def test_a_script_is_called_by_hash_and_by_text_after_a_flush(pool, raw_redis):
     probe = Script("probe")
     assert pool.run(probe, []) == 1
     raw_redis.script_flush()
@@ -417,7 +417,7 @@ def test_an_unusable_url_names_the_setting():
         (RedisSettings(sentinels=("localhost:26379",)), r"redis\.sentinel_name"),
     ],
 )
-def test_half_given_sentinels_name_the_setting(settings, missing):
+def test_incomplete_sentinel_settings_name_the_missing_one(settings, missing):
     with pytest.raises(ConfigurationError, match=missing):
         Redis(settings, size=1).call("PING")
 
@@ -474,7 +474,7 @@ def test_a_forked_child_does_not_keep_its_parents_connections_open(pool, raw_red
         os.waitpid(child, 0)
 
 
-def test_letting_go_closes_every_connection_there_is(pool, monkeypatch):
+def test_closing_the_pool_closes_every_connection(pool, monkeypatch):
     class Broken:
         def close(self):
             raise OSError

@@ -16,7 +16,7 @@ def job(number: int = 1, raw: bytes = b"") -> Rescued:
     return Rescued(raw or encode(payload), "low", DEAD, 2)
 
 
-def test_each_job_is_taken_once_oldest_first(pool, raw_redis):
+def test_each_job_is_returned_once_oldest_first(pool, raw_redis):
     rescued.note(pool, [job(1), job(2)])
     rescued.note(pool, [job(3)])
     assert rescued.take(pool, 2) == [job(1), job(2)]

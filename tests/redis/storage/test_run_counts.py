@@ -26,7 +26,7 @@ def test_metrics_and_sums_are_written_in_one_transaction(pool, raw_redis):
     assert {key.split(b"|")[0].split(b":")[0] for key in raw_redis.scan_iter()} == {b"j", b"h", b"offsider"}
 
 
-def test_a_full_server_has_taken_nothing(pool, raw_redis):
+def test_a_full_server_writes_nothing(pool, raw_redis):
     raw_redis.config_set("maxmemory", 1)
     try:
         with pytest.raises(QueueFull):
@@ -36,7 +36,7 @@ def test_a_full_server_has_taken_nothing(pool, raw_redis):
     assert raw_redis.keys() == []
 
 
-def test_a_count_that_is_refused_is_told_and_the_others_are_written(pool, raw_redis, caplog):
+def test_a_refused_count_is_reported_and_the_others_are_written(pool, raw_redis, caplog):
     raw_redis.set("j|270115|8:00", "a string")
     with caplog.at_level(logging.ERROR):
         run_counts.add(pool, [JOB], [], NOW, wire_version=8)
@@ -45,7 +45,7 @@ def test_a_count_that_is_refused_is_told_and_the_others_are_written(pool, raw_re
 
 
 # ---------------------------------------------------------------------------------------- totals
-def test_every_sum_of_a_series_comes_back(pool):
+def test_every_sum_of_a_series_is_read_back(pool):
     whole = Series(MAIL, processed=3, failed=2, retried=1, run_seconds=4.5, cpu_seconds=0.25, queue_seconds=9.0)
     whole.run_buckets[:2], whole.queue_buckets[4], whole.satisfied = [2, 1], 3, 1
     write(pool, whole)
@@ -81,7 +81,7 @@ def test_a_class_is_scored_by_its_characteristics_and_not_by_queue_or_the_labels
     ]
 
 
-def test_a_window_has_what_lies_in_it(pool):
+def test_a_window_contains_only_its_own_counts(pool):
     for minutes in (1, 45, 70, 350, 400, 4000, 5000):
         write(pool, promised(), at=NOW - minutes * 60)
     assert {window: total(pool, window) for window in ("1h", "6h", "3d")} == {"1h": 20, "6h": 40, "3d": 60}
@@ -104,7 +104,7 @@ def test_the_work_of_a_shard_is_summed_over_its_processes(pool):
     assert run_counts.load_totals(pool) == {"urgent": Load(1.75, 20.0), "": Load(3.0, 5.0)}
 
 
-def test_minutes_of_a_shard_are_told_between_two_moments(pool):
+def test_minutes_of_a_shard_are_read_between_two_times(pool):
     for at in (NOW - 7200, NOW - 61, NOW - 60, NOW - 5, NOW + 1):
         work(pool, "a|b", 1.0, 2.0, at)
     assert run_counts.load_minutes(pool, NOW - 150, NOW + 30) == {
@@ -113,7 +113,7 @@ def test_minutes_of_a_shard_are_told_between_two_moments(pool):
     assert run_counts.load_minutes(pool, NOW - 7200, NOW)["a|b"][::60] == [Load(1.0, 2.0), Load(), Load(1.0, 2.0)]
 
 
-def test_idle_threads_are_there_all_the_same_and_no_threads_leave_no_trace(pool, raw_redis):
+def test_idle_threads_are_recorded_and_zero_threads_are_not(pool, raw_redis):
     work(pool, "", 0.0, 0.0)
     assert raw_redis.keys() == []
     work(pool, "", 0.0, 50.0)

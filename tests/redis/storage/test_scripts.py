@@ -20,7 +20,7 @@ NAMES = {
 
 
 class Recording(Redis):
-    """Remembers which script was run with what."""
+    """Records the scripts that were run and their arguments."""
 
     def __init__(self, settings: RedisSettings) -> None:
         super().__init__(settings, size=2)
@@ -42,7 +42,7 @@ def with_flags():
         script._use(script.source)
 
 
-def test_every_verb_works_and_leaves_what_it_should(pool, raw_redis):
+def test_every_script_leaves_the_expected_state(pool, raw_redis):
     seed(raw_redis, pool.keys)
     walk(pool)
     left_behind(pool.keys, snapshot(raw_redis))
@@ -64,7 +64,7 @@ def test_every_script_is_called_with_the_keys_and_arguments_that_it_declares(red
         assert fits, f"{script.name} declares {script.arguments} arguments and got {arguments}"
 
 
-def test_a_prefix_stands_before_every_key_that_is_written(redis_url, raw_redis):
+def test_every_written_key_has_the_prefix(redis_url, raw_redis):
     """Several applications may share a server: nothing of one may land in the other's keys."""
     prefixed = Redis(RedisSettings(url=redis_url, key_prefix="resque:gitlab:"), size=2)
     seed(raw_redis, prefixed.keys)
@@ -94,7 +94,7 @@ def test_every_verb_works_on_a_server_in_cluster_mode_with_a_tagged_prefix(make_
 
 @pytest.mark.parametrize("kind", ["redis7", "valkey"])
 def test_a_full_server_is_drained_by_every_verb(make_server, kind):
-    """LMOVE, ZADD and SET are refused when memory is full: only scripts that say allow-oom go on."""
+    """LMOVE, ZADD and SET are refused when memory is full: only scripts with allow-oom still run."""
     server = make_server(kind=kind)
     full = Redis(RedisSettings(url=server.url), size=2)
     with redis_py.Redis.from_url(server.url) as client:
@@ -114,7 +114,7 @@ def test_every_verb_works_without_flags(pool, raw_redis, with_flags):
     left_behind(pool.keys, snapshot(raw_redis))
 
 
-def test_flags_are_what_lets_a_full_server_be_drained(make_server, with_flags):
+def test_the_allow_oom_flag_lets_a_full_server_be_drained(make_server, with_flags):
     server = make_server()
     full = Redis(RedisSettings(url=server.url), size=2)
     with redis_py.Redis.from_url(server.url) as client:
@@ -150,7 +150,7 @@ def test_read_only_scripts_run_on_a_replica(make_server):
     replica.close()
 
 
-def test_scripts_are_known_by_text_again_after_a_flush(pool, raw_redis):
+def test_scripts_are_sent_as_text_after_a_flush(pool, raw_redis):
     seed(raw_redis, pool.keys)
     raw_redis.script_flush()
     walk(pool)

@@ -1,4 +1,4 @@
-"""Sentinels tell where the master is; login and database come from the URL, its address does not count."""
+"""Sentinels give the address of the master; the URL gives login and database, and its address is ignored."""
 
 import asyncio
 import socket
@@ -72,7 +72,7 @@ def test_the_master_is_found_and_gets_login_and_database_of_the_url(sentinel):
         assert client.get("k") == b"v"
 
 
-def test_a_master_that_nobody_knows_is_unavailable(sentinel):
+def test_an_unknown_master_is_unavailable(sentinel):
     address, _ = sentinel
     pool = Redis(RedisSettings(url=NOWHERE, sentinels=(address,), sentinel_name="others"), size=1)
     with pytest.raises(RedisUnavailable) as failure:

@@ -146,7 +146,7 @@ def test_a_label_that_is_no_text_is_ignored(pool, raw_redis, write):
         (run_counts.SHARDS, range(0, 8 * 3600, 60), 15_000),
     ],
 )
-def test_a_label_set_costs_at_most_what_the_page_of_keys_says(pool, raw_redis, metric, steps, most):
+def test_a_label_set_uses_at_most_the_documented_memory(pool, raw_redis, metric, steps, most):
     labels = {"class": "shop.orders.send_invoice", "feature_category": "billing", "queue": "default", "urgency": "high"}
     cells = [1000 + cell for cell in range(metric.cells)]
     commands = [

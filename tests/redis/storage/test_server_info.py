@@ -22,7 +22,7 @@ def test_a_replica_that_is_asked_for_and_missing(pool, raw_redis):
     assert (info.least_replicas, info.good_replicas) == (1, 0)
 
 
-def test_what_may_not_be_asked_is_unknown(pool, raw_redis, redis_url):
+def test_values_without_permission_are_unknown(pool, raw_redis, redis_url):
     raw_redis.execute_command("ACL", "SETUSER", "shy", "on", ">secret", "~*", "+@all", "-info", "-config")
     shy = Redis(RedisSettings(url=redis_url, username="shy", password="secret"), size=1)
     try:

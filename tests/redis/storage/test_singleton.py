@@ -16,12 +16,12 @@ def test_each_work_has_a_turn_of_its_own(pool):
     assert hold_turn(pool, "something", "b", 30)
 
 
-def test_the_turn_of_one_who_is_gone_passes_on(pool):
+def test_the_turn_of_a_dead_process_passes_to_another(pool):
     assert hold_turn(pool, "history", "a", 0.05)
     wait_for(lambda: hold_turn(pool, "history", "b", 30))
 
 
-def test_whether_anybody_has_the_turn_is_seen_from_outside(pool):
+def test_other_processes_see_whether_the_turn_is_taken(pool):
     assert not is_held(pool, "reaping")
     hold_turn(pool, "reaping", "a", 60.0)
     assert is_held(pool, "reaping")

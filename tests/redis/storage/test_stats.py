@@ -45,7 +45,7 @@ def test_counts_are_written_together_or_not_at_all(proxied, proxy, raw_redis):
     assert snapshot(raw_redis) == {}
 
 
-def test_a_counter_of_the_wrong_type_is_told_and_does_not_double_the_others(pool, raw_redis, caplog):
+def test_a_counter_of_the_wrong_type_raises_and_does_not_double_the_others(pool, raw_redis, caplog):
     raw_redis.sadd("stat:failed", "x")
     stats.add(pool, processed=3, failed=1, day="2026-11-21")
     assert raw_redis.get("stat:processed") == b"3"
@@ -65,7 +65,7 @@ def test_resetting_a_counter_leaves_the_days(pool, raw_redis):
     assert snapshot(raw_redis) == {"stat:failed": b"0", "stat:processed": b"5", "stat:failed:2026-11-21": b"3"}
 
 
-def test_an_overview_of_nothing_takes_one_round_trip(pool, monkeypatch):
+def test_an_empty_overview_takes_one_round_trip(pool, monkeypatch):
     trips = []
     pipeline = type(pool).pipeline
     monkeypatch.setattr(type(pool), "pipeline", lambda *args, **how: trips.append(1) or pipeline(*args, **how))

@@ -79,17 +79,17 @@ def test_only_jobs_due_within_the_longest_wait_are_read(pool, raw_redis):
         ({}, None),
     ],
 )
-def test_a_payload_says_since_when_it_is_stranded_unless_it_has_run_since(fields, since):
+def test_a_payload_has_its_stranded_time_unless_it_has_run_since(fields, since):
     assert stranded.stranded_since(decode(job("a", **fields))) == since
 
 
-def test_the_mark_is_removed_and_nothing_else():
+def test_only_the_mark_is_removed():
     payload = decode(job("a", stranded_at=1, parked_at=2, parked_count=3, custom=4))
     forget_stranded(payload)
     assert payload == decode(job("a", custom=4))
 
 
-def test_members_are_made_due_now_unless_they_are_or_have_gone(pool, raw_redis):
+def test_future_members_that_still_exist_become_due(pool, raw_redis):
     now = time.time()
     raw_redis.zadd("schedule", {"later": now + 300, "due": now - 300})
     assert stranded.hasten(pool, [b"later", b"due", b"gone"]) == 1

@@ -19,7 +19,7 @@ DAYS = 86_400
 
 
 class Corpse:
-    """A dead owner with jobs, fenced by whoever takes them."""
+    """A dead owner with jobs, fenced before its jobs are reclaimed."""
 
     def __init__(self, pool, raw_redis, number: int = 1) -> None:
         self.pool, self.raw_redis = pool, raw_redis
@@ -53,7 +53,7 @@ def key(jid: str = JID) -> str:
 # ------------------------------------------------------------------------------------- reclaim
 
 
-def test_a_job_that_is_taken_back_has_a_strike_by_the_name_of_the_dead(pool, raw_redis, corpse):
+def test_a_reclaimed_job_gets_a_strike_with_the_dead_owner(pool, raw_redis, corpse):
     corpse.holds(RAW)
     corpse.fence()
     assert corpse.reclaim(RAW) == [True]
@@ -72,7 +72,7 @@ def test_one_process_gives_a_job_one_strike(pool, raw_redis, corpse):
     assert strikes.died_with(pool, RAW) == [corpse.identity]
 
 
-def test_what_a_late_script_left_with_the_dead_has_no_part_in_the_death(pool, corpse):
+def test_jobs_left_by_a_late_script_are_not_blamed_for_the_death(pool, corpse):
     corpse.holds(RAW)
     corpse.fence()
     corpse.reclaim(RAW)
@@ -81,7 +81,7 @@ def test_what_a_late_script_left_with_the_dead_has_no_part_in_the_death(pool, co
     assert strikes.died_with(pool, OTHER) == []
 
 
-def test_a_mark_that_says_nothing_gives_no_strike(pool, raw_redis, corpse):
+def test_an_empty_mark_causes_no_strike(pool, raw_redis, corpse):
     corpse.holds(RAW)
     raw_redis.set(corpse.mark, "1")
     assert corpse.reclaim(RAW) == [True]
@@ -89,7 +89,7 @@ def test_a_mark_that_says_nothing_gives_no_strike(pool, raw_redis, corpse):
     assert not strikes.died_alone(pool, corpse.identity)
 
 
-def test_a_job_that_is_gone_gets_no_strike(pool, raw_redis, corpse):
+def test_a_missing_job_gets_no_strike(pool, raw_redis, corpse):
     corpse.holds(OTHER)
     corpse.fence()
     assert corpse.reclaim(RAW) == [False]
@@ -97,7 +97,7 @@ def test_a_job_that_is_gone_gets_no_strike(pool, raw_redis, corpse):
     assert not raw_redis.exists("queue:low")
 
 
-def test_nothing_is_taken_from_who_is_not_fenced(raw_redis, corpse):
+def test_no_job_is_reclaimed_from_an_owner_that_is_not_fenced(raw_redis, corpse):
     corpse.holds(RAW)
     before = snapshot(raw_redis)
     with pytest.raises(Fenced):
@@ -107,7 +107,7 @@ def test_nothing_is_taken_from_who_is_not_fenced(raw_redis, corpse):
     assert snapshot(raw_redis) == before
 
 
-def test_what_cannot_be_moved_stays_without_a_strike_and_holds_up_no_other(pool, raw_redis, corpse):
+def test_a_job_that_cannot_move_stays_without_a_strike_and_blocks_no_other(pool, raw_redis, corpse):
     corpse.holds(RAW)
     raw_redis.lpush(pool.keys.working(corpse.identity, "default", "high"), OTHER)
     corpse.fence()
@@ -139,7 +139,7 @@ def test_a_strike_counts_for_three_days_by_the_clock_of_the_server(pool, raw_red
 # --------------------------------------------------------------------------------- under what
 
 
-def test_a_job_without_a_jid_goes_by_what_does_not_change(pool, raw_redis, corpse):
+def test_a_job_without_a_jid_is_identified_by_its_constant_keys(pool, raw_redis, corpse):
     raw = b'{"class": "Foreign", "args": [1]}'
     again = interrupted(interrupted(raw))
     corpse.holds(raw)
@@ -150,7 +150,7 @@ def test_a_job_without_a_jid_goes_by_what_does_not_change(pool, raw_redis, corps
     assert raw_redis.exists(key(digest))
 
 
-def test_bytes_that_are_no_job_go_by_themselves(pool, raw_redis, corpse):
+def test_invalid_bytes_are_identified_by_themselves(pool, raw_redis, corpse):
     corpse.holds(b"no job")
     corpse.fence()
     corpse.reclaim(b"no job")
@@ -161,7 +161,7 @@ def test_bytes_that_are_no_job_go_by_themselves(pool, raw_redis, corpse):
 # --------------------------------------------------------------------------------------- alone
 
 
-def test_alone_is_who_held_one_job_that_is_still_there(pool, corpse):
+def test_a_job_was_alone_if_its_owner_had_no_other(pool, corpse):
     corpse.holds(RAW)
     corpse.fence()
     assert strikes.died_alone(pool, corpse.identity)
@@ -170,21 +170,21 @@ def test_alone_is_who_held_one_job_that_is_still_there(pool, corpse):
 
 
 @pytest.mark.parametrize("raws", [(), (RAW, OTHER)])
-def test_with_others_or_with_none_nobody_was_alone(pool, corpse, raws):
+def test_with_several_or_no_jobs_none_was_alone(pool, corpse, raws):
     if raws:
         corpse.holds(*raws)
     corpse.fence()
     assert not strikes.died_alone(pool, corpse.identity)
 
 
-def test_who_is_not_fenced_did_not_die(pool, corpse):
+def test_an_owner_that_is_not_fenced_is_not_dead(pool, corpse):
     assert not strikes.died_alone(pool, corpse.identity)
 
 
 # ---------------------------------------------------------------------------------------- bury
 
 
-def test_a_buried_job_lies_in_the_dead_set_with_its_last_strike(pool, raw_redis, corpse):
+def test_a_buried_job_is_in_the_dead_set_with_its_last_strike(pool, raw_redis, corpse):
     corpse.holds(RAW)
     corpse.fence()
     assert strikes.bury(pool, corpse.entry(RAW), b"buried", LIMITS)
@@ -206,7 +206,7 @@ def test_the_dead_set_is_trimmed(pool, raw_redis, corpse):
     assert raw_redis.zrange("dead", 0, -1) == [b"older", b"old", RAW]
 
 
-def test_a_dead_set_of_the_wrong_type_leaves_the_job_where_it_is(pool, raw_redis, corpse):
+def test_a_dead_set_of_the_wrong_type_leaves_the_job_in_place(pool, raw_redis, corpse):
     raw_redis.set("dead", "wrong")
     corpse.holds(RAW)
     corpse.fence()

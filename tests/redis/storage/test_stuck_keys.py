@@ -17,7 +17,7 @@ def test_on_an_empty_server_nothing_is_stuck(pool):
     assert stuck_keys.stuck(pool, []) == []
 
 
-def test_who_has_beaten_lately_lives(pool, raw_redis):
+def test_an_owner_with_a_recent_heartbeat_is_alive(pool, raw_redis):
     raw_redis.set(f"offsider:alive:{LIVE}", "1", ex=60)
     assert stuck_keys.living(pool, [LIVE, DEAD]) == {LIVE}
     assert stuck_keys.living(pool, []) == set()

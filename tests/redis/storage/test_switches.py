@@ -32,7 +32,7 @@ def test_a_switch_is_read_as_it_was_set_with_the_times_of_the_server(pool, raw_r
     assert deferred.delay_seconds == 300.0
 
 
-def test_a_class_has_one_switch_and_setting_it_again_counts_anew(pool):
+def test_a_class_has_one_switch_and_setting_it_again_resets_its_counts(pool):
     switches.put(pool, DROP)
     switches.count(pool, {"HardJob": 3, "Züri.Job": 1})
     assert switches.counts(pool) == {"HardJob": 3, "Züri.Job": 1}
@@ -53,7 +53,7 @@ def test_a_switch_that_is_over_is_none_and_can_be_forgotten_once(pool, raw_redis
     assert raw_redis.hkeys("offsider:switches") == [b"HardJob"]
 
 
-def test_switches_are_read_alike_over_a_connection_that_tracks_keys(pool, redis_url):
+def test_switches_are_read_alike_over_a_tracking_connection(pool, redis_url):
     switches.put(pool, DROP)
     tracking = Tracking(RedisSettings(url=redis_url))
     try:
@@ -76,7 +76,7 @@ def test_a_cleared_switch_leaves_nothing(pool, raw_redis):
     ["", "[]", "7", '{"action":"burn","delay_seconds":1,"since":1}', '{"action":"drop"}', "[" * 100_000, "\xff",
      '{"action":"drop","delay_seconds":"x","since":1}', '{"action":"drop","delay_seconds":null,"since":1}'],
 )  # fmt: skip
-def test_what_cannot_be_read_is_no_switch(pool, raw_redis, stored):
+def test_an_unreadable_switch_is_ignored(pool, raw_redis, stored):
     raw_redis.hset("offsider:switches", "HardJob", stored)
     board = switches.read(pool)
     assert (board.on, board.over) == ({}, {})

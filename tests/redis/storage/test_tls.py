@@ -37,7 +37,7 @@ def ping(request):
     return request.param
 
 
-def test_the_authority_of_the_server_has_to_be_known(tls_server, ping):
+def test_the_certificate_authority_has_to_be_trusted(tls_server, ping):
     assert ping(RedisSettings(url=tls_server.url, tls_ca_file=str(tls_server.ca_file))) == b"PONG"
     with pytest.raises(RedisUnavailable, match=r"(?i)certificate") as failure:
         ping(RedisSettings(url=tls_server.url))

@@ -1,4 +1,4 @@
-"""The server tells which keys have changed; whoever it does not tell is refused clearly, and polls."""
+"""The server reports changed keys; a connection that may not track is refused clearly, and polls."""
 
 import os
 import socket
@@ -43,7 +43,7 @@ def proxied_tracking(proxy):
 # ------------------------------------------------------------------------------------- watching
 
 
-def test_a_watched_key_that_changes_is_told_once(tracking, raw_redis):
+def test_a_changed_watched_key_is_reported_once(tracking, raw_redis):
     tracking.watch("a", "b", "c")
     raw_redis.lpush("a", 1)
     raw_redis.lpush("a", 2)
@@ -67,21 +67,21 @@ def test_the_parser_in_python_does_it_as_well(redis_url, raw_redis):
         assert tracking.changed() == set()
 
 
-def test_nothing_is_told_of_keys_that_nobody_read(tracking, raw_redis):
+def test_keys_that_were_not_read_are_not_reported(tracking, raw_redis):
     tracking.watch("a")
     raw_redis.set("other", 1)
     raw_redis.set("a", 1)
     assert tracking.wait(PATIENT) == {"a"}
 
 
-def test_a_key_that_was_told_is_watched_again_when_it_is_read_again(tracking, raw_redis):
+def test_a_reported_key_is_watched_again_after_the_next_read(tracking, raw_redis):
     for _ in range(3):
         tracking.watch("a")
         raw_redis.incr("a")
         assert tracking.wait(PATIENT) == {"a"}
 
 
-def test_what_a_script_reads_is_watched(tracking, raw_redis):
+def test_keys_read_by_a_script_are_watched(tracking, raw_redis):
     keys = ["lease", "schedule"]
     (reply,) = tracking.read(keys, [DUE_JOBS.by_text(keys, ["me", 60_000, 10])])
     assert reply == [b"1", [b"", []]]
@@ -90,7 +90,7 @@ def test_what_a_script_reads_is_watched(tracking, raw_redis):
     assert tracking.wait(PATIENT) == {"schedule"}
 
 
-def test_a_look_without_the_lease_watches_nothing(tracking, raw_redis):
+def test_a_read_without_the_lease_watches_nothing(tracking, raw_redis):
     """Else every process would wake for every job that is scheduled or fails."""
     keys = ["lease", "schedule"]
     raw_redis.set("lease", "somebody 9000000000")
@@ -102,8 +102,8 @@ def test_a_look_without_the_lease_watches_nothing(tracking, raw_redis):
     assert tracking.wait(PATIENT) == {"end"}
 
 
-def test_what_was_told_before_the_answer_is_older_than_the_answer(tracking, raw_redis):
-    """Else whoever moves jobs on this connection would be woken by itself."""
+def test_invalidations_before_the_reply_are_older_than_the_reply(tracking, raw_redis):
+    """Otherwise a thread that moves jobs on this connection would wake itself."""
     tracking.watch("a", "b")
     raw_redis.set("a", 1)
     raw_redis.set("b", 1)
@@ -150,7 +150,7 @@ def test_lists_that_are_empty_and_watched_are_not_read_again(tracking, raw_redis
     assert raw_redis.info("commandstats")["cmdstat_llen"]["calls"] == before + 1
 
 
-def test_lists_are_read_again_now_and_then_since_a_server_may_be_gone_without_a_word(tracking, raw_redis, monkeypatch):
+def test_lists_are_read_again_periodically_to_detect_a_lost_server(tracking, raw_redis, monkeypatch):
     assert not tracking.watch_lists(["a"])
     before = raw_redis.info("commandstats")["cmdstat_llen"]["calls"]
     monkeypatch.setattr(module, "TRUSTED_SECONDS", 0.0)
@@ -158,7 +158,7 @@ def test_lists_are_read_again_now_and_then_since_a_server_may_be_gone_without_a_
     assert raw_redis.info("commandstats")["cmdstat_llen"]["calls"] == before + 1
 
 
-def test_a_list_with_jobs_is_told_at_once_and_one_that_gets_them_later(tracking, raw_redis):
+def test_a_list_is_reported_at_once_if_it_has_jobs_and_else_when_it_gets_some(tracking, raw_redis):
     raw_redis.lpush("queue:b", 1)
     assert tracking.watch_lists(["a", "b"])
     raw_redis.delete("queue:b")
@@ -169,7 +169,7 @@ def test_a_list_with_jobs_is_told_at_once_and_one_that_gets_them_later(tracking,
     assert tracking.watch_lists(["a", "b"])
 
 
-def test_what_else_is_watched_is_told_as_well(tracking, raw_redis):
+def test_other_watched_keys_are_reported_too(tracking, raw_redis):
     tracking.watch("paused")
     assert not tracking.watch_lists(["a"])
     raw_redis.sadd("paused", "a")
@@ -199,7 +199,7 @@ def test_a_wait_ends_when_its_time_is_over(tracking):
     assert tracking.wait(-1) == set()
 
 
-def test_a_wait_ends_when_something_else_can_be_read(tracking):
+def test_a_wait_ends_when_another_descriptor_is_readable(tracking):
     tracking.watch("a")
     reading, writing = socket.socketpair()
     with reading, writing:
@@ -209,7 +209,7 @@ def test_a_wait_ends_when_something_else_can_be_read(tracking):
         assert time.monotonic() - started < PATIENT
 
 
-def test_a_wait_sees_what_was_read_from_the_socket_already(tracking, raw_redis):
+def test_a_wait_sees_data_already_read_from_the_socket(tracking, raw_redis):
     """select() is silent about what the parser holds."""
     tracking.watch("a", "b")
     raw_redis.set("a", 1)
@@ -261,7 +261,7 @@ def test_a_server_that_cannot_be_reached_is_not_ambiguous(proxied_tracking, prox
     assert not failure.value.ambiguous
 
 
-def test_a_lost_answer_is_ambiguous(proxied_tracking, proxy, raw_redis):
+def test_a_lost_reply_is_ambiguous(proxied_tracking, proxy, raw_redis):
     proxied_tracking.open()
     proxy.lose_reply(b"SET")
     with pytest.raises(RedisUnavailable) as failure:
@@ -271,9 +271,7 @@ def test_a_lost_answer_is_ambiguous(proxied_tracking, proxy, raw_redis):
     assert not proxied_tracking.is_open
 
 
-def test_a_connection_that_breaks_while_waiting_is_told_and_the_next_reading_begins_anew(
-    proxied_tracking, proxy, raw_redis
-):
+def test_a_connection_lost_while_waiting_is_reported_and_the_next_read_starts_over(proxied_tracking, proxy, raw_redis):
     proxied_tracking.watch("a")
     proxy.close()
     with pytest.raises(RedisUnavailable):
@@ -299,7 +297,7 @@ def test_an_interrupted_reading_leaves_no_reply_behind(tracking, monkeypatch):
 
 
 def test_a_server_that_became_a_replica_is_left(tracking, raw_redis):
-    """The master is another one now, and the next connection goes to it."""
+    """The master has changed, and the next connection goes to the new one."""
     raw_redis.replicaof("127.0.0.1", 1)
     try:
         (reply,) = tracking.read(["a"], [("SET", "a", 1)])
@@ -309,7 +307,7 @@ def test_a_server_that_became_a_replica_is_left(tracking, raw_redis):
         raw_redis.replicaof("NO", "ONE")
 
 
-def test_tracking_may_begin_anew_any_number_of_times(redis_url):
+def test_tracking_may_restart_any_number_of_times(redis_url):
     """Each lost connection is a new one of redis-py, which stops at a hundred by itself."""
     tracking = Tracking(RedisSettings(url=redis_url))
     for _ in range(110):

@@ -28,7 +28,7 @@ def test_an_empty_server_has_nothing_unfinished(pool):
     assert unfinished.count_by_queue(pool) == {}
 
 
-def test_a_queue_that_appears_between_two_looks_is_seen(pool, monkeypatch):
+def test_a_queue_created_between_two_reads_is_seen(pool, monkeypatch):
     found = queues.names(pool)
 
     def names(_pool):

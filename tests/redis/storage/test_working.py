@@ -31,7 +31,7 @@ def now(raw_redis) -> float:
 # -------------------------------------------------------------------------------------- claim
 
 
-def test_a_claim_takes_the_oldest_jobs_of_the_first_queues(pool, raw_redis):
+def test_a_claim_returns_the_oldest_jobs_of_the_first_queues(pool, raw_redis):
     raw_redis.lpush("queue:high", "h1", "h2")
     raw_redis.lpush("queue:low", "l1", "l2", "l3")
     claimed = working.claim(pool, ME, ["high", "low"], 4)
@@ -86,7 +86,7 @@ def test_a_queue_that_is_no_list_does_not_keep_the_others_from_being_served(pool
 # ----------------------------------------------------------------------------------- outcomes
 
 
-def test_acknowledging_takes_the_job_out(pool, raw_redis, claimed):
+def test_acknowledging_deletes_the_job(pool, raw_redis, claimed):
     assert working.acknowledge(pool, ENTRY)
     assert snapshot(raw_redis) == {}
 
@@ -111,7 +111,7 @@ def test_a_dead_job_is_in_the_dead_set_since_now(pool, raw_redis, claimed):
     assert stored["dead"][b"buried"] == pytest.approx(now(raw_redis), abs=5)
 
 
-def test_the_dead_set_holds_9999_jobs_by_default(pool, raw_redis, claimed):
+def test_the_dead_set_keeps_up_to_9999_jobs_by_default(pool, raw_redis, claimed):
     at = now(raw_redis)
     for start in range(0, 10_500, 500):
         raw_redis.zadd("dead", {f"old {n}": at - 20_000 + n for n in range(start, start + 500)})
@@ -128,7 +128,7 @@ def test_the_dead_set_forgets_after_180_days(pool, raw_redis, claimed):
     assert raw_redis.zrange("dead", 0, -1) == [b"old", b"new"]
 
 
-def test_other_limits_of_the_dead_set_hold(pool, raw_redis, claimed):
+def test_configured_limits_of_the_dead_set_apply(pool, raw_redis, claimed):
     raw_redis.zadd("dead", {f"old {n}": now(raw_redis) - 10 + n for n in range(6)})
     working.bury(pool, ENTRY, b"new", DeadSetLimits(max_jobs=4, timeout_seconds=8.5))
     assert raw_redis.zrange("dead", 0, -1) == [b"old 4", b"old 5", b"new"]
@@ -181,7 +181,7 @@ def test_an_outcome_of_a_fenced_owner_is_refused(pool, raw_redis, claimed, fence
     [("retry", "retry"), ("reschedule", "schedule"), ("bury", "dead"), ("put back", "queue:low")],
 )
 def test_nothing_is_lost_when_the_destination_is_of_the_wrong_type(pool, raw_redis, claimed, outcome, destination):
-    """Redis does not roll back, so what was removed first would be gone (rule 3)."""
+    """Redis does not roll back, so a job removed first would be lost (rule 3)."""
     raw_redis.set(destination, "wrong")
     before = snapshot(raw_redis)
     with pytest.raises(RedisRefused) as refused:
@@ -223,7 +223,7 @@ def test_two_jobs_of_equal_bytes_are_two_jobs(pool, raw_redis, outcome):
 # ------------------------------------------------------------------------------------ looking
 
 
-def test_who_owns_a_job(pool, raw_redis, claimed):
+def test_the_owner_of_a_job(pool, raw_redis, claimed):
     assert working.owns(pool, ENTRY)
     assert not working.owns(pool, Entry(ME, "low", b"another"))
     raw_redis.set("offsider:fenced:host:1:aaaaaaaaaaaa", 1)

@@ -41,7 +41,7 @@ def test_it_runs_jobs_of_every_declared_queue_until_nothing_is_left(config):
         assert worker.errors == []
 
 
-def test_it_serves_the_queues_of_its_configuration_when_there_are_some(config):
+def test_it_serves_the_configured_queues_if_any(config):
     @job(name="elsewhere", queue="low")
     def elsewhere() -> None: ...
 
@@ -55,7 +55,7 @@ def test_it_serves_the_queues_of_its_configuration_when_there_are_some(config):
             worker.wait(0.1)
 
 
-def test_it_keeps_what_jobs_raised(config):
+def test_it_records_the_errors_of_jobs(config):
     @job(name="flaky")
     def flaky() -> None:
         raise RuntimeError("no luck")
@@ -71,11 +71,11 @@ def test_it_keeps_what_jobs_raised(config):
         assert [str(error) for error in worker.errors] == ["no luck"]
         Client(config).push({"class": "Nobody", "args": []})
         worker.wait()
-    # A stopped worker has reported everything, also what went wrong before middleware was reached.
+    # A stopped worker has reported everything, including errors before middleware was reached.
     assert [type(error) for error in worker.errors] == [RuntimeError, UnknownJob]
 
 
-def test_a_job_that_still_runs_is_told(config):
+def test_a_job_still_running_is_reported(config):
     begun, go_on = threading.Event(), threading.Event()
 
     @job(name="long")

@@ -50,7 +50,7 @@ def asker(config: Config, **options: Any) -> Callable[..., Response]:
 
 @pytest.fixture
 def look(read: Callable[..., Any]) -> Callable[..., Any]:
-    """As `read`, for a look through many jobs: goes on until its end, and gives the jobs of all parts."""
+    """Like `read`, for a scan through many jobs: continues until its end, and returns the jobs of all parts."""
 
     def data(path: str, query: str = "") -> Any:
         part = read(path, query)

@@ -60,7 +60,7 @@ def test_head_is_get_without_its_body(ask):
     assert ask("/none", method="HEAD").status == 404
 
 
-def test_a_refused_host_name_says_how_to_allow_it(ask):
+def test_a_refused_host_name_explains_how_to_allow_it(ask):
     assert b"offsider web --allowed-host NAME" in ask("/", host="jobs.example.com").body
 
 
@@ -262,7 +262,7 @@ def test_each_server_has_its_own_pages(config):
     assert ask("/@none/").status == 404
 
 
-def test_an_unreachable_server_gives_an_error_page_without_traceback():
+def test_an_unreachable_server_returns_an_error_page_without_traceback():
     app = WebApp(WebOptions({"main": Installation.of(nowhere())}))
     for path in ("/", "/busy", "/queues", "/stats", "/none"):
         answer = app.respond(Request("GET", path, headers={"host": "localhost", "accept": "text/html"}))

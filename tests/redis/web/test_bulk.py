@@ -1,4 +1,4 @@
-"""Bulk actions: counted exactly, asked about, done to what was counted."""
+"""Bulk actions: counted exactly, confirmed, and applied to the counted jobs."""
 
 from __future__ import annotations
 

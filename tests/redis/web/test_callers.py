@@ -1,4 +1,4 @@
-"""The page that says who floods a queue."""
+"""The page of the callers that fill a queue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an action did is told once, on the page that follows."""
+"""The result of an action is shown once, on the next page."""
 
 from __future__ import annotations
 

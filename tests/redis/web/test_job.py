@@ -79,7 +79,7 @@ def test_the_page_lists_recent_attempts(ask, read, raw_redis):
     assert "Recent attempts" in ask(row_of(read, "/retries", 1)["path"]).body.decode()
 
 
-def test_a_job_is_found_by_its_id_wherever_it_is(ask, read, raw_redis, running):
+def test_a_job_is_found_by_its_id_in_every_place(ask, read, raw_redis, running):
     push(raw_redis, "mail", job(1))
     raw_redis.zadd("retry", {failed(2): WHEN})
     raw_redis.zadd("schedule", {job(3): WHEN})

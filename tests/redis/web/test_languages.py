@@ -56,7 +56,7 @@ def filled(raw_redis, config):
 
 
 def paths():
-    """An address of each page, its parts filled with what there is."""
+    """An address of each page, with its parameters filled."""
     parts = {"id": "a1", "name": "mail", "where": segment("retry"), "key": "x", "jid": "x", "identity": "host:1:abc"}
     for route in routes():
         if route.method == "GET" and route.wanted is None:

@@ -1,4 +1,4 @@
-"""What stands around every page."""
+"""The frame of every page."""
 
 from __future__ import annotations
 

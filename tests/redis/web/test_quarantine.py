@@ -1,4 +1,4 @@
-"""The quarantine: what was removed in bulk comes back, or goes for good."""
+"""The quarantine: jobs removed in bulk can be restored or deleted."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_an_action_on_all_affects_only_counted_jobs(ask, read, raw_redis, verb, 
     assert [row["jid"] for row in read("/quarantine")["jobs"]] == [jid(9)]
 
 
-def test_an_unknown_key_is_reported_as_gone(ask):
+def test_an_unknown_key_is_reported_as_missing(ask):
     answer = ask("/quarantine/selected/restore", method="POST", body="key=nonsense", accept="application/json")
     assert json.loads(answer.body)["gone"] == 1
     assert ask("/job/quarantine/nonsense").status == 404

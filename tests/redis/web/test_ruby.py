@@ -1,4 +1,4 @@
-"""Where Ruby's Sidekiq works too, pages say what they do not know of it."""
+"""Next to Ruby's Sidekiq, pages mention the data they do not have about it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NOT_NOTED = b"Ruby processes do not record attempts."
 
 @pytest.fixture
 def process(raw_redis):
-    """process(version): one that works; None tells no version."""
+    """process(version): a running Sidekiq process; None reports no version."""
 
     def register(version):
         identity = f"host:1:{version}"
@@ -35,7 +35,7 @@ def test_ruby_processes_are_detected_by_version(config, process, version, count)
     assert ruby_processes(Installation.of(config)) == count
 
 
-def test_the_page_of_errors_says_that_ruby_failures_are_not_counted(ask, read, process):
+def test_the_error_page_notes_that_ruby_failures_are_not_counted(ask, read, process):
     assert NOT_COUNTED not in ask("/errors").body
     process(__version__)
     assert NOT_COUNTED not in ask("/errors").body
@@ -46,7 +46,7 @@ def test_the_page_of_errors_says_that_ruby_failures_are_not_counted(ask, read, p
     assert read("/errors")["ruby_processes"] == 1
 
 
-def test_the_page_of_a_job_says_that_ruby_records_no_attempts(ask, raw_redis, process):
+def test_the_job_page_notes_that_ruby_records_no_attempts(ask, raw_redis, process):
     raw_redis.zadd("dead", {failed(1): WHEN})
     path = f"/job/dead/{WHEN}~7c{jid(1)}"
     assert NOT_NOTED not in ask(path).body

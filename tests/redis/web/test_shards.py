@@ -1,4 +1,4 @@
-"""The page of shards: all of them, on whichever server they are."""
+"""The page of shards: all of them, on all servers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Switches on a page: shown, set, cleared, and told where the class is looked at."""
+"""Switches on a page: shown, set, cleared, and mentioned on the page of their class."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_an_unreachable_server_is_named_and_the_others_are_shown(ask, read, conf
     assert "Redis is not responding" in ask("/switches").body.decode()
 
 
-def test_the_question_names_the_class_and_whether_a_worker_knows_it(ask, config, raw_redis):
+def test_the_confirmation_names_the_class_and_whether_a_worker_can_run_it(ask, config, raw_redis):
     def asked(name: str) -> str:
         page = ask("/switches/drop", method="POST", body=body(name=name, delete="1"), accept_language="de")
         return Markup(page.body.decode()).text

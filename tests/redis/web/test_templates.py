@@ -18,7 +18,7 @@ def test_values_are_escaped_and_missing_ones_are_errors():
         environment().from_string("{{ x.y }}").render(x={})
 
 
-def test_a_key_comes_before_a_method_of_its_dict():
+def test_a_key_is_preferred_to_a_method_of_its_dict():
     assert environment().from_string("{{ x.items }}|{{ x.keys() | length }}").render(x={"items": 5}) == "5|1"
 
 

@@ -2,9 +2,9 @@
 
 crew = Crew(config, concurrency=2, queues=("high", "low"))
 crew.start()
-push(raw_redis, 1, 2, queue="low")      jobs `J(1)` and `J(2)`, as a foreign client pushes them
-crew.work.does[2] = event.wait          what the body of J(2) does; the others do nothing
-crew.work.runs                          what has run, in the order of their starts
+push(raw_redis, 1, 2, queue="low")      jobs `J(1)` and `J(2)`, pushed like a foreign client
+crew.work.does[2] = event.wait          the body of J(2); the others do nothing
+crew.work.runs                          the jobs that ran, in the order of their starts
 """
 
 from __future__ import annotations
@@ -70,11 +70,11 @@ def push(client: Any, *numbers: int, queue: str = "default", name: str = "J") ->
 
 
 class Crew:
-    """The threads of a capsule with all that belongs to them.
+    """The threads of a capsule with their dependencies.
 
     Attributes:
-        lost: outcomes that were void.
-        errors: what error handlers were told.
+        lost: void outcomes.
+        errors: errors passed to error handlers.
     """
 
     def __init__(self, config: Config, *, concurrency: int = 1, queues: tuple[str, ...] = ("default",)) -> None:
@@ -104,7 +104,7 @@ class Crew:
         return self.fetcher.hungry == self.parts.capsule.concurrency and self.fetcher._wait.asleep
 
     def private(self, client: Any) -> list[bytes]:
-        """What lies in its private lists."""
+        """The jobs in its private lists."""
         keys = client.keys(f"offsider:working:{self.parts.ownership.identity}:*")
         return [raw for key in keys for raw in client.lrange(key, 0, -1)]
 
@@ -114,7 +114,7 @@ class Crew:
         return self.processed
 
     def stop(self) -> None:
-        """End as a worker does; what is left goes back."""
+        """End like a worker; remaining jobs are requeued."""
         self.manager.quiet()
         if not self.manager.wait(time.monotonic() + 10):
             self.manager.interrupt()

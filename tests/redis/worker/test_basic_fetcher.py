@@ -36,7 +36,7 @@ def fetcher(parts) -> BasicFetcher:
     return BasicFetcher(parts.context)
 
 
-def test_a_job_leaves_redis_when_it_is_taken(fetcher, raw_redis):
+def test_a_job_is_removed_from_redis_when_it_is_fetched(fetcher, raw_redis):
     raw_redis.lpush("queue:default", JOB)
     unit = fetcher.retrieve()
     assert (unit.queue, unit.raw, unit.owner) == ("default", JOB, None)
@@ -90,7 +90,7 @@ def test_a_settle_waits_for_the_server_until_the_worker_is_abandoned(proxied, pr
     assert (unit.settled, reported) == (False, [])
 
 
-def test_jobs_that_go_back_are_the_next_to_run(fetcher, raw_redis):
+def test_requeued_jobs_are_the_next_to_run(fetcher, raw_redis):
     raw_redis.lpush("queue:default", JOB, "waiting")
     unit = fetcher.retrieve()
     fetcher.give_back([(unit, interrupted(unit.raw))])

@@ -76,7 +76,7 @@ def test_a_full_server_is_a_warning_because_workers_make_room(make_server):
 
 
 @pytest.mark.parametrize("kind", ["redis7", "valkey"])
-def test_a_user_without_dangerous_commands_boots_with_what_is_unknown(make_server, kind):
+def test_a_user_without_dangerous_commands_boots_with_unknown_values(make_server, kind):
     server = make_server(kind=kind, port=0)
     with redis_py.Redis.from_url(server.url) as client:
         client.execute_command("ACL", "SETUSER", "minimal", "on", ">pw", "~*", "&*", "+@all", "-@dangerous")
@@ -127,7 +127,7 @@ def test_ruby_processes_that_are_all_newer_are_warned_of_once(redis_url, raw_red
     assert check_boot(config_for(redis_url, wire_version=8)) == []
 
 
-def test_what_is_stored_never_keeps_a_worker_from_starting(redis_url, raw_redis):
+def test_stored_data_never_prevents_a_start(redis_url, raw_redis):
     raw_redis.set("processes", "of the wrong type")
     [warning] = check_boot(config_for(redis_url))
     assert "cannot check the stored jobs" in warning

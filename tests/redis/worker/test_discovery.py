@@ -27,7 +27,7 @@ def test_new_queues_are_registered_and_then_served(worker_config, raw_redis):
     parts.close()
 
 
-def test_who_waits_already_waits_at_a_new_queue_as_well(worker_config, raw_redis):
+def test_a_waiting_thread_also_waits_on_a_new_queue(worker_config, raw_redis):
     finder, parts = discovery(worker_config)
     units = []
     waiting = threading.Thread(target=lambda: units.append(parts.fetcher.retrieve()))
@@ -42,7 +42,7 @@ def test_who_waits_already_waits_at_a_new_queue_as_well(worker_config, raw_redis
     parts.close()
 
 
-def test_what_could_not_be_registered_is_not_served(proxied_config, proxy, raw_redis):
+def test_an_unregistered_queue_is_not_served(proxied_config, proxy, raw_redis):
     finder, parts = discovery(proxied_config)
     finder.tick()
     raw_redis.sadd("queues", "new")

@@ -80,7 +80,7 @@ def test_no_ops_take_one_round_trip_for_many(make_crew, work, raw_redis, monkeyp
 
 
 @pytest.mark.parametrize("rtt_ms", [0, 5])
-def test_the_round_trip_is_measured_by_what_the_worker_asks_anyway(make_crew, work, raw_redis, rtt_ms):
+def test_the_round_trip_is_measured_by_regular_requests(make_crew, work, raw_redis, rtt_ms):
     crew = make_crew(rtt_ms, queues=("default", "other")).start()
     for number in range(20):
         wait_for(lambda: crew.idle)
@@ -130,9 +130,7 @@ def tick_seconds(request, monkeypatch):
     return request.param
 
 
-def test_what_was_fetched_far_ahead_of_a_long_job_runs_elsewhere_in_its_old_order(
-    make_crew, work, event, raw_redis, tick_seconds
-):
+def test_jobs_prefetched_before_a_long_job_run_elsewhere_in_order(make_crew, work, event, raw_redis, tick_seconds):
     """The ticker requeues all of it in one step: a waiting process would start the newest first."""
     jobs, long_one = 600, 100
     pause_seconds = tick_seconds / 15 if tick_seconds else 0.003
@@ -142,7 +140,9 @@ def test_what_was_fetched_far_ahead_of_a_long_job_runs_elsewhere_in_its_old_orde
         ahead.extend(unit.raw for unit in stalled.fetcher._prefetched.ready)
         event.wait()
 
-    work.does |= dict.fromkeys(range(95, long_one), lambda: time.sleep(pause_seconds))  # more of them arrive meanwhile
+    work.does |= dict.fromkeys(
+        range(95, long_one), lambda: time.sleep(pause_seconds)
+    )  # more of them arrive while it waits
     work.does[long_one] = stall
     for _ in range(5):  # a busy machine is slower, and may fetch none ahead
         stalled, free = make_crew(1), make_crew()

@@ -1,4 +1,4 @@
-"""Effects of a real worker's outcomes: with which outcome, how often, and what is reported."""
+"""Effects of a real worker's outcomes: on which outcome, how often, and what is reported."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_which_outcome_has_which_effects(config, stage, raw_redis, error, ended)
 
 
 @pytest.mark.usefixtures("each_fetcher")
-def test_an_effect_can_depend_on_the_outcome_and_on_where_the_job_goes(config, stage, raw_redis):
+def test_an_effect_can_depend_on_the_outcome_and_the_destination(config, stage, raw_redis):
     def add(job, call_next):
         job.effects += (
             Effect(ADD, ["succeeded"], lambda *ended: [1] if ended == (Succeeded(), "gone") else None),

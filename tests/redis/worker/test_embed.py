@@ -50,7 +50,7 @@ def no_default_yet():
 
 
 @pytest.mark.usefixtures("no_default_yet")
-def test_without_a_configuration_it_has_two_threads_of_what_a_client_uses(redis_url, tmp_path, monkeypatch):
+def test_without_a_configuration_it_uses_the_client_s_with_two_threads(redis_url, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "offsider.toml").write_text(f'redis.url = "{redis_url}"\nworker.concurrency = 7\n')
     assert EmbeddedWorker().config.worker.concurrency == 2
@@ -59,9 +59,7 @@ def test_without_a_configuration_it_has_two_threads_of_what_a_client_uses(redis_
 
 
 @pytest.mark.usefixtures("no_default_yet")
-def test_without_a_configuration_it_serves_what_clients_of_the_process_were_told_to_use(
-    redis_url, tmp_path, monkeypatch
-):
+def test_without_a_configuration_it_serves_the_default_of_the_process(redis_url, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     ran = threading.Event()
     runs = job(name="Runs", queue="elsewhere")(ran.set)
@@ -97,7 +95,7 @@ def test_signals_that_were_left_for_it_are_not_meant_for_the_program_around_it(c
         assert ran.wait(10)
 
 
-def test_a_quiet_one_takes_no_further_jobs(config, raw_redis):
+def test_a_quiet_worker_fetches_no_more_jobs(config, raw_redis):
     with EmbeddedWorker(config) as worker:
         worker.quiet()
         worker.quiet()
@@ -119,7 +117,7 @@ def test_it_lives_once(config):
         worker.start()
 
 
-def test_without_a_server_it_says_so():
+def test_without_a_server_it_raises():
     config = Config()
     config.redis.url = f"redis://127.0.0.1:{free_port()}"
     with pytest.raises(RedisUnavailable, match="cannot be reached"):

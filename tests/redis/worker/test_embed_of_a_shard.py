@@ -38,7 +38,7 @@ def test_it_serves_the_queues_of_the_jobs_that_the_shard_selects(load):
         assert ran.wait(20)
 
 
-def test_what_is_odd_about_them_is_logged(load, caplog):
+def test_other_jobs_of_its_queues_are_logged(load, caplog):
     job(name="Sends", tags=["mail"])(print)
     job(name="Beside", queue="mails")(print)
     with EmbeddedWorker(load()):

@@ -1,11 +1,11 @@
-"""A crew under everything that can happen to it, in any order: no job is lost, none is in two places, all is told.
+"""A crew under all kinds of faults in any order: no job is lost, duplicated or unreported.
 
 The machine pushes jobs that end in different ways, loses replies and requests of scripts, resets connections, kills
-waiting pops, pauses queues and declares the crew dead. Then it lets the crew come to rest and counts:
+waiting pops, pauses queues and declares the crew dead. Then it waits until the crew is idle and counts:
 
-1. Each job is where its ending belongs, and nowhere else: gone, in `retry` or in `schedule`.
-2. Each has run once, and once more at most for each time that the crew was declared dead.
-3. Each run was counted, or told as lost.
+1. Each job is only where its outcome puts it: deleted, in `retry` or in `schedule`.
+2. Each has run once, plus at most once for each time that the crew was declared dead.
+3. Each run was counted, or reported as lost.
 4. Nothing is left in a private list, in a queue, or in the crew's own books.
 """
 
@@ -53,7 +53,7 @@ ENDINGS = {"fast": None, "slow": None, "skip": None, "drop": None, "fail": "retr
 
 
 class Machine(RuleBasedStateMachine):
-    """One crew on an empty server, behind a proxy that breaks what it is told to."""
+    """One crew on an empty server, behind a proxy that injects faults on request."""
 
     def __init__(self, url: str) -> None:
         super().__init__()
@@ -93,7 +93,7 @@ class Machine(RuleBasedStateMachine):
     def unpause(self) -> None:
         self.client.delete("paused")
 
-    # --- what goes wrong ---------------------------------------------------------------------------
+    # ------------------------------------------------------------------------------------------ faults
 
     @rule(script=st.sampled_from(SCRIPTS))
     def lose_a_reply(self, script) -> None:

@@ -31,7 +31,7 @@ def job(name: str = "Mails", jid: str = "a1", **fields: object) -> JobContext:
     return JobContext({"class": name, "args": [], "jid": jid, **fields}, "default")
 
 
-def test_an_attempt_is_kept_with_where_it_ran_and_what_it_raised(config, failures, raw_redis):
+def test_an_attempt_is_stored_with_its_worker_and_its_error(config, failures, raw_redis):
     failures.note(job(), ValueError("no 1"), 1.25, 60.0)
     failures.note(job(retry_count=0), KeyError("x"), 0.5, 60.0)
     failures.flush()
@@ -57,7 +57,7 @@ def test_ten_attempts_are_kept(config, failures):
     assert [attempt.number for attempt in Attempts.of("a1", config)] == list(range(13, 3, -1))
 
 
-def test_of_a_job_that_is_gone_or_has_no_jid_the_error_alone_is_counted(config, failures, raw_redis):
+def test_for_a_missing_job_or_one_without_a_jid_only_the_error_is_counted(config, failures, raw_redis):
     failures.note(job(), ValueError(), 0.0, None)
     failures.note(job(jid=""), ValueError(), 0.0, 60.0)
     failures.flush()
@@ -120,7 +120,7 @@ def test_more_kinds_of_errors_than_are_kept_do_not_pile_up(config, failures, mon
     assert len(ErrorGroups(config)) == 3
 
 
-def test_the_service_writes_by_itself_and_together_what_comes_together(config, failures):
+def test_the_service_writes_periodically_in_batches(config, failures):
     failures.start()
     failures.note(job(), ValueError(), 0.0, 60.0)
     wait_for(lambda: len(Attempts.of("a1", config)) == 1)
@@ -159,5 +159,5 @@ def test_threads_may_note_at_once(config, failures):
         ("no such table: mails", "no such table: users", False),
     ],
 )
-def test_what_makes_errors_alike(one, other, alike):
+def test_similar_errors_form_one_group(one, other, alike):
     assert (group_of("A", "E", one) == group_of("A", "E", other)) is alike

@@ -28,7 +28,7 @@ def retrieved(parts: Parts, count: int) -> list[UnitOfWork]:
 
 @pytest.fixture(autouse=True)
 def hurry(monkeypatch):
-    """An outage is looked at again at once; what is waited for here is a condition."""
+    """Retries immediately after an outage; the tests wait for conditions."""
     monkeypatch.setattr(outage, "RETRY_SECONDS", 0.01)
 
 
@@ -55,8 +55,8 @@ def test_a_thread_waits_for_a_job(parts, raw_redis):
     assert [unit.raw for unit in units] == [b"late"]
 
 
-def test_one_thread_claims_for_all_idle_ones_and_takes_no_more(parts, raw_redis, monkeypatch):
-    """A job that is claimed and waits for a free thread would be a job that nobody runs."""
+def test_one_thread_claims_for_all_idle_ones_and_no_more(parts, raw_redis, monkeypatch):
+    """A job claimed before a thread is free would be a job that does not run."""
     limits = []
     original = working.ack_and_claim
 
@@ -79,7 +79,7 @@ def test_one_thread_claims_for_all_idle_ones_and_takes_no_more(parts, raw_redis,
     assert raw_redis.lrange("queue:default", 0, -1)[::-1] == [f"job {n}".encode() for n in range(4, 10)]
 
 
-def test_strict_queues_are_taken_in_their_order(worker_config, raw_redis):
+def test_strict_queues_are_fetched_in_order(worker_config, raw_redis):
     parts = Parts(worker_config, ("high", "low"))
     raw_redis.lpush("queue:low", "l1", "l2")
     raw_redis.lpush("queue:high", "h1")
@@ -101,7 +101,7 @@ def test_a_quiet_fetcher_returns_no_jobs_and_wakes_waiting_threads(parts, raw_re
     assert snapshot(raw_redis) == {"queue:default": [b"job"]}
 
 
-def test_what_a_claim_brings_after_the_quiet_goes_back_unrun(parts, raw_redis, monkeypatch):
+def test_jobs_claimed_after_quiet_are_requeued_without_running(parts, raw_redis, monkeypatch):
     raw_redis.lpush("queue:default", "a", "b")
     original = working.ack_and_claim
 
@@ -135,7 +135,7 @@ def test_a_paused_queue_is_left_alone_until_it_is_unpaused(parts, raw_redis):
 # ------------------------------------------------------------------------------- giving back
 
 
-def test_jobs_that_go_back_run_next_and_tell_that_they_were_interrupted(parts, raw_redis):
+def test_requeued_jobs_run_next_and_record_the_interruption(parts, raw_redis):
     raw_redis.lpush("queue:default", '{"class":"A","args":[]}', '{"class":"B","args":[]}', "waiting")
     started, fresh = retrieved(parts, 2)
     parts.fetcher.give_back([(fresh, fresh.raw), (started, interrupted(started.raw))])
@@ -150,7 +150,7 @@ def test_jobs_that_go_back_run_next_and_tell_that_they_were_interrupted(parts, r
     assert started.settled
 
 
-def test_jobs_of_a_fenced_identity_are_not_given_back_twice(parts, raw_redis):
+def test_jobs_of_a_fenced_identity_are_not_requeued_twice(parts, raw_redis):
     raw_redis.lpush("queue:default", "job")
     unit = parts.fetcher.retrieve()
     raw_redis.set(parts.redis.keys.fenced(parts.ownership.identity), 1)
@@ -163,7 +163,7 @@ def test_jobs_of_a_fenced_identity_are_not_given_back_twice(parts, raw_redis):
 
 
 def test_a_fenced_fetcher_continues_under_a_new_identity(parts, raw_redis):
-    """The old lists belong to whoever reclaims them (rule 2)."""
+    """The old lists belong to the process that reclaims them (rule 2)."""
     parts.ownership.register()
     old = parts.ownership.identity
     raw_redis.set(parts.redis.keys.fenced(old), 1)
@@ -179,8 +179,8 @@ def test_a_fenced_fetcher_continues_under_a_new_identity(parts, raw_redis):
 # --------------------------------------------------------------------------------- lost replies
 
 
-def test_jobs_of_a_claim_that_lost_its_reply_are_given_back_and_run(proxied, proxy, raw_redis):
-    """They lie in the private list of a live owner, and nobody knows of them (rule 8)."""
+def test_jobs_of_a_claim_with_a_lost_reply_are_requeued_and_run(proxied, proxy, raw_redis):
+    """They are in the private list of a live owner, and no thread has them (rule 8)."""
     raw_redis.lpush("queue:default", "first", "second")
     proxied.redis.call("SCRIPT", "LOAD", working.ACK_AND_CLAIM.text)
     proxy.lose_reply(working.ACK_AND_CLAIM.sha.encode())
@@ -192,7 +192,7 @@ def test_jobs_of_a_claim_that_lost_its_reply_are_given_back_and_run(proxied, pro
     assert told["context"] == "fetcher of capsule default"
 
 
-def test_a_late_claim_is_found_by_the_second_look(proxied, proxy, raw_redis, monkeypatch):
+def test_a_late_claim_is_found_by_the_second_check(proxied, proxy, raw_redis, monkeypatch):
     """The server may still serve the old connection after the first comparison."""
     monkeypatch.setattr(line, "SECOND_LOOK_SECONDS", 0.2)
     raw_redis.lpush("queue:default", "held")
@@ -230,7 +230,7 @@ def test_comparing_an_empty_list_reads_no_payloads(parts, raw_redis):
     assert "cmdstat_lrange" not in stats
 
 
-def test_two_beats_that_see_more_than_is_held_cause_a_comparison(parts, raw_redis):
+def test_two_heartbeats_that_see_extra_jobs_trigger_a_reconciliation(parts, raw_redis):
     raw_redis.lpush(parts.working, "stray")
     parts.fetcher.audit()
     assert not parts.fetcher._state.reconciler.due

@@ -1,4 +1,4 @@
-"""A fetcher that is held back claims nothing, whatever way it waits; and one that begins anew goes on (rule 6)."""
+"""A blocked fetcher claims nothing, however it waits; one that restarts resumes (rule 6)."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_while_a_job_is_alone_nothing_is_claimed_and_no_pop_waits(parts, isolati
     wait_for(lambda: [unit.raw for unit in threads.units] == [b"job"])
 
 
-def test_a_job_that_a_pop_moves_all_the_same_is_requeued(parts, isolation, threads, raw_redis):
+def test_a_job_moved_by_a_late_pop_is_requeued(parts, isolation, threads, raw_redis):
     wait_for(lambda: pops(raw_redis))
     with isolation._taken:
         raw_redis.lpush("queue:default", "job")

@@ -29,7 +29,7 @@ SOON_SECONDS = 3.0
 
 @pytest.fixture(autouse=True)
 def hurry(monkeypatch):
-    """An outage is looked at again at once; what is waited for here is a condition."""
+    """Retries immediately after an outage; the tests wait for conditions."""
     monkeypatch.setattr(outage, "RETRY_SECONDS", 0.01)
 
 
@@ -80,7 +80,7 @@ def exchanges(client) -> int:
     return client.info("commandstats").get("cmdstat_evalsha", {}).get("calls", 0)
 
 
-def test_the_pace_is_noted_by_whoever_has_the_turn(make_crew, work, raw_redis, monkeypatch):
+def test_the_pace_is_recorded_by_the_leader(make_crew, work, raw_redis, monkeypatch):
     """By two threads at once, one of the two would be forgotten."""
     crew = make_crew(concurrency=3).start()
     turns = []
@@ -122,7 +122,7 @@ def test_no_thread_runs_a_job_while_a_pop_could_move_one_that_no_thread_runs(mak
     assert waiting == [0] * 5
 
 
-def test_what_was_brought_beyond_the_free_threads_is_taken_by_another_process(make_crew, work, event, raw_redis):
+def test_jobs_fetched_beyond_the_free_threads_are_taken_by_another_process(make_crew, work, event, raw_redis):
     busy = make_crew(queues=("high", "low")).start()
     wait_for(lambda: busy.idle and blocked(raw_redis) == 2)
     work.does[1] = event.wait
@@ -133,7 +133,7 @@ def test_what_was_brought_beyond_the_free_threads_is_taken_by_another_process(ma
     wait_for(lambda: work.numbers == [1, 2])
 
 
-def test_what_goes_back_is_not_popped_by_the_same_leader_again(make_crew, work, event, raw_redis):
+def test_requeued_jobs_are_not_popped_again_by_the_same_leader(make_crew, work, event, raw_redis):
     """The job would cycle between a full worker and its own pops."""
     busy = make_crew(queues=("high", "low")).start()
     wait_for(lambda: busy.idle and blocked(raw_redis) == 2)
@@ -166,7 +166,7 @@ def test_a_push_wakes_one_of_two_idle_processes_within_milliseconds(make_crew, w
 # ------------------------------------------------------------------------------ rule 16: refusals
 
 
-def test_a_full_server_is_drained_and_served_again_when_there_is_room(make_server, make_crew, work):
+def test_a_full_server_is_drained_and_served_again(make_server, make_crew, work):
     server = make_server(kind="valkey")
     with redis_py.Redis.from_url(server.url) as client:
         push(client, *range(20))
@@ -225,7 +225,7 @@ def test_a_very_short_pause_blocks_no_job(make_crew, work, raw_redis):
         wait_for(lambda number=number: len(work.runs) == number + 1, 5)
 
 
-def test_a_lost_tracking_connection_is_not_taken_for_silence(make_crew, work, raw_redis):
+def test_a_lost_tracking_connection_is_not_treated_as_silence(make_crew, work, raw_redis):
     crew = make_crew().start()
     wait_for(lambda: crew.idle and blocked(raw_redis) == 1)
     found = []
@@ -245,7 +245,7 @@ def test_a_lost_tracking_connection_is_not_taken_for_silence(make_crew, work, ra
     assert work.runs == []
 
 
-def test_other_queues_go_on_while_one_is_paused(make_crew, work, raw_redis):
+def test_other_queues_are_served_while_one_is_paused(make_crew, work, raw_redis):
     raw_redis.sadd("paused", "low")
     push(raw_redis, 1, queue="low")
     make_crew(queues=("low", "high")).start()
@@ -257,7 +257,7 @@ def test_other_queues_go_on_while_one_is_paused(make_crew, work, raw_redis):
     wait_for(lambda: work.numbers == [2, 3, 1])
 
 
-def test_a_pause_stops_a_backlog_and_what_was_fetched_ahead_is_what_still_runs(make_crew, work, event, raw_redis):
+def test_a_pause_stops_a_backlog_and_only_prefetched_jobs_still_run(make_crew, work, event, raw_redis):
     crew = make_crew().start()
     work.does[0] = event.wait
     push(raw_redis, *range(50))
@@ -284,7 +284,7 @@ def test_no_acknowledgement_waits_for_a_sleeping_leader(make_crew, work, raw_red
 
 
 def test_the_last_short_job_of_a_busy_thread_is_acknowledged_within_a_tick(make_crew, work, event, raw_redis):
-    """The thread goes on with a long one, and nobody else is there."""
+    """The thread continues with a long job, and no other thread exists."""
     crew = make_crew().start()
     work.does[1] = event.wait
     push(raw_redis, 0, 1)
@@ -300,7 +300,7 @@ def test_an_acknowledgement_is_at_the_server_before_its_thread_starts_another_jo
     left_over = []
 
     def look(number: int) -> None:
-        raw_redis.ping()  # what was written before has been carried out when this is answered
+        raw_redis.ping()  # this reply proves that all earlier writes were executed
         left_over.extend(set(crew.private(raw_redis)) & {payload(done) for done in range(number)})
         time.sleep(seconds)
 
@@ -331,7 +331,7 @@ class FarAhead(PrefetchSize):
         return self.jobs
 
 
-def test_what_was_fetched_ahead_of_a_long_job_is_run_by_another_process(make_crew, work, event, raw_redis):
+def test_jobs_prefetched_before_a_long_job_are_run_by_another_process(make_crew, work, event, raw_redis):
     stalled, free = make_crew(), make_crew()
     stalled.fetcher._line.prefetch = FarAhead(20)
     work.does[0] = event.wait
@@ -394,7 +394,7 @@ def test_jobs_that_sleep_get_a_thread_each_however_many_are_finished_in_a_second
     assert threads.most_common(1)[0][1] < 100
 
 
-def test_what_is_given_back_was_never_interrupted(make_crew, work, event, raw_redis):
+def test_requeued_prefetched_jobs_do_not_count_as_interrupted(make_crew, work, event, raw_redis):
     stalled = make_crew()
     stalled.fetcher._line.prefetch = FarAhead(3)
     work.does[0] = event.wait
@@ -407,7 +407,7 @@ def test_what_is_given_back_was_never_interrupted(make_crew, work, event, raw_re
 # ----------------------------------------------------------------------------- order of the queues
 
 
-def test_weights_hold_for_claims_of_many_at_once(make_crew, work, raw_redis):
+def test_weights_apply_to_claims_of_many_jobs(make_crew, work, raw_redis):
     push(raw_redis, *range(2000), queue="often")
     push(raw_redis, *range(2000, 4000), queue="seldom")
     crew = make_crew(concurrency=5, queues=("often,4", "seldom,1"))
@@ -419,7 +419,7 @@ def test_weights_hold_for_claims_of_many_at_once(make_crew, work, raw_redis):
     assert 0.1 < seldom < 0.32, "a fifth"
 
 
-def test_strict_order_holds_for_claims_of_many_at_once(make_crew, work, raw_redis):
+def test_strict_order_applies_to_claims_of_many_jobs(make_crew, work, raw_redis):
     push(raw_redis, *range(100), queue="low")
     push(raw_redis, *range(100, 200), queue="high")
     crew = make_crew(queues=("high", "low"))
@@ -431,7 +431,7 @@ def test_strict_order_holds_for_claims_of_many_at_once(make_crew, work, raw_redi
 
 @pytest.fixture
 def unwatched(worker_config):
-    """A fetcher that is three jobs ahead, and whose ticker ticks when the test says so."""
+    """A fetcher that is three jobs ahead, and whose ticker ticks when the test decides."""
     parts = Parts(worker_config)
     parts.fetcher._line.prefetch = FarAhead(3)
     parts.fetcher._ticker.stop()
@@ -444,7 +444,7 @@ def older_than_a_tick(fetcher) -> None:
     wait_for(lambda: time.monotonic() - born > ticker.TICK_SECONDS)
 
 
-def test_what_nobody_takes_goes_back_in_its_order_and_what_a_free_thread_is_about_to_take_stays(unwatched, raw_redis):
+def test_unclaimed_prefetched_jobs_are_requeued_in_order_unless_a_thread_is_free(unwatched, raw_redis):
     """The thread may only be slow: on a busy machine it does not wake up within a tick."""
     push(raw_redis, *range(5))
     assert unwatched.retrieve().raw == payload(0)
@@ -501,7 +501,7 @@ def test_no_thread_claims_while_jobs_are_requeued(unwatched, raw_redis, monkeypa
     assert taken == [payload(1)]
 
 
-def test_nothing_is_given_back_beside_a_leader_but_for_one_who_hangs(unwatched, raw_redis, monkeypatch):
+def test_nothing_is_requeued_while_the_leader_responds(unwatched, raw_redis, monkeypatch):
     push(raw_redis, *range(4))
     unwatched.retrieve()
     older_than_a_tick(unwatched)
@@ -513,7 +513,7 @@ def test_nothing_is_given_back_beside_a_leader_but_for_one_who_hangs(unwatched, 
     assert raw_redis.llen("queue:default") == 3
 
 
-def test_what_was_asked_for_ahead_goes_back_behind_what_came_before_it(unwatched, raw_redis):
+def test_later_prefetched_jobs_are_requeued_behind_earlier_ones(unwatched, raw_redis):
     push(raw_redis, *range(10))
     unwatched.retrieve()
     older_than_a_tick(unwatched)
@@ -537,7 +537,7 @@ def test_more_queues_than_pops(make_crew, work, raw_redis):
 # ---------------------------------------------------------------------------- async, death, fence
 
 
-def test_coroutines_go_through_the_same_engine(make_crew, work, raw_redis):
+def test_coroutines_use_the_same_engine(make_crew, work, raw_redis):
     crew = make_crew(concurrency=3).start()
     push(raw_redis, *range(60), name="A")
     wait_for(lambda: crew.counted() == 60)
@@ -586,7 +586,7 @@ def test_a_fenced_crew_loses_its_run_once_and_continues_under_a_new_identity(
     assert raw_redis.lrange(f"offsider:working:{fenced}:default:default", 0, -1) == [payload(0)], "for who fenced it"
 
 
-def test_what_was_done_under_an_identity_that_was_given_up_meanwhile_is_void(make_crew, work, raw_redis):
+def test_runs_under_an_abandoned_identity_are_void(make_crew, work, raw_redis):
     """The beat finds the fence before the acknowledgement is sent."""
     crew = make_crew()
     crew.parts.ownership.register()

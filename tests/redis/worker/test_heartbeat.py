@@ -91,7 +91,7 @@ def test_it_beats_every_ten_seconds_as_sidekiq_does(make, config, raw_redis, ver
     assert raw_redis.ttl(IDENTITY) == raw_redis.ttl(work) == 60
 
 
-def test_each_beat_tells_how_things_are_now(make, raw_redis):
+def test_each_heartbeat_reports_the_current_state(make, raw_redis):
     beating = make()
     beating.tick()
     first = raw_redis.hgetall(IDENTITY)
@@ -121,7 +121,7 @@ def test_counts_are_added_at_each_beat_and_kept_when_they_cannot_be_written(make
     assert (raw_redis.get("stat:processed"), raw_redis.get("stat:failed")) == (b"3", b"1")
 
 
-def test_the_first_beat_and_the_first_after_a_partition_are_told_apart_from_the_others(make, raw_redis):
+def test_the_first_heartbeat_and_the_first_after_a_partition_are_distinguished(make, raw_redis):
     beating = make()
     beating.tick()
     beating.tick()
@@ -132,7 +132,7 @@ def test_the_first_beat_and_the_first_after_a_partition_are_told_apart_from_the_
 
 
 @pytest.mark.parametrize("embedded", [False, True])
-def test_a_signal_is_taken_at_each_beat_and_acted_upon_unless_embedded(make, raw_redis, embedded):
+def test_a_signal_is_received_at_each_heartbeat_and_obeyed_unless_embedded(make, raw_redis, embedded):
     raw_redis.lpush(f"{IDENTITY}-signals", "TSTP", "TERM")
     beating = make(embedded=embedded)
     beating.tick()
@@ -165,7 +165,7 @@ def test_five_slow_round_trips_in_a_row_are_warned_about_once(make, monkeypatch,
     assert caplog.text.count("a round trip to Redis takes") == 1
 
 
-def test_a_new_identity_takes_the_place_of_the_old_one(make, raw_redis):
+def test_a_new_identity_replaces_the_old_one(make, raw_redis):
     beating = make()
     beating.tick()
     beating.owner.identity = "host:1:ba9876543210"
@@ -211,7 +211,7 @@ def test_a_signal_need_not_wait_for_the_next_beat(make, raw_redis, monkeypatch):
     assert beating.heartbeat.join(10)
 
 
-def test_between_two_beats_an_embedded_worker_does_not_look(make, raw_redis):
+def test_between_two_heartbeats_an_embedded_worker_reads_no_signals(make, raw_redis):
     beating = make(embedded=True)
     raw_redis.lpush(f"{IDENTITY}-signals", "TERM")
     beating.heartbeat._beat_or_look()
@@ -221,7 +221,7 @@ def test_between_two_beats_an_embedded_worker_does_not_look(make, raw_redis):
     assert beating.signals == []
 
 
-def test_while_the_server_is_away_there_are_no_signals_and_no_errors(make, proxy, config, raw_redis):
+def test_during_an_outage_there_are_no_signals_and_no_errors(make, proxy, config, raw_redis):
     config.redis.url = proxy.url
     beating = make()
     beating.tick()
@@ -240,7 +240,7 @@ def ran(name: str = "X") -> UnitOfWork:
     return unit
 
 
-def test_what_was_counted_of_each_class_is_written_with_the_beat_and_told_once(make, config, raw_redis):
+def test_counts_of_each_class_are_written_once_with_the_heartbeat(make, config, raw_redis):
     told: list[tuple[int, int, int]] = []
     beating = make(count=lambda series, busy, concurrency: told.append((len(series), busy, concurrency)))
     config.add_metric_labels(lambda name, queue: {"team": f"{name} of {queue}"})
@@ -252,7 +252,7 @@ def test_what_was_counted_of_each_class_is_written_with_the_beat_and_told_once(m
     assert told == [(1, 0, 5), (0, 0, 5)]
 
 
-def test_what_a_full_server_did_not_take_is_kept_for_the_next_beat(make, config, raw_redis):
+def test_counts_refused_by_a_full_server_are_kept_for_the_next_heartbeat(make, config, raw_redis):
     told: list[int] = []
     beating = make(count=lambda series, busy, concurrency: told.append(len(series)))
     beating.state.run_counts.finished([ran()])
@@ -268,7 +268,7 @@ def test_what_a_full_server_did_not_take_is_kept_for_the_next_beat(make, config,
     assert told == [0, 1]
 
 
-def test_what_may_have_been_written_is_not_written_again(make, config, monkeypatch):
+def test_counts_that_may_have_been_written_are_not_written_again(make, config, monkeypatch):
     beating = make()
     beating.state.run_counts.finished([ran()])
 
@@ -283,7 +283,7 @@ def test_what_may_have_been_written_is_not_written_again(make, config, monkeypat
     assert FleetMetrics.read(config) == []
 
 
-def test_the_work_of_its_threads_is_told_for_its_shard(make, config):
+def test_the_work_of_its_threads_is_reported_for_its_shard(make, config):
     config.clock = clock = FakeClock(1_800_000_000.0)
     config.worker.shard = "urgent"
     beating = make()
@@ -299,7 +299,7 @@ def test_the_work_of_its_threads_is_told_for_its_shard(make, config):
     assert run_counts.load_totals(beating.redis) == {"urgent": Load(26.0, 110.0)}
 
 
-def test_a_process_says_why_it_cannot_interrupt_its_threads_if_so(make, config, raw_redis, monkeypatch):
+def test_a_process_reports_why_it_cannot_interrupt_its_threads(make, config, raw_redis, monkeypatch):
     monkeypatch.setattr(heartbeat_module, "OBSTACLE", "")
     assert "uninterruptible" not in make().heartbeat.info(IDENTITY)
     monkeypatch.setattr(heartbeat_module, "OBSTACLE", "this CPython has a fault")
@@ -308,13 +308,13 @@ def test_a_process_says_why_it_cannot_interrupt_its_threads_if_so(make, config, 
     assert process.uninterruptible == "this CPython has a fault"
 
 
-def test_a_process_says_which_shard_it_serves_if_any(make, config):
+def test_a_process_reports_its_shard_if_any(make, config):
     assert "shard" not in make().heartbeat.info(IDENTITY)
     config.worker.shard = "urgent"
     assert make().heartbeat.info(IDENTITY)["shard"] == "urgent"
 
 
-def test_work_that_a_full_server_did_not_take_is_told_at_the_next_beat(make, config, raw_redis):
+def test_work_refused_by_a_full_server_is_reported_at_the_next_heartbeat(make, config, raw_redis):
     config.clock = clock = FakeClock(1_800_000_000.0)
     beating = make()
     clock.advance(10)
@@ -329,7 +329,7 @@ def test_work_that_a_full_server_did_not_take_is_told_at_the_next_beat(make, con
     assert run_counts.load_totals(beating.redis) == {"": Load(0.0, 100.0)}
 
 
-def test_without_metrics_no_work_is_told(make, config, raw_redis):
+def test_without_metrics_no_work_is_reported(make, config, raw_redis):
     config.worker.metrics = False
     make().heartbeat.flush_metrics()
     assert raw_redis.keys() == []
@@ -344,7 +344,7 @@ def test_the_labels_of_a_class_cannot_be_replaced_by_those_of_an_extension(make,
     assert series.labels == {"class": "X", "queue": "low", "urgency": "low", "team": "growth"}
 
 
-def test_each_beat_tells_which_jobs_the_process_knows_until_it_leaves(make, config, raw_redis):
+def test_each_heartbeat_publishes_the_known_jobs_until_the_process_leaves(make, config, raw_redis):
     beating = make()
     beating.tick()
     assert set(published_jobs(beating.redis, [IDENTITY])) == {IDENTITY}
@@ -364,7 +364,7 @@ def test_counters_and_rates_are_written_each_second_that_something_ran(config, r
     assert told["failed"] == pytest.approx(told["processed"] / 20, rel=0.01)
 
 
-def test_running_jobs_are_reported_with_their_age_and_where_they_lie(config, raw_redis):
+def test_running_jobs_are_reported_with_their_age_and_private_list(config, raw_redis):
     beating = Beating(config)
     beating.tick()
     unit = UnitOfWork("low", b"{}", Owner(IDENTITY, "default"))

@@ -53,7 +53,7 @@ def today(client) -> str:
     return dt.datetime.fromtimestamp(client.time()[0], dt.UTC).strftime("%Y-%m-%d")
 
 
-# ---------------------------------------------------------------------------------- what is shown
+# ------------------------------------------------------------------------------------- on the pages
 
 
 def test_the_process_hash_has_the_fields_of_sidekiq(beating, raw_redis):
@@ -98,7 +98,7 @@ def test_info_is_that_of_the_version_that_is_written(worker_config, raw_redis, w
     beating.parts.close()
 
 
-def test_info_tells_by_which_rules_the_process_routes(worker_config, raw_redis):
+def test_info_has_the_routing_rules_of_the_process(worker_config, raw_redis):
     worker_config.routing.rules = [["*", "default"]]
     beating = Beating(Parts(worker_config))
     beating.tick()
@@ -121,7 +121,7 @@ def test_running_jobs_are_shown(worker_config, raw_redis, wire_version, key):
     beating.parts.close()
 
 
-def test_a_quiet_process_says_so(beating, raw_redis):
+def test_a_quiet_process_is_marked(beating, raw_redis):
     beating.is_quiet = True
     beating.tick()
     assert raw_redis.hget(beating.identity, "quiet") == b"true"
@@ -141,13 +141,13 @@ def test_extensions_add_fields_and_a_broken_one_hides_nothing(beating, raw_redis
     assert len(beating.parts.errors) == 2
 
 
-def test_leaving_takes_the_process_off_the_registry(beating, raw_redis):
+def test_leaving_removes_the_process_from_the_registry(beating, raw_redis):
     beating.tick()
     beating.heartbeat.leave()
     assert {key for key in snapshot(raw_redis) if not key.startswith("offsider:series:shards")} == {"process_cleanup"}
 
 
-def test_dead_identities_are_pruned_along_the_way(beating, raw_redis):
+def test_dead_identities_are_pruned_during_a_heartbeat(beating, raw_redis):
     raw_redis.sadd("processes", "gone:1:x")
     beating.tick()
     assert raw_redis.smembers("processes") == {beating.identity.encode()}
@@ -167,7 +167,7 @@ def test_counts_are_written_at_each_beat(beating, raw_redis):
     ]
 
 
-def test_a_process_that_drains_a_full_server_stays_visible_and_takes_signals(make_server):
+def test_a_process_that_drains_a_full_server_stays_visible_and_receives_signals(make_server):
     server = make_server()
     beating = Beating(Parts(make_config(server.url)))
     with redis_py.Redis.from_url(server.url) as client:

@@ -1,4 +1,4 @@
-"""A suspect runs alone, or goes to the far end (rule 6)."""
+"""A suspect runs alone, or moves to the tail of its queue (rule 6)."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_a_unit_without_a_private_list_is_none(stage):
     assert not stage.isolation.is_suspect(UnitOfWork("default", RAW))
 
 
-def test_while_nobody_can_tell_the_job_runs(stage, proxied, proxy):
+def test_if_its_history_is_unknown_the_job_runs(stage, proxied, proxy):
     stage.strike(2)
     proxy.refuse()
     stage.parts = proxied
@@ -115,7 +115,7 @@ def test_while_nobody_can_tell_the_job_runs(stage, proxied, proxy):
 # ---------------------------------------------------------------------------------------- alone
 
 
-def test_whoever_is_alone_already_runs_at_once_and_holds_back_all_else(stage):
+def test_a_suspect_that_is_already_alone_starts_and_blocks_other_jobs(stage):
     assert stage.isolation.claims_allowed()
     with stage.isolation.alone(stage.claimed()) as granted:
         assert granted
@@ -195,7 +195,7 @@ def test_a_worker_that_leaves_does_not_wait(stage, raw_redis):
     waiter.end()
 
 
-def test_while_the_server_is_away_nobody_is_alone(stage, proxied, proxy):
+def test_during_an_outage_no_suspect_is_isolated(stage, proxied, proxy):
     proxy.refuse()
     stage.parts = proxied
     with stage.make(patience_seconds=0.05).alone(stage.unit()) as granted:

@@ -1,4 +1,4 @@
-"""The keeper beats for workers and gives the jobs of the dead back at once, whatever Redis does (rule 10)."""
+"""The keeper sends heartbeats for workers and requeues the jobs of dead ones, despite Redis outages (rule 10)."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_the_jobs_of_a_dead_worker_are_back_at_once(keeper, worker, parts, raw_r
     assert keeper.health.workers == {}
 
 
-def test_what_a_keeper_requeues_is_announced_by_a_live_worker_once(keeper, worker, parts, raw_redis):
+def test_jobs_requeued_by_a_keeper_are_announced_once_by_a_live_worker(keeper, worker, parts, raw_redis):
     push(raw_redis, "Short", 1)
     claim_jobs(parts.redis, worker, 1)
     keeper._channel.send(worker.report())
@@ -158,9 +158,7 @@ def test_what_a_keeper_requeues_is_announced_by_a_live_worker_once(keeper, worke
     assert told == [JobReclaimed(raw, "default", worker.lists.identity, 1)]
 
 
-def test_what_a_keeper_has_requeued_is_noted_when_the_server_answers_again(
-    keeper, worker, parts, raw_redis, monkeypatch
-):
+def test_jobs_requeued_by_a_keeper_are_recorded_after_an_outage(keeper, worker, parts, raw_redis, monkeypatch):
     push(raw_redis, "Short", 1)
     claim_jobs(parts.redis, worker, 1)
     keeper._channel.send(worker.report())
@@ -195,7 +193,7 @@ def test_the_keeper_leaves_a_poison_pill_to_a_worker(keeper, worker, parts, raw_
     assert not raw_redis.exists("dead")
 
 
-def test_what_the_server_hands_a_dead_worker_afterwards_comes_back_too(keeper, worker, parts, raw_redis):
+def test_jobs_handed_to_a_dead_worker_later_are_requeued_too(keeper, worker, parts, raw_redis):
     claim_jobs(parts.redis, worker, 0)
     keeper._channel.send(worker.report())
     keeper.turn()
@@ -206,8 +204,8 @@ def test_what_the_server_hands_a_dead_worker_afterwards_comes_back_too(keeper, w
     wait_for(lambda: keeper.turn() and raw_redis.llen("queue:default") == 1, 5)
 
 
-def test_the_lists_are_those_that_the_registry_knows(keeper, worker, parts, raw_redis):
-    """The worker has begun to serve a further queue, and died before the keeper heard of it."""
+def test_lists_are_read_from_the_registry(keeper, worker, parts, raw_redis):
+    """The worker has begun to serve another queue, and died before the keeper was notified."""
     keeper._channel.send(worker.report())
     keeper.turn()
     wider = Lists(worker.lists.identity, {"default": ("default", "late")})
@@ -228,7 +226,7 @@ def test_a_worker_that_has_left_is_not_fenced_nor_beaten_for(keeper, worker, par
     assert raw_redis.keys("offsider:*") == []
 
 
-def test_what_a_worker_said_last_counts_though_its_end_is_seen_in_the_same_turn(keeper, worker, raw_redis):
+def test_the_last_message_of_a_worker_counts_even_if_its_end_is_seen_in_the_same_turn(keeper, worker, raw_redis):
     keeper._channel.send(worker.report())
     keeper._channel.send(worker.report("left"))
     worker.end()
@@ -296,7 +294,7 @@ def test_it_stays_for_workers_that_outlive_the_starter(keeper, starter, worker):
     assert not keeper.turn()
 
 
-def test_a_supervisor_tells_how_many_there_shall_be_and_when_no_more_come(keeper):
+def test_a_supervisor_announces_the_worker_count_and_the_last_worker(keeper):
     keeper._channel.send(encode(Orders(expected=3)))
     keeper._channel.send(b"nonsense")
     assert keeper.turn()
@@ -305,7 +303,7 @@ def test_a_supervisor_tells_how_many_there_shall_be_and_when_no_more_come(keeper
     assert not keeper.turn()
 
 
-def test_whoever_waits_for_its_end_does_not_wait_for_a_second_look(keeper, heard, worker, parts, raw_redis):
+def test_waiting_for_its_end_needs_no_second_check(keeper, heard, worker, parts, raw_redis):
     push(raw_redis, "Short", 1)
     claim_jobs(parts.redis, worker, 1)
     keeper._channel.send(worker.report())
@@ -319,7 +317,7 @@ def test_whoever_waits_for_its_end_does_not_wait_for_a_second_look(keeper, heard
     assert raw_redis.llen("queue:default") == 1
 
 
-def test_what_workers_have_counted_is_summed_and_outlives_them(keeper, channel, worker):
+def test_counts_of_workers_are_summed_and_outlive_them(keeper, channel, worker):
     channel.send(worker.report())
     for _ in range(2):
         channel.send(encode(Counted(worker.process.pid, [Series({"class": "A"}, processed=2)], 1, 5)))
@@ -332,7 +330,7 @@ def test_what_workers_have_counted_is_summed_and_outlives_them(keeper, channel, 
 
 
 def test_it_sleeps_until_something_happens(keeper, worker, parts):
-    """Nothing tells an exec but looking; the end of a process wakes the keeper at once."""
+    """Only polling detects an exec; the end of a process wakes the keeper immediately."""
     owners.beat(parts.redis, worker.lists, LIFE_MS)
     keeper._channel.send(worker.report(life_ms=900_000))
     keeper.turn()
@@ -370,7 +368,7 @@ def test_an_idle_keeper_whose_system_shows_no_exec_sleeps_for_long(monkeypatch, 
     assert keeper._pause_seconds() > 50
 
 
-def test_without_pidfds_it_looks_twice_a_second(monkeypatch, worker_config, channel, worker):
+def test_without_pidfds_it_polls_twice_a_second(monkeypatch, worker_config, channel, worker):
     monkeypatch.delattr(os, "pidfd_open", raising=False)
     keeper = Keeper(worker_config, channel, os.getpid())
     keeper._channel.send(worker.report())

@@ -40,7 +40,7 @@ def test_a_signal_ends_the_sleep_each_time(key_watch, raw_redis):
 
 
 def test_changes_of_other_keys_do_not_end_the_sleep(key_watch, raw_redis):
-    """The script that moves jobs names their queues, and Redis 7.0 tells when these change."""
+    """The script that moves jobs names their queues, and Redis 7.0 reports when these change."""
     key_watch.exchange([("GET", "other"), ("GET", "a")])
     raw_redis.set("other", 1)
     started = time.monotonic()
@@ -68,7 +68,7 @@ def test_an_end_after_the_close_is_no_error(key_watch):
     key_watch.sleep(3600)
 
 
-def test_who_is_refused_asks_again_after_a_while(redis_url, raw_redis, monkeypatch):
+def test_a_refused_request_is_retried_later(redis_url, raw_redis, monkeypatch):
     raw_redis.execute_command("ACL", "SETUSER", "blind", "on", ">blind", "~*", "+@all", "-client|tracking")
     blind = made(redis_url, username="blind", password="blind")
     for _ in range(2):

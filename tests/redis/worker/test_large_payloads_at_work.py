@@ -24,7 +24,7 @@ def no_jobs_left() -> Iterator[None]:
         yield
 
 
-def test_a_job_stays_compressed_in_redis_and_is_plain_for_whoever_sees_it(worker_config, raw_redis):
+def test_a_job_is_compressed_in_redis_and_plain_for_all_readers(worker_config, raw_redis):
     worker_config.client.large_payloads = "compress"
     worker_config.worker.concurrency = 2
     seen: list[tuple[str, bool]] = []
@@ -64,7 +64,7 @@ def test_a_job_stays_compressed_in_redis_and_is_plain_for_whoever_sees_it(worker
     assert seen == [("push", True), ("run", True), ("retry", True), ("run", True)]
 
 
-def test_what_cannot_be_expanded_is_buried_byte_for_byte(worker_config, raw_redis):
+def test_a_job_that_cannot_be_decompressed_is_buried_byte_for_byte(worker_config, raw_redis):
     bad = b'{"class":"Export","args":["%"],"queue":"default","compressed":true,"original_job_size_bytes":9}'
     raw_redis.lpush("queue:default", bad)
     launcher = Launcher(worker_config)

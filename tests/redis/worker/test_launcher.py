@@ -90,7 +90,7 @@ def test_a_started_worker_has_its_services_its_threads_and_an_owner(config, laun
 
 
 @pytest.mark.parametrize("obstacle", ["", "this CPython has a fault"])
-def test_the_start_says_whether_jobs_in_threads_cannot_be_interrupted(obstacle, launch, monkeypatch, caplog):
+def test_the_start_logs_whether_jobs_in_threads_can_be_interrupted(obstacle, launch, monkeypatch, caplog):
     monkeypatch.setattr(module, "OBSTACLE", obstacle)
     caplog.set_level("INFO", "offsider")
     launch()
@@ -107,10 +107,10 @@ def test_only_a_capsule_that_serves_all_queues_needs_discovery(config, launch):
     launch()
 
     assert "offsider-discovery" in names_of_threads()
-    assert ran.wait(10)  # what is there at the start is served at once
+    assert ran.wait(10)  # existing jobs are served at once
 
 
-def test_events_come_in_the_order_of_a_life(config, launch):
+def test_events_are_emitted_in_lifecycle_order(config, launch):
     heard: list[str] = []
     beaten = threading.Event()
     for event in ("startup", "quiet", "shutdown", "exit", "heartbeat"):
@@ -246,7 +246,7 @@ SERVICES_OF_A_QUIET_WORKER = [
 ]
 
 
-def test_a_quiet_worker_takes_no_job_moves_none_and_stays(config, launch, raw_redis):
+def test_a_quiet_worker_fetches_and_moves_no_job_and_stays(config, launch, raw_redis):
     launcher = launch()
     launcher.quiet()
     wait_for(lambda: names_of_threads() == SERVICES_OF_A_QUIET_WORKER)
@@ -263,7 +263,7 @@ def test_a_quiet_worker_takes_no_job_moves_none_and_stays(config, launch, raw_re
     assert raw_redis.zcard("schedule") == 1
 
 
-def test_running_jobs_are_told_and_finish(config, launch, raw_redis):
+def test_running_jobs_are_notified_and_finish(config, launch, raw_redis):
     entered, go_on, told = threading.Event(), threading.Event(), []
 
     @job(name="Long")
@@ -349,7 +349,7 @@ def test_a_worker_whose_fetch_loop_is_stuck_stops_by_itself(config, launch, monk
     launcher = launch(embedded=embedded)
 
     wait_for(lambda: Stuck.rebuilt >= 1)
-    if embedded:  # the program around it goes on
+    if embedded:  # the surrounding program keeps running
         wait_for(lambda: Stuck.rebuilt >= 3)
         assert not launcher.stopping
     else:
@@ -407,7 +407,7 @@ def test_all_capsules_stop_under_one_deadline(config, launch, raw_redis, monkeyp
     assert raw_redis.get("stat:processed") in (None, b"0")
 
 
-def test_what_can_be_reached_is_interrupted_and_runs_again_elsewhere(config, launch, raw_redis):
+def test_interruptible_jobs_are_interrupted_and_run_elsewhere(config, launch, raw_redis):
     entered = threading.Semaphore(0)
 
     @job(name="Waits")
@@ -428,7 +428,7 @@ def test_what_can_be_reached_is_interrupted_and_runs_again_elsewhere(config, lau
     assert raw_redis.zcard("retry") == 0
 
 
-def test_who_stops_says_so_in_case_somebody_has_no_patience(config, launch, raw_redis):
+def test_a_stopping_worker_announces_it_in_case_it_is_killed(config, launch, raw_redis):
     """Else the jobs of a worker that is killed during its stop would have a strike for it."""
     started, may_end = threading.Event(), threading.Event()
 
@@ -478,7 +478,7 @@ def test_a_second_stop_waits_for_the_first(config, launch):
 # ------------------------------------------------------------------------------------- shown to all
 
 
-def test_the_title_tells_version_tag_and_how_many_threads_are_busy(config, launch):
+def test_the_title_has_version_tag_and_busy_threads(config, launch):
     entered, go_on = threading.Event(), threading.Event()
 
     @job(name="Long")
@@ -498,7 +498,7 @@ def test_the_title_tells_version_tag_and_how_many_threads_are_busy(config, launc
     go_on.set()
 
 
-def test_coroutines_that_run_are_there_for_a_dump(config, launch):
+def test_running_coroutines_are_in_the_dump(config, launch):
     entered, leave = threading.Event(), []
 
     @job(name="Waits")
@@ -524,7 +524,7 @@ def test_coroutines_that_run_are_there_for_a_dump(config, launch):
 # ---------------------------------------------------------------------------------------- leader
 
 
-def test_a_worker_whose_application_wants_it_leads_until_its_stop(config, launch, raw_redis):
+def test_a_worker_with_leader_election_leads_until_its_stop(config, launch, raw_redis):
     elected = threading.Event()
     config.on("leader", elected.set)
     launcher = launch()

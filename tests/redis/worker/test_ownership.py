@@ -85,7 +85,7 @@ def owners_fence(parts, raw_redis, identity: str) -> None:
 
 
 def test_an_identity_is_used_only_when_the_registry_has_it(proxied, proxy, raw_redis):
-    """Else a claim would fill lists that nobody finds (rule 1)."""
+    """Otherwise a claim would fill lists that no process finds (rule 1)."""
     proxied.ownership.register()
     old = proxied.ownership.identity
     raw_redis.set(proxied.redis.keys.fenced(old), 1)
@@ -108,16 +108,16 @@ def test_many_threads_that_are_refused_take_one_new_identity(parts, raw_redis):
     assert len(registered(raw_redis)) == 2
 
 
-# ------------------------------------------------------------------------------ further queues
+# ------------------------------------------------------------------------------- additional queues
 
 
-def test_further_queues_are_registered_before_they_are_served(parts, raw_redis):
+def test_new_queues_are_registered_before_they_are_served(parts, raw_redis):
     parts.ownership.register()
     parts.ownership.serve("default", ["low", "default", "high"])
     assert registered(raw_redis) == {parts.ownership.identity: {"default": ["default", "low", "high"]}}
 
 
-def test_known_queues_cost_nothing(parts, raw_redis):
+def test_registered_queues_cost_no_request(parts, raw_redis):
     parts.ownership.serve("default", ["default"])
     assert snapshot(raw_redis) == {}
 

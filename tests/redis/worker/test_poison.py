@@ -1,4 +1,4 @@
-"""A poison pill in the dead set: with its reason, told of once (rule 6)."""
+"""A poison pill in the dead set: with its reason, reported once (rule 6)."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def dies(parts, raw_redis):
     return die
 
 
-def test_a_pill_is_in_the_dead_set_with_the_reason_whatever_its_options_say(parts, raw_redis, dies, told, caplog):
+def test_a_poison_pill_is_in_the_dead_set_with_the_reason_for_any_options(parts, raw_redis, dies, told, caplog):
     entry = dies(encode(PILL))
     with caplog.at_level(logging.ERROR, "offsider"):
         assert PoisonPills(parts.config, parts.redis).bury(entry, IDENTITIES)
@@ -79,7 +79,7 @@ def test_every_listener_is_called_once(parts, raw_redis, dies, told):
     assert [news.raw] == raw_redis.zrange("dead", 0, -1)
 
 
-def test_what_an_earlier_failure_noted_gives_way(parts, raw_redis, dies, told):
+def test_details_of_an_earlier_failure_are_replaced(parts, raw_redis, dies, told):
     failed = PILL | {"error_class": "ValueError", "error_message": "no", "error_backtrace": "x", "failed_at": 5}
     PoisonPills(parts.config, parts.redis).bury(dies(encode(failed)), IDENTITIES)
     payload = decode(raw_redis.zrange("dead", 0, -1)[0])
@@ -103,7 +103,7 @@ def test_bytes_that_are_no_job_are_buried_in_a_wrapper(parts, raw_redis, dies, t
 
 
 @pytest.mark.parametrize("error", [ValueError("broken"), SystemExit(1)])
-def test_a_broken_death_handler_keeps_no_other_from_being_told(parts, dies, error):
+def test_a_broken_death_handler_does_not_stop_the_others(parts, dies, error):
     def broken(payload, told_error):
         raise error
 

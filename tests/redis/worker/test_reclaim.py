@@ -1,4 +1,4 @@
-"""The jobs of one dead owner: fenced first, then moved, each told; poison pills apart (rules 2, 3, 5, 6)."""
+"""The jobs of one dead owner: fenced first, then moved, each reported; poison pills apart (rules 2, 3, 5, 6)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def redis(parts):
     return parts.redis
 
 
-def test_who_beats_is_left_alone(redis, raw_redis):
+def test_an_owner_with_heartbeats_is_left_alone(redis, raw_redis):
     raw_redis.lpush(LOW, payload(1))
     raw_redis.set(ALIVE, 1)
     assert reclaim(redis, LISTS) is None
@@ -47,7 +47,7 @@ def test_a_death_that_was_seen_needs_no_silence(redis, raw_redis, caplog):
     assert f"{IDENTITY} is dead; requeued its 3 jobs" in caplog.text
 
 
-def test_each_job_is_told_of_with_the_bytes_that_were_stored(redis, raw_redis):
+def test_each_job_is_reported_with_its_stored_bytes(redis, raw_redis):
     told = []
     raw_redis.lpush(LOW, payload(1), b"no job")
     reclaim(redis, LISTS, announce=told.append)
@@ -58,7 +58,7 @@ def test_each_job_is_told_of_with_the_bytes_that_were_stored(redis, raw_redis):
     ]
 
 
-def test_the_dead_and_what_it_ran_is_on_no_list_of_processes_any_more(redis, raw_redis):
+def test_a_dead_process_and_its_work_are_removed_from_the_registry(redis, raw_redis):
     raw_redis.lpush(LOW, payload(1))
     raw_redis.sadd("processes", IDENTITY, "ruby:1:eeeeeeeeeeee")
     for key in (IDENTITY, f"{IDENTITY}:work", f"{IDENTITY}:workers"):
@@ -133,7 +133,7 @@ def test_a_job_that_kills_three_processes_the_last_one_alone_is_a_pill(deaths, r
     assert raw_redis.llen("queue:low") == 0
 
 
-def test_whoever_dies_in_company_is_not_buried_however_often(deaths, raw_redis):
+def test_a_job_that_never_ran_alone_is_never_buried(deaths, raw_redis):
     for number in range(10):
         assert deaths.die(payload(100 + number)) == 2
     assert deaths.buried == []
@@ -176,7 +176,7 @@ def test_a_late_script_that_delivers_another_job_hides_the_poison_pill(deaths, r
     assert deaths.buried == []
 
 
-def test_what_the_owner_itself_puts_back_is_no_strike(redis, raw_redis, deaths):
+def test_jobs_requeued_by_their_owner_get_no_strike(redis, raw_redis, deaths):
     """A stop, a deadline, a pause: the owner lives and gives the job back."""
     owner = working.Owner(IDENTITY, "default")
     for _ in range(5):
@@ -185,7 +185,7 @@ def test_what_the_owner_itself_puts_back_is_no_strike(redis, raw_redis, deaths):
     assert strikes.died_with(redis, raw_redis.lindex("queue:low", 0)) == []
 
 
-def test_a_job_whose_worker_was_killed_while_it_stopped_is_none(deaths, redis, raw_redis):
+def test_a_job_whose_worker_was_killed_while_stopping_is_no_poison_pill(deaths, redis, raw_redis):
     for number in range(1, 6):
         owners.beat(redis, Lists(identities(number)[0], {}), 1)
         owners.note_stop(redis, identities(number)[0])

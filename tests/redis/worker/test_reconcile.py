@@ -1,4 +1,4 @@
-"""What lies in the private lists against what is held, after a reply was lost (rules 5 and 8)."""
+"""Private lists compared with the jobs in memory after a lost reply (rules 5 and 8)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.waiting import wait_for
 
 
 class Books:
-    """A reconciler, and units that are held and listed as a test says."""
+    """A reconciler, and units that are held and listed as the test decides."""
 
     def __init__(self, parts: Parts, client) -> None:
         self.parts = parts
@@ -60,7 +60,7 @@ def test_a_doubt_is_due_at_once_and_once_more(books):
     assert books.reconciler._at == ()
 
 
-def test_another_doubt_does_not_bring_the_last_look_forward(books):
+def test_another_doubt_does_not_advance_the_last_check(books):
     """The server may still serve a pop whose connection was lost first."""
     books.reconciler.doubt(20)
     last = books.reconciler._at[-1]
@@ -95,7 +95,7 @@ def test_threads_may_ask_and_doubt_while_one_compares(books, monkeypatch):
     assert errors == []
 
 
-def test_two_beats_in_a_row_have_to_see_more_than_is_held(books, parts, raw_redis):
+def test_two_heartbeats_in_a_row_have_to_see_extra_jobs(books, parts, raw_redis):
     books.claimed(b"mine")
     assert not books.reconciler.mismatch()
     raw_redis.lpush(parts.working, "stray")
@@ -108,7 +108,7 @@ def test_two_beats_in_a_row_have_to_see_more_than_is_held(books, parts, raw_redi
     assert not books.reconciler.mismatch(), "counted anew"
 
 
-def test_more_jobs_held_than_listed_cause_no_comparison(books):
+def test_more_jobs_held_than_listed_trigger_no_reconciliation(books):
     """A settle whose reply is on its way."""
     books.claimed(b"just settled", listed=False)
     assert not books.reconciler.mismatch()
@@ -125,7 +125,7 @@ def test_equal_counts_without_a_doubtful_acknowledgement_read_no_payloads(books,
     assert "cmdstat_lrange" not in raw_redis.info("commandstats")
 
 
-def test_an_acknowledgement_whose_reply_was_lost_is_found_executed(books, parts, raw_redis):
+def test_an_acknowledgement_with_a_lost_reply_is_found_executed(books, parts, raw_redis):
     done = books.claimed(b"done", doubtful=True, listed=False)
     running = books.claimed(b"running")
     assert books.run(done) == [done]
@@ -139,14 +139,14 @@ def test_one_that_never_reached_the_server_is_to_be_sent_again(books, parts, raw
     assert raw_redis.lrange(parts.working, 0, -1) == [b"done"]
 
 
-def test_what_is_finished_and_was_never_sent_is_left_alone(books):
+def test_finished_jobs_not_yet_acknowledged_are_left_alone(books):
     done = books.claimed(b"done")
     assert books.run(done) == []
     assert books.held.of(done.unit.owner.identity).total() == 1
 
 
 @pytest.mark.parametrize("listed, carried_out", [(3, 0), (2, 1), (1, 2)])
-def test_equal_payloads_are_told_apart_by_their_number(books, parts, raw_redis, listed, carried_out):
+def test_equal_payloads_are_compared_by_count(books, parts, raw_redis, listed, carried_out):
     """One runs, two were acknowledged without a reply."""
     books.claimed(b"same", listed=False)
     doubtful = [books.claimed(b"same", doubtful=True, listed=False) for _ in range(2)]
@@ -172,7 +172,7 @@ def test_strays_are_the_next_to_run_in_their_old_order(books, parts, raw_redis):
     assert not raw_redis.keys("offsider:strikes:*"), "no process died of them (rule 6)"
 
 
-def test_a_comparison_that_fails_half_way_is_repeated(proxied, proxy, raw_redis):
+def test_a_failed_reconciliation_is_repeated(proxied, proxy, raw_redis):
     """What it had found out must not be forgotten: the acknowledgement would be sent again, and taken for void."""
     books = Books(proxied, raw_redis)
     done = books.claimed(b"done", doubtful=True, listed=False)
@@ -187,7 +187,7 @@ def test_a_comparison_that_fails_half_way_is_repeated(proxied, proxy, raw_redis)
     assert raw_redis.lrange("queue:default", 0, -1) == [b"stray"]
 
 
-def test_a_queue_that_is_gone_is_looked_at_as_well(books, parts, raw_redis):
+def test_a_deleted_queue_is_checked_as_well(books, parts, raw_redis):
     """With `*` a queue may be deleted while its job runs; an acknowledgement that never arrived is not carried out."""
     unit = books.claimed(b"job", doubtful=True)
     parts.capsule.queues = ["another"]

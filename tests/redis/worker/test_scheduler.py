@@ -110,7 +110,7 @@ def test_a_due_job_moves_with_the_time_of_its_enqueueing(scheduling, raw_redis, 
     assert set(jobs_in(raw_redis)) == {"queue:low", "queues"}
 
 
-def test_what_is_due_is_decided_by_the_server(scheduling, raw_redis, worker_config):
+def test_the_server_decides_which_jobs_are_due(scheduling, raw_redis, worker_config):
     """A process whose clock is a day ahead must not run jobs a day early."""
 
     class Pipelined(type(worker_config.clock)):
@@ -139,8 +139,8 @@ def test_a_job_keeps_its_arguments_that_strict_checks_would_refuse_today(schedul
     assert (job["kwargs"], job["retry_count"], job["error_message"]) == ({"a": 1}, 3, "old")
 
 
-def test_a_job_whose_time_was_edited_after_it_was_read_stays(scheduling, raw_redis, worker_config):
-    """The bytes are the same, so only the score tells (rule 13)."""
+def test_a_job_rescheduled_after_it_was_read_stays(scheduling, raw_redis, worker_config):
+    """The bytes are equal, so only the score differs (rule 13)."""
 
     def edit(push, call_next):
         raw_redis.zadd("schedule", {payload(): 9e9})
@@ -226,7 +226,7 @@ def test_its_own_moves_do_not_wake_it(running, raw_redis, worker_config, monkeyp
     assert len(looks) <= 4
 
 
-def test_many_changes_cause_few_looks(running, raw_redis, worker_config, monkeypatch):
+def test_many_changes_cause_few_reads(running, raw_redis, worker_config, monkeypatch):
     monkeypatch.setattr(key_watch, "REREAD_SECONDS", 0.3)
     one = running(worker_config)
     wait_for(lambda: holder_of(raw_redis))
@@ -275,7 +275,7 @@ def test_one_at_a_time_moves(scheduling, raw_redis, worker_config):
     assert holder_of(raw_redis) == name_of(first)
 
 
-def test_who_waits_is_woken_when_the_holder_stops(running, raw_redis, worker_config, monkeypatch):
+def test_waiting_schedulers_are_woken_when_the_holder_stops(running, raw_redis, worker_config, monkeypatch):
     """With a lease this long nothing else would let the second one take over."""
     monkeypatch.setattr(module, "LEASE_SECONDS", 3600.0)
     first = running(worker_config)
@@ -308,7 +308,7 @@ def test_a_corrupt_lease_blocks_no_process(scheduling, raw_redis, foreign):
     assert moved(raw_redis)
 
 
-def test_a_lease_that_was_lost_is_not_given_back_for_the_other(scheduling, raw_redis):
+def test_a_lost_lease_is_not_released_for_its_new_holder(scheduling, raw_redis):
     one, other = scheduling(), scheduling()
     one.tick()
     raw_redis.delete("offsider:schedule")
@@ -331,7 +331,7 @@ def test_a_stop_while_the_server_is_away_leaves_the_lease_to_its_end(running, ra
 # ---------------------------------------------------------------------------------- middleware
 
 
-def test_middleware_runs_again_and_is_told_why(scheduling, raw_redis, worker_config):
+def test_middleware_runs_again_with_the_reason(scheduling, raw_redis, worker_config):
     reasons = []
 
     def watch(push, call_next):
@@ -386,7 +386,7 @@ def test_middleware_that_raises_puts_its_job_off_and_no_other(scheduling, raw_re
     assert told["job"]["args"] == [1]
 
 
-def test_what_middleware_made_unstorable_moves_as_it_was(scheduling, raw_redis, worker_config):
+def test_a_job_made_unstorable_by_middleware_moves_unchanged(scheduling, raw_redis, worker_config):
     def spoil(push, call_next):
         push.payload["object"] = object()
         return call_next(push)
@@ -412,7 +412,7 @@ def test_middleware_may_run_for_a_move_that_loses_the_race(scheduling, raw_redis
     assert raw_redis.lrange("queue:low", 0, -1) == [payload()]
 
 
-# ------------------------------------------------------------------------------- what is no job
+# ------------------------------------------------------------------------------------ invalid jobs
 
 
 @pytest.mark.parametrize(
@@ -445,7 +445,7 @@ def test_middleware_may_run_for_a_move_that_loses_the_race(scheduling, raw_redis
         "deep",
     ],
 )
-def test_what_is_no_job_goes_to_the_dead_set_and_the_next_one_moves(scheduling, raw_redis, raw):
+def test_an_invalid_job_moves_to_the_dead_set_and_the_next_one_moves(scheduling, raw_redis, raw):
     raw_redis.zadd("retry", {raw: 1.0, payload(): LONG_AGO})
     one = scheduling()
     one.tick()
@@ -479,7 +479,7 @@ def test_what_is_no_job_goes_to_the_dead_set_and_the_next_one_moves(scheduling, 
     ],
     ids=str,
 )
-def test_a_job_of_others_moves_whatever_its_options_are(scheduling, raw_redis, worker_config, where, odd):
+def test_a_foreign_job_moves_with_any_options(scheduling, raw_redis, worker_config, where, odd):
     worker_config.client_middleware.add(lambda push, call_next: call_next(push))
     raw_redis.zadd(where, {payload(**odd): 1.0})
     one = scheduling()
@@ -501,7 +501,7 @@ def test_a_job_of_others_moves_whatever_its_options_are(scheduling, raw_redis, w
     ],
     ids=["no job", "1e999", "surrogate", "600 levels"],
 )
-def test_an_object_with_a_queue_moves_as_it_is(scheduling, raw_redis, worker_config, where, raw):
+def test_an_object_with_a_queue_moves_unchanged(scheduling, raw_redis, worker_config, where, raw):
     worker_config.client_middleware.add(lambda push, call_next: call_next(push))
     raw_redis.zadd(where, {raw: 1.0})
     one = scheduling()
@@ -532,7 +532,7 @@ def test_a_queue_that_is_no_list_puts_its_job_off_and_no_other(scheduling, raw_r
 
 
 def naive_poller(client, stop: threading.Event) -> None:
-    """What any Ruby poller does: remove a due member, and whoever removed it pushes it."""
+    """What any Ruby poller does: remove a due member, and push it if the removal succeeded."""
     while not stop.is_set():
         for member in client.zrange("schedule", 0, 4):
             if client.zrem("schedule", member):
@@ -564,7 +564,7 @@ def test_many_pollers_of_two_kinds_move_each_job_once(scheduling, raw_redis, red
 # -------------------------------------------------------------------------------------- faults
 
 
-def test_a_lost_answer_moves_nothing_twice(scheduling, raw_redis, proxied_config, proxy):
+def test_a_lost_reply_moves_no_job_twice(scheduling, raw_redis, proxied_config, proxy):
     raw_redis.zadd("schedule", {payload(): LONG_AGO})
     one = scheduling(proxied_config)
     raw_redis.script_load(job_sets.ENQUEUE.text)
@@ -597,7 +597,7 @@ def test_as_a_service_it_starts_without_an_initial_wait_and_stops(scheduling, ra
     assert one.join(10)
 
 
-def test_a_set_of_the_wrong_type_does_not_hold_up_the_other(scheduling, raw_redis):
+def test_a_set_of_the_wrong_type_does_not_block_the_other(scheduling, raw_redis):
     raw_redis.set("retry", "no set")
     raw_redis.zadd("schedule", {payload(): LONG_AGO})
     one = scheduling()

@@ -28,7 +28,7 @@ def always() -> bool:
 
 
 class Leader:
-    """A thread that sleeps; `slept` tells how often it woke."""
+    """A thread that sleeps; `slept` counts its wake-ups."""
 
     def __init__(self, redis: Redis) -> None:
         self.redis = redis
@@ -36,7 +36,7 @@ class Leader:
         self.errors: list[BaseException] = []
 
     def sleep(self, *queues: str, paused: frozenset[str] = NOT_PAUSED) -> threading.Thread:
-        """Fall asleep in a thread of its own. The first sleep only has pauses told."""
+        """Sleep in a thread of its own. The first sleep only enables pause notifications."""
 
         def sleeper() -> None:
             try:
@@ -101,11 +101,11 @@ def test_the_first_strategy_that_the_server_allows_is_used(leader):
     assert leader.waiting.strategy() is WaitStrategy.BLOCKED
 
 
-def test_without_the_right_to_call_back_changes_are_told(limited):
+def test_without_permission_to_block_changes_are_tracked(limited):
     assert limited.waiting.strategy() is WaitStrategy.TRACKED
 
 
-def test_without_both_it_is_polled(blind):
+def test_without_both_permissions_the_server_is_polled(blind):
     assert blind.waiting.strategy() is WaitStrategy.POLLED
 
 
@@ -121,7 +121,7 @@ def test_a_server_that_cannot_be_asked_is_asked_again(make_server):
 
 
 def test_two_threads_may_ask_at_once(limited):
-    """The leader, and whoever tells at boot how this worker waits."""
+    """The leader, and the boot code that logs the wait strategy."""
     for _ in range(20):
         answers: list[WaitStrategy] = []
         threads = [threading.Thread(target=lambda: answers.append(limited.waiting.strategy())) for _ in range(4)]  # noqa: B023
@@ -136,7 +136,7 @@ def test_two_threads_may_ask_at_once(limited):
 # -------------------------------------------------------------------------------------------- blocked
 
 
-def test_a_blocked_leader_sends_nothing_until_a_job_comes(leader, raw_redis):
+def test_a_blocked_leader_sends_nothing_until_a_job_arrives(leader, raw_redis):
     thread = leader.sleep("high", "low")
     wait_for(lambda: blocked(raw_redis) == 2)
     raw_redis.config_resetstat()
@@ -161,7 +161,7 @@ def test_a_job_wakes_it_within_milliseconds(leader, raw_redis):
     pytest.fail(f"the last of five took {woke_after * 1000:.0f} ms")
 
 
-def test_anybody_may_end_the_sleep(leader, raw_redis):
+def test_any_thread_may_end_the_sleep(leader, raw_redis):
     thread = leader.sleep("low")
     wait_for(lambda: blocked(raw_redis) == 1)
     leader.waiting.wake()
@@ -171,8 +171,8 @@ def test_anybody_may_end_the_sleep(leader, raw_redis):
     assert [pop.queue for pop in leader.waiting.pops.waiting] == ["low"], "the next round trip calls it back"
 
 
-def test_it_does_not_fall_asleep_over_something_that_came_up(leader, raw_redis):
-    """`asleep` is set before the last look: whoever brings something sees it, or is seen."""
+def test_it_does_not_sleep_if_work_arrived_first(leader, raw_redis):
+    """`asleep` is set before the last check: a sender sees it, or is seen."""
     seen = []
 
     def may_sleep() -> bool:
@@ -193,7 +193,7 @@ def test_a_wake_up_before_the_sleep_is_not_lost(leader):
     assert not thread.is_alive()
 
 
-def test_many_wake_ups_do_not_block_whoever_sends_them(leader):
+def test_many_wake_ups_do_not_block_their_senders(leader):
     for _ in range(100_000):
         leader.waiting.wake()
 
@@ -220,7 +220,7 @@ def test_a_pop_waits_at_most_two_fifths_of_a_life():
         waiting.close()
 
 
-def test_paused_queues_are_not_waited_at_and_looked_at_each_second(leader, raw_redis, monkeypatch):
+def test_paused_queues_are_polled_each_second_instead_of_waited_on(leader, raw_redis, monkeypatch):
     monkeypatch.setattr(server_wait, "PAUSED_SECONDS", 0.05)
     thread = leader.sleep("high", "low", paused=frozenset({"low"}))
     thread.join(10)
@@ -238,7 +238,7 @@ def test_a_pause_is_noticed_at_once(leader, raw_redis):
     assert not leader.waiting.knows_pauses
 
 
-def test_who_is_told_of_no_pauses_does_not_claim_to_know_them(leader, raw_redis, monkeypatch):
+def test_without_pause_notifications_pauses_are_unknown(leader, raw_redis, monkeypatch):
     monkeypatch.setattr(Tracking, "open", refuse)
     thread = leader.sleep("low")
     wait_for(lambda: blocked(raw_redis) == 1)
@@ -272,7 +272,7 @@ def test_an_overdue_pop_ends_the_sleep(leader, raw_redis, monkeypatch):
 # ------------------------------------------------------------------------- refused, tracked, polled
 
 
-def test_a_full_server_that_refuses_blocking_pops_is_polled_until_it_takes_them(make_server, monkeypatch):
+def test_a_full_server_that_refuses_blocking_pops_is_polled_until_it_recovers(make_server, monkeypatch):
     """BLMOVE is refused under maxmemory; the claim script is not (rule 16)."""
     monkeypatch.setattr(server_wait, "REFUSED_SECONDS", 0.2)
     server = make_server(kind="valkey")
@@ -314,7 +314,7 @@ def test_a_tracked_leader_wakes_for_each_push(limited, raw_redis):
         raw_redis.delete("queue:low")
 
 
-def test_a_job_that_came_before_it_was_watched_ends_the_sleep(limited, raw_redis):
+def test_a_job_pushed_before_the_watch_ends_the_sleep(limited, raw_redis):
     raw_redis.lpush("queue:low", "job")
     thread = limited.sleep("low")
     thread.join(10)
@@ -341,7 +341,7 @@ def test_polling_begins_after_a_millisecond_and_slows_down(blind):
     assert blind.waiting._longest(["low"], some_paused=False) == 0.001
 
 
-def test_a_right_that_is_taken_away_ends_blocking(leader, redis_url, raw_redis):
+def test_a_revoked_permission_ends_blocking(leader, redis_url, raw_redis):
     raw_redis.execute_command("ACL", "SETUSER", "fallen", "on", ">secret", "~*", "+@all")
     fallen = make(redis_url, username="fallen", password="secret")
     thread = fallen.sleep("low")
@@ -374,7 +374,7 @@ def test_rebuilding_makes_new_connections(leader, raw_redis):
     thread.join(10)
 
 
-def test_a_server_that_went_away_ends_the_sleep_with_an_error(make_server):
+def test_a_lost_server_ends_the_sleep_with_an_error(make_server):
     server = make_server()
     leader = make(server.url)
     leader.waiting.sleep(OWNER, ["low"], NOT_PAUSED, always)

@@ -1,7 +1,7 @@
 """Every outcome is written once, by the owner alone, and survives lost replies (rules 4 and 5).
 
-A job that is done is handed over to the fetcher, whose next round trip acknowledges it: here `Settling.settle` makes
-that round trip, and answers what came of it.
+A finished job is passed to the fetcher, whose next round trip acknowledges it: here `Settling.settle` makes that
+round trip, and returns its result.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Settling:
         self.settlement.settle(unit, Run(context, outcome, 0.0, 0.0, 0.0))
         if self.settlement.decide(unit, unit.run) == Done():
             self.parts.fetcher._acknowledger.flush()
-            if not unit.settled:  # the reply was lost: whoever leads next finds out
+            if not unit.settled:  # the reply was lost: the next leader finds out
                 self._lead()
                 wait_for(lambda: unit.settled)
             wait_for(lambda: self._report_of(unit))
@@ -125,7 +125,7 @@ def stored(client) -> dict:
 
 
 def is_registry(key: str) -> bool:
-    """Where owners are registered: a fetcher that finds itself fenced registers anew."""
+    """Where owners are registered: a fetcher that finds itself fenced registers again."""
     return key.startswith(("offsider:owners", "offsider:alive:"))
 
 
@@ -133,7 +133,7 @@ def is_registry(key: str) -> bool:
 
 
 @pytest.mark.parametrize("outcome", [Succeeded(), Skipped("nothing to do"), DISCARDED], ids=lambda o: o.name)
-def test_what_is_done_is_gone(settling, raw_redis, outcome):
+def test_a_successful_job_is_deleted(settling, raw_redis, outcome):
     unit = settling.claim(raw_redis)
     assert settling.settle(unit, outcome) == ("died" if outcome is DISCARDED else "written")
     assert stored(raw_redis) == {}
@@ -143,7 +143,7 @@ def test_what_is_done_is_gone(settling, raw_redis, outcome):
     assert settling.work_state.take_counts() == (1, 0)
 
 
-def test_what_failed_is_in_the_retry_set(settling, raw_redis):
+def test_a_failed_job_is_in_the_retry_set(settling, raw_redis):
     assert settling.settle(settling.claim(raw_redis), Failed(ValueError("broken"))) == "written"
     found = stored(raw_redis)
     assert set(found) == {"retry"}
@@ -153,7 +153,7 @@ def test_what_failed_is_in_the_retry_set(settling, raw_redis):
     assert settling.deaths == []
 
 
-def test_what_asked_for_another_time_is_in_the_schedule_unchanged(settling, raw_redis):
+def test_a_rescheduled_job_is_in_the_schedule_unchanged(settling, raw_redis):
     assert settling.settle(settling.claim(raw_redis), Rescheduled(60.0)) == "written"
     found = stored(raw_redis)
     assert set(found) == {"schedule"}
@@ -167,14 +167,14 @@ def test_a_reschedule_of_the_job_is_counted_in_its_payload(settling, raw_redis):
     assert decode(rescheduled(once))["rescheduled_count"] == 2
 
 
-def test_what_is_out_of_retries_is_in_the_dead_set_and_its_handlers_are_told(settling, raw_redis):
+def test_an_exhausted_job_is_in_the_dead_set_and_its_handlers_are_called(settling, raw_redis):
     error = ValueError("broken")
     assert settling.settle(settling.claim(raw_redis, DYING), Failed(error)) == "died"
     assert set(stored(raw_redis)) == {"dead"}
     assert settling.deaths == [("a" * 24, error)]
 
 
-def test_a_broken_death_handler_keeps_no_other_from_being_told(settling, raw_redis):
+def test_a_broken_death_handler_does_not_stop_the_others(settling, raw_redis):
     def broken(payload, error):
         raise KeyError("handler")
 
@@ -184,7 +184,7 @@ def test_a_broken_death_handler_keeps_no_other_from_being_told(settling, raw_red
     assert [told.get("context") for _, told in settling.parts.errors] == ["a death handler", None]
 
 
-def test_what_was_interrupted_is_the_next_to_run_and_says_so(settling, raw_redis):
+def test_an_interrupted_job_is_next_to_run_and_records_the_interruption(settling, raw_redis):
     unit = settling.claim(raw_redis)
     raw_redis.lpush("queue:default", "waiting")
     assert settling.settle(unit, Interrupted()) == "written"
@@ -213,7 +213,7 @@ def test_a_wrapper_that_was_retried_is_dead_again_unchanged(settling, raw_redis)
 
 
 @pytest.mark.parametrize("moved", [True, False], ids=["moved", "void"])
-def test_what_middleware_has_moved_is_let_go_of_and_nobody_counts_it(settling, raw_redis, caplog, moved):
+def test_a_job_moved_by_middleware_is_released_and_not_counted(settling, raw_redis, caplog, moved):
     unit = settling.claim(raw_redis)
     raw_redis.lmove(settling.parts.working, "offsider:elsewhere" if moved else "queue:default")
     before = stored(raw_redis)
@@ -225,7 +225,7 @@ def test_what_middleware_has_moved_is_let_go_of_and_nobody_counts_it(settling, r
     assert (settling.lost, settling.deaths, caplog.records) == ([], [], [])
 
 
-def test_what_is_said_to_be_moved_and_is_not_runs_again(settling, raw_redis):
+def test_a_job_wrongly_reported_as_moved_runs_again(settling, raw_redis):
     unit = settling.claim(raw_redis)
     assert settling.settle(unit, Moved("nowhere")) == "moved"
     settling.parts.fetcher.audit()
@@ -308,7 +308,7 @@ def known(client, script) -> bytes:
 
 @pytest.mark.parametrize("lost", ["reply", "request"])
 @pytest.mark.parametrize("name", WRITES)
-def test_a_settle_without_an_answer_is_written_exactly_once(faulty, proxy, raw_redis, name, lost):
+def test_a_settle_with_a_lost_reply_is_written_exactly_once(faulty, proxy, raw_redis, name, lost):
     """Whether the server had carried it out is seen in the private list (rule 5)."""
     raw, outcome, script = WRITES[name]
     unit = faulty.claim(raw_redis, raw)
@@ -330,7 +330,7 @@ def test_a_settle_without_an_answer_is_written_exactly_once(faulty, proxy, raw_r
 
 
 @pytest.mark.parametrize("lost", ["reply", "request"])
-def test_with_an_equal_job_in_flight_a_lost_answer_ends_just_one(faulty, proxy, raw_redis, lost):
+def test_with_an_equal_job_in_flight_a_lost_reply_settles_only_one(faulty, proxy, raw_redis, lost):
     first, second = faulty.claim(raw_redis), faulty.claim(raw_redis)
     getattr(proxy, f"lose_{lost}")(known(raw_redis, working.ACK_AND_CLAIM))
     assert faulty.settle(first, Succeeded()) == "written"
@@ -341,8 +341,8 @@ def test_with_an_equal_job_in_flight_a_lost_answer_ends_just_one(faulty, proxy, 
     assert faulty.work_state.take_counts() == (2, 0)
 
 
-def test_a_run_that_lost_its_job_while_its_settle_had_no_answer_is_void(faulty, proxy, raw_redis, monkeypatch):
-    """Missing from the own list may mean written, but not for an owner that was fenced meanwhile."""
+def test_a_run_that_lost_its_job_during_an_unanswered_settle_is_void(faulty, proxy, raw_redis, monkeypatch):
+    """Missing from its own list may mean written, but not for an owner that has been fenced."""
     unit = faulty.claim(raw_redis, DYING)
     keys = faulty.parts.pool.keys
 
@@ -375,7 +375,7 @@ def test_a_settle_waits_until_the_server_is_back(faulty, proxy, raw_redis, outco
     assert set(stored(raw_redis)) == (set() if outcome == Succeeded() else {"retry"})
 
 
-def test_a_worker_that_must_go_leaves_the_job_where_it_will_be_found(faulty, proxy, raw_redis, caplog):
+def test_a_worker_that_must_exit_leaves_the_job_reclaimable(faulty, proxy, raw_redis, caplog):
     unit = faulty.claim(raw_redis)
     proxy.refuse()
     faulty.abandoned.set()
@@ -468,7 +468,7 @@ def test_the_errors_of_an_outage_are_ours(faulty, proxy, raw_redis):
     assert [told["context"] for told in outages(faulty)] == ["settling jobs of capsule default"]
 
 
-def test_what_cannot_run_here_is_in_the_schedule_as_it_was_judged(settling, raw_redis):
+def test_a_stranded_job_is_in_the_schedule_as_decided(settling, raw_redis):
     stranded = Stranded(b'{"class":"J","args":[],"stranded_at":1}', 60.0, "not declared here", is_first=True)
     assert settling.settle(settling.claim(raw_redis), stranded) == "written"
     ((raw, score),) = stored(raw_redis)["schedule"].items()
@@ -480,7 +480,7 @@ def test_what_cannot_run_here_is_in_the_schedule_as_it_was_judged(settling, raw_
 HANDED_ON = Stranded(RAW, 0.0, "another worker might run it", is_first=True)
 
 
-def test_what_another_worker_may_run_goes_to_the_far_end_of_its_queue_byte_for_byte(settling, raw_redis):
+def test_a_job_for_another_worker_moves_to_the_tail_of_its_queue_byte_for_byte(settling, raw_redis):
     unit = settling.claim(raw_redis)
     raw_redis.lpush("queue:default", b"waiting")
     assert settling.settle(unit, HANDED_ON) == "written"

@@ -1,4 +1,4 @@
-"""A job whose outcome cannot be decided, for whatever reason, is buried and not run for ever."""
+"""A job whose outcome cannot be decided for any reason is buried and does not run forever."""
 
 from __future__ import annotations
 

@@ -90,10 +90,10 @@ def judge(jobs: StrandedJobs, job: JobContext) -> Any:
     return jobs.judge(job, registry.peek(job.name))
 
 
-# ------------------------------------------------------------------------------- what is judged
+# ------------------------------------------------------------------------------------ checked jobs
 
 
-def test_arguments_that_fit_run_whoever_they_were_made_for(jobs):
+def test_arguments_that_fit_run_for_any_signature(jobs):
     assert judge(jobs, context(args=("a.png",), signature="0badcafe")) is None
 
 
@@ -107,7 +107,7 @@ def test_arguments_made_for_these_parameters_run_and_fail_as_ever(jobs):
     assert judge(jobs, context(signature=digest)) is None
 
 
-def test_nothing_is_judged_when_no_job_shall_wait(jobs, worker_config):
+def test_without_stranding_no_job_is_checked(jobs, worker_config):
     worker_config.worker.stranded_days = 0
     assert judge(jobs, context("Unknown")) is None
 
@@ -124,7 +124,7 @@ def test_nothing_is_judged_when_no_job_shall_wait(jobs, worker_config):
     ],
 )
 @pytest.mark.parametrize("queues", [("mail", "media"), ("*",)])
-def test_a_job_that_another_can_run_goes_to_the_far_end_as_it_is(jobs, fleet, fields, known, queues):
+def test_a_job_that_another_worker_can_run_moves_to_the_tail_unchanged(jobs, fleet, fields, known, queues):
     fleet("ours:1:a", {"Resize": "ours"})
     fleet("new:1:a", known, queues=queues)
     job = context(**fields)
@@ -145,7 +145,7 @@ def test_a_process_puts_one_job_a_second_at_the_far_end_and_others_wait_in_the_s
 
 
 @pytest.mark.parametrize("known, longest_seconds", [({"New": "1"}, 5), ({}, 20)])
-def test_where_there_are_many_they_return_at_a_hundred_a_second(jobs, fleet, clock, known, longest_seconds):
+def test_many_stranded_jobs_return_at_a_hundred_per_second(jobs, fleet, clock, known, longest_seconds):
     fleet("other:1:a", known)
     delays = [judge(jobs, context("New", jid=f"{number:024x}")).delay_seconds for number in range(2_000)]
     assert 0.8 * longest_seconds <= delays[-1] <= 1.2 * longest_seconds
@@ -154,9 +154,7 @@ def test_where_there_are_many_they_return_at_a_hundred_a_second(jobs, fleet, clo
     assert judge(jobs, context("New", jid="b")).delay_seconds <= 1.2
 
 
-def test_a_job_that_another_can_run_is_handed_on_for_as_long_as_it_takes_every_few_seconds(
-    jobs, fleet, raw_redis, caplog
-):
+def test_a_job_that_another_worker_can_run_is_handed_over_every_few_seconds(jobs, fleet, raw_redis, caplog):
     """Behind a hundred old processes the one that can run it may be hundreds of tries away."""
     fleet("new:1:a", {"New": "1"})
     first = judge(jobs, context("New"))
@@ -176,7 +174,7 @@ def test_a_job_is_requeued_to_the_queue_it_was_in_not_the_one_in_its_payload(job
     assert decode(outcome.payload)["queue"] == "media"
 
 
-def test_a_stranded_job_is_handed_on_at_once_when_a_worker_has_come(jobs, fleet):
+def test_a_stranded_job_is_handed_over_as_soon_as_a_worker_starts(jobs, fleet):
     fleet("new:1:a", {"New": "1"})
     outcome = judge(jobs, context("New", stranded_at=NOW_MS - 5 * DAY * 1000))
     assert (outcome.delay_seconds, outcome.since) == (0.0, None)
@@ -232,12 +230,12 @@ def test_each_retry_of_a_job_gets_tries_of_its_own(jobs, fleet):
 
 
 @pytest.mark.parametrize("process", [{"queues": ("mail",)}, {"quiet": "true"}])
-def test_a_process_of_ruby_that_takes_no_jobs_of_this_queue_does_not_count(jobs, fleet, process):
+def test_a_ruby_process_that_does_not_serve_this_queue_does_not_count(jobs, fleet, process):
     fleet("ruby:1:a", None, **process)
     assert judge(jobs, context("Unknown")).since is not None
 
 
-def test_while_redis_cannot_be_asked_the_job_waits_a_moment(jobs, monkeypatch):
+def test_during_an_outage_the_job_waits_briefly(jobs, monkeypatch):
     def away(_: str) -> None:
         raise RedisUnavailable("away")
 
@@ -256,7 +254,7 @@ def test_the_others_are_asked_once_a_second(jobs, fleet, clock):
     assert judge(jobs, context("New")).since is None
 
 
-# ------------------------------------------------------------------------------------ nobody can
+# -------------------------------------------------------------------------------- no worker can
 
 
 def test_a_stranded_job_waits_for_as_long_as_it_has_waited_up_to_five_minutes(jobs, fleet, clock):
@@ -278,7 +276,7 @@ def test_a_stranded_job_waits_for_as_long_as_it_has_waited_up_to_five_minutes(jo
     assert max(delays) <= stranded.LONGEST_SECONDS
 
 
-def test_nothing_else_of_the_payload_changes_and_no_retry_is_used(jobs):
+def test_the_rest_of_the_payload_is_unchanged_and_no_retry_is_used(jobs):
     job = context("Unknown", retry=False, retry_count=3, error_class="X", custom={"x": 1}, app_version="2.15")
     outcome = judge(jobs, job)
     assert decode(outcome.payload) == {**job.payload, "stranded_at": NOW_MS}
@@ -293,13 +291,13 @@ def test_the_mark_of_an_earlier_revision_counts_and_is_replaced(jobs):
     assert decode(outcome.payload) == {**context("Unknown").payload, "stranded_at": NOW_MS - 60_000}
 
 
-def test_a_stranded_job_goes_back_to_the_queue_that_it_came_from(jobs):
+def test_a_stranded_job_returns_to_its_original_queue(jobs):
     outcome = judge(jobs, stored(encode({"class": "Unknown", "args": [], "queue": "other"})))
     assert decode(outcome.payload)["queue"] == "media"
 
 
 @pytest.mark.parametrize("mark", ["stranded_at", "parked_at"])
-def test_after_stranded_days_it_is_given_up(jobs, worker_config, mark):
+def test_after_stranded_days_it_is_moved_to_the_dead_set(jobs, worker_config, mark):
     worker_config.worker.stranded_days = 7
     assert isinstance(judge(jobs, context("Unknown", **{mark: NOW_MS - 7 * DAY * 1000})), Stranded)
     given_up = judge(jobs, context("Unknown", **{mark: NOW_MS - 7 * DAY * 1000 - 1}))
@@ -343,7 +341,7 @@ def test_a_job_that_another_can_run_is_not_reported(jobs, fleet, caplog):
     assert [record for record in caplog.records if record.levelno == logging.ERROR] == []
 
 
-def test_a_server_that_takes_no_note_does_no_harm(jobs, monkeypatch, caplog):
+def test_a_refused_record_does_no_harm(jobs, monkeypatch, caplog):
     def refuse(*_: object) -> None:
         raise RedisUnavailable("away")
 

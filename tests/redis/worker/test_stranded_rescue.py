@@ -65,7 +65,7 @@ def waking(worker_config, raw_redis) -> Iterator[Waking]:
 
 @pytest.fixture
 def looks(monkeypatch) -> list[object]:
-    """Each look through the schedule; it finds what is there."""
+    """Each scan of the schedule, with its result."""
     looks: list[object] = []
     each = stranded.each
     monkeypatch.setattr(module.stranded, "each", lambda redis: looks.append(redis) or each(redis))
@@ -110,7 +110,7 @@ def test_a_worker_that_serves_every_queue_serves_that_of_the_job(worker_config, 
     assert waking.due() == {"a"}
 
 
-def test_the_signature_says_who_can_run_a_job(waking):
+def test_the_signature_decides_which_worker_can_run_a_job(waking):
     digest = registry.find("Resize").signature.digest
     waking.strand("ours", "Resize", "a.png", signature=digest)
     waking.strand("fits", "Resize", "a.png", 5, signature="5ca1ab1e")
@@ -119,7 +119,7 @@ def test_the_signature_says_who_can_run_a_job(waking):
     assert waking.due() == {"ours", "fits"}
 
 
-def test_a_worker_looks_after_its_first_beats_and_when_it_has_learnt_other_jobs(waking, looks):
+def test_a_worker_scans_after_its_first_heartbeats_and_when_its_jobs_change(waking, looks):
     waking.strand("of others", "Other")
     for _ in range(LOOKS + 5):
         waking.look()
@@ -132,7 +132,7 @@ def test_a_worker_looks_after_its_first_beats_and_when_it_has_learnt_other_jobs(
     assert (waking.due(), len(looks)) == ({"of others"}, LOOKS + 1)
 
 
-def test_before_its_first_beat_it_does_not_look(waking, looks):
+def test_before_its_first_heartbeat_it_does_not_scan(waking, looks):
     """Other workers would not hand on to it what it makes due."""
     waking.strand("mine")
     assert waking.rescue.tick() == IDLE_SECONDS
@@ -144,14 +144,14 @@ def test_while_nothing_is_stranded_the_schedule_is_not_read(waking, looks):
     assert looks == []
 
 
-def test_of_many_processes_that_can_run_the_same_one_looks(waking, looks):
+def test_of_many_equal_processes_one_scans(waking, looks):
     waking.strand("mine")
     for _ in range(10):
         waking.look(waking.another())
     assert (waking.due(), len(looks)) == ({"mine"}, 1)
 
 
-def test_a_look_reads_so_many_members_at_most(waking, monkeypatch):
+def test_a_scan_reads_a_limited_number_of_members(waking, monkeypatch):
     monkeypatch.setattr(module, "MOST", 3)
     waking.client.zadd("schedule", {f"job{number}": time.time() for number in range(5)})
     waking.strand("mine")

@@ -117,7 +117,7 @@ def test_one_queue_that_refuses_its_jobs_blocks_no_other(sweeper, corpse, raw_re
     assert raw_redis.llen("queue:bad") == 1, "found by a later look"
 
 
-def test_it_is_found_though_ruby_has_pruned_it_from_processes(sweeper, corpse, raw_redis):
+def test_a_dead_owner_is_found_even_if_ruby_pruned_it_from_processes(sweeper, corpse, raw_redis):
     """Our own registry is what counts."""
     corpse.holds(payload(1))
     corpse.was_looked_at()
@@ -170,7 +170,7 @@ def untouched(corpse, raw_redis) -> bool:
     return not corpse.fenced and not raw_redis.exists("queue:low") and corpse.registered
 
 
-def test_nobody_is_dead_at_first_sight(sweeper, corpse, raw_redis):
+def test_no_owner_is_declared_dead_at_the_first_check(sweeper, corpse, raw_redis):
     corpse.holds(payload(1))
     sweeper.tick()
     assert untouched(corpse, raw_redis)
@@ -186,7 +186,7 @@ def test_too_little_was_seen_for_a_death(sweeper, corpse, raw_redis, seen):
     assert untouched(corpse, raw_redis)
 
 
-def test_an_owner_that_beats_again_at_the_last_moment_lives(sweeper, corpse, raw_redis, parts, monkeypatch):
+def test_an_owner_whose_heartbeat_returns_in_time_stays_alive(sweeper, corpse, raw_redis, parts, monkeypatch):
     corpse.holds(payload(1))
     corpse.was_looked_at()
     original = sweeper_module.owners.look
@@ -220,7 +220,7 @@ def test_one_process_sweeps_at_a_time(sweeper, corpse, raw_redis):
     assert corpse.fenced
 
 
-def test_the_lease_outlasts_the_pause_between_looks(sweeper, raw_redis):
+def test_the_lease_outlasts_the_pause_between_checks(sweeper, raw_redis):
     pause = sweeper.tick()
     assert pause == pytest.approx(LIFE / 12)
     assert raw_redis.pttl("offsider:sweep") > 2 * pause * 1000

@@ -40,7 +40,7 @@ def context(name: str) -> JobContext:
 # ------------------------------------------------------------------------------- the board
 
 
-def test_the_board_says_how_a_run_ends_before_it_has_begun_and_counts():
+def test_the_board_decides_the_outcome_before_a_run_and_counts_it():
     job(name="New", aliases=["Old"])(lambda: None)
     board = Switchboard()
     board.on = {
@@ -62,7 +62,7 @@ def test_the_board_says_how_a_run_ends_before_it_has_begun_and_counts():
 
 
 class Watching:
-    """The service, its board, and what was reported."""
+    """The service, its board, and its reports."""
 
     def __init__(self, config: Config) -> None:
         self.errors: list[object] = []
@@ -85,7 +85,7 @@ def watching(worker_config) -> Iterator[Watching]:
     one.close()
 
 
-def test_a_change_is_seen_at_once_because_the_server_tells(watching, worker_config, monkeypatch, caplog):
+def test_a_change_is_seen_immediately_through_tracking(watching, worker_config, monkeypatch, caplog):
     """Nothing else would end the sleep."""
     monkeypatch.setattr(module, "TOLD_SECONDS", 3600.0)
     monkeypatch.setattr(module, "POLL_SECONDS", 3600.0)
@@ -105,7 +105,7 @@ def test_a_change_is_seen_at_once_because_the_server_tells(watching, worker_conf
     ]
 
 
-def test_without_a_switch_it_sleeps_for_long_and_with_one_it_looks_each_second(watching):
+def test_without_a_switch_it_sleeps_long_and_with_one_it_polls_each_second(watching):
     assert watching.service.tick() == TOLD_SECONDS
     switches.put(watching.redis, Switch("HardJob", "drop", keep=False))
     assert watching.service.tick() == POLL_SECONDS
@@ -119,7 +119,7 @@ def test_without_tracking_the_scheduler_polls_each_second(watching, monkeypatch)
     assert list(watching.board.on) == ["HardJob"]
 
 
-def test_a_switch_ends_by_itself_and_is_taken_away(watching, raw_redis):
+def test_an_expired_switch_is_deleted(watching, raw_redis):
     switches.put(watching.redis, Switch("HardJob", "drop"), seconds=0.5)
     pause_seconds = watching.service.tick()
     assert 0 < pause_seconds <= 0.5
@@ -129,7 +129,7 @@ def test_a_switch_ends_by_itself_and_is_taken_away(watching, raw_redis):
     wait_for(lambda: raw_redis.keys() == [])
 
 
-def test_while_the_server_is_away_the_last_board_holds(proxied_config, proxy, raw_redis):
+def test_during_an_outage_the_last_board_applies(proxied_config, proxy, raw_redis):
     watching = Watching(proxied_config)
     switches.put(watching.redis, Switch("HardJob", "drop"))
     watching.service.tick()
@@ -142,7 +142,7 @@ def test_while_the_server_is_away_the_last_board_holds(proxied_config, proxy, ra
     watching.close()
 
 
-def test_what_the_server_refuses_is_an_outage_that_ends(watching, raw_redis):
+def test_a_refusal_of_the_server_is_a_temporary_outage(watching, raw_redis):
     raw_redis.set("offsider:switches", "no hash")
     assert watching.service.tick() == POLL_SECONDS
     assert len(watching.errors) == 1
@@ -150,7 +150,7 @@ def test_what_the_server_refuses_is_an_outage_that_ends(watching, raw_redis):
     assert watching.service.tick() == TOLD_SECONDS
 
 
-def test_what_was_done_is_counted_and_what_could_not_be_written_is_counted_later(watching, raw_redis):
+def test_stopped_jobs_are_counted_and_failed_writes_are_repeated(watching, raw_redis):
     switches.put(watching.redis, Switch("HardJob", "drop"))
     watching.service.tick()
     raw_redis.set("offsider:switches:acted", "no hash")
@@ -265,7 +265,7 @@ def test_dropped_jobs_are_kept_and_can_be_restored_and_count_as_nothing(worker_c
 
 
 @pytest.mark.usefixtures("each_fetcher")
-def test_what_is_dropped_while_the_quarantine_is_full_is_deleted(worker_config, launch, ran, raw_redis):
+def test_jobs_dropped_while_the_quarantine_is_full_are_deleted(worker_config, launch, ran, raw_redis):
     worker_config.worker.quarantine_max_jobs = 1
     worker_config.worker.concurrency = 1
     Wanted(worker_config).drop("Hard")
@@ -280,7 +280,7 @@ def test_what_is_dropped_while_the_quarantine_is_full_is_deleted(worker_config, 
 
 
 @pytest.mark.usefixtures("each_fetcher")
-def test_deferred_jobs_come_back_and_use_up_no_try(worker_config, launch, ran, news, raw_redis):
+def test_deferred_jobs_return_without_using_an_attempt(worker_config, launch, ran, news, raw_redis):
     Wanted(worker_config).defer("Hard", 3600)
     payload = {"class": "Hard", "args": [1], "jid": "j" * 24, "queue": "default", "retry_count": 2}
     raw_redis.lpush("queue:default", encode(payload))
@@ -291,7 +291,7 @@ def test_deferred_jobs_come_back_and_use_up_no_try(worker_config, launch, ran, n
     assert (ran, news.finished) == ([], [])
 
 
-def test_a_switch_that_comes_while_a_worker_runs_acts_soon_and_lets_running_jobs_be(worker_config, launch, ran):
+def test_a_new_switch_acts_soon_and_does_not_affect_running_jobs(worker_config, launch, ran):
     entered, go_on = threading.Event(), threading.Event()
 
     @job(name="Long")
@@ -311,7 +311,7 @@ def test_a_switch_that_comes_while_a_worker_runs_acts_soon_and_lets_running_jobs
     wait_for(lambda: ran == ["long"])
 
 
-def test_a_job_whose_class_nobody_knows_can_be_dropped(worker_config, launch, raw_redis):
+def test_a_job_of_an_unknown_class_can_be_dropped(worker_config, launch, raw_redis):
     Wanted(worker_config).drop("Removed::Job")
     push(worker_config, "Removed::Job", 1)
     launch()

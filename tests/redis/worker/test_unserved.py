@@ -48,7 +48,7 @@ def test_a_worker_without_chosen_queues_warns_at_its_start(service, caplog):
     assert started(service, caplog) == [("WARNING", LINE.format("default"))]
 
 
-def test_beside_other_workers_it_is_normal(worker_config, service, caplog):
+def test_with_other_workers_unserved_queues_are_logged_as_info(worker_config, service, caplog):
     worker_config.worker.queues = ["default"]
     assert started(service, caplog) == [("INFO", LINE.format("default"))]
 
@@ -91,7 +91,7 @@ def test_waiting_jobs_are_reported_once_until_a_process_has_served_them(service,
     assert caplog.records[-1].getMessage().startswith("2 jobs are waiting in the queue mail")
 
 
-def test_the_first_check_comes_a_minute_after_the_start(service, caplog, raw_redis):
+def test_the_first_check_runs_a_minute_after_the_start(service, caplog, raw_redis):
     raw_redis.sadd("queues", "mail")
     raw_redis.lpush("queue:mail", b'{"class":"Mail","args":[],"jid":"a","enqueued_at":1}')
     started(service, caplog)

@@ -79,7 +79,7 @@ def pushed(raw_redis):
 
 @pytest.fixture
 def member(declared):
-    """A job that does what its argument says."""
+    """A job that performs the action named by its argument."""
 
     @job(name="Member", retry=1)
     def act(what="succeed"):

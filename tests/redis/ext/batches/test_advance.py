@@ -251,7 +251,7 @@ def test_a_member_adds_to_its_batch_from_anywhere(three, client, make, tell, pus
     assert batch.status().total == 4
 
 
-def test_a_batch_that_is_complete_but_not_successful_takes_more_jobs_and_completes_once(three, client, tell, pushed):
+def test_a_complete_unsuccessful_batch_accepts_more_jobs_and_completes_once(three, client, tell, pushed):
     batch, jids = three
     for jid in jids:
         tell(batch, "failed", jid)
@@ -365,7 +365,7 @@ def test_outcomes_of_a_batch_that_was_deleted_leave_no_keys(three, tell, raw_red
     assert raw_redis.keys("b-*") == []
 
 
-def test_a_push_into_a_batch_that_is_gone_leaves_no_keys(client, raw_redis):
+def test_a_push_into_a_deleted_batch_leaves_no_keys(client, raw_redis):
     client.push({**X, "bid": "gone"})
     assert raw_redis.keys("b-*") == []
     assert raw_redis.llen("queue:default") == 1

@@ -1,4 +1,4 @@
-"""Batches from Python: which pushes belong to them, when they are stored, and what is refused."""
+"""Batches from Python: which pushes belong to them, when they are stored, and which are refused."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ class Box:
         return lambda pushes: None
 
 
-def test_a_member_does_not_go_through_the_outbox(config, make, client):
+def test_a_member_bypasses_the_outbox(config, make, client):
     config.outbox = Box()
     with make() as batch:
         with pytest.raises(InvalidOptions, match="X: a push of a batch cannot go through the outbox"):
@@ -273,7 +273,7 @@ def test_wrong_options_are_refused(make, wrong, message):
         make(**wrong)
 
 
-def test_a_batch_without_the_extension_says_so():
+def test_a_batch_without_the_extension_raises():
     with pytest.raises(ConfigurationError, match=r"call config.use\(Batches\(\)\)"):
         Batch(config=Config())
 

@@ -72,7 +72,7 @@ def test_a_batch_of_real_runs_calls_its_callbacks_once(config, client, member, r
     ],
     ids=["retried", "dead", "not kept", "discarded", "rescheduled"],
 )
-def test_which_outcome_counts_as_what(config, client, member, reporting, *, ran, act, options, events, counts):
+def test_each_outcome_has_its_own_counts(config, client, member, reporting, *, ran, act, options, events, counts):
     with reporting() as batch:
         push(client, act, **options)
     with RunningWorker(config) as worker:
@@ -196,7 +196,7 @@ def test_a_member_adds_to_its_own_batch_and_opens_children(config, client, decla
     assert (status.total, status.pending_kids, len(batch.children())) == (3, 0, 3)
 
 
-def test_a_run_that_leaves_its_block_open_holds_the_batch_until_the_job_ends(config, client, declared, reporting, ran):
+def test_a_run_that_leaves_its_block_open_keeps_the_batch_open_until_it_ends(config, client, declared, reporting, ran):
     @job(name="Member", retry=1, retry_in=lambda *_: timedelta(milliseconds=10))
     def act():
         if current_job().attempt == 1:

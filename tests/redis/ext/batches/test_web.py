@@ -67,7 +67,7 @@ def test_each_state_has_its_word(ask, make, client, tell):
     assert shown(batch) == ["succeeded"]
 
 
-def test_the_list_says_when_it_is_cut(ask, make, monkeypatch):
+def test_a_truncated_list_has_a_note(ask, make, monkeypatch):
     monkeypatch.setattr(web, "MOST", 1)
     for _ in range(2):
         with make():

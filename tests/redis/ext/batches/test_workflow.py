@@ -60,7 +60,7 @@ def jobs(declared):
     return SimpleNamespace(load=load, clean=clean, mail=mail, plain=plain, dated=dated)
 
 
-def test_a_step_gets_the_result_of_the_one_before_where_the_mark_stands(config, jobs):
+def test_a_step_gets_the_previous_result_at_the_placeholder(config, jobs):
     last = chain(
         jobs.load.call(1), jobs.clean.call(RESULT, "ä"), jobs.plain.call(), jobs.mail.call([], to=RESULT), config=config
     ).enqueue()
@@ -70,7 +70,7 @@ def test_a_step_gets_the_result_of_the_one_before_where_the_mark_stands(config, 
     assert runs == ["load", "clean", "plain", "mail"]
 
 
-def test_results_of_a_group_come_in_order_and_a_group_gets_the_result_before(config, jobs):
+def test_results_of_a_group_are_in_order_and_a_group_gets_the_previous_result(config, jobs):
     does["load"] = lambda number: {"number": number, "text": 'a"ä'}
     pages = group(jobs.load.call(number) for number in range(5))
     last = chain(pages, jobs.clean.call(RESULT), group(jobs.mail.call(RESULT)), jobs.clean.call(RESULT), config=config)
@@ -136,7 +136,7 @@ def test_after_a_step_without_a_result_nothing_follows(config, jobs, error):
     assert status.complete
 
 
-def test_a_dead_step_that_is_retried_goes_on_with_those_after_it(config, jobs, redis):
+def test_retrying_a_dead_step_resumes_the_workflow(config, jobs, redis):
     def fail(_):
         raise ValueError("no")
 
@@ -224,7 +224,7 @@ def test_a_deleted_workflow_leaves_its_running_step_alone(config, jobs):
         ),
     ],
 )
-def test_what_cannot_be_a_workflow_is_refused_before_anything_is_stored(config, jobs, redis, make, why):
+def test_an_invalid_workflow_is_refused_before_anything_is_stored(config, jobs, redis, make, why):
     with pytest.raises(InvalidOptions, match=why):  # noqa: PT012 - some are refused at once, some when they are pushed
         flow = make(jobs)
         flow._config = config
@@ -258,7 +258,7 @@ def test_pushes_of_client_middleware_are_no_steps(config, jobs):
         wait_for(lambda: "plain" in runs)
 
 
-def test_inside_the_block_of_a_batch_it_is_a_child(config, jobs):
+def test_a_workflow_inside_a_batch_is_its_child(config, jobs):
     with Batch(config=config) as batch:
         flow = chain(jobs.load.call(1), jobs.clean.call(RESULT), config=config)
         flow.enqueue()

@@ -1,4 +1,4 @@
-"""What monitoring is told of concurrency limits."""
+"""Concurrency limits in metrics and the doctor."""
 
 from __future__ import annotations
 

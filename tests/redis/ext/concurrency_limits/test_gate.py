@@ -1,4 +1,4 @@
-"""The way into a run, with a real worker: never over the limit, nothing counted for what is held, nothing lost."""
+"""The gate before a run, with a real worker: never over the limit, held jobs are not counted, none is lost."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def test_a_run_outside_a_worker_needs_no_slot(config, declared, redis):
     assert ran == [""]
 
 
-def test_the_gate_runs_before_middleware_whatever_the_install_order(config, stage, push, limits):
+def test_the_gate_runs_before_middleware_for_any_install_order(config, stage, push, limits):
     """A lock that ends when its job begins is kept while the job is held."""
     config.use(Unique())
     assert [type(admission) for admission in config.admissions] == [Gate]
@@ -212,7 +212,7 @@ def test_a_job_whose_payload_names_another_queue_returns_to_its_own_queue(config
 
 
 class Failing:
-    """A gate whose script fails as a test says."""
+    """A gate whose script fails as the test decides."""
 
     def __init__(self, config, monkeypatch, *answers):
         self.asked = []

@@ -1,4 +1,4 @@
-"""Limits from Python: what holds, what holds the slots, what is held, and what people may change."""
+"""Limits from Python: effective limits, slots in use, held jobs, and changes by operators."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NAME = "Hard"
 
 @pytest.fixture
 def hold(redis, raw_redis):
-    """Holds jobs of a class, whatever its limit is."""
+    """Holds jobs of a class under any limit."""
 
     def hold(*jids, queue="default", name=NAME):
         raw_redis.sadd(redis.keys.places, Names(redis.keys).held(name))
@@ -136,7 +136,7 @@ def test_a_class_without_a_limit_is_limited_within_a_second_or_so(limits, config
         wait_for(lambda: len(ran) == 2)
 
 
-def test_a_class_is_named_by_its_aliases_wherever_it_is_declared(limits, config, redis, hold, declared):
+def test_aliases_select_a_class_in_every_registry(limits, config, redis, hold, declared):
     store.declare(redis, {}, {"Foreign alias": NAME}, config.clock.now())
     limits.pause("Foreign alias")
     assert limits.find(NAME).paused

@@ -1,4 +1,4 @@
-"""Slots are freed and held jobs go on, also when a process died in between; and nobody polls for nothing."""
+"""Slots are freed and held jobs resume, even after a process died in between, without idle polling."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def hold(raw_redis, *jids):
         )
 
 
-def test_a_slot_that_an_outcome_has_freed_goes_to_the_next_job(slots, config, raw_redis):
+def test_a_slot_freed_by_an_outcome_is_used_by_the_next_job(slots, config, raw_redis):
     """The outcome's script returns how many jobs are held; the service is waked for them."""
     job = a_run()
     service = slots.service(config)
@@ -161,7 +161,7 @@ def raising(error):
     return raise_it
 
 
-def test_slots_of_a_dead_process_go_to_held_jobs(slots, raw_redis, caplog):
+def test_slots_of_a_dead_process_are_used_by_held_jobs(slots, raw_redis, caplog):
     take(raw_redis, run_of(GONE))
     hold(raw_redis, "b")
     slots.look()

@@ -48,7 +48,7 @@ class Stage:
         return store.resume(self.redis, NAME, limit, now_seconds=NOW)
 
     def come(self):
-        """The next job of the queue is claimed; its jid and what is to be held."""
+        """Claim the next job of the queue; returns its jid and the job to hold."""
         raw = self.client.rpop("queue:default")
         self.client.lpush(self.working, raw)
         return decode(raw)["jid"], Candidate.of(raw, "default", "default", Entry(OWNER, "default", raw))
@@ -109,7 +109,7 @@ def test_a_resumed_job_goes_to_the_head_of_its_queue_and_waits_from_then_on(stag
     assert extension_lists.keys_of(stage.redis) == []
 
 
-def test_a_resumed_job_that_is_claimed_too_late_is_held_as_the_next_one(stage, raw_redis):
+def test_a_resumed_job_that_is_claimed_late_is_held_at_the_head(stage, raw_redis):
     run = stage.run_of("a")
     stage.enter("a", 1, run=run)
     for jid in "bc":
@@ -227,7 +227,7 @@ def test_a_job_in_no_private_list_that_was_resumed_since_runs_once(stage, raw_re
     assert 0 < raw_redis.ttl(stage.names.gone(run)) <= 600
 
 
-def test_a_job_that_was_moved_by_hand_goes_back_to_the_queue_it_came_from(stage):
+def test_a_manually_moved_job_returns_to_its_original_queue(stage):
     raw = payload("a", "other")
     stage.client.lpush(stage.working, raw)
     stage.enter("a", -1, job=Candidate.of(raw, "default", "other", Entry(OWNER, "default", raw)))
@@ -235,7 +235,7 @@ def test_a_job_that_was_moved_by_hand_goes_back_to_the_queue_it_came_from(stage)
     assert stage.queued == ["a"]
 
 
-# ------------------------------------------------------------------------------- what is in the way
+# ------------------------------------------------------------------------------------- obstacles
 
 
 def test_jobs_of_a_paused_queue_stay_held_and_do_not_block_others(stage, raw_redis):
@@ -338,7 +338,7 @@ def test_published_limits_expire(stage, raw_redis):
     assert not raw_redis.exists(stage.names.declared)
 
 
-# -------------------------------------------------------------------------------------- whatever happens
+# ----------------------------------------------------------------------------------- any sequence
 
 KINDS = ("push", "push", "claim", "claim", "end", "end", "late", "raise", "lower", "pause", "unpause", "look")
 STEPS = st.lists(st.sampled_from(KINDS), max_size=60)

@@ -1,4 +1,4 @@
-"""What a process knows of limits: its code's, what was set meanwhile, and what it tells others."""
+"""The limits of a process: declared in code, set by operators, and published to others."""
 
 from __future__ import annotations
 

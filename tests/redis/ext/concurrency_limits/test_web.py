@@ -67,7 +67,7 @@ def test_a_class_has_a_page_with_its_runs_and_held_jobs(ask, busy):
     assert ask("/limits/Nobody").status == 404
 
 
-def test_a_note_says_that_not_all_held_jobs_are_shown(ask, busy, raw_redis, redis, monkeypatch):
+def test_a_note_mentions_held_jobs_that_are_not_shown(ask, busy, raw_redis, redis, monkeypatch):
     monkeypatch.setattr(web, "_MOST", 1)
     assert "Showing the first 1 of 2 held jobs." in ask(PATH).body.decode()
 

@@ -82,7 +82,7 @@ def test_a_limiter_is_reset_and_deleted(ask, config, limiters):
     assert not LimiterSet(config).delete("bucket", "stripe")
 
 
-def test_what_another_revision_has_stored_is_not_listed(config, limiters, raw_redis):
+def test_data_of_another_revision_is_not_listed(config, limiters, raw_redis):
     raw_redis.hset("offsider:limiter:{bucket:stripe}", "definition", '{"kind": "bucket", "more": 1}')
     raw_redis.hdel("offsider:limiter:{concurrent:erp}", "definition")
     assert [state.name for state in LimiterSet(config)] == ["shop"]

@@ -307,7 +307,7 @@ def test_a_full_server_keeps_all_rows(config, source, make_server, errors):
     assert rows(source) == []
 
 
-def test_a_unique_job_stays_until_a_worker_knows_unique_jobs(config, source, errors, redis_url):
+def test_a_unique_job_stays_until_a_worker_supports_unique_jobs(config, source, errors, redis_url):
     Client(config).push(UNIQUE)
     other = Config()
     other.redis.url = redis_url

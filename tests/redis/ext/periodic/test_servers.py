@@ -1,4 +1,4 @@
-"""A job that goes to another server than before is pushed once at each tick, by whichever programs."""
+"""A job that moves to another server is pushed once per tick by any mix of programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each tick pushes its job once among all processes, whatever their clocks, versions, deaths and outages."""
+"""Each tick pushes its job once across all processes, despite clock skew, versions, crashes and outages."""
 
 from __future__ import annotations
 
@@ -222,7 +222,7 @@ def test_an_interval_pushes_once_among_processes_and_no_burst_after_an_outage(cl
     assert "periodic job ping: skipped 2 ticks, the first of 2026-03-01T12:00:30+00:00" in skipped[0]
 
 
-def test_intervals_that_are_due_together_cost_one_look(clock, process, pushed, monkeypatch):
+def test_intervals_due_together_cost_one_read(clock, process, pushed, monkeypatch):
     looks = []
     monkeypatch.setattr(PeriodicStore, "look", lambda *args, look=PeriodicStore.look: looks.append(1) or look(*args))
     clock.set(NOON)
@@ -350,7 +350,7 @@ STEPS = (b"offsider:periodic:entries", b"offsider:periodic:turn", b"offsider:per
 
 
 @pytest.mark.parametrize("lost", [(part, step) for part in ("lose_request", "lose_reply") for step in STEPS])
-def test_a_tick_is_pushed_once_whichever_reply_is_lost(redis_url, pushed, process, clock, lost):
+def test_a_tick_is_pushed_once_if_any_reply_is_lost(redis_url, pushed, process, clock, lost):
     clock.set(NOON)
     with FaultProxy(redis_url) as proxy:
         one, other = process(entry(), url=proxy.url), process(entry())
@@ -384,7 +384,7 @@ def test_a_paused_job_pushes_nothing_and_resumes_with_its_next_tick(clock, proce
     assert pushed() == [NOON + 120]
 
 
-def test_a_job_paused_between_look_and_claim_is_not_pushed(clock, process, pushed, monkeypatch):
+def test_a_job_paused_between_read_and_claim_is_not_pushed(clock, process, pushed, monkeypatch):
     clock.set(NOON)
     one = process(entry())
     one.settle()
@@ -552,7 +552,7 @@ def test_a_unique_job_whose_queue_has_the_wrong_type_is_reported_and_its_tick_is
     assert int(raw_redis.hget("offsider:periodic:ticks", "tick")) == NOON + 60
 
 
-def test_a_failed_look_before_a_claim_leaves_nothing_watched(clock, process, raw_redis):
+def test_a_failed_read_before_a_claim_leaves_no_key_watched(clock, process, raw_redis):
     clock.set(NOON)
     one = process(entry(options={"extra": {"unique_for": 600}}))
     unique(one)

@@ -1,4 +1,4 @@
-"""What the doctor says about locks."""
+"""Locks in the doctor."""
 
 from offsider.client import Client
 from offsider.config.config import Config

@@ -1,4 +1,4 @@
-"""A push takes its lock in the step that stores the job: both or neither, whatever client pushes."""
+"""A push acquires its lock in the step that stores the job: both or neither, with any client."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_the_asynchronous_client_drops_duplicates_as_well(config, client):
     assert client.push(JOB) is None
 
 
-def test_a_bulk_push_tells_which_of_its_jobs_were_dropped(client, raw_redis):
+def test_a_bulk_push_reports_its_dropped_jobs(client, raw_redis):
     client.push(JOB)
     jids = client.push_bulk({**JOB, "args": [[number % 150] for number in range(300)]})
     assert [jid is not None for jid in jids] == [number != 1 and number < 150 for number in range(300)]
@@ -95,7 +95,7 @@ def test_deduplicate_leaves_scheduled_jobs_alone_unless_asked(client, config):
     assert [3600 < lock.ttl_seconds <= 3631 for lock in Locks(config)] == [True]
 
 
-def test_deduplicate_holds_ten_minutes_unless_the_job_says_otherwise(client, config):
+def test_deduplicate_locks_for_ten_minutes_by_default(client, config):
     client.push({"class": "A", "args": [], "deduplicate": "until_executing"})
     client.push({"class": "B", "args": [], "deduplicate": {"strategy": "until_executed", "ttl": timedelta(hours=2)}})
     assert {lock.job_name: round(lock.ttl_seconds, -2) for lock in Locks(config)} == {"A": 600, "B": 7200}
@@ -230,7 +230,7 @@ def test_after_a_commit_a_duplicate_is_dropped_as_well(client, config, raw_redis
     waiting = []
     config.after_commit = waiting.append
     assert client.push(JOB)
-    assert client.push(JOB)  # nobody knows yet
+    assert client.push(JOB)  # not yet registered
     for push in waiting:
         push()
     assert len(queued(raw_redis)) == 1

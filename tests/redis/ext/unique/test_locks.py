@@ -83,7 +83,7 @@ def test_without_the_extension_a_job_has_no_lock(redis_url):
     Installation.of(config).close()
 
 
-def test_the_lock_of_a_job_is_on_the_server_that_it_goes_to(client, config, redis_url):
+def test_the_lock_of_a_job_is_on_its_destination_server(client, config, redis_url):
     config.add_server("bulk", url=at_database(redis_url, 3))
     with via("bulk"):
         client.push({"class": "Refresh", "args": [1], "unique_for": 60})

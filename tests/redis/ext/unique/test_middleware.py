@@ -143,8 +143,8 @@ def test_a_void_run_keeps_the_lock(config, stage, raw_redis):
     assert [lock.jid for lock in Locks(config)] == [jid]
 
 
-def test_the_lock_of_a_job_is_free_when_the_job_is_gone(config, stage, raw_redis):
-    """One step does both, so whoever sees the one sees the other."""
+def test_the_lock_of_a_deleted_job_is_released(config, stage, raw_redis):
+    """One step does both, so no reader sees only one of them."""
     seen = []
     config.on("execution_finished", lambda news: seen.append(len(Locks(config))))
     push(config)
@@ -238,7 +238,7 @@ def test_invalid_stored_options_do_not_stop_a_run(config, stage, raw_redis):
     run(config, lambda: stage.ran)
 
 
-def test_a_duplicate_that_came_during_the_run_makes_it_run_once_more(config, stage):
+def test_a_duplicate_pushed_during_the_run_causes_one_more_run(config, stage):
     options = {"deduplicate": {"strategy": "until_executed", "if_deduplicated": "reschedule_once"}}
     stage.does = lambda: Client(config).push({"class": "Act", "args": [], **options})
     push(config, **options)

@@ -1,4 +1,4 @@
-"""A unique job that is migrated stays unique: its lock goes along."""
+"""A unique job that is migrated stays unique: its lock moves with it."""
 
 from __future__ import annotations
 

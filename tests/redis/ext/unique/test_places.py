@@ -1,4 +1,4 @@
-"""The walk meets every job that is somewhere all the time, wherever it goes meanwhile."""
+"""The walk finds every job that exists during the whole walk, even if the job moves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A lock without a job is freed; one whose job is anywhere is not, whatever the job does meanwhile."""
+"""A lock without a job is released; a lock whose job exists in any place is not, even if the job moves."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_lock_taken_again_during_the_walk_is_kept(client, config, redis, raw_r
 
 def test_a_job_that_starts_during_the_walk_keeps_its_lock(redis):
     traveller = Traveller(redis)
-    traveller._take()  # the walk shall not meet it
+    traveller._take()  # the walk must not find it
     at_it = Reaper(redis, age_seconds=0)
     assert at_it._choose()
     assert store.begin(redis, "lock-traveller", "traveller")

@@ -32,7 +32,7 @@ AGAIN = {
 
 
 def end(config, payload, *, outcome=None, stopping=False, lost=False):
-    """The end of a run: its effect, and what is told of it."""
+    """The end of a run: its effect, and the events it emits."""
     run = JobContext(payload, payload["queue"], is_stopping=lambda: stopping)
     effect = Releases(Installation.of(config)).effect(run, *held_by(payload))
     (reply,) = run_alone(Installation.of(config).redis, [effect.applied(outcome or Succeeded(), "gone")])
@@ -120,7 +120,7 @@ def test_a_worker_that_stops_does_not_wait_for_the_server(through, client, confi
 
 
 @pytest.mark.parametrize("duplicates", [0, 1])
-def test_a_lost_reply_may_have_said_that_the_job_runs_once_more(config, client, raw_redis, duplicates):
+def test_a_lost_reply_may_have_requested_one_more_run(config, client, raw_redis, duplicates):
     client.push(AGAIN)
     for _ in range(duplicates):
         client.push(AGAIN)

@@ -1,4 +1,4 @@
-"""The extension as a whole: how it is installed, and what it promises whatever happens."""
+"""The extension as a whole: its installation, and its guarantees after any sequence of events."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_push_can_go_without_the_lock(client, declared):
     assert pushing.enqueue_many([[1], [2]])[0] is None
 
 
-def test_options_can_be_given_as_extra_as_well(client, declared):
+def test_options_can_be_passed_as_extra_too(client, declared):
     @job(name="Unique", extra={"deduplicate": "until_executed"})
     def unique() -> None: ...
 
@@ -81,7 +81,7 @@ def test_the_extensions_ttl_is_the_default(redis_url):
     Installation.of(config).close()
 
 
-def test_the_payload_carries_what_ruby_would(client, raw_redis):
+def test_the_payload_has_the_same_keys_as_in_ruby(client, raw_redis):
     client.push({"class": "A", "args": [], "unique_for": 60, "unique_until": "start"})
     (raw,) = raw_redis.lrange("queue:default", 0, -1)
     payload = decode(raw)

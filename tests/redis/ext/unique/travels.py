@@ -49,7 +49,7 @@ class Traveller:
             self.running = True
 
     def give_back(self):
-        """It goes back to the head of its queue."""
+        """It returns to the head of its queue."""
         if self._is_claimed():
             self._move(f"queue:{self.place.rpartition(':')[2]}")
 
@@ -85,7 +85,7 @@ class Traveller:
             self._move(f"queue:{queue}")
 
     def finish(self):
-        """It is done, and nobody frees its lock."""
+        """It is done, and its lock is not released."""
         if self._is_claimed():
             self._take()
             self.exists = False
