@@ -1,4 +1,4 @@
-"""A certificate authority and one certificate for localhost, made anew for each test session."""
+"""A certificate authority and one certificate for localhost, created for each test session."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ class Cluster:
         return False
 
     def primary(self, tag: str = "offsider") -> Node:
-        """The primary of a hash tag, as it says itself."""
+        """The primary of a hash tag, as reported by the Cluster."""
         slot = key_slot(tag.encode())
         by_id = {node.id: node for node in self.nodes}
         for node in self.nodes:

@@ -1,13 +1,13 @@
-"""Servers for the tests: each test process has a Redis 7.0 and a Valkey of its own, emptied before each test.
+"""Servers for the tests: each test process has its own Redis 7.0 and Valkey, emptied before each test.
 
 Fixtures
     redis_url       URL of an empty server, a Valkey; the test runs once on each server that OFFSIDER_TEST_SERVERS
                     names, as in `OFFSIDER_TEST_SERVERS="redis7 valkey"`
-    raw_redis       a plain redis-py client of that server, for seeding and looking (replies are bytes)
+    raw_redis       a plain redis-py client of that server, for seeding and reading (replies are bytes)
     server          that server itself (an EmbeddedServer: folder, pid, url)
-    embedded_url    URL of the empty Valkey alone, where one server says enough
+    embedded_url    URL of the empty Valkey alone, where one server is sufficient
     cluster         an empty Cluster of three primaries with replicas, of the first kind of OFFSIDER_TEST_SERVERS
-    make_server     makes further servers: make_server(maxmemory="2mb"), make_server(kind="valkey", port=0)
+    make_server     creates more servers: make_server(maxmemory="2mb"), make_server(kind="valkey", port=0)
     postgresql_host the host of the session's PostgreSQL, for psycopg: the user is `postgres`; make your database
     tls_server      a redis7 that speaks TLS: .url, .ca_file, .cert_file, .key_file
 
@@ -217,7 +217,7 @@ def tls_server(certificates: Certificates, make_server: Callable[..., EmbeddedSe
 
 @pytest.fixture(autouse=True)
 def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the developer's shell says about Redis or offsider must not steer a test."""
+    """Redis or offsider variables in the developer's shell must not affect a test."""
     for name in list(os.environ):
         if name in {"REDIS_URL", "VALKEY_URL", "REDIS_PROVIDER"} or name.startswith("OFFSIDER_"):
             monkeypatch.delenv(name)
@@ -239,7 +239,7 @@ def untraced() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def no_thread_outlives_its_test() -> Iterator[None]:
-    """A thread that goes on fetching or giving back would be seen by tests that come later, and fail them instead."""
+    """A thread that keeps fetching or requeueing would disturb later tests, and fail them instead."""
     before = our_threads()
     yield
     left = our_threads() - before

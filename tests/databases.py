@@ -1,4 +1,4 @@
-"""Another database of a server stands for another server where only keys matter: nothing is shared between the two."""
+"""Another database of a server acts as another server where only keys matter: the two share nothing."""
 
 from __future__ import annotations
 

@@ -2,13 +2,13 @@
 
     with FaultProxy(server.url) as proxy:
         pool = Redis(RedisSettings(url=proxy.url), size=1)
-        proxy.lose_reply(b"LPUSH")      # the server carries it out, the caller never hears of it
-        proxy.lose_request(b"LPUSH")    # the server never hears of it, and the caller cannot tell the difference
+        proxy.lose_reply(b"LPUSH")      # the server executes it, the caller gets no reply
+        proxy.lose_request(b"LPUSH")    # the server never gets it, and the caller sees no difference
         proxy.hold()                    # replies wait ...
         proxy.release()                 # ... until now
         proxy.black_hole()              # requests wait as well, also those of new connections, until `release`
         proxy.reset(), proxy.close()    # every connection breaks with RST, or ends with FIN
-        proxy.refuse(), proxy.accept()  # the address answers no more, and again
+        proxy.refuse(), proxy.accept()  # the address refuses connections, and accepts them again
 
 Patterns are found in the bytes of a request: a command's name, or a script's ``sha``.
 """
@@ -44,9 +44,9 @@ class FaultProxy:
         self.url = f"redis://127.0.0.1:{self._listener.getsockname()[1]}/0"
         #: set when a reply has come that waits for `release`
         self.holding = threading.Event()
-        #: requests or replies lost so far
+        #: requests or replies lost up to now
         self.lost = 0
-        #: connections taken so far, and refused
+        #: connections accepted and refused up to now
         self.connections = self.refused = 0
 
     def __enter__(self) -> Self:
@@ -137,7 +137,7 @@ class FaultProxy:
         with suppress(OSError):
             while data := client.recv(1 << 16):
                 while not self._flowing.wait(0.05):
-                    if client not in self._open:  # broken meanwhile
+                    if client not in self._open:  # the connection broke in between
                         return
                 with sending:
                     fault = self._fault(data)

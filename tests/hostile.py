@@ -1,7 +1,8 @@
-"""A hundred strings of people who want to be more than text on somebody else's page, or to break it.
+"""A hundred strings that try to become more than text on a page, or to break it.
 
-Sources: the filter-evasion classics, what hit the pages of other job libraries (queue names, tags, filters, arguments),
-and what trips encoders: lone surrogates, NUL, bidirectional marks, terminal escapes, markup of templates and patterns.
+Sources: the filter-evasion classics, attacks on the pages of other job libraries (queue names, tags, filters,
+arguments), and inputs that break encoders: lone surrogates, NUL, bidirectional marks, terminal escapes, markup of
+templates and patterns.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ STRINGS: tuple[str, ...] = (
     "<![CDATA[<script>xss()</script>]]>",
     "<?xml version='1.0'?><x/>",
     "<!DOCTYPE html><html><body>",
-    # --- out of where text stands ---------------------------------------------------------------------
+    # --- breaking out of the surrounding text ---------------------------------------------------------
     "</script><script>xss()</script>",
     "</title><script>xss()</script>",
     "</textarea><script>xss()</script>",

@@ -20,7 +20,7 @@ UNSEEN = frozenset({"script", "style", "template", "title"})
 
 @dataclass
 class Element:
-    """One start tag and what stands inside of it."""
+    """One start tag and its content."""
 
     tag: str
     attributes: dict[str, str]

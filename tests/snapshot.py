@@ -1,6 +1,6 @@
-"""Everything a server holds as plain Python values: seed, call one verb, compare with what should be there.
+"""All data of a server as plain Python values: seed, call one verb, compare with the expected data.
 
-But for who has pushed: each client tells it of itself, beside the jobs.
+Without the registry of clients: each client registers itself beside its jobs.
 """
 
 from __future__ import annotations

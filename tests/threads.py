@@ -26,7 +26,7 @@ def names_of_threads() -> list[str]:
 def hammering(*questions: Callable[[], object]) -> Iterator[list[BaseException]]:
     """Ask each question repeatedly in its own thread, with the shortest switch interval.
 
-    Yields the errors raised so far; a thread ends with its first error.
+    Yields the errors raised up to now; a thread ends with its first error.
     """
     errors: list[BaseException] = []
     over = threading.Event()

@@ -17,7 +17,7 @@ from tests.markup import Form, Markup
 
 
 class Visitor:
-    """Keeps cookies, follows redirects, and says on each POST that it comes from the same site, as browsers do."""
+    """Keeps cookies, follows redirects, and marks each POST as same-site, like browsers."""
 
     def __init__(self, url: str, transport: httpx.BaseTransport | None = None) -> None:
         self.http = httpx.Client(base_url=url, transport=transport, follow_redirects=True, timeout=30, trust_env=False)

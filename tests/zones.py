@@ -78,7 +78,7 @@ def own_iteration(expression: str, zone: ZoneInfo, start: float, end: float) -> 
 
 
 def changes(zones: Zones, first: int, seconds: int) -> Sequence[Expected]:
-    """Jobs whose zones change their clocks, forward and back, at each of so many seconds from ``first`` on."""
+    """Jobs whose zones change their clocks, forward and back, at each of these seconds from ``first`` on."""
     jobs: list[Expected] = []
     for number in range(seconds):
         for word, shift in (("spring", HOUR), ("autumn", -HOUR)):

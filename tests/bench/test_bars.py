@@ -1,4 +1,4 @@
-"""Bars are ratios within one run, and what was not measured is neither passed nor failed."""
+"""Bars are ratios within one run; missing measurements neither pass nor fail."""
 
 import pytest
 
@@ -49,6 +49,6 @@ def test_without_samples_nothing_is_judged():
     assert {bar.verdict for bar in bars(Rows([]))} == {"not measured"}
 
 
-def test_the_bar_of_a_kill_says_how_long_was_waited():
+def test_the_bar_of_a_kill_names_the_time_waited():
     samples = [Sample("kill", "offsider", 0, {"lost": 1.0, "patience": 110.0})]
     assert named(samples, "not run 110 s after kill -9").verdict == "fail"

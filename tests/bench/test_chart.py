@@ -18,7 +18,7 @@ def test_bars_are_as_long_as_their_values():
     assert [bar.get("class") for bar in bars] == ["ours", "other"]
 
 
-def test_names_and_values_stand_beside_them():
+def test_names_and_values_are_beside_the_bars():
     texts = [text.text for text in drawn(Panel("<Jobs>", [("ours", 1234.56)], digits=1)).findall(f"{SVG}text")]
     assert texts == ["<Jobs>", "ours", "1,234.6"]
 

@@ -1,4 +1,4 @@
-"""The relay that adds a round-trip time: exact, in order, without a limit to what passes, ends and resets included."""
+"""The relay that adds a round-trip time: exact, in order, unlimited in throughput, ends and resets included."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def read(connection: socket.socket, count: int) -> bytes:
 
 
 @pytest.mark.parametrize("rtt_ms", [0.5, 5.0, 20.0])
-def test_each_direction_takes_half_of_the_round_trip_and_hardly_more(connect, rtt_ms):
+def test_each_direction_adds_half_of_the_round_trip(connect, rtt_ms):
     client, server = connect(rtt_ms)
     for sender, receiver in ((client, server), (server, client)):
         taken = []
@@ -140,7 +140,7 @@ def test_bytes_arrive_complete_and_in_their_order(connect):
     assert got[client] == sent[server]
 
 
-def test_the_end_of_a_stream_arrives_after_its_last_byte_and_the_other_direction_goes_on(connect):
+def test_the_end_of_a_stream_arrives_after_its_last_byte_and_the_other_direction_stays_open(connect):
     client, server = connect()
     sent_at = time.perf_counter()
     client.sendall(b"last")
@@ -160,7 +160,7 @@ def test_a_reset_arrives_as_a_reset(connect):
         server.recv(1)
 
 
-def test_what_can_no_longer_be_delivered_ends_the_connection_for_its_sender(connect):
+def test_undeliverable_data_closes_the_connection_of_its_sender(connect):
     client, server = connect(1.0)
     server.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
     server.close()
@@ -214,7 +214,7 @@ def test_a_stream_that_has_ended_costs_no_cpu_time(peer):
 
 
 @pytest.mark.parametrize("late", [b"data", b"", None], ids=["data", "end of stream", "reset"])
-def test_what_is_late_for_a_closed_connection_leaves_the_one_alone_that_has_its_descriptor_now(peer, late):
+def test_late_data_of_a_closed_connection_does_not_reach_a_new_one_with_the_same_descriptor(peer, late):
     relay = Relay(peer.url, 0.0)
     with closing(relay._listener), closing(relay._poll):
         old = pair(relay)

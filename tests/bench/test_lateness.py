@@ -23,7 +23,7 @@ def test_only_the_time_with_a_free_thread_counts():
     assert late_ms([*both_busy_until_30, run(1, 70, 80)], threads=2)[2] == 40
 
 
-def test_the_turn_comes_when_all_before_it_have_started():
+def test_a_turn_starts_after_all_earlier_ones_have_started():
     assert late_ms([run(1, 41, 50), run(1, 42, 43)], threads=5) == [40, 1]
 
 

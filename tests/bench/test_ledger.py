@@ -39,7 +39,7 @@ def test_a_run_of_which_almost_nothing_ended_has_no_rate():
         rate_of([*[run(1, 2)] * 3, *[run(1, 0)] * 97])
 
 
-def test_lags_are_from_push_to_start_of_what_started():
+def test_lags_are_measured_from_push_to_start():
     assert list(lags_ms([run(15, 20, pushed_ms=10), run(0, 0, pushed_ms=10)])) == [5.0]
 
 

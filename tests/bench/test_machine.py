@@ -13,7 +13,7 @@ def seen(at_seconds: float, *, workers: float = 0, server: float = 0, own: float
     return Look(int(at_seconds * 1e9), workers, server, own, everybody)
 
 
-def test_what_is_neither_ours_nor_the_workers_nor_the_server_s_disturbs():
+def test_other_processes_count_as_disturbance():
     before = seen(10, workers=1, server=1, own=1, everybody=100)
     after = seen(12, workers=2, server=1.5, own=1.25, everybody=102.75)
     assert others_cores(before, after) == pytest.approx(0.5)

@@ -13,12 +13,12 @@ SAMPLES = [
 ]
 
 
-def test_samples_come_back_from_their_file(tmp_path):
+def test_samples_are_read_back_from_their_file(tmp_path):
     save(tmp_path / "figures.json", ABOUT, SAMPLES)
     assert load(tmp_path / "figures.json") == (ABOUT, SAMPLES)
 
 
-def test_only_what_is_between_the_markers_changes():
+def test_only_the_text_between_the_markers_changes():
     page = "before\n<!-- compare: begin, written -->\nold\n<!-- compare: end -->\nafter\n"
     assert placed(page, "new") == ("before\n<!-- compare: begin, written -->\n\nnew\n\n<!-- compare: end -->\nafter\n")
     assert placed(placed(page, "new"), "new") == placed(page, "new")
@@ -34,20 +34,20 @@ def test_the_pages_have_their_markers(page):
     assert "new" in placed(page.read_text(), "new")
 
 
-def test_the_report_tells_machine_figures_settings_and_bars():
+def test_the_report_has_machine_figures_settings_and_bars():
     text = report(ABOUT, Rows(SAMPLES), CONTESTANTS)
     for part in ("2 CPUs (a CPU)", "| offsider | ~50,000 (n = 1) |", "**Settings**", "not measured"):
         assert part in text
 
 
-def test_the_readme_gets_a_heading_medians_and_the_way_to_all_figures():
+def test_the_readme_gets_a_heading_medians_and_a_link_to_all_figures():
     text = short(ABOUT, Rows(SAMPLES), CONTESTANTS)
     for part in ("## Speed", "| offsider | ~50,000 |", "(docs/internals/performance.md#beside-others)"):
         assert part in text
     assert "## Beside others" in PAGE.read_text()
 
 
-def test_the_readme_does_not_call_lost_what_a_rival_would_take_over_later():
+def test_the_readme_does_not_count_jobs_as_lost_that_a_rival_recovers_later():
     samples = [Sample("kill", "arq", 0, {"lost": 9.0, "patience": 110.0})]
     assert "Jobs that have not run by then are not always lost: arq takes" in short(ABOUT, Rows(samples), CONTESTANTS)
 

@@ -1,4 +1,4 @@
-"""Commands of a waiting worker are told apart by their keys."""
+"""Commands of a waiting worker are distinguished by their keys."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Every contestant can be installed again in the same versions, and says what its figures mean."""
+"""Every contestant is pinned to installable versions, and documents the meaning of its figures."""
 
 import pytest
 

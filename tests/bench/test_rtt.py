@@ -1,4 +1,4 @@
-"""Workers at a distance: which tests are played, and what the table and the bars say of their samples."""
+"""Workers at a distance: the tests that run, and the table and bars of their samples."""
 
 from pathlib import Path
 
@@ -58,7 +58,7 @@ def test_a_first_run_expects_less_of_a_distant_server():
     assert (near.rate(one), far.rate(one)) == (30_000, 2_000)
 
 
-def test_an_idle_worker_is_given_time_to_wait_again(monkeypatch):
+def test_an_idle_worker_gets_time_to_wait_again(monkeypatch):
     """Between two pushes lie a few round trips: the last acknowledgement, an empty claim, and the pop."""
     asked = []
     monkeypatch.setattr(plan.runs, "latency", lambda one, *_, **options: asked.append((one.gap_ms, options)) or {})
@@ -72,7 +72,7 @@ def test_the_share_is_that_of_each_round():
     assert "| offsider | 1 | 45,000 (35,000–60,000) | 0.60 |" in text  # noqa: RUF001
 
 
-def test_the_table_has_each_contestant_at_each_distance_and_what_the_relay_takes():
+def test_the_table_has_each_contestant_at_each_distance_and_the_relay_overhead():
     text = page.report(ABOUT, ROWS, [contestant("offsider"), contestant("Other")])
     assert [line.split("|")[1:3] for line in text.splitlines() if line.startswith(("| offsider", "| Other"))] == [
         [f" {name} ", f" {rtt} "] for name in ("offsider", "Other") for rtt in (0, 1, 5)
@@ -82,7 +82,7 @@ def test_the_table_has_each_contestant_at_each_distance_and_what_the_relay_takes
     assert "was 0.2 before the run and 1.8 at its end" in text
 
 
-def test_bars_are_held_against_the_fastest_rival():
+def test_bars_are_compared_with_the_fastest_rival():
     values = {bar.name: (bar.value, bar.verdict) for bar in page.bars([0.0, 1.0, 5.0], ROWS)}
     assert values["no-ops at 1 ms: share of those at 0 ms"] == (0.6, "fail")
     assert values["no-ops at 5 ms, jobs/s"] == (16_000, "fail")

@@ -13,7 +13,7 @@ def test_disturbed_repeats_are_left_out():
     assert summarise([(3.0, False), (900.0, True), (5.0, False)]) == Summary(4.0, 3.0, 5.0, 2)
 
 
-def test_unless_all_of_them_are_and_then_the_row_says_so():
+def test_if_all_samples_are_noisy_the_row_is_marked():
     assert summarise([(3.0, True), (5.0, True)]) == Summary(4.0, 3.0, 5.0, 2, noisy=True)
 
 

@@ -1,4 +1,4 @@
-"""`bench stress` passes with the engine as it is, and fails with one that is broken on purpose."""
+"""`bench stress` passes with the real engine, and fails with a deliberately broken one."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_jobs_that_the_engine_acknowledges_too_early_are_reported_as_lost(failed
     assert "FAILED" in result.line
 
 
-def test_threads_pause_at_lines_of_the_engine_and_nowhere_else(monkeypatch):
+def test_threads_pause_only_at_lines_of_the_engine(monkeypatch):
     slept = []
     monkeypatch.setattr(time, "sleep", slept.append)
 

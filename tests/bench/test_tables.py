@@ -46,13 +46,13 @@ def test_every_row_of_a_table_has_as_many_cells():
             assert len({line.count("|") for line in lines}) <= 1
 
 
-def test_the_short_table_says_how_long_the_jobs_of_a_killed_worker_were_waited_for():
+def test_the_short_table_has_the_time_waited_for_jobs_of_a_killed_worker():
     rows = Rows([Sample("kill", name, 0, {"lost": 9.0, "patience": 110.0}) for name in ("offsider", "arq")])
     head, _, *lines = short_table(rows, CONTESTANTS).splitlines()
     assert head.endswith("| not run 110 s after `kill -9` |")
     assert all(line.endswith("| 9 |") for line in lines)
 
 
-def test_a_patience_that_differs_or_was_not_measured_is_not_told_in_seconds():
+def test_a_patience_that_differs_or_is_missing_is_not_given_in_seconds():
     differing = [Sample("kill", name, 0, {"patience": seconds}) for name, seconds in (("arq", 110.0), ("SAQ", 150.0))]
     assert patience(Rows(differing)) == patience(Rows([])) == "some time"

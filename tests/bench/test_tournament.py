@@ -1,4 +1,4 @@
-"""Who runs when, with how many jobs, and what is done again."""
+"""The order of runs, their number of jobs, and repetitions."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -68,13 +68,13 @@ def test_one_that_was_too_short_was_a_probe():
     assert len(tournament.samples) == 2
 
 
-def test_what_others_disturbed_is_played_again():
+def test_disturbed_runs_are_repeated():
     stage = Stage(others=1.0)
     tournament = stage.play(names=("a",))
     assert [sample.noisy for sample in tournament.samples] == [True] * 3
 
 
-def test_so_is_what_ran_while_the_machine_was_slow():
+def test_runs_on_a_slow_machine_are_repeated():
     stage = Stage(spins=[1.0, 1.0, 1.0, 2.0, 1.0, 1.1])  # before and after each run
     assert [sample.noisy for sample in stage.play(names=("a",)).samples] == [False, True, False]
 
@@ -85,7 +85,7 @@ def test_rare_tests_are_not_repeated_as_often():
     assert len(stage.played) == 1
 
 
-def test_a_contestant_that_fails_stops_nobody():
+def test_a_failing_contestant_does_not_stop_the_others():
     def broken(*_args) -> dict[str, float]:
         raise Broken("its worker ended")
 

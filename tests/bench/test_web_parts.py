@@ -10,7 +10,7 @@ from offsider.inspector import search_everywhere
 from offsider.inspector.time_budget import steps
 
 
-def test_without_a_time_budget_a_scan_goes_on_after_its_time():
+def test_without_a_time_budget_a_scan_continues_after_its_time():
     with no_time_budget():
         scan = steps(1)
         next(scan)
@@ -19,7 +19,7 @@ def test_without_a_time_budget_a_scan_goes_on_after_its_time():
     assert len([time.sleep(0.005) for _ in steps(1)]) == 1
 
 
-def test_without_a_time_budget_a_search_looks_through_everything(raw_redis, redis_url):
+def test_without_a_time_budget_a_search_covers_everything(raw_redis, redis_url):
     for number in range(400):
         raw_redis.lpush(f"queue:q{number}", '{"class":"C","jid":"j","args":[]}')
         raw_redis.sadd("queues", f"q{number}")

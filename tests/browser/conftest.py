@@ -52,7 +52,7 @@ def web(url: str, tmp_path: Path) -> Iterator[WebProcess]:
 
 
 class Complaints:
-    """What the browser says that no page may cause."""
+    """Messages of the browser that no page may cause."""
 
     def __init__(self) -> None:
         self.heard: list[str] = []
@@ -71,7 +71,7 @@ class Complaints:
             self.heard.append(f"console: {message.text} ({message.location.get('url')})")
 
     def _failed(self, request: Request) -> None:
-        if "ERR_ABORTED" not in (request.failure or ""):  # the page went on before a poll was answered
+        if "ERR_ABORTED" not in (request.failure or ""):  # the page navigated before a poll returned
             self.heard.append(f"not loaded: {request.url} {request.failure}")
 
     def _response(self, response: Response) -> None:

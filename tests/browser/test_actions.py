@@ -1,4 +1,4 @@
-"""Every button, pressed in a real browser, with real workers behind it: what is stored and what runs is as it says."""
+"""Every button, pressed in a real browser with real workers: stored data and running jobs match its label."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def failed(stored, workers, ledger):
     return failed
 
 
-def test_a_queue_is_paused_and_goes_on_and_its_jobs_are_removed(stored, web, open_):
+def test_a_queue_is_paused_and_resumed_and_its_jobs_are_removed(stored, web, open_):
     pushed = [push(stored, "Short", number, queue="later") for number in (101, 102, 103, 104)]
     page = open_("/queues")
     press(page, "Pause")
@@ -127,7 +127,7 @@ def test_all_failed_jobs_that_match_are_counted_before_they_are_retried(stored, 
 
 
 @pytest.mark.parametrize("script", [True, False], ids=["script", "no script"])
-def test_a_bulk_question_has_the_exact_number_and_its_answer_touches_those_jobs_alone(stored, open_, script):
+def test_a_bulk_confirmation_has_the_exact_count_and_applies_only_to_those_jobs(stored, open_, script):
     stored.zadd("retry", {failed_job(n, "Short" if n % 5 < 3 else "Long"): 4e9 + n for n in range(50_000)})
     page = open_("/retries?name=Short", script=script)
     press(page, "Retry matching…")
@@ -161,7 +161,7 @@ def test_a_scheduled_job_is_put_off_and_then_sent_to_its_queue(stored, workers, 
     wait_for(lambda: ledger.notes("end", jid=jid), what="the run")
 
 
-def test_a_worker_tells_what_it_does_becomes_quiet_and_stops(stored, workers, open_):
+def test_a_worker_shows_its_jobs_becomes_quiet_and_stops(stored, workers, open_):
     worker = workers.start("-c", "1", "-t", "1")
     push(stored, "Long", 60.0)
     page = open_("/busy")
@@ -247,7 +247,7 @@ def test_the_id_of_a_job_is_copied(stored, open_, clipboard):
     expect(page.get_by_role("button", name=f"Copy {jid}")).to_be_visible()
 
 
-def test_an_error_is_deleted_after_a_question_that_says_its_jobs_stay(stored, failed, open_):
+def test_deleting_an_error_confirms_that_its_jobs_stay(stored, failed, open_):
     failed("red")
     page = open_("/errors")
     page.get_by_role("row").filter(has_text="it fails").get_by_role("button", name=re.compile("^Delete")).click()

@@ -62,7 +62,7 @@ def outage(tmp_path, make_server):
 
 
 @pytest.mark.parametrize("how", ["redis gone", "redis hangs", "pages hang"])
-def test_an_unreachable_server_is_told_with_the_time_of_the_values_which_are_dimmed(open_, complaints, outage, how):
+def test_an_unreachable_server_is_reported_and_the_old_values_are_dimmed(open_, complaints, outage, how):
     complaints.expected_statuses = {503}
     web, ways = outage
     break_it, mend_it = ways[how]
@@ -87,7 +87,7 @@ def test_an_unreachable_server_is_told_with_the_time_of_the_values_which_are_dim
     page.close()  # before its pages end
 
 
-def test_a_list_is_refreshed_and_keeps_what_is_chosen_selected_scrolled_and_focused(stored, open_):
+def test_a_refreshed_list_keeps_selection_scroll_position_and_focus(stored, open_):
     stored.zadd("dead", {dead_job(n): n for n in range(20)})
     page = open_("/dead")
     page.set_viewport_size({"width": 650, "height": 500})

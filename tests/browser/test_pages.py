@@ -1,4 +1,4 @@
-"""Each page in a real browser: nothing complains, everybody can read it, it fits a phone, and data stay data."""
+"""Each page in a real browser: no errors, accessible, usable on a phone, and data are never markup."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ ROW = re.compile(r"^\| ((?:\d+(?:, )?)+) \| (.+) \| (.*) ?\|$", re.MULTILINE)
 
 
 def rows() -> dict[int, tuple[str, list[str]]]:
-    """Number of a rule -> what it says, and the modules that keep it."""
+    """Number of a rule -> its text, and the modules that implement it."""
     found = {}
     for numbers, words, places in ROW.findall(PAGE.read_text()):
         for number in numbers.split(", "):
@@ -35,7 +35,7 @@ def test_a_rule_that_is_cited_leads_somewhere():
     assert not {number: path for number, path in cited.items() if number not in rows()}
 
 
-def test_the_modules_that_keep_a_rule_are_there():
+def test_the_modules_that_implement_a_rule_exist():
     for number, (words, places) in rows().items():
         assert places or words.startswith("Later"), number
         for place in places:

@@ -98,7 +98,7 @@ def test_every_platform_waits_until_a_worker_has_stopped():
     assert pod()["terminationGracePeriodSeconds"] == TIMEOUT_SECONDS + LAST_SECONDS + float(pause)
 
 
-def test_the_probes_ask_what_is_answered():
+def test_the_probes_request_existing_paths():
     [container] = pod()["containers"]
     command = container["command"]
     port = int(command[command.index("--health") + 1].rpartition(":")[2])
@@ -109,14 +109,14 @@ def test_the_probes_ask_what_is_answered():
         assert b" 404 " not in answer.splitlines()[0]
 
 
-def test_the_health_check_of_the_image_asks_where_the_worker_answers():
+def test_the_health_check_of_the_image_uses_the_address_of_the_worker():
     [address] = re.findall(r"OFFSIDER_WORKER_HEALTH=(\S+)", last("ENV"))
     words = json.loads(last("HEALTHCHECK").partition("CMD ")[2])
     assert f"http://{address}/live" in words[-1]
     ast.parse(words[-1])
 
 
-def test_nobody_is_root_and_nothing_can_be_written():
+def test_containers_run_without_root_on_a_read_only_file_system():
     assert int(last("USER")) > 0
     security = pod()["securityContext"]
     assert security["runAsNonRoot"] is True
@@ -131,7 +131,7 @@ def test_nobody_is_root_and_nothing_can_be_written():
     assert (worker["read_only"], worker["cap_drop"]) == (True, ["ALL"])
 
 
-def test_the_image_copies_what_is_there_and_starts_without_a_shell():
+def test_the_image_copies_existing_files_and_starts_without_a_shell():
     for name, words in instructions():
         assert name in {"FROM", "RUN", "WORKDIR", "COPY", "ENV", "USER", "STOPSIGNAL", "HEALTHCHECK", "CMD"}
         if name == "COPY" and not words.startswith("--from"):
@@ -150,7 +150,7 @@ def test_the_server_of_compose_keeps_jobs():
     assert compose()[host]["healthcheck"]["test"][0] == "CMD"
 
 
-def test_systemd_hears_of_the_worker_and_watches_it():
+def test_systemd_is_notified_by_the_worker_and_watches_it():
     service = unit()["Service"]
     assert (service["Type"], service["KillSignal"], service["KillMode"]) == ("notify", "SIGTERM", "mixed")
     assert float(service["WatchdogSec"]) >= SHORTEST_SECONDS

@@ -24,7 +24,7 @@ def test_without_a_word_it_lists_them_all():
     assert set(re.findall(r"dev\.py (\w+)", ended.stdout)) == WORDS
 
 
-def test_a_word_it_does_not_know_is_an_error():
+def test_an_unknown_command_is_an_error():
     assert dev("tset").returncode == 2
 
 
@@ -43,7 +43,7 @@ def test_ci_runs_the_same_word_as_people_do():
     assert "exec python3 dev.py test" in text
 
 
-def test_ci_says_why_it_skips_an_interpreter_that_cannot_be_had(tmp_path):
+def test_ci_prints_why_it_skips_an_unavailable_interpreter(tmp_path):
     """No apt, no python3.14, nothing in the cache."""
     environ = os.environ | {"PATH": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)}
     command = [sys.executable, "scripts/python314.py"]
@@ -97,7 +97,7 @@ def test_many_failures_are_not_repeated(tmp_path):
     assert "once more" not in ended.stdout
 
 
-def test_a_program_that_gets_ctrl_c_may_end_in_its_own_way(tmp_path):
+def test_a_program_interrupted_by_ctrl_c_may_clean_up(tmp_path):
     lines = (
         "import signal, sys, time",
         "signal.signal(signal.SIGINT, signal.default_int_handler)",

@@ -83,7 +83,7 @@ def test_a_former_attribute_is_the_renamed_one(make, former, new):
 
 
 @pytest.mark.parametrize("former, new", OF_CONFIG.items())
-def test_what_a_configuration_had_is_that_of_its_installation(former, new):
+def test_former_attributes_of_a_configuration_are_those_of_its_installation(former, new):
     config = Config()
     with pytest.warns(DeprecationWarning, match=rf"Config\.{former} is a former name: use Installation\.of"):
         found = getattr(config, former)

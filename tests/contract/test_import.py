@@ -12,9 +12,9 @@ import pytest
 
 SOURCE = Path(__file__).parents[2] / "src" / "offsider"
 MODULES = sorted(SOURCE.rglob("*.py"))
-# Missing on Windows, where at least pushing and testing jobs shall work.
+# Missing on Windows, where at least pushing and testing jobs have to work.
 POSIX_ONLY = {"curses", "fcntl", "grp", "posix", "pty", "pwd", "readline", "resource", "syslog", "termios", "tty"}
-# Processor time: a busy machine shall not fail the test, and waiting for the disk is not what the promise is about.
+# Processor time: a busy machine must not fail the test, and the promise does not include waiting for the disk.
 TIMED = "from time import process_time as now; begun = now(); import offsider; print(now() - begun)"
 LISTED = "import sys; before = set(sys.modules); import offsider; print(*set(sys.modules) - before)"
 

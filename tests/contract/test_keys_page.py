@@ -1,4 +1,4 @@
-"""The page of keys, the table in `storage/keys.py` and its code say the same."""
+"""The page of keys, the table in `storage/keys.py` and its code agree."""
 
 import re
 from datetime import UTC, datetime
@@ -65,7 +65,7 @@ EVERY_KEY = {
     "stored": "offsider:stored:<jid>:<hop>",
 }
 AT = datetime(2026, 11, 3, 9, 5, tzinfo=UTC)
-# The same for keys that are made of a time: how the table writes it, what it is made of, what comes of that.
+# The same for keys that contain a time: their form in the table, the time, and the expected key.
 DATED_KEYS = {
     "job_minute": ("j|<YYMMDD>|<H:MM>", (AT,), "j|261103|9:05"),
     "job_ten_minutes": ("j|<YYMMDD>|<H:M>", (AT,), "j|261103|9:0"),
@@ -88,13 +88,13 @@ def test_every_key_of_the_code_is_in_the_table():
 
 
 @pytest.mark.parametrize("name", DATED_KEYS)
-def test_a_key_of_a_time_is_built_as_the_table_says(name):
+def test_a_key_with_a_time_matches_the_table(name):
     _, made_of, built = DATED_KEYS[name]
     assert getattr(Keys("p:"), name)(*made_of) == f"p:{built}"
 
 
 @pytest.mark.parametrize("name", EVERY_KEY)
-def test_a_key_is_built_as_the_table_says(name):
+def test_a_key_matches_the_table(name):
     written = EVERY_KEY[name]
     value = getattr(Keys("p:"), name)
     built = value(*re.findall(r"<\w+>", written)) if callable(value) else value

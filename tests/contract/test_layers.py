@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 # Callbacks of extensions take the configuration or an installation, and both have what extensions register.
 CONFIGURATION = {f"offsider.config.{name}" for name in ("config", "default", "hooks", "installation", "web_tab")}
-# The package names its public classes for type checkers, and the worker tells the package's version.
+# The package names its public classes for type checkers, and the worker logs the package's version.
 PACKAGE = {"offsider", *(f"offsider.worker.{name}" for name in ("embed", "heartbeat", "launcher"))}
 
 
@@ -25,7 +25,7 @@ def test_no_module_imports_from_a_layer_above_its_own():
 
 
 @pytest.mark.parametrize("by_types_too, expected", [(False, []), (True, [PACKAGE, CONFIGURATION])])
-def test_there_is_no_ring_of_modules_but_the_ones_listed(by_types_too, expected):
+def test_only_the_listed_import_cycles_exist(by_types_too, expected):
     graph = grimp.build_graph("offsider", exclude_type_checking_imports=not by_types_too, cache_dir=None)
     reached = {module: {module, *graph.find_upstream_modules(module)} for module in graph.modules}
     rings = {frozenset(other for other in reached[one] if one in reached[other]) for one in graph.modules}

@@ -1,4 +1,4 @@
-"""Whoever logs about a job says which in the line's own fields: the surroundings may be those of another one."""
+"""A log line about a job has the job's fields on the record itself: the context may belong to another job."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def lines() -> list[tuple[str, ast.Call, str]]:
 ABOUT_ONE_JOB = [line for line in lines() if ONE_JOB.search(line[2]) and not NO_JOB.search(line[2])]
 
 
-def test_there_are_such_lines():
+def test_log_lines_about_jobs_are_found():
     assert len(ABOUT_ONE_JOB) >= 5
 
 

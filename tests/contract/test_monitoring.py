@@ -49,7 +49,7 @@ def rules() -> list[dict]:
 
 @pytest.fixture
 def scrape(embedded_url) -> str:
-    """What is told of a small fleet."""
+    """The metrics of a small fleet."""
     config = Config()
     config.redis.url = embedded_url
     with redis.Redis.from_url(embedded_url) as client:
@@ -178,7 +178,7 @@ def test_total_execution_time_is_on_all_of_them():
         assert any("completion_seconds_sum" in expression for expression in expressions(name))
 
 
-def test_every_alert_says_how_bad_it_is_and_what_to_do():
+def test_every_alert_has_a_severity_and_a_next_step():
     alerts = [rule for rule in rules() if "alert" in rule]
     for rule in alerts:
         assert rule["labels"]["severity"] in {"warning", "critical"}
@@ -202,7 +202,7 @@ def test_the_zone_of_a_well_used_shard_is_the_same_everywhere():
     assert overused["expr"].count(f"> {high}") == 2
 
 
-def test_what_autoscalers_ask_for_is_in_a_scrape(told):
+def test_metrics_used_by_autoscalers_are_in_a_scrape(told):
     [scaled] = yaml.safe_load_all((KUBERNETES / "keda.yaml").read_text())
     autoscaler, adapter = yaml.safe_load_all((KUBERNETES / "hpa.yaml").read_text())
     [trigger] = scaled["spec"]["triggers"]

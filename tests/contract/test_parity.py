@@ -1,4 +1,4 @@
-"""The parity page tells the truth: each row names tests that exist, or says why it has none."""
+"""The parity page is correct: each row names existing tests, or the reason for none."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def names_in(path: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
-def test_a_row_names_tests_that_exist_or_says_why_it_has_none(row: Row):
+def test_a_row_names_existing_tests_or_the_reason_for_none(row: Row):
     assert row.tests or row.reason, f"{row.name} {row.what}: {row.proof}"
     for test in row.tests:
         path, _, name = test.partition("::")
@@ -34,7 +34,7 @@ def test_a_row_names_tests_that_exist_or_says_why_it_has_none(row: Row):
         assert name in names_in(ROOT / path), f"{row.name} {row.what}: {test}"
 
 
-def test_no_row_is_there_twice_or_left_out():
+def test_no_row_is_duplicated_or_missing():
     assert [name for name, times in Counter(row.name for row in ROWS).items() if times > 1] == []
     numbers: dict[str, set[int]] = {}
     for row in ROWS:

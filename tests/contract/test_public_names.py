@@ -16,7 +16,7 @@ WITH_ALL = sorted(path for path in SOURCE.rglob("*.py") if "\n__all__ = " in pat
 
 
 @pytest.mark.parametrize("name", offsider.__all__)
-def test_every_public_name_is_there(name):
+def test_every_public_name_exists(name):
     assert getattr(offsider, name) is not None
 
 
@@ -44,7 +44,7 @@ def test_the_decorator_job_is_not_hidden_by_the_package_of_the_same_name():
     assert offsider.job is importlib.import_module("offsider.jobs.function").job
 
 
-def test_a_name_that_is_not_there_is_an_attribute_error():
+def test_an_unknown_name_raises_attribute_error():
     with pytest.raises(AttributeError, match="no attribute 'jbo'"):
         offsider.jbo  # noqa: B018 - asking is the test
     assert set(offsider.__all__) <= set(dir(offsider))

@@ -25,7 +25,7 @@ def quick():
     return module
 
 
-def test_a_test_that_imports_the_changed_module_comes_before_tests_that_reach_it_indirectly(quick):
+def test_tests_that_import_the_changed_module_run_before_indirect_ones(quick):
     found = quick.affected([SOURCE / "web" / "display.py"])
     distances = {path: distance for distance, path in found}
     assert distances[TESTS / "unit" / "web" / "test_display.py"] == 1

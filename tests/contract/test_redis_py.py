@@ -1,4 +1,4 @@
-"""The parts of redis-py that offsider stands on, at the level of packed commands (delivery rule 20).
+"""The parts of redis-py that offsider depends on, at the level of packed commands (delivery rule 20).
 
 redis-py calls some of them internal. A new release that changes one fails here, by name, and not in a worker.
 """
@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[2]
 
 
 class OneReply:
-    """A server that answers whatever it gets with prepared bytes."""
+    """A server that replies to any request with prepared bytes."""
 
     def __init__(self) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -90,7 +90,7 @@ def test_the_pinned_versions_are_those_of_this_contract():
     assert re.match(r"8\.", redis.__version__)
 
 
-def test_commands_are_packed_in_one_go_and_sent_without_a_health_check(talk):
+def test_commands_are_packed_together_and_sent_without_a_health_check(talk):
     server, connection = talk
     connection.send_packed_command(connection.pack_commands([("PING",), ("SET", "k", b"\xff", 1)]), check_health=False)
     expected = b"*1\r\n$4\r\nPING\r\n*4\r\n$3\r\nSET\r\n$1\r\nk\r\n$1\r\n\xff\r\n$1\r\n1\r\n"
@@ -100,14 +100,14 @@ def test_commands_are_packed_in_one_go_and_sent_without_a_health_check(talk):
     assert [connection.read_response(), connection.read_response()] == [b"PONG", b"OK"]
 
 
-def test_nothing_to_read_is_said_at_once(talk):
+def test_can_read_returns_false_immediately(talk):
     _, connection = talk
     assert connection.is_connected
     assert connection.can_read(0) is False
 
 
 def test_a_second_reply_in_the_buffer_can_be_read_though_the_socket_is_silent(talk):
-    """select() says nothing about what the parser holds already."""
+    """select() does not see bytes that the parser has already read."""
     server, connection = talk
     server.say(b"+one\r\n+two\r\n")
     assert connection.can_read(10)
@@ -145,7 +145,7 @@ def test_an_error_inside_an_array_is_an_element_of_it(talk):
     assert isinstance(error, redis.ResponseError)
 
 
-def test_a_disconnected_connection_says_so_and_can_connect_again(talk):
+def test_a_disconnected_connection_is_reported_and_can_reconnect(talk):
     _, connection = talk
     connection.disconnect()
     assert not connection.is_connected
@@ -153,7 +153,7 @@ def test_a_disconnected_connection_says_so_and_can_connect_again(talk):
 
 
 @pytest.mark.parametrize("kind", [AbstractConnection, AsyncConnection])
-def test_both_kinds_of_connections_have_what_is_called(kind):
+def test_both_kinds_of_connections_have_the_required_methods(kind):
     for name in ("connect", "disconnect", "can_read", "read_response", "pack_commands", "send_packed_command"):
         assert callable(getattr(kind, name)), name
     assert "check_health" in inspect.signature(kind.send_packed_command).parameters
@@ -161,8 +161,8 @@ def test_both_kinds_of_connections_have_what_is_called(kind):
     assert hasattr(kind, "is_connected")
 
 
-def test_a_handler_gets_the_invalidations_that_come_before_and_beside_replies():
-    """Both parsers of RESP3 take one; ``storage/tracking.py`` stands on it."""
+def test_a_handler_gets_invalidations_before_and_between_replies():
+    """Both parsers of RESP3 accept one; ``storage/tracking.py`` depends on it."""
     for parser in (_HiredisParser, _RESP3Parser):
         assert callable(parser.set_invalidation_push_handler)
 
@@ -186,7 +186,7 @@ def test_our_connections_never_retry_check_health_or_listen_to_maintenance():
     pool.close()
 
 
-def test_the_asynchronous_connections_are_made_alike():
+def test_asynchronous_connections_are_created_alike():
     asynchronous = AsyncRedis(RedisSettings(url="redis://localhost:1"), size=1)
     connection = asynchronous._factory().make_connection()
     assert connection.retry.get_retries() == 0

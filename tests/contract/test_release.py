@@ -1,4 +1,4 @@
-"""The check of a release finds what is missing. It installs nothing here: `python3 dev.py release --check` does."""
+"""The release check finds missing parts. It installs nothing here: `python3 dev.py release --check` does."""
 
 from __future__ import annotations
 

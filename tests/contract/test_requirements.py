@@ -1,4 +1,4 @@
-"""The pinned requirements: every file by its hash, no word about where it came from."""
+"""The pinned requirements: every file by its hash, without its origin."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The scoreboard judges as it says, counts what was lost, and its page lists the rows that exist."""
+"""The scoreboard applies its criteria, counts lost jobs, and its page lists the existing rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bench.scoreboard.rows import ROWS
 PAGE = Path(__file__).parents[2] / "docs" / "internals" / "reliability.md"
 
 
-def test_the_page_lists_exactly_the_rows_there_are():
+def test_the_page_lists_exactly_the_existing_rows():
     _, _, rest = PAGE.read_text().partition(markdown.BEGIN)
     written, mark, _ = rest.partition(markdown.END)
     assert mark
@@ -58,7 +58,7 @@ def test_a_row_that_breaks_has_missed_its_bar():
     assert "Traceback" in "\n".join(table.lines(ROWS["R1"], report))
 
 
-def test_a_report_survives_the_way_from_its_process():
+def test_a_report_survives_the_transfer_from_its_process():
     report = Report("R1", "full", 7, partial=["cron"])
     report.tally.lost = 2
     report.nothing_missing()
@@ -66,7 +66,7 @@ def test_a_report_survives_the_way_from_its_process():
 
 
 @pytest.mark.timeout(60)
-def test_what_became_of_each_job_is_told_apart():
+def test_each_outcome_of_a_job_is_distinguished():
     with Ground("smoke", 1) as ground:
         server = ground.server()
         jids = ground.push(ground.client(server.url), 6)

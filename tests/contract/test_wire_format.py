@@ -92,7 +92,7 @@ def test_perform_async_puts_args_before_class(side):
     )
 
 
-def test_what_ruby_does_not_know_stands_behind_the_options_of_a_declared_job(side):
+def test_keys_unknown_to_ruby_follow_the_options_of_a_declared_job(side):
     side.at(1795216780.6525)
     noop(side).using(tags=["a"]).enqueue()
     digest = registry.find("NoopJob").signature.digest
@@ -165,7 +165,7 @@ def test_a_log_level_of_middleware_is_stored_in_rubys_word_or_refused(side):
         client.push({"class": "X", "args": ["loud"]})
 
 
-def test_options_of_the_class_line_stand_where_sidekiq_puts_them(side):
+def test_options_of_the_class_line_are_in_sidekiq_order(side):
     class FailJob(Job, name="FailJob", backtrace=True, retry=3):
         def perform(self, *args: object) -> None: ...
 
@@ -278,7 +278,7 @@ WRITTEN_BY_RUBY = {
 
 
 @pytest.mark.parametrize("version", WRITTEN_BY_RUBY)
-def test_what_ruby_wrote_is_read_and_written_again_unchanged(version):
+def test_payloads_of_ruby_round_trip_unchanged(version):
     raw = WRITTEN_BY_RUBY[version].encode()
     assert encode(decode(raw)) == raw
 
@@ -288,7 +288,7 @@ def test_floats_of_old_ruby_are_read_and_mean_the_same():
     assert decode(raw)["args"] == [1e20, 1e15, 1e-5, 1e-5, 1.5e-9]
 
 
-def test_times_of_every_version_are_the_same_moment():
+def test_times_of_every_version_are_the_same_instant():
     moment = datetime.fromtimestamp(1795216780.652).timestamp()  # noqa: DTZ006
     assert read_stamp(decode(WRITTEN_BY_RUBY["8.1.7 perform_async"].encode())["created_at"]) == moment
     assert read_stamp(decode(WRITTEN_BY_RUBY["6.4.1 scheduled"].encode())["created_at"]) == 1795216768.543435

@@ -46,7 +46,7 @@ def test_a_job_is_read_and_written_again_byte_for_byte(raw):
     assert encode(decode(raw)) == raw
 
 
-def test_what_is_no_json_is_malformed():
+def test_bytes_that_are_not_json_are_malformed():
     [entry] = STORED[NO_JOB]
     assert entry["key"] == "dead"
     with pytest.raises(MalformedPayload):
@@ -108,7 +108,7 @@ def key_of(name):
 
 
 @pytest.mark.parametrize("name", MEANINGS)
-def test_an_odd_value_means_what_ruby_makes_of_it(name):
+def test_an_odd_value_has_the_meaning_that_ruby_gives_it(name):
     payload = payload_of(name)
     known = normalize(payload)
     assert known.get(key_of(name)) == MEANINGS[name]
@@ -116,7 +116,7 @@ def test_an_odd_value_means_what_ruby_makes_of_it(name):
 
 
 @pytest.mark.parametrize("name", IGNORED)
-def test_what_means_nothing_to_ruby_is_ignored_by_its_name(name):
+def test_values_without_meaning_in_ruby_are_ignored_by_name(name):
     payload = payload_of(name)
     assert ignored(payload, normalize(payload)) == [key_of(name)]
 
@@ -129,7 +129,7 @@ def test_nothing_is_ignored_of_any_other_job():
 
 # ------------------------------------------------------------------------------ retries and the dead
 @pytest.mark.parametrize("name", [name for name in STORED if STORED[name][0]["key"] in {"schedule", "retry"}])
-def test_a_job_that_waits_in_a_set_goes_to_its_queue_with_all_else_unchanged(name):
+def test_a_job_in_a_set_moves_to_its_queue_otherwise_unchanged(name):
     config = Config()
     config.clock = SimpleNamespace(now=lambda: DUMPS["now"])
     for entry in STORED[name]:

@@ -67,7 +67,7 @@ def kept(raw_redis) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("version", [7, 8])
-def test_runs_are_written_where_this_version_looks_for_them(config, raw_redis, version):
+def test_runs_are_written_to_the_keys_of_this_version(config, raw_redis, version):
     run_counts.add(Installation.of(config).redis, [ECHO, FAIL], [], AT.timestamp(), wire_version=version)
 
     written = snapshot(raw_redis)

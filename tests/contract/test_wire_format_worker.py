@@ -1,4 +1,4 @@
-"""Golden forms of Sidekiq 8.1.7, the worker's half: what it tells about itself, and what it writes of a failed job.
+"""Golden forms of Sidekiq 8.1.7, the worker's half: its process data, and its record of a failed job.
 
 The dumps come from real Ruby processes; clock, pid and identity are injected. The version is our own.
 """
@@ -55,7 +55,7 @@ def make_config(version: int, now: float, url: str = "redis://localhost") -> Con
     config.redis.wire_version = version
     config.worker.queues = ["critical,3", "default,2", "low"]
     config.worker.tag = "shop"
-    config.client.app_version = ""  # which Ruby does not tell
+    config.client.app_version = ""  # Ruby does not report it
     config.clock = Stopped(now)
     return config
 
@@ -86,7 +86,7 @@ def test_a_process_describes_itself_as_sidekiq_does(make_heartbeat, version):
     assert json.dumps(heartbeat.info(IDENTITY), separators=(",", ":")) == INFO[version]
 
 
-def test_the_registry_of_processes_holds_what_sidekiq_8_writes(make_heartbeat, redis_url, raw_redis):
+def test_the_process_registry_has_the_same_data_as_in_sidekiq_8(make_heartbeat, redis_url, raw_redis):
     config = make_config(8, 1795216887.1117470, redis_url)
     redis = Installation.of(config).make_redis(1)
 

@@ -1,4 +1,4 @@
-"""Finding the code blocks of a page, and what a comment above a block says about it.
+"""Finding the code blocks of a page, and the comment above a block.
 
 A block is run or checked by its language (see run_page.py). A comment on the line above changes that:
 

@@ -124,7 +124,7 @@ def test_a_mistake_gets_the_messages_of_its_row(number, request):
     assert texts or read == []
 
 
-def test_there_are_29_groups():
+def test_the_page_has_29_groups():
     assert list(ROWS) == list(range(1, 30)) == sorted(MAKES)
 
 

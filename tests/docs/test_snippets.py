@@ -1,4 +1,4 @@
-"""Every snippet of the documentation runs: a page that lies is a failing test."""
+"""Every snippet of the documentation runs: a wrong page is a failing test."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_the_snippets_of_a_page_run_from_top_to_bottom(page, embedded_url, tmp_p
     assert ended.returncode == 0, ended.stdout + ended.stderr
 
 
-def test_a_block_knows_its_language_line_and_mark():
+def test_a_block_has_its_language_line_and_mark():
     page = "# T\n\n```python\na = 1\n```\n\n<!-- snippet: file jobs.py -->\n```python\nb = 2\n```\n"
     assert snippets(page) == [
         Snippet("python", "a = 1\n", line=4),
@@ -120,7 +120,7 @@ def test_every_kind_of_snippet_runs(embedded_url, tmp_path):
         ("toml\n[worker]\nconcurency = 10", "concurency"),
     ],
 )
-def test_a_snippet_that_lies_is_found_with_its_line(block, complaint, tmp_path):
+def test_a_wrong_snippet_is_reported_with_its_line(block, complaint, tmp_path):
     ended = run_page(f"# Page\n\n```{block}\n```\n", "", tmp_path)
     assert ended.returncode != 0
     assert complaint in ended.stderr

@@ -1,4 +1,4 @@
-"""Messages that the troubleshooting page explains are ones that the code can say."""
+"""Messages explained on the troubleshooting page exist in the code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PAGE = ROOT / "docs" / "troubleshooting.md"
 
 
 def messages() -> list[str]:
-    """What stands in code style in the first column of a table."""
+    """The inline code in the first column of a table."""
     rows = [line for line in PAGE.read_text().splitlines() if line.startswith("| `")]
     return [message for row in rows for message in re.findall(r"`([^`]+)`", row.split(" | ")[0])]
 

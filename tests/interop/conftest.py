@@ -1,16 +1,16 @@
-"""Real Sidekiq beside a real worker of ours: each module has a server of its own, with Debian's redis-server.
+"""Real Sidekiq next to our real worker: each module has its own server, with Debian's redis-server.
 
-Each module is played with Debian's Sidekiq, and with the one that OFFSIDER_TEST_SIDEKIQ names.
+Each module runs with Debian's Sidekiq, and with the one that OFFSIDER_TEST_SIDEKIQ names.
 
 Fixtures (all for one module)
     sidekiq_at  the installed Sidekiq: its version, wire version and programs
     raw_redis   a plain redis-py client of that server (replies are bytes)
-    environ     what processes of both languages get: REDIS_URL, the wire version
+    environ     variables for processes of both languages: REDIS_URL, the wire version
     config      ours, with the wire version of that Sidekiq
     client      a Client of that config
     ruby        a console in which Sidekiq's own API is called: ruby("Sidekiq::Stats.new.processed")
-    processes   starts `sidekiq`, its pages and `offsider worker`, ends what still runs: processes.sidekiq("-q", "ruby")
-    seen        seen(jid): the runs of a job so far, each [language, arguments, retry_count]
+    processes   starts `sidekiq`, its pages and `offsider worker`, ends all of them: processes.sidekiq("-q", "ruby")
+    seen        seen(jid): the runs of a job, each [language, arguments, retry_count]
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Processes:
         return self._keep(start_sidekiq(self._sidekiq, self._environ, self._log("sidekiq"), *options))
 
     def offsider(self, *options: str, **environ: str) -> subprocess.Popen[bytes]:
-        """``offsider worker -r python_jobs`` with these options; keywords are further environment variables."""
+        """``offsider worker -r python_jobs`` with these options; keywords are additional environment variables."""
         log = self._log("offsider")
         with log.open("wb") as output:
             process = subprocess.Popen(

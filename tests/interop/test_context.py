@@ -1,4 +1,4 @@
-"""What a job carries survives the other language: who caused it is told in both logs, and after every retry."""
+"""The context of a job survives the other language: both logs name its caller, even after retries."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.interop.waiting import eventually
 pytestmark = pytest.mark.needs("redis-server")
 
 
-def test_ruby_keeps_what_we_stamp_when_the_job_fails_there(client, processes, raw_redis) -> None:
+def test_ruby_keeps_our_context_when_the_job_fails_there(client, processes, raw_redis) -> None:
     processes.sidekiq("-q", "ruby")
     with context(user="ann", correlation_id="c1"):
         jid = client.push({"class": "FailsEverywhere", "args": [], "queue": "ruby"})
@@ -25,7 +25,7 @@ def test_ruby_keeps_what_we_stamp_when_the_job_fails_there(client, processes, ra
     assert (entry["meta.user"], entry["correlation_id"], entry["error_class"]) == ("ann", "c1", "ArgumentError")
 
 
-def test_our_worker_tells_what_ruby_has_stamped(ruby, processes) -> None:
+def test_our_worker_logs_the_context_stamped_by_ruby(ruby, processes) -> None:
     processes.offsider("-q", "python", OFFSIDER_LOG_FORMAT="structured")
     stamps = "'meta.caller_id' => 'OrdersController#create', 'correlation_id' => 'c2'"
     jid = ruby(f"Sidekiq::Client.push('class' => 'HardJob', 'args' => [1], 'queue' => 'python', {stamps})")

@@ -91,7 +91,7 @@ def told(raw_redis):
     return told
 
 
-def test_attributes_of_ruby_hold_in_a_job_here_and_in_the_job_that_it_pushes_to_ruby(ruby, form, told):
+def test_attributes_of_ruby_apply_in_a_job_here_and_in_the_job_it_pushes_to_ruby(ruby, form, told):
     push = "Sidekiq::Client.push('class' => 'PythonTellsCurrent', 'args' => [], 'queue' => 'python')"
     jid = ruby(f"Current.set({OF_RUBY[form]}) {{ {push} }}")
 
@@ -99,7 +99,7 @@ def test_attributes_of_ruby_hold_in_a_job_here_and_in_the_job_that_it_pushes_to_
     assert told(f"{jid}:ruby") == SEEN_IN_RUBY_AGAIN[form]
 
 
-def test_attributes_of_python_hold_in_a_job_of_ruby(config, form, told):
+def test_attributes_of_python_apply_in_a_job_of_ruby(config, form, told):
     ours = Config()
     ours.redis.url, ours.redis.wire_version = config.redis.url, config.redis.wire_version
     ours.use(CurrentAttributes(CURRENT))

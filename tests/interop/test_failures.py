@@ -87,7 +87,7 @@ def test_rubys_failure_is_readable_here(ruby, stored) -> None:
     assert "app.rb:" in inflate(payload["error_backtrace"])[0]
 
 
-def test_a_job_that_failed_in_ruby_keeps_its_counts_when_it_is_tried_again_here(ruby, make_due, stored, seen) -> None:
+def test_a_job_that_failed_in_ruby_keeps_its_counts_when_retried_here(ruby, make_due, stored, seen) -> None:
     jid = ruby("FailsEverywhere.set(retry_queue: 'python').perform_async('a')")
     first = make_due(jid)
 

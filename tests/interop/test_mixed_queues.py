@@ -1,4 +1,4 @@
-"""A queue that Ruby and Python share: each side gets its own jobs, whatever their ``retry`` says."""
+"""A queue shared by Ruby and Python: each side gets its own jobs with any ``retry`` option."""
 
 from __future__ import annotations
 

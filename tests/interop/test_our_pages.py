@@ -60,7 +60,7 @@ def chooser(page):
     return page.form(lambda form: any("/selected/" in button.action for button in form.buttons))
 
 
-def test_busy_shows_rubys_process_and_what_it_runs(visitor, sidekiq, ruby):
+def test_busy_shows_ruby_processes_and_their_jobs(visitor, sidekiq, ruby):
     jid = ruby("RubySleep.perform_async(30, odd)", odd=ODD)
 
     page = eventually(lambda: (page := visitor.get("/busy")) and "RubySleep" in page.text and page, "Ruby's job")
@@ -86,7 +86,7 @@ def test_a_queue_and_its_jobs_are_shown_and_one_is_deleted(visitor, ruby, raw_re
     assert left == [jids[2], jids[0]]
 
 
-def test_what_failed_in_ruby_is_shown_with_its_backtrace_and_tried_again_there(visitor, failed, raw_redis, seen):
+def test_a_job_failed_in_ruby_is_shown_with_its_backtrace_and_retried_there(visitor, failed, raw_redis, seen):
     jid = failed(ODD)
     page = visitor.get("/retries")
     assert "ArgumentError" in page.text

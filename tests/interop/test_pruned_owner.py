@@ -12,7 +12,7 @@ LISTED = "Sidekiq::ProcessSet.new(false).to_h { |process| [process['pid'].to_s, 
 CLEAN_UP = "Sidekiq.redis { |c| c.del('process_cleanup') }; Sidekiq::ProcessSet.new(false).cleanup"
 
 
-def test_jobs_of_a_killed_process_come_back_although_ruby_pruned_it_first(processes, client, ruby, raw_redis) -> None:
+def test_jobs_of_a_killed_process_are_requeued_even_if_ruby_pruned_it_first(processes, client, ruby, raw_redis) -> None:
     def listed(pid: int) -> str:
         return eventually(lambda: ruby(LISTED).get(str(pid)), f"process {pid} in Ruby's ProcessSet")
 

@@ -36,38 +36,38 @@ def in_python(ruby):
     return ruby
 
 
-def test_our_worker_runs_what_ruby_pushes_with_perform_async(in_python, seen) -> None:
+def test_our_worker_runs_jobs_pushed_with_perform_async(in_python, seen) -> None:
     jid = in_python("HardJob.perform_async(*arguments)", arguments=ARGUMENTS)
 
     assert eventually(lambda: seen(jid), "a run") == [["python", ARGUMENTS, None]]
 
 
-def test_our_worker_runs_what_ruby_pushes_with_perform_in(in_python, seen) -> None:
+def test_our_worker_runs_jobs_pushed_with_perform_in(in_python, seen) -> None:
     jid = in_python("HardJob.perform_in(0.2, 'later')")
 
     assert eventually(lambda: seen(jid), "a run") == [["python", ["later"], None]]
 
 
-def test_our_worker_runs_what_ruby_pushes_with_push_bulk(in_python, seen) -> None:
+def test_our_worker_runs_jobs_pushed_with_push_bulk(in_python, seen) -> None:
     jids = in_python("Sidekiq::Client.push_bulk('class' => HardJob, 'args' => [[1], [2], [3]])")
 
     for number, jid in enumerate(jids, start=1):
         assert eventually(lambda jid=jid: seen(jid), f"run {number}") == [["python", [number], None]]
 
 
-def test_our_worker_runs_what_ruby_pushes_by_class_name(ruby, seen) -> None:
+def test_our_worker_runs_jobs_pushed_by_ruby_by_class_name(ruby, seen) -> None:
     jid = ruby("Sidekiq::Client.push('class' => 'HardJob', 'args' => [1], 'queue' => 'python', 'custom' => {'x' => 1})")
 
     assert eventually(lambda: seen(jid), "a run") == [["python", [1], None]]
 
 
-def test_ruby_runs_what_we_push_by_class_name(client, seen) -> None:
+def test_ruby_runs_jobs_pushed_by_class_name(client, seen) -> None:
     jid = client.push({"class": "RubyEcho", "args": ARGUMENTS, "queue": "ruby"})
 
     assert eventually(lambda: seen(jid), "a run") == [["ruby", ARGUMENTS, None]]
 
 
-def test_ruby_runs_what_we_push_in_bulk(client, seen) -> None:
+def test_ruby_runs_jobs_pushed_in_bulk(client, seen) -> None:
     jids = client.push_bulk({"class": "RubyEcho", "args": [[1], [2], [3]], "queue": "ruby"})
 
     for number, jid in enumerate(jids, start=1):
@@ -75,7 +75,7 @@ def test_ruby_runs_what_we_push_in_bulk(client, seen) -> None:
 
 
 @pytest.mark.parametrize("level", ["warning", "critical", "ERROR"])
-def test_ruby_runs_what_we_push_with_a_log_level_in_pythons_word(level, client, seen) -> None:
+def test_ruby_runs_jobs_with_a_python_log_level(level, client, seen) -> None:
     jid = client.push({"class": "RubyEcho", "args": [level], "queue": "ruby", "log_level": level})
 
     assert eventually(lambda: seen(jid), "a run") == [["ruby", [level], None]]

@@ -96,7 +96,7 @@ def press_all(visitor, path, action):
     raise AssertionError(f"no button for {action} on {path}")
 
 
-def test_the_first_page_counts_what_we_store(visitor, push):
+def test_the_first_page_counts_our_jobs(visitor, push):
     push("HardJob", queue="counted")
 
     stats = visitor.http.get("/stats").json()["sidekiq"]
@@ -106,7 +106,7 @@ def test_the_first_page_counts_what_we_store(visitor, push):
     assert "Dashboard" in visitor.get("/").text
 
 
-def test_busy_shows_our_process_and_what_it_runs(visitor, worker, push, raw_redis):
+def test_busy_shows_our_process_and_its_jobs(visitor, worker, push, raw_redis):
     raw_redis.delete("release")
     jid = push("WaitsForRelease", ODD)
 
@@ -136,7 +136,7 @@ def test_a_job_is_deleted_from_its_queue_and_a_queue_is_cleared(visitor, push, r
     assert b"waiting" not in raw_redis.smembers("queues")
 
 
-def test_what_failed_here_is_shown_and_tried_again(visitor, failed, stored, seen):
+def test_a_job_failed_here_is_shown_and_retried(visitor, failed, stored, seen):
     jid = failed(ODD)
     page = visitor.get("/retries")
     assert "LookupError: boom é <b>x</b> from Python" in page.text
@@ -170,7 +170,7 @@ def test_retries_are_killed_and_deleted_and_the_dead_are_tried_again(visitor, fa
     eventually(lambda: len(seen(jids[0])) == 2, "the second run of the dead one")
 
 
-def test_the_page_of_dead_jobs_lists_what_is_no_job_here(visitor, raw_redis):
+def test_the_page_of_dead_jobs_lists_invalid_jobs(visitor, raw_redis):
     """Ruby's own burial of such bytes, as they are, makes the whole page fail."""
     raw_redis.delete("dead")
     malformed = [b"[1,2]", b"5", b"null", b'"text"', b"not json{", b'{"args":[]}']

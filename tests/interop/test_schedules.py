@@ -1,4 +1,4 @@
-"""A job for later is moved to its queue by whichever side runs."""
+"""A scheduled job is moved to its queue by either side."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.interop.waiting import eventually
 pytestmark = pytest.mark.needs("redis-server")
 
 
-def test_our_scheduler_moves_what_ruby_scheduled_and_what_failed_there(processes, ruby, raw_redis, seen) -> None:
+def test_our_scheduler_moves_scheduled_and_failed_jobs_of_ruby(processes, ruby, raw_redis, seen) -> None:
     """Ruby schedules and no Ruby process runs: only ours can move."""
     ruby("class HardJob; include Sidekiq::Job; sidekiq_options queue: 'python'; end")
     jid = ruby("HardJob.perform_in(0.5, 'later')")
@@ -28,7 +28,7 @@ def test_our_scheduler_moves_what_ruby_scheduled_and_what_failed_there(processes
     assert worker.wait(30) == 0
 
 
-def test_rubys_poller_moves_what_we_scheduled(processes, client, raw_redis, seen) -> None:
+def test_the_ruby_poller_moves_our_scheduled_jobs(processes, client, raw_redis, seen) -> None:
     """No worker of ours runs: only Ruby can move."""
     jid = client.push({"class": "RubyEcho", "args": ["later", 2**70], "queue": "ruby", "at": 0.5})
     far = client.push({"class": "RubyEcho", "args": ["far"], "queue": "ruby", "at": 600})

@@ -23,7 +23,7 @@ def test_a_quiet_ruby_process_gets_no_job_back_and_the_next_one_does(raw_redis, 
     wait_for(lambda: seen(jid) == [["ruby", [], None]], 60)
 
 
-def test_what_no_worker_of_ours_knows_waits_in_the_schedule_where_ruby_sees_it(client, raw_redis, processes, ruby):
+def test_a_job_unknown_to_our_workers_waits_in_the_schedule_visible_to_ruby(client, raw_redis, processes, ruby):
     processes.offsider("-q", "alone")
     jid = client.push({"class": "Unknown", "args": [], "queue": "alone"})
     wait_for(lambda: ruby("Sidekiq::ScheduledSet.new.map(&:jid)") == [jid], 30)

@@ -2,11 +2,11 @@
 
 ``python -m tests.process.dying_migration URL [OTHER URL] [unique]``; with the last word unique jobs have locks.
 
-Each line of the input is ``NUMBER before`` or ``NUMBER after``: a child migrates, and is gone as after ``kill -9`` just
-before it sends this request, or when the server has carried it out and nobody has heard of it. The answer is a line,
+Each line of the input is ``NUMBER before`` or ``NUMBER after``: a child migrates, and dies as after ``kill -9`` just
+before it sends this request, or after the server has executed it but before its reply is read. The output is a line,
 ``died``, or ``done`` when there was no such request.
 
-The child is a fork, so that each death costs milliseconds. What is sent is counted, and not calls of functions: the
+The child is a fork, so that each death costs milliseconds. It counts sent requests, not function calls: the
 package has no hook for this, and the points stay the same when the code between changes.
 """
 

@@ -90,7 +90,7 @@ async def asynchronous(seconds: float) -> None:
 
 @job(name="Wrapping")
 def wrapping(seconds: float) -> None:
-    """Turns whatever hits it into an error of its own."""
+    """Turns any interruption into an error of its own."""
     jid = begin()
     until = time.monotonic() + seconds
     try:
@@ -116,7 +116,7 @@ def cleaning(seconds: float) -> None:
 
 @job(name="Stubborn")
 def stubborn(seconds: float) -> None:
-    """Swallows whatever hits it, and goes on."""
+    """Swallows any interruption, and continues."""
     jid = begin()
     until = time.monotonic() + seconds
     while not again() and time.monotonic() < until:

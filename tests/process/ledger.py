@@ -42,7 +42,7 @@ class Ledger:
         self.path = path
 
     def notes(self, event: str | None = None, *, jid: str | None = None, pid: int | None = None) -> list[Note]:
-        """The notes so far, oldest first."""
+        """All notes, oldest first."""
         if not self.path.exists():
             return []
         lines = self.path.read_text().split("\n")[:-1]

@@ -1,4 +1,4 @@
-"""What lies in Redis, as the tests of processes seed it and look at it: with redis-py alone."""
+"""Stored data in Redis, seeded and read by the tests of processes with redis-py alone."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def waiting(client: redis.Redis, queue: str = "default") -> list[dict[str, Any]]
 
 
 def private(client: redis.Redis) -> list[bytes]:
-    """Everything that lies in private lists."""
+    """All jobs in private lists."""
     keys = client.scan_iter("offsider:working:*", count=1000)
     return [raw for key in keys for raw in client.lrange(key, 0, -1)]
 

@@ -29,7 +29,7 @@ class WebProcess:
         folder: for its output.
         redis_url: of the server.
         options: of the command line.
-        environ: further variables.
+        environ: additional variables.
     """
 
     def __init__(self, folder: Path, redis_url: str, *options: str, **environ: str) -> None:

@@ -1,6 +1,6 @@
-"""Worker processes of the tests: started, watched, signalled, and in the end always gone.
+"""Worker processes of the tests: started, watched, signalled, and always ended.
 
-worker = workers.start("-c", "2")        waits until it says that it runs
+worker = workers.start("-c", "2")        waits until its log reports that it runs
 worker.send("TERM")
 assert worker.ended(seconds=10) == 0     its exit code
 assert "stopping" in worker.output
@@ -26,12 +26,12 @@ APPLICATION = "tests.process.jobs"
 MODULE = (sys.executable, "-m", "offsider", "worker")
 RUNNING = re.compile(r"\brunning <Capsule .* as (\S+:(\d+):[0-9a-f]{12})\b")
 START_SECONDS = 40.0
-#: With this variable coverage tells child processes to measure themselves.
+#: With this variable coverage makes child processes measure themselves.
 MEASURED = "COVERAGE_PROCESS_CONFIG"
 
 
 class Worker:
-    """One process. Its output, errors included, goes to a file."""
+    """One process. Its output, errors included, is written to a file."""
 
     def __init__(self, command: Sequence[str], file: Path, environ: Mapping[str, str], folder: Path) -> None:
         self.file = file
@@ -86,7 +86,7 @@ class Worker:
             self.process.send_signal(number)
 
     def kill(self) -> None:
-        """As when the machine goes: no last words, and no keeper that sees the end."""
+        """Like a machine failure: no last words, and no keeper that sees the end."""
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
@@ -165,12 +165,12 @@ class Workers:
 
         Args:
             options: of the command line.
-            app: what ``-r`` names; None leaves it out.
+            app: the value of ``-r``; None omits it.
             text: an application in place of ``app``.
             environ: variables to set; None removes one.
             command: the program and its first words.
             folder: its current folder.
-            wait: until it says that it runs.
+            wait: until its log reports that it runs.
             measured: let coverage trace it; a traced job cannot be interrupted on CPython 3.11.
         """
         if text is not None:
@@ -197,7 +197,7 @@ class Workers:
         return {name: value for name, value in environ.items() if value is not None}
 
     def close(self) -> None:
-        """End whatever still runs. A measured one may end by itself first: only then it leaves what it covered."""
+        """End all running processes. A measured one may end by itself first: only then it saves its coverage."""
         running = [worker for worker in self._started if worker.runs]
         if MEASURED in os.environ:
             for worker in running:

@@ -109,7 +109,7 @@ def is_alive(pid: int) -> bool:
     return True
 
 
-def test_the_last_line_adds_up_to_what_the_ledger_and_the_server_say(folder, start_demo):
+def test_the_last_line_matches_the_ledger_and_the_server(folder, start_demo):
     process = start_demo("--seconds", "4")
     output, (processed, failed, retried, dead, left, lost) = end_of(process)
 
@@ -203,7 +203,7 @@ def test_ctrl_c_ends_it_in_order_and_leaves_no_process(folder, start_demo):
     wait_for(lambda: not any(map(is_alive, (server_pid, *worker_pids))))
 
 
-def test_a_demo_that_is_killed_takes_its_workers_and_its_server_along(folder, start_demo):
+def test_a_killed_demo_ends_its_workers_and_its_server(folder, start_demo):
     process = start_demo()
     wait_for(lambda: ledger_has(folder, "done"))
     server_pid = int((folder / EMBEDDED_FOLDER / "server.pid").read_text())
@@ -216,7 +216,7 @@ def test_a_demo_that_is_killed_takes_its_workers_and_its_server_along(folder, st
     wait_for(lambda: not any(map(is_alive, (server_pid, *worker_pids))), seconds=30)
 
 
-def test_a_second_demo_in_the_same_folder_runs_what_the_first_one_left(folder, start_demo):
+def test_a_second_demo_in_the_same_folder_runs_the_remaining_jobs(folder, start_demo):
     first = start_demo()
     wait_for(lambda: ledger_has(folder, "failed"))
     interrupt_twice(first)

@@ -1,4 +1,4 @@
-"""The deployment files at work: their command lines are run, and their server is asked what it was told."""
+"""The deployment files in use: their command lines are run, and the configuration of their server is checked."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def may_unshare() -> bool:
     )
 
 
-def test_the_command_of_the_image_as_pid_1_answers_its_health_check_and_ends_at_term(workers, stored, shop):
+def test_the_command_of_the_image_as_pid_1_passes_its_health_check_and_ends_at_term(workers, stored, shop):
     if not may_unshare():
         pytest.skip("needs the right to make a PID namespace: run as root")
     lines = (DEPLOY / "Dockerfile").read_text().splitlines()

@@ -16,7 +16,7 @@ def folder(tmp_path):
 
 
 def shown(folder, *options, **environ):
-    """What the command says; nobody listens at the address of its server."""
+    """The output of the command; no server listens at its address."""
     ended = offsider(folder, "worker", *options, **environ)
     assert ended.returncode == 0, ended.stderr
     return ended.stdout.splitlines()
@@ -40,7 +40,7 @@ def test_a_shard_is_shown_with_its_server_processes_and_queues(folder):
     ]
 
 
-def test_what_the_application_configures_is_part_of_it(folder):
+def test_it_includes_the_configuration_by_the_application(folder):
     with (folder / "shop.py").open("a") as file:
         file.write("def configure(config):\n    config.capsule('exports', concurrency=1, queues=['csv', 'pdf,3'])\n")
     assert shown(folder, "--dry-run", "-q", "a")[-5:] == [
@@ -76,7 +76,7 @@ def test_queues_are_listed_one_a_line(folder):
     assert shown(folder, "--list-queues", "-q", "*") == ["*"]
 
 
-def test_what_is_odd_goes_to_the_other_stream(folder):
+def test_warnings_are_written_to_stderr(folder):
     ended = offsider(folder, "worker", "--list-queues", "--select", "name=report", OFFSIDER_ROUTING_RULES="[]")
     assert (ended.stdout, ended.stderr) == ("low\n", "")
     rules = '[["*", "default"]]'
@@ -85,7 +85,7 @@ def test_what_is_odd_goes_to_the_other_stream(folder):
     assert "serves the queue default with all its jobs, including shop.resize, shop.welcome" in ended.stderr
 
 
-def test_what_would_end_the_start_ends_this_too(folder):
+def test_errors_that_end_a_start_end_the_dry_run(folder):
     ended = offsider(folder, "worker", "--dry-run", "-r", "nowhere")
     assert (ended.returncode, ended.stdout) == (1, "")
     assert ended.stderr.startswith("offsider: cannot load nowhere")

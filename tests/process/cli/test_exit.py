@@ -1,4 +1,4 @@
-"""A process ends in time, whatever still runs in it, and what asked for a last word gets it."""
+"""A process ends in time with anything still running in it, and its exit handlers run."""
 
 from __future__ import annotations
 

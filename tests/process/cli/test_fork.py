@@ -44,7 +44,7 @@ def test_where_nothing_can_be_bound_nothing_happens(monkeypatch):
         (KeyboardInterrupt(), 0, ""),
     ],
 )
-def test_whatever_a_worker_raises_it_never_comes_back_into_the_supervisor(capfd, error, code, said):
+def test_an_error_of_a_worker_never_returns_into_the_supervisor(capfd, error, code, said):
     def work_as(*_):
         raise error
 
@@ -58,7 +58,7 @@ def test_whatever_a_worker_raises_it_never_comes_back_into_the_supervisor(capfd,
         end.close()
 
 
-def test_a_worker_has_its_ends_of_what_it_shares_and_no_others(monkeypatch):
+def test_a_worker_keeps_only_its_own_ends_of_shared_descriptors(monkeypatch):
     monkeypatch.setenv("NOTIFY_SOCKET", "/run/systemd/notify")
     reading, writing = os.pipe()
     channel, signals, let_go = Channel(), SignalQueue(), []

@@ -34,7 +34,7 @@ class Probe:
         self.address = f"127.0.0.1:{self.port}"
 
     def __call__(self, path: str) -> tuple[int, str]:
-        """Status and body; 0 when nobody answers."""
+        """Status and body; 0 without a connection."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=1)  # the default of Kubernetes
         try:
             connection.request("GET", path)
@@ -52,7 +52,7 @@ def probe() -> Probe:
 
 
 @pytest.mark.parametrize("options", [(), ("--no-keeper",)], ids=["with a keeper", "alone"])
-def test_a_worker_is_ready_until_it_is_quiet_and_lives_until_its_end(workers, probe, options):
+def test_a_worker_is_ready_until_quiet_and_live_until_its_end(workers, probe, options):
     worker = workers.start("--health", probe.address, *options)
     wait_for(lambda: probe("/ready") == (200, "ok\n"))
     assert probe("/live") == (200, "ok\n")
@@ -75,7 +75,7 @@ def test_while_the_application_is_loaded_it_lives_and_is_not_ready(workers, prob
     wait_for(lambda: probe("/ready") == (200, "ok\n"))
 
 
-def test_a_job_that_holds_the_interpreter_does_not_hold_up_the_answer(workers, stored, ledger, probe):
+def test_a_job_that_blocks_the_interpreter_does_not_delay_the_response(workers, stored, ledger, probe):
     worker = workers.start("-c", "1", "--health", probe.address, text=HOG)
     wait_for(lambda: probe("/ready") == (200, "ok\n"))
     push(stored, "Hog", 1.5)
@@ -86,7 +86,7 @@ def test_a_job_that_holds_the_interpreter_does_not_hold_up_the_answer(workers, s
     worker.stopped()
 
 
-def test_a_port_that_is_taken_ends_the_start(workers, probe):
+def test_a_port_in_use_ends_the_start(workers, probe):
     first = workers.start("--health", probe.address)
     second = workers.start("--health", probe.address, wait=False)
     assert second.ended() == 1
@@ -95,7 +95,7 @@ def test_a_port_that_is_taken_ends_the_start(workers, probe):
 
 
 def runs_of(text: str, name: str) -> float:
-    """How many runs of a class a scrape tells of."""
+    """The number of runs of a class in a scrape."""
     families = {family.name: family for family in text_string_to_metric_families(text)}
     if "sidekiq_jobs_completion_seconds" not in families:
         return 0.0
@@ -106,7 +106,7 @@ def runs_of(text: str, name: str) -> float:
     )
 
 
-def test_a_scrape_tells_of_all_children_and_never_of_less_when_one_is_replaced(workers, stored, ledger, probe):
+def test_a_scrape_covers_all_children_and_never_decreases_when_one_is_replaced(workers, stored, ledger, probe):
     environ = {"OFFSIDER_REDIS_WIRE_VERSION": "6"}  # beats each 5 s, and counts with them
     supervisor = workers.start("-p", "2", "-c", "1", "--health", probe.address, environ=environ, wait=False)
     supervisor.until_says("now running: ", 30)
@@ -124,7 +124,7 @@ def test_a_scrape_tells_of_all_children_and_never_of_less_when_one_is_replaced(w
     supervisor.stopped()
 
 
-def test_a_worker_without_a_keeper_answers_scrapes_itself(workers, stored, probe):
+def test_a_worker_without_a_keeper_serves_scrapes_itself(workers, stored, probe):
     environ = {"OFFSIDER_REDIS_WIRE_VERSION": "6"}
     worker = workers.start("--no-keeper", "--health", probe.address, environ=environ)
     push(stored, "Short", 1, 0.0)

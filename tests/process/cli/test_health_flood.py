@@ -36,7 +36,7 @@ APP = f"""
 
 
 def silent(port: int) -> None:
-    """Connects and says nothing."""
+    """Connects and sends nothing."""
     with socket.create_connection(("127.0.0.1", port), 5) as connection:
         connection.settimeout(0.5)
         connection.recv(1)
@@ -87,7 +87,7 @@ def probe(port: int) -> float:
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("options", [(), ("--no-keeper",)], ids=["keeper", "no keeper"])
-def test_a_flood_on_the_health_port_starves_nobody(workers, stored, ledger, options):
+def test_a_flood_on_the_health_port_blocks_no_other_request(workers, stored, ledger, options):
     port = free_port()
     fast = {"OFFSIDER_WORKER_LIVENESS_SECONDS": "3"}
     worker = workers.start("-c", "2", "--health", f"127.0.0.1:{port}", *options, text=APP, environ=fast, measured=False)

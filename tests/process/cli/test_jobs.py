@@ -54,7 +54,7 @@ def test_a_manifest_is_written_and_compared(tmp_path):
     assert "jobs.json is out of date" in changed.stderr
 
 
-def test_what_cannot_be_read_or_written_is_a_message(tmp_path):
+def test_a_file_error_is_one_message(tmp_path):
     (tmp_path / "shop.py").write_text(SHOP)
     (tmp_path / "jobs.json").write_bytes(b"\xff{")
     for words, complaint in {

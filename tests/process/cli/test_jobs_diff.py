@@ -87,7 +87,7 @@ def test_stored_jobs_are_counted_and_a_change_that_affects_none_is_clear(release
     ]
 
 
-def test_what_cannot_be_compared_is_a_message(releases):
+def test_incomparable_inputs_are_one_message(releases):
     (releases / "odd.json").write_text('{"jobs": [{"name": "shop.resize", "arguments": 7}]}')
     for words, complaint in {
         (

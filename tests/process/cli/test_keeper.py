@@ -38,7 +38,7 @@ def runs(pid: int) -> bool:
     return False
 
 
-def test_a_job_that_holds_the_interpreter_for_several_lives_runs_once(workers, stored, ledger):
+def test_a_job_that_blocks_the_interpreter_for_several_lifetimes_runs_once(workers, stored, ledger):
     fast = {"OFFSIDER_WORKER_LIVENESS_SECONDS": "1"}
     first = workers.start("-c", "1", text=HOG, environ=fast)
     push(stored, "Hog", 4)
@@ -88,7 +88,7 @@ def test_a_clean_stop_leaves_the_keeper_nothing_to_do(workers, stored, ledger):
     assert "is dead" not in worker.output
 
 
-def test_the_keeper_takes_no_orders_from_a_terminal(workers, stored, ledger):
+def test_the_keeper_ignores_signals_of_a_terminal(workers, stored, ledger):
     worker = workers.start("-t", "20")
     keeper = worker.keeper
     push(stored, "Short", 1, 0.5)
@@ -102,7 +102,7 @@ def test_the_keeper_takes_no_orders_from_a_terminal(workers, stored, ledger):
     wait_for(lambda: not runs(keeper), 10)
 
 
-def test_a_worker_that_loses_its_keeper_says_so_once_and_goes_on(workers, stored, ledger):
+def test_a_worker_that_loses_its_keeper_logs_it_once_and_continues(workers, stored, ledger):
     worker = workers.start(environ={"OFFSIDER_WORKER_LIVENESS_SECONDS": "1"})
     os.kill(worker.keeper, signal.SIGKILL)
     worker.until_says("the keeper is gone")
@@ -116,7 +116,7 @@ def test_a_worker_that_loses_its_keeper_says_so_once_and_goes_on(workers, stored
 
 
 @pytest.mark.parametrize("given", [{"options": ("--no-keeper",)}, {"environ": {"OFFSIDER_WORKER_KEEPER": "false"}}])
-def test_without_a_keeper_the_worker_says_what_that_means(workers, given):
+def test_without_a_keeper_the_worker_logs_the_consequence(workers, given):
     worker = workers.start(*given.get("options", ()), environ=given.get("environ"))
     assert "no keeper: if a job holds the interpreter for 45 s" in worker.output
     assert worker.keeper is None

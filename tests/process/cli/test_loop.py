@@ -42,7 +42,7 @@ def test_without_a_worker_the_demo_ends_and_shows_the_last_lines_of_their_logs(c
     assert str(tmp_path / "demo") in output
 
 
-def test_jobs_are_found_wherever_the_server_stores_them(redis_url, raw_redis, tmp_path):
+def test_jobs_are_found_in_every_place_on_the_server(redis_url, raw_redis, tmp_path):
     def payload(jid: str) -> str:
         return json.dumps({"class": "some_job", "args": [], "jid": jid, "queue": "orders"})
 

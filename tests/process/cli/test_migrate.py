@@ -114,7 +114,7 @@ def test_jobs_that_workers_take_and_a_migration_moves_run_once(settings, workers
     assert not stored.keys("offsider:migrating:*")
 
 
-def test_a_preview_and_a_run_say_what_the_whole_command_should(settings, workers, stored, bulk):
+def test_a_preview_and_a_run_print_the_total_counts(settings, workers, stored, bulk):
     fill(stored)
     before = stored.llen("queue:old")
     assert "640 jobs scanned, 640 to move" in migrated(workers, "--preview")

@@ -19,7 +19,7 @@ def git(folder: Path, *words: str) -> None:
 
 @pytest.fixture
 def repository(tmp_path) -> Path:
-    """Two releases, tagged ``1`` and ``2``; the application lies in a folder of the repository."""
+    """Two releases, tagged ``1`` and ``2``; the application is in a subfolder of the repository."""
     app = tmp_path / "backend"
     app.mkdir()
     git(tmp_path, "init", "-q", "-b", "main")
@@ -43,7 +43,7 @@ def test_two_revisions_are_compared_and_the_checkout_stays_as_it_is(repository):
     assert not (repository.parent / ".git" / "worktrees").exists()
 
 
-def test_a_revision_is_compared_with_what_is_in_the_folder(repository):
+def test_a_revision_is_compared_with_the_working_folder(repository):
     (repository / "shop.py").write_text(SHOP.replace("def welcome", "def hello"))
     ended = offsider(repository, "jobs", "diff", "2")
     assert "UNSAFE  shop.welcome\n        old: (user_id: int)\n        new: none\n" in ended.stdout

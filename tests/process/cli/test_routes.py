@@ -57,12 +57,12 @@ def test_the_queue_of_a_job_is_explained(folder):
         ),
     ],
 )
-def test_what_no_rule_decides_is_explained_too(folder, rules, name, told):
+def test_a_job_without_a_matching_rule_is_explained_too(folder, rules, name, told):
     ended = offsider(folder, "routes", "explain", name, OFFSIDER_ROUTING_RULES=rules)
     assert [line.strip() for line in ended.stdout.splitlines()][: len(told)] == told
 
 
-def test_a_name_that_no_job_has_is_told_with_the_nearest(folder):
+def test_an_unknown_job_is_reported_with_the_nearest_name(folder):
     ended = offsider(folder, "routes", "explain", "shop.resise")
     assert ended.returncode == 1
     assert ended.stderr == "offsider: unknown job 'shop.resise' (did you mean 'shop.resize'?)\n"
@@ -74,7 +74,7 @@ def test_good_rules_pass_the_check(folder):
     assert ended.stdout.startswith("3 rules for 3 jobs: all is well (")
 
 
-def test_rules_of_no_use_and_queues_that_nobody_serves_do_not(folder):
+def test_useless_rules_and_unserved_queues_fail_the_check(folder):
     rules = '[["*", "default"], ["urgency=high", "urgent"]]'
     ended = offsider(folder, "routes", "check", "-q", "urgent", "-q", "low,3", OFFSIDER_ROUTING_RULES=rules)
     assert ended.returncode == 1

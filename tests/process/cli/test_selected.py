@@ -1,4 +1,4 @@
-"""Workers that are told which jobs they are for: they serve the queues where today's rules send these."""
+"""Workers that select jobs serve the queues to which the current rules route them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def refused(folder, *options, **environ):
     return ended.stderr
 
 
-def test_queries_choose_jobs_and_rules_say_where_these_are(folder):
+def test_queries_select_jobs_and_rules_select_their_queues(folder):
     assert queues(folder, "--select", "urgency=high") == ["urgent"]
     assert queues(folder, "--select", "tags=mail", "--select", "name=report") == ["urgent", "default"]
     assert queues(folder, "--select", "urgency=high", "--negate") == ["default"]
@@ -59,13 +59,13 @@ def test_a_shard_selects_on_its_own_server(folder):
     assert queues(folder, "--shard", "bulk", "--select", "*") == ["heavy"]
 
 
-def test_queues_that_are_named_win_over_what_a_shard_selects(folder):
+def test_named_queues_override_the_selection_of_a_shard(folder):
     assert queues(folder, "--shard", "urgent", "-q", "a") == ["a"]
     assert queues(folder, "--shard", "urgent", "-G", "a", "-G", "b") == ["a", "b"]
     assert queues(folder, "--shard", "urgent", OFFSIDER_WORKER_QUEUES="c") == ["c"]
 
 
-def test_a_query_that_leaves_nothing_to_serve_is_told_with_the_reason(folder):
+def test_a_query_without_queues_to_serve_is_refused_with_the_reason(folder):
     assert refused(folder, "--select", "tags=none") == (
         "offsider: --select 'tags=none' selects none of 3 declared jobs, so there is no queue to serve: "
         "'offsider jobs list' shows their characteristics\n"
@@ -82,14 +82,14 @@ def test_a_query_that_leaves_nothing_to_serve_is_told_with_the_reason(folder):
     )
 
 
-def test_an_unknown_shard_is_told_with_those_there_are(folder):
+def test_an_unknown_shard_is_refused_with_the_configured_names(folder):
     assert refused(folder, "--shard", "urgnt") == (
         "offsider: there is no shard 'urgnt' (did you mean 'urgent'?); there are urgent, bulk, catchall\n"
     )
 
 
 @pytest.mark.parametrize("options", [(), ("-p", "1"), ("-p", "1", "--preload")], ids=["alone", "forked", "preloaded"])
-def test_a_worker_runs_what_was_selected_and_warns_of_jobs_that_it_did_not_choose(workers, ledger, stored, options):
+def test_a_worker_runs_selected_jobs_and_warns_about_others(workers, ledger, stored, options):
     app = workers.write(CHOSEN)
     rules = '[["urgency=high", "first"], ["tags=mail", "first"], ["*", "last"]]'
     worker = workers.start("--select", "urgency=high", *options, app=app, environ={"OFFSIDER_ROUTING_RULES": rules})

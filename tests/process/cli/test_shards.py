@@ -1,4 +1,4 @@
-"""``offsider shards``: what each shard serves, and what is wrong with them."""
+"""``offsider shards``: the queues of each shard, and errors in their configuration."""
 
 from __future__ import annotations
 
@@ -107,14 +107,14 @@ def test_queues_without_a_shard_are_errors_here_and_for_routes(folder):
     )
 
 
-def test_what_further_capsules_serve_needs_no_shard(folder):
+def test_queues_of_other_capsules_need_no_shard(folder):
     text = SHARDS.replace('"default,2", ', "") + '[capsules.more]\nqueues = ["default"]\n'
     (folder / "offsider.toml").write_text(text)
     assert offsider(folder, "shards", "check").returncode == 0
 
 
 @pytest.mark.parametrize("word", ["list", "check"])
-def test_without_shards_it_says_how_one_is_made(folder, word):
+def test_without_shards_it_explains_how_to_add_one(folder, word):
     (folder / "offsider.toml").write_text("")
     ended = offsider(folder, "shards", word, "-r", "shop")
     assert (ended.returncode, ended.stdout) == (1, "")

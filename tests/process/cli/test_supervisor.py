@@ -1,4 +1,4 @@
-"""`--processes`: a supervisor that keeps its workers running, and loses no job whatever ends (rules 10, 11, 12, 31)."""
+"""`--processes`: a supervisor keeps its workers running and loses no job at any crash (rules 10, 11, 12, 31)."""
 
 from __future__ import annotations
 
@@ -211,7 +211,7 @@ def test_a_worker_that_is_stopped_from_a_web_page_is_replaced(swarm, stored):
     supervisor.worker.stopped()
 
 
-def test_a_keeper_that_dies_is_restarted_alone_and_knows_everything_again(swarm, stored, ledger):
+def test_a_dead_keeper_is_restarted_alone_and_regains_its_state(swarm, stored, ledger):
     supervisor = swarm("-c", "1", environ={"OFFSIDER_WORKER_LIVENESS_SECONDS": "9"})
     children = supervisor.children()
     first = supervisor.keeper
@@ -219,7 +219,7 @@ def test_a_keeper_that_dies_is_restarted_alone_and_knows_everything_again(swarm,
     second = wait_for(lambda: supervisor.keeper not in {None, first} and supervisor.keeper)
     push(stored, "Receiving")
     doomed = wait_for(lambda: ledger.notes("start"))[0].pid
-    until = time.monotonic() + 2.0  # more than a ninth of a life: every worker has told
+    until = time.monotonic() + 2.0  # more than a ninth of a lifetime: every worker has reported
     wait_for(lambda: time.monotonic() > until)
     os.kill(doomed, signal.SIGKILL)
     wait_for(lambda: ledger.notes("end"), 5)
@@ -258,7 +258,7 @@ def test_orphans_are_reaped_as_those_of_pid_1_are(swarm, stored, ledger):
 # ---------------------------------------------------------------------------------------- stopping
 
 
-def test_a_stop_gives_back_what_is_not_done_and_is_in_time(swarm, stored, ledger):
+def test_a_stop_requeues_unfinished_jobs_in_time(swarm, stored, ledger):
     supervisor = swarm("-c", "1", "-t", "1", measured=False)  # coverage saves its data at their end, for too long
     for _ in range(2):
         push(stored, "Receiving")
@@ -283,7 +283,7 @@ def test_a_stop_while_the_application_is_preloaded_works(swarm, ledger):
     supervisor.worker.stopped(seconds=5)
 
 
-def test_a_worker_that_hangs_past_the_deadline_is_killed_and_its_job_given_back(swarm, stored, ledger):
+def test_a_worker_that_hangs_past_the_deadline_is_killed_and_its_job_requeued(swarm, stored, ledger):
     supervisor = swarm("-c", "1", "-t", "0.5")
     jid = push(stored, "Hog", 30)
     wait_for(lambda: ledger.notes("start"))
@@ -307,7 +307,7 @@ def test_the_workers_end_with_their_supervisor(swarm, stored, ledger):
     assert stored.hkeys("offsider:owners") == []
 
 
-def test_ctrl_c_reaches_everybody_and_ends_in_order(swarm):
+def test_ctrl_c_reaches_all_processes_and_ends_cleanly(swarm):
     supervisor = swarm()
     os.killpg(supervisor.pid, signal.SIGINT)
     assert supervisor.worker.ended() == 0
@@ -346,7 +346,7 @@ def test_quiet_and_dump_are_for_all_workers(swarm, stored, ledger):
 
 
 def asked(port: int, path: str) -> tuple[int, str]:
-    """The status and the text of an answer; 0 when nobody answers."""
+    """The status and the text of a response; 0 without a connection."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
     try:
         connection.request("GET", path)
@@ -358,7 +358,7 @@ def asked(port: int, path: str) -> tuple[int, str]:
         connection.close()
 
 
-def test_one_address_tells_of_all_workers_whoever_is_restarted(swarm):
+def test_one_address_reports_all_workers_through_restarts(swarm):
     port = free_port()
     supervisor = swarm("--health", str(port))
     wait_for(lambda: asked(port, "/ready") == (200, "ok\n"))
@@ -376,7 +376,7 @@ def test_one_address_tells_of_all_workers_whoever_is_restarted(swarm):
     supervisor.worker.stopped()
 
 
-def test_a_supervisor_cannot_answer_itself(swarm):
+def test_the_health_endpoint_of_a_supervisor_needs_the_keeper(swarm):
     supervisor = swarm("--health", str(free_port()), "--no-keeper", wait=False)
     assert supervisor.worker.ended() == 1
     assert "requires the keeper: remove --no-keeper" in supervisor.worker.output
@@ -398,7 +398,7 @@ VERSIONED = """
 
 @pytest.mark.parametrize("options", [(), ("--preload",)], ids=["plain", "preload"])
 def test_usr2_brings_new_code_while_a_long_job_ends_in_the_old_worker(swarm, workers, stored, ledger, options):
-    """`timeout` is far shorter than the job: whoever is replaced has no deadline."""
+    """`timeout` is far shorter than the job: a replaced worker has no deadline."""
     supervisor = swarm("-c", "1", "-t", "0.5", *options, text=VERSIONED.format(version=1))
     old = supervisor.children()
     long = push(stored, "Long", 15)
@@ -424,7 +424,7 @@ def test_usr2_brings_new_code_while_a_long_job_ends_in_the_old_worker(swarm, wor
 
 
 @pytest.mark.parametrize("options", [(), ("--preload",)], ids=["plain", "preload"])
-def test_workers_go_on_when_the_new_code_cannot_be_loaded(swarm, workers, stored, ledger, options):
+def test_workers_keep_running_if_the_new_code_cannot_be_loaded(swarm, workers, stored, ledger, options):
     supervisor = swarm("-c", "1", *options, text=VERSIONED.format(version=1))
     old = set(supervisor.children())
     workers.write("1 / 0")
@@ -450,7 +450,7 @@ def test_a_configuration_that_cannot_be_read_is_noticed_before_a_restart(swarm, 
     supervisor.worker.stopped()
 
 
-def test_usr2_of_a_worker_without_a_supervisor_says_what_it_needs(workers):
+def test_usr2_without_a_supervisor_logs_the_requirement(workers):
     worker = workers.start()
     worker.send("USR2")
     worker.until_says("needs a supervisor (--processes)")
@@ -462,7 +462,7 @@ def test_usr2_of_a_worker_without_a_supervisor_says_what_it_needs(workers):
 HUNGRY = {"OFFSIDER_WORKER_MEMORY_MIN_LIFE_SECONDS": "0"}
 
 
-def test_a_worker_that_holds_too_much_memory_is_replaced_and_says_what_ran(swarm, stored, ledger):
+def test_a_worker_over_its_memory_limit_is_replaced_and_logs_its_jobs(swarm, stored, ledger):
     environ = {**HUNGRY, "OFFSIDER_WORKER_MEMORY_HARD_MB": "150"}
     supervisor = swarm("-c", "1", "-t", "0.5", processes=1, environ=environ)
     jid = push(stored, "Hoard", 200, 60)

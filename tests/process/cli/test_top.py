@@ -38,7 +38,7 @@ def run(*command: str, **environ: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_server_that_the_configuration_does_not_have_is_told():
+def test_an_unconfigured_server_is_refused():
     ended = run("-m", "offsider", "top", "--server", "bulk")
     assert ended.returncode == 1
     assert ended.stderr.startswith("offsider: there is no server 'bulk'")
@@ -62,7 +62,7 @@ def shown(monkeypatch, tmp_path):
     sys.modules.pop("shop_of_top", None)
 
 
-def test_the_extensions_of_the_application_hear_of_what_is_done_there(shown, tmp_path):
+def test_extensions_of_the_application_see_actions_in_top(shown, tmp_path):
     (tmp_path / "shop_of_top.py").write_text(
         "from offsider.ext.unique import Unique\n\ndef configure(config):\n    config.use(Unique())\n"
     )
@@ -72,7 +72,7 @@ def test_the_extensions_of_the_application_hear_of_what_is_done_there(shown, tmp
     assert len(shown) == 1
 
 
-def test_an_application_of_the_file_that_is_elsewhere_is_told(shown, tmp_path):
+def test_a_missing_application_of_the_file_is_reported(shown, tmp_path):
     (tmp_path / "offsider.toml").write_text('[worker]\nrequire = "nowhere_to_be_found"\n')
     result = CliRunner().invoke(main, ["top"])
     assert result.exit_code == 0
@@ -86,7 +86,7 @@ def test_without_textual_it_names_the_extra():
     assert ended.stderr == 'offsider: offsider top needs Textual: pip install "offsider[tui]"\n'
 
 
-def test_a_wrong_configuration_is_told_in_one_line():
+def test_a_wrong_configuration_is_reported_in_one_line():
     ended = run("-m", "offsider", "top", OFFSIDER_REDIS_WIRE_VERSION="5")
     assert ended.returncode == 1
     assert "wire_version" in ended.stderr
@@ -99,7 +99,7 @@ def test_help_needs_no_textual():
     assert "--interval" in ended.stdout
 
 
-def test_in_a_real_terminal_it_shows_what_is_there_and_ends_at_q(embedded_url):
+def test_in_a_real_terminal_it_shows_the_state_and_ends_at_q(embedded_url):
     leader, follower = pty.openpty()
     fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
     command = [sys.executable, "-m", "offsider", "top"]
@@ -119,7 +119,7 @@ def test_in_a_real_terminal_it_shows_what_is_there_and_ends_at_q(embedded_url):
 
 
 def _read(leader: int, seen: bytearray) -> bytearray:
-    """Everything that the terminal has been sent so far."""
+    """Everything sent to the terminal up to now."""
     readable, _, _ = select.select([leader], [], [], 0.05)
     with suppress(OSError):  # the other end is closed
         if readable:

@@ -20,7 +20,7 @@ COMMAND = (sys.executable, "-m", "offsider", "web", "--port", "0")
 
 @pytest.fixture
 def start(embedded_url, tmp_path):
-    """start(*options, **environment): a process and the address that it tells."""
+    """start(*options, **environment): a process and the address it prints."""
     started = []
 
     def run(*options, **environment):
@@ -42,7 +42,7 @@ def start(embedded_url, tmp_path):
 
 
 def refused(*options, **environment):
-    """What it says when it does not start."""
+    """Its output when it does not start."""
     environ = os.environ | {"PYTHONPATH": str(ROOT / "src")} | environment
     ended = subprocess.run((*COMMAND, *options), capture_output=True, text=True, env=environ, check=False, timeout=60)
     assert ended.returncode == 1
@@ -115,7 +115,7 @@ def test_all_servers_of_the_configuration_are_shown(start, embedded_url, tmp_pat
         (("-r", "nowhere"), "cannot load nowhere"),
     ],
 )
-def test_what_cannot_be_is_told_in_words(options, why):
+def test_invalid_options_are_refused_with_the_reason(options, why):
     told = refused(*options)
     assert why in told
     assert "Traceback" not in told

@@ -50,7 +50,7 @@ def test_ctrl_c_twice_requeues_running_jobs_at_once(workers, stored, call):
     assert stored.llen("queue:default") == 1
 
 
-def test_a_stop_that_hangs_in_the_application_ends_in_time_all_the_same(workers):
+def test_a_stop_that_hangs_in_the_application_still_ends_in_time(workers):
     worker = workers.start(
         "-t",
         "0",
@@ -143,7 +143,7 @@ def configure(config):
         (["-r", "plain"], {"REDIS_URL": "http://u:hunter2@h"}, "redis.url expects a URL that begins with redis://"),
     ],
 )
-def test_what_is_wrong_is_one_line_and_exit_code_1(workers, options, environ, message):
+def test_an_error_is_one_line_and_exit_code_1(workers, options, environ, message):
     workers.write(JOB, "plain.py")
     worker = workers.start(*options, app=None, environ=environ, wait=False)
     assert worker.ended() == 1
@@ -184,7 +184,7 @@ def test_a_stop_while_the_application_loads_is_obeyed_at_once(workers):
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux: /proc tells which signals are caught")
-def test_a_running_worker_catches_every_signal_it_knows(workers):
+def test_a_running_worker_catches_every_supported_signal(workers):
     worker = workers.start()
     status = Path(f"/proc/{worker.pid}/status").read_text()
     mask = int(re.search(r"^SigCgt:\s*([0-9a-f]+)", status, re.MULTILINE)[1], 16)
@@ -194,7 +194,7 @@ def test_a_running_worker_catches_every_signal_it_knows(workers):
 
 
 # ------------------------------------------------------------------------------------ surroundings
-def test_systemd_is_told_ready_watchdog_and_stopping(workers):
+def test_systemd_gets_ready_watchdog_and_stopping(workers):
     name = f"\0offsider-test-{os.getpid()}"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
         listener.bind(name)
@@ -223,7 +223,7 @@ def test_the_process_title_shows_tag_and_busy_threads(workers, stored):
     worker.stopped()
 
 
-def test_an_embedded_server_comes_and_goes_with_the_worker(workers):
+def test_an_embedded_server_starts_and_stops_with_the_worker(workers):
     worker = workers.start("--embedded", text=JOB, environ={"REDIS_URL": "redis://127.0.0.1:1/0"})
     worker.until_says("embedded server: ")
     worker.until_says("--embedded uses its own server, not REDIS_URL")
@@ -238,7 +238,7 @@ def test_an_embedded_server_comes_and_goes_with_the_worker(workers):
 
 
 # ----------------------------------------------------------------------------------------- reloading
-def test_a_change_of_the_source_starts_the_worker_anew(workers, stored):
+def test_a_source_change_restarts_the_worker(workers, stored):
     changing = JOB + "WORD = 'first'\nnote('loaded', word=WORD)\n"
     worker = workers.start("--reload", text=changing)
     workers.write(changing.replace("first", "second"))

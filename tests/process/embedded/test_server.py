@@ -46,7 +46,7 @@ def valkey(folder):
         return EmbeddedServer(folder, binary=wheel_binary(), **options)
 
     yield make
-    make().start().stop()  # whatever a test left behind is found, used and ended
+    make().start().stop()  # any server left behind by a test is found, used and ended
 
 
 def program(text: str, folder: Path) -> subprocess.Popen[str]:
@@ -59,7 +59,7 @@ def incremented(server: EmbeddedServer) -> int:
         return client.incr("counter")
 
 
-def test_data_is_there_after_a_stop_and_a_start(valkey):
+def test_data_survives_a_restart(valkey):
     for expected in (1, 2, 3):
         with valkey() as server:
             assert incremented(server) == expected
@@ -96,7 +96,7 @@ def test_a_folder_with_a_very_long_path_works_as_well(folder):
         assert incremented(server) == 1
 
 
-def test_further_configuration_wins(valkey):
+def test_explicit_configuration_overrides_defaults(valkey):
     with valkey(config={"maxmemory": "7mb"}) as server, redis.Redis.from_url(server.url) as client:
         assert client.config_get("maxmemory") == {"maxmemory": str(7 * 1024 * 1024)}
 
@@ -131,7 +131,7 @@ def test_processes_that_start_at_once_share_one_server_and_the_last_one_stops_it
     assert server.pid is None
 
 
-def test_a_server_that_was_killed_is_started_anew_with_its_data(valkey):
+def test_a_killed_server_is_restarted_with_its_data(valkey):
     server = valkey().start()
     incremented(server)
     with redis.Redis.from_url(server.url) as client:
@@ -151,7 +151,7 @@ def test_a_server_that_hangs_is_replaced(valkey, folder, monkeypatch):
         assert server.pid != hanging
 
 
-def test_a_pid_file_that_names_a_foreign_process_harms_nobody(valkey, folder):
+def test_a_pid_file_with_a_foreign_process_does_no_harm(valkey, folder):
     with subprocess.Popen(["sleep", "60"]) as foreign:
         folder.mkdir(parents=True)
         (folder / "server.pid").write_text(str(foreign.pid))

@@ -1,8 +1,8 @@
 """A terminal for the commands of a page: runs them in a folder, with this interpreter's programs.
 
 terminal = Terminal(folder, REDIS_URL=url)
-terminal.run("python manage.py migrate")      answers the output; a failure shows the log of the started processes
-worker = terminal.start("offsider worker")    goes on in the background
+terminal.run("python manage.py migrate")      returns the output; a failure shows the log of the started processes
+worker = terminal.start("offsider worker")    runs in the background
 terminal.close()
 """
 
@@ -19,7 +19,7 @@ from tests.process.workers import MEASURED
 
 
 class Terminal:
-    """Runs commands with bash. The output of background processes goes to the file ``log``."""
+    """Runs commands with bash. The output of background processes is appended to the file ``log``."""
 
     def __init__(self, folder: Path, **environ: str) -> None:
         self.folder = folder

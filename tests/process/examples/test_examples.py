@@ -41,7 +41,7 @@ class Example(Terminal):
 
 
 @pytest.mark.parametrize("name", ["django", "fastapi", "flask"])
-def test_a_job_whose_worker_is_killed_runs_again_and_finishes(name, tmp_path, embedded_url):
+def test_a_job_of_a_killed_worker_runs_again_and_finishes(name, tmp_path, embedded_url):
     example = Example(name, tmp_path / name, embedded_url)
     try:
         example.run("\n".join(line for line in example.setup.splitlines() if not line.startswith("pip ")))

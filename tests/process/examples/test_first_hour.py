@@ -25,13 +25,13 @@ from tests.waiting import wait_for
 
 PAGE = ROOT / "docs" / "internals" / "first-hour.md"
 GLUE = re.compile(r" +# glue$", re.MULTILINE)
-#: At most so many lines of glue.
+#: Maximum lines of glue code.
 MOST = {"an-empty-folder": 0, "django": 10, "fastapi": 6, "flask": 6}
 
 
 @dataclass(frozen=True)
 class Row:
-    """What the table at the top of the page says of a section."""
+    """The row of a section in the table at the top of the page."""
 
     commands: int
     glue: int
@@ -77,7 +77,7 @@ class Hour(Terminal):
                 self.run(block.text.replace("8000", self.port))
 
     def _write(self, block: Snippet) -> None:
-        """Append to what the framework has written, or make a new file."""
+        """Append to the file of the framework, or create a new one."""
         file = self.folder / block.rest.partition("/")[2]
         file.parent.mkdir(exist_ok=True)
         with file.open("a") as text:

@@ -1,6 +1,6 @@
 """A migration that is killed at every point between two requests loses no job and doubles none, on one server and two.
 
-Nothing of the dead is looked at but what it has left in Redis; the next migration goes on from there.
+Only data that a killed migration left in Redis is used; the next migration resumes from it.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ def test_between_two_servers_no_death_loses_or_doubles_a_job(two, when):
     assert on_their_way > 10
 
 
-def test_who_goes_on_may_die_as_well(two):
+def test_the_next_migration_may_be_killed_too(two):
     urls, main, bulk = two
     dice = Random(20)
     before = fill(main, bulk)
@@ -176,13 +176,13 @@ def push_unique(config: Config, *, where: dict[str, object] | None = None) -> li
 
 
 def reap(config: Config) -> None:
-    """What workers of all servers do meanwhile, for locks of any age."""
+    """The lock maintenance of workers of all servers during a migration, for locks of any age."""
     for server in config.servers:
         Locks(Installation.of(config, server)).reap()
 
 
 @pytest.mark.parametrize("when", DEATHS)
-def test_between_two_servers_no_death_takes_a_lock_from_its_job(two, when):
+def test_between_two_servers_no_kill_separates_a_lock_from_its_job(two, when):
     urls, main, bulk = two
     deaths = 0
     with mortal(*urls, UNIQUE) as kill:

@@ -1,8 +1,8 @@
-"""Every number of the pages, `offsider stats` and `offsider top` is compared with what the jobs themselves noted.
+"""Every number of the pages, `offsider stats` and `offsider top` is compared with the jobs' own records.
 
 A known workload runs: up to 2,000 short jobs a second of which 5 % fail, three long jobs, a paused queue, and three
 workers, one of which dies with its host. While it runs, numbers that move are compared with the ledger of the seconds
-that they stand for; afterwards every number has to be exact.
+they cover; afterwards every number has to be exact.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tests.process.web_process import WebProcess
 from tests.waiting import wait_for
 
 PER_SECOND = 2_000
-#: A machine that runs fewer than `PER_SECOND` gets no more jobs while so many wait.
+#: A machine that runs fewer than `PER_SECOND` gets no more jobs while this many wait.
 MOST_WAITING = 1_000
 LOOKS = 3
 #: Longer than all phases of the test.
@@ -45,7 +45,7 @@ WINDOW_SECONDS = 5.0
 AGE_SECONDS = 2.5
 #: On a machine that starves a worker its last report counts for longer, see `RATE_SECONDS`.
 STARVED_SECONDS = RATE_SECONDS + 1
-#: A worker that finished nothing between two reports begins its window anew, see `Rates.note`.
+#: A worker that finished nothing between two reports restarts its window, see `Rates.note`.
 PAUSE_SECONDS = 0.8
 FAST = {"OFFSIDER_WORKER_LIVENESS_SECONDS": "6"}
 APP = """
@@ -68,7 +68,7 @@ APP = """
 
 
 class Workload(threading.Thread):
-    """Pushes at an even pace until it is told to end; waits for workers that do not keep up."""
+    """Pushes at an even pace until stopped; waits for workers that do not keep up."""
 
     def __init__(self, client: Client, stored: redis.Redis) -> None:
         super().__init__(name="workload")

@@ -81,7 +81,7 @@ def test_every_run_is_counted_from_the_first_to_the_last(workers, ledger, agent,
     push(JOBS)
     push(10, fail=True)
     wait_for(lambda: len(ledger.notes("ran")) == 2 * JOBS + 10, 60)
-    worker.stopped(60)  # at once: what is buffered has to be sent now
+    worker.stopped(60)  # immediately: buffered metrics have to be sent now
     counts = agent.read()
     assert counts.pop("jobs.count") == 2 * JOBS + 10
     assert counts.pop("jobs.failure") == 10

@@ -1,4 +1,4 @@
-"""The recipe of docs/logging.md for structlog, as it is printed there, in a real worker."""
+"""The structlog recipe of docs/logging.md, exactly as printed, in a real worker."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def speaking():
 """
 
 
-def test_lines_of_jobs_and_of_the_worker_go_through_one_chain(workers, stored):
+def test_lines_of_jobs_and_of_the_worker_use_one_chain(workers, stored):
     (recipe,) = [
         snippet.text
         for snippet in snippets((ROOT / "docs" / "logging.md").read_text())

@@ -83,7 +83,7 @@ def client(url, exporter):
 
 
 def ran(workers, stored, number, text, *options):
-    """Run what waits with a worker of this application, until so many jobs are done and it has stopped."""
+    """Run waiting jobs with a worker of this application until this many are done, then stop it."""
     worker = workers.start(*options, text=text)
     wait_for(lambda: stored.llen("queue:default") == 0)
     worker.until_says("done", times=number)
@@ -96,7 +96,7 @@ def application(text, **names):
 
 
 @pytest.mark.parametrize("relation", ["link", "child"])
-def test_a_run_in_another_process_knows_its_push(workers, client, exporter, stored, *, tmp_path, relation):
+def test_a_run_in_another_process_is_linked_to_its_push(workers, client, exporter, stored, *, tmp_path, relation):
     client.push({"class": "Plain", "args": [False]})
     client.push({"class": "Async", "args": []})
     assert decode(stored.lindex("queue:default", 0))["traceparent"]

@@ -80,7 +80,7 @@ def test_fixtures_for_tests_without_redis(project):
     run(project, PASSING).assert_outcomes(passed=4)
 
 
-def test_a_failure_shows_the_line_of_the_test_and_what_is_enqueued(project):
+def test_a_failure_shows_the_line_of_the_test_and_the_enqueued_jobs(project):
     result = run(project, FAILING)
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(

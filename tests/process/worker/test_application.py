@@ -83,12 +83,12 @@ def test_the_extension_of_the_documentation_boots(workers, stored, ledger):
     page = snippets((ROOT / "docs" / "extending.md").read_text())
     module = next(snippet for snippet in page if snippet.word == "file")
     worker = workers.start(text=module.text)
-    info = wait_for(lambda: stored.hget(worker.identity, "info"))  # comes with the first heartbeat
+    info = wait_for(lambda: stored.hget(worker.identity, "info"))  # written by the first heartbeat
     assert json.loads(info)["deadlines"] == {"version": 1}
     worker.stopped()
 
 
-def test_what_is_given_to_configure_client_is_not_called_in_a_worker(workers):
+def test_configure_client_callbacks_are_not_called_in_a_worker(workers):
     worker = workers.start(
         text="""
         from offsider import configure_client
@@ -182,7 +182,7 @@ def test_an_empty_folder_is_no_application(workers, tmp_path):
     assert "no Python module" in worker.output
 
 
-def test_without_an_application_the_worker_says_what_is_missing(workers):
+def test_without_an_application_the_worker_names_the_missing_option(workers):
     worker = workers.start(app=None, wait=False)
     assert worker.ended() == 1
     assert "-r MODULE" in worker.output

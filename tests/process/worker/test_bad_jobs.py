@@ -1,4 +1,4 @@
-"""Bytes that are no job, jobs that nobody declares, arguments that do not fit: told, kept, and stuck nowhere."""
+"""Invalid bytes, undeclared jobs, arguments that do not fit: reported, kept, and never stuck."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ ODD: dict[str, object] = {
 }
 
 
-def test_what_is_no_job_goes_to_the_dead_set_in_a_wrapper_and_the_worker_lives(workers, stored, ledger):
+def test_an_invalid_job_is_wrapped_into_the_dead_set_and_the_worker_survives(workers, stored, ledger):
     push_raw(stored, *NO_JOB.values())
     fine = push(stored, "Short", 1)
     worker = workers.start("-c", "3")
@@ -75,7 +75,7 @@ def test_jobs_with_values_that_only_ruby_accepts_run_or_are_retried_and_none_is_
     assert "'kwargs' is an array, which is not usable and is ignored" in worker.output
 
 
-def test_the_same_bytes_in_the_sets_block_nobody_behind_them(workers, stored, ledger):
+def test_invalid_bytes_in_the_sets_do_not_block_later_jobs(workers, stored, ledger):
     fine = b'{"class":"Short","args":[1],"jid":"fine","queue":"default"}'
     for name in ("schedule", "retry"):
         stored.zadd(name, dict.fromkeys(NO_JOB.values(), 1.0))
@@ -86,7 +86,7 @@ def test_the_same_bytes_in_the_sets_block_nobody_behind_them(workers, stored, le
     assert set(NO_JOB.values()) <= {unwrap(dead) for dead in stored.zrange("dead", 0, -1)}
 
 
-def test_a_job_without_a_jid_runs_and_is_given_one_when_it_fails(workers, stored, ledger):
+def test_a_job_without_a_jid_runs_and_gets_one_when_it_fails(workers, stored, ledger):
     push_raw(stored, b'{"class":"Short","args":[1]}', b'{"class":"Failing","args":[]}')
     workers.start()
     wait_for(lambda: ledger.notes("end"))
@@ -105,7 +105,7 @@ def test_a_job_of_an_unregistered_class_is_stranded_and_logged(workers, stored):
     assert private(stored) == []
 
 
-def test_where_no_job_shall_wait_such_a_class_is_retried_and_says_so(workers, stored):
+def test_without_stranding_an_unknown_class_is_retried_with_an_error(workers, stored):
     push(stored, "Nobody::Knows")
     worker = workers.start(environ={"OFFSIDER_WORKER_STRANDED_DAYS": "0"})
     (retry,) = wait_for(lambda: sorted_set(stored, "retry"))
@@ -117,7 +117,7 @@ def test_where_no_job_shall_wait_such_a_class_is_retried_and_says_so(workers, st
 
 
 @pytest.mark.parametrize("retry", [False, 0])
-def test_there_it_is_dead_at_once_when_it_has_no_retries(workers, stored, retry):
+def test_without_stranding_an_unknown_class_without_retries_is_dead_at_once(workers, stored, retry):
     push(stored, "Nobody::Knows", retry=retry)
     workers.start(environ={"OFFSIDER_WORKER_STRANDED_DAYS": "0"})
     (dead,) = wait_for(lambda: sorted_set(stored, "dead"))
@@ -146,7 +146,7 @@ def test_big_numbers_survive_a_run_and_a_retry(workers, stored, ledger):
     assert retry["big"] == 2**70
 
 
-def test_a_queue_that_is_no_list_keeps_nobody_from_running(workers, stored, ledger):
+def test_a_queue_of_the_wrong_type_does_not_block_other_queues(workers, stored, ledger):
     stored.set("queue:odd", "a string")
     worker = workers.start("-q", "odd", "-q", "default")
     jid = push(stored, "Short", 1)

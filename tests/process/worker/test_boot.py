@@ -114,7 +114,7 @@ def test_a_server_that_is_no_redis(workers):
         refused(workers.start(wait=False))
 
 
-def test_a_full_server_is_warned_about_and_its_jobs_run_all_the_same(workers, make_server, ledger):
+def test_a_full_server_logs_a_warning_and_its_jobs_still_run(workers, make_server, ledger):
     server = make_server(kind="redis7")
     workers.url = server.url
     with redis.Redis.from_url(server.url) as client:

@@ -1,4 +1,4 @@
-"""Workers and clients on a Cluster: what was pushed runs, while the slot migrates and its primary is killed."""
+"""Workers and clients on a Cluster: pushed jobs run while the slot migrates and its primary is killed."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ APP = """
 
 
 class Pushing:
-    """A thread that pushes jobs, and notes what was stored and how long a push took."""
+    """A thread that pushes jobs, and records the stored ones and the duration of each push."""
 
     def __init__(self, config, **options):
         self.stored, self.failed, self.longest = [], 0, 0.0

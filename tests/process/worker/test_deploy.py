@@ -113,7 +113,7 @@ def test_jobs_of_the_new_release_wait_for_a_new_worker_and_none_is_lost_or_retri
     old.stopped()
 
 
-def test_jobs_of_the_old_release_go_on_to_the_old_worker_while_there_is_one(workers, stored, ledger, client):
+def test_jobs_of_the_old_release_run_on_the_old_worker_while_it_exists(workers, stored, ledger, client):
     workers.start("-c", "2", app=workers.write(OLD, "old.py"))
     workers.start("-c", "2", app=workers.write(NEW, "new.py"))
     old_release().via(client).enqueue_many([(f"{number}.png",) for number in range(JOBS)])

@@ -89,7 +89,7 @@ def test_a_worker_that_became_a_new_worker_runs_the_jobs_of_the_old_one(workers,
 
 
 @pytest.mark.parametrize("words", [("sleep", "60"), ()], ids=["sleep", "itself"])
-def test_a_supervisor_ends_what_a_worker_has_become_and_starts_a_worker(workers, stored, ledger, words):
+def test_a_supervisor_ends_a_worker_that_ran_exec_and_starts_another(workers, stored, ledger, words):
     supervisor = workers.start("--processes", "1", "-c", "2", text=APP)
     first = int(RUNNING.findall(supervisor.output)[0][1])
     keeper = keeper_of(supervisor.pid)

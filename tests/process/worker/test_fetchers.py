@@ -8,7 +8,7 @@ from tests.process.stored import private, push, sorted_set, waiting
 from tests.waiting import wait_for
 
 
-def test_the_basic_fetcher_runs_fails_and_gives_back_jobs(workers, stored, ledger):
+def test_the_basic_fetcher_runs_fails_and_requeues_jobs(workers, stored, ledger):
     fine, failing, long = push(stored, "Short", 1), push(stored, "Failing"), push(stored, "Long", 60)
     worker = workers.start("-c", "3", "-t", "1", environ={"OFFSIDER_WORKER_FETCHER": "basic"})
     wait_for(lambda: ledger.notes("end", jid=fine) and ledger.notes("start", jid=long))
@@ -141,7 +141,7 @@ BURST = """
 
 
 def test_a_long_job_at_the_end_of_a_burst_does_not_leave_the_idle_threads_asleep(workers, stored):
-    """One thread runs a burst of short jobs alone; when its last one is long, somebody else has to look for jobs."""
+    """One thread runs a burst of short jobs alone; if its last one is long, another thread has to fetch jobs."""
     burst = [f'{{"class":"Nothing","args":[{number}],"jid":"{number:024x}"}}' for number in range(10_000)]
     stored.lpush("queue:default", *burst, '{"class":"Lingering","args":[],"jid":"a"}')
     workers.start("-c", "5", "-t", "0", text=BURST, measured=False)

@@ -274,7 +274,7 @@ def test_a_child_may_push_jobs(workers, stored, ledger):
     worker.stopped()
 
 
-def test_a_child_that_outlives_its_killed_worker_lets_no_job_go_to_the_dead(workers, stored, ledger):
+def test_a_child_that_outlives_its_killed_worker_receives_no_job(workers, stored, ledger):
     """The server would serve the pops that wait on the worker's connections, while a child kept those open."""
     worker = workers.start("-c", "4", text=APP, measured=False)
     jid = push(stored, "Outlived")

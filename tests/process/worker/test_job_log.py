@@ -30,7 +30,7 @@ APP = """
 """
 PREFIX = {
     "plain": r"INFO  \d{4}-\d\d-\d\dT[\d:.]+Z pid=\d+ tid=\w+ ",
-    "pretty": r"INFO  \d{4}-\d\d-\d\dT[\d:.]+Z pid=\d+ tid=\w+ ",  # no terminal here, hence no colours
+    "pretty": r"INFO  \d{4}-\d\d-\d\dT[\d:.]+Z pid=\d+ tid=\w+ ",  # no terminal here, so no colors
     "without_timestamp": r"INFO  pid=\d+ tid=\w+ ",
 }
 
@@ -39,7 +39,7 @@ def run(workers, stored, *jids_wanted, **environ):
     worker = workers.start("-c", "1", text=APP, wait=False, environ=environ)
     wait_for(lambda: stored.hlen("offsider:owners") == 1)
 
-    def all_ran() -> bool:  # looked at in this order: a job that is given back goes from the list to its queue
+    def all_ran() -> bool:  # read in this order: a requeued job moves from the list to its queue
         return not list(stored.scan_iter("offsider:working:*")) and stored.llen("queue:default") == 0
 
     wait_for(lambda: stored.llen("queue:default") == 0)
@@ -63,7 +63,7 @@ def test_each_job_has_a_line_at_its_start_and_its_end(workers, stored, style):
     assert "the details" not in said
 
 
-def test_json_lines_hold_the_same_as_fields(workers, stored):
+def test_json_lines_have_the_same_data_as_fields(workers, stored):
     fine, broken = push(stored, "Talks", False, tags=["a"]), push(stored, "Talks", True)
     said = run(workers, stored, OFFSIDER_LOG_FORMAT="json")
     lines = [json.loads(line) for line in said.splitlines()]
@@ -122,7 +122,7 @@ def test_names_and_messages_of_any_kind_pass_through_the_log(workers, stored, le
     assert f"{shown} \\ud800" in said
 
 
-def test_a_killed_worker_has_lost_no_line_older_than_a_moment(workers, stored):
+def test_a_killed_worker_loses_only_the_most_recent_lines(workers, stored):
     app = """
         import os, signal, time
         from offsider import job
@@ -166,7 +166,7 @@ def test_the_child_of_a_job_writes_its_own_lines_only(workers, stored):
         assert sorted(lines) == ["done", "start", "the child's"]
 
 
-def test_warnings_of_a_job_stand_between_its_lines(workers, stored):
+def test_warnings_of_a_job_are_between_its_lines(workers, stored):
     app = """
         import logging
         from offsider import job
@@ -210,7 +210,7 @@ CHAIN = """
 """
 
 
-def test_structured_lines_tell_what_set_a_job_off_from_one_job_to_the_next(workers, stored):
+def test_structured_lines_carry_the_origin_from_job_to_job(workers, stored):
     stamped = {"meta.user": "ann", "meta.caller_id": "OrdersController#create", "correlation_id": "c1"}  # as Ruby does
     jid = push(stored, "Parent", "hidden", **stamped, created_at=1_795_216_780_652, enqueued_at=1_795_216_780.652)
     worker = workers.start("-c", "2", text=CHAIN, wait=False, environ={"OFFSIDER_LOG_FORMAT": "structured"})

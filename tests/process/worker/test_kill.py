@@ -32,7 +32,7 @@ def test_the_jobs_of_a_killed_worker_run_again_in_another(workers, stored, ledge
     assert private(stored) == waiting(stored) == sorted_set(stored, "retry") == []
 
 
-def test_a_job_that_was_interrupted_twice_says_so(workers, stored, ledger):
+def test_a_job_interrupted_twice_records_both(workers, stored, ledger):
     """Nobody else is alive at the time of the death: the next worker finds the job."""
     push(stored, "Blocking")
     app = """
@@ -90,7 +90,7 @@ def test_with_default_settings_the_jobs_of_a_killed_worker_run_again_within_90_s
 
 
 def test_a_pruned_process_entry_does_not_hide_the_jobs_of_the_dead(workers, stored, ledger):
-    """Any Ruby process prunes `processes` of what has no heartbeat."""
+    """Any Ruby process prunes entries of `processes` without a heartbeat."""
     push(stored, "Receiving")
     doomed = workers.start("-c", "1", environ=FAST)
     wait_for(lambda: ledger.notes("start"))
@@ -145,7 +145,7 @@ def test_equal_payloads_in_flight_at_once_both_run_and_both_are_acknowledged(wor
     assert private(stored) == waiting(stored) == []
 
 
-def test_equal_payloads_come_back_twice_after_a_kill(workers, stored, ledger):
+def test_equal_payloads_are_both_requeued_after_a_kill(workers, stored, ledger):
     twin = b'{"class":"Receiving","args":[],"jid":"0123456789abcdef01234567","queue":"default","retry":true}'
     push_raw(stored, twin, twin)
     doomed = workers.start("-c", "2", environ=FAST)
@@ -171,7 +171,7 @@ def test_a_worker_that_is_only_stopped_for_a_moment_keeps_its_jobs(workers, stor
     assert "lost ownership" not in pausing.output
 
 
-def test_a_woken_worker_that_is_told_to_stop_gives_back_nothing_that_is_not_its_own(workers, stored, ledger):
+def test_a_woken_worker_that_stops_requeues_only_its_own_jobs(workers, stored, ledger):
     push(stored, "Receiving")
     frozen = workers.start("-c", "1", "-t", "0", environ=FAST)
     wait_for(lambda: ledger.notes("start"))
@@ -186,7 +186,7 @@ def test_a_woken_worker_that_is_told_to_stop_gives_back_nothing_that_is_not_its_
     assert waiting(stored) == private(stored) == sorted_set(stored, "retry") == []
 
 
-def test_scheduled_jobs_go_on_when_the_process_that_moves_them_is_killed(workers, stored, ledger):
+def test_scheduled_jobs_keep_moving_when_their_scheduler_is_killed(workers, stored, ledger):
     both = [workers.start("-c", "1"), workers.start("-c", "1")]
     lease = wait_for(lambda: stored.get("offsider:schedule"))
     killed, survivor = sorted(both, key=lambda worker: f":{worker.pid}:".encode() not in lease)

@@ -1,4 +1,4 @@
-"""Events of a worker's life, handlers that break, and what is put around each job."""
+"""Lifecycle events of a worker, handlers that fail, and the layers around each job."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EVENTS = """
 """
 
 
-def test_lifecycle_events_come_in_order(workers, stored, ledger):
+def test_lifecycle_events_are_emitted_in_order(workers, stored, ledger):
     jid = push(stored, "Short", 1)
     worker = workers.start(text=EVENTS)
     wait_for(lambda: "beat" in ledger.events() and ledger.notes("finished", jid=jid))

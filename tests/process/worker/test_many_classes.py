@@ -1,4 +1,4 @@
-"""Thousands of distinct classes: the worker goes on, and what it remembers of them is bounded."""
+"""Thousands of distinct classes: the worker keeps running, and its memory of them is bounded."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def push_kinds(stored, name: str, first: int, count: int, **fields) -> None:
 
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("fields", [{}, {"soft_timeout": "never", "tags": 7}], ids=["plain", "with odd values"])
-def test_classes_that_nobody_declares_leave_nothing_behind_in_the_worker(workers, stored, ledger, fields):
+def test_undeclared_classes_leave_no_state_in_the_worker(workers, stored, ledger, fields):
     worker = workers.start("-c", "4", text=APP, environ={"OFFSIDER_WORKER_STRANDED_DAYS": "0"}, measured=False)
     sizes = []
     for part in range(4):

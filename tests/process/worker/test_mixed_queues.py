@@ -30,7 +30,7 @@ def ruby(stored) -> str:
 
 
 def everywhere(stored) -> set[str]:
-    """The jids of all jobs, wherever they are."""
+    """The jids of all jobs in any place."""
     sets = [found["jid"] for name in ("schedule", "retry", "dead") for found in sorted_set(stored, name)]
     return {*sets, *(found["jid"] for found in waiting(stored)), *(json.loads(raw)["jid"] for raw in private(stored))}
 
@@ -45,7 +45,7 @@ def test_jobs_of_ruby_survive_kills_of_the_worker_that_hands_them_back(workers, 
         stored.delete(*handed_on)
         time.sleep(0.3)
         worker.kill()
-        wait_for(lambda: theirs == everywhere(stored))  # its keeper moves them meanwhile
+        wait_for(lambda: theirs == everywhere(stored))  # its keeper moves them in between
     workers.start("-c", "3", app=app)
     raws: list[dict[str, object]] = []
     deadline = time.monotonic() + 90
@@ -58,7 +58,7 @@ def test_jobs_of_ruby_survive_kills_of_the_worker_that_hands_them_back(workers, 
     assert (stored.zcard("retry"), stored.zcard("dead")) == (0, 0)
 
 
-def test_jobs_that_ruby_leaves_are_handed_back_five_times_and_hold_up_no_others(workers, stored, ledger, ruby):
+def test_jobs_that_ruby_leaves_are_handed_back_five_times_and_block_no_others(workers, stored, ledger, ruby):
     theirs = {push(stored, "Ruby::Job", number, retry=False) for number in range(30)}
     worker = workers.start("-c", "2", app=workers.write(APP))
     for _ in range(50):

@@ -1,4 +1,4 @@
-"""The server goes away in the middle: workers wait, report it once, and go on without losing a job."""
+"""The server fails under load: workers wait, report it once, and resume without losing a job."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Restarting:
             return False
 
 
-def test_a_killed_server_loses_nothing_and_workers_go_on_within_seconds(workers, restarting, ledger):
+def test_a_killed_server_loses_nothing_and_workers_resume_within_seconds(workers, restarting, ledger):
     jids: set[str] = set()
     fleet = [workers.start("-c", "3") for _ in range(2)]
 
@@ -93,7 +93,7 @@ def test_a_killed_server_loses_nothing_and_workers_go_on_within_seconds(workers,
     assert sum(ledger.counts("end").values()) - len(jids) <= 2 * 2 * 3
 
 
-def test_a_job_that_ends_while_the_server_is_away_is_settled_when_it_is_back(workers, restarting, ledger):
+def test_a_job_that_ends_during_an_outage_is_settled_afterwards(workers, restarting, ledger):
     jid = push(restarting.client, "Short", 1, 1.0)
     worker = workers.start("-c", "1")
     wait_for(lambda: ledger.notes("start", jid=jid))
@@ -108,7 +108,7 @@ def test_a_job_that_ends_while_the_server_is_away_is_settled_when_it_is_back(wor
     assert waiting(restarting.client) == []
 
 
-def test_a_stop_without_a_server_is_in_time_and_the_job_comes_back_later(workers, restarting, ledger):
+def test_a_stop_during_an_outage_is_in_time_and_the_job_is_requeued_later(workers, restarting, ledger):
     environ = {"OFFSIDER_WORKER_LIVENESS_SECONDS": "3"}
     jid = push(restarting.client, "Long", 60)
     # Not measured: coverage may crash when it saves its data while threads are still there.
@@ -137,8 +137,8 @@ def test_lost_scripts_and_connections_are_restored(workers, stored, ledger):
     assert len(ledger.notes("start", jid=jid)) == 1
 
 
-def test_while_the_server_hangs_nobody_is_declared_dead(workers, make_server, ledger):
-    """Its clock goes on while beats cannot be written: all of them look dead when it wakes (rule 7)."""
+def test_while_the_server_hangs_no_owner_is_declared_dead(workers, make_server, ledger):
+    """Its clock advances while heartbeats cannot be written: all owners look dead when it wakes (rule 7)."""
     server = make_server(kind="valkey")
     workers.url = server.url
     environ = {"OFFSIDER_WORKER_LIVENESS_SECONDS": "3"}

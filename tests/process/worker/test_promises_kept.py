@@ -42,7 +42,7 @@ queues = ["default"]
 HOUR_AGO = 3600
 
 
-def test_what_was_promised_is_counted_where_it_ran_and_shown_on_the_page(workers, stored, url, tmp_path):
+def test_targets_are_counted_by_the_worker_and_shown_on_the_page(workers, stored, url, tmp_path):
     workers.write(SETTINGS, "offsider.toml")
     now = float(stored.time()[0])
     for number, (name, waited) in enumerate(
@@ -76,4 +76,4 @@ def test_what_was_promised_is_counted_where_it_ran_and_shown_on_the_page(workers
     assert [(row["name"], row["total"]) for row in page["categories"]] == [("mail", 45)]
     (shard,) = page["shards"]
     assert shard["name"] == "urgent"
-    assert 0 < shard["used"]["1h"] < 1  # three runs of 0.6 s, of what four threads had
+    assert 0 < shard["used"]["1h"] < 1  # three runs of 0.6 s, out of the time of four threads

@@ -53,7 +53,7 @@ def test_strict_queues_are_emptied_in_their_order(workers, stored, ledger):
     assert ledger.words("ran") == ["high"] * 5 + ["middle"] * 5 + ["low"] * 5
 
 
-def test_weights_say_how_often_a_queue_comes_first(workers, stored, ledger):
+def test_weights_decide_how_often_a_queue_is_first(workers, stored, ledger):
     """The order is drawn for each claim, and a claim of short jobs takes some ten."""
     for queue in ("often", "seldom"):
         with stored.pipeline() as pipeline:

@@ -43,7 +43,7 @@ def test_a_job_fails_after_its_limit_and_dies_when_its_retries_are_used_up(worke
     assert len(ledger.words("start")) == 7
 
 
-def test_a_job_that_comes_to_its_end_within_the_limit_is_done(workers, stored, ledger):
+def test_a_job_that_ends_within_the_limit_is_done(workers, stored, ledger):
     push(stored, "Arrives")
     workers.start(text=JOBS)
     wait_for(lambda: ledger.notes("end"))

@@ -1,4 +1,4 @@
-"""Servers of managed offerings lack commands: workers use others, and run jobs all the same."""
+"""Servers of managed offerings lack commands: workers use others, and still run jobs."""
 
 from __future__ import annotations
 

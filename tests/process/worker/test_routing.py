@@ -22,7 +22,7 @@ SHOP = """
 """
 
 
-def test_a_job_of_a_worker_pushes_by_its_rules_and_who_has_others_is_found(workers, stored, ledger, url):
+def test_jobs_push_by_the_rules_of_their_worker_and_different_rules_are_found(workers, stored, ledger, url):
     workers.write(
         '[routing]\nrules = [["urgency=high", "urgent"]]\n[worker]\nqueues = ["default", "urgent"]\n', "offsider.toml"
     )

@@ -1,4 +1,4 @@
-"""A worker at work: counts, coroutines side by side, output that nobody reads, a stop in every moment."""
+"""A running worker: counts, concurrent coroutines, unread output, a stop at any time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.process.workers import MODULE
 from tests.waiting import wait_for
 
 
-def test_what_ran_and_failed_is_counted_also_when_the_worker_stops_before_a_beat(workers, stored, ledger):
+def test_runs_and_failures_are_counted_even_if_the_worker_stops_before_a_heartbeat(workers, stored, ledger):
     for number in range(30):
         push(stored, "Short", number)
     for _ in range(5):

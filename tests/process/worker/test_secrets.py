@@ -184,7 +184,7 @@ def start(workers, style, sentry, *options):
 
 
 def written(workers):
-    """Everything that left a worker but for what went to Redis and to the application's own handlers."""
+    """Everything that left a worker except data sent to Redis and to the application's own handlers."""
     return {
         path.name: path.read_text() for path in workers.folder.iterdir() if path.suffix == ".log" or not path.suffix
     }
@@ -231,7 +231,7 @@ def test_no_argument_reaches_a_log_or_an_integration(workers, stored, ledger, st
 
 
 @pytest.mark.parametrize("style", ["plain", "json", "structured"])
-def test_arguments_are_told_where_the_log_may_tell_them(workers, stored, style):
+def test_arguments_are_logged_only_if_enabled(workers, stored, style):
     push(stored, "Death", BY_POSITION, kwargs={"token": BY_NAME})
     text = APPLICATION.replace("SENTRY", "{'send_default_pii': True}").replace("HOOK", "config.log.arguments = True")
     worker = workers.start(text=text, environ={"OFFSIDER_LOG_FORMAT": style})

@@ -102,7 +102,7 @@ def fleet(workers, url, bulk, server_of):
     app = workers.write(APP)
 
     def start(shard, *options):
-        # The file says where the servers are.
+        # The file has the addresses of the servers.
         return workers.start("--shard", shard, *options, app=app, environ={"WHO": shard, "REDIS_URL": None})
 
     return start
@@ -131,7 +131,7 @@ def test_every_job_runs_on_the_shard_that_the_rules_send_it_to(fleet, workers, l
         worker.stopped()
 
 
-def test_its_processes_tell_which_shard_they_serve(fleet, workers):
+def test_its_processes_report_their_shard(fleet, workers):
     fleet("bulk")
     fleet("catchall", "-c", "1", "-q", "default,2", "-q", "more")
     config = Config.load(workers.folder / "offsider.toml", environ={})
@@ -147,7 +147,7 @@ def test_its_processes_tell_which_shard_they_serve(fleet, workers):
     Installation.of(config).close()
 
 
-def test_a_health_endpoint_tells_the_shard(fleet):
+def test_a_health_endpoint_reports_the_shard(fleet):
     port = free_port()
     fleet("fast", "--health", str(port))
     request = urllib.request.Request(f"http://127.0.0.1:{port}/live", headers={"accept": "application/json"})

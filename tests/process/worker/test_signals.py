@@ -11,7 +11,7 @@ import pytest
 from tests.process.stored import push, waiting
 from tests.waiting import wait_for
 
-# The first beat comes with the start, the second after ten seconds.
+# The first heartbeat is sent at the start, the second after ten seconds.
 BEAT_SECONDS = 20
 
 
@@ -21,7 +21,7 @@ def leave_signal(stored, identity: str, name: str) -> None:
     stored.expire(f"{identity}-signals", 60)
 
 
-def test_a_quiet_worker_finishes_its_job_takes_no_more_and_stays(workers, stored, ledger):
+def test_a_quiet_worker_finishes_its_job_fetches_no_more_and_stays(workers, stored, ledger):
     running = push(stored, "Short", 1, 1.0)
     worker = workers.start("-c", "1")
     wait_for(lambda: ledger.notes("start", jid=running))

@@ -1,4 +1,4 @@
-"""TERM and INT: running jobs get their time, what is left goes back, and the process is gone in time."""
+"""TERM and INT: running jobs get their time, unfinished ones are requeued, and the process exits in time."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_stop_lets_a_running_job_finish_and_ends_with_code_0(workers, stored, 
     assert worker.output.rstrip().endswith("stopped: 1 job finished, 0 requeued, 0 failed")
 
 
-def test_the_last_line_of_a_stop_counts_what_became_of_the_jobs(workers, stored, ledger):
+def test_the_last_line_of_a_stop_counts_the_outcomes_of_the_jobs(workers, stored, ledger):
     finishing = push(stored, "Short", 1, 1.0)
     failing = push(stored, "Failing", 1.0)
     lasting = push(stored, "Long", 30)
@@ -64,7 +64,7 @@ def test_a_second_term_changes_nothing_nor_does_one_int(workers, stored, ledger)
 
 @pytest.mark.timeout(150)
 def test_at_the_default_deadline_all_capsules_give_their_jobs_back_together(workers, stored, ledger):
-    """Two capsules, one deadline: whoever waited for them one after the other would need 50 s."""
+    """Two capsules, one deadline: waiting for one after the other would need 50 s."""
     app = workers.write("""
         from tests.process.jobs import *  # the same jobs
         from tests.process import jobs
@@ -195,7 +195,7 @@ def test_functions_registered_with_atexit_run(workers, ledger):
     assert ledger.events() == ["atexit"]
 
 
-def test_threads_that_a_job_left_behind_do_not_hold_the_process(workers, stored, ledger):
+def test_threads_started_by_a_job_do_not_block_the_exit(workers, stored, ledger):
     app = """
         import threading, time
         from offsider import job

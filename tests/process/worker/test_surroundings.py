@@ -48,7 +48,7 @@ def systemd():
         listening.socket.close()
 
 
-def test_systemd_is_told_ready_alive_and_stopping(workers, systemd):
+def test_systemd_gets_ready_alive_and_stopping(workers, systemd):
     environ = {"NOTIFY_SOCKET": systemd.socket.getsockname(), "WATCHDOG_USEC": "1000000", "WATCHDOG_PID": None}
     worker = workers.start(environ=environ)
     wait_for(lambda: systemd.hear().count("WATCHDOG=1") >= 4)
@@ -71,7 +71,7 @@ def test_a_worker_that_cannot_start_is_never_ready(workers, systemd):
     assert systemd.hear() == []
 
 
-def test_a_socket_that_is_not_there_is_only_warned_about(workers):
+def test_a_missing_socket_only_logs_a_warning(workers):
     worker = workers.start(environ={"NOTIFY_SOCKET": "/nowhere/notify"})
     worker.until_says("cannot notify systemd of READY=1")
     worker.stopped()
@@ -85,7 +85,7 @@ def title_of(pid: int) -> str:
 
 
 @on_linux
-def test_the_process_title_tells_how_busy_it_is(workers, stored, ledger):
+def test_the_process_title_shows_busy_threads(workers, stored, ledger):
     worker = workers.start("-c", "3", "-g", "shop")
     wait_for(lambda: title_of(worker.pid).startswith("offsider 0."))
     assert title_of(worker.pid).endswith("shop [0 of 3 busy]")
@@ -145,7 +145,7 @@ RELOADED = """
 """
 
 
-def test_reload_starts_the_worker_anew_when_a_source_file_changes(workers, stored, ledger):
+def test_reload_restarts_the_worker_when_a_source_file_changes(workers, stored, ledger):
     parent = workers.start("--reload", text=RELOADED.format(word="first"))
     push(stored, "Versioned")
     wait_for(lambda: ledger.words("ran") == ["first"])

@@ -1,7 +1,7 @@
-"""Time limits of real jobs: each of the ways in which a thread can be out of reach is interrupted, or told about.
+"""Time limits of real jobs: every way to block a thread is interrupted, or logged.
 
 Under coverage on CPython 3.11 nothing is interrupted, so these workers are not measured. A limit is long enough for a
-job to get to the place that it is about, also on a busy machine.
+job to reach the tested call, even on a busy machine.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ NEVER = ("receives", "gets", "acquires")
 
 @pytest.mark.interrupts
 @pytest.mark.parametrize("way", [*INTERRUPTED, *LATER])
-def test_at_the_soft_limit_a_job_is_interrupted_as_soon_as_its_call_comes_back(start, stored, ledger, way):
+def test_at_the_soft_limit_a_job_is_interrupted_as_soon_as_its_call_returns(start, stored, ledger, way):
     worker = start("-c", "1")
     jid = push(stored, "Way", way, soft_timeout=0.8)
     job = wait_for(lambda: failed(stored, jid))
@@ -150,7 +150,7 @@ def test_at_the_soft_limit_a_job_is_interrupted_as_soon_as_its_call_comes_back(s
 
 
 @pytest.mark.parametrize("way", NEVER)
-def test_a_job_that_waits_for_ever_is_told_about_with_its_place_and_ends_with_its_worker(start, stored, ledger, way):
+def test_a_job_that_waits_forever_is_logged_with_its_location_and_ends_with_its_worker(start, stored, ledger, way):
     worker = start("-c", "1")
     began = time.monotonic()
     jid = push(stored, "Way", way, soft_timeout=1, hard_timeout=2.5)
@@ -176,7 +176,7 @@ def test_a_lock_that_a_late_job_waited_for_is_free_for_those_after_it(start, sto
 
 
 @pytest.mark.interrupts
-def test_a_job_that_holds_the_interpreter_is_interrupted_or_told_about_when_it_comes_back(start, stored, ledger):
+def test_a_job_that_blocks_the_interpreter_is_interrupted_or_logged_when_it_returns(start, stored, ledger):
     worker = start("-c", "1")
     jid = push(stored, "Way", "holds_the_interpreter", soft_timeout=0.1)
     wait_for(lambda: failed(stored, jid) or "nothing could be raised in it" in worker.output, 60)
@@ -189,7 +189,7 @@ def test_a_job_that_holds_the_interpreter_is_interrupted_or_told_about_when_it_c
 
 @pytest.mark.interrupts
 @pytest.mark.parametrize("way, word", [("swallows", "swallowed"), ("cleans_up_for_ever", "cleaning")])
-def test_a_job_that_does_not_let_go_is_reached_and_ends_with_its_worker(start, stored, ledger, way, word):
+def test_a_job_that_swallows_interruptions_ends_with_its_worker(start, stored, ledger, way, word):
     worker = start("-c", "1")
     jid = push(stored, "Way", way, soft_timeout=1, hard_timeout=1.5)
     assert worker.ended() == 1
@@ -232,7 +232,7 @@ def test_a_coroutine_over_its_limit_fails_and_the_worker_continues(start, stored
 
 
 @pytest.mark.interrupts
-def test_at_the_hard_limit_a_thread_that_can_be_reached_fails_and_the_worker_goes_on(start, stored, ledger):
+def test_at_the_hard_limit_an_interruptible_thread_fails_and_the_worker_continues(start, stored, ledger):
     worker = start("-c", "1")
     jid = push(stored, "Way", "loops", hard_timeout=0.2)
     assert wait_for(lambda: failed(stored, jid))["error_class"] == "offsider.core.errors.HardTimeout"

@@ -1,4 +1,4 @@
-"""A log that nobody reads: the worker runs all jobs, stops in time, and says later how much was dropped."""
+"""An unread log: the worker runs all jobs, stops in time, and later logs the number of dropped lines."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def push_many(stored, count: int) -> list[str]:
 
 
 def read_log(pid: int, seconds: float = 3.0) -> str:
-    """What lies in the pipe, and what comes into it for a while."""
+    """The content of the pipe, and new data for a while."""
     found = b""
     reading = os.open(f"/proc/{pid}/fd/99", os.O_RDONLY | os.O_NONBLOCK)
     until = time.monotonic() + seconds
@@ -64,7 +64,7 @@ def test_a_worker_with_an_unread_log_runs_and_stops(workers, stored, ledger, opt
     assert waiting(stored) == sorted_set(stored, "retry") == []
 
 
-def test_a_reader_that_comes_back_reads_how_much_was_dropped(workers, stored, ledger):
+def test_a_returning_reader_gets_the_number_of_dropped_lines(workers, stored, ledger):
     worker = workers.start("-c", "4", command=COMMAND, wait=False, measured=False)
     push_many(stored, 2 * JOBS)
     wait_for(lambda: len(ledger.notes("end")) == 2 * JOBS, 120)

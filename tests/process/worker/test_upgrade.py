@@ -1,6 +1,6 @@
 """Upgrade and rollback with kill -9: an earlier revision of 0.1 and this one share a server and lose no job.
 
-The earlier revision comes from git. Its workers and clients run its own code with the dependencies of this one.
+The earlier revision is read from git. Its workers and clients run its own code with the dependencies of this one.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ def earlier_source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def ended_of(ledger: Ledger, kind: str) -> Callable[[], int]:
-    """How many jobs of a kind have ended so far."""
+    """How many jobs of a kind have ended."""
 
     def ended() -> int:
         return len({note.jid for note in ledger.notes("pushed") if note.word == kind} & set(ledger.counts("end")))
@@ -179,9 +179,7 @@ def ended_of(ledger: Ledger, kind: str) -> Callable[[], int]:
 
 
 @pytest.mark.parametrize("direction", ["upgrade", "rollback"])
-def test_two_revisions_side_by_side_lose_no_job_while_one_takes_over_from_the_other(
-    workers, stored, earlier_source, direction
-):
+def test_two_revisions_side_by_side_lose_no_job_during_a_takeover(workers, stored, earlier_source, direction):
     ledger = workers.ledger
     workers.write(APP)
     earlier, present = Side("earlier", earlier_source, workers), Side("present", ROOT / "src", workers)
@@ -193,7 +191,7 @@ def test_two_revisions_side_by_side_lose_no_job_while_one_takes_over_from_the_ot
     joining = [after.start() for _ in range(2)]
     before.push_all_kinds()
     wait_for(lambda: plain() > PLAIN // 10)
-    leaving[0].kill()  # as when its machine goes: others find out
+    leaving[0].kill()  # like a machine failure: other workers have to find out
 
     # Both run, and both push.
     for worker in leaving[1:] + joining:

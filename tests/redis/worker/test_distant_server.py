@@ -140,9 +140,7 @@ def test_jobs_prefetched_before_a_long_job_run_elsewhere_in_order(make_crew, wor
         ahead.extend(unit.raw for unit in stalled.fetcher._prefetched.ready)
         event.wait()
 
-    work.does |= dict.fromkeys(
-        range(95, long_one), lambda: time.sleep(pause_seconds)
-    )  # more of them arrive while it waits
+    work.does |= dict.fromkeys(range(95, long_one), lambda: time.sleep(pause_seconds))  # more arrive during it
     work.does[long_one] = stall
     for _ in range(5):  # a busy machine is slower, and may fetch none ahead
         stalled, free = make_crew(1), make_crew()

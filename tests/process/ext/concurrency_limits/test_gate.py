@@ -104,7 +104,7 @@ def test_a_held_job_starts_as_soon_as_a_slot_is_free(workers, ledger, limits):
     assert waits[-1] < 2
 
 
-def test_slots_of_a_killed_process_go_to_held_jobs_within_a_second_of_its_death_notice(workers, ledger, limits, stored):
+def test_slots_of_a_killed_process_are_used_within_a_second_of_its_death_notice(workers, ledger, limits, stored):
     limits, client = limits
     doomed = workers.start("-c", "5", text=APP, environ=FAST)
     push(client, 3, 300)
@@ -122,7 +122,7 @@ def test_slots_of_a_killed_process_go_to_held_jobs_within_a_second_of_its_death_
 
 
 def commands(client):
-    """How many commands the server has carried out for anybody."""
+    """The number of commands executed by the server for all clients."""
     return sum(told["calls"] for told in client.info("commandstats").values())
 
 

@@ -42,7 +42,7 @@ def unique_client(url):
     return config, Client(config)
 
 
-def test_a_job_whose_worker_is_killed_keeps_its_lock_until_it_has_run(workers, url, ledger):
+def test_a_job_of_a_killed_worker_keeps_its_lock_until_it_has_run(workers, url, ledger):
     config, client = unique_client(url)
     item = {"class": "Slow", "args": [1], "unique_for": 600}
     jid = client.push(item)
