@@ -339,6 +339,9 @@ class Preparer:
         at = payload.pop("at", None)
         if at is not None and (at <= now or push.reason != "push"):  # a moved job was due already
             at = None
+        guard = self.config.push_guard
+        if at is None and guard is not None and push.reason == "push":
+            at = guard.due(push, now)
         if at is None:
             payload["enqueued_at"] = stamp(now, self._wire_version(push.server))
         else:

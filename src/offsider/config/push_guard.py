@@ -27,6 +27,8 @@ class Storable(Protocol):
     def queue(self) -> str: ...
     @property
     def at(self) -> float | None: ...
+    @property
+    def server(self) -> str: ...
 
 
 class PushGuard(Protocol):
@@ -51,10 +53,19 @@ class PushGuard(Protocol):
         """
         ...
 
+    def due(self, push: Push, now: float) -> float | None:
+        """Return when a push without a time is due, in epoch seconds; None for now.
+
+        Raises:
+            InvalidJob: the options of the job are invalid.
+        """
+        ...
+
     def call(self, keys: Keys, jobs: Sequence[Storable]) -> Call:
         """Return the script call that stores the taken jobs, which are all for one queue, or all scheduled.
 
-        The script returns nothing if it stored all of them; else a string for each job, empty if the job is stored.
+        The script returns nothing if it stored all of them; else a string for each job. It is empty, or starts with a
+        zero byte, if the job is stored.
         If the server has not loaded the script yet, the call is sent again with the same jobs.
         """
         ...

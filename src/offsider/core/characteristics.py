@@ -52,7 +52,8 @@ class Characteristics:
     def deduplication(self, options: Mapping[str, Any]) -> Any:
         """Return the option ``deduplicate`` of a job, with GitLab's default for idempotent jobs."""
         said = options.get("deduplicate")
-        if said is None and self.idempotent and options.get("unique_for") is None:
+        others = ("unique_for", "throttle", "debounce")
+        if said is None and self.idempotent and all(options.get(key) is None for key in others):
             return "until_executing"
         return said
 

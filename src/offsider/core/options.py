@@ -70,6 +70,10 @@ class JobOptions(TypedDict, total=False):
     """When the lock ends: after the job succeeds (the default), or when it starts."""
     deduplicate: str | Mapping[str, Any]
     """A strategy of GitLab, ``"until_executing"`` or ``"until_executed"``, or a mapping with a strategy and options."""
+    throttle: float | timedelta | Literal[False]
+    """Drop further pushes of the same job for this many seconds. This and the next option belong to ``Unique`` too."""
+    debounce: float | timedelta | Literal[False]
+    """Delay the job for this many seconds; another push of the same class during the delay replaces it."""
     track: bool
     """True: store the state of the job, for ``jid.status()``. This and the next option belong to the extension
     ``Results``, and are rejected if it is not installed."""
@@ -157,7 +161,9 @@ TRANSIENT = frozenset(
 FUNCTIONS = frozenset({"concurrency_key", "rate_limit", "rate_key", "fair_by"})
 # Options of bundled extensions, and how to install them, for an error message.
 INSTALLED_BY = {
-    **dict.fromkeys(("unique_for", "unique_until", "deduplicate"), "offsider.ext.unique.Unique"),
+    **dict.fromkeys(
+        ("unique_for", "unique_until", "deduplicate", "throttle", "debounce"), "offsider.ext.unique.Unique"
+    ),
     **dict.fromkeys(("track", "keep_result"), "offsider.ext.results.Results"),
     **dict.fromkeys(
         ("concurrency_limit", "concurrency_key", "rate_limit", "rate_key", "fair_by"),

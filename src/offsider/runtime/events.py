@@ -60,12 +60,12 @@ class ExecutionFinished:
 
 @dataclass(frozen=True)
 class JobRemoved:
-    """An operator removed a stored job, a kill switch dropped it, or it expired.
+    """An operator removed a stored job, a kill switch dropped it, another push replaced it, or it expired.
 
     Attributes:
         raw: the stored bytes.
         where: the removed job's place: ``"queue:NAME"``, ``"retry"``, ``"quarantine"`` and so on.
-        how: ``"delete"``, ``"clear"``, ``"kill"``, ``"quarantine"`` or ``"expire"``.
+        how: ``"delete"``, ``"clear"``, ``"kill"``, ``"quarantine"``, ``"expire"`` or ``"debounce"``.
         server: the name of its server.
     """
 

@@ -78,7 +78,7 @@ def placed(jobs: Iterable[Sequence[Effect]]) -> Placed:
 
 
 #: A script returns 1 or 0; or a list of these for its jobs; or (`ack_and_claim`) a list that starts with the indexes of
-#: missing jobs; or (push guards) nothing, or a string for each job, empty if the job is stored.
+#: missing jobs; or (push guards) nothing, or a string for each job: empty, or with a zero byte first, if it is stored.
 _COMPOSED = """{flags}
 local function outcome(KEYS, ARGV)
 {outcome}
@@ -98,7 +98,7 @@ if type(written) == 'number' then
 elseif written and type(written[1]) == 'table' then
   for _, place in ipairs(written[1]) do gone[place] = true end
 elseif written then
-  for i, one in ipairs(written) do gone[i] = one ~= 1 and one ~= '' end
+  for i, one in ipairs(written) do gone[i] = one ~= 1 and one ~= '' and string.sub(one, 1, 1) ~= '\\0' end
 end
 local replies = {{}}
 while at <= #ARGV do

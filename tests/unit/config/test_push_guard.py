@@ -27,6 +27,9 @@ class Guard:
         push.payload["seen"] = True
         return "colour" in push.payload
 
+    def due(self, push, now):
+        return now + push.payload["delay"] if "delay" in push.payload else None
+
     def call(self, keys, jobs):
         return SCRIPT, [keys.queues], [job.raw for job in jobs]
 
@@ -98,3 +101,14 @@ def test_without_a_guard_nothing_is_guarded(stored):
     prepared = client.prepare(Push(payload={"class": "X", "args": [], "queue": "default"}))
     assert prepared is not None
     assert not prepared.guarded
+
+
+def test_the_guard_may_delay_a_push_that_has_no_time(config, guard, stored):
+    now = config.clock.now()
+    Client(config).push({"class": "X", "args": [], "extra": {"delay": 60, "colour": "red"}})
+    Client(config).push({"class": "X", "args": [], "at": now + 5, "extra": {"delay": 60, "colour": "red"}})
+    delayed, timed = stored
+    assert delayed.at == pytest.approx(now + 60, abs=5)
+    assert timed.at == now + 5
+    assert "enqueued_at" not in delayed.payload
+    assert [at for _, _, at in guard.asked] == [delayed.at, timed.at]

@@ -1,6 +1,7 @@
 """Unique jobs: drop a push while the same job waits or runs.
 
-1. A push takes a lock in the step that stores the job, or is dropped (`guard`, with `rules` and `names`).
+1. A push takes a lock in the step that stores the job, or is dropped, or replaces the job that waits (`guard`, with
+   `rules` and `names`).
 2. The lock is freed when the job starts, or in the script that writes the outcome of the job (`middleware`,
    `releases`). It expires in any case.
 3. A job that moves to another queue or server moves its lock too (`moves`).
@@ -35,13 +36,13 @@ __all__ = ["Deduplication", "Lock", "Locks", "Unique", "unique_by"]
 
 
 class Unique:
-    """Extension that stores a job once: for jobs with the option ``unique_for`` or ``deduplicate``.
+    """Extension that stores a job once: for jobs with ``unique_for``, ``deduplicate``, ``throttle`` or ``debounce``.
 
     ::
 
         config.use(Unique())
 
-        @job(extra={"unique_for": 600})
+        @job(unique_for=600)
         def refresh(account_id: int) -> None: ...
 
     Args:
@@ -69,7 +70,8 @@ class Unique:
         here = Installation.of(config)
         guard = Guard(config, default_ttl_seconds=self._ttl_seconds, across_queues=self._across_queues)
         config.push_guard = guard
-        config.add_job_option(rules.UNIQUE_FOR, rules.check_unique_for)
+        for option in (rules.UNIQUE_FOR, rules.THROTTLE, rules.DEBOUNCE):
+            config.add_job_option(option, rules.check_seconds)
         config.add_job_option(rules.UNIQUE_UNTIL, rules.check_unique_until)
         config.add_job_option(rules.DEDUPLICATE, rules.check_deduplicate)
         releases = Releases(here)

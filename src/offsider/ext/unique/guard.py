@@ -3,7 +3,8 @@
 1. The payload gets the name of the lock as ``idempotency_key``.
 2. One script checks the lock, stores the job and takes the lock. A failed push takes no lock. A push that is repeated
    after a lost reply, with the same jid, is stored once.
-3. A dropped job leaves a log line in the pushing process, with ``job_status`` ``deduplicated`` and the jid of the
+3. ``debounce`` delays the job; in the same script, it replaces the job that waits under the same name.
+4. A dropped job leaves a log line in the pushing process, with ``job_status`` ``deduplicated`` and the jid of the
    lock's holder as ``duplicate-of``.
 """
 
@@ -18,6 +19,7 @@ from offsider.ext.unique import rules, store
 from offsider.ext.unique.names import lock_name
 from offsider.logs.setup import write_info
 from offsider.logs.structured import about_payload
+from offsider.runtime.events import JobRemoved
 
 if TYPE_CHECKING:
     from offsider.config.config import Config
@@ -32,6 +34,8 @@ KEY = "idempotency_key"
 DUPLICATE_OF = "duplicate-of"
 #: The jid of the previous run, in a job that runs once more because duplicates were dropped.
 AGAIN = "rescheduled_once"
+#: How late the scheduler may be and a debounced job is still replaced.
+LATE_SECONDS = 60.0
 
 
 class Guard:
@@ -64,8 +68,15 @@ class Guard:
             return False
         self._check_jid(payload)
         rules.store_durations(payload)
-        payload[KEY] = self.lock_name(payload)
+        name = self.lock_name(payload, any_arguments=rule.kind == "debounce")
+        if rule.kind == "unique":  # other locks are not freed by a run
+            payload[KEY] = name
         return True
+
+    def due(self, push: Push, now: float) -> float | None:
+        payload = cast("dict[str, Any]", push.payload)
+        rule = self.rule(payload) if payload.get(rules.DEBOUNCE) else None
+        return None if rule is None else now + rule.ttl_seconds
 
     def rule(self, payload: Mapping[str, Any]) -> Rule | None:
         """Return the rule of a job. Raises InvalidOptions."""
@@ -74,9 +85,9 @@ class Guard:
         except ValueError as error:
             raise rules.invalid(payload["class"], error) from None
 
-    def lock_name(self, payload: Mapping[str, Any]) -> str:
+    def lock_name(self, payload: Mapping[str, Any], *, any_arguments: bool = False) -> str:
         """Return the name of a job's lock. Raises InvalidArguments."""
-        return lock_name(payload, across_queues=self._across_queues)
+        return lock_name(payload, across_queues=self._across_queues, any_arguments=any_arguments)
 
     def call(self, keys: Keys, jobs: Sequence[Storable]) -> Call:
         first = jobs[0]
@@ -87,20 +98,36 @@ class Guard:
         names = [store.index_key(keys), keys.queues, keys.schedule if later else keys.queue(first.queue)]
         for job in jobs:
             payload = cast("dict[str, Any]", job.payload)
-            names.append(store.lock_key(keys, payload[KEY]))
             rule = cast("Rule", self.rule(payload))  # `take` found it
-            seconds = rule.ttl_seconds if job.at is None else rule.ttl_seconds + max(0.0, job.at - now)
-            held = store.text(payload["jid"], payload["class"], taken_ms, may_run_again=rule.again)
-            arguments += (round(seconds * 1000) or 1, held, job.raw, "" if job.at is None else job.at)
+            names.append(self._key(keys, payload, rule))
+            delay_seconds = 0.0 if job.at is None else max(0.0, job.at - now)
+            seconds = rule.ttl_seconds + delay_seconds
+            held: Argument = store.text(payload["jid"], payload["class"], taken_ms, may_run_again=rule.again)
+            if rule.kind == "throttle":
+                seconds = rule.ttl_seconds
+            elif rule.kind == "debounce":
+                seconds, held = delay_seconds + LATE_SECONDS, job.raw
+            due: Argument = "" if job.at is None else job.at
+            arguments += (round(seconds * 1000) or 1, held, job.raw, due, rule.kind)
         return store.STORE, names, arguments
 
     def refused(self, jobs: Sequence[Storable], reply: Any) -> Sequence[int]:
         if reply is None:  # the usual case
             return ()
-        places = [place for place, holder in enumerate(reply) if holder]
-        for place in places:
-            self._log(jobs[place].payload, reply[place].decode(errors="replace"))
+        places: list[int] = []
+        for place, note in enumerate(reply):
+            if note.startswith(b"\0"):
+                server = jobs[place].server or self._config.server
+                self._config.events.emit("job_removed", JobRemoved(note[1:], "schedule", "debounce", server))
+            elif note:
+                self._log(jobs[place].payload, note.decode(errors="replace"))
+                places.append(place)
         return places
+
+    def _key(self, keys: Keys, payload: Mapping[str, Any], rule: Rule) -> str:
+        if rule.kind == "unique":
+            return store.lock_key(keys, payload[KEY])
+        return store.pace_key(keys, rule.kind, self.lock_name(payload, any_arguments=rule.kind == "debounce"))
 
     def _check_jid(self, payload: Mapping[str, Any]) -> None:
         jid: str = payload.get("jid", "")
@@ -108,16 +135,12 @@ class Guard:
             raise InvalidOptions(f"{payload['class']}: a unique job needs a jid without spaces, got {jid!r}")
 
     def _log(self, payload: JobPayload, holder: str) -> None:
-        fields = {
-            "job_status": "deduplicated",
-            **about_payload(payload),
-            KEY: cast("dict[str, Any]", payload)[KEY],
-            DUPLICATE_OF: holder,
-        }
+        fields = {"job_status": "deduplicated", **about_payload(payload), DUPLICATE_OF: holder}
+        lock, why = cast("dict[str, Any]", payload).get(KEY), f"throttled: {holder} was pushed before"
+        if lock is not None:
+            fields[KEY], why = lock, f"deduplicated: {holder} holds its lock"
         try:
-            write_info(
-                f"{payload['class']} JID-{payload.get('jid', '')}: deduplicated: {holder} holds its lock", fields
-            )
+            write_info(f"{payload['class']} JID-{payload.get('jid', '')}: {why}", fields)
         except Exception as error:  # noqa: BLE001  # a broken logging filter or handler must not fail the push
             self._config.handle_error(error, {"context": "logging a deduplicated job"})
 

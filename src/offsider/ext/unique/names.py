@@ -39,15 +39,20 @@ def unique_by(function: Callable[..., object]) -> Callable[[T], T]:
     return mark
 
 
-def lock_name(payload: Mapping[str, Any], *, across_queues: bool) -> str:
+def lock_name(payload: Mapping[str, Any], *, across_queues: bool, any_arguments: bool = False) -> str:
     """Return the SHA-256 digest, in hex, of queue, class and arguments, or of the value of `unique_by`.
+
+    Args:
+        across_queues: leave out the queue.
+        any_arguments: leave out the arguments, but not the value of `unique_by`.
 
     Raises:
         InvalidArguments: the arguments are not valid JSON.
     """
     name: str = payload["class"]
     queue = "" if across_queues else payload.get("queue", "default")
-    return hashlib.sha256(f"{queue}\n{name}\n{_subject(name, payload)}".encode()).hexdigest()
+    subject = "" if any_arguments and _function_of(name) is None else _subject(name, payload)
+    return hashlib.sha256(f"{queue}\n{name}\n{subject}".encode()).hexdigest()
 
 
 def _subject(name: str, payload: Mapping[str, Any]) -> str:

@@ -2,7 +2,10 @@
 
 1. ``unique_for`` and ``unique_until`` work like in Sidekiq Enterprise.
 2. ``deduplicate`` has the strategies and options of GitLab's middleware.
-3. ``unique_for=False``, or the strategy ``"none"``, disables either for a push.
+3. ``throttle`` drops pushes for a number of seconds after another one; ``debounce`` delays a job, and another push
+   within the delay replaces it.
+4. ``unique_for=False``, or the strategy ``"none"``, disables either for a push; so do ``throttle=False`` and
+   ``debounce=False``.
 """
 
 from __future__ import annotations
@@ -17,6 +20,8 @@ from typing import Any, Literal, TypedDict, cast
 from offsider.core.errors import InvalidOptions
 
 UNIQUE_FOR, UNIQUE_UNTIL, DEDUPLICATE = "unique_for", "unique_until", "deduplicate"
+THROTTLE, DEBOUNCE = "throttle", "debounce"
+_EXCLUSIVE = (UNIQUE_FOR, DEDUPLICATE, THROTTLE, DEBOUNCE)
 UNTIL = ("success", "start")
 STRATEGIES = ("until_executing", "until_executed", "none")
 RESCHEDULE_ONCE = "reschedule_once"
@@ -45,12 +50,14 @@ class Rule:
         at_start: free the lock when the job starts; otherwise when it ends.
         scheduled: lock scheduled jobs too.
         again: run the job once more if duplicates were dropped.
+        kind: with ``throttle`` only the TTL frees the lock; with ``debounce`` the lock is the waiting job.
     """
 
     ttl_seconds: float
     at_start: bool = False
     scheduled: bool = True
     again: bool = False
+    kind: Literal["unique", "throttle", "debounce"] = "unique"
 
 
 def concerns(payload: Mapping[str, Any]) -> bool:
@@ -58,7 +65,7 @@ def concerns(payload: Mapping[str, Any]) -> bool:
     unique_for = payload.get(UNIQUE_FOR)
     if unique_for is not None:
         return unique_for is not False
-    return payload.get(DEDUPLICATE) not in (None, "none")
+    return payload.get(DEDUPLICATE) not in (None, "none") or bool(payload.get(THROTTLE) or payload.get(DEBOUNCE))
 
 
 def rule_of(payload: Mapping[str, Any], default_ttl_seconds: float) -> Rule | None:
@@ -67,11 +74,25 @@ def rule_of(payload: Mapping[str, Any], default_ttl_seconds: float) -> Rule | No
     Raises:
         ValueError: an option is invalid, or both kinds are given.
     """
+    if payload.get(THROTTLE):
+        return _paced(payload, "throttle")
+    if payload.get(DEBOUNCE):
+        return _paced(payload, "debounce")
     unique_for, unique_until, deduplicate = payload.get(UNIQUE_FOR), payload.get(UNIQUE_UNTIL), payload.get(DEDUPLICATE)
     try:
         return _known(unique_for, unique_until, deduplicate, default_ttl_seconds)
     except TypeError:  # a mapping
         return _rule(unique_for, unique_until, deduplicate, default_ttl_seconds)
+
+
+def _paced(payload: Mapping[str, Any], kind: Literal["throttle", "debounce"]) -> Rule:
+    others = [key for key in _EXCLUSIVE if key != kind and payload.get(key) not in (None, False, "none")]
+    if others:
+        raise ValueError(f"{kind} and {others[0]} exclude each other; use one of them")
+    try:
+        return Rule(seconds(payload[kind]), kind=kind)
+    except ValueError as error:
+        raise ValueError(f"{kind} {error}") from None
 
 
 def _rule(unique_for: object, unique_until: object, deduplicate: object, default_ttl_seconds: float) -> Rule | None:
@@ -97,7 +118,7 @@ def seconds(value: object) -> float:
     return cast(float, given)
 
 
-def check_unique_for(value: object) -> None:
+def check_seconds(value: object) -> None:
     """Raise ValueError unless the value is a duration or False."""
     if value is not False:
         seconds(value)
@@ -113,9 +134,10 @@ def check_deduplicate(value: object) -> None:
 
 def store_durations(payload: dict[str, Any]) -> None:
     """Replace timedeltas by numbers, because JSON has no timedelta."""
-    unique_for: object = payload.get(UNIQUE_FOR)
-    if isinstance(unique_for, timedelta):
-        payload[UNIQUE_FOR] = _number(unique_for)
+    for key in (UNIQUE_FOR, THROTTLE, DEBOUNCE):
+        duration: object = payload.get(key)
+        if isinstance(duration, timedelta):
+            payload[key] = _number(duration)
     deduplicate: object = payload.get(DEDUPLICATE)
     if deduplicate is not None and isinstance(deduplicate, Mapping):
         options = cast("Mapping[str, object]", deduplicate)

@@ -5,6 +5,8 @@ key                          type    written by                          expires
 ===========================  ======  ==================================  ==================================
 ``offsider:unique``          set     push (the names of all locks)       never (the reaper removes old names)
 ``offsider:unique:<lock>``   string  push, start of a run                with the lock
+``offsider:throttle:<lock>`` string  push                                after ``throttle``
+``offsider:debounce:<lock>`` string  push (the waiting job)              a minute after the job is due
 ===========================  ======  ==================================  ==================================
 
 ``<lock>`` is the name, a hex digest. The value starts with the jid of the holder. After it follow, separated by spaces:
@@ -70,6 +72,11 @@ def index_key(keys: Keys) -> str:
 
 def lock_key(keys: Keys, lock: str) -> str:
     return f"{keys.prefix}offsider:unique:{lock}"
+
+
+def pace_key(keys: Keys, kind: str, lock: str) -> str:
+    """The key of a lock of ``throttle``, or of the job that ``debounce`` delays."""
+    return f"{keys.prefix}offsider:{kind}:{lock}"
 
 
 def text(jid: str, name: str, taken_ms: int, *, may_run_again: bool = False) -> str:

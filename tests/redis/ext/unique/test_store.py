@@ -12,7 +12,7 @@ def take(redis, lock="l1", jid="j1", *, name="Hard", queue="default", raw=b"job"
     held = store.text(jid, name, 1000, may_run_again=again)
     keys = redis.keys
     names = [store.index_key(keys), keys.queues, keys.queue(queue), store.lock_key(keys, lock)]
-    reply = redis.run(store.STORE, names, [queue, old, life, held, raw, ""])
+    reply = redis.run(store.STORE, names, [queue, old, life, held, raw, "", "unique"])
     return "" if reply is None else reply[0].decode()
 
 

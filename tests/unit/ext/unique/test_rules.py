@@ -9,7 +9,7 @@ import pytest
 from offsider.ext.unique.rules import (
     Rule,
     check_deduplicate,
-    check_unique_for,
+    check_seconds,
     check_unique_until,
     concerns,
     rule_of,
@@ -81,11 +81,11 @@ def test_concerns_detects_jobs_without_a_lock(options):
 
 
 def test_each_option_is_checked_by_itself_at_its_declaration():
-    check_unique_for(False)
-    check_unique_for(timedelta(hours=1))
+    check_seconds(False)
+    check_seconds(timedelta(hours=1))
     check_unique_until("start")
     check_deduplicate("none")
-    for check, value in [(check_unique_for, "soon"), (check_unique_until, 3), (check_deduplicate, "always")]:
+    for check, value in [(check_seconds, "soon"), (check_unique_until, 3), (check_deduplicate, "always")]:
         with pytest.raises(ValueError, match=str(value)):
             check(value)
 
